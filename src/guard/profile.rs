@@ -1,0 +1,114 @@
+//! What a provider's grammar allows, as data: the table of profiles.
+//!
+//! A new provider is a new row, never a new branch somewhere else.
+
+/// What a provider does with two user messages in a row, or a user message after a tool result.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Takes {
+    Yes,
+    /// Accepted: the provider makes one message of both.
+    Merged,
+    No,
+}
+
+/// How a provider counts the tokens of an image of known size.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ImageRule {
+    /// 85 + 170 per 512-pixel tile, after fitting into 2,048 and a shorter side of 768.
+    Tiles,
+    /// Width times height over 750.
+    Area,
+    /// 258 a tile of 768 pixels.
+    Flat,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Profile {
+    pub name: &'static str,
+    pub user_after_tool: Takes,
+    pub adjacent_users: Takes,
+    /// A `system` message after the first other one.
+    pub system_later: Takes,
+    pub begins_with_user: bool,
+    pub may_end_with_assistant: bool,
+    /// Whether the answer's tokens share the window with the prompt's.
+    pub answer_inside_window: bool,
+    /// Whether overflow is an error at all; Ollama drops the front in silence.
+    pub refuses_overflow: bool,
+    pub images: ImageRule,
+}
+
+const OPEN: Profile = Profile {
+    name: "openai",
+    user_after_tool: Takes::Yes,
+    adjacent_users: Takes::Yes,
+    system_later: Takes::Yes,
+    begins_with_user: false,
+    may_end_with_assistant: true,
+    answer_inside_window: true,
+    refuses_overflow: true,
+    images: ImageRule::Tiles,
+};
+
+const STRICT: Profile = Profile {
+    name: "template",
+    user_after_tool: Takes::No,
+    adjacent_users: Takes::No,
+    system_later: Takes::No,
+    begins_with_user: true,
+    may_end_with_assistant: false,
+    ..OPEN
+};
+
+/// Every profile, by name. The facts are those of the providers' documentation and of the
+/// chat templates shipped with open models; `template` is what an unknown engine is taken for.
+pub const PROFILES: &[Profile] = &[
+    OPEN,
+    Profile {
+        name: "azure",
+        ..OPEN
+    },
+    Profile {
+        name: "deepseek",
+        may_end_with_assistant: false,
+        ..OPEN
+    },
+    Profile {
+        name: "kimi",
+        may_end_with_assistant: false,
+        ..OPEN
+    },
+    Profile {
+        name: "mistral",
+        ..STRICT
+    },
+    Profile {
+        name: "gemini",
+        user_after_tool: Takes::Merged,
+        adjacent_users: Takes::Merged,
+        system_later: Takes::Merged,
+        answer_inside_window: false,
+        images: ImageRule::Flat,
+        ..STRICT
+    },
+    Profile {
+        name: "anthropic",
+        user_after_tool: Takes::Yes,
+        adjacent_users: Takes::Merged,
+        system_later: Takes::Merged,
+        answer_inside_window: false,
+        images: ImageRule::Area,
+        ..STRICT
+    },
+    STRICT,
+    Profile {
+        name: "ollama",
+        refuses_overflow: false,
+        ..OPEN
+    },
+];
+
+/// The profile of that name.
+pub fn named(name: &str) -> Option<&'static Profile> {
+    PROFILES.iter().find(|profile| profile.name == name)
+}

@@ -1,0 +1,1 @@
+//! Span edits -> a rope of slices.

@@ -1,0 +1,1 @@
+//! The text inside a JSON string: counted, cut and digested without decoding it.
