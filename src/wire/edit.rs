@@ -1,1 +1,197 @@
 //! Span edits -> a rope of slices.
+//!
+//! The edited body is never put together in memory: it is the old body's slices with the new text
+//! between them. What no edit touches is the very bytes the client sent.
+
+use std::{
+    collections::VecDeque,
+    convert::Infallible,
+    pin::Pin,
+    task::{Context, Poll},
+};
+
+use bytes::{Bytes, BytesMut};
+use http_body::{Body, Frame, SizeHint};
+
+use super::scan::Span;
+
+/// Replacements of spans of one body.
+///
+/// Edits may be noted in any order. Where two overlap, the one that begins first wins and the
+/// other is left out; two insertions at one place keep the order in which they were noted.
+#[derive(Clone, Debug, Default)]
+pub struct Edits {
+    edits: Vec<Edit>,
+}
+
+/// One replaced span; an empty span is an insertion, an empty `with` a removal.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Edit {
+    pub span: Span,
+    pub with: Bytes,
+}
+
+impl Edits {
+    pub fn replace(&mut self, span: Span, with: impl Into<Bytes>) {
+        self.edits.push(Edit {
+            span,
+            with: with.into(),
+        });
+    }
+
+    pub fn insert(&mut self, at: u32, with: impl Into<Bytes>) {
+        self.replace(Span { start: at, end: at }, with);
+    }
+
+    pub fn remove(&mut self, span: Span) {
+        self.replace(span, Bytes::new());
+    }
+
+    pub fn merge(&mut self, other: Self) {
+        self.edits.extend(other.edits);
+    }
+
+    pub const fn is_empty(&self) -> bool {
+        self.edits.is_empty()
+    }
+
+    /// The edits in the order of the body, none overlapping another.
+    pub fn ordered(&self) -> Vec<Edit> {
+        let mut edits = self.edits.clone();
+        edits.sort_by_key(|edit| (edit.span.start, edit.span.end));
+        let mut end = 0;
+        edits.retain(|edit| {
+            let apart = edit.span.start >= end;
+            if apart {
+                end = edit.span.end;
+            }
+            apart
+        });
+        edits
+    }
+
+    /// The edited body.
+    pub fn apply(&self, body: &Bytes) -> Rope {
+        let mut rope = Rope::default();
+        let mut at = 0;
+        for edit in self.ordered() {
+            let start = (edit.span.start as usize).min(body.len());
+            let end = (edit.span.end as usize).min(body.len());
+            rope.push(body.slice(at..start));
+            rope.push(edit.with);
+            at = end;
+        }
+        rope.push(body.slice(at..));
+        rope
+    }
+}
+
+/// A body in slices. Cheap to clone, so that it can be sent again.
+#[derive(Clone, Debug, Default)]
+pub struct Rope {
+    slices: VecDeque<Bytes>,
+    len: u64,
+}
+
+impl Rope {
+    fn push(&mut self, slice: Bytes) {
+        if !slice.is_empty() {
+            self.len += slice.len() as u64;
+            self.slices.push_back(slice);
+        }
+    }
+
+    /// Bytes left.
+    pub const fn len(&self) -> u64 {
+        self.len
+    }
+
+    pub const fn is_empty(&self) -> bool {
+        self.len == 0
+    }
+
+    /// All in one piece: copies unless it is one already.
+    pub fn to_bytes(&self) -> Bytes {
+        if let (Some(only), 1) = (self.slices.front(), self.slices.len()) {
+            return only.clone();
+        }
+        let mut whole = BytesMut::with_capacity(self.len as usize);
+        for slice in &self.slices {
+            whole.extend_from_slice(slice);
+        }
+        whole.freeze()
+    }
+}
+
+impl From<Bytes> for Rope {
+    fn from(body: Bytes) -> Self {
+        let mut rope = Self::default();
+        rope.push(body);
+        rope
+    }
+}
+
+impl Body for Rope {
+    type Data = Bytes;
+    type Error = Infallible;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        _: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, Infallible>>> {
+        let slice = self.slices.pop_front();
+        self.len -= slice.as_ref().map_or(0, |slice| slice.len() as u64);
+        Poll::Ready(slice.map(|slice| Ok(Frame::data(slice))))
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.slices.is_empty()
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        SizeHint::with_exact(self.len)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    #[test]
+    fn edits_apply_in_the_order_of_the_body() {
+        let body = Bytes::from_static(b"0123456789");
+        let mut edits = Edits::default();
+        edits.remove(Span::new(7, 9));
+        edits.replace(Span::new(2, 4), "ab");
+        edits.insert(4, "<");
+        edits.insert(4, ">");
+        let rope = edits.apply(&body);
+        assert_eq!(rope.to_bytes(), "01ab<>4569");
+        assert_eq!(rope.len(), 10);
+    }
+
+    #[test]
+    fn no_edit_is_the_same_memory() {
+        let body = Bytes::from(vec![b'x'; 100]);
+        let rope = Edits::default().apply(&body);
+        assert_eq!(rope.to_bytes().as_ptr(), body.as_ptr());
+    }
+
+    proptest! {
+        #[test]
+        fn bytes_outside_the_edits_are_kept(len in 0usize..200, places in prop::collection::vec((0u32..220, 0u32..40, "[A-Z]{0,5}"), 0..8)) {
+            let body = Bytes::from((0..len).map(|at| b'a' + (at % 26) as u8).collect::<Vec<_>>());
+            let mut edits = Edits::default();
+            for (start, length, with) in places {
+                edits.replace(Span { start, end: start + length }, with);
+            }
+            let whole = edits.apply(&body).to_bytes();
+            let ordered = edits.ordered();
+            let untouched = (0..len as u32).filter(|at| !ordered.iter().any(|edit| edit.span.start <= *at && *at < edit.span.end));
+            let expected: Vec<u8> = untouched.map(|at| body[at as usize]).collect();
+            let kept: Vec<u8> = whole.iter().copied().filter(u8::is_ascii_lowercase).collect();
+            prop_assert_eq!(kept, expected);
+        }
+    }
+}

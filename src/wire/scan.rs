@@ -1,6 +1,16 @@
 //! Spans of a JSON text: fast, borrowed, never re-encoded.
+//!
+//! [`Scan`] walks a text once and says where its values lie. It checks strings and the nesting of
+//! brackets, which is what spans depend on, and not the whole grammar: finding the right spans is
+//! our task, full validation is the provider's. Strings are found by `memchr` on quotes; whatever
+//! finds them faster takes the place of [`Scan::string`] and [`Scan::container`] and of nothing
+//! else.
+//!
+//! Nothing here recurses, allocates per value or panics, whatever the input.
 
 use std::ops::Range;
+
+use thiserror::Error;
 
 /// A half-open range of bytes of a body.
 ///
@@ -29,5 +39,341 @@ impl Span {
 
     pub const fn range(self) -> Range<usize> {
         self.start as usize..self.end as usize
+    }
+}
+
+/// A string of a JSON text.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Text {
+    /// Between the quotes.
+    pub span: Span,
+    /// Whether a backslash stands in it.
+    pub escaped: bool,
+}
+
+impl Text {
+    /// The string with its quotes.
+    pub const fn quoted(self) -> Span {
+        Span {
+            start: self.span.start - 1,
+            end: self.span.end + 1,
+        }
+    }
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    Object,
+    Array,
+    String,
+    Number,
+    True,
+    False,
+    Null,
+}
+
+/// Why a text could not be walked on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
+pub enum Malformed {
+    #[error("expected {expected} at byte {at}")]
+    Expected { expected: &'static str, at: usize },
+    #[error("nested deeper than {MAX_DEPTH} levels")]
+    TooDeep,
+}
+
+/// Levels of nesting that are followed. Real requests stay under 40.
+pub const MAX_DEPTH: usize = 1024;
+
+/// A position in a JSON text that moves forward a value at a time.
+#[derive(Clone, Debug)]
+pub struct Scan<'a> {
+    text: &'a [u8],
+    at: usize,
+}
+
+impl<'a> Scan<'a> {
+    pub const fn new(text: &'a [u8], at: usize) -> Self {
+        Self { text, at }
+    }
+
+    pub const fn at(&self) -> usize {
+        self.at
+    }
+
+    /// The next byte that is not white space, left in place.
+    pub fn peek(&mut self) -> Option<u8> {
+        while let Some(&byte) = self.text.get(self.at) {
+            if !matches!(byte, b' ' | b'\n' | b'\r' | b'\t') {
+                return Some(byte);
+            }
+            self.at += 1;
+        }
+        None
+    }
+
+    /// Walks an object: `member` is given each key and must take the value.
+    pub fn object<E: From<Malformed>>(
+        &mut self,
+        mut member: impl FnMut(&mut Self, Text) -> Result<(), E>,
+    ) -> Result<Span, E> {
+        let start = self.take(b'{', "an object")?;
+        if self.peek() == Some(b'}') {
+            self.at += 1;
+            return Ok(Span::new(start, self.at));
+        }
+        loop {
+            let key = self.string()?;
+            self.take(b':', "a colon")?;
+            member(self, key)?;
+            match self.peek() {
+                Some(b',') => self.at += 1,
+                Some(b'}') => {
+                    self.at += 1;
+                    return Ok(Span::new(start, self.at));
+                }
+                _ => return Err(self.expected("a comma or the end of the object").into()),
+            }
+        }
+    }
+
+    /// Walks an array: `element` must take the value.
+    pub fn array<E: From<Malformed>>(
+        &mut self,
+        mut element: impl FnMut(&mut Self) -> Result<(), E>,
+    ) -> Result<Span, E> {
+        let start = self.take(b'[', "an array")?;
+        if self.peek() == Some(b']') {
+            self.at += 1;
+            return Ok(Span::new(start, self.at));
+        }
+        loop {
+            element(self)?;
+            match self.peek() {
+                Some(b',') => self.at += 1,
+                Some(b']') => {
+                    self.at += 1;
+                    return Ok(Span::new(start, self.at));
+                }
+                _ => return Err(self.expected("a comma or the end of the array").into()),
+            }
+        }
+    }
+
+    /// Takes a string.
+    pub fn string(&mut self) -> Result<Text, Malformed> {
+        let start = self.take(b'"', "a string")? + 1;
+        let end = self.string_end(start)?;
+        self.at = end + 1;
+        Ok(Text {
+            span: Span::new(start, end),
+            escaped: memchr::memchr(b'\\', &self.text[start..end]).is_some(),
+        })
+    }
+
+    /// Takes any value and says what it is.
+    pub fn value(&mut self) -> Result<(Span, Kind), Malformed> {
+        let first = self.peek().ok_or_else(|| self.expected("a value"))?;
+        let start = self.at;
+        let kind = match first {
+            b'"' => {
+                let text = self.string()?;
+                return Ok((text.quoted(), Kind::String));
+            }
+            b'{' => {
+                self.container()?;
+                Kind::Object
+            }
+            b'[' => {
+                self.container()?;
+                Kind::Array
+            }
+            b't' => self.literal(b"true", Kind::True)?,
+            b'f' => self.literal(b"false", Kind::False)?,
+            b'n' => self.literal(b"null", Kind::Null)?,
+            b'-' | b'0'..=b'9' => {
+                self.number();
+                Kind::Number
+            }
+            _ => return Err(self.expected("a value")),
+        };
+        Ok((Span::new(start, self.at), kind))
+    }
+
+    /// Nothing but white space may follow.
+    pub fn end(&mut self) -> Result<(), Malformed> {
+        match self.peek() {
+            None => Ok(()),
+            Some(_) => Err(self.expected("the end of the text")),
+        }
+    }
+
+    /// Takes one byte after white space; gives its position.
+    fn take(&mut self, byte: u8, expected: &'static str) -> Result<usize, Malformed> {
+        if self.peek() == Some(byte) {
+            self.at += 1;
+            Ok(self.at - 1)
+        } else {
+            Err(self.expected(expected))
+        }
+    }
+
+    fn expected(&self, expected: &'static str) -> Malformed {
+        Malformed::Expected {
+            expected,
+            at: self.at,
+        }
+    }
+
+    fn literal(&mut self, word: &'static [u8], kind: Kind) -> Result<Kind, Malformed> {
+        if self.text[self.at..].starts_with(word) {
+            self.at += word.len();
+            Ok(kind)
+        } else {
+            Err(self.expected("a value"))
+        }
+    }
+
+    fn number(&mut self) {
+        while let Some(b'-' | b'+' | b'.' | b'0'..=b'9' | b'e' | b'E') = self.text.get(self.at) {
+            self.at += 1;
+        }
+    }
+
+    /// The closing quote of a string whose contents begin at `from`.
+    fn string_end(&self, from: usize) -> Result<usize, Malformed> {
+        let mut look = from;
+        while let Some(found) = memchr::memchr(b'"', &self.text[look..]) {
+            let quote = look + found;
+            let backslashes = self.text[from..quote]
+                .iter()
+                .rev()
+                .take_while(|&&byte| byte == b'\\')
+                .count();
+            if backslashes % 2 == 0 {
+                return Ok(quote);
+            }
+            look = quote + 1;
+        }
+        Err(Malformed::Expected {
+            expected: "the end of a string",
+            at: self.text.len(),
+        })
+    }
+
+    /// Skips an object or array, checking that brackets match in kind.
+    fn container(&mut self) -> Result<(), Malformed> {
+        let mut nesting = Nesting::default();
+        loop {
+            let Some(&byte) = self.text.get(self.at) else {
+                return Err(self.expected("the end of an object or array"));
+            };
+            match byte {
+                b'"' => {
+                    self.at = self.string_end(self.at + 1)?;
+                }
+                b'{' | b'[' => nesting.open(byte == b'{')?,
+                b'}' | b']' => {
+                    let matched = nesting.close(byte == b'}');
+                    if !matched {
+                        return Err(self.expected("the bracket that closes what was opened"));
+                    }
+                    if nesting.depth == 0 {
+                        self.at += 1;
+                        return Ok(());
+                    }
+                }
+                _ => {}
+            }
+            self.at += 1;
+        }
+    }
+}
+
+/// The kinds of the open brackets, a bit each.
+struct Nesting {
+    objects: [u64; MAX_DEPTH / 64],
+    depth: usize,
+}
+
+impl Default for Nesting {
+    fn default() -> Self {
+        Self {
+            objects: [0; MAX_DEPTH / 64],
+            depth: 0,
+        }
+    }
+}
+
+impl Nesting {
+    fn open(&mut self, object: bool) -> Result<(), Malformed> {
+        if self.depth == MAX_DEPTH {
+            return Err(Malformed::TooDeep);
+        }
+        let bit = 1u64 << (self.depth % 64);
+        let word = &mut self.objects[self.depth / 64];
+        *word = if object { *word | bit } else { *word & !bit };
+        self.depth += 1;
+        Ok(())
+    }
+
+    fn close(&mut self, object: bool) -> bool {
+        let Some(depth) = self.depth.checked_sub(1) else {
+            return false;
+        };
+        self.depth = depth;
+        (self.objects[depth / 64] >> (depth % 64)) & 1 == u64::from(object)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn spans(text: &str) -> Result<Vec<&str>, Malformed> {
+        let mut found = Vec::new();
+        let mut scan = Scan::new(text.as_bytes(), 0);
+        scan.array(|scan| {
+            let (span, _) = scan.value()?;
+            found.push(&text[span.range()]);
+            Ok::<_, Malformed>(())
+        })?;
+        scan.end()?;
+        Ok(found)
+    }
+
+    #[test]
+    fn values_are_found_whatever_stands_in_their_strings() {
+        let text = r#" [ "a\"]", {"k":"}\\"} ,[1,[2]], -1.5e9 ,true,null , "\\" ] "#;
+        assert_eq!(
+            spans(text).unwrap(),
+            [
+                r#""a\"]""#,
+                r#"{"k":"}\\"}"#,
+                "[1,[2]]",
+                "-1.5e9",
+                "true",
+                "null",
+                r#""\\""#
+            ]
+        );
+    }
+
+    #[test]
+    fn broken_text_is_an_error_at_every_length() {
+        let text = r#"[{"a":[1,"x\"",{"b":null}]},"y"]"#;
+        assert!(spans(text).is_ok());
+        for end in 0..text.len() {
+            assert!(spans(&text[..end]).is_err(), "{}", &text[..end]);
+        }
+        for text in ["[1 2]", "[}", "[{]}", "[[}]", "[tru]", "[1],", "[,]"] {
+            assert!(spans(text).is_err(), "{text}");
+        }
+    }
+
+    #[test]
+    fn nesting_is_followed_to_its_bound() {
+        let deep = |levels: usize| format!("[{}{}]", "[".repeat(levels), "]".repeat(levels));
+        assert!(spans(&deep(MAX_DEPTH)).is_ok());
+        assert_eq!(spans(&deep(MAX_DEPTH + 1)), Err(Malformed::TooDeep));
     }
 }

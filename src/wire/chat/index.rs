@@ -1,0 +1,460 @@
+//! The one pass over a request body.
+
+use bytes::Bytes;
+use serde::de::IgnoredAny;
+
+use super::{
+    super::{
+        edit::Edits,
+        scan::{Kind, Malformed, Scan, Span, Text},
+        text::{self, Sizes},
+    },
+    Call, Content, Conversation, Field, Message, Part, PartKind, Role, Unindexed, said,
+};
+
+/// Top-level members that are followed; a body with more of them is none we know.
+const MAX_FIELDS: usize = 256;
+
+/// Indexes a request body.
+pub fn index(body: Bytes) -> Result<Conversation, Unindexed> {
+    match Indexer::run(&body) {
+        Ok(found) => Ok(Conversation {
+            body: body.clone(),
+            span: found.span,
+            fields: found.fields,
+            array: found.array,
+            messages: found.messages,
+            calls: found.calls,
+            parts: found.parts,
+        }),
+        Err(stop) => Err(unindexed(&body, &stop)),
+    }
+}
+
+/// Tells JSON that we cannot follow from what is no JSON.
+fn unindexed(body: &[u8], stop: &Stop) -> Unindexed {
+    let json = body.strip_prefix(BOM).unwrap_or(body);
+    match serde_json::from_slice::<IgnoredAny>(json) {
+        // Deeper than serde_json follows: not for us to refuse.
+        Err(error) if !error.to_string().starts_with("recursion limit") => {
+            Unindexed::NotJson(error.to_string())
+        }
+        _ => Unindexed::Unguardable(stop.to_string()),
+    }
+}
+
+const BOM: &[u8] = b"\xEF\xBB\xBF";
+
+#[derive(Debug, thiserror::Error)]
+enum Stop {
+    #[error(transparent)]
+    Malformed(#[from] Malformed),
+    #[error("{0} stands twice")]
+    Twice(&'static str),
+    #[error("{0}")]
+    Shape(&'static str),
+}
+
+#[derive(Default)]
+struct Indexer<'a> {
+    body: &'a [u8],
+    span: Span,
+    fields: Vec<Field>,
+    array: Span,
+    messages: Vec<Message>,
+    calls: Vec<Call>,
+    parts: Vec<Part>,
+}
+
+impl<'a> Indexer<'a> {
+    fn run(body: &'a [u8]) -> Result<Self, Stop> {
+        let start = if body.starts_with(BOM) { BOM.len() } else { 0 };
+        let mut scan = Scan::new(body, start);
+        let mut this = Self {
+            body,
+            ..Self::default()
+        };
+        let mut messages = None;
+        this.span = scan.object(|scan, key| {
+            let kind = scan.peek();
+            let (value, kind) = if this.is(key, "messages") && kind == Some(b'[') {
+                if messages.is_some() {
+                    return Err(Stop::Twice("messages"));
+                }
+                let array = this.array(scan)?;
+                messages = Some(array);
+                (array, Kind::Array)
+            } else {
+                scan.value()?
+            };
+            this.field(Field { key, value, kind })
+        })?;
+        scan.end()?;
+        this.array = messages.ok_or(Stop::Shape("no array of messages"))?;
+        Ok(this)
+    }
+
+    fn field(&mut self, field: Field) -> Result<(), Stop> {
+        if self.fields.len() == MAX_FIELDS {
+            return Err(Stop::Shape("more than 256 members"));
+        }
+        // A key spelled with escapes could hide one we act upon.
+        let twice = self
+            .fields
+            .iter()
+            .any(|other| self.bytes(other.key.span) == self.bytes(field.key.span));
+        if twice || field.key.escaped {
+            return Err(Stop::Twice("a top-level key (or its escaped spelling)"));
+        }
+        self.fields.push(field);
+        Ok(())
+    }
+
+    fn bytes(&self, span: Span) -> &'a [u8] {
+        &self.body[span.range()]
+    }
+
+    fn is(&self, key: Text, name: &str) -> bool {
+        self.bytes(key.span) == name.as_bytes()
+    }
+
+    fn array(&mut self, scan: &mut Scan<'a>) -> Result<Span, Stop> {
+        // Messages of agents are a few hundred bytes and more: one allocation for most bodies.
+        self.messages.reserve(self.body.len() / 1024);
+        scan.array(|scan| {
+            if scan.peek() != Some(b'{') {
+                return Err(Stop::Shape("a message that is not an object"));
+            }
+            let message = self.message(scan)?;
+            self.messages.push(message);
+            Ok(())
+        })
+    }
+
+    fn message(&mut self, scan: &mut Scan<'a>) -> Result<Message, Stop> {
+        let mut seen = Seen::default();
+        let mut role = Role::Other;
+        let mut content = Content::Absent;
+        let (mut call_id, mut name) = (None, None);
+        let first_call = self.calls.len() as u32;
+        let mut reasoning = Sizes::default();
+        let span = scan.object(|scan, key| {
+            if key.escaped {
+                return Err(Stop::Shape("an escaped key in a message"));
+            }
+            match self.bytes(key.span) {
+                b"role" => {
+                    seen.once(1, "role")?;
+                    role = self.role(scan)?;
+                }
+                b"content" => {
+                    seen.once(2, "content")?;
+                    content = self.content(scan)?;
+                }
+                b"tool_calls" => {
+                    seen.once(4, "tool_calls")?;
+                    self.tool_calls(scan)?;
+                }
+                b"function_call" => {
+                    seen.once(8, "function_call")?;
+                    self.function_call(scan)?;
+                }
+                b"tool_call_id" => {
+                    seen.once(16, "tool_call_id")?;
+                    call_id = optional(scan)?;
+                }
+                b"name" => {
+                    seen.once(32, "name")?;
+                    name = optional(scan)?;
+                }
+                b"reasoning_content" => {
+                    if let Some(text) = optional(scan)? {
+                        reasoning += text::measure(self.bytes(text.span));
+                    }
+                }
+                _ => {
+                    scan.value()?;
+                }
+            }
+            Ok(())
+        })?;
+        let mut message = Message {
+            span,
+            role,
+            content,
+            calls: first_call..self.calls.len() as u32,
+            call_id,
+            name,
+            sizes: reasoning,
+            digest: 0,
+            short_digest: 0,
+        };
+        said::describe(self.body, &self.calls, &self.parts, &mut message);
+        Ok(message)
+    }
+
+    fn role(&self, scan: &mut Scan<'a>) -> Result<Role, Stop> {
+        let (span, kind) = scan.value()?;
+        if kind != Kind::String {
+            return Ok(Role::Other);
+        }
+        Ok(match self.bytes(span) {
+            b"\"system\"" => Role::System,
+            b"\"developer\"" => Role::Developer,
+            b"\"user\"" => Role::User,
+            b"\"assistant\"" => Role::Assistant,
+            b"\"tool\"" => Role::Tool,
+            b"\"function\"" => Role::Function,
+            _ => Role::Other,
+        })
+    }
+
+    fn content(&mut self, scan: &mut Scan<'a>) -> Result<Content, Stop> {
+        match scan.peek() {
+            Some(b'"') => Ok(Content::Text(scan.string()?)),
+            Some(b'[') => {
+                let first = self.parts.len() as u32;
+                let mut known = true;
+                let span = scan.array(|scan| {
+                    if scan.peek() == Some(b'{') {
+                        let part = self.part(scan)?;
+                        self.parts.push(part);
+                    } else {
+                        scan.value()?;
+                        known = false;
+                    }
+                    Ok::<_, Stop>(())
+                })?;
+                if !known {
+                    self.parts.truncate(first as usize);
+                    return Ok(Content::Other(span));
+                }
+                Ok(Content::Parts(first..self.parts.len() as u32, span))
+            }
+            _ => {
+                let (span, kind) = scan.value()?;
+                Ok(if kind == Kind::Null {
+                    Content::Null
+                } else {
+                    Content::Other(span)
+                })
+            }
+        }
+    }
+
+    fn part(&mut self, scan: &mut Scan<'a>) -> Result<Part, Stop> {
+        let mut seen = Seen::default();
+        let (mut kind, mut text, mut image) = (None, None, None);
+        let mut marked = false;
+        let span = scan.object(|scan, key| {
+            match self.bytes(key.span) {
+                b"type" => {
+                    seen.once(1, "type of a part")?;
+                    kind = optional(scan)?;
+                }
+                b"text" => {
+                    seen.once(2, "text of a part")?;
+                    text = optional(scan)?;
+                }
+                b"image_url" => {
+                    seen.once(4, "image_url of a part")?;
+                    image = Some(self.image(scan)?);
+                }
+                b"cache_control" | b"prompt_cache_breakpoint" => {
+                    marked |= scan.value()?.1 != Kind::Null;
+                }
+                _ => {
+                    scan.value()?;
+                }
+            }
+            Ok::<_, Stop>(())
+        })?;
+        let kind = match (kind.map(|kind| self.bytes(kind.span)), text, image) {
+            (Some(b"text") | None, Some(text), _) => PartKind::Text(text),
+            (Some(b"image_url"), _, Some((url, low))) => PartKind::Image { url, low },
+            (
+                Some(
+                    b"image_url" | b"input_audio" | b"audio" | b"video_url" | b"file" | b"file_url"
+                    | b"image" | b"document",
+                ),
+                ..,
+            ) => PartKind::Media,
+            _ => PartKind::Other,
+        };
+        Ok(Part { span, kind, marked })
+    }
+
+    /// `{"url": …, "detail": …}`, or the URL itself as some clients send it.
+    fn image(&self, scan: &mut Scan<'a>) -> Result<(Option<Text>, bool), Stop> {
+        if scan.peek() != Some(b'{') {
+            return Ok((optional(scan)?, false));
+        }
+        let (mut url, mut low) = (None, false);
+        scan.object(|scan, key| {
+            match self.bytes(key.span) {
+                b"url" => url = optional(scan)?,
+                b"detail" => {
+                    low = optional(scan)?.is_some_and(|text| self.bytes(text.span) == b"low");
+                }
+                _ => {
+                    scan.value()?;
+                }
+            }
+            Ok::<_, Stop>(())
+        })?;
+        Ok((url, low))
+    }
+
+    fn tool_calls(&mut self, scan: &mut Scan<'a>) -> Result<(), Stop> {
+        match scan.peek() {
+            Some(b'[') => {
+                scan.array(|scan| {
+                    if scan.peek() != Some(b'{') {
+                        return Err(Stop::Shape("a call that is not an object"));
+                    }
+                    let call = self.tool_call(scan)?;
+                    self.calls.push(call);
+                    Ok(())
+                })?;
+                Ok(())
+            }
+            _ => match scan.value()?.1 {
+                Kind::Null => Ok(()),
+                _ => Err(Stop::Shape("tool_calls that is not an array")),
+            },
+        }
+    }
+
+    fn tool_call(&mut self, scan: &mut Scan<'a>) -> Result<Call, Stop> {
+        let mut id = None;
+        let (mut name, mut arguments) = (None, None);
+        let span = scan.object(|scan, key| {
+            match self.bytes(key.span) {
+                b"id" => id = optional(scan)?,
+                // `custom` calls carry `input` where functions carry `arguments`.
+                b"function" | b"custom" if scan.peek() == Some(b'{') => {
+                    (name, arguments) = self.function(scan)?.1;
+                }
+                _ => {
+                    scan.value()?;
+                }
+            }
+            Ok::<_, Stop>(())
+        })?;
+        Ok(Call {
+            span,
+            id,
+            name,
+            arguments,
+        })
+    }
+
+    fn function_call(&mut self, scan: &mut Scan<'a>) -> Result<(), Stop> {
+        if scan.peek() != Some(b'{') {
+            scan.value()?;
+            return Ok(());
+        }
+        let (span, (name, arguments)) = self.function(scan)?;
+        self.calls.push(Call {
+            span,
+            id: None,
+            name,
+            arguments,
+        });
+        Ok(())
+    }
+
+    #[expect(clippy::type_complexity, reason = "a span and two texts, used twice")]
+    fn function(&self, scan: &mut Scan<'a>) -> Result<(Span, (Option<Text>, Option<Text>)), Stop> {
+        let (mut name, mut arguments) = (None, None);
+        let span = scan.object(|scan, key| {
+            match self.bytes(key.span) {
+                b"name" => name = optional(scan)?,
+                b"arguments" | b"input" => arguments = optional(scan)?,
+                _ => {
+                    scan.value()?;
+                }
+            }
+            Ok::<_, Stop>(())
+        })?;
+        Ok((span, (name, arguments)))
+    }
+}
+
+/// Keys of one object that were met already.
+#[derive(Default)]
+struct Seen(u8);
+
+impl Seen {
+    fn once(&mut self, bit: u8, name: &'static str) -> Result<(), Stop> {
+        if self.0 & bit != 0 {
+            return Err(Stop::Twice(name));
+        }
+        self.0 |= bit;
+        Ok(())
+    }
+}
+
+/// Takes a value; gives it where it is a string.
+fn optional(scan: &mut Scan<'_>) -> Result<Option<Text>, Malformed> {
+    if scan.peek() == Some(b'"') {
+        scan.string().map(Some)
+    } else {
+        scan.value().map(|_| None)
+    }
+}
+
+/// Where `include_usage` stands in `stream_options`, and what kind of value it is.
+fn usage_option(conversation: &Conversation) -> Option<(Span, Kind)> {
+    let options = conversation
+        .field("stream_options")
+        .filter(|field| field.kind == Kind::Object)?;
+    let mut found = None;
+    Scan::new(&conversation.body, options.value.start as usize)
+        .object(|scan, key| {
+            let value = scan.value()?;
+            if conversation.raw(key) == b"include_usage" {
+                found = Some(value);
+            }
+            Ok::<_, Malformed>(())
+        })
+        .ok()?;
+    found
+}
+
+pub(super) fn include_usage(conversation: &Conversation) -> Option<bool> {
+    match usage_option(conversation)?.1 {
+        Kind::True => Some(true),
+        Kind::False => Some(false),
+        _ => None,
+    }
+}
+
+pub(super) fn ask_usage(conversation: &Conversation, edits: &mut Edits) -> bool {
+    if !conversation.streams() || include_usage(conversation).is_some() {
+        return false;
+    }
+    match conversation.field("stream_options") {
+        None => {
+            // A member goes before the closing brace; there is one before it, `stream` itself.
+            let at = conversation.span.end - 1;
+            edits.insert(at, ",\"stream_options\":{\"include_usage\":true}");
+        }
+        Some(field) if field.kind == Kind::Null => {
+            edits.replace(field.value, "{\"include_usage\":true}");
+        }
+        Some(field) if field.kind == Kind::Object => {
+            if let Some((span, _)) = usage_option(conversation) {
+                edits.replace(span, "true");
+            } else {
+                let inner = &conversation.body[field.value.range()][1..];
+                let empty = inner.iter().find(|byte| !byte.is_ascii_whitespace()) == Some(&b'}');
+                let comma = if empty { "" } else { "," };
+                let member = format!("\"include_usage\":true{comma}");
+                edits.insert(field.value.start + 1, member);
+            }
+        }
+        Some(_) => return false,
+    }
+    true
+}

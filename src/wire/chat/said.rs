@@ -1,0 +1,183 @@
+//! What a message says: its sizes by kind of text, and its digest.
+//!
+//! The digest mixes in role, text, media, call ids, names, arguments and `tool_call_id`, and
+//! nothing else, so that cache markers, reasoning, key order and spelling do not change it.
+
+use xxhash_rust::xxh3::xxh3_128;
+
+use super::{
+    super::{
+        scan::{Kind, Malformed, Scan, Span, Text},
+        text::{self, Digester},
+    },
+    Call, Content, Message, Part, PartKind, Role,
+};
+
+/// Nesting inside a media part that is followed; what lies deeper counts as spelled.
+const MAX_MEDIA_DEPTH: usize = 16;
+
+/// Fills in `sizes`, `digest` and `short_digest`.
+pub(super) fn describe(body: &[u8], calls: &[Call], parts: &[Part], message: &mut Message) {
+    let calls = &calls[message.calls.start as usize..message.calls.end as usize];
+    let parts = match &message.content {
+        Content::Parts(range, _) => &parts[range.start as usize..range.end as usize],
+        _ => &[],
+    };
+    let raw = |text: Text| &body[text.span.range()];
+    let mut mix = Mix::default();
+    mix.tag(role_tag(message.role));
+
+    let mut answer = 0;
+    match &message.content {
+        Content::Text(text) => {
+            message.sizes += text::measure(raw(*text));
+            answer = text::digest(raw(*text));
+            if !text.span.is_empty() {
+                mix.digest(b't', answer);
+            }
+        }
+        Content::Parts(..) => {
+            for part in parts {
+                if let PartKind::Text(text) = part.kind {
+                    message.sizes += text::measure(raw(text));
+                    mix.digest(b't', text::digest(raw(text)));
+                } else {
+                    if part.kind == PartKind::Other {
+                        message.sizes += text::measure(&body[part.span.range()]);
+                    }
+                    mix.digest(b'm', value_digest(body, part.span, MAX_MEDIA_DEPTH));
+                }
+            }
+            if message.role == Role::Assistant {
+                answer = joined(body, parts);
+            }
+        }
+        Content::Other(span) => {
+            message.sizes += text::measure(&body[span.range()]);
+            mix.digest(b'm', value_digest(body, *span, MAX_MEDIA_DEPTH));
+        }
+        Content::Null | Content::Absent => {}
+    }
+    let mut ids = Vec::new();
+    for call in calls {
+        for (tag, text) in [(b'i', call.id), (b'n', call.name), (b'a', call.arguments)] {
+            let Some(text) = text else { continue };
+            let digest = text::digest(raw(text));
+            mix.digest(tag, digest);
+            if tag == b'i' {
+                ids.push(digest);
+            } else {
+                message.sizes += text::measure(raw(text));
+            }
+        }
+    }
+    for (tag, text) in [(b'r', message.call_id), (b'N', message.name)] {
+        if let Some(text) = text {
+            mix.digest(tag, text::digest(raw(text)));
+        }
+    }
+    message.digest = mix.finish();
+    message.short_digest = answer_digest(answer, &ids);
+}
+
+/// The digest of an answer's text and call ids, as the tap on the answer can know them: the
+/// digest of its text ([`text::digest`]; 0 or that of no text where it has none) and of each call
+/// id.
+pub fn answer_digest(text: u128, call_ids: &[u128]) -> u128 {
+    let mut mix = Mix::default();
+    if text != 0 && text != text::digest(b"") {
+        mix.digest(b't', text);
+    }
+    for &id in call_ids {
+        mix.digest(b'i', id);
+    }
+    mix.finish()
+}
+
+/// The digest of all text parts put together.
+fn joined(body: &[u8], parts: &[Part]) -> u128 {
+    let mut digester = Digester::new();
+    for part in parts {
+        if let PartKind::Text(text) = part.kind {
+            digester.push(&body[text.span.range()]);
+        }
+    }
+    digester.finish()
+}
+
+const fn role_tag(role: Role) -> u8 {
+    match role {
+        Role::System => b'S',
+        Role::Developer => b'D',
+        Role::User => b'U',
+        Role::Assistant => b'A',
+        Role::Tool => b'T',
+        Role::Function => b'F',
+        Role::Other => b'?',
+    }
+}
+
+/// A sequence of tagged digests.
+#[derive(Default)]
+struct Mix(Vec<u8>);
+
+impl Mix {
+    fn tag(&mut self, tag: u8) {
+        self.0.push(tag);
+    }
+
+    fn digest(&mut self, tag: u8, digest: u128) {
+        self.tag(tag);
+        self.0.extend_from_slice(&digest.to_le_bytes());
+    }
+
+    fn finish(&self) -> u128 {
+        xxh3_128(&self.0)
+    }
+}
+
+/// The digest of any value, whatever the order and spelling of its keys, without cache markers.
+fn value_digest(body: &[u8], span: Span, depth: usize) -> u128 {
+    let bytes = &body[span.range()];
+    digest_next(body, &mut Scan::new(body, span.start as usize), depth)
+        .unwrap_or_else(|_| xxh3_128(bytes))
+}
+
+fn digest_next(body: &[u8], scan: &mut Scan<'_>, depth: usize) -> Result<u128, Malformed> {
+    let mut mix = Mix::default();
+    match scan.peek() {
+        Some(b'{') if depth > 0 => {
+            let mut sum = 0u128;
+            scan.object(|scan, key| {
+                let name = &body[key.span.range()];
+                let value = digest_next(body, scan, depth - 1)?;
+                if !matches!(name, b"cache_control" | b"prompt_cache_breakpoint") {
+                    let mut member = Mix::default();
+                    member.digest(b'k', text::digest(name));
+                    member.digest(b'v', value);
+                    // Members are a set: their order must not matter.
+                    sum = sum.wrapping_add(member.finish());
+                }
+                Ok::<_, Malformed>(())
+            })?;
+            mix.digest(b'{', sum);
+        }
+        Some(b'[') if depth > 0 => {
+            mix.tag(b'[');
+            scan.array(|scan| {
+                mix.digest(b',', digest_next(body, scan, depth - 1)?);
+                Ok::<_, Malformed>(())
+            })?;
+        }
+        _ => {
+            let (span, kind) = scan.value()?;
+            let digest = if kind == Kind::String {
+                text::digest(&body[span.start as usize + 1..span.end as usize - 1])
+            } else {
+                xxh3_128(&body[span.range()])
+            };
+            mix.digest(b'=', digest);
+        }
+    }
+    Ok(mix.finish())
+}

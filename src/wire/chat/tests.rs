@@ -1,0 +1,183 @@
+use super::*;
+
+fn read(body: &str) -> Conversation {
+    index(Bytes::copy_from_slice(body.as_bytes())).unwrap()
+}
+
+#[test]
+fn every_part_of_a_request_is_found() {
+    let body = r#" {"model" : "m", "messages":[
+        {"role":"system","content":"be brief"},
+        {"content":[{"type":"text","text":"look"},{"type":"image_url","image_url":{"url":"http://x/y.png","detail":"low"}}],"role":"user"},
+        {"role":"assistant","content":null,"tool_calls":[{"id":"c1","type":"function","function":{"name":"read","arguments":"{\"p\":1}"}},{"id":"c2","type":"function","function":{"name":"run","arguments":""}}]},
+        {"role":"tool","tool_call_id":"c1","content":"ok"},
+        {"role":"tool","tool_call_id":"c2","content":[{"type":"text","text":"fine","cache_control":{"type":"ephemeral"}}]}
+      ],"max_tokens":1e2,"stream":true} "#;
+    let found = read(body);
+    assert_eq!(found.model().as_deref(), Some("m"));
+    assert!(found.streams());
+    assert_eq!(found.max_answer_tokens(), Some(100));
+    let roles: Vec<_> = found.messages.iter().map(|message| message.role).collect();
+    use Role::{Assistant, System, Tool, User};
+    assert_eq!(roles, [System, User, Assistant, Tool, Tool]);
+    let call = &found.calls(&found.messages[2])[0];
+    assert_eq!(found.raw(call.arguments.unwrap()), br#"{\"p\":1}"#);
+    assert_eq!(found.raw(found.messages[3].call_id.unwrap()), b"c1");
+    assert!(matches!(
+        found.parts(&found.messages[1])[1].kind,
+        PartKind::Image { low: true, .. }
+    ));
+    assert!(found.parts(&found.messages[4])[0].marked);
+    for message in &found.messages {
+        let text = std::str::from_utf8(found.bytes(message.span)).unwrap();
+        serde_json::from_str::<serde_json::Value>(text).unwrap();
+    }
+}
+
+#[test]
+fn what_is_json_but_no_conversation_is_told_from_what_is_no_json() {
+    for body in [
+        "{}",
+        "[]",
+        "null",
+        r#"{"messages":null}"#,
+        r#"{"messages":{}}"#,
+        r#"{"messages":[1]}"#,
+        r#"{"messages":[],"messages":[]}"#,
+        r#"{"messages":[],"model":"a","model":"b"}"#,
+        r#"{"messages":[],"m\u006fdel":"b"}"#,
+        r#"{"messages":[{"role":"user","role":"system"}]}"#,
+        r#"{"messages":[{"role":"assistant","tool_calls":3}]}"#,
+    ] {
+        let got = index(Bytes::from_static(body.as_bytes()));
+        assert!(matches!(got, Err(Unindexed::Unguardable(_))), "{body}");
+    }
+    for body in [
+        "",
+        "{",
+        "hello",
+        r#"{"messages":[}"#,
+        r#"{"messages":[]} x"#,
+        r#"{"messages":[{"role":"user"]}"#,
+    ] {
+        let got = index(Bytes::from_static(body.as_bytes()));
+        assert!(matches!(got, Err(Unindexed::NotJson(_))), "{body}");
+    }
+    let deep = format!(
+        r#"{{"messages":[],"x":{}{}}}"#,
+        "[".repeat(2000),
+        "]".repeat(2000)
+    );
+    assert!(matches!(
+        index(Bytes::from(deep)),
+        Err(Unindexed::Unguardable(_))
+    ));
+}
+
+#[test]
+fn odd_but_good_bodies_are_indexed() {
+    let with_mark = format!(
+        "\u{feff}{}",
+        r#"{"messages":[{"role":"user","content":"x"}]}"#
+    );
+    assert_eq!(read(&with_mark).messages.len(), 1);
+    assert!(read(r#"{"messages":[]}"#).messages.is_empty());
+    let huge = format!(r#"{{"seed":{},"messages":[]}}"#, "9".repeat(5000));
+    assert_eq!(read(&huge).fields.len(), 2);
+    let lone = read(r#"{"messages":[{"role":"user","content":"a\ud800b"}]}"#);
+    assert_eq!(lone.messages[0].sizes.chars(), 3);
+}
+
+#[test]
+fn spelling_does_not_change_the_digest_and_saying_does() {
+    let digest = |message: &str| read(&format!(r#"{{"messages":[{message}]}}"#)).messages[0].digest;
+    let plain = digest(r#"{"role":"user","content":"caf\u00e9/\n"}"#);
+    for same in [
+        r#"{"content" : "café\/\u000a" , "role":"user"}"#,
+        r#"{"role":"user","content":[{"type":"text","text":"café/\n"}]}"#,
+        r#"{"role":"user","content":[{"text":"café/\n","cache_control":{"type":"ephemeral"},"type":"text"}]}"#,
+    ] {
+        assert_eq!(digest(same), plain, "{same}");
+    }
+    for other in [
+        r#"{"role":"user","content":"cafe/\n"}"#,
+        r#"{"role":"assistant","content":"café/\n"}"#,
+        r#"{"role":"user","name":"bob","content":"café/\n"}"#,
+        r#"{"role":"user","content":[{"type":"text","text":"café/\n"},{"type":"text","text":"x"}]}"#,
+    ] {
+        assert_ne!(digest(other), plain, "{other}");
+    }
+    let reasoned = r#"{"role":"assistant","content":"a","reasoning_content":"thinking"}"#;
+    assert_eq!(
+        digest(reasoned),
+        digest(r#"{"role":"assistant","content":"a"}"#)
+    );
+    let file = |inner: &str| {
+        digest(&format!(
+            r#"{{"role":"user","content":[{{"type":"file",{inner}}}]}}"#
+        ))
+    };
+    assert_eq!(
+        file(r#""file":{"a":"1","b":2}"#),
+        file(r#""file":{ "b":2,"a":"\u0031"}"#)
+    );
+    assert_ne!(file(r#""file":{"a":"1"}"#), file(r#""file":{"a":"2"}"#));
+}
+
+#[test]
+fn an_echoed_answer_has_the_digest_the_tap_computed() {
+    let message = r#"{"role":"assistant","content":"h\u00e9llo","tool_calls":[{"id":"c1","function":{"name":"f","arguments":"{}"}}]}"#;
+    let found = read(&format!(r#"{{"messages":[{message}]}}"#));
+    let mut text = text::Digester::new();
+    text.push("hé".as_bytes());
+    text.push(b"llo");
+    assert_eq!(
+        found.messages[0].short_digest,
+        answer_digest(text.finish(), &[text::digest(b"c1")])
+    );
+    let silent = read(
+        r#"{"messages":[{"role":"assistant","content":null},{"role":"assistant","content":""},{"role":"assistant","content":[]}]}"#,
+    );
+    for message in &silent.messages {
+        assert_eq!(message.short_digest, answer_digest(0, &[]));
+    }
+}
+
+#[test]
+fn usage_is_asked_for_only_where_the_client_left_it_open() {
+    let asked = |body: &str| {
+        let conversation = read(body);
+        let mut edits = Edits::default();
+        let asked = conversation.ask_usage(&mut edits);
+        let body = edits.apply(&conversation.body).to_bytes();
+        (asked, String::from_utf8(body.to_vec()).unwrap())
+    };
+    for (body, expected) in [
+        (
+            r#"{"messages":[],"stream":true }"#,
+            r#"{"messages":[],"stream":true ,"stream_options":{"include_usage":true}}"#,
+        ),
+        (
+            r#"{"messages":[],"stream":true,"stream_options":null}"#,
+            r#"{"messages":[],"stream":true,"stream_options":{"include_usage":true}}"#,
+        ),
+        (
+            r#"{"messages":[],"stream":true,"stream_options":{ }}"#,
+            r#"{"messages":[],"stream":true,"stream_options":{"include_usage":true }}"#,
+        ),
+        (
+            r#"{"messages":[],"stream":true,"stream_options":{"x":1}}"#,
+            r#"{"messages":[],"stream":true,"stream_options":{"include_usage":true,"x":1}}"#,
+        ),
+    ] {
+        assert_eq!(asked(body), (true, expected.to_owned()));
+    }
+    for body in [
+        r#"{"messages":[]}"#,
+        r#"{"messages":[],"stream":false}"#,
+        r#"{"messages":[],"stream":true,"stream_options":{"include_usage":false}}"#,
+        r#"{"messages":[],"stream":true,"stream_options":{"include_usage":true}}"#,
+    ] {
+        assert_eq!(asked(body), (false, body.to_owned()));
+    }
+}
