@@ -1,5 +1,329 @@
-//! Keeps a conversation inside its window: `(conversation, policy, memory) -> plan`.
+//! Keeps a conversation inside its window: `(conversation, policy, recall) -> plan`.
 //!
-//! No I/O and no clock here.
+//! Order: truncate tool results → cuts (the remembered one first, then by replay) → where the
+//! newest step alone is too large, its results cut harder. Every plan is linted; one that does
+//! not pass is thrown away and the original goes out, counted as a fault of ours.
+//!
+//! No I/O and no clock here. Nothing is ever done to a conversation that came in invalid.
 
+pub mod budget;
+pub mod estimate;
+pub mod fold;
+pub mod lint;
+mod preface;
 pub mod profile;
+mod results;
+pub mod truncate;
+pub mod units;
+
+use serde::{Deserialize, Serialize};
+
+use self::{
+    budget::{Budget, Shares},
+    estimate::{Calibration, Weights},
+    fold::{Fold, Grid, Mark, Replay},
+    lint::{Broken, Item},
+    preface::Folding,
+    profile::Profile,
+    results::Results,
+    units::{Invalid, Unit, UnitKind},
+};
+pub use self::{preface::NOTE, results::Truncated};
+use crate::{
+    config::GuardConfig,
+    wire::{chat::Conversation, edit::Edits, text},
+};
+
+/// What a request is measured against.
+#[derive(Clone, Copy, Debug)]
+pub struct Policy<'a> {
+    pub profile: &'a Profile,
+    /// Tokens the model can hold.
+    pub window: u32,
+    /// The largest prompt, where lower than the window.
+    pub input_limit: Option<u32>,
+    pub settings: &'a GuardConfig,
+}
+
+impl Policy<'_> {
+    fn weights(&self) -> Weights {
+        Weights::new(self.settings.chars_per_token)
+    }
+}
+
+/// What the guard remembers of a session.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Memory {
+    /// The grid on which the requests so far were replayed.
+    grid: u64,
+    fold: Option<Mark>,
+    /// Tighter limits of results that were the newest and did not fit: message digest and
+    /// characters. Applied ever after.
+    tight: Vec<(u128, u32)>,
+}
+
+impl Memory {
+    /// Index of the first message kept after the pinned start, where something is folded.
+    pub fn boundary(&self) -> Option<u32> {
+        self.fold.map(Mark::boundary)
+    }
+
+    /// Results that are held to a limit of their own.
+    pub const fn tightened(&self) -> usize {
+        self.tight.len()
+    }
+}
+
+/// What is known of a conversation from before.
+#[derive(Clone, Debug, Default)]
+pub struct Recall {
+    pub memory: Memory,
+    pub calibration: Calibration,
+    /// Messages of the last request, whose cuts are in `memory`; 0 where there is none.
+    pub messages: usize,
+}
+
+/// What is to be done to a request.
+#[derive(Clone, Debug, Default)]
+pub struct Plan {
+    pub edits: Edits,
+    pub report: Report,
+    pub memory: Memory,
+}
+
+/// What was found, and what is done.
+#[derive(Clone, Debug, Default)]
+pub struct Report {
+    /// Why nothing is done at all.
+    pub stood_back: Option<StoodBack>,
+    pub truncated: Vec<Truncated>,
+    pub folded: Option<Folded>,
+    /// Raw tokens of the request as it came, and as it goes out.
+    pub raw_before: u32,
+    pub raw_after: u32,
+    /// Tokens expected of the request as it goes out.
+    pub expected: u32,
+    pub budget: Budget,
+    /// What the request was made of as it came.
+    pub shares: Shares,
+}
+
+/// Why the guard did nothing.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum StoodBack {
+    Disabled,
+    /// The request asks the provider to manage its context; names the member.
+    ProviderManages(&'static str),
+    Invalid(Invalid),
+    /// A plan of ours did not pass the lint: our fault.
+    Unsound(Broken),
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Folded {
+    /// Messages left out.
+    pub messages: usize,
+    /// Their raw tokens.
+    pub tokens: u32,
+    /// Whether the cut is new with this request.
+    pub new: bool,
+}
+
+/// Plans what is done to a request.
+pub fn plan(conversation: &Conversation, policy: &Policy<'_>, recall: &Recall) -> Plan {
+    let mut results = Results::new(conversation, policy);
+    let before = results.tokens.clone();
+    let shares = budget::shares(conversation, policy, &before);
+    let mut report = Report {
+        raw_before: shares.total(),
+        raw_after: shares.total(),
+        expected: recall.calibration.tokens(shares.total()),
+        budget: budget::budget(conversation, policy),
+        shares,
+        ..Report::default()
+    };
+    let units = match stands_back(conversation, policy) {
+        Ok(units) => units,
+        Err(reason) => {
+            report.stood_back = Some(reason);
+            return Plan {
+                report,
+                memory: recall.memory.clone(),
+                ..Plan::default()
+            };
+        }
+    };
+    results.first_line();
+    results.remembered(&recall.memory.tight);
+    let (replay, fold) = fit(&units, shares, &mut results, policy, recall, &report.budget);
+    let folding = preface::fold(
+        conversation,
+        &units,
+        replay.pinned(),
+        fold.boundary,
+        policy.profile,
+    );
+    let plan = assemble(&units, &replay, fold, folding, &results, recall, report);
+    checked(conversation, policy, plan, &shares)
+}
+
+/// The units, or why nothing is to be done.
+fn stands_back(conversation: &Conversation, policy: &Policy<'_>) -> Result<Vec<Unit>, StoodBack> {
+    if !policy.settings.enabled {
+        return Err(StoodBack::Disabled);
+    }
+    if let Some(name) = manages_itself(conversation) {
+        return Err(StoodBack::ProviderManages(name));
+    }
+    units::split(conversation).map_err(StoodBack::Invalid)
+}
+
+/// The member by which a request asks the provider to manage its context.
+fn manages_itself(conversation: &Conversation) -> Option<&'static str> {
+    if conversation.asks_for("context_management") {
+        return Some("context_management");
+    }
+    let says = |name: &str, word: &[u8]| {
+        conversation.field(name).is_some_and(|field| {
+            memchr::memmem::find(conversation.bytes(field.value), word).is_some()
+        })
+    };
+    if says("truncation", b"\"auto\"") {
+        return Some("truncation");
+    }
+    if says("transforms", b"\"middle-out\"") {
+        return Some("transforms");
+    }
+    says("plugins", b"\"context-compression\"").then_some("plugins")
+}
+
+/// Replays the conversation and finds the fold.
+fn fit<'a>(
+    units: &'a [Unit],
+    shares: Shares,
+    results: &mut Results<'_>,
+    policy: &Policy<'_>,
+    recall: &Recall,
+    budget: &Budget,
+) -> (Replay<'a>, Fold) {
+    let of = |unit: &Unit| {
+        unit.messages
+            .clone()
+            .map(|at| results.tokens[at])
+            .sum::<u32>()
+    };
+    let tokens: Vec<u32> = units.iter().map(of).collect();
+    let first_user = units.iter().position(|unit| unit.kind == UnitKind::User);
+    let system: u32 = units
+        .iter()
+        .zip(&tokens)
+        .filter(|(unit, _)| unit.kind == UnitKind::System)
+        .map(|(_, tokens)| tokens)
+        .sum();
+    let fixed = shares.tools + system + first_user.map_or(0, |unit| tokens[unit]);
+    let mut replay = Replay {
+        units,
+        tokens,
+        beside: shares.tools,
+        high: recall.calibration.raw(budget.tokens),
+        preface: policy
+            .weights()
+            .text(&text::measure(NOTE.as_bytes()))
+            .ceil() as u32
+            + 8,
+        grid: Grid::new(policy, fixed),
+    };
+    // Requests whose cuts are remembered are not replayed, unless they were cut on another grid.
+    let same_grid = recall.memory.grid == replay.grid.id;
+    let remembered = replay.recall(recall.memory.fold.filter(|_| same_grid));
+    let lost = recall.memory.fold.is_some() && remembered.is_none();
+    let from = if !same_grid || lost {
+        0
+    } else {
+        units
+            .iter()
+            .position(|unit| unit.messages.end > recall.messages)
+            .unwrap_or(units.len().saturating_sub(1))
+    };
+    let fold = replay.run(from, remembered, |unit, excess| {
+        results.tighten(units[unit].messages.clone(), excess)
+    });
+    (replay, fold)
+}
+
+fn assemble(
+    units: &[Unit],
+    replay: &Replay<'_>,
+    fold: Fold,
+    folding: Folding,
+    results: &Results<'_>,
+    recall: &Recall,
+    mut report: Report,
+) -> (Plan, Vec<Item>) {
+    let mut edits = folding.edits;
+    let mut kept = vec![false; results.tokens.len()];
+    for item in &folding.outline {
+        if let Item::Theirs(at) = *item {
+            kept[at] = true;
+        }
+    }
+    report.truncated = results.made(units, &kept, recall.messages, &mut edits);
+    let mark = replay.mark(fold);
+    report.raw_after = replay.sent(fold);
+    report.expected = recall.calibration.tokens(report.raw_after);
+    report.folded = (folding.messages > 0).then(|| Folded {
+        messages: folding.messages,
+        tokens: (0..kept.len())
+            .filter(|&at| !kept[at])
+            .map(|at| results.tokens[at])
+            .sum(),
+        new: mark.map(Mark::boundary) != recall.memory.boundary(),
+    });
+    let memory = Memory {
+        grid: replay.grid.id,
+        fold: mark,
+        tight: results.limits(&kept),
+    };
+    let plan = Plan {
+        edits,
+        report,
+        memory,
+    };
+    (plan, folding.outline)
+}
+
+/// Lints a plan; one that would break what was whole is thrown away.
+///
+/// A rule of the profile's grammar that the conversation broke when it came in does not count:
+/// the provider evidently takes it, or refuses it with us and without us.
+fn checked(
+    conversation: &Conversation,
+    policy: &Policy<'_>,
+    (plan, outline): (Plan, Vec<Item>),
+    shares: &Shares,
+) -> Plan {
+    if plan.report.folded.is_none() {
+        // Truncation changes no message's place.
+        return plan;
+    }
+    let before: Vec<_> = (0..conversation.messages.len()).map(Item::Theirs).collect();
+    let broken = lint::broken(conversation, &outline, policy.profile).beyond(lint::broken(
+        conversation,
+        &before,
+        policy.profile,
+    ));
+    if broken.is_empty() {
+        return plan;
+    }
+    Plan {
+        edits: Edits::default(),
+        report: Report {
+            stood_back: Some(StoodBack::Unsound(broken)),
+            truncated: Vec::new(),
+            folded: None,
+            raw_after: shares.total(),
+            ..plan.report
+        },
+        memory: plan.memory,
+    }
+}

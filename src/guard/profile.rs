@@ -35,6 +35,8 @@ pub struct Profile {
     pub answer_inside_window: bool,
     /// Whether overflow is an error at all; Ollama drops the front in silence.
     pub refuses_overflow: bool,
+    /// Whether `prompt_tokens` may leave out what the engine's cache held.
+    pub counts_missed_only: bool,
     pub images: ImageRule,
 }
 
@@ -47,6 +49,7 @@ const OPEN: Profile = Profile {
     may_end_with_assistant: true,
     answer_inside_window: true,
     refuses_overflow: true,
+    counts_missed_only: false,
     images: ImageRule::Tiles,
 };
 
@@ -57,6 +60,7 @@ const STRICT: Profile = Profile {
     system_later: Takes::No,
     begins_with_user: true,
     may_end_with_assistant: false,
+    counts_missed_only: true,
     ..OPEN
 };
 
@@ -80,6 +84,7 @@ pub const PROFILES: &[Profile] = &[
     },
     Profile {
         name: "mistral",
+        counts_missed_only: false,
         ..STRICT
     },
     Profile {
@@ -88,6 +93,7 @@ pub const PROFILES: &[Profile] = &[
         adjacent_users: Takes::Merged,
         system_later: Takes::Merged,
         answer_inside_window: false,
+        counts_missed_only: false,
         images: ImageRule::Flat,
         ..STRICT
     },
@@ -97,6 +103,7 @@ pub const PROFILES: &[Profile] = &[
         adjacent_users: Takes::Merged,
         system_later: Takes::Merged,
         answer_inside_window: false,
+        counts_missed_only: false,
         images: ImageRule::Area,
         ..STRICT
     },
@@ -104,6 +111,7 @@ pub const PROFILES: &[Profile] = &[
     Profile {
         name: "ollama",
         refuses_overflow: false,
+        counts_missed_only: true,
         ..OPEN
     },
 ];

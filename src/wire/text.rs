@@ -424,9 +424,9 @@ mod tests {
             state ^= state >> 7;
             state ^= state << 17;
             let must = (character as u32) < 0x20 || matches!(character, '"' | '\\');
-            if state % 3 == 0 {
+            if state.is_multiple_of(3) {
                 for unit in character.encode_utf16(&mut [0; 2]) {
-                    out.push_str(&if state % 2 == 0 {
+                    out.push_str(&if state.is_multiple_of(2) {
                         format!("\\u{unit:04x}")
                     } else {
                         format!("\\u{unit:04X}")
@@ -434,7 +434,7 @@ mod tests {
                 }
             } else if must {
                 out.push_str(&escape(&character.to_string()));
-            } else if character == '/' && state % 2 == 0 {
+            } else if character == '/' && state.is_multiple_of(2) {
                 out.push_str("\\/");
             } else {
                 out.push(character);

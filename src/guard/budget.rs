@@ -1,0 +1,100 @@
+//! Window, reserve and budget: how many tokens a prompt may use.
+
+use super::{Policy, estimate};
+use crate::{config::GuardConfig, wire::chat::Conversation};
+
+/// What is left free below every limit, as a share of it: an estimate is a guess.
+const MARGIN: u32 = 64;
+
+/// The budget of one request; everything in tokens.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Budget {
+    pub window: u32,
+    /// Kept free for the answer; 0 where the profile counts answers apart.
+    pub reserve: u32,
+    /// What the prompt may use.
+    pub tokens: u32,
+}
+
+/// The reserve of a request that does not say how long its answer may be.
+pub fn default_reserve(window: u32, guard: &GuardConfig) -> u32 {
+    guard.reserve_tokens.min(window / 4)
+}
+
+/// What the prompt of a request may use.
+pub fn budget(conversation: &Conversation, policy: &Policy<'_>) -> Budget {
+    let window = policy.window;
+    let reserve = if !policy.profile.answer_inside_window {
+        0
+    } else if let Some(asked) = conversation.max_answer_tokens() {
+        // More than half of the window: the provider decides.
+        u32::try_from(asked).unwrap_or(u32::MAX).min(window / 2)
+    } else {
+        default_reserve(window, policy.settings)
+    };
+    Budget {
+        window,
+        reserve,
+        tokens: prompt_tokens(window - reserve, policy),
+    }
+}
+
+/// The prompt's budget where the request says nothing of its own; ground of the fold's grid.
+pub(super) fn usual(policy: &Policy<'_>) -> u32 {
+    let reserve = if policy.profile.answer_inside_window {
+        default_reserve(policy.window, policy.settings)
+    } else {
+        0
+    };
+    prompt_tokens(policy.window - reserve, policy)
+}
+
+fn prompt_tokens(room: u32, policy: &Policy<'_>) -> u32 {
+    let least = room
+        .min(policy.input_limit.unwrap_or(u32::MAX))
+        .min(policy.settings.max_prompt_tokens.unwrap_or(u32::MAX));
+    least - least / MARGIN
+}
+
+/// Raw tokens of a request by what they are of.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Shares {
+    pub system: u32,
+    /// Tool schemas and the response format.
+    pub tools: u32,
+    /// User and assistant messages, calls included.
+    pub history: u32,
+    pub tool_results: u32,
+    pub images: u32,
+}
+
+impl Shares {
+    pub const fn total(&self) -> u32 {
+        self.system
+            .saturating_add(self.tools)
+            .saturating_add(self.history)
+            .saturating_add(self.tool_results)
+            .saturating_add(self.images)
+    }
+}
+
+/// What a request is made of, before anything is done to it.
+pub(super) fn shares(conversation: &Conversation, policy: &Policy<'_>, tokens: &[u32]) -> Shares {
+    let mut shares = Shares {
+        tools: estimate::beside(conversation, &policy.weights()),
+        ..Shares::default()
+    };
+    for (message, &tokens) in conversation.messages.iter().zip(tokens) {
+        let media = estimate::media(conversation, message, policy.profile).min(tokens);
+        shares.images += media;
+        let text = tokens - media;
+        if message.role.instructs() {
+            shares.system += text;
+        } else if message.role.answers() {
+            shares.tool_results += text;
+        } else {
+            shares.history += text;
+        }
+    }
+    shares
+}

@@ -1,0 +1,313 @@
+//! Tokens before sending, and what usage teaches.
+//!
+//! An estimate drives cutting only; health comes from what the provider reported. *Raw* tokens
+//! are the fixed rule below: the same for the same bytes and settings, so that every replica cuts
+//! at the same place. A [`Calibration`] turns raw tokens into expected ones; it is learnt from the
+//! usage of each answer and decides only *whether* to cut.
+
+use base64::Engine as _;
+use serde::{Deserialize, Serialize};
+
+use super::profile::{ImageRule, Profile};
+use crate::wire::{
+    chat::{Conversation, Message, PartKind},
+    scan::Text,
+    text::{self, Sizes},
+};
+
+/// What frames a message: role, separators, ids.
+const MESSAGE_TOKENS: u32 = 6;
+/// What frames a call.
+const CALL_TOKENS: u32 = 8;
+/// An image of unknown size, or audio, video and files, whose size tells nothing.
+const MEDIA_TOKENS: u32 = 1_700;
+/// An image in low detail.
+const LOW_DETAIL_TOKENS: u32 = 85;
+/// How much of an image is decoded to find its size.
+const IMAGE_HEAD_BYTES: usize = 24 * 1024;
+
+/// Tokens a character, by kind of text.
+#[derive(Clone, Copy, Debug)]
+pub struct Weights {
+    latin: f64,
+    han: f64,
+    kana: f64,
+    hangul: f64,
+    emoji: f64,
+    other: f64,
+}
+
+impl Weights {
+    /// `chars_per_token` is that of Latin text; the others are the upper ends of what newer
+    /// vocabularies need.
+    pub fn new(chars_per_token: f64) -> Self {
+        Self {
+            latin: 1.0 / chars_per_token,
+            han: 0.8,
+            kana: 0.75,
+            hangul: 0.8,
+            emoji: 2.0,
+            other: 0.5,
+        }
+    }
+
+    /// Raw tokens of a text.
+    pub fn text(&self, sizes: &Sizes) -> f64 {
+        f64::from(sizes.latin) * self.latin
+            + f64::from(sizes.han) * self.han
+            + f64::from(sizes.kana) * self.kana
+            + f64::from(sizes.hangul) * self.hangul
+            + f64::from(sizes.emoji) * self.emoji
+            + f64::from(sizes.other) * self.other
+    }
+}
+
+/// Raw tokens of a message, whose text has these sizes.
+pub fn message(
+    conversation: &Conversation,
+    message: &Message,
+    sizes: &Sizes,
+    weights: &Weights,
+    profile: &Profile,
+) -> u32 {
+    let calls = message.calls.len() as u32 * CALL_TOKENS;
+    whole(weights.text(sizes)) + MESSAGE_TOKENS + calls + media(conversation, message, profile)
+}
+
+/// Raw tokens of the media of a message.
+pub fn media(conversation: &Conversation, message: &Message, profile: &Profile) -> u32 {
+    conversation
+        .parts(message)
+        .iter()
+        .map(|part| match part.kind {
+            PartKind::Image { low: true, .. } if profile.images == ImageRule::Tiles => {
+                LOW_DETAIL_TOKENS
+            }
+            PartKind::Image { url: Some(url), .. } => image(conversation.raw(url), profile.images),
+            PartKind::Image { .. } | PartKind::Media => MEDIA_TOKENS,
+            PartKind::Text(_) | PartKind::Other => 0,
+        })
+        .fold(0, u32::saturating_add)
+}
+
+/// Raw tokens of what stands beside the messages and is read by the model all the same.
+pub fn beside(conversation: &Conversation, weights: &Weights) -> u32 {
+    ["tools", "functions", "response_format"]
+        .iter()
+        .filter_map(|name| conversation.field(name))
+        .map(|field| whole(weights.text(&text::measure(conversation.bytes(field.value)))))
+        .fold(0, u32::saturating_add)
+}
+
+/// Raw tokens of a text of the body.
+pub fn text(conversation: &Conversation, text: Text, weights: &Weights) -> u32 {
+    whole(weights.text(&text::measure(conversation.raw(text))))
+}
+
+fn whole(tokens: f64) -> u32 {
+    tokens.ceil() as u32
+}
+
+/// Raw tokens of an image, by the provider's rule where its size can be read.
+fn image(url: &[u8], rule: ImageRule) -> u32 {
+    let Some((width, height)) = dimensions(url) else {
+        return MEDIA_TOKENS;
+    };
+    match rule {
+        ImageRule::Tiles => tiles(width, height),
+        // Anthropic scales images down to about 1,600 tokens.
+        ImageRule::Area => whole(width * height / 750.0).min(1_600),
+        ImageRule::Flat => {
+            let tiles = (width / 768.0).ceil() * (height / 768.0).ceil();
+            258 * whole(tiles).clamp(1, 16)
+        }
+    }
+}
+
+/// OpenAI: 85 + 170 a tile of 512 pixels, after fitting into 2,048 and a shorter side of 768.
+fn tiles(width: f64, height: f64) -> u32 {
+    let fit = (2_048.0 / width.max(height)).min(1.0);
+    let shorter = width.min(height) * fit;
+    let fit = fit * (768.0 / shorter).min(1.0);
+    let tiles = (width * fit / 512.0).ceil() * (height * fit / 512.0).ceil();
+    85 + 170 * whole(tiles)
+}
+
+/// The size of the image in a data URL, read from its head.
+fn dimensions(url: &[u8]) -> Option<(f64, f64)> {
+    let comma = memchr::memchr(b',', url.get(..100.min(url.len()))?)?;
+    let (kind, data) = url.split_at(comma);
+    if !kind.starts_with(b"data:image/") || !kind.ends_with(b";base64") {
+        return None;
+    }
+    let head = &data[1..data.len().min(IMAGE_HEAD_BYTES * 4 / 3)];
+    let head = &head[..head.len() / 4 * 4];
+    let bytes = base64::engine::general_purpose::STANDARD
+        .decode(head)
+        .ok()?;
+    let size = imagesize::blob_size(&bytes).ok()?;
+    (size.width > 0 && size.height > 0).then_some((size.width as f64, size.height as f64))
+}
+
+/// What the usage of earlier answers taught about a session's tokens.
+///
+/// Expected tokens are a line through the last answer's usage: what it reported, plus what was
+/// added since at the learnt slope. So an overhead that stands in no body (a chat template, the
+/// provider's own instructions) is counted once and not as a factor.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Calibration {
+    /// Reported tokens a raw token, of what is added.
+    slope: f64,
+    /// The last request as sent, in raw tokens, and what the provider reported for it.
+    anchor: Option<(u32, u32)>,
+}
+
+impl Default for Calibration {
+    fn default() -> Self {
+        Self {
+            slope: 1.0,
+            anchor: None,
+        }
+    }
+}
+
+/// Slopes outside of these bounds are no tokenizer's.
+const SLOPES: std::ops::RangeInclusive<f64> = 0.4..=2.5;
+/// Raw tokens at which a difference of two requests is worth as much as all that was learnt.
+const WEIGHT: f64 = 4_000.0;
+
+impl Calibration {
+    /// For a new session of a model of which this ratio is known.
+    pub fn of_ratio(ratio: f64) -> Self {
+        Self {
+            slope: ratio.clamp(*SLOPES.start(), *SLOPES.end()),
+            anchor: None,
+        }
+    }
+
+    /// Reported tokens a raw token, of what is added to a conversation.
+    pub const fn slope(&self) -> f64 {
+        self.slope
+    }
+
+    /// Expected tokens of a request of so many raw tokens.
+    pub fn tokens(&self, raw: u32) -> u32 {
+        let (base_raw, base) = self.anchor.unwrap_or((0, 0));
+        let tokens = f64::from(base) + (f64::from(raw) - f64::from(base_raw)) * self.slope;
+        whole(tokens.max(0.0))
+    }
+
+    /// The raw tokens that are expected to be so many tokens: the inverse of [`Self::tokens`].
+    pub fn raw(&self, tokens: u32) -> u32 {
+        let (base_raw, base) = self.anchor.unwrap_or((0, 0));
+        let raw = f64::from(base_raw) + (f64::from(tokens) - f64::from(base)) / self.slope;
+        raw.max(0.0) as u32
+    }
+
+    /// Learns from an answer: `raw` tokens were sent, and `reported` was their usage.
+    ///
+    /// Where the provider may count only what its cache missed, a sample far below what was
+    /// expected teaches nothing.
+    pub fn learn(&self, raw: u32, reported: u32, profile: &Profile) -> Self {
+        if raw == 0 || reported == 0 {
+            return *self;
+        }
+        let far_below = f64::from(reported) < f64::from(self.tokens(raw)) * 0.5;
+        if far_below && (profile.counts_missed_only || f64::from(reported) < f64::from(raw) * 0.2) {
+            return *self;
+        }
+        let overall = f64::from(reported) / f64::from(raw);
+        let (sample, weight) = match self.anchor {
+            // A difference tells the slope best, where it is large enough to be more than noise.
+            Some((base_raw, base)) if raw > base_raw && reported > base => {
+                let added = f64::from(raw - base_raw);
+                (f64::from(reported - base) / added, added / (added + WEIGHT))
+            }
+            Some(_) => (overall, 0.1),
+            None => (overall, 1.0),
+        };
+        let slope = self.slope + (sample - self.slope) * weight;
+        Self {
+            slope: slope.clamp(*SLOPES.start(), *SLOPES.end()),
+            anchor: Some((raw, reported)),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::guard::profile::named;
+
+    #[test]
+    fn images_are_counted_by_the_provider_s_rule() {
+        let mut png = b"\x89PNG\r\n\x1a\n\0\0\0\rIHDR".to_vec();
+        png.extend_from_slice(&1024u32.to_be_bytes());
+        png.extend_from_slice(&1024u32.to_be_bytes());
+        png.extend_from_slice(&[8, 6, 0, 0, 0, 0, 0, 0, 0]);
+        png.resize(100_000, 0);
+        let url = format!(
+            "data:image/png;base64,{}",
+            base64::engine::general_purpose::STANDARD.encode(&png)
+        );
+        assert_eq!(image(url.as_bytes(), ImageRule::Tiles), 85 + 170 * 4);
+        assert_eq!(image(url.as_bytes(), ImageRule::Area), 1_399);
+        assert_eq!(image(url.as_bytes(), ImageRule::Flat), 258 * 4);
+        for url in ["http://x/y.png", "data:image/png;base64,@@@@", "data:,", ""] {
+            assert_eq!(image(url.as_bytes(), ImageRule::Tiles), MEDIA_TOKENS);
+        }
+    }
+
+    #[test]
+    fn tiles_follow_the_published_examples() {
+        assert_eq!(tiles(1024.0, 1024.0), 765);
+        assert_eq!(tiles(2048.0, 4096.0), 1105);
+        assert_eq!(tiles(100.0, 100.0), 255);
+    }
+
+    #[test]
+    fn an_overhead_outside_of_the_body_is_counted_once() {
+        let profile = named("openai").unwrap();
+        let truth = |raw: u32| 3_000 + raw * 9 / 10;
+        let mut calibration = Calibration::default();
+        for raw in (1_000..40_000).step_by(1_500) {
+            calibration = calibration.learn(raw, truth(raw), profile);
+        }
+        let (expected, got) = (truth(50_000), calibration.tokens(50_000));
+        assert!(
+            got.abs_diff(expected) * 20 < expected,
+            "{got} for {expected}"
+        );
+    }
+
+    #[test]
+    fn a_count_of_what_the_cache_missed_teaches_nothing() {
+        let local = named("ollama").unwrap();
+        let learnt = Calibration::default().learn(10_000, 11_000, local);
+        assert_eq!(learnt.learn(11_000, 900, local), learnt);
+        assert_eq!(learnt.learn(0, 900, local), learnt);
+    }
+
+    proptest! {
+        #[test]
+        fn raw_is_the_inverse_of_tokens(slope in 0.4f64..2.5, base in 0u32..200_000, tokens in 1_000u32..1_000_000) {
+            let calibration = Calibration { slope, anchor: Some((base, base)) };
+            let raw = calibration.raw(tokens);
+            prop_assume!(raw > 0);
+            prop_assert!(calibration.tokens(raw) <= tokens + 1);
+            prop_assert!(calibration.tokens(raw + 2) + 3 >= tokens);
+        }
+
+        #[test]
+        fn slopes_stay_within_their_bounds(samples in prop::collection::vec((any::<u32>(), any::<u32>()), 0..20)) {
+            let profile = named("template").unwrap();
+            let mut calibration = Calibration::default();
+            for (raw, reported) in samples {
+                calibration = calibration.learn(raw, reported, profile);
+                prop_assert!(SLOPES.contains(&calibration.slope()));
+            }
+        }
+    }
+}

@@ -1,0 +1,211 @@
+//! Is this conversation valid for that profile?
+//!
+//! The lint looks at an outline: the messages that are kept, in order, and ours between them. It
+//! shares no code with what makes the edits, so that a fault there is found here.
+
+use super::profile::{Profile, Takes};
+use crate::wire::{
+    chat::{Conversation, Role},
+    text,
+};
+
+/// One message of an outline.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Item {
+    /// A message of the conversation, by its index.
+    Theirs(usize),
+    /// One that the guard put in.
+    Ours(Role),
+}
+
+/// The rules that can be broken; numbers of `message-rules` stand in the names' comments.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
+pub enum Rule {
+    /// 1 and 2: calls and results pair, by position.
+    Pairing,
+    /// 5: no system message after the first other one.
+    SystemLater,
+    /// 6: the first message after system is the user's.
+    UserFirst,
+    /// 7: no two user messages in a row.
+    AdjacentUsers,
+    /// 7: no two assistant messages in a row.
+    AdjacentAssistants,
+    /// 8: after a tool result only the assistant speaks.
+    UserAfterTool,
+    /// 9: the last message is not the assistant's.
+    EndsWithAssistant,
+}
+
+/// A set of broken rules.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Broken(u8);
+
+impl Broken {
+    fn add(&mut self, rule: Rule) {
+        self.0 |= 1 << rule as u8;
+    }
+
+    pub const fn has(self, rule: Rule) -> bool {
+        self.0 & (1 << rule as u8) != 0
+    }
+
+    pub const fn is_empty(self) -> bool {
+        self.0 == 0
+    }
+
+    /// What is broken here and was not broken there.
+    pub const fn beyond(self, other: Self) -> Self {
+        Self(self.0 & !other.0)
+    }
+}
+
+/// The rules that an outline breaks for a profile.
+pub fn broken(conversation: &Conversation, items: &[Item], profile: &Profile) -> Broken {
+    let mut broken = Broken::default();
+    if !pairs(conversation, items) {
+        broken.add(Rule::Pairing);
+    }
+    let role = |item: &Item| match item {
+        Item::Theirs(at) => conversation.messages[*at].role,
+        Item::Ours(role) => *role,
+    };
+    let strict_turns = profile.adjacent_users == Takes::No;
+    let mut last: Option<Role> = None;
+    for item in items {
+        let now = role(item);
+        if now.instructs() {
+            if last.is_some() && profile.system_later == Takes::No {
+                broken.add(Rule::SystemLater);
+            }
+            continue;
+        }
+        match (last, now) {
+            (None, Role::User) => {}
+            (None, _) if profile.begins_with_user => broken.add(Rule::UserFirst),
+            (Some(Role::User), Role::User) if strict_turns => broken.add(Rule::AdjacentUsers),
+            (Some(Role::Assistant), Role::Assistant) if strict_turns => {
+                broken.add(Rule::AdjacentAssistants);
+            }
+            (Some(Role::Tool | Role::Function), Role::User)
+                if profile.user_after_tool == Takes::No =>
+            {
+                broken.add(Rule::UserAfterTool);
+            }
+            _ => {}
+        }
+        last = Some(now);
+    }
+    if last == Some(Role::Assistant) && !profile.may_end_with_assistant {
+        broken.add(Rule::EndsWithAssistant);
+    }
+    broken
+}
+
+/// Whether every result directly answers a call, and every call is answered.
+fn pairs(conversation: &Conversation, items: &[Item]) -> bool {
+    // Calls of the last assistant message, and which of them are still open.
+    let mut asked: Vec<(Option<u128>, bool)> = Vec::new();
+    for item in items {
+        let (role, index) = match *item {
+            Item::Ours(role) => (role, None),
+            Item::Theirs(at) => (conversation.messages[at].role, Some(at)),
+        };
+        let message = index.map(|at| &conversation.messages[at]);
+        if role.answers() {
+            let id = message
+                .filter(|_| role == Role::Tool)
+                .and_then(|message| message.call_id)
+                .map(|id| text::digest(conversation.raw(id)));
+            let open = asked.iter().position(|call| *call == (id, true));
+            match open {
+                Some(place) => asked[place].1 = false,
+                None if asked.iter().any(|(call, _)| *call == id) => {}
+                None => return false,
+            }
+            continue;
+        }
+        if asked.iter().any(|(_, open)| *open) {
+            return false;
+        }
+        asked.clear();
+        for call in message.map_or(&[][..], |message| conversation.calls(message)) {
+            asked.push((call.id.map(|id| text::digest(conversation.raw(id))), true));
+        }
+    }
+    asked.iter().all(|(_, open)| !open)
+}
+
+#[cfg(test)]
+mod tests {
+    use bytes::Bytes;
+
+    use super::*;
+    use crate::{guard::profile::named, wire::chat::index};
+
+    fn check(roles: &str, profile: &str) -> Broken {
+        let messages: Vec<_> = roles
+            .chars()
+            .map(|role| match role {
+                's' => r#"{"role":"system","content":"s"}"#,
+                'u' => r#"{"role":"user","content":"u"}"#,
+                'a' => r#"{"role":"assistant","content":"a"}"#,
+                'c' => r#"{"role":"assistant","tool_calls":[{"id":"x","function":{"name":"f","arguments":""}}]}"#,
+                _ => r#"{"role":"tool","tool_call_id":"x","content":"t"}"#,
+            })
+            .collect();
+        let body = format!(r#"{{"messages":[{}]}}"#, messages.join(","));
+        let conversation = index(Bytes::from(body)).unwrap();
+        let items: Vec<_> = (0..conversation.messages.len()).map(Item::Theirs).collect();
+        broken(&conversation, &items, named(profile).unwrap())
+    }
+
+    #[test]
+    fn each_rule_is_found_where_the_profile_has_it() {
+        for (roles, rule, breaks) in [
+            ("ut", Rule::Pairing, "openai mistral gemini"),
+            ("uc", Rule::Pairing, "openai template"),
+            ("ucu", Rule::Pairing, "openai"),
+            ("uctut", Rule::Pairing, "openai"),
+            ("usu", Rule::SystemLater, "mistral template"),
+            ("sau", Rule::UserFirst, "mistral gemini anthropic template"),
+            ("ctu", Rule::UserFirst, "gemini"),
+            ("uu", Rule::AdjacentUsers, "mistral template"),
+            ("uaau", Rule::AdjacentAssistants, "template"),
+            ("uctu", Rule::UserAfterTool, "mistral template"),
+            (
+                "ua",
+                Rule::EndsWithAssistant,
+                "mistral gemini anthropic template deepseek kimi",
+            ),
+        ] {
+            for profile in breaks.split(' ') {
+                assert!(
+                    check(roles, profile).has(rule),
+                    "{roles} {rule:?} {profile}"
+                );
+            }
+        }
+        for (roles, fits) in [
+            (
+                "suctau",
+                "openai mistral gemini anthropic template ollama deepseek",
+            ),
+            (
+                "suctctct",
+                "openai mistral gemini anthropic template ollama",
+            ),
+            ("suuctusua", "openai azure ollama"),
+            ("uctuu", "gemini anthropic"),
+        ] {
+            for profile in fits.split(' ') {
+                assert_eq!(
+                    check(roles, profile),
+                    Broken::default(),
+                    "{roles} {profile}"
+                );
+            }
+        }
+    }
+}

@@ -1,0 +1,266 @@
+//! The tool results of one conversation: what each weighs, and how far each is cut.
+
+use std::ops::Range;
+
+use super::{
+    Policy, estimate,
+    truncate::{self, Cut, Limit},
+    units::Unit,
+};
+use crate::wire::{
+    chat::{Conversation, Message, Role},
+    edit::Edits,
+    text::{self, Sizes},
+};
+
+/// No result is cut below this; characters.
+const LEAST_CHARS: usize = 200;
+/// The largest share of the window that one result may take.
+const RESULT_SHARE: f64 = 0.3;
+/// Rounds in which a step's results are brought down to what is left for them.
+const TIGHTEN_ROUNDS: usize = 4;
+
+/// A result that was truncated, for the log and for the client.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Truncated {
+    /// Its message.
+    pub message: usize,
+    pub tool: String,
+    /// Characters.
+    pub before: usize,
+    pub after: usize,
+    /// Cut harder than the first line would, because the step did not fit.
+    pub tighter: bool,
+    /// First seen in this request.
+    pub new: bool,
+}
+
+pub(super) struct Results<'a> {
+    conversation: &'a Conversation,
+    policy: &'a Policy<'a>,
+    /// Raw tokens of every message, as it goes out.
+    pub(super) tokens: Vec<u32>,
+    cuts: Vec<(usize, Cut)>,
+    /// Messages with a limit of their own; characters.
+    tight: Vec<(usize, u32)>,
+}
+
+impl<'a> Results<'a> {
+    pub(super) fn new(conversation: &'a Conversation, policy: &'a Policy<'a>) -> Self {
+        let weights = policy.weights();
+        let tokens = conversation
+            .messages
+            .iter()
+            .map(|message| {
+                estimate::message(
+                    conversation,
+                    message,
+                    &message.sizes,
+                    &weights,
+                    policy.profile,
+                )
+            })
+            .collect();
+        Self {
+            conversation,
+            policy,
+            tokens,
+            cuts: Vec::new(),
+            tight: Vec::new(),
+        }
+    }
+
+    /// Cuts every result that is too large by the settings and the window alone.
+    pub(super) fn first_line(&mut self) {
+        for at in self.answers(0..self.tokens.len()) {
+            let chars = self.most_chars(at);
+            let settings = self.policy.settings;
+            self.cut(
+                at,
+                Limit {
+                    chars,
+                    head: settings.truncate_head_chars,
+                    tail: settings.truncate_tail_chars,
+                },
+            );
+        }
+    }
+
+    /// Applies the limits that the session remembers, by the messages' digests.
+    pub(super) fn remembered(&mut self, limits: &[(u128, u32)]) {
+        if limits.is_empty() {
+            return;
+        }
+        for at in self.answers(0..self.tokens.len()) {
+            let digest = self.conversation.messages[at].digest;
+            if let Some((_, chars)) = limits.iter().find(|(known, _)| *known == digest) {
+                self.hold(at, *chars as usize);
+            }
+        }
+    }
+
+    /// Makes the results of one step smaller by `excess` raw tokens, the largest first. Returns
+    /// what it took, which is less where nothing more can go.
+    pub(super) fn tighten(&mut self, messages: Range<usize>, excess: u32) -> u32 {
+        let answers = self.answers(messages);
+        let weight = |this: &Self| answers.iter().map(|&at| this.tokens[at]).sum::<u32>();
+        let before = weight(self);
+        let target = before.saturating_sub(excess);
+        // Tokens are not spread evenly over a text: what is left may be denser than the whole.
+        let mut aim = target;
+        for _ in 0..TIGHTEN_ROUNDS {
+            let now = weight(self);
+            if now <= target {
+                break;
+            }
+            let level = level(answers.iter().map(|&at| self.tokens[at]).collect(), aim);
+            for &at in &answers {
+                self.lower(at, level);
+            }
+            let over = weight(self).saturating_sub(target);
+            aim = aim.saturating_sub(over.saturating_add(1));
+        }
+        before.saturating_sub(weight(self))
+    }
+
+    /// What was truncated and is still part of the conversation, with its edits.
+    pub(super) fn made(
+        &self,
+        units: &[Unit],
+        kept: &[bool],
+        known: usize,
+        edits: &mut Edits,
+    ) -> Vec<Truncated> {
+        let mut made = Vec::new();
+        for (at, cut) in self.cuts.iter().filter(|(at, _)| kept[*at]) {
+            edits.merge(cut.edits.clone());
+            made.push(Truncated {
+                message: *at,
+                tool: self.tool(units, *at),
+                before: cut.before,
+                after: cut.after,
+                tighter: self.tight.iter().any(|(tight, _)| tight == at),
+                new: *at >= known,
+            });
+        }
+        made.sort_by_key(|truncated| truncated.message);
+        made
+    }
+
+    /// The limits to remember: those of messages that are still part of the conversation.
+    pub(super) fn limits(&self, kept: &[bool]) -> Vec<(u128, u32)> {
+        self.tight
+            .iter()
+            .filter(|(at, _)| kept[*at])
+            .map(|&(at, chars)| (self.conversation.messages[at].digest, chars))
+            .collect()
+    }
+
+    fn answers(&self, messages: Range<usize>) -> Vec<usize> {
+        messages
+            .filter(|&at| self.conversation.messages[at].role.answers())
+            .collect()
+    }
+
+    /// The longest result that is left alone: the configured length, or the share of the window
+    /// in tokens of its kind of text.
+    fn most_chars(&self, at: usize) -> usize {
+        let sizes = &self.conversation.messages[at].sizes;
+        let configured = self.policy.settings.max_tool_result_chars;
+        let share = RESULT_SHARE * f64::from(self.policy.window);
+        let tokens = self.policy.weights().text(sizes);
+        if tokens <= share {
+            return configured;
+        }
+        let chars = sizes.chars() as f64 * share / tokens;
+        configured.min(chars as usize).max(LEAST_CHARS)
+    }
+
+    /// Brings one result down to so many raw tokens, in the proportion of its characters.
+    fn lower(&mut self, at: usize, level: u32) {
+        let now = self.tokens[at];
+        if now <= level {
+            return;
+        }
+        let chars = self
+            .cuts
+            .iter()
+            .find(|(cut, _)| *cut == at)
+            .map_or(self.conversation.messages[at].sizes.chars(), |(_, cut)| {
+                cut.after
+            });
+        let chars = chars as u64 * u64::from(level) / u64::from(now.max(1));
+        self.hold(at, (chars as usize).max(LEAST_CHARS));
+    }
+
+    /// Holds one result to a limit of its own.
+    fn hold(&mut self, at: usize, chars: usize) {
+        let limit = Limit {
+            chars,
+            head: chars / 2,
+            tail: chars / 2,
+        };
+        if self.cut(at, limit) {
+            self.tight.retain(|(tight, _)| *tight != at);
+            self.tight.push((at, chars as u32));
+        }
+    }
+
+    fn cut(&mut self, at: usize, limit: Limit) -> bool {
+        let message = &self.conversation.messages[at];
+        let Some(cut) = truncate::cut(self.conversation, message, limit) else {
+            return false;
+        };
+        self.tokens[at] = self.weigh(message, &cut.sizes);
+        self.cuts.retain(|(other, _)| *other != at);
+        self.cuts.push((at, cut));
+        true
+    }
+
+    fn weigh(&self, message: &Message, sizes: &Sizes) -> u32 {
+        let weights = self.policy.weights();
+        estimate::message(
+            self.conversation,
+            message,
+            sizes,
+            &weights,
+            self.policy.profile,
+        )
+    }
+
+    /// The name of the tool that gave a result: its own, or that of the call it answers.
+    fn tool(&self, units: &[Unit], at: usize) -> String {
+        let conversation = self.conversation;
+        let message = &conversation.messages[at];
+        if let Some(name) = message.name {
+            return conversation.shown(name).into_owned();
+        }
+        let id = message.call_id.map(|id| text::digest(conversation.raw(id)));
+        let step = units.iter().find(|unit| unit.messages.contains(&at));
+        let calls = step.map_or(&[][..], |unit| {
+            conversation.calls(&conversation.messages[unit.messages.start])
+        });
+        calls
+            .iter()
+            .find(|call| {
+                message.role == Role::Function
+                    || call.id.map(|id| text::digest(conversation.raw(id))) == id
+            })
+            .and_then(|call| call.name)
+            .map_or_else(String::new, |name| conversation.shown(name).into_owned())
+    }
+}
+
+/// The level to which the largest must come down so that all together weigh `target`.
+fn level(mut weights: Vec<u32>, target: u32) -> u32 {
+    weights.sort_unstable();
+    let mut left = target;
+    for (place, &weight) in weights.iter().enumerate() {
+        let share = left / (weights.len() - place) as u32;
+        if weight > share {
+            return share;
+        }
+        left -= weight;
+    }
+    weights.last().copied().unwrap_or(0)
+}

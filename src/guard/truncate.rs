@@ -1,0 +1,390 @@
+//! Tool results, the first line: what is too large keeps its head and its tail.
+//!
+//! The decision depends on the message's bytes and the settings alone, so a result is cut the
+//! same way from the first time it is seen. Cuts lie between characters, never inside an escape,
+//! and at the end of a line where one is near. A text with half a surrogate pair, and a part with
+//! a cache breakpoint, are left alone. A result never becomes longer than its limit, marker
+//! included, so that a second pass finds nothing to do.
+
+use std::ops::Range;
+
+use crate::wire::{
+    chat::{Content, Conversation, Message, PartKind},
+    edit::Edits,
+    scan::{Span, Text},
+    text::{self, Sizes, Walk},
+};
+
+/// How much of a result may stay.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Limit {
+    /// The longest result that is left alone, and the longest that a cut one may be; characters.
+    pub chars: usize,
+    /// Kept of a cut one, where they fit; characters.
+    pub head: usize,
+    pub tail: usize,
+}
+
+/// A result that was cut.
+#[derive(Clone, Debug)]
+pub struct Cut {
+    /// Characters before and after, marker included.
+    pub before: usize,
+    pub after: usize,
+    /// The sizes of the text that is left.
+    pub sizes: Sizes,
+    pub edits: Edits,
+}
+
+/// The longest marker: its words, the number, two line ends.
+const MARKER_CHARS: usize = 52;
+/// How far a cut moves to reach the end of a line, at most; characters.
+const NEAR_CHARS: usize = 200;
+
+/// Cuts a tool result down to its limit; `None` where it is within the limit or cannot be cut.
+pub fn cut(conversation: &Conversation, message: &Message, limit: Limit) -> Option<Cut> {
+    let texts = texts(conversation, message)?;
+    // A character is a byte at least: most results are told by their length alone.
+    let bytes: usize = texts.iter().map(|piece| piece.text.span.len()).sum();
+    if bytes <= limit.chars {
+        return None;
+    }
+    let mut before = 0;
+    for piece in &texts {
+        let mut walk = Walk::new(conversation.raw(piece.text));
+        before += walk.by_ref().count();
+        if !walk.sound() {
+            return None;
+        }
+    }
+    let kept = keep(before, limit)?;
+    let mut after = Cut {
+        before,
+        after: 0,
+        sizes: Sizes::default(),
+        edits: Edits::default(),
+    };
+    Pieces {
+        conversation,
+        texts: &texts,
+        total: before,
+    }
+    .cut(kept, &mut after);
+    Some(after)
+}
+
+/// How many characters of the head and the tail stay; `None` where nothing is to be cut.
+fn keep(total: usize, limit: Limit) -> Option<(usize, usize)> {
+    if total <= limit.chars {
+        return None;
+    }
+    let room = limit.chars.saturating_sub(MARKER_CHARS);
+    let wanted = limit.head + limit.tail;
+    if wanted <= room {
+        return Some((limit.head, limit.tail));
+    }
+    // Less of both, in their proportion.
+    let head = room * limit.head / wanted.max(1);
+    Some((head, room - head))
+}
+
+struct Piece {
+    text: Text,
+    /// The part around the text, for content in parts.
+    part: Option<(Span, bool)>,
+}
+
+/// The texts of a result, in order; `None` where there are none.
+fn texts(conversation: &Conversation, message: &Message) -> Option<Vec<Piece>> {
+    match &message.content {
+        Content::Text(text) => Some(vec![Piece {
+            text: *text,
+            part: None,
+        }]),
+        Content::Parts(..) => {
+            let pieces: Vec<_> = conversation
+                .parts(message)
+                .iter()
+                .filter_map(|part| match part.kind {
+                    PartKind::Text(text) => Some(Piece {
+                        text,
+                        part: Some((part.span, part.marked)),
+                    }),
+                    _ => None,
+                })
+                .collect();
+            (!pieces.is_empty()).then_some(pieces)
+        }
+        _ => None,
+    }
+}
+
+struct Pieces<'a> {
+    conversation: &'a Conversation,
+    texts: &'a [Piece],
+    total: usize,
+}
+
+impl Pieces<'_> {
+    /// Takes out what lies between the first `head` and the last `tail` characters.
+    fn cut(&self, (head, tail): (usize, usize), cut: &mut Cut) {
+        let gone = self.at_lines(head..self.total - tail);
+        let marker = marker(gone.len());
+        let mut start = 0;
+        let mut marked = false;
+        for piece in self.texts {
+            let raw = self.conversation.raw(piece.text);
+            let chars = Walk::new(raw).count();
+            let from = gone.start.clamp(start, start + chars) - start;
+            let to = gone.end.clamp(start, start + chars) - start;
+            let touches = from < to;
+            let first = touches && !marked;
+            let (from, to) = (offset(raw, from), offset(raw, to));
+            let mut left = Sizes::default();
+            if !touches {
+                left += text::measure(raw);
+            } else {
+                let with = if first { marker.as_str() } else { "" };
+                let whole = from == 0 && to == raw.len();
+                if whole && !first && self.drop_part(piece, cut) {
+                    start += chars;
+                    continue;
+                }
+                // No text where there was text is refused by some providers.
+                let with = if whole && with.is_empty() {
+                    "..."
+                } else {
+                    with
+                };
+                let base = piece.text.span.start as usize;
+                cut.edits
+                    .replace(Span::new(base + from, base + to), with.to_owned());
+                left += text::measure(&raw[..from]);
+                left += text::measure(with.as_bytes());
+                left += text::measure(&raw[to..]);
+                marked = true;
+            }
+            cut.after += left.chars();
+            cut.sizes += left;
+            start += chars;
+        }
+    }
+
+    /// Removes a part whose whole text is cut, with a comma; one with a cache breakpoint stays.
+    fn drop_part(&self, piece: &Piece, cut: &mut Cut) -> bool {
+        let Some((span, false)) = piece.part else {
+            return false;
+        };
+        // The marker stands in an earlier part, so a comma stands before this one.
+        let before = &self.conversation.body[..span.start as usize];
+        let Some(comma) = memchr::memrchr(b',', before) else {
+            return false;
+        };
+        cut.edits.remove(Span::new(comma, span.end as usize));
+        true
+    }
+
+    /// Widens the gap to the ends of lines that are near. Each end stays inside its own piece.
+    fn at_lines(&self, gap: Range<usize>) -> Range<usize> {
+        let mut start = 0;
+        let mut wide = gap.clone();
+        for piece in self.texts {
+            let raw = self.conversation.raw(piece.text);
+            let mut end = start;
+            for (place, character) in Walk::new(raw).enumerate() {
+                let at = start + place;
+                end = at + 1;
+                if character.code != u32::from('\n') {
+                    continue;
+                }
+                if at < gap.start && gap.start - at <= NEAR_CHARS.min(gap.start / 4) {
+                    wide.start = at + 1;
+                }
+                let kept_tail = self.total - gap.end;
+                if at >= gap.end
+                    && wide.end == gap.end
+                    && at - gap.end <= NEAR_CHARS.min(kept_tail / 4)
+                {
+                    wide.end = at;
+                }
+            }
+            start = end;
+        }
+        wide
+    }
+}
+
+/// What stands for the missing characters.
+fn marker(chars: usize) -> String {
+    format!("\\n... [{chars} characters truncated] ...\\n")
+}
+
+/// The byte at which character `place` begins.
+fn offset(raw: &[u8], place: usize) -> usize {
+    Walk::new(raw)
+        .nth(place)
+        .map_or(raw.len(), |character| character.at)
+}
+
+#[cfg(test)]
+mod tests {
+    use bytes::Bytes;
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::wire::chat::index;
+
+    const LIMIT: Limit = Limit {
+        chars: 300,
+        head: 60,
+        tail: 40,
+    };
+
+    fn with_content(content: &str) -> Conversation {
+        let body =
+            format!(r#"{{"messages":[{{"role":"tool","tool_call_id":"a","content":{content}}}]}}"#);
+        index(Bytes::from(body)).unwrap()
+    }
+
+    fn apply(content: &str, limit: Limit) -> Option<(Cut, serde_json::Value)> {
+        let conversation = with_content(content);
+        let cut = cut(&conversation, &conversation.messages[0], limit)?;
+        let body = cut.edits.apply(&conversation.body).to_bytes();
+        let body: serde_json::Value = serde_json::from_slice(&body).unwrap();
+        Some((cut, body["messages"][0]["content"].clone()))
+    }
+
+    #[test]
+    fn head_and_tail_stay_around_the_marker() {
+        let text = "a".repeat(200) + &"z".repeat(200);
+        let (cut, content) = apply(&format!("\"{text}\""), LIMIT).unwrap();
+        let expected = format!(
+            "{}\n... [300 characters truncated] ...\n{}",
+            "a".repeat(60),
+            "z".repeat(40)
+        );
+        assert_eq!(content, expected);
+        assert_eq!((cut.before, cut.after), (400, expected.chars().count()));
+        assert_eq!(cut.sizes.chars(), cut.after);
+    }
+
+    #[test]
+    fn what_is_within_the_limit_is_left_alone() {
+        assert!(apply(&format!("\"{}\"", "a".repeat(300)), LIMIT).is_none());
+        // 300 characters in 1,800 bytes.
+        assert!(apply(&format!("\"{}\"", r"\u4e2d".repeat(300)), LIMIT).is_none());
+        assert!(apply(&format!("\"{}\"", r"\u4e2d".repeat(301)), LIMIT).is_some());
+    }
+
+    #[test]
+    fn lines_are_kept_whole_where_their_end_is_near() {
+        let text = format!(
+            "{}\\n{}\\n{}",
+            "a".repeat(50),
+            "b".repeat(400),
+            "c".repeat(35)
+        );
+        let (_, content) = apply(&format!("\"{text}\""), LIMIT).unwrap();
+        let content = content.as_str().unwrap();
+        assert!(
+            content.starts_with(&format!("{}\n\n... [", "a".repeat(50))),
+            "{content}"
+        );
+        assert!(
+            content.ends_with(&format!("] ...\n\n{}", "c".repeat(35))),
+            "{content}"
+        );
+    }
+
+    #[test]
+    fn half_a_pair_is_never_edited() {
+        let text = format!("\"{}\\ud800{}\"", "a".repeat(300), "b".repeat(300));
+        let conversation = with_content(&text);
+        assert!(cut(&conversation, &conversation.messages[0], LIMIT).is_none());
+    }
+
+    #[test]
+    fn parts_keep_their_order_and_their_marks() {
+        let part = |text: &str| format!(r#"{{"type":"text","text":"{text}"}}"#);
+        let image = r#"{"type":"image_url","image_url":{"url":"http://x"}}"#;
+        let marked = format!(
+            r#"{{"cache_control":{{"type":"ephemeral"}},"type":"text","text":"{}"}}"#,
+            "m".repeat(100)
+        );
+        let content = [
+            part(&"a".repeat(100)),
+            part(&"b".repeat(100)),
+            image.into(),
+            marked,
+            part(&"c".repeat(100)),
+        ]
+        .join(" , ");
+        let (cut, content) = apply(&format!("[{content}]"), LIMIT).unwrap();
+        let parts = content.as_array().unwrap();
+        assert_eq!(parts.len(), 4, "{content}");
+        assert!(
+            parts[0]["text"]
+                .as_str()
+                .unwrap()
+                .starts_with(&"a".repeat(60))
+        );
+        assert_eq!(parts[1]["type"], "image_url");
+        assert_eq!(parts[2]["text"], "...");
+        assert!(parts[2]["cache_control"].is_object());
+        assert_eq!(parts[3]["text"], "c".repeat(40));
+        assert_eq!(cut.before, 400);
+    }
+
+    fn text() -> impl Strategy<Value = String> {
+        let character = prop_oneof![
+            Just('\n'),
+            Just('"'),
+            Just('\\'),
+            Just('中'),
+            Just('😀'),
+            proptest::char::any(),
+            Just('a'),
+        ];
+        prop::collection::vec(character, 0..900).prop_map(|text| text.into_iter().collect())
+    }
+
+    proptest! {
+        #[test]
+        fn a_cut_result_is_within_its_limit_and_is_not_cut_again(text in text(), chars in 0usize..500, head in 0usize..300, tail in 0usize..300) {
+            let limit = Limit { chars, head, tail };
+            let quoted = serde_json::Value::from(text.as_str()).to_string();
+            if let Some((cut, content)) = apply(&quoted, limit) {
+                let content = content.as_str().unwrap();
+                prop_assert_eq!(content.chars().count(), cut.after);
+                prop_assert!(cut.after <= chars.max(MARKER_CHARS));
+                let (first, rest) = content.split_once("\n... [").unwrap();
+                let (number, last) = rest.split_once(" characters truncated] ...\n").unwrap();
+                let number: usize = number.parse().unwrap();
+                prop_assert!(text.starts_with(first) && text.ends_with(last));
+                prop_assert_eq!(first.chars().count() + number + last.chars().count(), text.chars().count());
+                if chars >= MARKER_CHARS {
+                    let again = serde_json::Value::from(content).to_string();
+                    prop_assert!(apply(&again, limit).is_none());
+                }
+            } else {
+                prop_assert!(text.chars().count() <= chars);
+            }
+        }
+
+        #[test]
+        fn parts_are_cut_like_one_text(texts in prop::collection::vec("[a-c\n]{0,200}", 1..8), chars in 60usize..400) {
+            let limit = Limit { chars, head: chars / 2, tail: chars / 3 };
+            let parts: Vec<_> = texts.iter().map(|text| serde_json::json!({"type": "text", "text": text})).collect();
+            let total: usize = texts.iter().map(|text| text.chars().count()).sum();
+            match apply(&serde_json::Value::from(parts).to_string(), limit) {
+                None => prop_assert!(total <= chars),
+                Some((cut, content)) => {
+                    let left: String = content.as_array().unwrap().iter().map(|part| part["text"].as_str().unwrap()).collect();
+                    prop_assert_eq!(left.chars().count(), cut.after);
+                    prop_assert!(cut.after <= chars);
+                    prop_assert_eq!(left.matches("characters truncated] ...").count(), 1);
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,202 @@
+//! Units of a conversation: steps and single messages. Only whole units are ever removed.
+//!
+//! Calls and results are paired by position, never by a map of ids: clients use the same id again
+//! in later turns, even for another call.
+
+use std::ops::Range;
+
+use thiserror::Error;
+
+use crate::wire::{
+    chat::{Conversation, Message, Role},
+    text,
+};
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum UnitKind {
+    /// A `system` or `developer` message.
+    System,
+    User,
+    /// An assistant message without calls.
+    Assistant,
+    /// An assistant message with calls, and all the results directly after it.
+    Step,
+    /// A message of a role we do not know.
+    Other,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Unit {
+    pub kind: UnitKind,
+    /// Indices of its messages.
+    pub messages: Range<usize>,
+}
+
+/// Why a conversation cannot be divided: it goes on as it came, and the provider's own error is
+/// the truth.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
+pub enum Invalid {
+    #[error("message {0} is a tool result that answers no call before it")]
+    Orphan(usize),
+    #[error("message {0} makes a call that is not answered directly after it")]
+    Unanswered(usize),
+}
+
+/// Divides a conversation into its units.
+pub fn split(conversation: &Conversation) -> Result<Vec<Unit>, Invalid> {
+    let messages = &conversation.messages;
+    let mut units = Vec::with_capacity(messages.len());
+    let mut at = 0;
+    while let Some(message) = messages.get(at) {
+        let mut end = at + 1;
+        let kind = match message.role {
+            Role::System | Role::Developer => UnitKind::System,
+            Role::User => UnitKind::User,
+            Role::Assistant if message.calls.is_empty() => UnitKind::Assistant,
+            Role::Assistant => {
+                end += answers(conversation, at)?;
+                UnitKind::Step
+            }
+            Role::Tool | Role::Function => return Err(Invalid::Orphan(at)),
+            Role::Other => UnitKind::Other,
+        };
+        units.push(Unit {
+            kind,
+            messages: at..end,
+        });
+        at = end;
+    }
+    Ok(units)
+}
+
+/// How many results follow the calls of message `at`; all calls must be answered by them.
+fn answers(conversation: &Conversation, at: usize) -> Result<usize, Invalid> {
+    let calls = conversation.calls(&conversation.messages[at]);
+    let mut open: Vec<Option<u128>> = calls
+        .iter()
+        .map(|call| call.id.map(|id| text::digest(conversation.raw(id))))
+        .collect();
+    let all = open.clone();
+    let mut count = 0;
+    for (offset, result) in conversation.messages[at + 1..].iter().enumerate() {
+        if !result.role.answers() {
+            break;
+        }
+        let id = answered(conversation, result);
+        if !all.contains(&id) {
+            return Err(Invalid::Orphan(at + 1 + offset));
+        }
+        // The same id twice in one message: each result answers one of the calls.
+        if let Some(place) = open.iter().position(|call| *call == id) {
+            open.swap_remove(place);
+        }
+        count += 1;
+    }
+    if open.is_empty() {
+        Ok(count)
+    } else {
+        Err(Invalid::Unanswered(at))
+    }
+}
+
+/// The id a result answers; legacy `function` messages answer the call without one.
+fn answered(conversation: &Conversation, result: &Message) -> Option<u128> {
+    match result.role {
+        Role::Function => None,
+        _ => result.call_id.map(|id| text::digest(conversation.raw(id))),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use bytes::Bytes;
+
+    use super::*;
+    use crate::wire::chat::index;
+
+    fn kinds(messages: &str) -> Result<Vec<(UnitKind, Range<usize>)>, Invalid> {
+        let body = format!(r#"{{"messages":[{messages}]}}"#);
+        let conversation = index(Bytes::from(body)).unwrap();
+        Ok(split(&conversation)?
+            .into_iter()
+            .map(|unit| (unit.kind, unit.messages))
+            .collect())
+    }
+
+    const USER: &str = r#"{"role":"user","content":"u"}"#;
+
+    fn calls(ids: &[&str]) -> String {
+        let calls: Vec<_> = ids
+            .iter()
+            .map(|id| format!(r#"{{"id":"{id}","function":{{"name":"f","arguments":"{{}}"}}}}"#))
+            .collect();
+        format!(
+            r#"{{"role":"assistant","tool_calls":[{}]}}"#,
+            calls.join(",")
+        )
+    }
+
+    fn result(id: &str) -> String {
+        format!(r#"{{"role":"tool","tool_call_id":"{id}","content":"r"}}"#)
+    }
+
+    #[test]
+    fn a_step_holds_all_results_directly_after_its_calls() {
+        let text = [
+            USER.into(),
+            calls(&["a", "b"]),
+            result("b"),
+            result("a"),
+            USER.into(),
+            calls(&["a"]),
+            result("a"),
+            r#"{"role":"assistant","content":"done"}"#.into(),
+        ]
+        .join(",");
+        use UnitKind::{Assistant, Step, User};
+        assert_eq!(
+            kinds(&text).unwrap(),
+            [
+                (User, 0..1),
+                (Step, 1..4),
+                (User, 4..5),
+                (Step, 5..7),
+                (Assistant, 7..8)
+            ]
+        );
+    }
+
+    #[test]
+    fn broken_pairs_are_named() {
+        let check = |parts: &[String], expected| {
+            assert_eq!(kinds(&parts.join(",")), Err(expected), "{parts:?}");
+        };
+        check(&[USER.into(), result("a")], Invalid::Orphan(1));
+        check(&[calls(&["a"]), result("b")], Invalid::Orphan(1));
+        check(&[calls(&["a"])], Invalid::Unanswered(0));
+        check(
+            &[calls(&["a", "b"]), result("a"), USER.into()],
+            Invalid::Unanswered(0),
+        );
+        check(
+            &[calls(&["a"]), result("a"), USER.into(), result("a")],
+            Invalid::Orphan(3),
+        );
+    }
+
+    #[test]
+    fn legacy_calls_pair_without_ids() {
+        let call =
+            r#"{"role":"assistant","content":null,"function_call":{"name":"f","arguments":"{}"}}"#;
+        let answer = r#"{"role":"function","name":"f","content":"r"}"#;
+        assert_eq!(
+            kinds(&format!("{USER},{call},{answer}")).unwrap()[1],
+            (UnitKind::Step, 1..3)
+        );
+        assert_eq!(kinds(&format!("{USER},{answer}")), Err(Invalid::Orphan(1)));
+        assert_eq!(
+            kinds(&format!("{call},{USER}")),
+            Err(Invalid::Unanswered(0))
+        );
+    }
+}
