@@ -1,0 +1,6 @@
+//! The one integration binary: a list of modules.
+
+#![allow(clippy::unwrap_used, reason = "a test may fail")]
+
+mod generated;
+mod support;

@@ -1,0 +1,240 @@
+//! Seeded conversations in the likeness of recorded ones: the same seed, shape and size give the
+//! same bytes on every platform. Every body is valid JSON (lone surrogates included, which some
+//! parsers refuse to decode) and a structurally valid conversation for a provider that takes what
+//! OpenAI takes; with [`Recipe::strict`], for every provider.
+//!
+//! Used by the tests and by the benches, which include this folder by its path.
+
+mod any;
+mod prose;
+mod random;
+mod scene;
+mod shape;
+mod things;
+mod words;
+mod write;
+
+pub(crate) use any::any_conversation;
+pub(crate) use random::Random;
+pub(crate) use shape::{SHAPES, Shape};
+pub(crate) use write::{Escapes, Space, Spelling};
+
+use scene::Scene;
+use write::{Json, Writer};
+
+/// Where a conversation ends: at the last request point before this is passed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Size {
+    Messages(usize),
+    /// Bytes of the whole body, met within an eighth from 1 KB on.
+    Bytes(usize),
+}
+
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Recipe {
+    pub(crate) shape: Shape,
+    pub(crate) spelling: Spelling,
+    /// Only what the strictest profile takes: one leading system message, user and assistant in
+    /// turns, no user directly after a tool.
+    pub(crate) strict: bool,
+    /// Lengths of all texts, in hundredths of the usual.
+    pub(crate) scale: u32,
+}
+
+impl Recipe {
+    pub(crate) const fn new(shape: Shape) -> Self {
+        Self {
+            shape,
+            spelling: Spelling::PLAIN,
+            strict: false,
+            scale: 100,
+        }
+    }
+}
+
+/// A conversation with all its request points, rendered once: a message has the same bytes in
+/// every body of the session.
+#[derive(Clone)]
+pub(crate) struct Session {
+    /// Up to and with the bracket that opens `messages`.
+    head: Vec<u8>,
+    messages: Vec<Vec<u8>>,
+    separator: Vec<u8>,
+    /// From the bracket that closes `messages` on.
+    tail: Vec<u8>,
+    /// Numbers of messages at which a client asks.
+    points: Vec<usize>,
+}
+
+impl Session {
+    /// A session of about that size.
+    pub(crate) fn new(seed: u64, recipe: Recipe, size: Size) -> Self {
+        let mut random = Random::part(seed, 1);
+        let target = match size {
+            Size::Bytes(bytes) => Some(bytes),
+            Size::Messages(_) => None,
+        };
+        Self::told(seed, recipe, target, |messages, bytes| {
+            let more = match size {
+                Size::Messages(limit) => messages < limit,
+                Size::Bytes(limit) => bytes * 100 < limit * 97,
+            };
+            more.then(|| random.next())
+        })
+        .ending_by(size)
+    }
+
+    /// One message or step for each of `units`, each of them decided by its own seed, so that a
+    /// conversation with a few units left out is otherwise the same.
+    pub(crate) fn of_units(seed: u64, recipe: Recipe, units: &[u64]) -> Self {
+        let mut units = units.iter().copied();
+        Self::told(seed, recipe, None, |_, _| units.next())
+    }
+
+    fn told(
+        seed: u64,
+        recipe: Recipe,
+        target: Option<usize>,
+        mut next: impl FnMut(usize, usize) -> Option<u64>,
+    ) -> Self {
+        let mut random = Random::part(seed, 2);
+        let mut scene = Scene::new(seed, recipe, target);
+        let fields = scene.fields(&mut random);
+        let mut session = Self::around(seed, recipe, fields);
+        let mut bytes = session.head.len() + session.tail.len();
+        scene.begin(seed);
+        loop {
+            for message in scene.messages.drain(..) {
+                let salt = 1000 + session.messages.len() as u64;
+                let mut writer = Writer::new(recipe.spelling, Random::part(seed, salt));
+                writer.value(&message, 2);
+                bytes += writer.out.len() + session.separator.len();
+                session.messages.push(writer.out);
+            }
+            if scene.asks() {
+                session.points.push(session.messages.len());
+            }
+            scene.left = target.map(|target| target.saturating_sub(bytes));
+            match next(session.messages.len(), bytes) {
+                Some(unit) => scene.unit(unit),
+                None if session.points.is_empty() => scene.ask(seed),
+                None => break,
+            }
+        }
+        session
+    }
+
+    /// The fields around `messages`, as bytes.
+    fn around(seed: u64, recipe: Recipe, fields: Vec<(&'static str, Json)>) -> Self {
+        let mut writer = Writer::new(recipe.spelling, Random::part(seed, 3));
+        let order = writer.order(fields.len());
+        let (mut head, mut separator) = (Vec::new(), Vec::new());
+        writer.open(b'{', 1, false);
+        for (at, place) in order.into_iter().enumerate() {
+            if at > 0 {
+                writer.comma(1);
+            }
+            let (key, value) = &fields[place];
+            if *key == "messages" {
+                writer.key(key);
+                writer.open(b'[', 2, false);
+                head = std::mem::take(&mut writer.out);
+                writer.comma(2);
+                separator = std::mem::take(&mut writer.out);
+                writer.close(b']', 1, false);
+            } else {
+                writer.member(key, value, 1);
+            }
+        }
+        writer.close(b'}', 0, false);
+        Self {
+            head,
+            messages: Vec::new(),
+            separator,
+            tail: writer.out,
+            points: Vec::new(),
+        }
+    }
+
+    fn ending_by(mut self, size: Size) -> Self {
+        let first = self.points[0];
+        let mut bytes = self.head.len() + self.tail.len();
+        let mut sizes = Vec::with_capacity(self.messages.len() + 1);
+        sizes.push(bytes);
+        for message in &self.messages {
+            bytes += message.len() + self.separator.len();
+            sizes.push(bytes);
+        }
+        self.points.retain(|&at| {
+            at == first
+                || match size {
+                    Size::Messages(limit) => at <= limit,
+                    Size::Bytes(limit) => sizes[at] * 100 <= limit * 108,
+                }
+        });
+        self
+    }
+
+    /// How many requests the client makes.
+    pub(crate) fn requests(&self) -> usize {
+        self.points.len()
+    }
+
+    /// The number of messages of the request of that number.
+    pub(crate) fn messages_at(&self, request: usize) -> usize {
+        self.points[request]
+    }
+
+    /// The body of the request of that number, from 0.
+    pub(crate) fn body(&self, request: usize) -> Vec<u8> {
+        let mut body = self.head.clone();
+        for (at, message) in self.messages[..self.points[request]].iter().enumerate() {
+            if at > 0 {
+                body.extend_from_slice(&self.separator);
+            }
+            body.extend_from_slice(message);
+        }
+        body.extend_from_slice(&self.tail);
+        body
+    }
+
+    /// The last request's body.
+    pub(crate) fn whole(&self) -> Vec<u8> {
+        self.body(self.points.len() - 1)
+    }
+
+    /// The bodies of the growing session, one a request.
+    pub(crate) fn steps(&self) -> impl Iterator<Item = Vec<u8>> + '_ {
+        (0..self.points.len()).map(|request| self.body(request))
+    }
+}
+
+/// A conversation of a few to a hundred messages or so, in any spelling.
+pub(crate) fn conversation(seed: u64, shape: Shape) -> Vec<u8> {
+    let mut random = Random::part(seed, 100 + shape as u64);
+    let recipe = Recipe {
+        spelling: Spelling::any(&mut random),
+        ..Recipe::new(shape)
+    };
+    let messages = random.along(&[(0, 1), (500, 12), (900, 60), (1000, 160)]);
+    Session::new(seed, recipe, Size::Messages(messages.max(2))).whole()
+}
+
+/// A body of about that many bytes for measuring: an agent's, whose escapes are many (code, JSON
+/// inside JSON, Chinese as `\uXXXX`), or a chat's, whose escapes are few.
+pub(crate) fn measured(bytes: usize, heavy: bool) -> Vec<u8> {
+    let (shape, escapes) = if heavy {
+        (Shape::Mixed, Escapes::Ascii)
+    } else {
+        (Shape::Chat, Escapes::Raw)
+    };
+    let recipe = Recipe {
+        spelling: Spelling {
+            space: Space::Python,
+            escapes,
+            shuffled: false,
+        },
+        ..Recipe::new(shape)
+    };
+    Session::new(11, recipe, Size::Bytes(bytes)).whole()
+}

@@ -1,0 +1,13 @@
+//! What the tests stand on.
+
+#[allow(
+    dead_code,
+    reason = "shared with the benches, which use other parts of it"
+)]
+pub(crate) mod generate;
+pub(crate) mod parse;
+#[allow(
+    dead_code,
+    reason = "shared with the benches, which use other parts of it"
+)]
+pub(crate) mod strict;

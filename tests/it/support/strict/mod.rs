@@ -1,0 +1,255 @@
+//! The strict provider: refuses every conversation that some real one would refuse.
+//!
+//! It reads the body with serde_json and knows nothing of the guard's own units or lint, so that
+//! one mistake cannot hide in both. The numbers are those of the rules that providers enforce;
+//! each is described at its check.
+
+use plimsoll::guard::profile::{Profile, Takes};
+use serde_json::Value;
+
+use super::parse;
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Violation {
+    pub(crate) rule: u8,
+    /// The message that breaks it.
+    pub(crate) message: usize,
+    pub(crate) what: String,
+}
+
+/// Every rule that this body breaks by itself. A body that is no conversation at all breaks
+/// rule 0.
+pub(crate) fn violations(body: &[u8], profile: &Profile) -> Vec<Violation> {
+    let mut report = Report::default();
+    let Some(body) = parse::value(body).ok() else {
+        report.add(0, 0, "not JSON");
+        return report.0;
+    };
+    let Some(messages) = body["messages"].as_array() else {
+        report.add(0, 0, "no messages");
+        return report.0;
+    };
+    pairs(messages, &mut report);
+    legacy_pairs(messages, &mut report);
+    order(messages, profile, &mut report);
+    contents(messages, &mut report);
+    report.0
+}
+
+/// What an edit broke: rules that the body as it was did keep, and what can be seen only beside it
+/// (a text that became empty, tools that went while calls stayed, a result that changed its form).
+pub(crate) fn broken(before: &[u8], after: &[u8], profile: &Profile) -> Vec<Violation> {
+    let known: Vec<u8> = violations(before, profile)
+        .iter()
+        .map(|it| it.rule)
+        .collect();
+    let mut report = Report(violations(after, profile));
+    report.0.retain(|it| !known.contains(&it.rule));
+    let (Ok(before), Ok(after)) = (parse::value(before), parse::value(after)) else {
+        return report.0;
+    };
+    let empty = Vec::new();
+    let messages = after["messages"].as_array().unwrap_or(&empty);
+    // Rule 13: a provider that is shown calls wants to know the tools.
+    for key in ["tools", "functions"] {
+        let calls = messages
+            .iter()
+            .position(|message| !calls(message).is_empty());
+        if let Some(at) = calls.filter(|_| before.get(key) != after.get(key)) {
+            report.add(13, at, format!("calls stay, but {key} changed"));
+        }
+    }
+    let had_empty = before["messages"]
+        .as_array()
+        .is_some_and(|messages| messages.iter().any(|message| empty_texts(message) > 0));
+    for (at, message) in messages.iter().enumerate() {
+        if !had_empty && empty_texts(message) > 0 {
+            report.add(10, at, "an empty text where there was text");
+        }
+    }
+    report.0
+}
+
+#[derive(Default)]
+struct Report(Vec<Violation>);
+
+impl Report {
+    fn add(&mut self, rule: u8, message: usize, what: impl Into<String>) {
+        self.0.push(Violation {
+            rule,
+            message,
+            what: what.into(),
+        });
+    }
+}
+
+fn role(message: &Value) -> &str {
+    message["role"].as_str().unwrap_or("")
+}
+
+fn is_system(message: &Value) -> bool {
+    matches!(role(message), "system" | "developer")
+}
+
+fn calls(message: &Value) -> Vec<&Value> {
+    if role(message) != "assistant" {
+        return Vec::new();
+    }
+    let listed = message["tool_calls"].as_array().into_iter().flatten();
+    let legacy = message.get("function_call").filter(|call| call.is_object());
+    listed.chain(legacy).collect()
+}
+
+/// Rules 1, 2 and 3: tool messages stand directly after the assistant message that called them,
+/// and every call of it is answered there once. Pairing is by position: an id that was used
+/// before is no answer here, and an answer elsewhere is none either.
+fn pairs(messages: &[Value], report: &mut Report) {
+    let mut open: Vec<&str> = Vec::new();
+    let mut named: Vec<&str> = Vec::new();
+    let mut caller = 0;
+    for (at, message) in messages.iter().enumerate() {
+        if role(message) == "tool" {
+            let id = message["tool_call_id"].as_str().unwrap_or("");
+            if let Some(place) = open.iter().position(|open| *open == id) {
+                open.remove(place);
+            } else if named.contains(&id) {
+                report.add(3, at, format!("{id:?} is answered twice in one step"));
+            } else {
+                report.add(1, at, format!("{id:?} answers no call directly before it"));
+            }
+            continue;
+        }
+        unanswered(&open, caller, report);
+        named = match message["tool_calls"].as_array() {
+            Some(calls) if role(message) == "assistant" => calls
+                .iter()
+                .filter_map(|call| call["id"].as_str())
+                .collect(),
+            _ => Vec::new(),
+        };
+        open = named.clone();
+        caller = at;
+    }
+    unanswered(&open, caller, report);
+}
+
+fn unanswered(open: &[&str], caller: usize, report: &mut Report) {
+    for id in open {
+        report.add(
+            2,
+            caller,
+            format!("call {id:?} has no answer directly after it"),
+        );
+    }
+}
+
+/// Rules 1 and 2 in their legacy form: a `function` message answers the `function_call` directly
+/// before it, by name.
+fn legacy_pairs(messages: &[Value], report: &mut Report) {
+    let called = |at: usize| {
+        let message = messages.get(at)?;
+        message["function_call"]["name"]
+            .as_str()
+            .filter(|_| role(message) == "assistant")
+    };
+    for (at, message) in messages.iter().enumerate() {
+        let before = at.checked_sub(1).and_then(called);
+        if role(message) == "function" && before != message["name"].as_str() {
+            report.add(
+                1,
+                at,
+                "a function message that answers no call directly before it",
+            );
+        }
+        let answered = messages
+            .get(at + 1)
+            .is_some_and(|next| role(next) == "function");
+        if called(at).is_some() && !answered {
+            report.add(2, at, "a function_call without an answer directly after it");
+        }
+    }
+}
+
+fn order(messages: &[Value], profile: &Profile, report: &mut Report) {
+    let first = messages.iter().position(|message| !is_system(message));
+    let first = first.unwrap_or(messages.len());
+    // Rule 5: "System message must be at the beginning".
+    if profile.system_later == Takes::No {
+        let later = messages.iter().enumerate().skip(first);
+        for (at, _) in later.filter(|(_, message)| is_system(message)) {
+            report.add(5, at, "a system message later on");
+        }
+    }
+    let said: Vec<(usize, &Value)> = messages
+        .iter()
+        .enumerate()
+        .filter(|(_, message)| !is_system(message))
+        .collect();
+    // Rule 6: "function call turn comes immediately after a user turn", and its likes.
+    if profile.begins_with_user && said.first().is_some_and(|(_, it)| role(it) != "user") {
+        report.add(6, first, "does not begin with a user message");
+    }
+    for pair in said.windows(2) {
+        let (before, (at, now)) = (role(pair[0].1), pair[1]);
+        // Rule 8: "Unexpected role 'user' after role 'tool'".
+        let answers = matches!(before, "tool" | "function");
+        if profile.user_after_tool == Takes::No && answers && role(now) == "user" {
+            report.add(8, at, "a user message after a tool's");
+        }
+    }
+    if profile.adjacent_users == Takes::No {
+        alternation(&said, report);
+    }
+    // Rule 9: the last word is not the assistant's, marked prefixes apart.
+    if let Some(last) = messages.last() {
+        let prefix = last["prefix"] == true || last["partial"] == true;
+        if !profile.may_end_with_assistant && role(last) == "assistant" && !prefix {
+            report.add(9, messages.len() - 1, "ends with an assistant message");
+        }
+    }
+}
+
+/// Rule 7, as templates have it: steps apart, "conversation roles must alternate user/assistant".
+fn alternation(said: &[(usize, &Value)], report: &mut Report) {
+    let plain: Vec<_> = said
+        .iter()
+        .filter(|(_, it)| match role(it) {
+            "user" => true,
+            "assistant" => calls(it).is_empty(),
+            _ => false,
+        })
+        .collect();
+    for pair in plain.windows(2) {
+        if role(pair[0].1) == role(pair[1].1) {
+            let what = format!("two {} messages without the other between", role(pair[1].1));
+            report.add(7, pair[1].0, what);
+        }
+    }
+}
+
+/// Rule 10: `content` may be null only beside calls, a refusal or audio; parts are not nothing.
+fn contents(messages: &[Value], report: &mut Report) {
+    for (at, message) in messages.iter().enumerate() {
+        let content = &message["content"];
+        let excused = !calls(message).is_empty()
+            || message["refusal"].is_string()
+            || message["audio"].is_object();
+        if content.is_null() && !excused {
+            report.add(10, at, "no content");
+        }
+        if content.as_array().is_some_and(Vec::is_empty) && !excused {
+            report.add(10, at, "no parts");
+        }
+    }
+}
+
+fn empty_texts(message: &Value) -> usize {
+    match &message["content"] {
+        Value::String(text) => usize::from(text.is_empty()),
+        Value::Array(parts) => parts.iter().filter(|part| part["text"] == "").count(),
+        _ => 0,
+    }
+}
+
+#[cfg(test)]
+mod tests;
