@@ -3,4 +3,6 @@
 #![allow(clippy::unwrap_used, reason = "a test may fail")]
 
 mod generated;
+mod index;
+mod recorded;
 mod support;

@@ -139,9 +139,7 @@ impl<'a> Indexer<'a> {
         let first_call = self.calls.len() as u32;
         let mut reasoning = Sizes::default();
         let span = scan.object(|scan, key| {
-            if key.escaped {
-                return Err(Stop::Shape("an escaped key in a message"));
-            }
+            plain(key)?;
             match self.bytes(key.span) {
                 b"role" => {
                     seen.once(1, "role")?;
@@ -176,7 +174,7 @@ impl<'a> Indexer<'a> {
                     scan.value()?;
                 }
             }
-            Ok(())
+            Ok::<_, Stop>(())
         })?;
         let mut message = Message {
             span,
@@ -247,6 +245,7 @@ impl<'a> Indexer<'a> {
         let (mut kind, mut text, mut image) = (None, None, None);
         let mut marked = false;
         let span = scan.object(|scan, key| {
+            plain(key)?;
             match self.bytes(key.span) {
                 b"type" => {
                     seen.once(1, "type of a part")?;
@@ -291,6 +290,7 @@ impl<'a> Indexer<'a> {
         }
         let (mut url, mut low) = (None, false);
         scan.object(|scan, key| {
+            plain(key)?;
             match self.bytes(key.span) {
                 b"url" => url = optional(scan)?,
                 b"detail" => {
@@ -329,6 +329,7 @@ impl<'a> Indexer<'a> {
         let mut id = None;
         let (mut name, mut arguments) = (None, None);
         let span = scan.object(|scan, key| {
+            plain(key)?;
             match self.bytes(key.span) {
                 b"id" => id = optional(scan)?,
                 // `custom` calls carry `input` where functions carry `arguments`.
@@ -368,6 +369,7 @@ impl<'a> Indexer<'a> {
     fn function(&self, scan: &mut Scan<'a>) -> Result<(Span, (Option<Text>, Option<Text>)), Stop> {
         let (mut name, mut arguments) = (None, None);
         let span = scan.object(|scan, key| {
+            plain(key)?;
             match self.bytes(key.span) {
                 b"name" => name = optional(scan)?,
                 b"arguments" | b"input" => arguments = optional(scan)?,
@@ -393,6 +395,14 @@ impl Seen {
         self.0 |= bit;
         Ok(())
     }
+}
+
+/// A key spelled with escapes could hide one we act upon.
+const fn plain(key: Text) -> Result<(), Stop> {
+    if key.escaped {
+        return Err(Stop::Shape("an escaped key in a message"));
+    }
+    Ok(())
 }
 
 /// Takes a value; gives it where it is a string.

@@ -4,8 +4,19 @@
     dead_code,
     reason = "shared with the benches, which use other parts of it"
 )]
+pub(crate) mod count;
+#[allow(
+    dead_code,
+    reason = "shared with the benches, which use other parts of it"
+)]
+pub(crate) mod data;
+#[allow(
+    dead_code,
+    reason = "shared with the benches, which use other parts of it"
+)]
 pub(crate) mod generate;
 pub(crate) mod parse;
+pub(crate) mod reading;
 #[allow(
     dead_code,
     reason = "shared with the benches, which use other parts of it"

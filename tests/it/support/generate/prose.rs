@@ -58,7 +58,7 @@ fn fragment(random: &mut Random, tongue: Tongue, text: &mut String) {
         Tongue::Control => text.push_str(random.pick(CONTROL)),
         Tongue::Lone => {
             sentence(random, text);
-            text.push(LONE);
+            text.push(LONE[random.below(LONE.len())]);
         }
     }
 }

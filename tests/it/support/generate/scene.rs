@@ -222,7 +222,7 @@ impl Scene {
     fn call(&self, random: &mut Random, at: usize, id: &str, name: &str) -> Json {
         let mut members = vec![
             ("id", Json::text(id)),
-            ("type", Json::text("function")),
+            ("type", Json::word("function")),
             ("function", self.function(random, name)),
         ];
         if random.chance(self.traits.unusual) {
@@ -272,7 +272,7 @@ impl Scene {
     }
 
     fn say(&mut self, random: &mut Random, role: &'static str, members: Members) {
-        let mut message = vec![("role", Json::text(role))];
+        let mut message = vec![("role", Json::word(role))];
         message.extend(members);
         if random.chance(self.traits.unusual) {
             message.push(things::remark(random));
@@ -295,7 +295,7 @@ impl Scene {
             }
         }
         let parts = texts.into_iter().map(|text| {
-            let mut part = vec![("type", Json::text("text")), ("text", Json::Text(text))];
+            let mut part = vec![("type", Json::word("text")), ("text", Json::Text(text))];
             if random.chance(self.traits.unusual) {
                 part.push(("cache_control", things::cache_control()));
             }
@@ -320,7 +320,7 @@ fn with_media(random: &mut Random, content: Json) -> Json {
     let mut parts = match content {
         Json::List(parts) => parts,
         text => vec![Json::Object(vec![
-            ("type", Json::text("text")),
+            ("type", Json::word("text")),
             ("text", text),
         ])],
     };

@@ -68,7 +68,7 @@ pub(super) fn tools(random: &mut Random, tongue: Tongue, chars: usize, legacy: b
             function
         } else {
             Json::Object(vec![
-                ("type", Json::text("function")),
+                ("type", Json::word("function")),
                 ("function", function),
             ])
         }
@@ -113,7 +113,7 @@ pub(super) fn media(random: &mut Random) -> Json {
 
 fn part(kind: &'static str, members: Vec<(&'static str, Json)>) -> Json {
     Json::Object(vec![
-        ("type", Json::text(kind)),
+        ("type", Json::word(kind)),
         (kind, Json::Object(members)),
     ])
 }
@@ -133,7 +133,7 @@ fn image(random: &mut Random, data: bool) -> Json {
     let mut members = vec![("url", Json::text(url))];
     if random.chance(50) {
         let detail = random.weighted(&[(2, "low"), (1, "high"), (1, "auto")]);
-        members.push(("detail", Json::text(detail)));
+        members.push(("detail", Json::word(detail)));
     }
     part("image_url", members)
 }

@@ -3,9 +3,10 @@
 
 use super::random::Random;
 
-/// Stands in a text for a lone surrogate, which no Rust string can hold: the writer spells it as
-/// one of `\ud800`, `\udbff`, `\udc00`, `\udfff`.
-pub(crate) const LONE: char = '\u{F0000}';
+/// Stand in a text for lone surrogates, which no Rust string can hold.
+pub(crate) const LONE: [char; 4] = ['\u{F0000}', '\u{F0001}', '\u{F0002}', '\u{F0003}'];
+/// What is written for each of [`LONE`].
+const SURROGATES: [u16; 4] = [0xD800, 0xDBFF, 0xDC00, 0xDFFF];
 
 #[derive(Clone, Debug)]
 pub(crate) enum Json {
@@ -19,6 +20,11 @@ pub(crate) enum Json {
 impl Json {
     pub(crate) fn text(text: impl Into<String>) -> Self {
         Self::Text(text.into())
+    }
+
+    /// A word of the protocol (a role, a type), which no client spells with escapes.
+    pub(crate) fn word(word: &str) -> Self {
+        Self::Plain(format!("\"{word}\""))
     }
 
     pub(crate) fn plain(text: impl Into<String>) -> Self {
@@ -43,7 +49,8 @@ pub(crate) enum Escapes {
     Raw,
     /// Everything beyond ASCII as `\uXXXX`, as Python and PHP write.
     Ascii,
-    /// `\/`, letters and keys as `\uXXXX`, capital and small hexadecimal digits by turns.
+    /// `\/`, letters as `\uXXXX`, capital and small hexadecimal digits by turns. Keys stay
+    /// plain: a body with an escaped key is not guarded, which has tests of its own.
     Odd,
 }
 
@@ -126,13 +133,9 @@ impl Writer {
     }
 
     pub(crate) fn key(&mut self, key: &str) {
-        if self.spelling.escapes == Escapes::Odd && self.random.chance(3) {
-            self.string(key);
-        } else {
-            self.out.push(b'"');
-            self.out.extend_from_slice(key.as_bytes());
-            self.out.push(b'"');
-        }
+        self.out.push(b'"');
+        self.out.extend_from_slice(key.as_bytes());
+        self.out.push(b'"');
         self.odd();
         self.out.push(b':');
         if !matches!(self.spelling.space, Space::Compact | Space::Odd) {
@@ -215,11 +218,8 @@ impl Writer {
         };
         if let Some(short) = short.filter(|_| !odd || self.random.chance(90)) {
             self.out.extend_from_slice(&[b'\\', short]);
-        } else if letter == LONE {
-            let lone = self
-                .random
-                .weighted(&[(3, 0xD800), (1, 0xDBFF), (1, 0xDC00), (1, 0xDFFF)]);
-            self.unit(lone);
+        } else if let Some(lone) = LONE.iter().position(|&lone| lone == letter) {
+            self.unit(SURROGATES[lone]);
         } else if short.is_some() || letter < ' ' || self.escaped(letter) {
             let mut units = [0; 2];
             for unit in letter.encode_utf16(&mut units) {

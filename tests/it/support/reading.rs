@@ -1,0 +1,170 @@
+//! The index of a body held against an independent reading of it by serde_json.
+
+use std::collections::BTreeMap;
+
+use bytes::Bytes;
+use plimsoll::wire::{
+    chat::{self, Content, Conversation, Message, PartKind, Role, Unindexed},
+    scan::{Span, Text},
+};
+use serde_json::{Value, value::RawValue};
+
+use super::parse;
+
+pub(crate) fn read(body: &[u8]) -> Result<Conversation, Unindexed> {
+    chat::index(Bytes::copy_from_slice(body))
+}
+
+/// Where a slice of the body stands in it.
+fn place(body: &[u8], slice: &str) -> Span {
+    let start = slice.as_ptr() as usize - body.as_ptr() as usize;
+    Span::new(start, start + slice.len())
+}
+
+type Members<'a> = BTreeMap<String, &'a RawValue>;
+
+fn members(raw: &RawValue) -> Members<'_> {
+    serde_json::from_str(raw.get()).unwrap()
+}
+
+fn list(raw: &RawValue) -> Vec<&RawValue> {
+    serde_json::from_str(raw.get()).unwrap()
+}
+
+/// Every span of the index is where serde_json finds the same value.
+pub(crate) fn spans_are_right(body: &[u8], name: &str) {
+    let found = read(body).unwrap_or_else(|error| panic!("{name}: {error}"));
+    let text = std::str::from_utf8(body).unwrap();
+    let fields: Members<'_> = serde_json::from_str(text).unwrap();
+    assert_eq!(found.fields.len(), fields.len(), "{name}");
+    for field in &found.fields {
+        let key = std::str::from_utf8(found.raw(field.key)).unwrap();
+        assert_eq!(field.value, place(body, fields[key].get()), "{name}: {key}");
+    }
+    assert_eq!(found.array, place(body, fields["messages"].get()), "{name}");
+    let messages = list(fields["messages"]);
+    assert_eq!(found.messages.len(), messages.len(), "{name}");
+    for (at, (message, raw)) in found.messages.iter().zip(messages).enumerate() {
+        assert_eq!(message.span, place(body, raw.get()), "{name}: message {at}");
+        message_is_right(body, &found, message, &members(raw));
+    }
+}
+
+fn message_is_right(body: &[u8], found: &Conversation, message: &Message, raw: &Members<'_>) {
+    let text = |text: Option<Text>| text.map(|text| text.quoted());
+    let string = |raw: Option<&&RawValue>| {
+        let raw = raw.filter(|raw| raw.get().starts_with('"'))?;
+        Some(place(body, raw.get()))
+    };
+    let role: String = serde_json::from_str(raw["role"].get()).unwrap();
+    let expected = match role.as_str() {
+        "system" => Role::System,
+        "developer" => Role::Developer,
+        "user" => Role::User,
+        "assistant" => Role::Assistant,
+        "tool" => Role::Tool,
+        "function" => Role::Function,
+        _ => Role::Other,
+    };
+    assert_eq!(message.role, expected);
+    assert_eq!(text(message.call_id), string(raw.get("tool_call_id")));
+    assert_eq!(text(message.name), string(raw.get("name")));
+    match (&message.content, raw.get("content")) {
+        (Content::Absent, None) => {}
+        (Content::Null, Some(content)) => assert_eq!(content.get(), "null"),
+        (Content::Text(text), Some(content)) => {
+            assert_eq!(text.quoted(), place(body, content.get()));
+            assert_eq!(text.escaped, content.get().contains('\\'));
+        }
+        (Content::Parts(_, span), Some(content)) => {
+            assert_eq!(*span, place(body, content.get()));
+            for (part, raw) in found.parts(message).iter().zip(list(content)) {
+                assert_eq!(part.span, place(body, raw.get()));
+                part_is_right(body, part, &members(raw));
+            }
+            assert_eq!(found.parts(message).len(), list(content).len());
+        }
+        (other, content) => panic!("{other:?} for {content:?}"),
+    }
+    let listed = raw.get("tool_calls").filter(|calls| calls.get() != "null");
+    let mut calls: Vec<&RawValue> = listed.map_or_else(Vec::new, |calls| list(calls));
+    calls.extend(raw.get("function_call").filter(|call| call.get() != "null"));
+    assert_eq!(found.calls(message).len(), calls.len());
+    for (call, raw) in found.calls(message).iter().zip(calls) {
+        assert_eq!(call.span, place(body, raw.get()));
+        let outer = members(raw);
+        let function = outer
+            .get("function")
+            .map_or_else(|| outer.clone(), |raw| members(raw));
+        assert_eq!(text(call.id), string(outer.get("id")));
+        assert_eq!(text(call.name), string(function.get("name")));
+        assert_eq!(text(call.arguments), string(function.get("arguments")));
+    }
+}
+
+fn part_is_right(body: &[u8], part: &chat::Part, raw: &Members<'_>) {
+    let kind: String = serde_json::from_str(raw["type"].get()).unwrap();
+    let marks = ["cache_control", "prompt_cache_breakpoint"];
+    let marked = marks
+        .iter()
+        .any(|key| raw.get(*key).is_some_and(|raw| raw.get() != "null"));
+    assert_eq!(part.marked, marked);
+    match (part.kind, kind.as_str()) {
+        (PartKind::Text(text), "text") => {
+            assert_eq!(text.quoted(), place(body, raw["text"].get()));
+        }
+        (PartKind::Image { url, low }, "image_url") if raw["image_url"].get().starts_with('{') => {
+            let image = members(raw["image_url"]);
+            assert_eq!(url.unwrap().quoted(), place(body, image["url"].get()));
+            assert_eq!(
+                low,
+                image
+                    .get("detail")
+                    .is_some_and(|raw| raw.get() == r#""low""#)
+            );
+        }
+        (PartKind::Image { url, .. }, "image_url") => {
+            assert_eq!(url.unwrap().quoted(), place(body, raw["image_url"].get()));
+        }
+        (PartKind::Media | PartKind::Other, kind) => assert_ne!(kind, "text"),
+        (kind, told) => panic!("{kind:?} for {told}"),
+    }
+}
+
+/// Characters of everything said, counted over decoded strings.
+pub(crate) fn sizes_are_right(body: &[u8], name: &str) {
+    let found = read(body).unwrap();
+    let value = parse::value(body).unwrap();
+    for (at, message) in value["messages"].as_array().unwrap().iter().enumerate() {
+        let sizes = found.messages[at].sizes;
+        // A part that we do not know is counted as it is spelt.
+        let parts = found.parts(&found.messages[at]);
+        if parts.iter().any(|part| part.kind == PartKind::Other) {
+            continue;
+        }
+        let mut said = String::new();
+        let mut say = |value: &Value| said.push_str(value.as_str().unwrap_or(""));
+        say(&message["reasoning_content"]);
+        match &message["content"] {
+            Value::Array(parts) => parts.iter().for_each(|part| say(&part["text"])),
+            content => say(content),
+        }
+        let listed = message["tool_calls"].as_array().into_iter().flatten();
+        let functions = listed.map(|call| &call["function"]);
+        for function in functions.chain(message.get("function_call")) {
+            say(&function["name"]);
+            say(&function["arguments"]);
+        }
+        let kind = |wanted: fn(char) -> bool| said.chars().filter(|&it| wanted(it)).count();
+        assert_eq!(sizes.chars(), kind(|_| true), "{name}: message {at}");
+        assert_eq!(
+            sizes.latin as usize,
+            kind(|it| it.is_ascii()),
+            "{name}: message {at}"
+        );
+        let hangul = kind(|it| matches!(it, '가'..='힯' | 'ᄀ'..='ᇿ' | '\u{3130}'..='\u{318F}'));
+        assert_eq!(sizes.hangul as usize, hangul, "{name}: message {at}");
+        let common = kind(|it| matches!(it, '\u{4E00}'..='\u{9FFF}' | '，' | '。' | '：'));
+        assert!(sizes.han as usize >= common, "{name}: message {at}");
+    }
+}
