@@ -3,6 +3,7 @@
 #![allow(clippy::unwrap_used, reason = "a test may fail")]
 
 mod generated;
+mod guard;
 mod index;
 mod recorded;
 mod support;
