@@ -18,6 +18,7 @@ use std::{
 use bytes::Bytes;
 
 use crate::{
+    guard::Recall,
     store::{Saved, Store, StoreError},
     wire::chat::Conversation,
 };
@@ -60,6 +61,11 @@ pub struct Inherited {
 }
 
 impl Inherited {
+    /// What the guard needs to know of the requests before.
+    pub fn recall(&self) -> Recall {
+        self.state.as_ref().map(State::recall).unwrap_or_default()
+    }
+
     /// The state to fill in for the generation that now begins.
     pub fn successor(&self) -> State {
         let mut state = self
@@ -183,7 +189,7 @@ impl Sessions {
             opening: lineage.opening(),
             keys,
             answer,
-            state: Bytes::from(state.encode(|_| false)?),
+            state: Bytes::from(state.encode()?),
         };
         bounded(within, self.store.save(saved)).await?;
         Ok(true)

@@ -23,6 +23,10 @@ pub struct Report {
     pub context_limit: Option<u32>,
     pub hard_util: Option<f64>,
     pub optimal_util: Option<f64>,
+    /// Index of the first message kept after the pinned start, where something is folded.
+    pub folded_until: Option<u32>,
+    /// Tool results that are held to a limit of their own.
+    pub tightened: usize,
     /// Seconds since 1970.
     pub updated_s: u64,
 }
@@ -48,6 +52,8 @@ pub fn report(state: &State) -> Report {
         context_limit: health.window,
         hard_util: health.hard_util,
         optimal_util: health.optimal_util,
+        folded_until: state.guard.boundary(),
+        tightened: state.guard.tightened(),
         updated_s: state.updated_s,
     }
 }

@@ -9,7 +9,7 @@ use std::fmt;
 use serde::{Deserialize, Serialize};
 
 use crate::{
-    guard,
+    guard::{Memory, Recall, estimate::Calibration},
     health::{Health, Level},
 };
 
@@ -70,8 +70,8 @@ pub struct State {
     pub completion_tokens: Option<u32>,
     pub cached_tokens: Option<u32>,
     pub health: Level,
-    pub calibration: guard::Calibration,
-    pub guard: guard::Memory,
+    pub calibration: Calibration,
+    pub guard: Memory,
     /// Seconds since 1970.
     pub updated_s: u64,
 }
@@ -104,8 +104,8 @@ impl State {
             completion_tokens: None,
             cached_tokens: None,
             health: Level::Unknown,
-            calibration: guard::Calibration::default(),
-            guard: guard::Memory::default(),
+            calibration: Calibration::default(),
+            guard: Memory::default(),
             updated_s: 0,
         }
     }
@@ -120,24 +120,27 @@ impl State {
         )
     }
 
-    /// The stored form.
-    ///
-    /// While it is over [`MAX_BYTES`], `shed` is asked to drop the oldest entries of the guard's
-    /// memory; it returns whether it dropped anything.
+    /// What the guard needs to know of the requests before.
+    pub fn recall(&self) -> Recall {
+        Recall {
+            memory: self.guard.clone(),
+            calibration: self.calibration,
+            messages: self.messages as usize,
+        }
+    }
+
+    /// The stored form. While it is over [`MAX_BYTES`], the guard's memory sheds its oldest.
     ///
     /// # Errors
     /// [`StateError::TooLarge`] where nothing more could be dropped.
-    pub fn encode(
-        &self,
-        mut shed: impl FnMut(&mut guard::Memory) -> bool,
-    ) -> Result<Vec<u8>, StateError> {
+    pub fn encode(&self) -> Result<Vec<u8>, StateError> {
         let mut bytes = self.encoded()?;
         if bytes.len() <= MAX_BYTES {
             return Ok(bytes);
         }
         let mut smaller = self.clone();
         while bytes.len() > MAX_BYTES {
-            if !shed(&mut smaller.guard) {
+            if !smaller.guard.shed() {
                 return Err(StateError::TooLarge(bytes.len()));
             }
             bytes = smaller.encoded()?;
@@ -186,14 +189,14 @@ mod tests {
 
     #[test]
     fn what_was_written_is_read() {
-        let bytes = state().encode(|_| false).unwrap();
+        let bytes = state().encode().unwrap();
         assert_eq!(State::decode(&bytes).unwrap(), state());
         assert!(bytes.len() < 128, "{}", bytes.len());
     }
 
     #[test]
     fn other_versions_and_leftovers_are_refused() {
-        let mut bytes = state().encode(|_| false).unwrap();
+        let mut bytes = state().encode().unwrap();
         bytes.push(0);
         assert!(matches!(State::decode(&bytes), Err(StateError::Length)));
         bytes[0] = VERSION + 1;
@@ -205,15 +208,24 @@ mod tests {
 
     #[test]
     fn an_oversize_state_is_shed_or_refused() {
-        let mut large = state();
-        large.model = "m".repeat(MAX_BYTES).into();
-        let mut asked = 0;
-        let refused = large.encode(|_| {
-            asked += 1;
-            asked < 3
-        });
+        // As it would come from a guard that tightened very many results.
+        let tight: Vec<(u128, u32)> = (0..6_000).map(|at| (u128::MAX - at, 9_000)).collect();
+        let memory = postcard::to_stdvec(&(5_u64, None::<()>, tight)).unwrap();
+        let large = State {
+            guard: postcard::from_bytes(&memory).unwrap(),
+            ..state()
+        };
+        assert_eq!(large.guard.tightened(), 6_000);
+        let bytes = large.encode().unwrap();
+        assert!(bytes.len() <= MAX_BYTES);
+        let read = State::decode(&bytes).unwrap();
+        assert!((1..6_000).contains(&read.guard.tightened()));
+        let hopeless = State {
+            model: "m".repeat(MAX_BYTES).into(),
+            ..large
+        };
+        let refused = hopeless.encode();
         assert!(matches!(refused, Err(StateError::TooLarge(_))));
-        assert_eq!(asked, 3);
     }
 
     #[test]
@@ -242,7 +254,7 @@ mod tests {
 
         #[test]
         fn reading_a_damaged_state_never_panics(at: prop::sample::Index, to: u8) {
-            let mut bytes = state().encode(|_| false).unwrap();
+            let mut bytes = state().encode().unwrap();
             let at = at.index(bytes.len());
             bytes[at] = to;
             let _ = State::decode(&bytes);

@@ -154,7 +154,7 @@ async fn an_idle_session_costs_under_4_kb() {
         updated_s: 1_700_000_000,
         ..State::new(session(1))
     };
-    let state = Bytes::from(state.encode(|_| false).unwrap());
+    let state = Bytes::from(state.encode().unwrap());
     for number in 1..=300 {
         let mut next = saved(tenant("a"), session(1), number * 10);
         next.state = state.clone();
