@@ -56,7 +56,10 @@ impl InstallationSecret {
             source,
         };
         match fs::read_to_string(&path) {
-            Ok(text) => return Self::parse(&text, &path),
+            Ok(text) => {
+                warn_if_open(&path);
+                return Self::parse(&text, &path);
+            }
             Err(error) if error.kind() == io::ErrorKind::NotFound => {}
             Err(error) => return Err(file_error(error)),
         }
@@ -87,13 +90,17 @@ impl fmt::Debug for InstallationSecret {
 /// reads half of it. A secret that appeared meanwhile is left as it is.
 fn create(data_dir: &Path, path: &Path, secret: &InstallationSecret) -> io::Result<()> {
     let draft = data_dir.join(format!(".secret.{}", hex::encode(draft_name()?)));
-    let written = write_private(&draft, hex::encode(secret.bytes()).as_bytes())
-        .and_then(|()| fs::hard_link(&draft, path));
-    let removed = fs::remove_file(&draft);
-    match written {
-        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => removed,
-        Err(error) => Err(error),
-        Ok(()) => removed,
+    let placed = write_private(&draft, hex::encode(secret.bytes()).as_bytes()).and_then(|()| {
+        match fs::hard_link(&draft, path) {
+            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => Ok(()),
+            // Some file systems have no links; a rename is whole too, but the last one wins.
+            Err(_) => fs::rename(&draft, path),
+            Ok(()) => Ok(()),
+        }
+    });
+    match fs::remove_file(&draft) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => placed.and(Err(error)),
+        _ => placed,
     }
 }
 
@@ -114,6 +121,20 @@ fn write_private(path: &Path, text: &[u8]) -> io::Result<()> {
     file.write_all(b"\n")?;
     file.sync_all()
 }
+
+/// Whoever reads the secret can tell whose conversation a stored key belongs to. A mounted file
+/// may have to be open to a group, so this is no error.
+#[cfg(unix)]
+fn warn_if_open(path: &Path) {
+    use std::os::unix::fs::PermissionsExt;
+    let open = fs::metadata(path).is_ok_and(|file| file.permissions().mode() & 0o077 != 0);
+    if open {
+        tracing::warn!(path = %path.display(), "the installation's secret can be read by others");
+    }
+}
+
+#[cfg(not(unix))]
+fn warn_if_open(_path: &Path) {}
 
 #[cfg(test)]
 mod tests {

@@ -1,19 +1,19 @@
-use std::time::Duration;
+use std::{sync::Arc, time::Duration};
 
-use async_trait::async_trait;
 use http::HeaderMap;
-use proptest::prelude::*;
-use serde_json::{Value, json};
+use serde_json::Value;
 
 use super::{
-    fixture::{answer_digest, assistant, call, conversation, result, system, user, with_fields},
+    fixture::{answer_digest, assistant, conversation, system, user, with_fields},
     secret::InstallationSecret,
     *,
 };
-use crate::{
-    config::StoreConfig,
-    store::{Key, Page, Row, memory::MemoryStore},
-};
+use crate::{config::StoreConfig, store::memory::MemoryStore};
+
+mod any;
+mod broken;
+mod echo;
+mod hints;
 
 const WITHIN: Duration = Duration::from_millis(50);
 
@@ -186,100 +186,6 @@ async fn parallel_conversations_with_equal_openings_stay_apart() {
     assert!(left.model.contains("left") && right.model.contains("right"));
 }
 
-/// What clients do to what they echo; the next request must find its state all the same.
-async fn check_echo(given: Value, echoed: Value) {
-    let sessions = sessions();
-    let said = [system("s"), user("task")];
-    let state = generate(&sessions, &said, &given).await;
-    let next = [&said[..], &[echoed.clone(), result("c1", "out")]].concat();
-    assert_eq!(continued(&sessions, &next).await, Some(state), "{echoed}");
-    // The chain of all that follows holds the echo, and stays sound.
-    let state = generate(&sessions, &next, &assistant("done")).await;
-    let last = [&next[..], &[assistant("done"), user("more")]].concat();
-    assert_eq!(continued(&sessions, &last).await, Some(state), "{echoed}");
-}
-
-#[tokio::test]
-async fn echoed_answers_may_be_spelt_otherwise() {
-    let given = call("c1", r#"{"path":"a","line":1}"#);
-    check_echo(given.clone(), call("c1", r#"{ "line": 1, "path": "a" }"#)).await;
-    let mut parts = assistant("text");
-    parts["content"] = json!([{ "type": "text", "text": "text" }]);
-    check_echo(assistant("text"), parts).await;
-    let mut reasoned = given.clone();
-    reasoned["reasoning_content"] = json!("hm");
-    reasoned["content"] = json!("");
-    check_echo(given.clone(), reasoned).await;
-    // Text that was trimmed, a call id that was made anew: only the key without the answer helps.
-    check_echo(assistant(" text\n"), assistant("text")).await;
-    check_echo(given, call("fc_1", r#"{"path":"a","line":1}"#)).await;
-}
-
-#[tokio::test]
-async fn a_split_answer_is_found() {
-    let sessions = sessions();
-    let said = [user("task")];
-    let mut given = call("c1", "{}");
-    given["content"] = json!("I look.");
-    let state = generate(&sessions, &said, &given).await;
-    let echoed = [assistant("I look."), call("c1", "{}"), result("c1", "out")];
-    let next = [&said[..], &echoed].concat();
-    assert_eq!(continued(&sessions, &next).await, Some(state));
-}
-
-#[tokio::test]
-async fn a_prefilled_answer_is_found() {
-    let sessions = sessions();
-    let said = [user("task"), assistant("It is")];
-    let state = generate(&sessions, &said, &assistant(" done.")).await;
-    let next = [&said[..], &[assistant(" done."), user("more")]].concat();
-    assert_eq!(continued(&sessions, &next).await, Some(state));
-}
-
-#[tokio::test]
-async fn a_remark_may_be_put_in_and_taken_out() {
-    let sessions = sessions();
-    let mut said = vec![user("task")];
-    for step in 0..6 {
-        let answer = call(&format!("c{step}"), "{}");
-        let remarked = [&said[..], &[user(&format!("reminder: step {step}"))]].concat();
-        // At the start there is no answer before which the remark could be passed over.
-        let sent = if step == 0 { &said } else { &remarked };
-        let state = generate(&sessions, sent, &answer).await;
-        assert_eq!(state.generations, step + 1);
-        said.extend([answer, result(&format!("c{step}"), "out")]);
-    }
-    // A remark inside the last message itself.
-    let mut inside = said.clone();
-    inside.last_mut().unwrap()["content"] = json!("out\n<reminder>hurry</reminder>");
-    let state = generate(&sessions, &inside, &assistant("done")).await;
-    said.extend([assistant("done"), user("next")]);
-    assert_eq!(continued(&sessions, &said).await, Some(state));
-}
-
-#[tokio::test]
-async fn what_is_not_said_does_not_count() {
-    let sessions = sessions();
-    let said = [system("It is 10:00."), user("task")];
-    let answer = assistant("ok");
-    let state = generate(&sessions, &said, &answer).await;
-    let marked = json!({
-        "content": [{ "text": "task", "type": "text", "cache_control": { "type": "ephemeral" } }],
-        "role": "user",
-    });
-    let mut reasoned = answer;
-    reasoned["reasoning_content"] = json!("thinking");
-    let developer = json!({ "role": "developer", "content": "be brief" });
-    for start in [
-        vec![system("It is 10:05.")],
-        vec![],
-        vec![system("a"), developer],
-    ] {
-        let next = [&start[..], &[marked.clone(), reasoned.clone(), user("2")]].concat();
-        assert_eq!(continued(&sessions, &next).await.as_ref(), Some(&state));
-    }
-}
-
 #[tokio::test]
 async fn auxiliary_requests_write_nothing() {
     let sessions = sessions();
@@ -291,77 +197,6 @@ async fn auxiliary_requests_write_nothing() {
     let account = tenant.account();
     let found = sessions.session(&account, state.session).await.unwrap();
     assert_eq!(found, None);
-}
-
-fn hint(name: &'static str, value: &str) -> Hint {
-    let headers = [(name.parse().unwrap(), value.parse().unwrap())];
-    Hint::of(&headers.into_iter().collect(), None).unwrap()
-}
-
-#[tokio::test]
-async fn a_hint_groups_and_inherits_nothing() {
-    let sessions = sessions();
-    let chat = hint("x-session-id", "chat-1");
-    let parent = generate_as(
-        &sessions,
-        "a",
-        Some(&chat),
-        &[user("task")],
-        &assistant("1"),
-    )
-    .await;
-    let child = generate_as(
-        &sessions,
-        "a",
-        Some(&chat),
-        &[user("part")],
-        &assistant("2"),
-    )
-    .await;
-    assert_eq!(parent.session, child.session);
-    assert_eq!((parent.generations, child.generations), (1, 1));
-    let other = generate_as(
-        &sessions,
-        "b",
-        Some(&chat),
-        &[user("task")],
-        &assistant("1"),
-    )
-    .await;
-    assert_ne!(parent.session, other.session);
-    // The long work of a child does not cost the parent its state.
-    let mut said = vec![user("part")];
-    for step in 0..60 {
-        said.extend([assistant(&format!("{}", step + 2)), user("go on")]);
-        let answer = assistant(&format!("{}", step + 3));
-        let state = generate_as(&sessions, "a", Some(&chat), &said, &answer).await;
-        assert_eq!(state.generations, step + 2);
-    }
-    let next = [user("task"), assistant("1"), user("well")];
-    assert_eq!(continued(&sessions, &next).await, Some(parent));
-}
-
-#[tokio::test]
-async fn an_id_of_ours_is_kept_where_it_belongs() {
-    let sessions = sessions();
-    let first = generate(&sessions, &[user("task")], &assistant("1")).await;
-    let own = hint("x-plimsoll-session", &first.session.to_string());
-    let again = generate_as(&sessions, "a", Some(&own), &[user("new")], &assistant("1")).await;
-    assert_eq!(again.session, first.session);
-    assert_eq!(again.generations, 1);
-    // To anyone else it is a word like any other.
-    let other = generate_as(&sessions, "b", Some(&own), &[user("new")], &assistant("1")).await;
-    assert_ne!(other.session, first.session);
-    let made_up = hint("x-plimsoll-session", &"0f".repeat(16));
-    let named = generate_as(
-        &sessions,
-        "a",
-        Some(&made_up),
-        &[user("n")],
-        &assistant("1"),
-    )
-    .await;
-    assert_ne!(named.session.to_string(), "0f".repeat(16));
 }
 
 #[tokio::test]
@@ -391,61 +226,6 @@ fn ids_differ_and_tell_nothing_of_each_other() {
     assert_eq!(all.len(), 10_000);
 }
 
-/// A store that is down, never answers, or answers with something else.
-#[derive(Clone, Copy)]
-enum Broken {
-    Down,
-    Silent,
-    Garbage,
-}
-
-impl Broken {
-    async fn fail<T>(self) -> Result<T, StoreError> {
-        match self {
-            Self::Silent => std::future::pending().await,
-            _ => Err(StoreError::Unreachable(
-                std::io::ErrorKind::NotConnected.into(),
-            )),
-        }
-    }
-}
-
-#[async_trait]
-impl Store for Broken {
-    async fn find(&self, _: &Tenant, _: &[Key]) -> Result<Option<(usize, Bytes)>, StoreError> {
-        match self {
-            Self::Garbage => Ok(Some((0, Bytes::from_static(b"\x01garbage")))),
-            _ => self.fail().await,
-        }
-    }
-    async fn save(&self, _: Saved) -> Result<(), StoreError> {
-        self.fail().await
-    }
-    async fn session(&self, _: &Account, _: SessionId) -> Result<Option<Row>, StoreError> {
-        self.fail().await
-    }
-    async fn sessions(&self, _: Option<&Account>, _: Page) -> Result<Vec<Row>, StoreError> {
-        self.fail().await
-    }
-}
-
-#[tokio::test]
-async fn without_a_store_the_request_goes_on() {
-    for broken in [Broken::Down, Broken::Silent, Broken::Garbage] {
-        let mut sessions = over(Arc::new(broken));
-        sessions.find_within = Duration::from_millis(5);
-        let own = hint("x-plimsoll-session", &"0f".repeat(16));
-        let tenant = tenant(&sessions, "a");
-        for hint in [None, Some(&own)] {
-            let inherited = sessions.find(&conversation(&turns(2)), &tenant, hint).await;
-            assert!(inherited.lost && inherited.state.is_none());
-            let state = inherited.successor();
-            assert_eq!(state.health, crate::health::Level::Unknown);
-            assert!(!sessions.save(&inherited.lineage, 1, &state, WITHIN).await);
-        }
-    }
-}
-
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn many_conversations_at_once() {
     let sessions = sessions();
@@ -467,76 +247,4 @@ async fn many_conversations_at_once() {
     all.sort();
     all.dedup();
     assert_eq!(all.len(), 16);
-}
-
-/// One message of a made-up conversation.
-fn message() -> impl Strategy<Value = Value> {
-    let text = "[a-c]{0,2}";
-    prop_oneof![
-        text.prop_map(|text| user(&text)),
-        text.prop_map(|text| user(&text)),
-        text.prop_map(|text| assistant(&text)),
-        text.prop_map(|text| system(&text)),
-        ("[xy]", text).prop_map(|(id, text)| call(&id, &text)),
-        ("[xy]", text).prop_map(|(id, text)| result(&id, &text)),
-    ]
-}
-
-fn block_on<T>(future: impl Future<Output = T>) -> T {
-    let runtime = tokio::runtime::Builder::new_current_thread()
-        .enable_time()
-        .build()
-        .unwrap();
-    runtime.block_on(future)
-}
-
-proptest! {
-    #![proptest_config(ProptestConfig::with_cases(128))]
-
-    /// Whatever was said: the request that echoes the answer finds the state, whatever follows;
-    /// a retry finds what the first try found; another tenant finds nothing.
-    #[test]
-    fn any_conversation_is_found_again(
-        said in prop::collection::vec(message(), 1..20),
-        more in prop::collection::vec(message(), 0..4),
-    ) {
-        block_on(async {
-            let sessions = sessions();
-            let heard = said.iter().any(|one| one["role"] != "system");
-            prop_assume!(heard);
-            let before = continued(&sessions, &said).await;
-            // Unlike any message, so that nothing else in the conversation can be taken for it.
-            let answer = assistant("the answer");
-            let state = generate(&sessions, &said, &answer).await;
-            prop_assert_eq!(continued(&sessions, &said).await, before);
-            let mut next = said.clone();
-            next.push(answer);
-            prop_assert_eq!(continued(&sessions, &next).await, Some(state.clone()));
-            next.extend(more);
-            prop_assert_eq!(continued(&sessions, &next).await, Some(state.clone()));
-            let other = tenant(&sessions, "b");
-            let foreign = sessions.find(&conversation(&next), &other, None).await;
-            prop_assert!(foreign.state.is_none());
-            Ok(())
-        })?;
-    }
-
-    /// Generations count along every branch, however the branches are taken.
-    #[test]
-    fn every_branch_counts_its_own(picks in prop::collection::vec((any::<prop::sample::Index>(), 0..3_u8), 1..14)) {
-        block_on(async {
-            let sessions = sessions();
-            // Requests that may be sent, with the answers on the way to them.
-            let mut open = vec![(vec![user("task")], 0)];
-            for (at, text) in picks {
-                let (said, answers): (Vec<Value>, u32) = open[at.index(open.len())].clone();
-                let answer = assistant(&format!("answer {text}"));
-                let state = generate(&sessions, &said, &answer).await;
-                prop_assert_eq!(state.generations, answers + 1);
-                let next = [&said[..], &[answer, user("go on")]].concat();
-                open.push((next, answers + 1));
-            }
-            Ok(())
-        })?;
-    }
 }

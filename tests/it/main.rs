@@ -5,4 +5,5 @@
 mod generated;
 mod index;
 mod recorded;
+mod session;
 mod support;
