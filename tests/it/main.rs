@@ -6,4 +6,5 @@ mod generated;
 mod guard;
 mod index;
 mod recorded;
+mod session;
 mod support;
