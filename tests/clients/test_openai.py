@@ -446,7 +446,7 @@ def test_a_long_history_is_folded_and_valid(client, provider, tag, stream):
 
 
 def test_a_session_outgrows_the_window_of_the_simulated_model(client):
-    """Ten times the window goes through a provider that refuses whatever does not fit."""
+    """Several times the window goes through a provider that refuses whatever does not fit."""
     messages = [user("Compare all cities, one after another.")]
     folded = 0
     for step in rounds(150, 60)[::2]:
