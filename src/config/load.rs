@@ -68,12 +68,13 @@ pub struct Flags {
     pub listen: Option<String>,
 }
 
-/// Settings that passed every check, and what was doubtful about them.
+/// Settings that passed every check.
 #[derive(Clone, Debug)]
 pub struct Loaded {
     pub config: Config,
     /// The file that was read, if any.
     pub file: Option<PathBuf>,
+    /// Variables that look like settings and are none. More is found by [`super::warnings`].
     pub warnings: Vec<Problem>,
 }
 
@@ -157,7 +158,6 @@ pub(super) fn merge(
     }
     let (file, problems) = layers.extract();
     let config = check::check(&file, &layers, environment, problems)?;
-    warnings.extend(super::warn::warnings(&config));
     Ok((config, warnings))
 }
 
@@ -330,6 +330,9 @@ fn explain(kind: &Kind, path: &[String]) -> String {
     let secret = ["key", "url", "token", "auth"]
         .iter()
         .any(|part| last.contains(part) && !last.ends_with("_tokens"));
+    // Text where a section belongs may be the key that the section was to hold.
+    let secret =
+        secret || matches!(kind, Kind::InvalidType(_, expected) if wanted(expected) == SECTION);
     match kind {
         Kind::UnknownField(name, known) => match nearest(name, known) {
             Some(near) => format!("unknown key; did you mean {near}?"),
@@ -358,6 +361,8 @@ fn explain(kind: &Kind, path: &[String]) -> String {
     }
 }
 
+const SECTION: &str = "a section of keys";
+
 /// What serde expected, in the words of someone who writes a settings file.
 fn wanted(expected: &str) -> &str {
     match expected {
@@ -367,7 +372,7 @@ fn wanted(expected: &str) -> &str {
         "u32" => "a whole number from 0 to 4294967295",
         "u64" => "a whole number from 0",
         "f64" => "a number",
-        other if other.starts_with("struct ") || other == "a map" => "a section of keys",
+        other if other.starts_with("struct ") || other == "a map" => SECTION,
         other => other,
     }
 }

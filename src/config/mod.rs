@@ -14,6 +14,7 @@ mod tests;
 
 pub use load::{Environment, Flags, Loaded, load};
 pub use problem::{Problem, Problems};
+pub use warn::warnings;
 
 use std::{collections::BTreeMap, net::SocketAddr, path::PathBuf, time::Duration};
 

@@ -11,6 +11,7 @@ use figment::{
 };
 
 use super::{Auth, Config, Environment, Flags, file::File, load, load::merge};
+use crate::provider::Registry;
 
 const SHIPPED: &str = include_str!("../../config.toml");
 
@@ -36,7 +37,9 @@ fn refused(text: &str, variables: &[(&str, &str)]) -> String {
 }
 
 fn warned(text: &str, variables: &[(&str, &str)]) -> String {
-    let (_, warnings) = merge(written(text), &environment(variables), None).unwrap();
+    let (config, mut warnings) = merge(written(text), &environment(variables), None).unwrap();
+    let registry = Registry::new(&config).unwrap();
+    warnings.extend(super::warnings(&config, &registry));
     let lines: Vec<_> = warnings.iter().map(ToString::to_string).collect();
     lines.join("\n")
 }
@@ -72,6 +75,8 @@ fn the_examples_of_the_shipped_file_are_valid() {
     let loaded = merge(written(&with_examples()), &environment(&variables), None);
     let (config, warnings) = loaded.unwrap_or_else(|problems| panic!("{problems}"));
     assert_eq!(warnings, []);
+    let registry = Registry::new(&config).unwrap();
+    assert_eq!(super::warnings(&config, &registry), []);
     assert_eq!(config.clients["alice"].models, ["*"]);
     assert!(matches!(config.providers["openai"].auth, Auth::Key(_)));
     assert_eq!(
@@ -276,7 +281,8 @@ fn levels_that_cannot_occur_are_warned_of() {
          [models.\"simulated/b\"]\ncontext_length = 8192\ncritical_max_tokens = 4000\n\
          optimal_max_tokens = 4000\n\
          [models.c]\n\
-         [models.\"simulated/d\"]\ncontext_length = 8192\ninput_length = 9000",
+         [models.\"simulated/d\"]\ncontext_length = 8192\ninput_length = 9000\n\
+         [models.\"simulated/zzz\"]",
         &[],
     );
     let expected = [
@@ -288,6 +294,8 @@ fn levels_that_cannot_occur_are_warned_of() {
         "models.\"simulated/b\".optimal_max_tokens: 4000 is not under critical_max_tokens, 4000; \
          caution cannot occur",
         "models.\"simulated/d\".input_length: 9000 is above the window of 8192 and has no effect",
+        "models.\"simulated/zzz\".context_length: its window is in no catalogue, so 96000 tokens \
+         are assumed and its health never becomes critical; set context_length",
     ];
     assert_eq!(found, expected.join("\n"));
 }

@@ -8,11 +8,11 @@ use super::{
 };
 use crate::{
     health::limits::{Limits, limits},
-    provider::catalogue,
+    provider::{Registry, Source, Window},
 };
 
-/// Everything doubtful in a configuration that has passed its checks.
-pub(super) fn warnings(config: &Config) -> Vec<Problem> {
+/// Everything doubtful in a configuration that has passed its checks; `registry` is made of it.
+pub fn warnings(config: &Config, registry: &Registry) -> Vec<Problem> {
     let mut found = Vec::new();
     for (name, provider) in &config.providers {
         if let Some(base_url) = &provider.base_url
@@ -24,7 +24,7 @@ pub(super) fn warnings(config: &Config) -> Vec<Problem> {
         }
     }
     for name in config.models.keys() {
-        model(config, name, &mut found);
+        model(config, registry, name, &mut found);
     }
     for (name, client) in &config.clients {
         if client.models.is_empty() {
@@ -57,31 +57,34 @@ fn in_the_open(base_url: &str) -> bool {
     uri.scheme_str() == Some("http") && !loopback
 }
 
-fn model(config: &Config, name: &str, found: &mut Vec<Problem>) {
+fn model(config: &Config, registry: &Registry, name: &str, found: &mut Vec<Problem>) {
     let model = &config.models[name];
     let path = |key| ["models", name, key];
-    let Some((provider_name, own_name)) = served_by(config, name) else {
+    let Ok(target) = registry.resolve(name, model.provider.as_deref()) else {
         let message = "no provider serves it; name one here, or set default_provider";
         found.push(doubt(&path("provider"), message.to_owned()));
         return;
     };
-    let Some(provider) = config.providers.get(provider_name) else {
-        return;
-    };
-    let known = catalogue::provider_of(provider_name, provider.base_url.as_deref())
-        .and_then(|known| catalogue::lookup(known, own_name));
-    let input = model.input_length.or(known.and_then(|entry| entry.input));
-    let window = model.context_length.or(known.map(|entry| entry.context));
-    if let (Some(window), Some(input)) = (window, model.input_length)
+    let Window {
+        tokens: window,
+        input,
+        source,
+    } = target.window;
+    if let Some(input) = model.input_length
         && input > window
     {
         let message = format!("{input} is above the window of {window} and has no effect");
         found.push(doubt(&path("input_length"), message));
     }
-    let Some(window) = window.or(input) else {
+    if source == Source::Assumed {
+        let message = format!(
+            "its window is in no catalogue, so {window} tokens are assumed and its health never \
+             becomes critical; set context_length"
+        );
+        found.push(doubt(&path("context_length"), message));
         return;
-    };
-    let inside = provider.profile.answer_inside_window;
+    }
+    let inside = target.provider.config.profile.answer_inside_window;
     let Limits {
         optimal_max_tokens: optimal,
         critical_max_tokens: critical,
@@ -97,32 +100,5 @@ fn model(config: &Config, name: &str, found: &mut Vec<Problem>) {
     } else if optimal > window {
         let message = format!("{optimal} is above the window of {window}; caution cannot occur");
         found.push(doubt(&path("optimal_max_tokens"), message));
-    }
-}
-
-/// The provider of a configured model, and the model's name there.
-fn served_by<'a>(config: &'a Config, name: &'a str) -> Option<(&'a str, &'a str)> {
-    if let Some(provider) = &config.models[name].provider {
-        let own = name.strip_prefix(provider.as_str());
-        let own = own.and_then(|rest| rest.strip_prefix('/')).unwrap_or(name);
-        return Some((provider, own));
-    }
-    if let Some((prefix, own)) = name.split_once('/')
-        && let Some((provider, _)) = config.providers.get_key_value(prefix)
-    {
-        return Some((provider, own));
-    }
-    let claims = |pattern: &String| match pattern.strip_suffix('*') {
-        Some(start) => name.starts_with(start),
-        None => pattern == name,
-    };
-    let mut claiming = config
-        .providers
-        .iter()
-        .filter(|(_, provider)| provider.models.iter().any(claims))
-        .map(|(provider, _)| provider.as_str());
-    match (claiming.next(), claiming.next()) {
-        (Some(only), None) => Some((only, name)),
-        _ => Some((config.default_provider.as_deref()?, name)),
     }
 }

@@ -23,8 +23,8 @@ use http::{HeaderMap, Method, Request, Response};
 use http_body_util::{BodyExt, Limited};
 use thiserror::Error;
 
-use self::client::Client;
 pub use self::client::Upload;
+use self::{catalogue::Entry, client::Client};
 use crate::{
     config::{Config, ModelConfig, ProviderConfig},
     wire::{Body, edit::Rope},
@@ -32,6 +32,9 @@ use crate::{
 
 /// The window of a model that nobody knows: it drives cutting only.
 pub const ASSUMED_WINDOW: u32 = 96_000;
+
+/// The built-in provider's name.
+pub const SIMULATED: &str = "simulated";
 
 /// Unknown models that are remembered as reported.
 const MAX_REPORTED: usize = 1_024;
@@ -188,7 +191,7 @@ impl Registry {
             .find_map(|name| self.models.get(name))
             .cloned()
             .unwrap_or_default();
-        let window = self.window(&provider.name, name, &settings);
+        let window = self.window(provider, name, &settings);
         Ok(Target {
             provider: Arc::clone(provider),
             model: name.to_owned(),
@@ -238,7 +241,9 @@ impl Registry {
         });
         let told = self.models.iter();
         let told = told.map(|(name, model)| (name.as_str(), model.provider.as_deref()));
-        for (name, provider) in patterns.chain(told) {
+        let simulated = simulated::models().iter();
+        let simulated = simulated.map(|(name, _)| (*name, Some(SIMULATED)));
+        for (name, provider) in patterns.chain(told).chain(simulated) {
             if !name.ends_with('*')
                 && let Ok(target) = self.resolve(name, provider)
             {
@@ -300,8 +305,8 @@ impl Registry {
         })
     }
 
-    fn window(&self, provider: &str, model: &str, settings: &ModelConfig) -> Window {
-        let entry = catalogue::lookup(provider, model);
+    fn window(&self, provider: &Provider, model: &str, settings: &ModelConfig) -> Window {
+        let entry = known(provider, model);
         let input = settings
             .input_length
             .or_else(|| entry.as_ref().and_then(|entry| entry.input));
@@ -312,7 +317,7 @@ impl Registry {
         } else if let Some(input) = settings.input_length {
             (input, Source::Config)
         } else {
-            self.report(provider, model);
+            self.report(&provider.name, model);
             (ASSUMED_WINDOW, Source::Assumed)
         };
         Window {
@@ -334,6 +339,21 @@ impl Registry {
             );
         }
     }
+}
+
+/// What is known of a model without asking anyone.
+fn known(provider: &Provider, model: &str) -> Option<Entry> {
+    if let Transport::Simulated = provider.transport {
+        let found = simulated::models().iter().find(|(name, _)| *name == model);
+        return found.map(|(_, window)| Entry {
+            context: *window,
+            input: None,
+            output: None,
+        });
+    }
+    let base_url = provider.config.base_url.as_deref();
+    let name = catalogue::provider_of(&provider.name, base_url)?;
+    catalogue::lookup(name, model)
 }
 
 /// Whether a name fits a pattern, which may have a `*` at its end.

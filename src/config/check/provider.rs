@@ -10,10 +10,8 @@ use super::Checker;
 use crate::{
     config::{Auth, ProviderConfig, file, problem::nearest, secret::Secret},
     guard::profile::{self, PROFILES, Profile},
+    provider::SIMULATED,
 };
-
-/// The provider that is always there and needs no network.
-pub(super) const SIMULATED: &str = "simulated";
 
 /// First segments of paths that are served by ourselves.
 const RESERVED: [&str; 2] = ["v1", "plimsoll"];
