@@ -106,3 +106,29 @@ pub fn run(arguments: impl IntoIterator<Item = OsString>, environment: &Environm
     }
     ExitCode::from(code)
 }
+
+#[cfg(test)]
+mod tests {
+    use clap::{CommandFactory, Parser};
+
+    use super::{Arguments, Command};
+
+    #[test]
+    fn the_arguments_are_consistent() {
+        Arguments::command().debug_assert();
+    }
+
+    #[test]
+    fn flags_may_stand_before_and_after_the_command() {
+        for line in [
+            "plimsoll check --listen [::1]:1",
+            "plimsoll --listen [::1]:1 check",
+        ] {
+            let parsed = Arguments::try_parse_from(line.split(' ')).unwrap();
+            assert!(matches!(parsed.command, Some(Command::Check)));
+            assert_eq!(parsed.settings.listen.as_deref(), Some("[::1]:1"));
+        }
+        let bare = Arguments::try_parse_from(["plimsoll"]).unwrap();
+        assert!(bare.command.is_none());
+    }
+}

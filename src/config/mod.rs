@@ -4,6 +4,7 @@
 
 mod check;
 mod file;
+mod layer;
 mod load;
 mod problem;
 pub mod secret;
