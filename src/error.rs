@@ -2,3 +2,203 @@
 //!
 //! Every stage has its own small error enum; each is converted once, here, into a [`Failure`].
 //! Library errors never reach the client: they can hold URLs and keys, and go to the log only.
+//! Which status a failure gets is decided in `server::answer` alone.
+
+use std::{fmt::Write as _, time::Duration};
+
+use crate::{
+    provider::{Unknown, Unsent},
+    relay::BadAnswer,
+};
+
+/// A request that we answer with an error of our own.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Failure {
+    /// The body is not JSON; the text says where.
+    NotJson(String),
+    /// The body broke off.
+    BodyBroken,
+    BodyTooLarge {
+        limit: usize,
+    },
+    BodySlow {
+        limit: Duration,
+    },
+    /// A content encoding that we cannot read.
+    Encoded(String),
+    /// Too many bytes are in flight already.
+    Busy,
+    /// A `Host` or `Origin` that is not this machine, while no client keys are set.
+    Foreign {
+        header: &'static str,
+    },
+    KeyMissing,
+    KeyWrong,
+    /// No such model, or not for this client.
+    ModelNotFound(String),
+    /// A provider was named that is not configured.
+    ProviderNotFound(String),
+    /// No such path.
+    PathNotFound,
+    /// The path exists, for these methods.
+    WrongMethod {
+        allow: &'static str,
+    },
+    DotSegments,
+    /// A path that this client key may not use.
+    PathNotAllowed,
+    /// Nobody answered at the provider's address, or the connection broke before an answer.
+    ProviderUnreachable {
+        provider: String,
+    },
+    ProviderTimeout {
+        provider: String,
+        limit: Duration,
+    },
+    /// What came from the provider was no answer.
+    ProviderBadAnswer {
+        provider: String,
+        what: &'static str,
+    },
+}
+
+impl Failure {
+    /// The stable name of this failure: in the body, in `x-plimsoll-error` and in the log.
+    pub fn code(&self) -> &'static str {
+        match self {
+            Self::NotJson(_) => "invalid_json",
+            Self::BodyBroken => "body_incomplete",
+            Self::BodyTooLarge { .. } => "body_too_large",
+            Self::BodySlow { .. } => "body_timeout",
+            Self::Encoded(_) => "unsupported_content_encoding",
+            Self::Busy => "overloaded",
+            Self::Foreign { header: "origin" } => "foreign_origin",
+            Self::Foreign { .. } => "foreign_host",
+            Self::KeyMissing | Self::KeyWrong => "invalid_api_key",
+            Self::ModelNotFound(_) => "model_not_found",
+            Self::ProviderNotFound(_) => "provider_not_found",
+            Self::PathNotFound => "path_not_found",
+            Self::WrongMethod { .. } => "method_not_allowed",
+            Self::DotSegments => "invalid_path",
+            Self::PathNotAllowed => "path_not_allowed",
+            Self::ProviderUnreachable { .. } => "provider_unreachable",
+            Self::ProviderTimeout { .. } => "provider_timeout",
+            Self::ProviderBadAnswer { .. } => "provider_bad_answer",
+        }
+    }
+
+    /// The request's parameter at fault, where it is one.
+    pub fn param(&self) -> Option<&'static str> {
+        matches!(self, Self::ModelNotFound(_)).then_some("model")
+    }
+
+    /// What the client may read: what happened, and what to do about it.
+    pub fn message(&self) -> String {
+        match self {
+            Self::NotJson(place) => format!("The request body is not valid JSON: {place}."),
+            Self::BodyBroken => "The request body broke off before its end.".into(),
+            Self::BodyTooLarge { limit } => {
+                format!("The request body is larger than {limit} bytes (server.max_body_bytes).")
+            }
+            Self::BodySlow { limit } => format!(
+                "No part of the request body came for {} s (server.body_timeout).",
+                limit.as_secs_f64()
+            ),
+            Self::Encoded(encoding) => format!(
+                "The content encoding `{encoding}` is not supported; send the body as it is."
+            ),
+            Self::Busy => {
+                "Too many bytes are in flight (server.max_bytes_in_flight). Try again shortly."
+                    .into()
+            }
+            Self::Foreign { header: "origin" } => "Without client keys only pages of this machine \
+                may send requests: the Origin header is not a loopback address. Set client keys to \
+                serve others."
+                .into(),
+            Self::Foreign { .. } => "Without client keys only this machine is served: the Host \
+                header must be localhost, 127.0.0.1 or [::1]. Set client keys to serve others."
+                .into(),
+            Self::KeyMissing => "You didn't provide an API key. Send a client key of this proxy \
+                as `Authorization: Bearer KEY`."
+                .into(),
+            Self::KeyWrong => {
+                "Incorrect API key provided: it is no client key of this proxy.".into()
+            }
+            Self::ModelNotFound(message) => message.clone(),
+            Self::ProviderNotFound(message) => message.clone(),
+            Self::PathNotFound => "No such path. There are: POST /v1/chat/completions, \
+                GET /v1/models, any other /v1/*, /{provider}/v1/*, /healthz, /readyz and \
+                /plimsoll/api/."
+                .into(),
+            Self::WrongMethod { allow } => format!("This path takes {allow} only."),
+            Self::DotSegments => "A path must not have dot segments.".into(),
+            Self::PathNotAllowed => {
+                "This client key is limited to some models, and may use chat completions and the \
+                list of models only."
+                    .into()
+            }
+            Self::ProviderUnreachable { provider } => {
+                format!(
+                    "The provider `{provider}` could not be reached, or closed without an answer."
+                )
+            }
+            Self::ProviderTimeout { provider, limit } => format!(
+                "The provider `{provider}` did not answer within {} s (first_byte_timeout).",
+                limit.as_secs_f64()
+            ),
+            Self::ProviderBadAnswer { provider, what } => {
+                format!("The provider `{provider}` gave no usable answer: {what}.")
+            }
+        }
+    }
+}
+
+impl From<Unknown> for Failure {
+    fn from(unknown: Unknown) -> Self {
+        match unknown {
+            Unknown::Provider { .. } => Self::ProviderNotFound(unknown.to_string()),
+            _ => Self::ModelNotFound(unknown.to_string()),
+        }
+    }
+}
+
+impl From<Unsent> for Failure {
+    fn from(unsent: Unsent) -> Self {
+        match unsent {
+            Unsent::Unreachable { provider } => Self::ProviderUnreachable { provider },
+            Unsent::Timeout { provider, limit } => Self::ProviderTimeout { provider, limit },
+            Unsent::Garbage { provider } => Self::ProviderBadAnswer {
+                provider,
+                what: "it does not speak HTTP",
+            },
+            Unsent::BodyBroken => Self::BodyBroken,
+            Unsent::BodySlow { limit } => Self::BodySlow { limit },
+        }
+    }
+}
+
+impl From<BadAnswer> for Failure {
+    fn from(bad: BadAnswer) -> Self {
+        Self::ProviderBadAnswer {
+            what: match bad {
+                BadAnswer::Broken { .. } => "its answer broke off",
+                BadAnswer::NotJson { .. } => "it is not JSON",
+            },
+            provider: match bad {
+                BadAnswer::Broken { provider } | BadAnswer::NotJson { provider } => provider,
+            },
+        }
+    }
+}
+
+/// An error and its causes on one line, for the log.
+pub fn chain(error: &(dyn std::error::Error + 'static)) -> String {
+    let mut text = error.to_string();
+    let mut cause = error.source();
+    while let Some(error) = cause {
+        // A String takes every write.
+        let _ = write!(text, ": {error}");
+        cause = error.source();
+    }
+    text
+}

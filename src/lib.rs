@@ -22,3 +22,5 @@ pub mod session;
 pub mod store;
 pub mod telemetry;
 pub mod wire;
+
+pub use server::serve;

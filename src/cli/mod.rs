@@ -1,1 +1,134 @@
-//! (being built)
+//! The command line: arguments -> a command -> an exit code.
+//!
+//! Results go to standard output, problems to standard error. Nothing panics when a pipe is
+//! closed early.
+
+mod check;
+mod models;
+mod serve;
+mod table;
+
+use std::{
+    ffi::OsString,
+    io::{self, Write},
+    path::PathBuf,
+    process::ExitCode,
+};
+
+use clap::{Args, Parser, Subcommand};
+use thiserror::Error;
+
+use crate::config::{Environment, Flags, Problems};
+
+/// Keeps every conversation inside its model's context window, and says how full the window is.
+#[derive(Debug, Parser)]
+#[command(name = "plimsoll", version)]
+struct Arguments {
+    #[command(flatten)]
+    settings: Settings,
+    #[command(subcommand)]
+    command: Option<Command>,
+}
+
+#[derive(Args, Debug)]
+struct Settings {
+    /// Settings file [default: config.toml, if there is one]
+    #[arg(long, value_name = "FILE", global = true)]
+    config: Option<PathBuf>,
+    /// Address and port to listen on [default: 127.0.0.1:1876]
+    #[arg(long, value_name = "ADDRESS", global = true)]
+    listen: Option<String>,
+}
+
+#[derive(Clone, Copy, Debug, Subcommand)]
+enum Command {
+    /// Run the proxy (the default)
+    Serve,
+    /// Validate the settings and show what they come to
+    Check,
+    /// List the models, with their windows and where these come from
+    Models,
+}
+
+/// Why a command ended early.
+#[derive(Debug, Error)]
+enum Failed {
+    #[error("the settings cannot be used:\n{0}")]
+    Settings(#[from] Problems),
+    #[error("{0}: the address is in use; stop what listens there, or choose another with --listen")]
+    AddressInUse(std::net::SocketAddr),
+    #[error("{address}: cannot listen there: {source}")]
+    Listen {
+        address: std::net::SocketAddr,
+        source: io::Error,
+    },
+    #[error("the proxy could not be started: {0}")]
+    Start(io::Error),
+    #[error("the output could not be written: {0}")]
+    Output(#[from] io::Error),
+}
+
+/// Runs the command that the arguments name. Exit codes: 0 done, 1 failed, 2 wrong arguments or
+/// settings.
+pub fn run(arguments: impl IntoIterator<Item = OsString>, environment: &Environment) -> ExitCode {
+    let arguments = match Arguments::try_parse_from(arguments) {
+        Ok(arguments) => arguments,
+        // `--help` and `--version` come this way too, and are no failure.
+        Err(message) => {
+            let code = u8::try_from(message.exit_code()).unwrap_or(2);
+            return match message.print() {
+                Ok(()) => ExitCode::from(code),
+                Err(_) => ExitCode::from(code.max(1)),
+            };
+        }
+    };
+    let flags = Flags {
+        config: arguments.settings.config,
+        listen: arguments.settings.listen,
+    };
+    let done = match arguments.command.unwrap_or(Command::Serve) {
+        Command::Serve => serve::run(&flags, environment),
+        Command::Check => check::run(&flags, environment, &mut io::stdout().lock()),
+        Command::Models => models::run(&flags, environment, &mut io::stdout().lock()),
+    };
+    let code = match &done {
+        Ok(()) => return ExitCode::SUCCESS,
+        // Whoever read our output has seen enough.
+        Err(Failed::Output(error)) if error.kind() == io::ErrorKind::BrokenPipe => {
+            return ExitCode::SUCCESS;
+        }
+        Err(Failed::Settings(_)) => 2,
+        Err(_) => 1,
+    };
+    if let Err(failed) = done {
+        // With standard error closed too, the exit code says it.
+        let _ = writeln!(io::stderr().lock(), "plimsoll: {failed}");
+    }
+    ExitCode::from(code)
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::{CommandFactory, Parser};
+
+    use super::{Arguments, Command};
+
+    #[test]
+    fn the_arguments_are_consistent() {
+        Arguments::command().debug_assert();
+    }
+
+    #[test]
+    fn flags_may_stand_before_and_after_the_command() {
+        for line in [
+            "plimsoll check --listen [::1]:1",
+            "plimsoll --listen [::1]:1 check",
+        ] {
+            let parsed = Arguments::try_parse_from(line.split(' ')).unwrap();
+            assert!(matches!(parsed.command, Some(Command::Check)));
+            assert_eq!(parsed.settings.listen.as_deref(), Some("[::1]:1"));
+        }
+        let bare = Arguments::try_parse_from(["plimsoll"]).unwrap();
+        assert!(bare.command.is_none());
+    }
+}

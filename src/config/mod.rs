@@ -1,4 +1,21 @@
 //! Checked settings, one field per stage. After [`check`] no stage checks them again.
+//!
+//! [`load`] reads them from the file, the environment and the flags, in that order.
+
+mod check;
+mod file;
+mod layer;
+mod load;
+mod problem;
+pub mod secret;
+mod warn;
+
+#[cfg(test)]
+mod tests;
+
+pub use load::{Environment, Flags, Loaded, load};
+pub use problem::{Problem, Problems};
+pub use warn::warnings;
 
 use std::{collections::BTreeMap, net::SocketAddr, path::PathBuf, time::Duration};
 
@@ -125,4 +142,12 @@ pub struct StoreConfig {
     pub max_age: Duration,
 }
 
-pub mod secret;
+impl Default for Config {
+    /// What holds when nothing is configured: loopback, and the simulated provider alone.
+    fn default() -> Self {
+        let nothing = Environment::default();
+        let (config, _) = load::merge(None, &nothing, None)
+            .expect("the built-in defaults pass their own checks, as a test holds");
+        config
+    }
+}

@@ -1,1 +1,400 @@
-//! (being built)
+//! The registry: model -> provider, window, settings.
+//!
+//! Providers are told apart by their configured names, never by what they say of themselves.
+//! A name with a slash is `provider/model` only where such a provider is configured: the names of
+//! open models have slashes of their own.
+
+pub mod catalogue;
+mod client;
+pub mod headers;
+mod patience;
+mod reuse;
+pub mod simulated;
+
+use std::{
+    collections::{BTreeMap, HashSet},
+    io,
+    sync::{Arc, Mutex, PoisonError},
+    time::Duration,
+};
+
+use bytes::Bytes;
+use http::{HeaderMap, Method, Request, Response};
+use http_body_util::{BodyExt, Limited};
+use thiserror::Error;
+
+pub use self::client::Upload;
+use self::{catalogue::Entry, client::Client};
+use crate::{
+    config::{Config, ModelConfig, ProviderConfig},
+    wire::{Body, edit::Rope},
+};
+
+/// The window of a model that nobody knows: it drives cutting only.
+pub const ASSUMED_WINDOW: u32 = 96_000;
+
+/// The built-in provider's name.
+pub const SIMULATED: &str = "simulated";
+
+/// Unknown models that are remembered as reported.
+const MAX_REPORTED: usize = 1_024;
+
+/// Bytes of a streamed request that the simulated provider reads.
+const MAX_SIMULATED_BODY: usize = 1 << 20;
+
+/// All providers.
+#[derive(Debug)]
+pub struct Registry {
+    providers: BTreeMap<String, Arc<Provider>>,
+    models: BTreeMap<String, ModelConfig>,
+    default_provider: Option<String>,
+    reported: Mutex<HashSet<String>>,
+}
+
+/// One upstream.
+#[derive(Debug)]
+pub struct Provider {
+    pub name: Arc<str>,
+    pub config: ProviderConfig,
+    transport: Transport,
+}
+
+#[derive(Debug)]
+enum Transport {
+    Remote(Box<Client>),
+    Simulated,
+}
+
+/// Who serves a model, and what is known of it.
+#[derive(Clone, Debug)]
+pub struct Target {
+    pub provider: Arc<Provider>,
+    /// The name to send.
+    pub model: String,
+    pub window: Window,
+    pub settings: ModelConfig,
+}
+
+/// What a model can hold, in tokens.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Window {
+    pub tokens: u32,
+    /// The most that a prompt may have, where that is less.
+    pub input: Option<u32>,
+    pub source: Source,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Source {
+    Config,
+    Catalogue,
+    Assumed,
+}
+
+/// Nobody to send a request to.
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+pub enum Unknown {
+    #[error("There is no provider `{name}`. Configured are: {existing}.")]
+    Provider { name: String, existing: String },
+    #[error(
+        "The model `{model}` does not exist or you do not have access to it. Name it \
+         `provider/model`, or set default_provider. Configured providers are: {existing}."
+    )]
+    Model { model: String, existing: String },
+    #[error("The model `{model}` is served by {candidates}. Name it `provider/model`.")]
+    Ambiguous { model: String, candidates: String },
+}
+
+/// A request for a provider.
+pub struct Outgoing {
+    pub method: Method,
+    /// What follows the base URL, with the query.
+    pub path: String,
+    /// As made by [`headers::to_provider`].
+    pub headers: HeaderMap,
+    pub body: Payload,
+}
+
+pub enum Payload {
+    Empty,
+    /// Sent with its exact length.
+    Whole(Rope),
+    /// Sent as it comes; cannot be sent again.
+    Stream(Upload),
+}
+
+/// Why no answer began.
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+pub enum Unsent {
+    #[error("{provider} could not be reached")]
+    Unreachable { provider: String },
+    #[error("{provider} did not answer in time")]
+    Timeout { provider: String, limit: Duration },
+    #[error("{provider} does not speak HTTP")]
+    Garbage { provider: String },
+    #[error("the request's body broke off")]
+    BodyBroken,
+    #[error("the request's body came too slowly")]
+    BodySlow { limit: Duration },
+}
+
+/// Why a streamed request body ended early.
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+pub enum UploadBroken {
+    #[error("the request's body broke off")]
+    Broken,
+    #[error("the request's body came too slowly")]
+    Slow { limit: Duration },
+}
+
+impl Registry {
+    /// # Errors
+    /// The TLS roots of this machine cannot be read.
+    pub fn new(config: &Config) -> io::Result<Self> {
+        let mut providers = BTreeMap::new();
+        for (name, provider) in &config.providers {
+            let transport = match &provider.base_url {
+                Some(base_url) => Transport::Remote(Box::new(Client::new(base_url, provider)?)),
+                None => Transport::Simulated,
+            };
+            let provider = Arc::new(Provider {
+                name: name.as_str().into(),
+                config: provider.clone(),
+                transport,
+            });
+            providers.insert(name.clone(), provider);
+        }
+        Ok(Self {
+            providers,
+            models: config.models.clone(),
+            default_provider: config.default_provider.clone(),
+            reported: Mutex::default(),
+        })
+    }
+
+    /// Who serves `model`; `chosen` is a provider that the client named beside it.
+    ///
+    /// An empty name, as of a request without one, goes to the default provider.
+    ///
+    /// # Errors
+    /// Nobody does; the message names what exists.
+    pub fn resolve(&self, model: &str, chosen: Option<&str>) -> Result<Target, Unknown> {
+        let (provider, name) = match chosen {
+            Some(chosen) => {
+                let own = model.strip_prefix(chosen).and_then(|m| m.strip_prefix('/'));
+                (self.named(chosen)?, own.unwrap_or(model))
+            }
+            None => self.serving(model)?,
+        };
+        let settings = [model, &format!("{}/{name}", provider.name), name]
+            .into_iter()
+            .find_map(|name| self.models.get(name))
+            .cloned()
+            .unwrap_or_default();
+        let window = self.window(provider, name, &settings);
+        Ok(Target {
+            provider: Arc::clone(provider),
+            model: name.to_owned(),
+            window,
+            settings,
+        })
+    }
+
+    /// The provider of that name.
+    ///
+    /// # Errors
+    /// There is none.
+    pub fn named(&self, name: &str) -> Result<&Arc<Provider>, Unknown> {
+        self.providers.get(name).ok_or_else(|| Unknown::Provider {
+            name: name.to_owned(),
+            existing: self.names(),
+        })
+    }
+
+    /// Who gets what names no model: the default provider, else the only one.
+    ///
+    /// # Errors
+    /// There are several, and none is the default.
+    pub fn fallback(&self) -> Result<&Arc<Provider>, Unknown> {
+        if let Some(name) = &self.default_provider {
+            return self.named(name);
+        }
+        let mut remote = self
+            .providers
+            .values()
+            .filter(|provider| matches!(provider.transport, Transport::Remote(_)));
+        match (remote.next(), remote.next()) {
+            (Some(only), None) => Ok(only),
+            _ => Err(Unknown::Model {
+                model: String::new(),
+                existing: self.names(),
+            }),
+        }
+    }
+
+    /// Every model that is known by name, as `provider/model`, with its window.
+    pub fn models(&self) -> BTreeMap<String, Window> {
+        let mut models = BTreeMap::new();
+        let patterns = self.providers.values().flat_map(|provider| {
+            let names = provider.config.models.iter();
+            names.map(move |name| (name.as_str(), Some(&*provider.name)))
+        });
+        let told = self.models.iter();
+        let told = told.map(|(name, model)| (name.as_str(), model.provider.as_deref()));
+        let simulated = simulated::models().iter();
+        let simulated = simulated.map(|(name, _)| (*name, Some(SIMULATED)));
+        for (name, provider) in patterns.chain(told).chain(simulated) {
+            if !name.ends_with('*')
+                && let Ok(target) = self.resolve(name, provider)
+            {
+                let id = format!("{}/{}", target.provider.name, target.model);
+                models.insert(id, target.window);
+            }
+        }
+        models
+    }
+
+    fn names(&self) -> String {
+        let names: Vec<_> = self.providers.keys().map(String::as_str).collect();
+        names.join(", ")
+    }
+
+    fn serving<'m>(&self, model: &'m str) -> Result<(&Arc<Provider>, &'m str), Unknown> {
+        if let Some((left, right)) = model.split_once('/')
+            && let Some(provider) = self.providers.get(left)
+        {
+            return Ok((provider, right));
+        }
+        if let Some(name) = self.models.get(model).and_then(|m| m.provider.as_deref()) {
+            return Ok((self.named(name)?, model));
+        }
+        if let Some(provider) = self.matching(model)? {
+            return Ok((provider, model));
+        }
+        let fallback = self.fallback().map_err(|_| Unknown::Model {
+            model: model.to_owned(),
+            existing: self.names(),
+        })?;
+        Ok((fallback, model))
+    }
+
+    /// The provider with the most exact pattern for a bare name.
+    fn matching(&self, model: &str) -> Result<Option<&Arc<Provider>>, Unknown> {
+        let exactness = |provider: &Arc<Provider>| {
+            let patterns = provider.config.models.iter();
+            let matching = patterns.filter(|pattern| matches(pattern, model));
+            matching
+                .map(|pattern| (!pattern.ends_with('*'), pattern.len()))
+                .max()
+        };
+        let Some(best) = self.providers.values().filter_map(exactness).max() else {
+            return Ok(None);
+        };
+        let candidates: Vec<_> = self
+            .providers
+            .values()
+            .filter(|provider| exactness(provider) == Some(best))
+            .collect();
+        if let [only] = candidates[..] {
+            return Ok(Some(only));
+        }
+        let names: Vec<_> = candidates.iter().map(|provider| &*provider.name).collect();
+        Err(Unknown::Ambiguous {
+            model: model.to_owned(),
+            candidates: names.join(", "),
+        })
+    }
+
+    fn window(&self, provider: &Provider, model: &str, settings: &ModelConfig) -> Window {
+        let entry = known(provider, model);
+        let input = settings
+            .input_length
+            .or_else(|| entry.as_ref().and_then(|entry| entry.input));
+        let (tokens, source) = if let Some(tokens) = settings.context_length {
+            (tokens, Source::Config)
+        } else if let Some(entry) = &entry {
+            (entry.context, Source::Catalogue)
+        } else if let Some(input) = settings.input_length {
+            (input, Source::Config)
+        } else {
+            self.report(&provider.name, model);
+            (ASSUMED_WINDOW, Source::Assumed)
+        };
+        Window {
+            tokens,
+            input,
+            source,
+        }
+    }
+
+    /// Says once of a model that its window is not known.
+    fn report(&self, provider: &str, model: &str) {
+        let mut reported = self.reported.lock().unwrap_or_else(PoisonError::into_inner);
+        if reported.len() < MAX_REPORTED && reported.insert(format!("{provider}/{model}")) {
+            tracing::warn!(
+                provider,
+                model,
+                window = ASSUMED_WINDOW,
+                "the window of this model is not known and is assumed; set models.NAME.context_length"
+            );
+        }
+    }
+}
+
+/// What is known of a model without asking anyone.
+fn known(provider: &Provider, model: &str) -> Option<Entry> {
+    if let Transport::Simulated = provider.transport {
+        let found = simulated::models().iter().find(|(name, _)| *name == model);
+        return found.map(|(_, window)| Entry {
+            context: *window,
+            input: None,
+            output: None,
+        });
+    }
+    let base_url = provider.config.base_url.as_deref();
+    let name = catalogue::provider_of(&provider.name, base_url)?;
+    catalogue::lookup(name, model)
+}
+
+/// Whether a name fits a pattern, which may have a `*` at its end.
+pub fn matches(pattern: &str, name: &str) -> bool {
+    match pattern.strip_suffix('*') {
+        Some(prefix) => name.starts_with(prefix),
+        None => pattern == name,
+    }
+}
+
+impl Provider {
+    /// Sends a request and waits for the head of its answer.
+    ///
+    /// # Errors
+    /// No answer began.
+    pub async fn send(&self, outgoing: Outgoing) -> Result<Response<Body>, Unsent> {
+        match &self.transport {
+            Transport::Remote(client) => client.send(&self.name, outgoing).await,
+            Transport::Simulated => simulate(outgoing).await,
+        }
+    }
+}
+
+async fn simulate(outgoing: Outgoing) -> Result<Response<Body>, Unsent> {
+    let body = match outgoing.body {
+        Payload::Empty => Bytes::new(),
+        Payload::Whole(rope) => rope.to_bytes(),
+        Payload::Stream(upload) => Limited::new(upload, MAX_SIMULATED_BODY)
+            .collect()
+            .await
+            .map_err(|_| Unsent::BodyBroken)?
+            .to_bytes(),
+    };
+    let mut request = Request::new(body);
+    *request.method_mut() = outgoing.method;
+    *request.headers_mut() = outgoing.headers;
+    *request.uri_mut() =
+        format!("/v1{}", outgoing.path)
+            .parse()
+            .map_err(|_| Unsent::Unreachable {
+                provider: "simulated".to_owned(),
+            })?;
+    Ok(simulated::answer(request).await)
+}

@@ -1,1 +1,27 @@
-//! (being built)
+//! Bytes back to the client as they come; a tap looks on.
+//!
+//! [`stream`] passes a streamed answer on, [`whole`] takes one that is not streamed into memory,
+//! within a bound, so that its headers can speak of it. Neither changes a byte, but for the usage
+//! chunk that we asked for ourselves. What is held back: an event that may still turn out to be
+//! that chunk, and the end of an answer until [`Ending`] has stored what was heard.
+
+mod decode;
+mod passage;
+mod stream;
+mod tap;
+mod whole;
+
+pub use self::{
+    stream::{Closing, Ending, stream},
+    tap::Heard,
+    whole::{Whole, whole},
+};
+
+/// Why an answer is none.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum BadAnswer {
+    #[error("the answer of {provider} broke off")]
+    Broken { provider: String },
+    #[error("the answer of {provider} is not JSON")]
+    NotJson { provider: String },
+}

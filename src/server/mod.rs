@@ -1,1 +1,207 @@
-//! (being built)
+//! Accepts connections, bounds them, and drains them at the end.
+//!
+//! HTTP/1.1 and HTTP/2 (prior knowledge) on one port. A request's own way is in [`exchange`].
+
+pub mod admit;
+pub mod answer;
+pub mod body;
+pub mod exchange;
+pub mod flight;
+pub mod route;
+pub mod tasks;
+
+use std::{
+    convert::Infallible,
+    io,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering::Relaxed},
+    },
+    time::Duration,
+};
+
+use http::{Request, Response};
+use hyper::{body::Incoming, service::service_fn};
+use hyper_util::{
+    rt::{TokioIo, TokioTimer},
+    server::{
+        conn::auto,
+        graceful::{GracefulShutdown, Watcher},
+    },
+};
+use tokio::{
+    net::{TcpListener, TcpStream},
+    sync::Semaphore,
+    time::{sleep, timeout},
+};
+
+use self::{admit::Clients, flight::Flight, tasks::Tasks};
+use crate::{
+    config::{Config, ServerConfig},
+    provider::Registry,
+    telemetry::record::Record,
+    wire::Body,
+};
+
+/// After a failed accept: out of descriptors, which only time mends.
+const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
+
+/// How often a silent HTTP/2 client is asked whether it is still there.
+const PING_EVERY: Duration = Duration::from_secs(30);
+
+/// hyper refuses less.
+const LEAST_HEADER_BYTES: usize = 8_192;
+
+/// Everything that all requests share. Immutable, but for what the stages keep to themselves.
+#[derive(Debug)]
+pub struct App {
+    pub config: Config,
+    pub clients: Clients,
+    pub registry: Registry,
+    pub flight: Flight,
+    pub tasks: Tasks,
+    draining: AtomicBool,
+}
+
+impl App {
+    /// # Errors
+    /// The TLS roots of this machine cannot be read.
+    pub fn new(config: Config) -> io::Result<Self> {
+        Ok(Self {
+            clients: Clients::new(&config.clients),
+            registry: Registry::new(&config)?,
+            flight: Flight::new(config.server.max_bytes_in_flight),
+            tasks: Tasks::default(),
+            draining: AtomicBool::new(false),
+            config,
+        })
+    }
+
+    /// Whether the server is on its way out.
+    pub fn draining(&self) -> bool {
+        self.draining.load(Relaxed)
+    }
+}
+
+/// Serves until `stop` completes, then drains: no new connections, running answers may end
+/// within `drain_timeout`.
+///
+/// # Errors
+/// The server could not be set up. No client and no provider can end it.
+pub async fn serve(
+    config: Config,
+    listener: TcpListener,
+    stop: impl Future<Output = ()>,
+) -> io::Result<()> {
+    let app = Arc::new(App::new(config)?);
+    let limits = &app.config.server;
+    let http = protocols(limits, app.tasks.clone());
+    let open = Arc::new(Semaphore::new(
+        limits.max_connections.min(Semaphore::MAX_PERMITS),
+    ));
+    let graceful = GracefulShutdown::new();
+    tokio::pin!(stop);
+    loop {
+        let accepted = async {
+            // What is over the limit waits in the kernel's queue.
+            let permit = Arc::clone(&open).acquire_owned().await;
+            (permit, listener.accept().await)
+        };
+        let (permit, accepted) = tokio::select! {
+            () = &mut stop => break,
+            accepted = accepted => accepted,
+        };
+        let stream = match accepted {
+            Ok((stream, _)) => stream,
+            Err(error) => {
+                tracing::warn!(%error, "a connection could not be accepted");
+                sleep(ACCEPT_PAUSE).await;
+                continue;
+            }
+        };
+        let connection = connection(Arc::clone(&app), stream, http.clone(), graceful.watcher());
+        app.tasks.spawn(async move {
+            connection.await;
+            drop(permit);
+        });
+    }
+    drop(listener);
+    drain(&app, graceful).await;
+    Ok(())
+}
+
+async fn drain(app: &App, graceful: GracefulShutdown) {
+    app.draining.store(true, Relaxed);
+    let limit = app.config.server.drain_timeout;
+    tracing::info!(connections = graceful.count(), "draining");
+    let drained = timeout(limit, async {
+        graceful.shutdown().await;
+        app.tasks.done().await;
+    });
+    if drained.await.is_err() {
+        tracing::warn!("some answers were not done in time and are cut off");
+        app.tasks.end();
+        app.tasks.done().await;
+    }
+}
+
+fn protocols(limits: &ServerConfig, tasks: Tasks) -> auto::Builder<Tasks> {
+    let mut http = auto::Builder::new(tasks);
+    http.http1()
+        .timer(TokioTimer::new())
+        .header_read_timeout(limits.header_timeout)
+        .max_buf_size(limits.max_header_bytes.max(LEAST_HEADER_BYTES));
+    http.http2()
+        .timer(TokioTimer::new())
+        .keep_alive_interval(PING_EVERY)
+        .max_header_list_size(u32::try_from(limits.max_header_bytes).unwrap_or(u32::MAX));
+    http
+}
+
+async fn connection(
+    app: Arc<App>,
+    stream: TcpStream,
+    http: auto::Builder<Tasks>,
+    watcher: Watcher,
+) {
+    // Without it, small events wait for the client's acknowledgement of the ones before.
+    if let Err(error) = stream.set_nodelay(true) {
+        tracing::debug!(%error, "a connection was gone at once");
+        return;
+    }
+    let limit = app.config.server.header_timeout;
+    let begun = Arc::new(AtomicBool::new(false));
+    let seen = Arc::clone(&begun);
+    let service = service_fn(move |request| {
+        seen.store(true, Relaxed);
+        // Boxed, so that an idle connection stays small.
+        Box::pin(respond(Arc::clone(&app), request))
+    });
+    let connection = http.serve_connection(TokioIo::new(stream), service);
+    let mut connection = std::pin::pin!(watcher.watch(connection));
+    // hyper bounds the time of an HTTP/1 head only; this bounds the wait for a first request
+    // on any connection.
+    let served = tokio::select! {
+        served = &mut connection => served,
+        () = sleep(limit) => {
+            if !begun.load(Relaxed) {
+                return;
+            }
+            connection.await
+        }
+    };
+    if let Err(error) = served {
+        // The client broke off, or did not speak HTTP. The record of a request tells its end.
+        tracing::debug!(error = %crate::error::chain(&*error), "a connection ended early");
+    }
+}
+
+async fn respond(app: Arc<App>, request: Request<Incoming>) -> Result<Response<Body>, Infallible> {
+    let mut record = Record::new(request.method(), request.uri().path());
+    let answer = exchange::exchange(&app, request, &mut record).await;
+    let answer = answer.unwrap_or_else(|failure| {
+        record.outcome(failure.code());
+        answer::failure(&failure)
+    });
+    Ok(record.attach(answer))
+}

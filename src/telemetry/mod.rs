@@ -1,1 +1,38 @@
-//! (being built)
+//! What the proxy says of itself: the log, and one line per request.
+//!
+//! Never bodies, prompts, keys or full URLs.
+
+pub mod record;
+
+use std::io::{self, IsTerminal};
+
+use tracing_subscriber::{EnvFilter, fmt, layer::SubscriberExt, util::SubscriberInitExt};
+
+/// Environment variables that set what is logged; the first that is set counts.
+const VARIABLES: [&str; 2] = ["PLIMSOLL_LOG", "RUST_LOG"];
+
+/// Starts the log on standard error: for people on a terminal, as JSON lines otherwise.
+///
+/// A second call changes nothing. A filter that cannot be read is reported, and `info` used.
+pub fn start() {
+    let wanted = VARIABLES.iter().find_map(|name| std::env::var(name).ok());
+    let (filter, bad) = match wanted.as_deref().map(EnvFilter::try_new) {
+        Some(Ok(filter)) => (filter, None),
+        Some(Err(error)) => (EnvFilter::new("info"), Some(error)),
+        None => (EnvFilter::new("info"), None),
+    };
+    let registry = tracing_subscriber::registry().with(filter);
+    let started = if io::stderr().is_terminal() {
+        let people = fmt::layer().with_target(false).with_writer(io::stderr);
+        registry.with(people).try_init()
+    } else {
+        let json = fmt::layer()
+            .json()
+            .flatten_event(true)
+            .with_writer(io::stderr);
+        registry.with(json).try_init()
+    };
+    if let (Ok(()), Some(error)) = (started, bad) {
+        tracing::warn!(%error, "the log filter cannot be read; logging at info");
+    }
+}

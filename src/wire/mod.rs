@@ -6,5 +6,23 @@
 
 pub mod chat;
 pub mod edit;
+pub mod event;
+pub mod fault;
 pub mod scan;
 pub mod text;
+pub mod usage;
+
+use std::{convert::Infallible, io};
+
+use bytes::Bytes;
+use http_body_util::{BodyExt, Full, combinators::UnsyncBoxBody};
+
+/// The body of an answer on its way to the client, ours or a provider's.
+pub type Body = UnsyncBoxBody<Bytes, io::Error>;
+
+/// A body that is complete already.
+pub fn whole(bytes: impl Into<Bytes>) -> Body {
+    Full::new(bytes.into())
+        .map_err(|never: Infallible| match never {})
+        .boxed_unsync()
+}

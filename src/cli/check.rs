@@ -1,0 +1,188 @@
+//! `plimsoll check`: whether the settings can be used, what they come to, and what is doubtful.
+//!
+//! Never shows a key: neither ours, nor a client's, nor its digest.
+
+use std::io::Write;
+
+use super::{Failed, models, table};
+use crate::{
+    config::{Auth, Config, Environment, Flags, GuardConfig, load, warnings},
+    provider::Registry,
+};
+
+pub(super) fn run(
+    flags: &Flags,
+    environment: &Environment,
+    out: &mut impl Write,
+) -> Result<(), Failed> {
+    let loaded = load(flags, environment)?;
+    let config = &loaded.config;
+    let registry = Registry::new(config).map_err(Failed::Start)?;
+    let file = loaded.file.as_ref();
+    let source = file.map_or("built in".to_owned(), |path| path.display().to_string());
+    table::write(out, &server(config, source))?;
+    writeln!(out, "\nproviders")?;
+    table::write(out, &providers(config))?;
+    writeln!(out, "\nmodels")?;
+    table::write(out, &models::rows(config, &registry))?;
+    writeln!(out, "\nguard")?;
+    table::write(out, &guard(&config.guard))?;
+    let mut doubts = loaded.warnings;
+    doubts.extend(warnings(config, &registry));
+    if !doubts.is_empty() {
+        writeln!(out, "\nwarnings")?;
+    }
+    for doubt in &doubts {
+        writeln!(out, "  {doubt}")?;
+    }
+    writeln!(out, "\n{}", verdict(doubts.len()))?;
+    out.flush()?;
+    Ok(())
+}
+
+fn verdict(warnings: usize) -> String {
+    match warnings {
+        0 => "The settings are valid.".to_owned(),
+        1 => "The settings are valid, with 1 warning.".to_owned(),
+        more => format!("The settings are valid, with {more} warnings."),
+    }
+}
+
+fn row(name: &str, value: impl ToString) -> [String; 2] {
+    [name.to_owned(), value.to_string()]
+}
+
+fn server(config: &Config, source: String) -> Vec<[String; 2]> {
+    let server = &config.server;
+    let clients: Vec<_> = config.clients.keys().map(String::as_str).collect();
+    let clients = match clients.is_empty() {
+        true => "anyone on this machine, without a key".to_owned(),
+        false => clients.join(", "),
+    };
+    let mut rows = vec![
+        row("settings", source),
+        row("listen", server.listen),
+        row("clients", clients),
+        row("data_dir", server.data_dir.display()),
+    ];
+    if let Some(name) = &config.default_provider {
+        rows.push(row("default_provider", name));
+    }
+    rows
+}
+
+fn providers(config: &Config) -> Vec<[String; 5]> {
+    let heading = ["provider", "base_url", "credentials", "profile", "models"];
+    let mut rows = vec![heading.map(str::to_owned)];
+    for (name, provider) in &config.providers {
+        let credentials = match provider.auth {
+            Auth::Client => "the client's own",
+            Auth::Key(_) => "a key of ours",
+            Auth::None => "none",
+        };
+        rows.push([
+            name.clone(),
+            provider.base_url.clone().unwrap_or("built in".to_owned()),
+            credentials.to_owned(),
+            provider.profile.name.to_owned(),
+            match provider.models.is_empty() {
+                true => format!("{name}/…"),
+                false => format!("{name}/…, {}", provider.models.join(", ")),
+            },
+        ]);
+    }
+    rows
+}
+
+fn guard(guard: &GuardConfig) -> Vec<[String; 2]> {
+    let low_water = guard.low_water.map_or(
+        "0.5 for windows of up to 64k, else 0.7".to_owned(),
+        |share| share.to_string(),
+    );
+    let cap = guard.max_prompt_tokens;
+    vec![
+        row("enabled", guard.enabled),
+        row("max_tool_result_chars", guard.max_tool_result_chars),
+        row("truncate_head_chars", guard.truncate_head_chars),
+        row("truncate_tail_chars", guard.truncate_tail_chars),
+        row("reserve_tokens", guard.reserve_tokens),
+        row("low_water", low_water),
+        row("chars_per_token", guard.chars_per_token),
+        row(
+            "max_prompt_tokens",
+            cap.map_or("no cap".to_owned(), |cap| cap.to_string()),
+        ),
+    ]
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+
+    use super::run;
+    use crate::{
+        cli::Failed,
+        config::{Environment, Flags},
+    };
+
+    fn checked(text: &str) -> Result<String, Failed> {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("config.toml");
+        fs::write(&path, text).unwrap();
+        let flags = Flags {
+            config: Some(path),
+            listen: None,
+        };
+        let environment = Environment::from_iter([("KEY", "sk-secret")]);
+        let mut out = Vec::new();
+        run(&flags, &environment, &mut out)?;
+        Ok(String::from_utf8(out).unwrap())
+    }
+
+    #[test]
+    fn it_shows_what_the_settings_come_to_and_no_key() {
+        let digest = "2bd806c97f0e00af1a1fc3328fa763a9269723c8db8fac4f93af71db186d6e90";
+        let shown = checked(&format!(
+            "[clients.alice]\nkey_sha256 = \"{digest}\"\n\
+             [providers.openai]\nbase_url = \"https://api.openai.com/v1\"\n\
+             api_key_env = \"KEY\"\nmodels = [\"gpt-4o\"]\n\
+             [models.\"openai/mine\"]\n"
+        ))
+        .unwrap();
+        let found = |words: &[&str]| {
+            let fits = |line: &str| line.split_whitespace().eq(words.iter().copied());
+            assert!(shown.lines().any(fits), "no {words:?} in\n{shown}");
+        };
+        found(&["listen", "127.0.0.1:1876"]);
+        found(&["clients", "alice"]);
+        found(&[
+            "openai/gpt-4o",
+            "128000",
+            "catalogue",
+            "-",
+            "100000",
+            "107827",
+        ]);
+        found(&["openai/mine", "96000", "assumed", "-", "52684", "unknown"]);
+        assert!(shown.contains("simulated/plimsoll-8k"), "{shown}");
+        assert!(shown.contains("a key of ours"), "{shown}");
+        assert!(
+            shown.ends_with("The settings are valid, with 1 warning.\n"),
+            "{shown}"
+        );
+        for secret in ["sk-secret", digest] {
+            assert!(!shown.contains(secret), "{shown}");
+        }
+    }
+
+    #[test]
+    fn settings_that_cannot_be_used_are_a_failure_of_their_own() {
+        let failed = checked("[server]\nmax_connections = 0").unwrap_err();
+        assert!(matches!(failed, Failed::Settings(_)), "{failed}");
+        let message = failed.to_string();
+        assert!(
+            message.contains("server.max_connections = 0: must be"),
+            "{message}"
+        );
+    }
+}

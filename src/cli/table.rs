@@ -1,0 +1,36 @@
+//! Aligned columns of text.
+
+use std::io::{self, Write};
+
+/// Writes rows with every column as wide as its widest cell. Two spaces stand before each row and
+/// between columns; nothing stands at the end of a line.
+pub(super) fn write<const N: usize>(out: &mut impl Write, rows: &[[String; N]]) -> io::Result<()> {
+    let width = |column: usize| {
+        let cells = rows.iter().map(|row| row[column].chars().count());
+        cells.max().unwrap_or(0)
+    };
+    let widths: [usize; N] = std::array::from_fn(width);
+    for row in rows {
+        let mut line = String::new();
+        for (cell, width) in row.iter().zip(widths) {
+            line.push_str(&format!("  {cell:<width$}"));
+        }
+        writeln!(out, "{}", line.trim_end())?;
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    #[test]
+    fn columns_are_aligned_and_lines_have_no_tail() {
+        let row = |cells: [&str; 3]| cells.map(str::to_owned);
+        let rows = [row(["a", "bbb", "c"]), row(["aaaa", "ü", ""])];
+        let mut out = Vec::new();
+        super::write(&mut out, &rows).unwrap();
+        assert_eq!(
+            String::from_utf8(out).unwrap(),
+            "  a     bbb  c\n  aaaa  ü\n"
+        );
+    }
+}

@@ -1,0 +1,281 @@
+//! Settings as written -> settings as used.
+//!
+//! Reports every problem at once, each with its key, value and remedy. After this no stage checks
+//! a setting again: sizes, times, digests and profiles have their types.
+
+mod provider;
+mod server;
+
+use std::{collections::BTreeMap, fmt::Display, ops::RangeInclusive, time::Duration};
+
+use super::{
+    AdminConfig, ClientConfig, Config, GuardConfig, ModelConfig, StoreConfig, file,
+    layer::Layers,
+    load::Environment,
+    problem::{Problem, Problems, dotted},
+};
+
+/// A day: longer waits are a unit mistaken.
+const MAX_WAIT_MS: u64 = 86_400_000;
+
+/// Room for the marker between head and tail of a truncated result.
+const MARKER_CHARS: u64 = 100;
+
+/// Makes a [`Config`] of a file; `found` are the problems that reading it has shown already.
+pub(super) fn check(
+    file: &file::File,
+    layers: &Layers,
+    environment: &Environment,
+    found: Vec<Problem>,
+) -> Result<Config, Problems> {
+    let mut checker = Checker {
+        layers,
+        environment,
+        problems: found,
+    };
+    let config = Config {
+        server: checker.server(file),
+        admin: AdminConfig {
+            key_sha256: checker.digest(&["admin", "key_sha256"], file.admin.key_sha256.as_deref()),
+        },
+        clients: checker.clients(&file.clients),
+        providers: checker.providers(file),
+        default_provider: checker.default_provider(file),
+        models: checker.models(file),
+        guard: checker.guard(&file.guard),
+        store: checker.store(&file.store),
+    };
+    match checker.problems {
+        problems if problems.is_empty() => Ok(config),
+        problems => Err(Problems(problems)),
+    }
+}
+
+/// Collects problems while the parts are made. A part in error gets a stand-in, which nobody
+/// sees, since one problem is enough to return no configuration at all.
+struct Checker<'a> {
+    layers: &'a Layers,
+    environment: &'a Environment,
+    problems: Vec<Problem>,
+}
+
+impl Checker<'_> {
+    /// Notes a problem, unless that key has been found wrong before.
+    fn refuse(&mut self, path: &[&str], value: Option<String>, message: impl Into<String>) {
+        let key = dotted(path);
+        if self.problems.iter().any(|known| known.key == key) {
+            return;
+        }
+        self.problems.push(Problem {
+            origin: self.layers.origin(path),
+            key,
+            value,
+            message: message.into(),
+        });
+    }
+
+    /// A number within its range; `why` says what it is and in which unit.
+    fn within<T: PartialOrd + Display + Copy>(
+        &mut self,
+        path: &[&str],
+        value: T,
+        range: RangeInclusive<T>,
+        why: &str,
+    ) -> T {
+        if !range.contains(&value) {
+            let (least, most) = (range.start(), range.end());
+            let bound = if value < *least {
+                format!("must be at least {least}")
+            } else {
+                format!("must be at most {most}")
+            };
+            self.refuse(path, Some(value.to_string()), format!("{bound}; {why}"));
+        }
+        value
+    }
+
+    fn wait(&mut self, path: &[&str], value: u64, least: u64) -> Duration {
+        let why = "the unit is milliseconds";
+        Duration::from_millis(self.within(path, value, least..=MAX_WAIT_MS, why))
+    }
+
+    fn size(&mut self, path: &[&str], value: u64, range: RangeInclusive<u64>, why: &str) -> usize {
+        usize::try_from(self.within(path, value, range, why)).unwrap_or(usize::MAX)
+    }
+
+    /// A SHA-256 in hexadecimal. The value is never shown: it may be the key itself, put in the
+    /// wrong place.
+    fn digest(&mut self, path: &[&str], value: Option<&str>) -> Option<[u8; 32]> {
+        let mut digest = [0; 32];
+        if hex::decode_to_slice(value?.trim(), &mut digest).is_err() {
+            self.refuse(
+                path,
+                None,
+                "must be 64 hexadecimal digits (the value is not shown, it may be a key); \
+                 make them with: printf %s \"$KEY\" | sha256sum",
+            );
+        }
+        if digest == <[u8; 32]>::from(<sha2::Sha256 as sha2::Digest>::digest(b"")) {
+            self.refuse(
+                path,
+                None,
+                "is the digest of nothing at all; the key was empty when it was made",
+            );
+        }
+        Some(digest)
+    }
+
+    fn clients(
+        &mut self,
+        written: &BTreeMap<String, file::Client>,
+    ) -> BTreeMap<String, ClientConfig> {
+        let mut clients: BTreeMap<String, ClientConfig> = BTreeMap::new();
+        for (name, client) in written {
+            let path = ["clients", name, "key_sha256"];
+            if client.key_sha256.is_none() {
+                self.refuse(
+                    &path,
+                    None,
+                    "is missing; make it with: printf %s \"$KEY\" | sha256sum",
+                );
+            }
+            self.patterns(&["clients", name, "models"], &client.models);
+            let Some(key_sha256) = self.digest(&path, client.key_sha256.as_deref()) else {
+                continue;
+            };
+            let twin = clients.iter().find(|(_, c)| c.key_sha256 == key_sha256);
+            if let Some((twin, _)) = twin {
+                let message = format!("is also the key of clients.{twin}; give each its own");
+                self.refuse(&path, None, message);
+            }
+            let models = client.models.clone();
+            clients.insert(name.clone(), ClientConfig { key_sha256, models });
+        }
+        clients
+    }
+
+    /// Names, or beginnings of names with a `*` at their end.
+    fn patterns(&mut self, path: &[&str], written: &[String]) {
+        for pattern in written {
+            let name = pattern.strip_suffix('*').unwrap_or(pattern);
+            if pattern.is_empty() || name.contains('*') {
+                self.refuse(
+                    path,
+                    Some(format!("{pattern:?}")),
+                    "must be a model's name, or its beginning with one * at the end",
+                );
+            }
+        }
+    }
+
+    fn models(&mut self, file: &file::File) -> BTreeMap<String, ModelConfig> {
+        const WINDOW: RangeInclusive<u32> = 1024..=100_000_000;
+        let mut models = BTreeMap::new();
+        for (name, model) in &file.models {
+            if let Some(provider) = &model.provider {
+                self.known_provider(&["models", name, "provider"], provider, file);
+            }
+            let why = "the unit is tokens";
+            let mut tokens = |key: &str, value: Option<u32>, range: RangeInclusive<u32>| {
+                value.map(|value| self.within(&["models", name, key], value, range, why))
+            };
+            let checked = ModelConfig {
+                provider: model.provider.clone(),
+                context_length: tokens("context_length", model.context_length, WINDOW),
+                input_length: tokens("input_length", model.input_length, WINDOW),
+                optimal_max_tokens: tokens(
+                    "optimal_max_tokens",
+                    model.optimal_max_tokens,
+                    1..=u32::MAX,
+                ),
+                critical_max_tokens: tokens(
+                    "critical_max_tokens",
+                    model.critical_max_tokens,
+                    1..=u32::MAX,
+                ),
+            };
+            models.insert(name.clone(), checked);
+        }
+        models
+    }
+
+    fn guard(&mut self, written: &file::Guard) -> GuardConfig {
+        const CHARS: u64 = 100_000_000;
+        let head = self.size(
+            &["guard", "truncate_head_chars"],
+            written.truncate_head_chars,
+            0..=CHARS,
+            "it is what a truncated tool result keeps of its beginning, in characters",
+        );
+        let tail = self.size(
+            &["guard", "truncate_tail_chars"],
+            written.truncate_tail_chars,
+            0..=CHARS,
+            "it is what a truncated tool result keeps of its end, in characters",
+        );
+        let kept = written
+            .truncate_head_chars
+            .saturating_add(written.truncate_tail_chars)
+            .saturating_add(MARKER_CHARS);
+        let max_tool_result_chars = self.size(
+            &["guard", "max_tool_result_chars"],
+            written.max_tool_result_chars,
+            kept.min(CHARS)..=CHARS,
+            "it must hold truncate_head_chars, truncate_tail_chars and 100 for the marker between",
+        );
+        GuardConfig {
+            enabled: written.enabled,
+            max_tool_result_chars,
+            truncate_head_chars: head,
+            truncate_tail_chars: tail,
+            reserve_tokens: self.within(
+                &["guard", "reserve_tokens"],
+                written.reserve_tokens,
+                1..=10_000_000,
+                "it is kept free for the answer, in tokens",
+            ),
+            low_water: written.low_water.map(|share| {
+                let why = "it is the share of the window that a cut goes down to";
+                self.within(&["guard", "low_water"], share, 0.3..=0.95, why)
+            }),
+            chars_per_token: self.within(
+                &["guard", "chars_per_token"],
+                written.chars_per_token,
+                1.0..=8.0,
+                "it is how many characters of Latin text make a token",
+            ),
+            max_prompt_tokens: written.max_prompt_tokens.map(|tokens| {
+                let why = "it caps the prompt whatever the window is, in tokens";
+                self.within(
+                    &["guard", "max_prompt_tokens"],
+                    tokens,
+                    1024..=u32::MAX,
+                    why,
+                )
+            }),
+        }
+    }
+
+    fn store(&mut self, written: &file::Store) -> StoreConfig {
+        StoreConfig {
+            max_sessions: self.size(
+                &["store", "max_sessions"],
+                written.max_sessions,
+                1..=100_000_000,
+                "it is the number of sessions that are remembered",
+            ),
+            max_bytes: self.size(
+                &["store", "max_bytes"],
+                written.max_bytes,
+                1 << 20..=1 << 40,
+                "it is the memory that all sessions may take, in bytes",
+            ),
+            max_age: Duration::from_secs(self.within(
+                &["store", "max_age_s"],
+                written.max_age_s,
+                60..=315_360_000,
+                "it is how long an idle session is remembered, in seconds",
+            )),
+        }
+    }
+}

@@ -1,0 +1,168 @@
+//! The settings as written: the TOML shape, in the order of `config.toml`.
+//!
+//! Every section has defaults and refuses unknown keys, so a misspelt setting is never ignored.
+//! Nothing is checked here beyond types; [`super::check`] makes a [`super::Config`] of it.
+//! No secret ever stands here: keys are named by environment variable or by digest.
+
+use std::collections::BTreeMap;
+
+use serde::Deserialize;
+
+#[derive(Clone, Debug, Default, Deserialize, PartialEq)]
+#[serde(deny_unknown_fields, default)]
+pub(super) struct File {
+    pub(super) default_provider: Option<String>,
+    pub(super) server: Server,
+    pub(super) admin: Admin,
+    pub(super) clients: BTreeMap<String, Client>,
+    pub(super) providers: BTreeMap<String, Provider>,
+    pub(super) models: BTreeMap<String, Model>,
+    pub(super) guard: Guard,
+    pub(super) store: Store,
+}
+
+#[derive(Clone, Debug, Deserialize, PartialEq)]
+#[serde(deny_unknown_fields, default)]
+pub(super) struct Server {
+    pub(super) listen: String,
+    pub(super) max_body_bytes: u64,
+    pub(super) max_bytes_in_flight: u64,
+    pub(super) max_connections: u64,
+    pub(super) max_header_bytes: u64,
+    pub(super) header_timeout_ms: u64,
+    pub(super) body_timeout_ms: u64,
+    pub(super) drain_timeout_ms: u64,
+    pub(super) data_dir: String,
+}
+
+impl Default for Server {
+    fn default() -> Self {
+        Self {
+            listen: "127.0.0.1:1876".to_owned(),
+            max_body_bytes: 32 << 20,
+            max_bytes_in_flight: 512 << 20,
+            max_connections: 4096,
+            max_header_bytes: 64 << 10,
+            header_timeout_ms: 15_000,
+            body_timeout_ms: 30_000,
+            drain_timeout_ms: 30_000,
+            data_dir: "data".to_owned(),
+        }
+    }
+}
+
+#[derive(Clone, Debug, Default, Deserialize, PartialEq)]
+#[serde(deny_unknown_fields, default)]
+pub(super) struct Admin {
+    pub(super) key_sha256: Option<String>,
+}
+
+#[derive(Clone, Debug, Deserialize, PartialEq)]
+#[serde(deny_unknown_fields, default)]
+pub(super) struct Client {
+    /// Required; its absence is reported together with all other problems.
+    pub(super) key_sha256: Option<String>,
+    pub(super) models: Vec<String>,
+}
+
+impl Default for Client {
+    fn default() -> Self {
+        Self {
+            key_sha256: None,
+            models: vec!["*".to_owned()],
+        }
+    }
+}
+
+#[derive(Clone, Debug, Deserialize, PartialEq)]
+#[serde(deny_unknown_fields, default)]
+pub(super) struct Provider {
+    /// Required; its absence is reported together with all other problems.
+    pub(super) base_url: Option<String>,
+    /// Exactly one of `auth` and `api_key_env`.
+    pub(super) auth: Option<Auth>,
+    pub(super) api_key_env: Option<String>,
+    pub(super) profile: Option<String>,
+    pub(super) models: Vec<String>,
+    pub(super) connect_timeout_ms: u64,
+    pub(super) first_byte_timeout_ms: u64,
+    pub(super) idle_timeout_ms: u64,
+}
+
+impl Default for Provider {
+    fn default() -> Self {
+        Self {
+            base_url: None,
+            auth: None,
+            api_key_env: None,
+            profile: None,
+            models: Vec::new(),
+            connect_timeout_ms: 10_000,
+            first_byte_timeout_ms: 600_000,
+            idle_timeout_ms: 300_000,
+        }
+    }
+}
+
+#[derive(Clone, Copy, Debug, Deserialize, PartialEq, Eq)]
+#[serde(rename_all = "lowercase")]
+pub(super) enum Auth {
+    Client,
+    None,
+}
+
+#[derive(Clone, Debug, Default, Deserialize, PartialEq)]
+#[serde(deny_unknown_fields, default)]
+pub(super) struct Model {
+    pub(super) provider: Option<String>,
+    pub(super) context_length: Option<u32>,
+    pub(super) input_length: Option<u32>,
+    pub(super) optimal_max_tokens: Option<u32>,
+    pub(super) critical_max_tokens: Option<u32>,
+}
+
+#[derive(Clone, Debug, Deserialize, PartialEq)]
+#[serde(deny_unknown_fields, default)]
+pub(super) struct Guard {
+    pub(super) enabled: bool,
+    pub(super) max_tool_result_chars: u64,
+    pub(super) truncate_head_chars: u64,
+    pub(super) truncate_tail_chars: u64,
+    pub(super) reserve_tokens: u32,
+    pub(super) low_water: Option<f64>,
+    pub(super) chars_per_token: f64,
+    pub(super) max_prompt_tokens: Option<u32>,
+}
+
+impl Default for Guard {
+    fn default() -> Self {
+        Self {
+            enabled: true,
+            max_tool_result_chars: 50_000,
+            truncate_head_chars: 2_000,
+            truncate_tail_chars: 2_000,
+            reserve_tokens: 8_192,
+            low_water: None,
+            chars_per_token: 3.0,
+            max_prompt_tokens: None,
+        }
+    }
+}
+
+#[derive(Clone, Debug, Deserialize, PartialEq)]
+#[serde(deny_unknown_fields, default)]
+pub(super) struct Store {
+    pub(super) max_sessions: u64,
+    pub(super) max_bytes: u64,
+    pub(super) max_age_s: u64,
+}
+
+impl Default for Store {
+    fn default() -> Self {
+        Self {
+            max_sessions: 10_000,
+            max_bytes: 64 << 20,
+            max_age_s: 604_800,
+        }
+    }
+}

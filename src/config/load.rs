@@ -1,0 +1,209 @@
+//! Where settings come from: built-in defaults, then the file, the environment, the flags.
+//!
+//! Each source becomes one of the [`Layers`]; [`check`] makes settings of them all.
+//! The environment is a value that is handed in; nothing here reads the process's own.
+
+use std::{
+    collections::BTreeMap,
+    fs, io,
+    path::{Path, PathBuf},
+};
+
+use figment::{
+    providers::{Format, Toml},
+    value::{Dict, Value},
+};
+
+use super::{
+    Config, check,
+    layer::Layers,
+    problem::{Problem, Problems},
+};
+
+/// A settings file larger than this is a mistake.
+const MAX_FILE_BYTES: u64 = 1 << 20;
+
+const PREFIX: &str = "PLIMSOLL_";
+
+/// Read when no file is named and one of this name lies in the working directory.
+const DEFAULT_FILE: &str = "config.toml";
+
+/// The variables a process was started with.
+#[derive(Clone, Debug, Default)]
+pub struct Environment(BTreeMap<String, String>);
+
+impl Environment {
+    /// Variables that are not Unicode are left out: no setting can be spelt with one.
+    pub fn of_process() -> Self {
+        std::env::vars_os()
+            .filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?)))
+            .collect()
+    }
+
+    pub(super) fn value(&self, name: &str) -> Option<&str> {
+        self.0.get(name).map(String::as_str)
+    }
+}
+
+impl<K: Into<String>, V: Into<String>> FromIterator<(K, V)> for Environment {
+    fn from_iter<I: IntoIterator<Item = (K, V)>>(variables: I) -> Self {
+        let owned = |(name, value): (K, V)| (name.into(), value.into());
+        Self(variables.into_iter().map(owned).collect())
+    }
+}
+
+/// What the command line says about settings.
+#[derive(Clone, Debug, Default)]
+pub struct Flags {
+    /// `--config`: this file, and an error if it is not there.
+    pub config: Option<PathBuf>,
+    /// `--listen`
+    pub listen: Option<String>,
+}
+
+/// Settings that passed every check.
+#[derive(Clone, Debug)]
+pub struct Loaded {
+    pub config: Config,
+    /// The file that was read, if any.
+    pub file: Option<PathBuf>,
+    /// Variables that look like settings and are none. More is found by [`super::warnings`].
+    pub warnings: Vec<Problem>,
+}
+
+/// Reads, merges and checks all sources.
+///
+/// # Errors
+/// All problems at once: of the file, of types and names, of values.
+pub fn load(flags: &Flags, environment: &Environment) -> Result<Loaded, Problems> {
+    let (path, must_exist) = match &flags.config {
+        Some(path) => (path.as_path(), true),
+        None => (Path::new(DEFAULT_FILE), false),
+    };
+    let text = match read(path) {
+        Ok(text) => Some(text),
+        Err(error) if !must_exist && error.kind() == io::ErrorKind::NotFound => None,
+        Err(error) => {
+            return Err(Problems(vec![Problem {
+                origin: Some(path.display().to_string()),
+                key: String::new(),
+                value: None,
+                message: format!("cannot be read: {error}"),
+            }]));
+        }
+    };
+    let file = text.is_some().then(|| path.to_path_buf());
+    let named = text.map(|text| (path.display().to_string(), text));
+    let (config, warnings) = merge(named, environment, flags.listen.as_deref())?;
+    Ok(Loaded {
+        config,
+        file,
+        warnings,
+    })
+}
+
+fn read(path: &Path) -> io::Result<String> {
+    let size = fs::metadata(path)?.len();
+    if size > MAX_FILE_BYTES {
+        let message = format!("{size} bytes are too many for a settings file");
+        return Err(io::Error::new(io::ErrorKind::InvalidData, message));
+    }
+    fs::read_to_string(path)
+}
+
+/// [`load`] without the file system: `text` is the file's name and contents.
+pub(super) fn merge(
+    text: Option<(String, String)>,
+    environment: &Environment,
+    listen: Option<&str>,
+) -> Result<(Config, Vec<Problem>), Problems> {
+    let mut layers = Layers::default();
+    if let Some((name, text)) = text {
+        let values = parse(&text).map_err(|message| {
+            Problems(vec![Problem {
+                origin: Some(name.clone()),
+                key: String::new(),
+                value: None,
+                message,
+            }])
+        })?;
+        layers.add(name, values);
+    }
+    let mut warnings = Vec::new();
+    for (name, value) in &environment.0 {
+        match setting(name) {
+            Named::Setting(path) => layers.push(name, &path, value.parse().unwrap_or_else(never)),
+            Named::Doubtful(message) => warnings.push(Problem {
+                origin: None,
+                key: name.clone(),
+                value: None,
+                message,
+            }),
+            Named::Foreign => {}
+        }
+    }
+    if let Some(listen) = listen {
+        let path = ["server".to_owned(), "listen".to_owned()];
+        layers.push("--listen", &path, Value::from(listen));
+    }
+    let (file, problems) = layers.extract();
+    let config = check::check(&file, &layers, environment, problems)?;
+    Ok((config, warnings))
+}
+
+fn never<T>(error: std::convert::Infallible) -> T {
+    match error {}
+}
+
+/// The parser's message without its picture of the line, which may show a key.
+fn parse(text: &str) -> Result<Dict, String> {
+    Toml::from_str::<Dict>(text).map_err(|error| {
+        let message = error.message().trim().replace('\n', "; ");
+        match error.span().and_then(|span| text.get(..span.start)) {
+            Some(before) => {
+                let line = before.matches('\n').count() + 1;
+                format!("line {line}: {message}")
+            }
+            None => message,
+        }
+    })
+}
+
+/// What a variable of the environment is to us.
+enum Named {
+    Setting(Vec<String>),
+    Doubtful(String),
+    Foreign,
+}
+
+/// A variable with `PLIMSOLL_` and a double underscore is a setting, known or not. One without
+/// is ours only when it is a top-level key: a service called `plimsoll` makes an orchestrator
+/// set `PLIMSOLL_PORT` and its like, which must not keep us from starting.
+fn setting(name: &str) -> Named {
+    let Some(rest) = name.strip_prefix(PREFIX) else {
+        return Named::Foreign;
+    };
+    let lower = rest.to_ascii_lowercase();
+    if lower.contains("__") || lower == "default_provider" {
+        return Named::Setting(lower.split("__").map(str::to_owned).collect());
+    }
+    const SECTIONS: [&str; 7] = [
+        "server",
+        "admin",
+        "clients",
+        "providers",
+        "models",
+        "guard",
+        "store",
+    ];
+    let key_of = |section: &&str| {
+        let key = lower.strip_prefix(*section)?.strip_prefix('_')?;
+        Some(format!("{section}__{key}").to_ascii_uppercase())
+    };
+    match SECTIONS.iter().find_map(key_of) {
+        Some(meant) => Named::Doubtful(format!(
+            "is no setting and was ignored; levels are parted by two underscores: {PREFIX}{meant}"
+        )),
+        None => Named::Foreign,
+    }
+}

@@ -1,0 +1,317 @@
+//! The sources together: order, places, and the shipped file. Single invalid settings are golden
+//! pairs in `tests/data/config`.
+
+use std::{collections::BTreeMap, fs, path::Path};
+
+use figment::{
+    Figment,
+    error::Kind,
+    providers::{Format, Toml},
+    value::{Dict, Value},
+};
+
+use super::{Auth, Config, Environment, Flags, file::File, load, load::merge};
+use crate::provider::Registry;
+
+const SHIPPED: &str = include_str!("../../config.toml");
+
+fn environment(variables: &[(&str, &str)]) -> Environment {
+    variables.iter().copied().collect()
+}
+
+fn written(text: &str) -> Option<(String, String)> {
+    Some(("config.toml".to_owned(), text.to_owned()))
+}
+
+/// The configuration of a text alone.
+fn accepted(text: &str) -> Config {
+    match merge(written(text), &environment(&[("KEY", "sk-1")]), None) {
+        Ok((config, _)) => config,
+        Err(problems) => panic!("{problems}"),
+    }
+}
+
+fn refused(text: &str, variables: &[(&str, &str)]) -> String {
+    let problems = merge(written(text), &environment(variables), None).unwrap_err();
+    problems.to_string()
+}
+
+fn warned(text: &str, variables: &[(&str, &str)]) -> String {
+    let (config, mut warnings) = merge(written(text), &environment(variables), None).unwrap();
+    let registry = Registry::new(&config).unwrap();
+    warnings.extend(super::warnings(&config, &registry));
+    let lines: Vec<_> = warnings.iter().map(ToString::to_string).collect();
+    lines.join("\n")
+}
+
+#[test]
+fn the_defaults_pass_their_own_checks() {
+    let config = Config::default();
+    assert_eq!(config.server.listen.to_string(), "127.0.0.1:1876");
+    assert_eq!(config.providers.keys().collect::<Vec<_>>(), ["simulated"]);
+    assert!(config.clients.is_empty());
+    assert!(config.guard.enabled);
+    assert_eq!(warned("", &[]), "");
+}
+
+#[test]
+fn the_shipped_file_is_the_defaults() {
+    let shipped: File = Figment::from(Toml::string(SHIPPED)).extract().unwrap();
+    assert_eq!(shipped, File::default());
+}
+
+/// The shipped file with its examples in use.
+fn with_examples() -> String {
+    let uncommented = SHIPPED.lines().map(|line| match line.strip_prefix('#') {
+        Some(example) if !example.is_empty() && !example.starts_with(' ') => example,
+        _ => line,
+    });
+    uncommented.collect::<Vec<_>>().join("\n")
+}
+
+#[test]
+fn the_examples_of_the_shipped_file_are_valid() {
+    let variables = [("OPENAI_API_KEY", "sk-1")];
+    let loaded = merge(written(&with_examples()), &environment(&variables), None);
+    let (config, warnings) = loaded.unwrap_or_else(|problems| panic!("{problems}"));
+    assert_eq!(warnings, []);
+    let registry = Registry::new(&config).unwrap();
+    assert_eq!(super::warnings(&config, &registry), []);
+    assert_eq!(config.clients["alice"].models, ["*"]);
+    assert!(matches!(config.providers["openai"].auth, Auth::Key(_)));
+    assert_eq!(
+        config.models["local/qwen3-coder"].context_length,
+        Some(65_536)
+    );
+}
+
+/// The keys that a section knows, asked of serde itself.
+fn keys(section: &[&str]) -> Vec<&'static str> {
+    let nested = section.iter().rev().fold(
+        Value::from(Dict::from([("?".to_owned(), Value::from(0))])),
+        |value, key| Value::from(Dict::from([((*key).to_owned(), value)])),
+    );
+    match nested.deserialize::<File>().unwrap_err().kind {
+        Kind::UnknownField(_, known) => known.to_vec(),
+        other => panic!("{section:?}: {other}"),
+    }
+}
+
+#[test]
+fn the_shipped_file_shows_every_key() {
+    let shown: Dict = Toml::from_str(&with_examples()).unwrap();
+    let top = keys(&[]);
+    assert!(top.contains(&"server") && top.contains(&"store"));
+    for name in top {
+        let Some(Value::Dict(_, section)) = shown.get(name) else {
+            assert!(shown.contains_key(name), "{name} is not in config.toml");
+            continue;
+        };
+        let (path, found): (Vec<&str>, Vec<&Dict>) = match name {
+            "clients" | "providers" | "models" => (
+                vec![name, "x"],
+                section.values().filter_map(Value::as_dict).collect(),
+            ),
+            _ => (vec![name], vec![section]),
+        };
+        for key in keys(&path) {
+            // The two ways of credentials exclude each other, so no one example has both.
+            assert!(
+                found.iter().any(|section| section.contains_key(key)),
+                "{name}.{key} is not in config.toml"
+            );
+        }
+    }
+}
+
+#[test]
+fn every_key_of_the_shipped_file_has_a_comment() {
+    let mut commented = false;
+    for line in SHIPPED.lines() {
+        if line.starts_with("# ") {
+            commented = true;
+        } else if line.trim().is_empty() {
+            commented = false;
+        } else if line.contains(" = ") {
+            // Neighbours that are explained together, and the whole-section examples.
+            assert!(commented, "no comment above: {line}");
+        }
+    }
+}
+
+#[test]
+fn the_environment_is_stronger_than_the_file_and_a_flag_than_both() {
+    let text = "[server]\nlisten = \"127.0.0.1:1\"\nmax_connections = 7\n[guard]\nenabled = false";
+    let variables = environment(&[
+        ("PLIMSOLL_SERVER__LISTEN", "127.0.0.1:2"),
+        ("PLIMSOLL_GUARD__LOW_WATER", "0.5"),
+        (
+            "PLIMSOLL_PROVIDERS__MINE__BASE_URL",
+            "http://127.0.0.1:9/v1/",
+        ),
+        ("PLIMSOLL_PROVIDERS__MINE__AUTH", "none"),
+        ("PLIMSOLL_PROVIDERS__MINE__MODELS", "[\"a\", \"b*\"]"),
+        ("PLIMSOLL_DEFAULT_PROVIDER", "mine"),
+        ("PATH", "/bin"),
+        ("PLIMSOLL_SERVICE_HOST", "10.0.0.1"),
+        ("PLIMSOLL_BIN", "/x"),
+    ]);
+    let (config, warnings) = merge(written(text), &variables, None).unwrap();
+    assert_eq!(warnings, []);
+    assert_eq!(config.server.listen.port(), 2);
+    assert_eq!(config.server.max_connections, 7);
+    assert!(!config.guard.enabled);
+    assert_eq!(config.guard.low_water, Some(0.5));
+    let mine = &config.providers["mine"];
+    assert_eq!(mine.base_url.as_deref(), Some("http://127.0.0.1:9/v1"));
+    assert_eq!(mine.models, ["a", "b*"]);
+    assert_eq!(config.default_provider.as_deref(), Some("mine"));
+
+    let (config, _) = merge(written(text), &variables, Some("[::1]:3")).unwrap();
+    assert_eq!(config.server.listen.to_string(), "[::1]:3");
+}
+
+#[test]
+fn a_problem_names_the_source_that_has_the_last_word() {
+    let text = "[server]\nlisten = \"here\"\nmax_connections = 0";
+    let variables = [
+        ("PLIMSOLL_SERVER__LISTEN", "there"),
+        ("PLIMSOLL_SERVER__LISEN", "x"),
+    ];
+    let message = refused(text, &variables);
+    for line in [
+        "PLIMSOLL_SERVER__LISEN: server.lisen: unknown key; did you mean listen?",
+        "PLIMSOLL_SERVER__LISTEN: server.listen = \"there\": must be an IP address",
+        "config.toml: server.max_connections = 0: must be at least 1;",
+    ] {
+        assert!(message.contains(line), "no {line:?} in\n{message}");
+    }
+    let problems = merge(None, &environment(&[]), Some("0.0.0.0:1")).unwrap_err();
+    let start = "--listen: server.listen = \"0.0.0.0:1\": can be reached from other machines";
+    assert!(problems.to_string().starts_with(start), "{problems}");
+}
+
+#[test]
+fn a_variable_with_one_underscore_too_few_is_pointed_out() {
+    assert_eq!(
+        warned("", &[("PLIMSOLL_SERVER_LISTEN", "0.0.0.0:80")]),
+        "PLIMSOLL_SERVER_LISTEN: is no setting and was ignored; levels are parted by two \
+         underscores: PLIMSOLL_SERVER__LISTEN"
+    );
+}
+
+#[test]
+fn the_file_is_found_by_the_flag_and_must_be_there() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("mine.toml");
+    let flags = Flags {
+        config: Some(path.clone()),
+        listen: None,
+    };
+    let nothing = environment(&[]);
+    let missing = load(&flags, &nothing).unwrap_err().to_string();
+    assert!(missing.contains("mine.toml: cannot be read: "), "{missing}");
+
+    fs::write(&path, "[server]\nmax_connections = 5").unwrap();
+    let loaded = load(&flags, &nothing).unwrap();
+    assert_eq!(loaded.config.server.max_connections, 5);
+    assert_eq!(loaded.file, Some(path.clone()));
+
+    fs::File::create(&path).unwrap().set_len(1 << 30).unwrap();
+    let large = load(&flags, &nothing).unwrap_err().to_string();
+    assert!(large.contains("too many for a settings file"), "{large}");
+}
+
+#[test]
+fn every_invalid_file_is_refused_with_its_message() {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/data/config");
+    let files: BTreeMap<_, _> = fs::read_dir(&folder)
+        .unwrap()
+        .map(|entry| entry.unwrap().path())
+        .filter(|path| path.extension().is_some_and(|ext| ext == "toml"))
+        .map(|path| (path.with_extension("txt"), path))
+        .collect();
+    assert!(files.len() >= 10, "{} files", files.len());
+    for (expected, path) in files {
+        let variables = [
+            ("GOOD_KEY", "sk-good"),
+            ("EMPTY_KEY", " "),
+            ("BAD_KEY", "sk\u{7f}bad"),
+        ];
+        let found = refused(&fs::read_to_string(&path).unwrap(), &variables) + "\n";
+        if std::env::var_os("UPDATE_GOLDEN").is_some() {
+            fs::write(&expected, &found).unwrap();
+        }
+        let expected = fs::read_to_string(&expected).unwrap();
+        assert_eq!(found, expected, "{}", path.display());
+        assert!(!found.contains("sk-"), "a key is shown: {found}");
+    }
+}
+
+#[test]
+fn many_problems_end() {
+    let text: String = (0..10_000).map(|n| format!("k{n} = 1\n")).collect();
+    assert_eq!(refused(&text, &[]).lines().count(), 50);
+}
+
+#[test]
+fn a_key_is_never_shown_or_serialised() {
+    let config =
+        accepted("[providers.p]\nbase_url = \"https://api.openai.com/v1\"\napi_key_env = \"KEY\"");
+    let Auth::Key(secret) = &config.providers["p"].auth else {
+        panic!("no key");
+    };
+    assert_eq!(secret.reveal(), "sk-1");
+    assert_eq!(config.providers["p"].profile.name, "openai");
+    for shown in [
+        format!("{config:?}"),
+        format!("{config:#?}"),
+        format!("{secret}"),
+    ] {
+        assert!(!shown.contains("sk-1"), "{shown}");
+        assert!(shown.contains("[hidden]"), "{shown}");
+    }
+}
+
+#[test]
+fn levels_that_cannot_occur_are_warned_of() {
+    let found = warned(
+        "[models.\"simulated/a\"]\ncontext_length = 8192\ncritical_max_tokens = 9000\n\
+         optimal_max_tokens = 8500\n\
+         [models.\"simulated/b\"]\ncontext_length = 8192\ncritical_max_tokens = 4000\n\
+         optimal_max_tokens = 4000\n\
+         [models.c]\n\
+         [models.\"simulated/d\"]\ncontext_length = 8192\ninput_length = 9000\n\
+         [models.\"simulated/zzz\"]",
+        &[],
+    );
+    let expected = [
+        "models.c.provider: no provider serves it; name one here, or set default_provider",
+        "models.\"simulated/a\".critical_max_tokens: 9000 is above the window of 8192; critical \
+         cannot occur",
+        "models.\"simulated/a\".optimal_max_tokens: 8500 is above the window of 8192; caution \
+         cannot occur",
+        "models.\"simulated/b\".optimal_max_tokens: 4000 is not under critical_max_tokens, 4000; \
+         caution cannot occur",
+        "models.\"simulated/d\".input_length: 9000 is above the window of 8192 and has no effect",
+        "models.\"simulated/zzz\".context_length: its window is in no catalogue, so 96000 tokens \
+         are assumed and its health never becomes critical; set context_length",
+    ];
+    assert_eq!(found, expected.join("\n"));
+}
+
+#[test]
+fn credentials_in_the_open_are_warned_of() {
+    let provider = |url: &str, auth: &str| {
+        warned(
+            &format!("[providers.p]\nbase_url = \"{url}\"\n{auth}"),
+            &[("KEY", "k")],
+        )
+    };
+    let key = "api_key_env = \"KEY\"";
+    assert!(provider("http://example.com/v1", key).contains("use https"));
+    assert_eq!(provider("https://example.com/v1", key), "");
+    assert_eq!(provider("http://[::1]:8080/v1", key), "");
+    assert_eq!(provider("http://127.0.0.1:8080/v1", key), "");
+    assert_eq!(provider("http://example.com/v1", "auth = \"none\""), "");
+}

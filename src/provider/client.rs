@@ -1,0 +1,206 @@
+//! The one HTTP client of a provider: pool, timeouts, TLS.
+//!
+//! Follows no redirects, uses no proxy of the environment, decompresses nothing, and sets no limit
+//! on a whole answer. A request that dies on a pooled connection before its answer began is sent
+//! once more on a fresh one, and that is the only second try there is here.
+//! CANCEL: dropping the future or the answer's body closes the connection (or resets the stream).
+
+use std::{error::Error, io, sync::Arc, time::Duration};
+
+use bytes::Bytes;
+use http::{HeaderMap, Method, Response};
+use http_body_util::{BodyExt, combinators::BoxBody};
+use reqwest::{Url, redirect, retry};
+
+use super::{
+    Outgoing, Payload, Unsent, UploadBroken,
+    patience::{Impatient, Progress, Watched},
+    reuse::{Connects, MarkConnects},
+};
+use crate::{config::ProviderConfig, error::chain, wire::Body};
+
+/// Connections kept open without a request, and for how long.
+const MAX_IDLE: usize = 64;
+const IDLE_FOR: Duration = Duration::from_secs(90);
+
+#[derive(Debug)]
+pub(super) struct Client {
+    base_url: String,
+    pooled: reqwest::Client,
+    /// Never reuses a connection.
+    fresh: reqwest::Client,
+    first_byte_timeout: Duration,
+    idle_timeout: Duration,
+}
+
+/// One attempt that brought no answer.
+struct Lost {
+    /// `None`: the first byte did not come in time.
+    error: Option<reqwest::Error>,
+    surely_reused: bool,
+}
+
+/// What is the same in both attempts.
+struct Head {
+    method: Method,
+    url: Url,
+    headers: HeaderMap,
+}
+
+impl Client {
+    /// # Errors
+    /// The TLS roots of this machine cannot be read.
+    pub(super) fn new(base_url: &str, config: &ProviderConfig) -> io::Result<Self> {
+        // Installed by whoever comes first; a second one is refused, which is as well.
+        let _ = rustls::crypto::ring::default_provider().install_default();
+        let build = |max_idle| {
+            reqwest::Client::builder()
+                .connect_timeout(config.connect_timeout)
+                .pool_max_idle_per_host(max_idle)
+                .pool_idle_timeout(IDLE_FOR)
+                .tcp_nodelay(true)
+                .redirect(redirect::Policy::none())
+                .retry(retry::never())
+                .referer(false)
+                .no_proxy()
+                .connector_layer(MarkConnects)
+                .build()
+                .map_err(|error| io::Error::other(error.without_url()))
+        };
+        Ok(Self {
+            base_url: base_url.to_owned(),
+            pooled: build(MAX_IDLE)?,
+            fresh: build(0)?,
+            first_byte_timeout: config.first_byte_timeout,
+            idle_timeout: config.idle_timeout,
+        })
+    }
+
+    /// Sends a request and waits for the head of its answer.
+    pub(super) async fn send(
+        &self,
+        provider: &str,
+        outgoing: Outgoing,
+    ) -> Result<Response<Body>, Unsent> {
+        let Ok(url) = Url::parse(&format!("{}{}", self.base_url, outgoing.path)) else {
+            return Err(Unsent::Unreachable {
+                provider: provider.to_owned(),
+            });
+        };
+        let head = Head {
+            method: outgoing.method,
+            url,
+            headers: outgoing.headers,
+        };
+        let again = match &outgoing.body {
+            Payload::Empty => Some(Payload::Empty),
+            Payload::Whole(rope) => Some(Payload::Whole(rope.clone())),
+            Payload::Stream(_) => None,
+        };
+        let mut sent = self.attempt(&self.pooled, &head, outgoing.body).await;
+        if let Err(lost) = &sent
+            && lost.died_in_the_pool()
+            && let Some(body) = again
+        {
+            tracing::debug!(provider, "a pooled connection was closed; sending again");
+            sent = self.attempt(&self.fresh, &head, body).await;
+        }
+        let answer = sent.map_err(|lost| self.explain(provider, lost))?;
+        Ok(Response::from(answer)
+            .map(|body: reqwest::Body| Impatient::new(body, self.idle_timeout).boxed_unsync()))
+    }
+
+    async fn attempt(
+        &self,
+        client: &reqwest::Client,
+        head: &Head,
+        body: Payload,
+    ) -> Result<reqwest::Response, Lost> {
+        let progress = Progress::new();
+        let mut request = reqwest::Request::new(head.method.clone(), head.url.clone());
+        *request.headers_mut() = head.headers.clone();
+        *request.body_mut() = upload(body, &progress);
+        let connects = Arc::new(Connects::default());
+        let lost = tokio::select! {
+            answer = connects.watch(client.execute(request)) => match answer {
+                Ok(answer) => return Ok(answer),
+                Err(error) => Some(error.without_url()),
+            },
+            () = progress.stalls(self.first_byte_timeout) => None,
+        };
+        Err(Lost {
+            error: lost,
+            surely_reused: connects.surely_reused(),
+        })
+    }
+
+    fn explain(&self, provider: &str, lost: Lost) -> Unsent {
+        let provider = provider.to_owned();
+        let Some(error) = lost.error else {
+            tracing::warn!(provider, "a provider did not answer in time");
+            return Unsent::Timeout {
+                provider,
+                limit: self.first_byte_timeout,
+            };
+        };
+        if let Some(broken) = cause::<UploadBroken>(&error) {
+            return match broken {
+                UploadBroken::Broken => Unsent::BodyBroken,
+                UploadBroken::Slow { limit } => Unsent::BodySlow { limit: *limit },
+            };
+        }
+        tracing::warn!(provider, error = %chain(&error), "a provider gave no answer");
+        if cause::<hyper::Error>(&error).is_some_and(hyper::Error::is_parse) {
+            Unsent::Garbage { provider }
+        } else {
+            Unsent::Unreachable { provider }
+        }
+    }
+}
+
+impl Lost {
+    /// A pooled connection was closed under the request, and nobody answered it.
+    fn died_in_the_pool(&self) -> bool {
+        let Some(error) = &self.error else {
+            return false;
+        };
+        let closed = cause::<hyper::Error>(error).is_some_and(|error| {
+            error.is_incomplete_message() || error.is_closed() || error.is_canceled()
+        }) || cause::<io::Error>(error).is_some_and(|error| {
+            use io::ErrorKind::{BrokenPipe, ConnectionAborted, ConnectionReset, UnexpectedEof};
+            [
+                BrokenPipe,
+                ConnectionAborted,
+                ConnectionReset,
+                UnexpectedEof,
+            ]
+            .contains(&error.kind())
+        });
+        self.surely_reused && closed && !error.is_connect()
+    }
+}
+
+/// The body with its exact length where that is known: many servers refuse chunked requests.
+fn upload(body: Payload, progress: &Progress) -> Option<reqwest::Body> {
+    let progress = progress.clone();
+    Some(match body {
+        Payload::Empty => return None,
+        Payload::Whole(body) => reqwest::Body::wrap(Watched { body, progress }),
+        Payload::Stream(body) => reqwest::Body::wrap(Watched { body, progress }),
+    })
+}
+
+/// The first cause of that type.
+fn cause<'e, E: Error + 'static>(error: &'e (dyn Error + 'static)) -> Option<&'e E> {
+    let mut next = Some(error);
+    while let Some(error) = next {
+        if let Some(found) = error.downcast_ref() {
+            return Some(found);
+        }
+        next = error.source();
+    }
+    None
+}
+
+/// A request body that comes in pieces.
+pub type Upload = BoxBody<Bytes, UploadBroken>;

@@ -1,0 +1,141 @@
+//! How long a provider is waited for: between two steps, never in total.
+//!
+//! Reasoning models are silent for minutes, and an answer may take an hour; only silence ends it.
+
+use std::{
+    future::Future as _,
+    io,
+    pin::Pin,
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering::Relaxed},
+    },
+    task::{Context, Poll},
+    time::Duration,
+};
+
+use bytes::Bytes;
+use http_body::{Body, Frame, SizeHint};
+use tokio::time::{Instant, Sleep};
+
+/// When a part of a request was last taken by the connection.
+#[derive(Clone, Debug)]
+pub(super) struct Progress {
+    begun: Instant,
+    last_ms: Arc<AtomicU64>,
+}
+
+impl Progress {
+    pub(super) fn new() -> Self {
+        Self {
+            begun: Instant::now(),
+            last_ms: Arc::default(),
+        }
+    }
+
+    fn note(&self) {
+        let elapsed = self.begun.elapsed().as_millis();
+        self.last_ms
+            .store(u64::try_from(elapsed).unwrap_or(u64::MAX), Relaxed);
+    }
+
+    /// Comes back once nothing was taken for `limit`.
+    pub(super) async fn stalls(&self, limit: Duration) {
+        loop {
+            let last = Duration::from_millis(self.last_ms.load(Relaxed));
+            let due = self.begun + last + limit;
+            if Instant::now() >= due {
+                return;
+            }
+            tokio::time::sleep_until(due).await;
+        }
+    }
+}
+
+/// A request body that notes its progress.
+pub(super) struct Watched<B> {
+    pub(super) body: B,
+    pub(super) progress: Progress,
+}
+
+impl<B: Body<Data = Bytes> + Unpin> Body for Watched<B> {
+    type Data = Bytes;
+    type Error = B::Error;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, B::Error>>> {
+        let polled = Pin::new(&mut self.body).poll_frame(cx);
+        if polled.is_ready() {
+            self.progress.note();
+        }
+        polled
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.body.is_end_stream()
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        self.body.size_hint()
+    }
+}
+
+/// An answer's body that ends with an error when nothing comes for `limit`.
+pub(super) struct Impatient<B> {
+    body: B,
+    limit: Duration,
+    sleep: Pin<Box<Sleep>>,
+    waiting: bool,
+}
+
+impl<B> Impatient<B> {
+    pub(super) fn new(body: B, limit: Duration) -> Self {
+        Self {
+            body,
+            limit,
+            sleep: Box::pin(tokio::time::sleep(limit)),
+            waiting: false,
+        }
+    }
+}
+
+impl<B> Body for Impatient<B>
+where
+    B: Body<Data = Bytes, Error = reqwest::Error> + Unpin,
+{
+    type Data = Bytes;
+    type Error = io::Error;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+    ) -> Poll<Option<io::Result<Frame<Bytes>>>> {
+        let this = &mut *self;
+        if let Poll::Ready(frame) = Pin::new(&mut this.body).poll_frame(cx) {
+            this.waiting = false;
+            // The URL can hold a key.
+            return Poll::Ready(
+                frame.map(|frame| frame.map_err(|e| io::Error::other(e.without_url()))),
+            );
+        }
+        if !std::mem::replace(&mut this.waiting, true) {
+            this.sleep.as_mut().reset(Instant::now() + this.limit);
+        }
+        this.sleep.as_mut().poll(cx).map(|()| {
+            Some(Err(io::Error::new(
+                io::ErrorKind::TimedOut,
+                "nothing came for idle_timeout",
+            )))
+        })
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.body.is_end_stream()
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        self.body.size_hint()
+    }
+}

@@ -1,0 +1,173 @@
+//! What the request parameters may be.
+
+use serde_json::json;
+
+use super::*;
+
+/// A small valid request with these members added or replaced.
+fn request(more: &Value) -> Value {
+    let mut body = json!({
+        "model": "plimsoll-8k",
+        "messages": [{"role": "user", "content": "hi, in JSON please"}],
+    });
+    for (key, value) in more.as_object().unwrap() {
+        body[key] = value.clone();
+    }
+    body
+}
+
+/// `expected` is a piece of the refusal; empty: the request is taken.
+fn check(more: Value, expected: &str) {
+    match Ask::of(&request(&more)) {
+        Ok(_) => assert_eq!(expected, "", "taken: {more}"),
+        Err(refusal) => assert!(
+            !expected.is_empty() && refusal.message.contains(expected),
+            "{more}: {refusal}"
+        ),
+    }
+}
+
+fn tool(name: &str) -> Value {
+    json!({"type": "function", "function": {"name": name, "parameters": {"type": "object"}}})
+}
+
+#[test]
+fn models_are_known_by_name() {
+    check(json!({}), "");
+    check(
+        json!({"model": "gpt-4o"}),
+        "The model `gpt-4o` does not exist",
+    );
+    check(json!({"model": null}), "you must provide a model parameter");
+    check(json!({"model": 3}), "Invalid type for 'model'");
+    let body = request(&json!({"model": "nothing"}));
+    let refusal = Ask::of(&body).unwrap_err();
+    assert_eq!(
+        (refusal.status.as_u16(), refusal.code),
+        (404, Some("model_not_found"))
+    );
+    assert!(
+        Ask::of(&json!([]))
+            .unwrap_err()
+            .message
+            .contains("could not parse")
+    );
+}
+
+#[test]
+fn tools_and_their_choice() {
+    check(
+        json!({"tools": [tool("a")], "tool_choice": "required", "parallel_tool_calls": false}),
+        "",
+    );
+    check(
+        json!({"tools": [tool("a")], "tool_choice": {"type": "function", "function": {"name": "a"}}}),
+        "",
+    );
+    check(
+        json!({"tools": [tool("a")], "tool_choice": {"type": "function", "function": {"name": "b"}}}),
+        "'b' was not found",
+    );
+    check(json!({"tools": []}), "'tools': empty array");
+    check(json!({"tools": {}}), "an array of objects");
+    check(json!({"tools": [1]}), "'tools[0]': expected an object");
+    check(
+        json!({"tools": [{"type": "search"}]}),
+        "Invalid value: 'search'",
+    );
+    check(
+        json!({"tools": [{"type": "function", "function": {}}]}),
+        "'tools[0].function.name'",
+    );
+    check(
+        json!({"tools": [tool("no spaces")]}),
+        "does not match pattern",
+    );
+    check(
+        json!({"tools": [{"type": "custom", "custom": {"name": "shell"}}]}),
+        "",
+    );
+    check(
+        json!({"tool_choice": "auto"}),
+        "only allowed when 'tools' are specified",
+    );
+    check(json!({"tool_choice": "none"}), "");
+    check(
+        json!({"parallel_tool_calls": true}),
+        "only allowed when 'tools' are specified",
+    );
+    check(
+        json!({"tools": [tool("a")], "tool_choice": "any"}),
+        "Invalid value: 'any'",
+    );
+    check(
+        json!({"functions": [{"name": "a"}], "function_call": {"name": "a"}}),
+        "",
+    );
+    check(
+        json!({"functions": [{"name": "a"}], "function_call": {"name": "b"}}),
+        "'b' was not found",
+    );
+    check(
+        json!({"functions": [{"name": "a"}], "function_call": "always"}),
+        "Invalid value",
+    );
+}
+
+#[test]
+fn limits_and_numbers() {
+    check(json!({"n": 0}), "Expected a value >= 1, but got 0 instead");
+    check(json!({"n": 129}), "Expected a value <= 128");
+    check(json!({"n": 1.5}), "expected an integer, but got a decimal");
+    check(json!({"max_tokens": -1}), "integer below minimum value");
+    check(
+        json!({"max_tokens": 5, "max_completion_tokens": 5}),
+        "at the same time",
+    );
+    check(json!({"max_tokens": null, "max_completion_tokens": 5}), "");
+    check(json!({"temperature": 2.5}), "decimal above maximum value");
+    check(
+        json!({"temperature": 1, "top_p": -0.1}),
+        "decimal below minimum value",
+    );
+    check(json!({"stop": ["a", "b", "c", "d", "e"]}), "array too long");
+    check(json!({"stop": [1]}), "expected a string");
+    check(json!({"stop": 1}), "array of strings");
+    let body = request(&json!({"stop": ["", "END"], "max_completion_tokens": 7, "seed": 9}));
+    let ask = Ask::of(&body).unwrap();
+    assert_eq!((ask.stop, ask.limit, ask.seed), (vec!["END"], Some(7), 9));
+}
+
+#[test]
+fn streams_and_formats() {
+    check(json!({"stream": "yes"}), "expected a boolean");
+    check(
+        json!({"stream_options": {"include_usage": true}}),
+        "only allowed when 'stream' is enabled",
+    );
+    check(
+        json!({"stream": true, "stream_options": {"include_usage": true}}),
+        "",
+    );
+    check(json!({"response_format": {"type": "json_object"}}), "");
+    check(
+        json!({"response_format": {"type": "json_object"}, "messages": [{"role": "user", "content": "x"}]}),
+        "must contain the word 'json'",
+    );
+    check(
+        json!({"response_format": {"type": "xml"}}),
+        "Invalid value: 'xml'",
+    );
+    check(
+        json!({"response_format": {"type": "json_schema"}}),
+        "'response_format.json_schema'",
+    );
+    check(
+        json!({"response_format": {"type": "json_schema", "json_schema": {"schema": {}}}}),
+        "json_schema.name'",
+    );
+    check(
+        json!({"response_format": {"type": "json_schema", "json_schema": {"name": "a", "schema": {}}}}),
+        "",
+    );
+}

@@ -1,0 +1,213 @@
+//! The built-in provider: OpenAI's chat completions without a network.
+//!
+//! It plays the foreign party. It answers with plausible text and tool calls, counts tokens by
+//! a rule of its own, keeps a window and a prefix cache, and refuses an overlong or invalid
+//! conversation in OpenAI's words. Nothing of `wire` or `guard` is used here, so that their
+//! mistakes cannot hide behind the same mistake on this side.
+//!
+//! The same request always gets the same answer, cached tokens apart. No clock, no I/O.
+
+mod ask;
+mod cache;
+mod check;
+mod count;
+mod dice;
+mod prompt;
+mod prose;
+mod refusal;
+mod render;
+mod reply;
+mod schema;
+mod tool;
+
+use bytes::Bytes;
+use http::{HeaderValue, Method, Request, Response, StatusCode, header};
+use http_body_util::combinators::UnsyncBoxBody;
+use serde_json::{Value, json};
+use xxhash_rust::xxh3::{xxh3_64, xxh3_64_with_seed};
+
+use ask::Ask;
+use dice::Dice;
+use prompt::Prompt;
+use refusal::Refusal;
+use render::{CREATED, Envelope, json_response};
+
+/// A model of the simulated provider.
+#[derive(Clone, Copy, Debug)]
+struct Model {
+    name: &'static str,
+    /// In tokens, the answer's included.
+    window: u32,
+}
+
+/// Names and windows of all models.
+const MODELS: &[(&str, u32)] = &[
+    ("plimsoll-8k", 8_192),
+    ("plimsoll-32k", 32_768),
+    ("plimsoll-128k", 128_000),
+    ("plimsoll-200k", 200_000),
+    ("plimsoll-1m", 1_000_000),
+];
+
+/// Every model with its window in tokens.
+pub fn models() -> &'static [(&'static str, u32)] {
+    MODELS
+}
+
+/// Answers one request. The path may have any prefix before `/chat/completions` or `/models`.
+///
+/// Never fails: whatever is wrong with the request is said in a 4xx, as OpenAI would.
+pub async fn answer(request: Request<Bytes>) -> Response<UnsyncBoxBody<Bytes, std::io::Error>> {
+    let id = Dice::new(xxh3_64(request.body())).id("req_");
+    let mut response = route(&request).unwrap_or_else(|refusal| {
+        let mut response = json_response(refusal.status, &refusal.body());
+        if refusal.status == StatusCode::METHOD_NOT_ALLOWED {
+            let allowed = HeaderValue::from_static("GET, POST");
+            response.headers_mut().insert(header::ALLOW, allowed);
+        }
+        response
+    });
+    if let Ok(id) = HeaderValue::from_str(&id) {
+        response.headers_mut().insert("x-request-id", id);
+    }
+    response
+}
+
+fn route(request: &Request<Bytes>) -> Result<Response<render::Body>, Refusal> {
+    let path = request.uri().path().trim_end_matches('/');
+    let method = request.method();
+    let wanted = if path.ends_with("/chat/completions") {
+        &Method::POST
+    } else if path.ends_with("/models") || path.contains("/models/") {
+        &Method::GET
+    } else {
+        let message = format!("Invalid URL ({method} {path})");
+        return Err(Refusal::plain(StatusCode::NOT_FOUND, message));
+    };
+    if method != wanted {
+        let message = format!("Not allowed to {method} on {path} (HINT: use {wanted})");
+        return Err(Refusal::plain(StatusCode::METHOD_NOT_ALLOWED, message));
+    }
+    if wanted == Method::POST {
+        return complete(request);
+    }
+    let name = path.rsplit_once("/models").map_or("", |(_, name)| name);
+    let body = match name.trim_start_matches('/') {
+        "" => json!({"object": "list", "data": MODELS.iter().map(described).collect::<Vec<_>>()}),
+        name => {
+            let found = model(name).ok_or_else(|| ask::unknown_model(name))?;
+            described(&(found.name, found.window))
+        }
+    };
+    Ok(json_response(StatusCode::OK, &body))
+}
+
+fn described((name, window): &(&str, u32)) -> Value {
+    json!({"id": name, "object": "model", "created": CREATED, "owned_by": "plimsoll",
+        "context_length": window})
+}
+
+/// The model of that name, with or without its provider's before a slash.
+fn model(name: &str) -> Option<Model> {
+    let bare = name.strip_prefix("simulated/").unwrap_or(name);
+    let found = MODELS.iter().find(|(name, _)| *name == bare)?;
+    Some(Model {
+        name: found.0,
+        window: found.1,
+    })
+}
+
+fn complete(request: &Request<Bytes>) -> Result<Response<render::Body>, Refusal> {
+    let body = parse(request.body())?;
+    let ask = Ask::of(&body)?;
+    // SECURITY: a cache shared between keys would tell one client what another has sent.
+    let owner = request.headers().get(header::AUTHORIZATION);
+    let owner = xxh3_64(owner.map_or(b"", HeaderValue::as_bytes));
+    let seed = xxh3_64(ask.model.name.as_bytes());
+    let prompt = Prompt::of(seed, &ask.schemas, ask.messages);
+    overflow(&ask, &prompt)?;
+    let replies = reply::all(&ask, &prompt);
+    let envelope = Envelope {
+        id: Dice::new(xxh3_64_with_seed(request.body(), prompt.hash)).id("chatcmpl-"),
+        ask: &ask,
+        prompt_tokens: prompt.tokens(),
+        cached_tokens: cache::read(&prompt, owner),
+    };
+    Ok(match ask.stream {
+        true => render::events(&envelope, &replies),
+        false => render::whole(&envelope, &replies),
+    })
+}
+
+fn parse(body: &[u8]) -> Result<Value, Refusal> {
+    let body = body.strip_prefix(b"\xef\xbb\xbf").unwrap_or(body);
+    let parsed = serde_json::from_slice(body);
+    // JSON may hold half a surrogate pair, which no `String` can: it reads as U+FFFD.
+    let parsed = parsed.or_else(|_| serde_json::from_slice(&mend_surrogates(body)));
+    parsed.map_err(|_| Refusal::plain(StatusCode::BAD_REQUEST, ask::NOT_JSON))
+}
+
+/// The same text with every escape of a lone surrogate made one of U+FFFD.
+fn mend_surrogates(body: &[u8]) -> Vec<u8> {
+    let unit = |at: usize| {
+        let digits = body.get(at..at + 6)?.strip_prefix(b"\\u")?;
+        u16::from_str_radix(std::str::from_utf8(digits).ok()?, 16).ok()
+    };
+    let mut mended = body.to_vec();
+    let mut at = 0;
+    while at < body.len() {
+        at += match (body[at], unit(at)) {
+            (b'\\', Some(0xd800..=0xdbff)) if matches!(unit(at + 6), Some(0xdc00..=0xdfff)) => 12,
+            (b'\\', Some(0xd800..=0xdfff)) => {
+                mended[at + 2..at + 6].copy_from_slice(b"fffd");
+                6
+            }
+            (b'\\', _) => 2,
+            _ => 1,
+        };
+    }
+    mended
+}
+
+/// Refuses what does not fit the window, in the sentence that every client looks for.
+fn overflow(ask: &Ask<'_>, prompt: &Prompt) -> Result<(), Refusal> {
+    let window = ask.model.window;
+    let (messages, functions) = (prompt.message_tokens, prompt.function_tokens);
+    let completion = ask.limit.unwrap_or(0);
+    let total = u64::from(prompt.tokens()) + u64::from(completion);
+    if total <= u64::from(window) {
+        return Ok(());
+    }
+    let (with_functions, with_completion) = (functions > 0, ask.limit.is_some());
+    let asked = match (with_functions, with_completion) {
+        (false, false) => format!("your messages resulted in {total} tokens"),
+        (true, false) => format!(
+            "your messages resulted in {total} tokens ({messages} in the messages, {functions} in \
+             the functions)"
+        ),
+        (false, true) => format!(
+            "you requested {total} tokens ({messages} in the messages, {completion} in the completion)"
+        ),
+        (true, true) => format!(
+            "you requested {total} tokens ({messages} in the messages, {functions} in the functions, \
+             and {completion} in the completion)"
+        ),
+    };
+    let reduce = match (with_functions, with_completion) {
+        (false, false) => "messages",
+        (true, false) => "messages or functions",
+        (false, true) => "messages or completion",
+        (true, true) => "messages, functions, or completion",
+    };
+    Err(Refusal::of(
+        "messages",
+        Some("context_length_exceeded"),
+        format!(
+            "This model's maximum context length is {window} tokens. However, {asked}. Please \
+             reduce the length of the {reduce}."
+        ),
+    ))
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,221 @@
+//! What is answered: text, calls, or both, and why it ended.
+//!
+//! With tools, mostly a call after a user message, then another after each result with falling
+//! odds, so that a loop ends after a few rounds. The same conversation gets the same answer,
+//! streamed or not.
+
+use serde_json::{Value, json};
+
+use super::{
+    ask::{Ask, Format},
+    check::role,
+    count,
+    dice::Dice,
+    prompt::Prompt,
+    prose, schema,
+    tool::{Choice, Kind, Tool},
+};
+
+/// Rounds of one turn after which there is always a text.
+const ROUNDS: usize = 12;
+/// Percent of further calls after 1, 2, 3, … rounds; the last goes on.
+const FURTHER: &[usize] = &[94, 80, 65, 50, 40];
+
+/// One answer of the `n` asked for.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub(super) struct Reply {
+    pub(super) content: Option<String>,
+    pub(super) calls: Vec<Call>,
+    pub(super) finish: Finish,
+    pub(super) tokens: u32,
+}
+
+#[derive(Clone, Debug, PartialEq)]
+pub(super) struct Call {
+    pub(super) id: String,
+    pub(super) name: String,
+    /// JSON, or free text of a custom tool; cut off where the answer ended for its length.
+    pub(super) input: String,
+    pub(super) kind: Kind,
+}
+
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) enum Finish {
+    #[default]
+    Stop,
+    Length,
+    ToolCalls,
+    FunctionCall,
+}
+
+impl Finish {
+    pub(super) fn name(self) -> &'static str {
+        match self {
+            Self::Stop => "stop",
+            Self::Length => "length",
+            Self::ToolCalls => "tool_calls",
+            Self::FunctionCall => "function_call",
+        }
+    }
+}
+
+/// All answers to a request.
+pub(super) fn all(ask: &Ask<'_>, prompt: &Prompt) -> Vec<Reply> {
+    let room = ask.model.window.saturating_sub(prompt.tokens());
+    let limit = ask.limit.unwrap_or(room).min(room);
+    (0..ask.n)
+        .map(|nth| one(ask, prompt.hash ^ ask.seed ^ u64::from(nth) << 48, limit))
+        .collect()
+}
+
+fn one(ask: &Ask<'_>, seed: u64, limit: u32) -> Reply {
+    let mut dice = Dice::new(seed);
+    let said = last_text(ask.messages);
+    let tools = callable(ask);
+    let mut reply = Reply::default();
+    if !tools.is_empty() && calls_now(ask, &mut dice) {
+        reply.calls = calls(ask, &tools, &prose::topic(&said), &mut dice);
+        let first = reply.calls.first();
+        reply.content = first
+            .filter(|_| dice.chance(40))
+            .map(|call| prose::aside(&call.name, &mut dice));
+        reply.finish = match (first.map(|call| call.kind), ask.choice) {
+            (Some(Kind::Legacy), Choice::Auto) => Finish::FunctionCall,
+            // A call that the client named itself ends with `stop`, as at OpenAI.
+            (_, Choice::Named(_)) => Finish::Stop,
+            _ => Finish::ToolCalls,
+        };
+    } else {
+        reply.content = Some(match ask.format {
+            Format::Text => prose::answer(&said, &mut dice),
+            Format::Schema(schema) => {
+                schema::value(schema, &prose::topic(&said), &mut dice).to_string()
+            }
+            Format::Object => {
+                json!({"answer": prose::answer(&said, &mut dice), "confidence": 0.9}).to_string()
+            }
+        });
+    }
+    stop_at(&mut reply, &ask.stop);
+    fit(&mut reply, limit);
+    reply
+}
+
+/// The text of the newest user message, else of the newest message at all.
+fn last_text(messages: &[Value]) -> String {
+    let newest = messages.iter().rev().find(|one| role(one) == "user");
+    match newest.or(messages.last()).map(|one| &one["content"]) {
+        Some(Value::String(text)) => text.clone(),
+        Some(Value::Array(parts)) => {
+            let texts = parts.iter().filter_map(|part| part["text"].as_str());
+            texts.collect::<Vec<_>>().join(" ")
+        }
+        _ => String::new(),
+    }
+}
+
+fn callable<'a>(ask: &Ask<'a>) -> Vec<Tool<'a>> {
+    let allowed = |tool: &&Tool<'_>| match ask.choice {
+        Choice::None => false,
+        Choice::Auto | Choice::Required => true,
+        Choice::Named(name) => tool.name == name,
+    };
+    ask.tools.iter().filter(allowed).copied().collect()
+}
+
+fn calls_now(ask: &Ask<'_>, dice: &mut Dice) -> bool {
+    if ask.choice != Choice::Auto {
+        return true;
+    }
+    let last = ask.messages.last().map(role).unwrap_or_default();
+    if !matches!(last, "user" | "tool" | "function") {
+        return false;
+    }
+    let turn = ask
+        .messages
+        .iter()
+        .rev()
+        .take_while(|one| role(one) != "user");
+    let rounds = turn.filter(|one| role(one) == "assistant").count();
+    let odds = FURTHER.get(rounds).or(FURTHER.last()).copied();
+    rounds < ROUNDS && dice.chance(odds.unwrap_or_default())
+}
+
+fn calls(ask: &Ask<'_>, tools: &[Tool<'_>], topic: &str, dice: &mut Dice) -> Vec<Call> {
+    let legacy = tools.iter().all(|tool| tool.kind == Kind::Legacy);
+    let named = matches!(ask.choice, Choice::Named(_));
+    let count = match ask.parallel && !legacy && !named && dice.chance(20) {
+        true => 2 + dice.below(2),
+        false => 1,
+    };
+    (0..count)
+        .filter_map(|_| {
+            let tool = dice.pick(tools)?;
+            let input = match tool.kind {
+                Kind::Custom => topic.to_owned(),
+                Kind::Function | Kind::Legacy => arguments(tool.parameters, topic, dice),
+            };
+            Some(Call {
+                id: dice.id("call_"),
+                name: tool.name.to_owned(),
+                input,
+                kind: tool.kind,
+            })
+        })
+        .collect()
+}
+
+fn arguments(parameters: &Value, topic: &str, dice: &mut Dice) -> String {
+    match schema::value(parameters, topic, dice) {
+        object @ Value::Object(_) => object.to_string(),
+        _ => "{}".to_owned(),
+    }
+}
+
+/// Ends the text before the first stop sequence in it. Calls are never stopped by one.
+fn stop_at(reply: &mut Reply, stop: &[&str]) {
+    let Some(content) = &mut reply.content else {
+        return;
+    };
+    let first = stop.iter().filter_map(|word| content.find(word)).min();
+    if let Some(at) = first {
+        content.truncate(at);
+        reply.calls.clear();
+        reply.finish = Finish::Stop;
+    }
+}
+
+/// Cuts the answer to its limit and counts it.
+fn fit(reply: &mut Reply, limit: u32) {
+    let mut left = limit;
+    let mut cut = false;
+    if let Some(content) = &mut reply.content {
+        cut |= cut_text(content, &mut left);
+    }
+    reply.calls.retain_mut(|call| {
+        let spent = count::text(&call.name).saturating_add(3);
+        if cut || spent > left {
+            cut = true;
+            return false;
+        }
+        left -= spent;
+        cut |= cut_text(&mut call.input, &mut left);
+        true
+    });
+    if cut {
+        reply.finish = Finish::Length;
+    }
+    reply.tokens = limit - left;
+}
+
+/// Whether something was cut off.
+fn cut_text(text: &mut String, left: &mut u32) -> bool {
+    let end = count::prefix(text, *left);
+    let cut = end < text.len();
+    text.truncate(end);
+    *left = left.saturating_sub(count::text(text));
+    cut
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,148 @@
+//! What is answered to which request.
+
+use super::*;
+
+fn replies(more: Value) -> Vec<Reply> {
+    let mut body = json!({
+        "model": "plimsoll-8k",
+        "messages": [{"role": "user", "content": "Please list the harbours as JSON"}],
+    });
+    for (key, value) in more.as_object().unwrap() {
+        body[key] = value.clone();
+    }
+    let ask = Ask::of(&body).unwrap();
+    let prompt = Prompt::of(0, &ask.schemas, ask.messages);
+    all(&ask, &prompt)
+}
+
+fn only(more: Value) -> Reply {
+    let mut replies = replies(more);
+    assert_eq!(replies.len(), 1);
+    replies.pop().unwrap()
+}
+
+fn tools() -> Value {
+    json!([
+        {"type": "function", "function": {"name": "read_file", "parameters": {"type": "object",
+            "properties": {"path": {"type": "string"}}, "required": ["path"]}}},
+        {"type": "function", "function": {"name": "now"}},
+    ])
+}
+
+#[test]
+fn text_without_tools_and_the_same_every_time() {
+    let reply = only(json!({}));
+    assert_eq!(reply, only(json!({"stream": true})));
+    assert_ne!(reply, only(json!({"seed": 4})));
+    assert!(reply.content.as_ref().unwrap().contains("harbours"));
+    assert_eq!((reply.finish, reply.calls.len()), (Finish::Stop, 0));
+    assert_eq!(reply.tokens, count::text(reply.content.as_ref().unwrap()));
+    let three = replies(json!({"n": 3}));
+    assert!(three.len() == 3 && three[0] != three[1] && three[1] != three[2]);
+}
+
+#[test]
+fn limits_and_stops_end_an_answer() {
+    let short = only(json!({"max_tokens": 5}));
+    assert_eq!((short.finish, short.tokens), (Finish::Length, 5));
+    let whole = only(json!({})).content.unwrap();
+    let stopped = only(json!({"stop": [" and", "harbours"]}));
+    assert_eq!(stopped.finish, Finish::Stop);
+    let content = stopped.content.unwrap();
+    assert!(whole.starts_with(&content) && !content.contains("harbours"));
+    let call = only(json!({"tools": tools(), "tool_choice": "required", "max_tokens": 1}));
+    assert_eq!((call.finish, call.calls.len()), (Finish::Length, 0));
+}
+
+#[test]
+fn formats_are_answered_with_json() {
+    let object = only(json!({"response_format": {"type": "json_object"}}));
+    let value: Value = serde_json::from_str(&object.content.unwrap()).unwrap();
+    assert!(value["answer"].is_string());
+    let schema = json!({"type": "object", "required": ["harbours"], "properties":
+        {"harbours": {"type": "array", "items": {"type": "object", "required": ["name", "depth"],
+            "properties": {"name": {"type": "string"}, "depth": {"type": "number"}}}}}});
+    let format = json!({"type": "json_schema", "json_schema": {"name": "h", "strict": true, "schema": schema}});
+    let structured = only(json!({"response_format": format}));
+    let value: Value = serde_json::from_str(&structured.content.unwrap()).unwrap();
+    assert!(value["harbours"][0]["depth"].is_number());
+}
+
+#[test]
+fn the_choice_of_tools_is_obeyed() {
+    for seed in 0..40 {
+        let with =
+            |choice: Value| only(json!({"tools": tools(), "tool_choice": choice, "seed": seed}));
+        assert!(with(json!("none")).calls.is_empty());
+        let required = with(json!("required"));
+        assert!(!required.calls.is_empty() && required.finish == Finish::ToolCalls);
+        let named = with(json!({"type": "function", "function": {"name": "read_file"}}));
+        assert_eq!((named.calls.len(), named.finish), (1, Finish::Stop));
+        let arguments: Value = serde_json::from_str(&named.calls[0].input).unwrap();
+        assert!(arguments["path"].is_string());
+        let serial = only(json!({"tools": tools(), "tool_choice": "required",
+            "parallel_tool_calls": false, "seed": seed}));
+        assert_eq!(serial.calls.len(), 1);
+    }
+    let parallel = (0..100).filter(|seed| {
+        only(json!({"tools": tools(), "tool_choice": "required", "seed": seed}))
+            .calls
+            .len()
+            > 1
+    });
+    assert!((5..50).contains(&parallel.count()));
+}
+
+#[test]
+fn legacy_functions_and_custom_tools_are_called_in_their_way() {
+    let function = json!({"name": "look", "parameters": {"type": "object",
+        "properties": {"place": {"type": "string"}}, "required": ["place"]}});
+    let calls = (0..20).filter(|seed| {
+        let reply = only(json!({"functions": [function], "seed": seed}));
+        reply.finish == Finish::FunctionCall && reply.calls[0].kind == Kind::Legacy
+    });
+    assert!(calls.count() > 10);
+    let named = only(json!({"functions": [function], "function_call": {"name": "look"}}));
+    assert_eq!((named.finish, named.calls.len()), (Finish::Stop, 1));
+    let custom = only(
+        json!({"tools": [{"type": "custom", "custom": {"name": "shell"}}],
+        "tool_choice": "required"}),
+    );
+    assert_eq!(custom.calls[0].kind, Kind::Custom);
+}
+
+#[test]
+fn a_tool_loop_ends_after_a_few_rounds() {
+    let mut lengths = Vec::new();
+    for turn in 0..60 {
+        let mut messages = vec![json!({"role": "user", "content": format!("Mend leak {turn}")})];
+        let mut rounds = 0;
+        loop {
+            let reply = only(json!({"messages": messages, "tools": tools()}));
+            if reply.calls.is_empty() {
+                assert!(!reply.content.unwrap().is_empty());
+                break;
+            }
+            rounds += 1;
+            let calls: Vec<Value> = reply
+                .calls
+                .iter()
+                .map(|call| {
+                    json!({"id": call.id,
+                "type": "function", "function": {"name": call.name, "arguments": call.input}})
+                })
+                .collect();
+            messages
+                .push(json!({"role": "assistant", "content": reply.content, "tool_calls": calls}));
+            let results = reply
+                .calls
+                .iter()
+                .map(|call| json!({"role": "tool", "tool_call_id": call.id, "content": "ok"}));
+            messages.extend(results);
+        }
+        lengths.push(rounds);
+    }
+    lengths.sort_unstable();
+    assert!(lengths[59] <= ROUNDS, "{lengths:?}");
+    assert!((2..=4).contains(&lengths[30]), "{lengths:?}");
+}

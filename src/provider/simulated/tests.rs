@@ -1,0 +1,280 @@
+//! The provider as its clients meet it.
+
+use http_body_util::BodyExt as _;
+
+use super::*;
+
+async fn post(body: impl Into<Bytes>) -> (StatusCode, String) {
+    let request = Request::post("http://simulated/any/v1/chat/completions");
+    let response = answer(request.body(body.into()).unwrap()).await;
+    let status = response.status();
+    let body = response.into_body().collect().await.unwrap().to_bytes();
+    (status, String::from_utf8(body.to_vec()).unwrap())
+}
+
+async fn ask(more: Value) -> (StatusCode, Value) {
+    let (status, body) = post(request(&more).to_string()).await;
+    (status, serde_json::from_str(&body).unwrap())
+}
+
+fn request(more: &Value) -> Value {
+    let mut body = json!({
+        "model": "plimsoll-8k",
+        "messages": [{"role": "user", "content": "Where is the harbour?"}],
+    });
+    for (key, value) in more.as_object().unwrap() {
+        body[key] = value.clone();
+    }
+    body
+}
+
+async fn events(more: Value) -> Vec<Value> {
+    let mut body = request(&more);
+    body["stream"] = true.into();
+    let (status, body) = post(body.to_string()).await;
+    assert_eq!(status, 200, "{body}");
+    let mut events: Vec<&str> = body.split_terminator("\n\n").collect();
+    assert_eq!(events.pop(), Some("data: [DONE]"));
+    let data = events
+        .iter()
+        .map(|event| event.strip_prefix("data: ").unwrap());
+    data.map(|event| serde_json::from_str(event).unwrap())
+        .collect()
+}
+
+fn tools() -> Value {
+    json!([{"type": "function", "function": {"name": "read_file", "parameters": {"type": "object",
+        "properties": {"path": {"type": "string"}}, "required": ["path"]}}}])
+}
+
+#[tokio::test]
+async fn a_completion_has_its_shape_and_is_the_same_again() {
+    let (status, body) = ask(json!({})).await;
+    assert_eq!(status, 200);
+    assert_eq!(body["object"], "chat.completion");
+    let choice = &body["choices"][0];
+    assert_eq!(choice["finish_reason"], "stop");
+    assert!(choice["message"]["content"].as_str().unwrap().len() > 20);
+    let usage = &body["usage"];
+    let sum =
+        usage["prompt_tokens"].as_u64().unwrap() + usage["completion_tokens"].as_u64().unwrap();
+    assert_eq!(usage["total_tokens"], sum);
+    assert_eq!(ask(json!({})).await.1, body);
+    assert_ne!(ask(json!({"user": "x"})).await.1["id"], body["id"]);
+}
+
+#[tokio::test]
+async fn a_stream_says_the_same_as_a_completion() {
+    let (_, whole) = ask(json!({})).await;
+    let events = events(json!({})).await;
+    assert_eq!(events[0]["choices"][0]["delta"]["role"], "assistant");
+    let said: String = events
+        .iter()
+        .filter_map(|event| event["choices"][0]["delta"]["content"].as_str())
+        .collect();
+    assert_eq!(whole["choices"][0]["message"]["content"], said);
+    assert_eq!(
+        events.last().unwrap()["choices"][0]["finish_reason"],
+        "stop"
+    );
+    assert!(events.iter().all(|event| event.get("usage").is_none()));
+    assert!(events.iter().all(|event| event["id"] == events[0]["id"]));
+}
+
+#[tokio::test]
+async fn usage_is_streamed_only_when_asked_for() {
+    let (_, whole) = ask(json!({})).await;
+    let events = events(json!({"stream_options": {"include_usage": true}})).await;
+    let (last, others) = events.split_last().unwrap();
+    assert_eq!(last["choices"], json!([]));
+    assert_eq!(last["usage"], whole["usage"]);
+    assert!(
+        others
+            .iter()
+            .all(|event| event["usage"].is_null() && event["choices"][0].is_object())
+    );
+}
+
+#[tokio::test]
+async fn calls_are_streamed_in_fragments() {
+    let more = json!({"tools": tools(), "tool_choice": "required", "n": 2});
+    let (_, whole) = ask(more.clone()).await;
+    let events = events(more).await;
+    for choice in whole["choices"].as_array().unwrap() {
+        for (nth, call) in choice["message"]["tool_calls"]
+            .as_array()
+            .unwrap()
+            .iter()
+            .enumerate()
+        {
+            let pieces: Vec<&Value> = events
+                .iter()
+                .filter(|event| event["choices"][0]["index"] == choice["index"])
+                .flat_map(|event| event["choices"][0]["delta"]["tool_calls"].as_array())
+                .flatten()
+                .filter(|piece| piece["index"] == nth)
+                .collect();
+            assert_eq!(pieces[0]["id"], call["id"]);
+            assert_eq!(pieces[0]["function"]["name"], "read_file");
+            assert!(pieces.len() > 2 && pieces[1..].iter().all(|piece| piece.get("id").is_none()));
+            let arguments = pieces
+                .iter()
+                .filter_map(|piece| piece["function"]["arguments"].as_str());
+            assert_eq!(call["function"]["arguments"], arguments.collect::<String>());
+        }
+        assert_eq!(choice["finish_reason"], "tool_calls");
+    }
+}
+
+#[tokio::test]
+async fn legacy_calls_and_custom_tools_have_their_shapes() {
+    let legacy = json!({"functions": [{"name": "f"}], "function_call": {"name": "f"}});
+    let (_, body) = ask(legacy.clone()).await;
+    assert_eq!(body["choices"][0]["message"]["function_call"]["name"], "f");
+    let events = events(legacy).await;
+    let name = |event: &Value| event["choices"][0]["delta"]["function_call"]["name"] == "f";
+    assert_eq!(events.iter().filter(|event| name(event)).count(), 1);
+    let custom = json!([{"type": "custom", "custom": {"name": "shell"}}]);
+    let (_, body) = ask(json!({"tools": custom, "tool_choice": "required"})).await;
+    let call = &body["choices"][0]["message"]["tool_calls"][0];
+    assert!(call["type"] == "custom" && call["custom"]["input"].is_string());
+}
+
+/// `expected` is the sentence, with `#` for every number in it.
+async fn check_overflow(more: Value, expected: &str) {
+    let (status, body) = ask(more).await;
+    assert_eq!(
+        (status.as_u16(), &body["error"]["code"]),
+        (400, &json!("context_length_exceeded"))
+    );
+    let message = body["error"]["message"].as_str().unwrap();
+    let mut plain = String::new();
+    for character in message.chars() {
+        match character.is_ascii_digit() {
+            true if plain.ends_with('#') => {}
+            true => plain.push('#'),
+            false => plain.push(character),
+        }
+    }
+    assert_eq!(plain, expected);
+    assert!(message.starts_with("This model's maximum context length is 8192 tokens. However, "));
+}
+
+#[tokio::test]
+async fn what_does_not_fit_is_refused_as_openai_does() {
+    let long = json!([{"role": "user", "content": "tide table ".repeat(5_000)}]);
+    check_overflow(
+        json!({"messages": long}),
+        "This model's maximum context length is # tokens. However, your messages resulted in # \
+         tokens. Please reduce the length of the messages.",
+    )
+    .await;
+    check_overflow(
+        json!({"messages": long, "tools": tools()}),
+        "This model's maximum context length is # tokens. However, your messages resulted in # \
+         tokens (# in the messages, # in the functions). Please reduce the length of the messages \
+         or functions.",
+    )
+    .await;
+    check_overflow(
+        json!({"max_completion_tokens": 8_192}),
+        "This model's maximum context length is # tokens. However, you requested # tokens (# in \
+         the messages, # in the completion). Please reduce the length of the messages or completion.",
+    )
+    .await;
+    check_overflow(
+        json!({"max_tokens": 4_294_967_295u32, "tools": tools()}),
+        "This model's maximum context length is # tokens. However, you requested # tokens (# in \
+         the messages, # in the functions, and # in the completion). Please reduce the length of \
+         the messages, functions, or completion.",
+    )
+    .await;
+    let (_, small) = ask(json!({})).await;
+    let room = 8_192 - small["usage"]["prompt_tokens"].as_u64().unwrap();
+    assert_eq!(ask(json!({"max_tokens": room})).await.0, 200);
+    assert_eq!(ask(json!({"max_tokens": room + 1})).await.0, 400);
+    assert_eq!(
+        ask(json!({"messages": long, "model": "simulated/plimsoll-32k"}))
+            .await
+            .0,
+        200
+    );
+}
+
+#[tokio::test]
+async fn the_start_of_a_grown_conversation_is_cached() {
+    let said = "The rudder of this test is its own. ".repeat(300);
+    let mut messages = vec![json!({"role": "user", "content": said})];
+    let cached = |body: Value| body["usage"]["prompt_tokens_details"]["cached_tokens"].as_u64();
+    let (_, first) = ask(json!({"messages": messages, "tools": tools()})).await;
+    let prompt = first["usage"]["prompt_tokens"].as_u64().unwrap();
+    assert_eq!(cached(first), Some(0));
+    messages.push(json!({"role": "assistant", "content": "Aye."}));
+    messages.push(json!({"role": "user", "content": "Again."}));
+    let hit = cached(ask(json!({"messages": messages, "tools": tools()})).await.1).unwrap();
+    assert!(
+        hit >= 1_024 && hit <= prompt && hit % 128 == 0 && hit + 256 > prompt,
+        "{hit} of {prompt}"
+    );
+    let other = json!({"messages": messages, "tools": tools(), "model": "plimsoll-32k"});
+    assert_eq!(cached(ask(other).await.1), Some(0));
+}
+
+#[tokio::test]
+async fn bodies_that_are_no_json_and_half_surrogates() {
+    for body in [
+        "",
+        "{",
+        "null",
+        "[]",
+        "\u{0}",
+        "{\"model\": \"\\u12\"}",
+        "\\u",
+        "\"\\",
+    ] {
+        let (status, said) = post(body.as_bytes().to_vec()).await;
+        assert_eq!(status, 400, "{body:?}");
+        assert!(said.contains("could not parse the JSON body"), "{said}");
+    }
+    assert_eq!(post(vec![b'['; 100_000]).await.0, 400);
+    let lone = r#"{"model":"plimsoll-8k","messages":[{"role":"user","content":"\ud83d \\ud83d \ud83d\ude00 \udc00"}]}"#;
+    assert_eq!(post(lone).await.0, 200);
+    let mended = mend_surrogates(lone.as_bytes());
+    assert!(
+        String::from_utf8(mended)
+            .unwrap()
+            .contains(r"\ufffd \\ud83d \ud83d\ude00 \ufffd")
+    );
+    assert_eq!(
+        post(format!("\u{feff}{}", request(&json!({})))).await.0,
+        200
+    );
+}
+
+#[tokio::test]
+async fn models_are_listed_and_other_paths_refused() {
+    async fn call(method: &str, path: &str) -> (StatusCode, Value) {
+        let request = Request::builder().method(method).uri(path);
+        let response = answer(request.body(Bytes::new()).unwrap()).await;
+        let status = response.status();
+        assert!(response.headers().contains_key("x-request-id"));
+        let body = response.into_body().collect().await.unwrap().to_bytes();
+        (status, serde_json::from_slice(&body).unwrap())
+    }
+    let (status, list) = call("GET", "/v1/models").await;
+    assert_eq!(
+        (status.as_u16(), list["data"].as_array().unwrap().len()),
+        (200, models().len())
+    );
+    assert_eq!(list["data"][0]["context_length"], 8_192);
+    assert_eq!(
+        call("GET", "/x/v1/models/plimsoll-1m").await.1["context_length"],
+        1_000_000
+    );
+    assert_eq!(call("GET", "/v1/models/other").await.0, 404);
+    assert_eq!(call("GET", "/v1/chat/completions").await.0, 405);
+    assert_eq!(call("POST", "/v1/embeddings").await.0, 404);
+    for (name, window) in models() {
+        assert_eq!(model(&format!("simulated/{name}")).unwrap().window, *window);
+    }
+}

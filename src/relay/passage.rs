@@ -1,0 +1,242 @@
+//! The way of a stream's bytes through the proxy, without any I/O.
+//!
+//! Chunks go in, the same bytes come out, with the place where the answer ends marked; only the
+//! usage chunk that we asked for stays behind. Bytes of an event are held while it may still be
+//! that chunk or `[DONE]`, never longer: a `"choices":[` that is not empty or [`MAX_HELD`] bytes
+//! release them.
+
+use std::collections::VecDeque;
+
+use bytes::Bytes;
+
+use super::{
+    decode::Decoder,
+    tap::{Heard, Seen, Tap},
+};
+use crate::wire::event::Splitter;
+
+/// Bytes of one event that the splitter keeps.
+const MAX_EVENT: usize = 4 << 20;
+
+/// Bytes held back of one event; a usage chunk is far smaller.
+const MAX_HELD: usize = 16 << 10;
+
+/// What goes on to the client.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Piece {
+    Bytes(Bytes),
+    /// Here the answer ends; what follows tells the client so.
+    End,
+}
+
+pub(super) struct Passage {
+    splitter: Splitter,
+    tap: Tap,
+    decoder: Option<Decoder>,
+    held: Held,
+    ended: bool,
+}
+
+/// The bytes of an event that may still be one of those that matter.
+#[derive(Default)]
+struct Held {
+    /// The usage chunk is to be taken out.
+    strip_usage: bool,
+    pieces: Vec<Bytes>,
+    len: usize,
+    /// Bytes of the current event went out already.
+    released: bool,
+    choices: Choices,
+    done: Done,
+    /// The chunk that was taken out ended with a CR whose LF may still come.
+    dropped_cr: bool,
+}
+
+impl Passage {
+    pub(super) fn new(decoder: Option<Decoder>, strip_usage: bool) -> Self {
+        Self {
+            splitter: Splitter::new(MAX_EVENT),
+            tap: Tap::new(),
+            held: Held {
+                // What is compressed cannot be cut.
+                strip_usage: strip_usage && decoder.is_none(),
+                ..Held::default()
+            },
+            decoder,
+            ended: false,
+        }
+    }
+
+    /// Whether text of ours can be put between the bytes.
+    pub(super) fn legible(&self) -> bool {
+        self.decoder.is_none()
+    }
+
+    pub(super) fn heard(&self) -> Heard {
+        self.tap.heard()
+    }
+
+    pub(super) fn push(&mut self, chunk: Bytes, out: &mut VecDeque<Piece>) {
+        if self.decoder.is_some() {
+            self.look(&chunk, out);
+            out.push_back(Piece::Bytes(chunk));
+            return;
+        }
+        // The LF of a line end whose CR closed the event before goes where that went.
+        let late_lf =
+            self.splitter.after_cr() && self.held.len == 0 && chunk.first() == Some(&b'\n');
+        let dropped = std::mem::take(&mut self.held.dropped_cr);
+        let mut from = usize::from(late_lf && dropped);
+        // Where the current event begins in this chunk.
+        let mut begin = usize::from(late_lf);
+        self.splitter.push(chunk.clone());
+        while let Some(event) = self.splitter.next_event() {
+            let seen = event.message.map_or(Seen::Other, |m| self.tap.message(&m));
+            if seen == Seen::UsageOnly && self.held.may_drop() {
+                give(out, &chunk, from, begin);
+                from = event.end;
+                self.held.pieces.clear();
+                self.held.dropped_cr = event.end == chunk.len() && self.splitter.after_cr();
+            } else if seen == Seen::Done && !std::mem::replace(&mut self.ended, true) {
+                give(out, &chunk, from, begin);
+                from = begin;
+                out.push_back(Piece::End);
+            }
+            self.held.release(out);
+            self.held.begin_event();
+            begin = event.end;
+        }
+        if self.held.hold(&chunk[begin..]) {
+            give(out, &chunk, from, begin);
+            if begin < chunk.len() {
+                self.held.pieces.push(chunk.slice(begin..));
+            }
+        } else {
+            self.held.release(out);
+            give(out, &chunk, from, chunk.len());
+        }
+    }
+
+    /// The provider's stream is over.
+    pub(super) fn finish(&mut self, out: &mut VecDeque<Piece>) {
+        let last = self.splitter.finish().and_then(|event| event.message);
+        let seen = last.map_or(Seen::Other, |message| self.tap.message(&message));
+        if seen == Seen::UsageOnly && self.held.may_drop() {
+            self.held.pieces.clear();
+        }
+        let done = seen == Seen::Done && !std::mem::replace(&mut self.ended, true);
+        if done {
+            out.push_back(Piece::End);
+        }
+        self.held.release(out);
+        if !std::mem::replace(&mut self.ended, true) {
+            out.push_back(Piece::End);
+        }
+    }
+
+    /// Looks at a decoded copy.
+    fn look(&mut self, chunk: &[u8], out: &mut VecDeque<Piece>) {
+        let Some(text) = self.decoder.as_mut().and_then(|d| d.push(chunk)) else {
+            self.tap.blind();
+            return;
+        };
+        self.splitter.push(text.into());
+        while let Some(event) = self.splitter.next_event() {
+            let seen = event.message.map_or(Seen::Other, |m| self.tap.message(&m));
+            if seen == Seen::Done && !std::mem::replace(&mut self.ended, true) {
+                out.push_back(Piece::End);
+            }
+        }
+    }
+}
+
+fn give(out: &mut VecDeque<Piece>, chunk: &Bytes, from: usize, to: usize) {
+    if from < to {
+        out.push_back(Piece::Bytes(chunk.slice(from..to)));
+    }
+}
+
+impl Held {
+    fn begin_event(&mut self) {
+        self.len = 0;
+        self.released = false;
+        self.choices = Choices::default();
+        self.done = Done::default();
+    }
+
+    /// Whether the current event can still be taken out whole.
+    const fn may_drop(&self) -> bool {
+        self.strip_usage && !self.released
+    }
+
+    fn release(&mut self, out: &mut VecDeque<Piece>) {
+        out.extend(self.pieces.drain(..).map(Piece::Bytes));
+    }
+
+    /// Whether these bytes of an event without an end are to be kept back with those before.
+    fn hold(&mut self, bytes: &[u8]) -> bool {
+        self.len += bytes.len();
+        let maybe_done = self.done.possible(bytes);
+        let maybe_usage = self.strip_usage && !self.choices.has_some(bytes);
+        self.released |= self.len > MAX_HELD || !(maybe_done || maybe_usage);
+        !self.released
+    }
+}
+
+/// Follows an event as long as it may be `data: [DONE]`, over any cut.
+#[derive(Default)]
+struct Done {
+    /// Bytes of [`Done::TEXT`] matched.
+    matched: usize,
+    other: bool,
+}
+
+impl Done {
+    const TEXT: &[u8] = b"data:[DONE]";
+
+    fn possible(&mut self, bytes: &[u8]) -> bool {
+        for byte in bytes {
+            if Self::TEXT.get(self.matched) == Some(byte) {
+                self.matched += 1;
+            } else {
+                self.other |= !byte.is_ascii_whitespace();
+            }
+        }
+        !self.other
+    }
+}
+
+/// Looks for `"choices":[` with something in it, byte by byte, over any cut.
+#[derive(Default)]
+struct Choices {
+    /// Bytes of [`Choices::KEY`] matched.
+    matched: usize,
+}
+
+impl Choices {
+    const KEY: &[u8] = b"\"choices\":[";
+    /// From here on white space may stand between the bytes.
+    const LOOSE: usize = b"\"choices\"".len();
+
+    fn has_some(&mut self, bytes: &[u8]) -> bool {
+        for &byte in bytes {
+            if self.matched >= Self::LOOSE && byte.is_ascii_whitespace() {
+                continue;
+            }
+            if self.matched == Self::KEY.len() {
+                if byte != b']' {
+                    return true;
+                }
+                self.matched = 0;
+            } else if byte == Self::KEY[self.matched] {
+                self.matched += 1;
+            } else {
+                self.matched = usize::from(byte == b'"');
+            }
+        }
+        false
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,200 @@
+use std::{collections::VecDeque, path::PathBuf};
+
+use bytes::Bytes;
+use proptest::prelude::*;
+
+use super::{Passage, Piece};
+use crate::{relay::Heard, wire::usage::Usage};
+
+/// What comes out, the place of the end in it, and what was heard.
+fn pass<'a>(
+    pieces: impl IntoIterator<Item = &'a [u8]>,
+    strip: bool,
+) -> (Vec<u8>, Option<usize>, Heard) {
+    let mut passage = Passage::new(None, strip);
+    let mut out = VecDeque::new();
+    for piece in pieces {
+        passage.push(Bytes::copy_from_slice(piece), &mut out);
+    }
+    passage.finish(&mut out);
+    let (mut bytes, mut end) = (Vec::new(), None);
+    for piece in out {
+        match piece {
+            Piece::Bytes(piece) => bytes.extend_from_slice(&piece),
+            Piece::End => {
+                assert_eq!(end, None, "the answer ends once");
+                end = Some(bytes.len());
+            }
+        }
+    }
+    (bytes, end, passage.heard())
+}
+
+const TEXT: &str = "data: {\"choices\":[{\"index\":0,\"delta\":{\"content\":\"hé\"}}]}\n\n";
+const FINISH: &str = "data: {\"choices\":[{\"index\":0,\"delta\":{},\"finish_reason\":\"stop\"}],\"usage\":null}\n\n";
+const USAGE: &str = "data: {\"id\":\"x\",\"choices\": [],\"usage\":{\"prompt_tokens\":7,\"completion_tokens\":2}}\n\n";
+const DONE: &str = "data: [DONE]\n\n";
+
+fn check_every_cut(stream: &str, strip: bool, expected: &str) -> Heard {
+    let stream = stream.as_bytes();
+    let (bytes, end, heard) = pass([stream], strip);
+    assert_eq!(String::from_utf8_lossy(&bytes), expected);
+    for at in 0..=stream.len() {
+        let cut = pass([&stream[..at], &stream[at..]], strip);
+        assert_eq!(cut, (bytes.clone(), end, heard.clone()), "cut at {at}");
+    }
+    let cut = pass(stream.chunks(1), strip);
+    assert_eq!(cut, (bytes, end, heard.clone()), "cut everywhere");
+    heard
+}
+
+#[test]
+fn our_usage_chunk_is_taken_out_and_nothing_else() {
+    for end in ["\n", "\r\n", "\r"] {
+        let [text, finish, usage, done] =
+            [TEXT, FINISH, USAGE, DONE].map(|event| event.replace('\n', end));
+        let all = format!(": hi{end}{end}{text}{finish}{usage}{done}");
+        let heard = check_every_cut(&all, true, &all.replace(&usage, ""));
+        assert_eq!(heard.usage.map(|usage| usage.prompt_tokens), Some(7));
+        assert!(heard.complete());
+        check_every_cut(&all, false, &all);
+    }
+    let last = USAGE.trim_end();
+    check_every_cut(
+        &format!("{TEXT}{FINISH}{last}"),
+        true,
+        &format!("{TEXT}{FINISH}"),
+    );
+    let cumulative = TEXT.replace("}]}", "}],\"usage\":{\"prompt_tokens\":7}}");
+    check_every_cut(&cumulative, true, &cumulative);
+    let filters = "data: {\"choices\":[],\"prompt_filter_results\":[]}\n\n";
+    check_every_cut(filters, true, filters);
+}
+
+#[test]
+fn an_event_is_held_no_longer_than_it_must_be() {
+    let mut passage = Passage::new(None, true);
+    let mut out = VecDeque::new();
+    passage.push(
+        Bytes::from_static(b"data: {\"id\":1,\"choices\" : [ "),
+        &mut out,
+    );
+    assert!(out.is_empty());
+    passage.push(Bytes::from_static(b"{\"index\""), &mut out);
+    assert_eq!(out.len(), 2);
+    out.clear();
+    passage.push(Bytes::from_static(b":0}]}\n\n: hi\n"), &mut out);
+    assert_eq!(out.len(), 1);
+    out.clear();
+    passage.push(Bytes::from(vec![b'x'; super::MAX_HELD + 1]), &mut out);
+    assert_eq!(out.len(), 1);
+}
+
+#[test]
+fn the_answer_ends_before_done() {
+    let stream = format!("{TEXT}{FINISH}{DONE}");
+    let (_, end, _) = pass([stream.as_bytes()], false);
+    assert_eq!(end, Some(TEXT.len() + FINISH.len()));
+    let (_, end, heard) = pass([TEXT.as_bytes()], false);
+    assert_eq!(end, Some(TEXT.len()));
+    assert!(!heard.complete());
+}
+
+#[test]
+fn text_and_call_ids_are_digested_whatever_their_pieces() {
+    let stream = |deltas: &[&str]| {
+        let events = deltas
+            .iter()
+            .map(|delta| format!("data: {{\"choices\":[{{\"delta\":{delta}}}]}}\n\n"));
+        let all: String = events.collect();
+        let (_, _, heard) = pass([all.as_bytes()], false);
+        (heard.text, heard.call_ids)
+    };
+    let whole = stream(&[
+        r#"{"content":"a\"b"}"#,
+        r#"{"tool_calls":[{"index":0,"id":"x"},{"index":1,"id":"y"}]}"#,
+    ]);
+    let pieces = stream(&[
+        r#"{"content":"a"}"#,
+        r#"{"content":"\""}"#,
+        r#"{"content":[{"type":"text","text":"b"},{"type":"thinking","text":"no"}]}"#,
+        r#"{"content":null,"tool_calls":[{"index":0,"id":"x"}]}"#,
+        r#"{"tool_calls":[{"index":0,"id":"","function":{}}]}"#,
+        r#"{"tool_calls":[{"index":0,"id":"x","function":{}}]}"#,
+        r#"{"tool_calls":[{"index":1,"id":"\u0079"}]}"#,
+    ]);
+    assert_eq!(whole, pieces);
+    assert_eq!(whole.1.len(), 2);
+}
+
+fn recordings() -> Vec<(String, Vec<u8>, Option<u64>)> {
+    let beside = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../shared/data");
+    let data = std::env::var_os("PLIMSOLL_DATA").map_or(beside, PathBuf::from);
+    let Ok(index) = std::fs::read(data.join("index.json")) else {
+        println!("the recorded answers are absent; only generated ones are tested");
+        return Vec::new();
+    };
+    let index: serde_json::Value = serde_json::from_slice(&index).unwrap();
+    let streams = index.as_array().unwrap().iter().filter_map(|entry| {
+        let file = entry["file"].as_str()?;
+        let bytes = file
+            .ends_with(".sse")
+            .then(|| std::fs::read(data.join(file)).unwrap())?;
+        let prompt = entry["usage"]["prompt_tokens"].as_u64();
+        Some((file.to_owned(), bytes, prompt))
+    });
+    let streams: Vec<_> = streams.collect();
+    assert!(streams.len() > 20, "the recorded streams are there");
+    streams
+}
+
+#[test]
+fn recorded_streams_come_out_identical_at_every_cut() {
+    for (file, stream, prompt) in recordings() {
+        let (bytes, end, heard) = pass([&stream[..]], false);
+        assert_eq!(bytes, stream, "{file}");
+        let found = |usage: Option<Usage>| usage.map(|usage| u64::from(usage.prompt_tokens));
+        assert_eq!(found(heard.usage), prompt, "{file}");
+        assert!(heard.finished || heard.done || heard.error, "{file}");
+        let same = |pieces: &[&[u8]]| {
+            assert!(
+                pass(pieces.iter().copied(), false) == (bytes.clone(), end, heard.clone()),
+                "{file}"
+            );
+        };
+        // Every byte of short streams; of long ones the first and last, and steps between.
+        let step = (stream.len() / 500).max(1);
+        for at in
+            (0..stream.len()).filter(|at| at % step == 0 || *at < 50 || at + 50 > stream.len())
+        {
+            same(&[&stream[..at], &stream[at..]]);
+        }
+        same(&stream.chunks(1).collect::<Vec<_>>());
+        let (stripped, _, with) = pass([&stream[..]], true);
+        assert_eq!(with, heard);
+        let (again, ..) = pass(stream.chunks(3), true);
+        assert!(stripped == again, "{file}");
+    }
+}
+
+proptest! {
+    #[test]
+    fn any_pieces_pass_alike(order in prop::collection::vec(0usize..5, 0..8), sizes in prop::collection::vec(1usize..40, 1..8), strip: bool) {
+        let events = [TEXT, FINISH, USAGE, DONE, ": ping\n\n"];
+        let stream: String = order.iter().map(|index| events[*index]).collect();
+        let mut rest = stream.as_bytes();
+        let mut pieces = Vec::new();
+        for size in sizes.iter().cycle() {
+            if rest.is_empty() {
+                break;
+            }
+            let (piece, others) = rest.split_at((*size).min(rest.len()));
+            pieces.push(piece);
+            rest = others;
+        }
+        let whole = pass([stream.as_bytes()], strip);
+        prop_assert_eq!(pass(pieces, strip), whole.clone());
+        let kept: String = order.iter().filter(|index| !strip || **index != 2).map(|index| events[*index]).collect();
+        prop_assert_eq!(String::from_utf8(whole.0).unwrap(), kept);
+    }
+}

@@ -1,0 +1,143 @@
+//! Every response that we make ourselves; the only place that picks a status code.
+//!
+//! Errors have OpenAI's shape, and name themselves in `x-plimsoll-error`, so that a client can
+//! tell them from the provider's.
+
+use http::{
+    HeaderMap, HeaderName, HeaderValue, Response, StatusCode,
+    header::{ALLOW, CONTENT_TYPE, RETRY_AFTER, WWW_AUTHENTICATE},
+};
+use serde_json::{Value, json};
+
+use super::route::Misrouted;
+use crate::{
+    error::Failure,
+    provider::{Registry, Source},
+    wire::{Body, fault::Fault, whole},
+};
+
+/// The code of an error of ours.
+pub const ERROR: HeaderName = HeaderName::from_static("x-plimsoll-error");
+
+/// An error of ours.
+pub fn failure(failure: &Failure) -> Response<Body> {
+    let status = status(failure);
+    let fault = Fault {
+        message: failure.message(),
+        kind: Some(kind(status).to_owned()),
+        param: failure.param().map(str::to_owned),
+        code: Some(failure.code().to_owned()),
+    };
+    let mut answer = json(status, fault.to_json());
+    let headers = answer.headers_mut();
+    headers.insert(ERROR, HeaderValue::from_static(failure.code()));
+    match failure {
+        Failure::Busy => {
+            headers.insert(RETRY_AFTER, HeaderValue::from_static("1"));
+        }
+        Failure::WrongMethod { allow } => {
+            headers.insert(ALLOW, HeaderValue::from_static(allow));
+        }
+        Failure::KeyMissing | Failure::KeyWrong => {
+            headers.insert(WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"));
+        }
+        _ => {}
+    }
+    answer
+}
+
+const fn status(failure: &Failure) -> StatusCode {
+    match failure {
+        Failure::NotJson(_) | Failure::BodyBroken | Failure::DotSegments => StatusCode::BAD_REQUEST,
+        Failure::KeyMissing | Failure::KeyWrong => StatusCode::UNAUTHORIZED,
+        Failure::Foreign { .. } | Failure::PathNotAllowed => StatusCode::FORBIDDEN,
+        Failure::ModelNotFound(_) | Failure::ProviderNotFound(_) | Failure::PathNotFound => {
+            StatusCode::NOT_FOUND
+        }
+        Failure::WrongMethod { .. } => StatusCode::METHOD_NOT_ALLOWED,
+        Failure::BodySlow { .. } => StatusCode::REQUEST_TIMEOUT,
+        Failure::BodyTooLarge { .. } => StatusCode::PAYLOAD_TOO_LARGE,
+        Failure::Encoded(_) => StatusCode::UNSUPPORTED_MEDIA_TYPE,
+        Failure::ProviderUnreachable { .. } | Failure::ProviderBadAnswer { .. } => {
+            StatusCode::BAD_GATEWAY
+        }
+        Failure::Busy => StatusCode::SERVICE_UNAVAILABLE,
+        Failure::ProviderTimeout { .. } => StatusCode::GATEWAY_TIMEOUT,
+    }
+}
+
+/// OpenAI's word for the kind of error.
+fn kind(status: StatusCode) -> &'static str {
+    match status {
+        StatusCode::UNAUTHORIZED => "authentication_error",
+        StatusCode::FORBIDDEN => "permission_error",
+        status if status.is_server_error() => "server_error",
+        _ => "invalid_request_error",
+    }
+}
+
+impl From<Misrouted> for Failure {
+    fn from(misrouted: Misrouted) -> Self {
+        match misrouted {
+            Misrouted::NoPath => Self::PathNotFound,
+            Misrouted::WrongMethod { allow } => Self::WrongMethod { allow },
+            Misrouted::DotSegments => Self::DotSegments,
+        }
+    }
+}
+
+/// A JSON answer.
+pub fn json(status: StatusCode, body: impl Into<bytes::Bytes>) -> Response<Body> {
+    let mut answer = Response::new(whole(body));
+    *answer.status_mut() = status;
+    answer
+        .headers_mut()
+        .insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
+    answer
+}
+
+/// Alive.
+pub fn healthy() -> Response<Body> {
+    json(StatusCode::OK, r#"{"status":"ok"}"#)
+}
+
+/// Ready for more, or on the way out.
+pub fn ready(draining: bool) -> Response<Body> {
+    if draining {
+        json(StatusCode::SERVICE_UNAVAILABLE, r#"{"status":"draining"}"#)
+    } else {
+        json(StatusCode::OK, r#"{"status":"ready"}"#)
+    }
+}
+
+/// OpenAI's list of models, those that `allowed` lets through, with the windows that are known.
+pub fn models(registry: &Registry, allowed: impl Fn(&str) -> bool) -> Response<Body> {
+    let models = registry.models();
+    let data: Vec<Value> = models
+        .into_iter()
+        .filter(|(id, _)| allowed(id))
+        .map(|(id, window)| {
+            let owner = id.split('/').next().unwrap_or_default();
+            let known = window.source != Source::Assumed;
+            json!({
+                "id": id,
+                "object": "model",
+                "created": 0,
+                "owned_by": owner,
+                "context_length": known.then_some(window.tokens),
+            })
+        })
+        .collect();
+    let list = json!({"object": "list", "data": data});
+    json(StatusCode::OK, list.to_string())
+}
+
+/// Whether a client reads trailers.
+pub fn accepts_trailers(headers: &HeaderMap) -> bool {
+    headers
+        .get_all(http::header::TE)
+        .iter()
+        .filter_map(|value| value.to_str().ok())
+        .flat_map(|value| value.split(','))
+        .any(|coding| coding.trim().eq_ignore_ascii_case("trailers"))
+}

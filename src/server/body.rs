@@ -1,0 +1,177 @@
+//! Reading a request body within limits: its size, the time between two reads, the bytes in
+//! flight of all requests together.
+
+use std::{
+    pin::Pin,
+    task::{Context, Poll},
+    time::Duration,
+};
+
+use bytes::{Bytes, BytesMut};
+use http::{HeaderMap, header::CONTENT_ENCODING};
+use http_body::Body as _;
+use http_body_util::{BodyExt, combinators::BoxBody};
+use hyper::body::Incoming;
+
+use super::flight::{Flight, Hold};
+use crate::{
+    config::ServerConfig,
+    error::Failure,
+    provider::{Payload, UploadBroken},
+};
+
+/// How long what follows a body that is refused is read and thrown away, so that the client
+/// reads our answer before its connection is reset.
+const LINGER: Duration = Duration::from_secs(1);
+
+/// A whole body, and its share of the bytes in flight.
+#[derive(Debug)]
+pub struct Received {
+    pub bytes: Bytes,
+    pub hold: Hold,
+}
+
+/// Reads a whole body.
+///
+/// # Errors
+/// A limit was passed, the body broke off, or its encoding is not one we read.
+pub async fn read(
+    headers: &HeaderMap,
+    mut body: Incoming,
+    limits: &ServerConfig,
+    flight: &Flight,
+) -> Result<Received, Failure> {
+    check_encoding(headers)?;
+    let limit = limits.max_body_bytes;
+    let promised = body.size_hint().exact().map(usize::try_from);
+    let promised = match promised {
+        Some(Ok(length)) if length <= limit => Some(length),
+        Some(_) => return Err(refuse(body, limit).await),
+        None => None,
+    };
+    let mut hold = flight.hold();
+    if !hold.grow(promised.unwrap_or(0)) {
+        return Err(Failure::Busy);
+    }
+    let mut first = Bytes::new();
+    let mut all = BytesMut::new();
+    while let Some(chunk) = next(&mut body, limits.body_timeout).await? {
+        let length = first.len() + all.len() + chunk.len();
+        if length > limit {
+            return Err(refuse(body, limit).await);
+        }
+        if promised.is_none() && !hold.grow(chunk.len()) {
+            return Err(Failure::Busy);
+        }
+        if length == chunk.len() {
+            // A body in one piece is not copied.
+            first = chunk;
+        } else {
+            if !first.is_empty() {
+                all.reserve(promised.unwrap_or(length).max(length));
+                all.extend_from_slice(&std::mem::take(&mut first));
+            }
+            all.extend_from_slice(&chunk);
+        }
+    }
+    let bytes = if all.is_empty() { first } else { all.freeze() };
+    Ok(Received { bytes, hold })
+}
+
+/// A body that goes on as it comes, with the time between two reads bounded.
+pub fn pass_on(body: Incoming, limit: Duration) -> Payload {
+    if body.is_end_stream() {
+        return Payload::Empty;
+    }
+    Payload::Stream(BoxBody::new(Timed {
+        sleep: Box::pin(tokio::time::sleep(limit)),
+        waiting: false,
+        body,
+        limit,
+    }))
+}
+
+/// The one place that says which encodings are read.
+fn check_encoding(headers: &HeaderMap) -> Result<(), Failure> {
+    for encoding in headers.get_all(CONTENT_ENCODING) {
+        if !encoding.as_bytes().eq_ignore_ascii_case(b"identity") {
+            let named = String::from_utf8_lossy(encoding.as_bytes());
+            return Err(Failure::Encoded(named.chars().take(50).collect()));
+        }
+    }
+    Ok(())
+}
+
+async fn next(body: &mut Incoming, limit: Duration) -> Result<Option<Bytes>, Failure> {
+    loop {
+        let frame = tokio::time::timeout(limit, body.frame())
+            .await
+            .map_err(|_| Failure::BodySlow { limit })?;
+        match frame {
+            None => return Ok(None),
+            Some(Err(_)) => return Err(Failure::BodyBroken),
+            Some(Ok(frame)) => {
+                // Trailers of a request mean nothing here.
+                if let Ok(chunk) = frame.into_data() {
+                    return Ok(Some(chunk));
+                }
+            }
+        }
+    }
+}
+
+async fn refuse(mut body: Incoming, limit: usize) -> Failure {
+    let throw_away = async {
+        let mut thrown = 0;
+        while let Some(Ok(frame)) = body.frame().await {
+            thrown += frame.data_ref().map_or(0, Bytes::len);
+            if thrown > limit {
+                break;
+            }
+        }
+    };
+    // Whether it ended or not, the answer is the same.
+    let _ = tokio::time::timeout(LINGER, throw_away).await;
+    Failure::BodyTooLarge { limit }
+}
+
+/// A request body with a bound on the time between two reads.
+struct Timed {
+    body: Incoming,
+    limit: Duration,
+    sleep: Pin<Box<tokio::time::Sleep>>,
+    waiting: bool,
+}
+
+impl http_body::Body for Timed {
+    type Data = Bytes;
+    type Error = UploadBroken;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+    ) -> Poll<Option<Result<http_body::Frame<Bytes>, UploadBroken>>> {
+        let this = &mut *self;
+        if let Poll::Ready(frame) = Pin::new(&mut this.body).poll_frame(cx) {
+            this.waiting = false;
+            return Poll::Ready(frame.map(|frame| frame.map_err(|_| UploadBroken::Broken)));
+        }
+        if !std::mem::replace(&mut this.waiting, true) {
+            let due = tokio::time::Instant::now() + this.limit;
+            this.sleep.as_mut().reset(due);
+        }
+        let limit = this.limit;
+        this.sleep
+            .as_mut()
+            .poll(cx)
+            .map(|()| Some(Err(UploadBroken::Slow { limit })))
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.body.is_end_stream()
+    }
+
+    fn size_hint(&self) -> http_body::SizeHint {
+        self.body.size_hint()
+    }
+}

@@ -1,0 +1,175 @@
+//! Method and path -> who answers.
+
+use std::borrow::Cow;
+
+use http::Method;
+
+/// Who answers a request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Route<'a> {
+    /// A chat completion, which is guarded.
+    Chat {
+        provider: Option<&'a str>,
+    },
+    /// The list of all models.
+    Models,
+    /// Everything else of a provider's API goes through untouched. `path` follows `/v1`.
+    Forward {
+        provider: Option<&'a str>,
+        path: &'a str,
+    },
+    Health,
+    Ready,
+    /// Our own API; `path` follows `/plimsoll/api/`.
+    Api {
+        path: &'a str,
+    },
+}
+
+/// Nobody does.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Misrouted {
+    NoPath,
+    WrongMethod {
+        allow: &'static str,
+    },
+    /// SECURITY: `/v1/../admin` would leave the API that the provider's key is meant for.
+    DotSegments,
+}
+
+/// # Errors
+/// Nobody answers this path, or not this method.
+pub fn find<'a>(method: &Method, path: &'a str) -> Result<Route<'a>, Misrouted> {
+    if has_dot_segments(path) {
+        return Err(Misrouted::DotSegments);
+    }
+    let reads = [Method::GET, Method::HEAD].contains(method);
+    let own = |route| {
+        let allow = "GET, HEAD";
+        reads
+            .then_some(route)
+            .ok_or(Misrouted::WrongMethod { allow })
+    };
+    match path {
+        "/healthz" => return own(Route::Health),
+        "/readyz" => return own(Route::Ready),
+        "/v1/models" => return own(Route::Models),
+        _ => {}
+    }
+    if let Some(path) = path.strip_prefix("/plimsoll/api/") {
+        return Ok(Route::Api { path });
+    }
+    let (provider, path) = split(path).ok_or(Misrouted::NoPath)?;
+    if path != "/chat/completions" || reads {
+        return Ok(Route::Forward { provider, path });
+    }
+    if *method == Method::POST {
+        return Ok(Route::Chat { provider });
+    }
+    Err(Misrouted::WrongMethod {
+        // Reading goes on to the provider, which may list stored completions there.
+        allow: "POST, GET, HEAD",
+    })
+}
+
+/// The provider, and what follows `/v1`, slash included.
+fn split(path: &str) -> Option<(Option<&str>, &str)> {
+    if let Some(rest) = path.strip_prefix("/v1") {
+        return (rest.len() > 1 && rest.starts_with('/')).then_some((None, rest));
+    }
+    let (provider, rest) = path.strip_prefix('/')?.split_once('/')?;
+    let rest = rest.strip_prefix("v1")?;
+    let sound = !provider.is_empty() && rest.len() > 1 && rest.starts_with('/');
+    (sound && provider != "plimsoll").then_some((Some(provider), rest))
+}
+
+/// Also where they are spelled with `%2e`, or behind `%2f` and `\`, which some servers decode.
+fn has_dot_segments(path: &str) -> bool {
+    let mut path = Cow::Borrowed(path);
+    if path.contains('%') {
+        let mut plain = path.to_ascii_lowercase();
+        for (coded, character) in [("%2e", "."), ("%2f", "/"), ("%5c", "/")] {
+            plain = plain.replace(coded, character);
+        }
+        path = plain.into();
+    }
+    path.split(['/', '\\'])
+        .any(|part| matches!(part, "." | ".."))
+}
+
+#[cfg(test)]
+mod tests {
+    use http::Method;
+
+    use super::{Misrouted, Route, find};
+
+    #[test]
+    fn every_path_has_its_route() {
+        let check = |method: Method, path: &str, expected: Result<Route<'_>, Misrouted>| {
+            assert_eq!(find(&method, path), expected, "{method} {path}");
+        };
+        let forward = |provider, path| Ok(Route::Forward { provider, path });
+        let wrong = |allow| Err(Misrouted::WrongMethod { allow });
+        let p = Some("p");
+        let post = Method::POST;
+        check(
+            post.clone(),
+            "/v1/chat/completions",
+            Ok(Route::Chat { provider: None }),
+        );
+        check(
+            post.clone(),
+            "/p/v1/chat/completions",
+            Ok(Route::Chat { provider: p }),
+        );
+        check(
+            Method::PUT,
+            "/v1/chat/completions",
+            wrong("POST, GET, HEAD"),
+        );
+        check(
+            Method::GET,
+            "/v1/chat/completions",
+            forward(None, "/chat/completions"),
+        );
+        check(Method::GET, "/v1/models", Ok(Route::Models));
+        check(post.clone(), "/v1/models", wrong("GET, HEAD"));
+        check(Method::GET, "/v1/models/a/b", forward(None, "/models/a/b"));
+        check(post.clone(), "/v1/embeddings", forward(None, "/embeddings"));
+        check(Method::GET, "/p/v1/models", forward(p, "/models"));
+        check(Method::GET, "/healthz", Ok(Route::Health));
+        check(Method::GET, "/readyz", Ok(Route::Ready));
+        check(
+            Method::GET,
+            "/plimsoll/api/sessions/x",
+            Ok(Route::Api { path: "sessions/x" }),
+        );
+        for none in [
+            "/",
+            "*",
+            "",
+            "/v1",
+            "/v1/",
+            "/v2/x",
+            "/p",
+            "/p/v1/",
+            "//v1/x",
+            "/v1x/y",
+            "/plimsoll/v1/x",
+        ] {
+            check(post.clone(), none, Err(Misrouted::NoPath));
+        }
+        for dots in [
+            "/v1/../x",
+            "/v1/a/..",
+            "/v1/./x",
+            "/v1/%2e%2E/x",
+            "/v1/.%2e%2fx",
+            "/v1/..%5cx",
+            "/v1/..\\x",
+        ] {
+            check(post.clone(), dots, Err(Misrouted::DotSegments));
+        }
+        check(post, "/v1/files/a..b", forward(None, "/files/a..b"));
+    }
+}

@@ -1,0 +1,166 @@
+//! The one line per request: its fields and their names.
+//!
+//! A record travels inside the answer's body and is written when that ends, breaks or is dropped,
+//! so that a stream is logged with all its bytes and its real end. Stages write to it and never
+//! read it.
+
+use std::{
+    io,
+    pin::Pin,
+    task::{Context, Poll},
+    time::Instant,
+};
+
+use bytes::Bytes;
+use http::{Method, Response};
+use http_body::{Body as _, Frame, SizeHint};
+use http_body_util::BodyExt;
+
+use crate::wire::Body;
+
+/// Characters of a client's text that go into a line.
+const MAX_TEXT: usize = 200;
+
+/// What is logged of one request. Written once, on drop.
+#[derive(Debug)]
+pub struct Record {
+    begun: Instant,
+    method: Method,
+    path: String,
+    model: String,
+    provider: String,
+    status: Option<u16>,
+    bytes: u64,
+    outcome: Option<&'static str>,
+    quiet: bool,
+}
+
+impl Record {
+    /// `path` without its query, which can hold keys.
+    pub fn new(method: &Method, path: &str) -> Self {
+        Self {
+            begun: Instant::now(),
+            method: method.clone(),
+            path: cut(path),
+            model: String::new(),
+            provider: String::new(),
+            status: None,
+            bytes: 0,
+            outcome: None,
+            quiet: false,
+        }
+    }
+
+    /// The model as the client named it.
+    pub fn model(&mut self, model: &str) {
+        self.model = cut(model);
+    }
+
+    pub fn provider(&mut self, provider: &str) {
+        provider.clone_into(&mut self.provider);
+    }
+
+    /// Why we answered ourselves, or how the answer ended.
+    pub fn outcome(&mut self, outcome: &'static str) {
+        self.outcome = Some(outcome);
+    }
+
+    /// Logged at debug level only, as the probes of orchestrators are.
+    pub fn quiet(&mut self) {
+        self.quiet = true;
+    }
+
+    /// Puts the record into an answer's body, which writes it at its end.
+    pub fn attach(mut self, answer: Response<Body>) -> Response<Body> {
+        self.status = Some(answer.status().as_u16());
+        answer.map(|body| {
+            Recorded {
+                ended: body.is_end_stream(),
+                expected: body.size_hint().exact(),
+                body,
+                record: self,
+            }
+            .boxed_unsync()
+        })
+    }
+}
+
+impl Drop for Record {
+    fn drop(&mut self) {
+        let outcome = self.outcome.unwrap_or("client_left");
+        let duration_ms = u64::try_from(self.begun.elapsed().as_millis()).unwrap_or(u64::MAX);
+        macro_rules! line {
+            ($level:expr) => {
+                tracing::event!(
+                    $level,
+                    method = %self.method,
+                    path = self.path,
+                    model = self.model,
+                    provider = self.provider,
+                    status = self.status,
+                    bytes = self.bytes,
+                    duration_ms,
+                    outcome,
+                    "request answered"
+                )
+            };
+        }
+        if self.quiet {
+            line!(tracing::Level::DEBUG);
+        } else {
+            line!(tracing::Level::INFO);
+        }
+    }
+}
+
+fn cut(text: &str) -> String {
+    text.chars().take(MAX_TEXT).collect()
+}
+
+/// A body that knows how it ended.
+struct Recorded {
+    body: Body,
+    record: Record,
+    /// The length that was promised: nobody asks for more once that went out.
+    expected: Option<u64>,
+    ended: bool,
+}
+
+impl http_body::Body for Recorded {
+    type Data = Bytes;
+    type Error = io::Error;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+    ) -> Poll<Option<io::Result<Frame<Bytes>>>> {
+        let polled = Pin::new(&mut self.body).poll_frame(cx);
+        match &polled {
+            Poll::Ready(Some(Ok(frame))) => {
+                self.record.bytes += frame.data_ref().map_or(0, |data| data.len() as u64);
+                self.ended = self.body.is_end_stream();
+            }
+            Poll::Ready(Some(Err(_))) => self.record.outcome("broken"),
+            Poll::Ready(None) => self.ended = true,
+            Poll::Pending => {}
+        }
+        polled
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.body.is_end_stream()
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        self.body.size_hint()
+    }
+}
+
+impl Drop for Recorded {
+    fn drop(&mut self) {
+        let all = self.expected == Some(self.record.bytes) || self.record.method == Method::HEAD;
+        if (self.ended || all) && self.record.outcome.is_none() {
+            self.record.outcome("done");
+        }
+    }
+}

@@ -1,0 +1,261 @@
+// What the SDK tests stand on: the real binary, and a provider that does as it is told.
+//
+// Loopback only, free ports, temporary directories, and a bound on every wait.
+
+import { spawn } from "node:child_process";
+import { once } from "node:events";
+import { existsSync, openSync, closeSync, readFileSync } from "node:fs";
+import { mkdtemp, rm, writeFile } from "node:fs/promises";
+import http from "node:http";
+import { createRequire } from "node:module";
+import net from "node:net";
+import { tmpdir } from "node:os";
+import { dirname, join } from "node:path";
+import { setTimeout as pause } from "node:timers/promises";
+import { fileURLToPath } from "node:url";
+import { gzipSync } from "node:zlib";
+
+const here = dirname(fileURLToPath(import.meta.url));
+const target = join(here, "..", "..", "target");
+
+// Milliseconds that anything may take on a busy machine.
+export const PATIENCE = 30_000;
+export const TEXT = "Fair winds, and a following sea. 顺风。";
+export const USAGE = {
+  prompt_tokens: 321,
+  completion_tokens: 12,
+  total_tokens: 333,
+  prompt_tokens_details: { cached_tokens: 128 },
+};
+
+// The SDK, from beside the tests or from where the test command installs it.
+export async function sdk() {
+  try {
+    return await import("openai");
+  } catch (error) {
+    if (error.code !== "ERR_MODULE_NOT_FOUND") throw error;
+    return createRequire(join(target, "clients", "node", "index.js"))("openai");
+  }
+}
+
+// The first true value of `condition`, asked again and again; fails after the bound.
+export async function waitUntil(condition, what, bound = PATIENCE) {
+  const end = Date.now() + bound;
+  while (Date.now() < end) {
+    const value = await condition();
+    if (value) return value;
+    await pause(20);
+  }
+  throw new Error(`not within ${bound} ms: ${what}`);
+}
+
+// An OpenAI-compatible provider. The first word of a model's name says how it answers, `user`
+// names the test that asks.
+export class Scripted {
+  requests = [];
+  closed = new Set();
+  #seen = new Map();
+
+  async start() {
+    this.server = http.createServer((request, response) => this.#serve(request, response));
+    this.server.listen(0, "127.0.0.1");
+    await once(this.server, "listening");
+    this.port = this.server.address().port;
+    return this;
+  }
+
+  async stop() {
+    this.server.closeAllConnections();
+    await new Promise((done) => this.server.close(done));
+  }
+
+  of(tag) {
+    return this.requests.filter((one) => one.body.user === tag);
+  }
+
+  last(tag) {
+    const found = this.of(tag).at(-1);
+    if (!found) throw new Error(`nothing reached the provider for ${tag}`);
+    return found;
+  }
+
+  async #serve(request, response) {
+    const pieces = [];
+    try {
+      for await (const piece of request) pieces.push(piece);
+    } catch {
+      return;
+    }
+    if (request.method !== "POST") return answer(response, 200, { object: "list", data: [] });
+    const raw = Buffer.concat(pieces);
+    const body = JSON.parse(raw);
+    this.requests.push({ headers: request.headers, raw, body });
+    response.on("close", () => {
+      if (!response.writableFinished) this.closed.add(body.user);
+    });
+    const [name, detail] = body.model.split("-");
+    const say = (message, compress = false) =>
+      body.stream ? stream(response, body, message, compress) : whole(response, body, message, compress);
+    switch (name) {
+      case "text":
+      case "window":
+        return say({ content: TEXT });
+      case "gzip":
+        return say({ content: TEXT }, true);
+      case "tools": {
+        const last = body.messages.at(-1);
+        if (last.role === "tool") return say({ content: `It says: ${last.content}` });
+        const calls = [call("call_a", '{"city": "Bergen"}'), call("call_b", '{"city": "Porto"}')];
+        return say({ content: null, tool_calls: calls });
+      }
+      case "status": {
+        const error = { message: `scripted ${detail}`, type: "scripted_error", param: null, code: `code_${detail}` };
+        return answer(response, Number(detail), { error }, detail === "429" ? { "retry-after": "7" } : {});
+      }
+      case "flaky": {
+        const count = (this.#seen.get(body.user) ?? 0) + 1;
+        this.#seen.set(body.user, count);
+        if (count > 1) return say({ content: TEXT });
+        const error = { message: "slow down", type: "requests", param: null, code: "rate_limit" };
+        return answer(response, 429, { error }, { "retry-after-ms": "10" });
+      }
+      case "hang":
+        return; // Nothing is ever said.
+      case "drip":
+        response.writeHead(200, { "content-type": "text/event-stream" });
+        response.write(event(body.model, [choice({ role: "assistant", content: "" })]));
+        response.write(event(body.model, [choice({ content: "first" })]));
+        return; // And it stays open.
+    }
+  }
+}
+
+function call(id, args) {
+  return { id, type: "function", function: { name: "weather", arguments: args } };
+}
+
+function choice(delta, finish = null) {
+  return { index: 0, delta, finish_reason: finish, logprobs: null };
+}
+
+function event(model, choices, usage) {
+  const body = { id: "chatcmpl-1", object: "chat.completion.chunk", created: 1, model, choices, usage };
+  return `data: ${JSON.stringify(body)}\n\n`;
+}
+
+function finish(message) {
+  return message.tool_calls ? "tool_calls" : "stop";
+}
+
+function answer(response, status, body, headers = {}, compress = false) {
+  const json = Buffer.from(JSON.stringify(body));
+  const data = compress ? gzipSync(json) : json;
+  const encoding = compress ? { "content-encoding": "gzip" } : {};
+  const length = { "content-type": "application/json", "content-length": data.length };
+  response.writeHead(status, { ...length, ...encoding, ...headers });
+  response.end(data);
+}
+
+function whole(response, body, message, compress) {
+  const said = { role: "assistant", ...message };
+  const one = { index: 0, message: said, finish_reason: finish(message), logprobs: null };
+  const head = { id: "chatcmpl-1", object: "chat.completion", created: 1, model: body.model };
+  answer(response, 200, { ...head, choices: [one], usage: USAGE }, { "x-scripted": "yes" }, compress);
+}
+
+function stream(response, body, message, compress) {
+  const deltas = [{ role: "assistant", content: "" }];
+  for (const piece of (message.content ?? "").match(/.{1,7}/gsu) ?? []) deltas.push({ content: piece });
+  for (const [index, one] of (message.tool_calls ?? []).entries()) {
+    const { name, arguments: args } = one.function;
+    deltas.push({ tool_calls: [{ ...one, index, function: { name, arguments: "" } }] });
+    for (const piece of [args.slice(0, 5), args.slice(5)]) {
+      deltas.push({ tool_calls: [{ index, function: { arguments: piece } }] });
+    }
+  }
+  const events = deltas.map((delta) => event(body.model, [choice(delta)]));
+  events.push(event(body.model, [choice({}, finish(message))]));
+  if (body.stream_options?.include_usage) events.push(event(body.model, [], USAGE));
+  events.push("data: [DONE]\n\n");
+  const encoding = compress ? { "content-encoding": "gzip" } : {};
+  response.writeHead(200, { "content-type": "text/event-stream", ...encoding });
+  if (compress) response.write(gzipSync(events.join("")));
+  else for (const one of events) response.write(one);
+  response.end();
+}
+
+// The proxy under test: PLIMSOLL_BIN, else the build beside the tests.
+function binary() {
+  const places = [process.env.PLIMSOLL_BIN, join(target, "release", "plimsoll"), join(target, "debug", "plimsoll")];
+  const found = places.find((place) => place && existsSync(place));
+  if (!found) throw new Error("no binary to test: set PLIMSOLL_BIN, or run `cargo build` first");
+  return found;
+}
+
+async function freePort() {
+  const listener = net.createServer().listen(0, "127.0.0.1");
+  await once(listener, "listening");
+  const { port } = listener.address();
+  await new Promise((done) => listener.close(done));
+  return port;
+}
+
+// Starts the binary beside the scripted provider; `stop` ends it and takes its files away.
+export async function startProxy(provider) {
+  const folder = await mkdtemp(join(tmpdir(), "plimsoll-"));
+  const config = join(folder, "config.toml");
+  await writeFile(
+    config,
+    `[server]
+data_dir = ${JSON.stringify(join(folder, "data"))}
+
+[providers.scripted]
+base_url = "http://127.0.0.1:${provider.port}/v1"
+auth = "none"
+profile = "openai"
+
+[models."scripted/window-8k"]
+context_length = 8192
+`,
+  );
+  // Another process may take a free port before the proxy does: then with another one.
+  for (let attempt = 0; attempt < 5; attempt += 1) {
+    const port = await freePort();
+    const log = openSync(join(folder, "log"), "w");
+    const child = spawn(binary(), ["serve", "--config", config, "--listen", `127.0.0.1:${port}`], {
+      cwd: folder,
+      stdio: ["ignore", log, log],
+    });
+    closeSync(log);
+    const gone = once(child, "exit");
+    await waitUntil(async () => child.exitCode !== null || (await ready(port)), "the proxy is ready");
+    if (child.exitCode === null) {
+      return { baseURL: `http://127.0.0.1:${port}/v1`, stop: () => stopProxy(child, gone, folder) };
+    }
+  }
+  throw new Error(`the proxy did not start:\n${readFileSync(join(folder, "log"), "utf8")}`);
+}
+
+async function stopProxy(child, gone, folder) {
+  child.kill("SIGTERM");
+  const late = new AbortController();
+  const end = pause(PATIENCE, "late", { signal: late.signal }).catch(() => "cancelled");
+  const first = await Promise.race([gone, end]);
+  late.abort();
+  if (first === "late") {
+    child.kill("SIGKILL");
+    await gone;
+  }
+  await rm(folder, { recursive: true, force: true });
+  if (first === "late") throw new Error("the proxy did not drain after SIGTERM");
+}
+
+async function ready(port) {
+  try {
+    const answer = await fetch(`http://127.0.0.1:${port}/readyz`, { signal: AbortSignal.timeout(5_000) });
+    await answer.arrayBuffer();
+    return answer.status === 200;
+  } catch {
+    return false;
+  }
+}

@@ -1,0 +1,315 @@
+"""What the SDK tests stand on: the real binary, and a provider that does as it is told.
+
+Loopback only, free ports, temporary directories, and a bound on every wait.
+"""
+
+import gzip
+import json
+import os
+import select
+import socket
+import subprocess
+import tempfile
+import threading
+import time
+import urllib.error
+import urllib.request
+from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+
+# Seconds that anything may take on a busy machine.
+PATIENCE = 30
+
+
+def wait_until(condition, what, bound=PATIENCE):
+    """The first true value of `condition`, asked again and again; fails after the bound."""
+    end = time.monotonic() + bound
+    while time.monotonic() < end:
+        value = condition()
+        if value:
+            return value
+        time.sleep(0.02)
+    raise AssertionError(f"not within {bound} s: {what}")
+
+
+def binary():
+    """The proxy under test: PLIMSOLL_BIN, else the build beside the tests."""
+    target = Path(__file__).resolve().parents[2] / "target"
+    places = [os.environ.get("PLIMSOLL_BIN"), target / "release/plimsoll", target / "debug/plimsoll"]
+    for place in places:
+        if place and Path(place).is_file():
+            return str(place)
+    raise FileNotFoundError("no binary to test: set PLIMSOLL_BIN, or run `cargo build` first")
+
+
+def free_port():
+    with socket.socket() as listener:
+        listener.bind(("127.0.0.1", 0))
+        return listener.getsockname()[1]
+
+
+class Scripted:
+    """An OpenAI-compatible provider. The model's name says how it answers (see `Answers`)."""
+
+    def __init__(self):
+        self.lock = threading.Lock()
+        self.requests = []
+        self.closed = set()
+        self.seen = {}
+        outer = self
+
+        class Handler(Answers):
+            provider = outer
+
+        class Server(ThreadingHTTPServer):
+            daemon_threads = True
+
+            def handle_error(self, request, client_address):
+                """A client that leaves is what some of the tests are about."""
+
+        self.server = Server(("127.0.0.1", 0), Handler)
+        self.port = self.server.server_address[1]
+        threading.Thread(target=self.server.serve_forever, daemon=True).start()
+
+    def stop(self):
+        self.server.shutdown()
+        self.server.server_close()
+
+    def of(self, tag):
+        """What has arrived for the requests with this `user`: `{headers, raw, body}` each."""
+        with self.lock:
+            return [one for one in self.requests if one["body"].get("user") == tag]
+
+    def last(self, tag):
+        found = self.of(tag)
+        assert found, f"nothing reached the provider for {tag}"
+        return found[-1]
+
+    def saw_close(self, tag):
+        with self.lock:
+            return tag in self.closed
+
+
+class Answers(BaseHTTPRequestHandler):
+    """One connection of the scripted provider."""
+
+    protocol_version = "HTTP/1.1"
+    provider = None
+
+    def log_message(self, *_):
+        pass
+
+    def do_GET(self):
+        self.answer(200, {"object": "list", "data": [{"id": "text", "object": "model"}]})
+
+    def do_POST(self):
+        raw = self.rfile.read(int(self.headers.get("content-length", 0)))
+        self.body = json.loads(raw)
+        self.tag = self.body.get("user", "")
+        record = {"headers": dict(self.headers.items()), "raw": raw, "body": self.body}
+        with self.provider.lock:
+            self.provider.requests.append(record)
+        name, _, detail = self.body["model"].partition("-")
+        getattr(self, f"model_{name}")(detail)
+
+    # One method per first word of a model's name.
+
+    def model_text(self, _):
+        self.say({"content": TEXT})
+
+    def model_gzip(self, _):
+        self.say({"content": TEXT}, compress=True)
+
+    def model_window(self, _):
+        self.say({"content": TEXT})
+
+    def model_tools(self, _):
+        last = self.body["messages"][-1]
+        if last["role"] == "tool":
+            self.say({"content": f"It says: {last['content']}"})
+        else:
+            calls = [call("call_a", "weather", '{"city": "Bergen"}'),
+                     call("call_b", "weather", '{"city": "Porto"}')]
+            self.say({"content": None, "tool_calls": calls})
+
+    def model_status(self, status):
+        headers = {"retry-after": "7"} if status == "429" else {}
+        error = {"message": f"scripted {status}", "type": "scripted_error", "param": None,
+                 "code": f"code_{status}"}
+        self.answer(int(status), {"error": error}, headers)
+
+    def model_flaky(self, _):
+        with self.provider.lock:
+            count = self.provider.seen[self.tag] = self.provider.seen.get(self.tag, 0) + 1
+        if count == 1:
+            error = {"message": "slow down", "type": "requests", "param": None, "code": "rate_limit"}
+            self.answer(429, {"error": error}, {"retry-after-ms": "10"})
+        else:
+            self.say({"content": TEXT})
+
+    def model_hang(self, _):
+        self.wait_for_close()
+
+    def model_drip(self, _):
+        """A stream that stops after its first words and stays open."""
+        self.begin_stream(False)
+        for delta in [{"role": "assistant", "content": ""}, {"content": "first"}]:
+            self.chunk(event(self.body["model"], [choice(delta)]))
+        self.wait_for_close()
+
+    # How it is said.
+
+    def wait_for_close(self):
+        end = time.monotonic() + PATIENCE
+        while time.monotonic() < end:
+            readable, _, _ = select.select([self.connection], [], [], 0.1)
+            if readable and not self.closing_read():
+                with self.provider.lock:
+                    self.provider.closed.add(self.tag)
+                break
+        self.close_connection = True
+
+    def closing_read(self):
+        try:
+            return self.connection.recv(1, socket.MSG_PEEK)
+        except OSError:
+            return b""
+
+    def say(self, message, compress=False):
+        message = {"role": "assistant", **message}
+        finish = "tool_calls" if message.get("tool_calls") else "stop"
+        if self.body.get("stream"):
+            self.stream(message, finish, compress)
+            return
+        whole = {"index": 0, "message": message, "finish_reason": finish, "logprobs": None}
+        body = {"id": "chatcmpl-1", "object": "chat.completion", "created": 1, "choices": [whole],
+                "model": self.body["model"], "usage": USAGE}
+        self.answer(200, body, {"x-scripted": "yes"}, compress)
+
+    def answer(self, status, body, headers=None, compress=False):
+        data = json.dumps(body).encode()
+        self.send_response(status)
+        self.send_header("content-type", "application/json")
+        for name, value in (headers or {}).items():
+            self.send_header(name, value)
+        if compress:
+            data = gzip.compress(data)
+            self.send_header("content-encoding", "gzip")
+        self.send_header("content-length", str(len(data)))
+        self.end_headers()
+        self.wfile.write(data)
+
+    def begin_stream(self, compress):
+        self.send_response(200)
+        self.send_header("content-type", "text/event-stream")
+        if compress:
+            self.send_header("content-encoding", "gzip")
+        self.send_header("transfer-encoding", "chunked")
+        self.end_headers()
+
+    def stream(self, message, finish, compress):
+        deltas = [{"role": "assistant", "content": ""}]
+        text = message["content"] or ""
+        deltas += [{"content": text[at : at + 7]} for at in range(0, len(text), 7)]
+        for at, one in enumerate(message.get("tool_calls") or []):
+            name, arguments = one["function"]["name"], one["function"]["arguments"]
+            start = {"index": at, "id": one["id"], "type": "function",
+                     "function": {"name": name, "arguments": ""}}
+            deltas.append({"tool_calls": [start]})
+            for piece in (arguments[:5], arguments[5:]):
+                deltas.append({"tool_calls": [{"index": at, "function": {"arguments": piece}}]})
+        model = self.body["model"]
+        events = [event(model, [choice(delta)]) for delta in deltas]
+        events.append(event(model, [choice({}, finish)]))
+        if (self.body.get("stream_options") or {}).get("include_usage"):
+            events.append(event(model, [], USAGE))
+        events.append(b"data: [DONE]\n\n")
+        self.begin_stream(compress)
+        if compress:
+            events = [gzip.compress(b"".join(events))]
+        for one in events:
+            self.chunk(one)
+        self.wfile.write(b"0\r\n\r\n")
+
+    def chunk(self, data):
+        self.wfile.write(b"%x\r\n%s\r\n" % (len(data), data))
+        self.wfile.flush()
+
+
+TEXT = "Fair winds, and a following sea. 顺风。"
+USAGE = {"prompt_tokens": 321, "completion_tokens": 12, "total_tokens": 333,
+         "prompt_tokens_details": {"cached_tokens": 128}}
+
+
+def call(call_id, name, arguments):
+    return {"id": call_id, "type": "function", "function": {"name": name, "arguments": arguments}}
+
+
+def choice(delta, finish=None):
+    return {"index": 0, "delta": delta, "finish_reason": finish, "logprobs": None}
+
+
+def event(model, choices, usage=None):
+    body = {"id": "chatcmpl-1", "object": "chat.completion.chunk", "created": 1, "model": model,
+            "choices": choices}
+    if usage:
+        body["usage"] = usage
+    return b"data: " + json.dumps(body).encode() + b"\n\n"
+
+
+CONFIG = """
+[server]
+data_dir = "{data}"
+
+[providers.scripted]
+base_url = "http://127.0.0.1:{port}/v1"
+auth = "none"
+profile = "openai"
+
+[models."scripted/window-8k"]
+context_length = 8192
+"""
+
+
+@contextmanager
+def running_proxy(provider):
+    """Starts the binary beside the scripted provider; yields its base URL."""
+    with tempfile.TemporaryDirectory() as folder:
+        folder = Path(folder)
+        config = folder / "config.toml"
+        config.write_text(CONFIG.format(data=folder / "data", port=provider.port))
+        process, port = start(config, folder / "log")
+        try:
+            yield f"http://127.0.0.1:{port}/v1"
+        finally:
+            process.terminate()
+            try:
+                process.wait(PATIENCE)
+            except subprocess.TimeoutExpired:
+                process.kill()
+                process.wait()
+                raise AssertionError("the proxy did not drain after SIGTERM") from None
+
+
+def start(config, log):
+    # Another process may take a free port before the proxy does: then with another one.
+    for _ in range(5):
+        port = free_port()
+        with open(log, "wb") as out:
+            process = subprocess.Popen(
+                [binary(), "serve", "--config", str(config), "--listen", f"127.0.0.1:{port}"],
+                stdout=out, stderr=out, cwd=config.parent,
+            )
+        wait_until(lambda: process.poll() is not None or ready(port), "the proxy is ready")
+        if process.poll() is None:
+            return process, port
+    raise AssertionError(f"the proxy did not start:\n{log.read_text()}")
+
+
+def ready(port):
+    try:
+        with urllib.request.urlopen(f"http://127.0.0.1:{port}/readyz", timeout=5) as answer:
+            return answer.status == 200
+    except (urllib.error.URLError, OSError):
+        return False
