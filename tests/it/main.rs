@@ -2,7 +2,11 @@
 
 #![allow(clippy::unwrap_used, reason = "a test may fail")]
 
+mod faults;
 mod generated;
 mod index;
+mod passthrough;
 mod recorded;
+mod shutdown;
+mod streaming;
 mod support;
