@@ -23,8 +23,8 @@ use http::{HeaderMap, Method, Request, Response};
 use http_body_util::{BodyExt, Limited};
 use thiserror::Error;
 
-use self::client::Client;
 pub use self::client::Upload;
+use self::{catalogue::Entry, client::Client};
 use crate::{
     config::{Config, ModelConfig, ProviderConfig},
     wire::{Body, edit::Rope},
@@ -53,6 +53,8 @@ pub struct Registry {
 pub struct Provider {
     pub name: Arc<str>,
     pub config: ProviderConfig,
+    /// What the catalogue calls it.
+    catalogued: Option<&'static str>,
     transport: Transport,
 }
 
@@ -148,14 +150,24 @@ impl Registry {
     /// # Errors
     /// The TLS roots of this machine cannot be read.
     pub fn new(config: &Config) -> io::Result<Self> {
+        let default_provider = config.default_provider.clone();
+        Self::of(&config.providers, config.models.clone(), default_provider)
+    }
+
+    fn of(
+        configured: &BTreeMap<String, ProviderConfig>,
+        models: BTreeMap<String, ModelConfig>,
+        default_provider: Option<String>,
+    ) -> io::Result<Self> {
         let mut providers = BTreeMap::new();
-        for (name, provider) in &config.providers {
+        for (name, provider) in configured {
             let transport = match &provider.base_url {
                 Some(base_url) => Transport::Remote(Box::new(Client::new(base_url, provider)?)),
                 None => Transport::Simulated,
             };
             let provider = Arc::new(Provider {
                 name: name.as_str().into(),
+                catalogued: catalogue::provider_of(name, provider.base_url.as_deref()),
                 config: provider.clone(),
                 transport,
             });
@@ -163,8 +175,8 @@ impl Registry {
         }
         Ok(Self {
             providers,
-            models: config.models.clone(),
-            default_provider: config.default_provider.clone(),
+            models,
+            default_provider,
             reported: Mutex::default(),
         })
     }
@@ -188,7 +200,7 @@ impl Registry {
             .find_map(|name| self.models.get(name))
             .cloned()
             .unwrap_or_default();
-        let window = self.window(&provider.name, name, &settings);
+        let window = self.window(provider, name, &settings);
         Ok(Target {
             provider: Arc::clone(provider),
             model: name.to_owned(),
@@ -233,8 +245,11 @@ impl Registry {
     pub fn models(&self) -> BTreeMap<String, Window> {
         let mut models = BTreeMap::new();
         let patterns = self.providers.values().flat_map(|provider| {
-            let names = provider.config.models.iter();
-            names.map(move |name| (name.as_str(), Some(&*provider.name)))
+            let names = provider.config.models.iter().map(String::as_str);
+            let own = provider.own_models().iter().map(|(name, _)| *name);
+            names
+                .chain(own)
+                .map(move |name| (name, Some(&*provider.name)))
         });
         let told = self.models.iter();
         let told = told.map(|(name, model)| (name.as_str(), model.provider.as_deref()));
@@ -300,8 +315,8 @@ impl Registry {
         })
     }
 
-    fn window(&self, provider: &str, model: &str, settings: &ModelConfig) -> Window {
-        let entry = catalogue::lookup(provider, model);
+    fn window(&self, provider: &Provider, model: &str, settings: &ModelConfig) -> Window {
+        let entry = provider.known(model);
         let input = settings
             .input_length
             .or_else(|| entry.as_ref().and_then(|entry| entry.input));
@@ -312,7 +327,7 @@ impl Registry {
         } else if let Some(input) = settings.input_length {
             (input, Source::Config)
         } else {
-            self.report(provider, model);
+            self.report(&provider.name, model);
             (ASSUMED_WINDOW, Source::Assumed)
         };
         Window {
@@ -345,6 +360,25 @@ pub fn matches(pattern: &str, name: &str) -> bool {
 }
 
 impl Provider {
+    /// Names and windows of the models of the built-in provider.
+    fn own_models(&self) -> &'static [(&'static str, u32)] {
+        match self.transport {
+            Transport::Simulated => simulated::models(),
+            Transport::Remote(_) => &[],
+        }
+    }
+
+    /// What is known of a model without being told.
+    fn known(&self, model: &str) -> Option<Entry> {
+        let own = self.own_models().iter().find(|(name, _)| *name == model);
+        let own = own.map(|(_, window)| Entry {
+            context: *window,
+            input: None,
+            output: None,
+        });
+        own.or_else(|| catalogue::lookup(self.catalogued?, model))
+    }
+
     /// Sends a request and waits for the head of its answer.
     ///
     /// # Errors
@@ -378,3 +412,6 @@ async fn simulate(outgoing: Outgoing) -> Result<Response<Body>, Unsent> {
             })?;
     Ok(simulated::answer(request).await)
 }
+
+#[cfg(test)]
+mod tests;

@@ -46,6 +46,9 @@ use crate::{
 /// Names a provider for one request.
 const CHOSEN: HeaderName = HeaderName::from_static("x-plimsoll-provider");
 
+/// What the end of a stream may tell in trailers; named in its head, as HTTP/1.1 asks for.
+const TRAILERS: &[&str] = &[];
+
 /// The request of a chat completion, as far as it is understood.
 struct Asked {
     /// The body as it came.
@@ -137,7 +140,7 @@ async fn chat(
     if is_stream(&answer, asked.streams) {
         Ok(streamed(answer, parts, edited.asked_usage))
     } else {
-        complete(answer, &target, received.hold).await
+        complete(app, answer, &target, received.hold).await
     }
 }
 
@@ -201,7 +204,11 @@ fn edit(asked: &Asked, target: &Target) -> Edited {
 fn streamed(answer: Response<Body>, parts: &Parts, strip_usage: bool) -> Response<Body> {
     let ending = Ending {
         strip_usage,
-        trailers: answer::accepts_trailers(&parts.headers),
+        trailers: if answer::accepts_trailers(&parts.headers) {
+            TRAILERS
+        } else {
+            &[]
+        },
         on_end: Box::new(|_heard| async { Closing::default() }.boxed()),
     };
     relay::stream(answer, ending)
@@ -209,11 +216,17 @@ fn streamed(answer: Response<Body>, parts: &Parts, strip_usage: bool) -> Respons
 
 /// Step 7, in one piece: all of it is known before its head is released.
 async fn complete(
+    app: &App,
     answer: Response<Body>,
     target: &Target,
     mut hold: Hold,
 ) -> Result<Response<Body>, Failure> {
-    let read = relay::whole(answer, &target.provider.name, |bytes| hold.grow(bytes)).await?;
+    let mut left = app.config.server.max_body_bytes;
+    let room = |bytes| {
+        left = left.saturating_sub(bytes);
+        left > 0 && hold.grow(bytes)
+    };
+    let read = relay::whole(answer, &target.provider.name, room).await?;
     Ok(match read {
         Whole::Complete { head, body, .. } => Response::from_parts(head, whole(body)),
         Whole::Overlong(answer) => answer,

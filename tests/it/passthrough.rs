@@ -177,6 +177,8 @@ async fn models_are_listed_with_their_providers() {
     let find = |id: &str| ids.iter().find(|model| model["id"] == id).unwrap();
     assert_eq!(find("up/told")["context_length"], 4_096);
     assert_eq!(find("up/exact")["owned_by"], "up");
+    assert!(find("up/exact")["context_length"].is_null());
+    assert_eq!(find("simulated/plimsoll-8k")["context_length"], 8_192);
     assert_eq!(up.count(), 0);
 }
 
@@ -284,4 +286,20 @@ async fn both_protocols_are_spoken_on_one_port() {
         let got = within(client.chat(BODY)).await;
         assert_eq!(got.text(), COMPLETION);
     }
+}
+
+#[tokio::test]
+async fn the_built_in_provider_answers_without_a_network() {
+    let proxy = Proxy::new().start().await;
+    let ask = BODY.replace("org/m", "simulated/plimsoll-8k");
+    let got = proxy.client().chat(ask.clone()).await;
+    assert_eq!(got.status, 200, "{}", got.text());
+    assert!(got.json()["usage"]["prompt_tokens"].as_u64() > Some(0));
+    let stream = ask.replace("\"seed\"", "\"stream\":true,\"seed\"");
+    let got = proxy.client().chat(stream).await;
+    assert!(got.whole && got.text().ends_with("data: [DONE]\n\n"));
+    assert!(
+        !got.text().contains("\"choices\":[]"),
+        "the usage was ours to ask"
+    );
 }

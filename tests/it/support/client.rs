@@ -144,7 +144,11 @@ pub(crate) async fn next(body: &mut Incoming) -> Bytes {
 }
 
 fn check(answer: &Answer) {
-    for (name, value) in &answer.headers {
+    for (name, value) in answer
+        .headers
+        .iter()
+        .chain(answer.trailers.iter().flatten())
+    {
         if name.as_str().starts_with("x-plimsoll-") {
             assert!(OURS.contains(&name.as_str()), "{name} is no header of ours");
         }
