@@ -10,34 +10,24 @@ pub mod headers;
 mod patience;
 mod reuse;
 pub mod simulated;
+mod upstream;
 
 use std::{
     collections::{BTreeMap, HashSet},
     io,
     sync::{Arc, Mutex, PoisonError},
-    time::Duration,
 };
 
-use bytes::Bytes;
-use http::{HeaderMap, Method, Request, Response};
-use http_body_util::{BodyExt, Limited};
 use thiserror::Error;
 
-pub use self::client::Upload;
-use self::{catalogue::Entry, client::Client};
-use crate::{
-    config::{Config, ModelConfig, ProviderConfig},
-    wire::{Body, edit::Rope},
-};
+pub use self::upstream::{Outgoing, Payload, Provider, Unsent, Upload, UploadBroken};
+use crate::config::{Config, ModelConfig, ProviderConfig};
 
 /// The window of a model that nobody knows: it drives cutting only.
 pub const ASSUMED_WINDOW: u32 = 96_000;
 
 /// Unknown models that are remembered as reported.
 const MAX_REPORTED: usize = 1_024;
-
-/// Bytes of a streamed request that the simulated provider reads.
-const MAX_SIMULATED_BODY: usize = 1 << 20;
 
 /// All providers.
 #[derive(Debug)]
@@ -46,22 +36,6 @@ pub struct Registry {
     models: BTreeMap<String, ModelConfig>,
     default_provider: Option<String>,
     reported: Mutex<HashSet<String>>,
-}
-
-/// One upstream.
-#[derive(Debug)]
-pub struct Provider {
-    pub name: Arc<str>,
-    pub config: ProviderConfig,
-    /// What the catalogue calls it.
-    catalogued: Option<&'static str>,
-    transport: Transport,
-}
-
-#[derive(Debug)]
-enum Transport {
-    Remote(Box<Client>),
-    Simulated,
 }
 
 /// Who serves a model, and what is known of it.
@@ -104,48 +78,6 @@ pub enum Unknown {
     Ambiguous { model: String, candidates: String },
 }
 
-/// A request for a provider.
-pub struct Outgoing {
-    pub method: Method,
-    /// What follows the base URL, with the query.
-    pub path: String,
-    /// As made by [`headers::to_provider`].
-    pub headers: HeaderMap,
-    pub body: Payload,
-}
-
-pub enum Payload {
-    Empty,
-    /// Sent with its exact length.
-    Whole(Rope),
-    /// Sent as it comes; cannot be sent again.
-    Stream(Upload),
-}
-
-/// Why no answer began.
-#[derive(Clone, Debug, PartialEq, Eq, Error)]
-pub enum Unsent {
-    #[error("{provider} could not be reached")]
-    Unreachable { provider: String },
-    #[error("{provider} did not answer in time")]
-    Timeout { provider: String, limit: Duration },
-    #[error("{provider} does not speak HTTP")]
-    Garbage { provider: String },
-    #[error("the request's body broke off")]
-    BodyBroken,
-    #[error("the request's body came too slowly")]
-    BodySlow { limit: Duration },
-}
-
-/// Why a streamed request body ended early.
-#[derive(Clone, Debug, PartialEq, Eq, Error)]
-pub enum UploadBroken {
-    #[error("the request's body broke off")]
-    Broken,
-    #[error("the request's body came too slowly")]
-    Slow { limit: Duration },
-}
-
 impl Registry {
     /// # Errors
     /// The TLS roots of this machine cannot be read.
@@ -161,16 +93,7 @@ impl Registry {
     ) -> io::Result<Self> {
         let mut providers = BTreeMap::new();
         for (name, provider) in configured {
-            let transport = match &provider.base_url {
-                Some(base_url) => Transport::Remote(Box::new(Client::new(base_url, provider)?)),
-                None => Transport::Simulated,
-            };
-            let provider = Arc::new(Provider {
-                name: name.as_str().into(),
-                catalogued: catalogue::provider_of(name, provider.base_url.as_deref()),
-                config: provider.clone(),
-                transport,
-            });
+            let provider = Arc::new(Provider::new(name, provider)?);
             providers.insert(name.clone(), provider);
         }
         Ok(Self {
@@ -231,7 +154,7 @@ impl Registry {
         let mut remote = self
             .providers
             .values()
-            .filter(|provider| matches!(provider.transport, Transport::Remote(_)));
+            .filter(|provider| provider.is_remote());
         match (remote.next(), remote.next()) {
             (Some(only), None) => Ok(only),
             _ => Err(Unknown::Model {
@@ -357,60 +280,6 @@ pub fn matches(pattern: &str, name: &str) -> bool {
         Some(prefix) => name.starts_with(prefix),
         None => pattern == name,
     }
-}
-
-impl Provider {
-    /// Names and windows of the models of the built-in provider.
-    fn own_models(&self) -> &'static [(&'static str, u32)] {
-        match self.transport {
-            Transport::Simulated => simulated::models(),
-            Transport::Remote(_) => &[],
-        }
-    }
-
-    /// What is known of a model without being told.
-    fn known(&self, model: &str) -> Option<Entry> {
-        let own = self.own_models().iter().find(|(name, _)| *name == model);
-        let own = own.map(|(_, window)| Entry {
-            context: *window,
-            input: None,
-            output: None,
-        });
-        own.or_else(|| catalogue::lookup(self.catalogued?, model))
-    }
-
-    /// Sends a request and waits for the head of its answer.
-    ///
-    /// # Errors
-    /// No answer began.
-    pub async fn send(&self, outgoing: Outgoing) -> Result<Response<Body>, Unsent> {
-        match &self.transport {
-            Transport::Remote(client) => client.send(&self.name, outgoing).await,
-            Transport::Simulated => simulate(outgoing).await,
-        }
-    }
-}
-
-async fn simulate(outgoing: Outgoing) -> Result<Response<Body>, Unsent> {
-    let body = match outgoing.body {
-        Payload::Empty => Bytes::new(),
-        Payload::Whole(rope) => rope.to_bytes(),
-        Payload::Stream(upload) => Limited::new(upload, MAX_SIMULATED_BODY)
-            .collect()
-            .await
-            .map_err(|_| Unsent::BodyBroken)?
-            .to_bytes(),
-    };
-    let mut request = Request::new(body);
-    *request.method_mut() = outgoing.method;
-    *request.headers_mut() = outgoing.headers;
-    *request.uri_mut() =
-        format!("/v1{}", outgoing.path)
-            .parse()
-            .map_err(|_| Unsent::Unreachable {
-                provider: "simulated".to_owned(),
-            })?;
-    Ok(simulated::answer(request).await)
 }
 
 #[cfg(test)]
