@@ -26,6 +26,9 @@ use crate::config::{Config, ModelConfig, ProviderConfig};
 /// The window of a model that nobody knows: it drives cutting only.
 pub const ASSUMED_WINDOW: u32 = 96_000;
 
+/// The built-in provider's name.
+pub const SIMULATED: &str = "simulated";
+
 /// Unknown models that are remembered as reported.
 const MAX_REPORTED: usize = 1_024;
 

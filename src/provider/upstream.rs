@@ -10,6 +10,7 @@ use http_body_util::{BodyExt, Limited, combinators::BoxBody};
 use thiserror::Error;
 
 use super::{
+    SIMULATED,
     catalogue::{self, Entry},
     client::Client,
     simulated,
@@ -151,7 +152,7 @@ async fn simulate(outgoing: Outgoing) -> Result<Response<Body>, Unsent> {
         format!("/v1{}", outgoing.path)
             .parse()
             .map_err(|_| Unsent::Unreachable {
-                provider: "simulated".to_owned(),
+                provider: SIMULATED.to_owned(),
             })?;
     Ok(simulated::answer(request).await)
 }
