@@ -7,9 +7,8 @@
 
 use std::{error::Error, io, sync::Arc, time::Duration};
 
-use bytes::Bytes;
 use http::{HeaderMap, Method, Response};
-use http_body_util::{BodyExt, combinators::BoxBody};
+use http_body_util::BodyExt;
 use reqwest::{Url, redirect, retry};
 
 use super::{
@@ -22,6 +21,9 @@ use crate::{config::ProviderConfig, error::chain, wire::Body};
 /// Connections kept open without a request, and for how long.
 const MAX_IDLE: usize = 64;
 const IDLE_FOR: Duration = Duration::from_secs(90);
+
+/// How often a silent HTTP/2 connection is asked whether anybody is still there.
+const PING_EVERY: Duration = Duration::from_secs(30);
 
 #[derive(Debug)]
 pub(super) struct Client {
@@ -59,6 +61,7 @@ impl Client {
                 .pool_max_idle_per_host(max_idle)
                 .pool_idle_timeout(IDLE_FOR)
                 .tcp_nodelay(true)
+                .http2_keep_alive_interval(PING_EVERY)
                 .redirect(redirect::Policy::none())
                 .retry(retry::never())
                 .referer(false)
@@ -201,6 +204,3 @@ fn cause<'e, E: Error + 'static>(error: &'e (dyn Error + 'static)) -> Option<&'e
     }
     None
 }
-
-/// A request body that comes in pieces.
-pub type Upload = BoxBody<Bytes, UploadBroken>;

@@ -77,9 +77,8 @@ fn belongs_to_connection(name: &HeaderName) -> bool {
         || name.as_str().starts_with(OURS)
 }
 
-/// What `Connection` names belongs to the connection too. The end-to-end headers that a message
-/// cannot do without are no business of `Connection`: a client that names them there would
-/// smuggle a request past its own credentials.
+/// What `Connection` names belongs to the connection too. Named there by mistake, credentials and
+/// the kind of content go on all the same: nothing works without them.
 fn named_by_connection(headers: &HeaderMap) -> Vec<HeaderName> {
     headers
         .get_all(CONNECTION)

@@ -10,25 +10,18 @@ pub mod headers;
 mod patience;
 mod reuse;
 pub mod simulated;
+mod upstream;
 
 use std::{
     collections::{BTreeMap, HashSet},
     io,
     sync::{Arc, Mutex, PoisonError},
-    time::Duration,
 };
 
-use bytes::Bytes;
-use http::{HeaderMap, Method, Request, Response};
-use http_body_util::{BodyExt, Limited};
 use thiserror::Error;
 
-pub use self::client::Upload;
-use self::{catalogue::Entry, client::Client};
-use crate::{
-    config::{Config, ModelConfig, ProviderConfig},
-    wire::{Body, edit::Rope},
-};
+pub use self::upstream::{Outgoing, Payload, Provider, Unsent, Upload, UploadBroken};
+use crate::config::{Config, ModelConfig, ProviderConfig};
 
 /// The window of a model that nobody knows: it drives cutting only.
 pub const ASSUMED_WINDOW: u32 = 96_000;
@@ -39,9 +32,6 @@ pub const SIMULATED: &str = "simulated";
 /// Unknown models that are remembered as reported.
 const MAX_REPORTED: usize = 1_024;
 
-/// Bytes of a streamed request that the simulated provider reads.
-const MAX_SIMULATED_BODY: usize = 1 << 20;
-
 /// All providers.
 #[derive(Debug)]
 pub struct Registry {
@@ -49,20 +39,6 @@ pub struct Registry {
     models: BTreeMap<String, ModelConfig>,
     default_provider: Option<String>,
     reported: Mutex<HashSet<String>>,
-}
-
-/// One upstream.
-#[derive(Debug)]
-pub struct Provider {
-    pub name: Arc<str>,
-    pub config: ProviderConfig,
-    transport: Transport,
-}
-
-#[derive(Debug)]
-enum Transport {
-    Remote(Box<Client>),
-    Simulated,
 }
 
 /// Who serves a model, and what is known of it.
@@ -105,69 +81,28 @@ pub enum Unknown {
     Ambiguous { model: String, candidates: String },
 }
 
-/// A request for a provider.
-pub struct Outgoing {
-    pub method: Method,
-    /// What follows the base URL, with the query.
-    pub path: String,
-    /// As made by [`headers::to_provider`].
-    pub headers: HeaderMap,
-    pub body: Payload,
-}
-
-pub enum Payload {
-    Empty,
-    /// Sent with its exact length.
-    Whole(Rope),
-    /// Sent as it comes; cannot be sent again.
-    Stream(Upload),
-}
-
-/// Why no answer began.
-#[derive(Clone, Debug, PartialEq, Eq, Error)]
-pub enum Unsent {
-    #[error("{provider} could not be reached")]
-    Unreachable { provider: String },
-    #[error("{provider} did not answer in time")]
-    Timeout { provider: String, limit: Duration },
-    #[error("{provider} does not speak HTTP")]
-    Garbage { provider: String },
-    #[error("the request's body broke off")]
-    BodyBroken,
-    #[error("the request's body came too slowly")]
-    BodySlow { limit: Duration },
-}
-
-/// Why a streamed request body ended early.
-#[derive(Clone, Debug, PartialEq, Eq, Error)]
-pub enum UploadBroken {
-    #[error("the request's body broke off")]
-    Broken,
-    #[error("the request's body came too slowly")]
-    Slow { limit: Duration },
-}
-
 impl Registry {
     /// # Errors
     /// The TLS roots of this machine cannot be read.
     pub fn new(config: &Config) -> io::Result<Self> {
+        let default_provider = config.default_provider.clone();
+        Self::of(&config.providers, config.models.clone(), default_provider)
+    }
+
+    fn of(
+        configured: &BTreeMap<String, ProviderConfig>,
+        models: BTreeMap<String, ModelConfig>,
+        default_provider: Option<String>,
+    ) -> io::Result<Self> {
         let mut providers = BTreeMap::new();
-        for (name, provider) in &config.providers {
-            let transport = match &provider.base_url {
-                Some(base_url) => Transport::Remote(Box::new(Client::new(base_url, provider)?)),
-                None => Transport::Simulated,
-            };
-            let provider = Arc::new(Provider {
-                name: name.as_str().into(),
-                config: provider.clone(),
-                transport,
-            });
+        for (name, provider) in configured {
+            let provider = Arc::new(Provider::new(name, provider)?);
             providers.insert(name.clone(), provider);
         }
         Ok(Self {
             providers,
-            models: config.models.clone(),
-            default_provider: config.default_provider.clone(),
+            models,
+            default_provider,
             reported: Mutex::default(),
         })
     }
@@ -222,7 +157,7 @@ impl Registry {
         let mut remote = self
             .providers
             .values()
-            .filter(|provider| matches!(provider.transport, Transport::Remote(_)));
+            .filter(|provider| provider.is_remote());
         match (remote.next(), remote.next()) {
             (Some(only), None) => Ok(only),
             _ => Err(Unknown::Model {
@@ -236,8 +171,11 @@ impl Registry {
     pub fn models(&self) -> BTreeMap<String, Window> {
         let mut models = BTreeMap::new();
         let patterns = self.providers.values().flat_map(|provider| {
-            let names = provider.config.models.iter();
-            names.map(move |name| (name.as_str(), Some(&*provider.name)))
+            let names = provider.config.models.iter().map(String::as_str);
+            let own = provider.own_models().iter().map(|(name, _)| *name);
+            names
+                .chain(own)
+                .map(move |name| (name, Some(&*provider.name)))
         });
         let told = self.models.iter();
         let told = told.map(|(name, model)| (name.as_str(), model.provider.as_deref()));
@@ -306,7 +244,7 @@ impl Registry {
     }
 
     fn window(&self, provider: &Provider, model: &str, settings: &ModelConfig) -> Window {
-        let entry = known(provider, model);
+        let entry = provider.known(model);
         let input = settings
             .input_length
             .or_else(|| entry.as_ref().and_then(|entry| entry.input));
@@ -341,21 +279,6 @@ impl Registry {
     }
 }
 
-/// What is known of a model without asking anyone.
-fn known(provider: &Provider, model: &str) -> Option<Entry> {
-    if let Transport::Simulated = provider.transport {
-        let found = simulated::models().iter().find(|(name, _)| *name == model);
-        return found.map(|(_, window)| Entry {
-            context: *window,
-            input: None,
-            output: None,
-        });
-    }
-    let base_url = provider.config.base_url.as_deref();
-    let name = catalogue::provider_of(&provider.name, base_url)?;
-    catalogue::lookup(name, model)
-}
-
 /// Whether a name fits a pattern, which may have a `*` at its end.
 pub fn matches(pattern: &str, name: &str) -> bool {
     match pattern.strip_suffix('*') {
@@ -364,37 +287,5 @@ pub fn matches(pattern: &str, name: &str) -> bool {
     }
 }
 
-impl Provider {
-    /// Sends a request and waits for the head of its answer.
-    ///
-    /// # Errors
-    /// No answer began.
-    pub async fn send(&self, outgoing: Outgoing) -> Result<Response<Body>, Unsent> {
-        match &self.transport {
-            Transport::Remote(client) => client.send(&self.name, outgoing).await,
-            Transport::Simulated => simulate(outgoing).await,
-        }
-    }
-}
-
-async fn simulate(outgoing: Outgoing) -> Result<Response<Body>, Unsent> {
-    let body = match outgoing.body {
-        Payload::Empty => Bytes::new(),
-        Payload::Whole(rope) => rope.to_bytes(),
-        Payload::Stream(upload) => Limited::new(upload, MAX_SIMULATED_BODY)
-            .collect()
-            .await
-            .map_err(|_| Unsent::BodyBroken)?
-            .to_bytes(),
-    };
-    let mut request = Request::new(body);
-    *request.method_mut() = outgoing.method;
-    *request.headers_mut() = outgoing.headers;
-    *request.uri_mut() =
-        format!("/v1{}", outgoing.path)
-            .parse()
-            .map_err(|_| Unsent::Unreachable {
-                provider: "simulated".to_owned(),
-            })?;
-    Ok(simulated::answer(request).await)
-}
+#[cfg(test)]
+mod tests;

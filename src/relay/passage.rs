@@ -16,7 +16,7 @@ use super::{
 use crate::wire::event::Splitter;
 
 /// Bytes of one event that the splitter keeps.
-const MAX_EVENT: usize = 4 << 20;
+const MAX_EVENT: usize = 2 << 20;
 
 /// Bytes held back of one event; a usage chunk is far smaller.
 const MAX_HELD: usize = 16 << 10;

@@ -10,7 +10,10 @@ use std::{collections::VecDeque, io, time::Duration};
 
 use bytes::Bytes;
 use futures_util::{future::BoxFuture, stream::unfold};
-use http::{HeaderMap, Response};
+use http::{
+    HeaderMap, HeaderValue, Response,
+    header::{CONTENT_LENGTH, TRAILER},
+};
 use http_body::Frame;
 use http_body_util::{BodyExt, StreamBody};
 
@@ -28,8 +31,9 @@ const STORE_WAIT: Duration = Duration::from_millis(50);
 pub struct Ending {
     /// Take out the chunk with usage that the client did not ask for.
     pub strip_usage: bool,
-    /// The client accepts trailers, and the head of the answer names them.
-    pub trailers: bool,
+    /// The trailers that [`Closing`] may have; empty where the client accepts none. The head of the
+    /// answer names them, since HTTP/1.1 sends no others.
+    pub trailers: &'static [&'static str],
     /// Called once for every stream that the provider ended, broken ones included, before the
     /// last bytes go out. Dropped after 50 ms: what must outlive that is spawned inside.
     /// Not called when the client leaves.
@@ -65,7 +69,10 @@ enum Phase {
 /// Passes a streamed answer on. The length is unknown from here on.
 pub fn stream(answer: Response<Body>, ending: Ending) -> Response<Body> {
     let (mut head, source) = answer.into_parts();
-    head.headers.remove(http::header::CONTENT_LENGTH);
+    head.headers.remove(CONTENT_LENGTH);
+    for name in ending.trailers {
+        head.headers.append(TRAILER, HeaderValue::from_static(name));
+    }
     let relay = Relay {
         source,
         passage: Passage::new(Decoder::of(&head.headers), ending.strip_usage),
@@ -161,7 +168,7 @@ impl Relay {
         if let Some(comment) = closing.comment.filter(|_| self.passage.legible()) {
             self.out.push_front(Piece::Bytes(comment));
         }
-        if ending.trailers {
+        if !ending.trailers.is_empty() {
             self.trailers = Some(closing.trailers);
         }
     }
@@ -178,4 +185,66 @@ fn broken_event() -> Bytes {
     [b"\n\ndata: ", &fault.to_json()[..], b"\n\n"]
         .concat()
         .into()
+}
+
+#[cfg(test)]
+mod tests {
+    use futures_util::{FutureExt, future::pending};
+    use http::{HeaderMap, Response};
+    use http_body_util::BodyExt;
+
+    use super::{Closing, Ending, stream};
+    use crate::{relay::Heard, wire::whole};
+
+    const STREAM: &str = "data: {\"choices\":[{\"finish_reason\":\"stop\"}]}\n\ndata: [DONE]\n\n";
+
+    async fn end(trailers: &'static [&'static str]) -> (String, Option<HeaderMap>) {
+        let on_end = |heard: Heard| {
+            assert!(heard.complete());
+            let mut closing = Closing {
+                comment: Some(": end\n\n".into()),
+                ..Closing::default()
+            };
+            closing.trailers.insert("x-end", "1".parse().unwrap());
+            async { closing }.boxed()
+        };
+        let ending = Ending {
+            strip_usage: false,
+            trailers,
+            on_end: Box::new(on_end),
+        };
+        let answer = stream(Response::new(whole(STREAM)), ending);
+        assert_eq!(
+            answer.headers().contains_key("trailer"),
+            !trailers.is_empty()
+        );
+        let body = answer.into_body().collect().await.unwrap();
+        let trailers = body.trailers().cloned();
+        let text = String::from_utf8(body.to_bytes().to_vec()).unwrap();
+        (text, trailers)
+    }
+
+    #[tokio::test]
+    async fn the_end_speaks_before_done_and_in_trailers() {
+        let (text, trailers) = end(&["x-end"]).await;
+        assert_eq!(
+            text,
+            STREAM.replace("data: [DONE]", ": end\n\ndata: [DONE]")
+        );
+        assert_eq!(trailers.unwrap()["x-end"], "1");
+        let (_, trailers) = end(&[]).await;
+        assert_eq!(trailers, None);
+    }
+
+    #[tokio::test]
+    async fn storing_that_hangs_holds_nobody_up() {
+        let ending = Ending {
+            strip_usage: false,
+            trailers: &[],
+            on_end: Box::new(|_| pending().boxed()),
+        };
+        let answer = stream(Response::new(whole(STREAM)), ending);
+        let body = answer.into_body().collect().await.unwrap();
+        assert_eq!(body.to_bytes(), STREAM);
+    }
 }

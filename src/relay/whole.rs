@@ -1,8 +1,8 @@
 //! An answer that is not streamed: taken into memory within a bound, judged, then sent.
 
-use std::{collections::VecDeque, io};
+use std::io;
 
-use bytes::{Bytes, BytesMut};
+use bytes::Bytes;
 use futures_util::stream::unfold;
 use http::{Response, response::Parts};
 use http_body::Frame;
@@ -14,7 +14,7 @@ use super::{
     decode::Decoder,
     tap::{Heard, Tap},
 };
-use crate::wire::Body;
+use crate::wire::{Body, gather::Gather};
 
 /// An answer of known or unknown size.
 pub enum Whole {
@@ -38,7 +38,7 @@ pub async fn whole(
     mut room: impl FnMut(usize) -> bool,
 ) -> Result<Whole, BadAnswer> {
     let (head, mut source) = answer.into_parts();
-    let mut chunks = VecDeque::new();
+    let mut gather = Gather::default();
     while let Some(frame) = source.frame().await {
         let frame = frame.map_err(|error| {
             tracing::warn!(provider, error = %crate::error::chain(&error), "an answer broke off");
@@ -50,15 +50,13 @@ pub async fn whole(
             continue;
         };
         let fits = room(chunk.len());
-        chunks.push_back(chunk);
+        gather.push(chunk);
         if !fits {
-            return Ok(Whole::Overlong(Response::from_parts(
-                head,
-                resume(chunks, source),
-            )));
+            let body = resume(gather.finish(), source);
+            return Ok(Whole::Overlong(Response::from_parts(head, body)));
         }
     }
-    let body = join(chunks);
+    let body = gather.finish();
     let heard = judge(&head, &body).ok_or_else(|| BadAnswer::NotJson {
         provider: provider.to_owned(),
     })?;
@@ -86,24 +84,14 @@ fn judge(head: &Parts, body: &Bytes) -> Option<Heard> {
     Some(tap.heard())
 }
 
-fn join(mut chunks: VecDeque<Bytes>) -> Bytes {
-    if chunks.len() < 2 {
-        return chunks.pop_front().unwrap_or_default();
-    }
-    let mut body = BytesMut::with_capacity(chunks.iter().map(Bytes::len).sum());
-    for chunk in chunks {
-        body.extend_from_slice(&chunk);
-    }
-    body.freeze()
-}
-
-fn resume(chunks: VecDeque<Bytes>, source: Body) -> Body {
-    let frames = unfold((chunks, source), |(mut chunks, mut source)| async move {
-        let frame: io::Result<Frame<Bytes>> = match chunks.pop_front() {
-            Some(chunk) => Ok(Frame::data(chunk)),
+/// What was read, and then what comes.
+fn resume(read: Bytes, source: Body) -> Body {
+    let frames = unfold((Some(read), source), |(mut read, mut source)| async move {
+        let frame: io::Result<Frame<Bytes>> = match read.take() {
+            Some(read) => Ok(Frame::data(read)),
             None => source.frame().await?,
         };
-        Some((frame, (chunks, source)))
+        Some((frame, (read, source)))
     });
     StreamBody::new(frames).boxed_unsync()
 }

@@ -7,7 +7,7 @@ use std::{
     time::Duration,
 };
 
-use bytes::{Bytes, BytesMut};
+use bytes::Bytes;
 use http::{HeaderMap, header::CONTENT_ENCODING};
 use http_body::Body as _;
 use http_body_util::{BodyExt, combinators::BoxBody};
@@ -18,6 +18,7 @@ use crate::{
     config::ServerConfig,
     error::Failure,
     provider::{Payload, UploadBroken},
+    wire::gather::Gather,
 };
 
 /// How long what follows a body that is refused is read and thrown away, so that the client
@@ -53,28 +54,17 @@ pub async fn read(
     if !hold.grow(promised.unwrap_or(0)) {
         return Err(Failure::Busy);
     }
-    let mut first = Bytes::new();
-    let mut all = BytesMut::new();
+    let mut gather = Gather::new(promised.unwrap_or(0));
     while let Some(chunk) = next(&mut body, limits.body_timeout).await? {
-        let length = first.len() + all.len() + chunk.len();
-        if length > limit {
+        if gather.len() + chunk.len() > limit {
             return Err(refuse(body, limit).await);
         }
         if promised.is_none() && !hold.grow(chunk.len()) {
             return Err(Failure::Busy);
         }
-        if length == chunk.len() {
-            // A body in one piece is not copied.
-            first = chunk;
-        } else {
-            if !first.is_empty() {
-                all.reserve(promised.unwrap_or(length).max(length));
-                all.extend_from_slice(&std::mem::take(&mut first));
-            }
-            all.extend_from_slice(&chunk);
-        }
+        gather.push(chunk);
     }
-    let bytes = if all.is_empty() { first } else { all.freeze() };
+    let bytes = gather.finish();
     Ok(Received { bytes, hold })
 }
 

@@ -17,9 +17,7 @@ use std::borrow::Cow;
 
 use bytes::Bytes;
 use futures_util::FutureExt;
-use http::{
-    HeaderMap, HeaderName, Method, Request, Response, header::CONTENT_TYPE, request::Parts,
-};
+use http::{Method, Request, Response, header::CONTENT_TYPE, request::Parts};
 use hyper::body::Incoming;
 use serde_json::Value;
 
@@ -28,11 +26,12 @@ use super::{
     admit::Client,
     answer, body,
     flight::Hold,
+    forward::{chosen, cleaned, forward, outgoing_headers, with_query},
     route::{self, Route},
 };
 use crate::{
     error::Failure,
-    provider::{Outgoing, Payload, Provider, Target, headers},
+    provider::{Outgoing, Payload, Target},
     relay::{self, Closing, Ending, Whole},
     telemetry::record::Record,
     wire::{
@@ -43,8 +42,8 @@ use crate::{
     },
 };
 
-/// Names a provider for one request.
-const CHOSEN: HeaderName = HeaderName::from_static("x-plimsoll-provider");
+/// What the end of a stream may tell in trailers; named in its head, as HTTP/1.1 asks for.
+const TRAILERS: &[&str] = &[];
 
 /// The request of a chat completion, as far as it is understood.
 struct Asked {
@@ -137,7 +136,7 @@ async fn chat(
     if is_stream(&answer, asked.streams) {
         Ok(streamed(answer, parts, edited.asked_usage))
     } else {
-        complete(answer, &target, received.hold).await
+        complete(app, answer, &target, received.hold).await
     }
 }
 
@@ -201,7 +200,11 @@ fn edit(asked: &Asked, target: &Target) -> Edited {
 fn streamed(answer: Response<Body>, parts: &Parts, strip_usage: bool) -> Response<Body> {
     let ending = Ending {
         strip_usage,
-        trailers: answer::accepts_trailers(&parts.headers),
+        trailers: if answer::accepts_trailers(&parts.headers) {
+            TRAILERS
+        } else {
+            &[]
+        },
         on_end: Box::new(|_heard| async { Closing::default() }.boxed()),
     };
     relay::stream(answer, ending)
@@ -209,43 +212,21 @@ fn streamed(answer: Response<Body>, parts: &Parts, strip_usage: bool) -> Respons
 
 /// Step 7, in one piece: all of it is known before its head is released.
 async fn complete(
+    app: &App,
     answer: Response<Body>,
     target: &Target,
     mut hold: Hold,
 ) -> Result<Response<Body>, Failure> {
-    let read = relay::whole(answer, &target.provider.name, |bytes| hold.grow(bytes)).await?;
+    let mut left = app.config.server.max_body_bytes;
+    let room = |bytes| {
+        left = left.saturating_sub(bytes);
+        left > 0 && hold.grow(bytes)
+    };
+    let read = relay::whole(answer, &target.provider.name, room).await?;
     Ok(match read {
         Whole::Complete { head, body, .. } => Response::from_parts(head, whole(body)),
         Whole::Overlong(answer) => answer,
     })
-}
-
-/// Everything else of a provider's API: untouched both ways.
-async fn forward(
-    app: &App,
-    parts: &Parts,
-    body: Incoming,
-    client: &Client,
-    (provider, path): (Option<&str>, &str),
-    record: &mut Record,
-) -> Result<Response<Body>, Failure> {
-    // The models in these bodies are not looked at, so a key for some models opens none.
-    if !client.unlimited() {
-        return Err(Failure::PathNotAllowed);
-    }
-    let provider = match provider.or_else(|| chosen(&parts.headers)) {
-        Some(name) => app.registry.named(name)?,
-        None => app.registry.fallback()?,
-    };
-    record.provider(&provider.name);
-    let outgoing = Outgoing {
-        method: parts.method.clone(),
-        path: with_query(path, parts),
-        headers: outgoing_headers(app, parts, provider, false),
-        body: body::pass_on(body, app.config.server.body_timeout),
-    };
-    let answer = provider.send(outgoing).await?;
-    Ok(cleaned(answer))
 }
 
 /// Our own API.
@@ -262,32 +243,6 @@ async fn api(
 fn allows(client: &Client, id: &str) -> bool {
     let bare = id.split_once('/').map_or(id, |(_, bare)| bare);
     client.may_use(&[id, bare])
-}
-
-fn chosen(headers: &HeaderMap) -> Option<&str> {
-    headers.get(CHOSEN)?.to_str().ok()
-}
-
-fn with_query(path: &str, parts: &Parts) -> String {
-    match parts.uri.query() {
-        Some(query) => format!("{path}?{query}"),
-        None => path.to_owned(),
-    }
-}
-
-fn outgoing_headers(app: &App, parts: &Parts, provider: &Provider, identity: bool) -> HeaderMap {
-    headers::to_provider(
-        &parts.headers,
-        &provider.config.auth,
-        app.clients.have_keys(),
-        identity,
-    )
-}
-
-/// The answer with the headers that go on to the client.
-fn cleaned(mut answer: Response<Body>) -> Response<Body> {
-    *answer.headers_mut() = headers::to_client(answer.headers());
-    answer
 }
 
 /// By what the answer says of itself; where it says nothing, by what was asked for.

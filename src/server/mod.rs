@@ -7,6 +7,7 @@ pub mod answer;
 pub mod body;
 pub mod exchange;
 pub mod flight;
+pub mod forward;
 pub mod route;
 pub mod tasks;
 

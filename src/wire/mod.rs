@@ -8,6 +8,7 @@ pub mod chat;
 pub mod edit;
 pub mod event;
 pub mod fault;
+pub mod gather;
 pub mod scan;
 pub mod text;
 pub mod usage;

@@ -2,9 +2,13 @@
 
 #![allow(clippy::unwrap_used, reason = "a test may fail")]
 
+mod faults;
 mod generated;
 mod guard;
 mod index;
+mod passthrough;
 mod recorded;
 mod session;
+mod shutdown;
+mod streaming;
 mod support;

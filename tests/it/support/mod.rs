@@ -1,5 +1,6 @@
 //! What the tests stand on.
 
+pub(crate) mod client;
 #[allow(
     dead_code,
     reason = "shared with the benches, which use other parts of it"
@@ -16,6 +17,8 @@ pub(crate) mod data;
 )]
 pub(crate) mod generate;
 pub(crate) mod parse;
+pub(crate) mod provider;
+pub(crate) mod proxy;
 pub(crate) mod reading;
 #[allow(
     dead_code,

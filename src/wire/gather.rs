@@ -1,0 +1,69 @@
+//! Pieces of a body, put together.
+
+use bytes::{Bytes, BytesMut};
+
+/// Puts pieces together; a body that comes in one piece is not copied. The caller bounds it.
+#[derive(Debug, Default)]
+pub struct Gather {
+    first: Bytes,
+    all: BytesMut,
+    expected: usize,
+}
+
+impl Gather {
+    /// `expected` bytes are to come; 0 if that is not known.
+    pub fn new(expected: usize) -> Self {
+        Self {
+            expected,
+            ..Self::default()
+        }
+    }
+
+    pub fn len(&self) -> usize {
+        self.first.len() + self.all.len()
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    pub fn push(&mut self, piece: Bytes) {
+        if self.is_empty() {
+            self.first = piece;
+            return;
+        }
+        if !self.first.is_empty() {
+            let length = (self.first.len() + piece.len()).max(self.expected);
+            self.all.reserve(length);
+            self.all.extend_from_slice(&std::mem::take(&mut self.first));
+        }
+        self.all.extend_from_slice(&piece);
+    }
+
+    /// All of it.
+    pub fn finish(self) -> Bytes {
+        if self.all.is_empty() {
+            self.first
+        } else {
+            self.all.freeze()
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use bytes::Bytes;
+
+    use super::Gather;
+
+    #[test]
+    fn pieces_keep_their_order() {
+        for pieces in [vec![], vec!["a"], vec!["", "a", "", "bc", "d"]] {
+            let mut gather = Gather::new(2);
+            for piece in &pieces {
+                gather.push(Bytes::from_static(piece.as_bytes()));
+            }
+            assert_eq!(gather.finish(), pieces.concat());
+        }
+    }
+}

@@ -1,0 +1,326 @@
+//! What a provider, or a client, may do wrong, and what the other sees of it.
+
+use std::time::Duration;
+
+use http::Method;
+use http_body_util::{BodyExt, StreamBody};
+use plimsoll::config::Config;
+use tokio::{
+    io::{AsyncReadExt, AsyncWriteExt},
+    net::{TcpListener, TcpStream},
+};
+
+use crate::support::{
+    client::full,
+    provider::{COMPLETION, DONE, FINISH, Provider, SOON, Step, TEXT, answer, send, stream_head},
+    proxy::{Proxy, Running, within},
+};
+
+const ASK: &str = r#"{"model":"m","messages":[{"role":"user","content":"x"}]}"#;
+const STREAM: &str = r#"{"model":"m","stream":true,"messages":[{"role":"user","content":"x"}]}"#;
+
+async fn proxy_of(up: &Provider) -> Running {
+    Proxy::new().provider("up", up).start().await
+}
+
+/// That the proxy still works.
+async fn goes_on(up: &Provider, proxy: &Running) {
+    up.then([answer("200 OK", "", COMPLETION)]);
+    assert_eq!(proxy.client().chat(ASK).await.text(), COMPLETION);
+}
+
+#[tokio::test]
+async fn a_providers_errors_pass_with_status_body_and_headers() {
+    let up = Provider::start().await;
+    let proxy = proxy_of(&up).await;
+    for status in [
+        "400 Bad Request",
+        "401 Unauthorized",
+        "429 Too Many Requests",
+        "500 Oops",
+        "503 Busy",
+    ] {
+        for body in ["{\"error\": {\"message\":\"theirs\"}}", "<html>", ""] {
+            up.then([answer(status, "retry-after: 7\r\n", body)]);
+            let got = proxy.client().chat(STREAM).await;
+            assert_eq!(got.status.as_str(), &status[..3]);
+            assert_eq!(got.text(), body);
+            assert_eq!(got.headers["retry-after"], "7");
+            assert!(!got.headers.contains_key("x-plimsoll-error"));
+        }
+    }
+    goes_on(&up, &proxy).await;
+}
+
+#[tokio::test]
+async fn what_is_no_answer_is_a_502() {
+    let up = Provider::start().await;
+    let proxy = proxy_of(&up).await;
+    for (steps, code) in [
+        (vec![Step::Close], "provider_unreachable"),
+        (
+            vec![send("\0\0 garbage\r\n\r\n"), Step::Close],
+            "provider_bad_answer",
+        ),
+        (vec![answer("200 OK", "", "<html>")], "provider_bad_answer"),
+        (vec![answer("200 OK", "", "")], "provider_bad_answer"),
+        (
+            vec![
+                send(
+                    "HTTP/1.1 200 OK\r\ncontent-type: application/json\r\ncontent-length: 99\r\n\r\n{",
+                ),
+                Step::Close,
+            ],
+            "provider_bad_answer",
+        ),
+    ] {
+        up.then(steps);
+        proxy.client().chat(ASK).await.is_error(502, code);
+    }
+    goes_on(&up, &proxy).await;
+
+    let nobody = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let address = nobody.local_addr().unwrap();
+    drop(nobody);
+    let proxy = Proxy::new()
+        .provider("up", &up)
+        .set(|config| {
+            let url = format!("http://{address}/v1");
+            config.providers.get_mut("up").unwrap().base_url = Some(url);
+        })
+        .start()
+        .await;
+    let got = proxy.client().chat(ASK).await;
+    got.is_error(502, "provider_unreachable");
+    assert!(!got.text().contains(&address.to_string()));
+}
+
+#[tokio::test]
+async fn a_provider_is_waited_for_between_two_bytes_only() {
+    let up = Provider::start().await;
+    let proxy = Proxy::new()
+        .provider("up", &up)
+        .providers(|provider| {
+            provider.first_byte_timeout = SOON;
+            provider.idle_timeout = SOON;
+        })
+        .start()
+        .await;
+    up.then([Step::Stall]);
+    proxy
+        .client()
+        .chat(ASK)
+        .await
+        .is_error(504, "provider_timeout");
+    up.closed(0).await;
+    up.then([stream_head(), send(TEXT), Step::Stall]);
+    let got = proxy.client().chat(STREAM).await;
+    assert!(!got.whole && got.text().starts_with(TEXT));
+    up.closed(1).await;
+}
+
+#[tokio::test]
+async fn half_a_stream_ends_with_an_error_and_abnormally() {
+    let up = Provider::start().await;
+    let proxy = proxy_of(&up).await;
+    for client in [proxy.client(), proxy.client_h2()] {
+        for half in [
+            TEXT,
+            "",
+            "data: {\"choices\":[{\"ind",
+            &format!("{TEXT}: hi\n"),
+        ] {
+            up.then([stream_head(), send(half), Step::Close]);
+            let got = client.chat(STREAM).await;
+            assert_eq!(got.status, 200);
+            assert!(!got.whole, "{half:?}");
+            let event = got.text().strip_prefix(half).unwrap().trim();
+            let event: serde_json::Value =
+                serde_json::from_str(event.strip_prefix("data: ").unwrap()).unwrap();
+            assert_eq!(event["error"]["code"], "provider_bad_answer");
+        }
+    }
+    for whole in [
+        format!("{TEXT}{FINISH}"),
+        format!("{TEXT}{DONE}"),
+        "event: error\ndata: {\"error\":{\"message\":\"theirs\"}}\n\n".to_owned(),
+    ] {
+        up.then([stream_head(), send(&whole), Step::Close]);
+        let got = proxy.client().chat(STREAM).await;
+        assert!(got.whole && got.text() == whole, "{whole}");
+    }
+    // A chunked answer that is cut off.
+    let head =
+        "HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\ntransfer-encoding: chunked\r\n\r\n";
+    let chunk = format!("{:x}\r\n{TEXT}\r\n", TEXT.len());
+    up.then([send(head), send(chunk), Step::Close]);
+    let got = proxy.client().chat(STREAM).await;
+    assert!(!got.whole && got.text().contains("provider_bad_answer"));
+    goes_on(&up, &proxy).await;
+}
+
+#[tokio::test]
+async fn a_pooled_connection_that_dies_is_replaced_once() {
+    let up = Provider::start().await;
+    let proxy = proxy_of(&up).await;
+    let client = proxy.client();
+    up.then([answer("200 OK", "", COMPLETION)]);
+    up.then([Step::Close]);
+    up.then([answer("200 OK", "", COMPLETION)]);
+    assert_eq!(client.chat(ASK).await.status, 200);
+    let got = client.chat(ASK.replace("\"x\"", "\"again\"")).await;
+    assert_eq!(got.text(), COMPLETION);
+    let seen = up.requests(3).await;
+    let connections: Vec<_> = seen.iter().map(|seen| seen.connection).collect();
+    assert_eq!(connections, [0, 0, 1]);
+    assert_eq!(seen[1].body, seen[2].body);
+    assert_eq!(seen[1].headers, seen[2].headers);
+}
+
+#[tokio::test]
+async fn a_fresh_connection_that_dies_is_not_tried_again() {
+    let up = Provider::start().await;
+    let proxy = proxy_of(&up).await;
+    up.then([Step::Close]);
+    up.then([answer("200 OK", "", COMPLETION)]);
+    proxy
+        .client()
+        .chat(ASK)
+        .await
+        .is_error(502, "provider_unreachable");
+    assert_eq!(up.count(), 1);
+}
+
+#[tokio::test]
+async fn bodies_are_read_within_limits() {
+    let up = Provider::start().await;
+    let proxy = Proxy::new()
+        .provider("up", &up)
+        .set(|config| {
+            config.server.max_body_bytes = 1_000;
+            config.server.body_timeout = SOON;
+        })
+        .start()
+        .await;
+    let large = format!("{ASK}{}", " ".repeat(1_000));
+    for client in [proxy.client(), proxy.client_h2()] {
+        client
+            .chat(large.clone())
+            .await
+            .is_error(413, "body_too_large");
+        // Without a length the limit holds all the same.
+        let pieces = futures_util::stream::iter(
+            large
+                .clone()
+                .into_bytes()
+                .chunks(100)
+                .map(|piece| {
+                    Ok::<_, std::convert::Infallible>(http_body::Frame::data(
+                        bytes::Bytes::copy_from_slice(piece),
+                    ))
+                })
+                .collect::<Vec<_>>(),
+        );
+        let request = client.request(Method::POST, "/v1/chat/completions");
+        let request = request
+            .body(StreamBody::new(pieces).boxed_unsync())
+            .unwrap();
+        client.send(request).await.is_error(413, "body_too_large");
+        // A body that stops coming.
+        let never = StreamBody::new(futures_util::stream::pending()).boxed_unsync();
+        let request = client.request(Method::POST, "/v1/chat/completions");
+        client
+            .send(request.body(never).unwrap())
+            .await
+            .is_error(408, "body_timeout");
+        let request = client
+            .request(Method::POST, "/v1/chat/completions")
+            .header("content-encoding", "gzip");
+        let got = client.send(request.body(full("x")).unwrap()).await;
+        got.is_error(415, "unsupported_content_encoding");
+    }
+    assert_eq!(up.count(), 0);
+}
+
+#[tokio::test]
+async fn bytes_in_flight_are_bounded() {
+    let up = Provider::start().await;
+    let proxy = Proxy::new()
+        .provider("up", &up)
+        .set(|config| config.server.max_bytes_in_flight = ASK.len() + 10)
+        .start()
+        .await;
+    let client = proxy.client();
+    up.then([
+        Step::Stall,
+        stream_head(),
+        send(TEXT),
+        send(DONE),
+        Step::Close,
+    ]);
+    let first = client.chat(ASK);
+    tokio::pin!(first);
+    tokio::select! {
+        _ = &mut first => panic!("there is no answer yet"),
+        _ = up.requests(1) => {}
+    }
+    let got = client.chat(ASK).await;
+    got.is_error(503, "overloaded");
+    assert_eq!(got.headers["retry-after"], "1");
+    up.release();
+    assert_eq!(first.await.status, 200);
+    // An answer that does not fit any more goes on without being looked at.
+    up.then([answer("200 OK", "", COMPLETION)]);
+    assert_eq!(client.chat(ASK).await.text(), COMPLETION);
+}
+
+#[tokio::test]
+async fn heads_are_bounded_in_size_and_time() {
+    let proxy = Proxy::new().set(limit_heads).start().await;
+    let mut stream = TcpStream::connect(proxy.address).await.unwrap();
+    let head = format!(
+        "GET /healthz HTTP/1.1\r\nhost: localhost\r\nx: {}\r\n\r\n",
+        "x".repeat(20_000)
+    );
+    // The answer may come before all was written.
+    let _ = stream.write_all(head.as_bytes()).await;
+    let mut answer = vec![0; 12];
+    within(stream.read_exact(&mut answer)).await.unwrap();
+    assert_eq!(answer, b"HTTP/1.1 431");
+
+    for begun in ["", "PRI * HTTP", "GET /healthz HTTP/1.1\r\nhost: local"] {
+        let mut stream = TcpStream::connect(proxy.address).await.unwrap();
+        stream.write_all(begun.as_bytes()).await.unwrap();
+        let mut rest = Vec::new();
+        // Closed or reset: the point is that it ends.
+        let _ = within(stream.read_to_end(&mut rest)).await;
+    }
+}
+
+fn limit_heads(config: &mut Config) {
+    config.server.max_header_bytes = 8_192;
+    config.server.header_timeout = Duration::from_millis(300);
+}
+
+#[tokio::test]
+async fn connections_are_bounded() {
+    let proxy = Proxy::new()
+        .set(|config| config.server.max_connections = 1)
+        .start()
+        .await;
+    let first = proxy.client();
+    assert_eq!(first.get("/healthz").await.status, 200);
+    let mut second = TcpStream::connect(proxy.address).await.unwrap();
+    second
+        .write_all(b"GET /healthz HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n\r\n")
+        .await
+        .unwrap();
+    let mut answer = String::new();
+    assert!(
+        tokio::time::timeout(SOON, second.readable()).await.is_err(),
+        "the second waits while the first is open"
+    );
+    drop(first);
+    within(second.read_to_string(&mut answer)).await.unwrap();
+    assert!(answer.starts_with("HTTP/1.1 200"));
+}

@@ -1,0 +1,172 @@
+//! A client that checks every answer against our promises.
+
+use std::{convert::Infallible, net::SocketAddr};
+
+use bytes::{Bytes, BytesMut};
+use http::{HeaderMap, Method, Request, Response, StatusCode};
+use http_body_util::{BodyExt, Full, combinators::UnsyncBoxBody};
+use hyper::body::Incoming;
+use hyper_util::{
+    client::legacy::{self, connect::HttpConnector},
+    rt::TokioExecutor,
+};
+use serde_json::Value;
+
+use super::proxy::within;
+
+/// Header names of ours that an answer may have.
+const OURS: &[&str] = &[
+    "x-plimsoll-actions",
+    "x-plimsoll-attempts",
+    "x-plimsoll-billed-tokens",
+    "x-plimsoll-context-limit",
+    "x-plimsoll-countdown",
+    "x-plimsoll-error",
+    "x-plimsoll-hard-util",
+    "x-plimsoll-health",
+    "x-plimsoll-health-from",
+    "x-plimsoll-optimal-util",
+    "x-plimsoll-prompt-tokens",
+    "x-plimsoll-provider",
+    "x-plimsoll-session",
+];
+
+/// Stands in every key of the tests, and may stand in no answer.
+pub(crate) const SECRET: &str = "sk-secret";
+
+pub(crate) type Upload = UnsyncBoxBody<Bytes, Infallible>;
+
+pub(crate) struct Client {
+    address: SocketAddr,
+    inner: legacy::Client<HttpConnector, Upload>,
+}
+
+/// An answer, read to its end.
+#[derive(Debug)]
+pub(crate) struct Answer {
+    pub(crate) status: StatusCode,
+    pub(crate) headers: HeaderMap,
+    pub(crate) body: Bytes,
+    pub(crate) trailers: Option<HeaderMap>,
+    /// Whether it ended as it should.
+    pub(crate) whole: bool,
+}
+
+impl Answer {
+    pub(crate) fn text(&self) -> &str {
+        std::str::from_utf8(&self.body).unwrap()
+    }
+
+    pub(crate) fn json(&self) -> Value {
+        serde_json::from_slice(&self.body).unwrap()
+    }
+
+    /// That it is an error of ours.
+    pub(crate) fn is_error(&self, status: u16, code: &str) {
+        assert_eq!(self.status, status, "{}", self.text());
+        assert_eq!(self.headers["x-plimsoll-error"], code);
+        assert_eq!(self.json()["error"]["code"], code);
+    }
+}
+
+impl Client {
+    pub(crate) fn new(address: SocketAddr, http2: bool) -> Self {
+        Self {
+            address,
+            inner: legacy::Client::builder(TokioExecutor::new())
+                .http2_only(http2)
+                .build_http(),
+        }
+    }
+
+    pub(crate) fn request(&self, method: Method, path: &str) -> http::request::Builder {
+        let url = format!("http://{}{path}", self.address);
+        Request::builder().method(method).uri(url)
+    }
+
+    pub(crate) async fn get(&self, path: &str) -> Answer {
+        let request = self.request(Method::GET, path);
+        self.send(request.body(full("")).unwrap()).await
+    }
+
+    /// Sends a chat completion.
+    pub(crate) async fn chat(&self, body: impl Into<Bytes>) -> Answer {
+        self.send(self.chat_request(body)).await
+    }
+
+    pub(crate) fn chat_request(&self, body: impl Into<Bytes>) -> Request<Upload> {
+        self.request(Method::POST, "/v1/chat/completions")
+            .header("content-type", "application/json")
+            .body(full(body))
+            .unwrap()
+    }
+
+    /// Sends, and reads the answer to its end.
+    pub(crate) async fn send(&self, request: Request<Upload>) -> Answer {
+        let (head, mut body) = self.begin(request).await.into_parts();
+        let mut bytes = BytesMut::new();
+        let (mut trailers, mut whole) = (None, true);
+        while let Some(frame) = within(body.frame()).await {
+            match frame.map(http_body::Frame::into_data) {
+                Ok(Ok(data)) => bytes.extend_from_slice(&data),
+                Ok(Err(frame)) => trailers = frame.into_trailers().ok(),
+                Err(_) => {
+                    whole = false;
+                    break;
+                }
+            }
+        }
+        let answer = Answer {
+            status: head.status,
+            headers: head.headers,
+            body: bytes.freeze(),
+            trailers,
+            whole,
+        };
+        check(&answer);
+        answer
+    }
+
+    /// Sends, and waits for the head of the answer only.
+    pub(crate) async fn begin(&self, request: Request<Upload>) -> Response<Incoming> {
+        within(self.inner.request(request)).await.unwrap()
+    }
+}
+
+pub(crate) fn full(body: impl Into<Bytes>) -> Upload {
+    Full::new(body.into()).boxed_unsync()
+}
+
+/// The next bytes of an answer.
+pub(crate) async fn next(body: &mut Incoming) -> Bytes {
+    let frame = within(body.frame()).await.unwrap().unwrap();
+    frame.into_data().unwrap()
+}
+
+fn check(answer: &Answer) {
+    for (name, value) in answer
+        .headers
+        .iter()
+        .chain(answer.trailers.iter().flatten())
+    {
+        if name.as_str().starts_with("x-plimsoll-") {
+            assert!(OURS.contains(&name.as_str()), "{name} is no header of ours");
+        }
+        let value = String::from_utf8_lossy(value.as_bytes());
+        assert!(!value.contains(SECRET), "{name} holds a secret");
+    }
+    let text = String::from_utf8_lossy(&answer.body);
+    assert!(!text.contains(SECRET), "a secret in {text}");
+    assert!(!answer.headers.contains_key("set-cookie"));
+    if let Some(code) = answer.headers.get("x-plimsoll-error") {
+        assert!(answer.status.is_client_error() || answer.status.is_server_error());
+        assert_eq!(answer.headers["content-type"], "application/json");
+        if !answer.body.is_empty() {
+            let error = &answer.json()["error"];
+            assert!(error["message"].as_str().is_some_and(|m| m.len() > 10));
+            assert!(error["type"].is_string());
+            assert!(error.as_object().unwrap().contains_key("param"));
+            assert_eq!(error["code"], code.to_str().unwrap());
+        }
+    }
+}

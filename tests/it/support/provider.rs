@@ -1,0 +1,291 @@
+//! A scripted provider on a real socket. It keeps every byte it got.
+
+use std::{
+    collections::VecDeque,
+    net::SocketAddr,
+    sync::{Arc, Mutex},
+    time::Duration,
+};
+
+use tokio::{
+    io::{AsyncReadExt, AsyncWriteExt},
+    net::{TcpListener, TcpStream},
+    sync::{Semaphore, watch},
+    task::JoinSet,
+};
+
+use super::proxy::within;
+
+/// One thing the provider does with a request.
+#[derive(Clone, Debug)]
+pub(crate) enum Step {
+    Send(Vec<u8>),
+    /// One byte at a time, each in a write of its own.
+    Drip(Vec<u8>),
+    /// Until released, or until the peer closes.
+    Stall,
+    Close,
+}
+
+/// A request as it arrived.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Seen {
+    pub(crate) line: String,
+    pub(crate) headers: Vec<(String, String)>,
+    pub(crate) body: Vec<u8>,
+    /// Which connection, from 0.
+    pub(crate) connection: usize,
+}
+
+impl Seen {
+    pub(crate) fn header(&self, name: &str) -> Option<&str> {
+        let found = self.headers.iter().find(|(n, _)| n == name);
+        found.map(|(_, value)| value.as_str())
+    }
+}
+
+#[derive(Default)]
+struct State {
+    script: VecDeque<Vec<Step>>,
+    seen: Vec<Seen>,
+    connections: usize,
+    /// Connections that the peer closed.
+    closed: Vec<usize>,
+}
+
+pub(crate) struct Provider {
+    pub(crate) address: SocketAddr,
+    shared: Arc<Shared>,
+    _tasks: JoinSet<()>,
+}
+
+struct Shared {
+    state: Mutex<State>,
+    changed: watch::Sender<u64>,
+    released: Semaphore,
+}
+
+impl Provider {
+    pub(crate) async fn start() -> Self {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let address = listener.local_addr().unwrap();
+        let shared = Arc::new(Shared {
+            state: Mutex::default(),
+            changed: watch::Sender::new(0),
+            released: Semaphore::new(0),
+        });
+        let mut tasks = JoinSet::new();
+        let state = Arc::clone(&shared);
+        tasks.spawn(async move {
+            let mut connections = JoinSet::new();
+            loop {
+                let (stream, _) = listener.accept().await.unwrap();
+                connections.spawn(serve(Arc::clone(&state), stream));
+            }
+        });
+        Self {
+            address,
+            shared,
+            _tasks: tasks,
+        }
+    }
+
+    /// What to do with the next request that has nothing to follow yet.
+    pub(crate) fn then(&self, steps: impl Into<Vec<Step>>) -> &Self {
+        let mut state = self.shared.state.lock().unwrap();
+        state.script.push_back(steps.into());
+        self
+    }
+
+    /// Lets one stalled request go on.
+    pub(crate) fn release(&self) {
+        self.shared.released.add_permits(1);
+    }
+
+    /// Waits until that many requests came, and gives them.
+    pub(crate) async fn requests(&self, count: usize) -> Vec<Seen> {
+        self.until(|state| state.seen.len() >= count).await;
+        self.shared.state.lock().unwrap().seen.clone()
+    }
+
+    pub(crate) async fn request(&self) -> Seen {
+        self.requests(1).await.remove(0)
+    }
+
+    /// How many requests came up to now.
+    pub(crate) fn count(&self) -> usize {
+        self.shared.state.lock().unwrap().seen.len()
+    }
+
+    /// Waits until the peer closed a connection.
+    pub(crate) async fn closed(&self, connection: usize) {
+        self.until(|state| state.closed.contains(&connection)).await;
+    }
+
+    async fn until(&self, reached: impl Fn(&State) -> bool) {
+        let mut changes = self.shared.changed.subscribe();
+        within(async {
+            loop {
+                changes.borrow_and_update();
+                if reached(&self.shared.state.lock().unwrap()) {
+                    return;
+                }
+                changes.changed().await.unwrap();
+            }
+        })
+        .await;
+    }
+}
+
+impl Shared {
+    fn change<T>(&self, change: impl FnOnce(&mut State) -> T) -> T {
+        let changed = change(&mut self.state.lock().unwrap());
+        self.changed.send_modify(|count| *count += 1);
+        changed
+    }
+}
+
+async fn serve(shared: Arc<Shared>, mut stream: TcpStream) {
+    stream.set_nodelay(true).unwrap();
+    let connection = shared.change(|state| {
+        state.connections += 1;
+        state.connections - 1
+    });
+    let mut buffer = Vec::new();
+    while let Some(mut seen) = read_request(&mut stream, &mut buffer).await {
+        seen.connection = connection;
+        let steps = shared.change(|state| {
+            state.seen.push(seen);
+            state.script.pop_front()
+        });
+        for step in steps.unwrap_or_else(|| vec![Step::Close]) {
+            if !act(&shared, &mut stream, step).await {
+                shared.change(|state| state.closed.push(connection));
+                return;
+            }
+        }
+    }
+    shared.change(|state| state.closed.push(connection));
+}
+
+/// Whether the connection is still of use.
+async fn act(shared: &Shared, stream: &mut TcpStream, step: Step) -> bool {
+    match step {
+        Step::Send(bytes) => stream.write_all(&bytes).await.is_ok(),
+        Step::Drip(bytes) => {
+            for byte in bytes {
+                if stream.write_all(&[byte]).await.is_err() {
+                    return false;
+                }
+                tokio::task::yield_now().await;
+            }
+            true
+        }
+        Step::Stall => {
+            let mut byte = [0];
+            tokio::select! {
+                permit = shared.released.acquire() => {
+                    permit.unwrap().forget();
+                    true
+                }
+                read = stream.read(&mut byte) => {
+                    assert!(!matches!(read, Ok(1)), "nothing is sent before the answer");
+                    false
+                }
+            }
+        }
+        Step::Close => {
+            let _ = stream.shutdown().await;
+            false
+        }
+    }
+}
+
+async fn read_request(stream: &mut TcpStream, buffer: &mut Vec<u8>) -> Option<Seen> {
+    let end = loop {
+        if let Some(at) = buffer.windows(4).position(|w| w == b"\r\n\r\n") {
+            break at;
+        }
+        fill(stream, buffer).await?;
+    };
+    let head = String::from_utf8(buffer.drain(..end + 4).collect()).unwrap();
+    let mut lines = head.trim_end().split("\r\n");
+    let line = lines.next().unwrap().to_owned();
+    let headers = lines.map(|line| {
+        let (name, value) = line.split_once(':').unwrap();
+        (name.to_owned(), value.trim().to_owned())
+    });
+    let mut seen = Seen {
+        line,
+        headers: headers.collect(),
+        ..Seen::default()
+    };
+    if seen.header("transfer-encoding").is_some() {
+        while !buffer.ends_with(b"0\r\n\r\n") {
+            fill(stream, buffer).await?;
+        }
+        seen.body = unchunk(&std::mem::take(buffer));
+        return Some(seen);
+    }
+    let length = seen
+        .header("content-length")
+        .map_or(0, |n| n.parse().unwrap());
+    while buffer.len() < length {
+        fill(stream, buffer).await?;
+    }
+    seen.body = buffer.drain(..length).collect();
+    Some(seen)
+}
+
+async fn fill(stream: &mut TcpStream, buffer: &mut Vec<u8>) -> Option<()> {
+    let read = stream.read_buf(buffer).await.ok()?;
+    (read > 0).then_some(())
+}
+
+fn unchunk(mut bytes: &[u8]) -> Vec<u8> {
+    let mut body = Vec::new();
+    loop {
+        let end = bytes.windows(2).position(|w| w == b"\r\n").unwrap();
+        let size = std::str::from_utf8(&bytes[..end]).unwrap();
+        let size = usize::from_str_radix(size, 16).unwrap();
+        if size == 0 {
+            return body;
+        }
+        body.extend_from_slice(&bytes[end + 2..end + 2 + size]);
+        bytes = &bytes[end + 4 + size..];
+    }
+}
+
+/// An answer in one piece.
+pub(crate) fn answer(status: &str, headers: &str, body: impl AsRef<[u8]>) -> Step {
+    let body = body.as_ref();
+    let length = body.len();
+    let head = format!(
+        "HTTP/1.1 {status}\r\ncontent-type: application/json\r\n{headers}content-length: {length}\r\n\r\n"
+    );
+    Step::Send([head.as_bytes(), body].concat())
+}
+
+/// The head of a stream that ends with the connection.
+pub(crate) fn stream_head() -> Step {
+    Step::Send(
+        b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\nconnection: close\r\n\r\n".to_vec(),
+    )
+}
+
+pub(crate) fn send(bytes: impl AsRef<[u8]>) -> Step {
+    Step::Send(bytes.as_ref().to_vec())
+}
+
+/// A chat completion.
+pub(crate) const COMPLETION: &str = r#"{"id":"c","object":"chat.completion","choices":[{"index":0,"message":{"role":"assistant","content":"hi"},"finish_reason":"stop"}],"usage":{"prompt_tokens":7,"completion_tokens":1,"total_tokens":8}}"#;
+pub(crate) const TEXT: &str =
+    "data: {\"choices\":[{\"index\":0,\"delta\":{\"content\":\"hé\"}}]}\n\n";
+pub(crate) const FINISH: &str =
+    "data: {\"choices\":[{\"index\":0,\"delta\":{},\"finish_reason\":\"stop\"}]}\n\n";
+pub(crate) const USAGE: &str =
+    "data: {\"choices\":[],\"usage\":{\"prompt_tokens\":7,\"completion_tokens\":1}}\n\n";
+pub(crate) const DONE: &str = "data: [DONE]\n\n";
+
+/// How long a provider is waited for where a test wants it to be too long.
+pub(crate) const SOON: Duration = Duration::from_millis(200);

@@ -1,0 +1,154 @@
+//! A running proxy: `Proxy::new().provider("up", &scripted).start().await`.
+
+use std::{collections::BTreeMap, future::Future, net::SocketAddr, time::Duration};
+
+use plimsoll::{
+    config::{
+        AdminConfig, Auth, ClientConfig, Config, GuardConfig, ProviderConfig, ServerConfig,
+        StoreConfig,
+    },
+    guard::profile,
+};
+use sha2::{Digest, Sha256};
+use tokio::{net::TcpListener, sync::oneshot, task::JoinSet};
+
+use super::{client::Client, provider::Provider};
+
+/// Bounds every wait of a test.
+pub(crate) async fn within<F: Future>(wait: F) -> F::Output {
+    tokio::time::timeout(Duration::from_secs(20), wait)
+        .await
+        .expect("what was waited for came in time")
+}
+
+pub(crate) struct Proxy {
+    config: Config,
+}
+
+pub(crate) struct Running {
+    pub(crate) address: SocketAddr,
+    stop: Option<oneshot::Sender<()>>,
+    task: JoinSet<std::io::Result<()>>,
+}
+
+impl Proxy {
+    pub(crate) fn new() -> Self {
+        let mut config = base();
+        config.providers.insert("simulated".into(), provider(None));
+        Self { config }
+    }
+
+    /// A provider that gets the client's own credentials.
+    pub(crate) fn provider(mut self, name: &str, scripted: &Provider) -> Self {
+        let url = format!("http://{}/v1", scripted.address);
+        self.config
+            .providers
+            .insert(name.into(), provider(Some(url)));
+        self
+    }
+
+    /// A client key that may use these models.
+    pub(crate) fn client(mut self, name: &str, key: &str, models: &[&str]) -> Self {
+        let client = ClientConfig {
+            key_sha256: Sha256::digest(key).into(),
+            models: models.iter().map(|&model| model.into()).collect(),
+        };
+        self.config.clients.insert(name.into(), client);
+        self
+    }
+
+    pub(crate) fn set(mut self, set: impl FnOnce(&mut Config)) -> Self {
+        set(&mut self.config);
+        self
+    }
+
+    /// Changes every provider's settings.
+    pub(crate) fn providers(mut self, set: impl Fn(&mut ProviderConfig)) -> Self {
+        self.config.providers.values_mut().for_each(set);
+        self
+    }
+
+    pub(crate) async fn start(self) -> Running {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let address = listener.local_addr().unwrap();
+        let (stop, stopped) = oneshot::channel();
+        let mut task = JoinSet::new();
+        task.spawn(plimsoll::serve(self.config, listener, async {
+            let _ = stopped.await;
+        }));
+        Running {
+            address,
+            stop: Some(stop),
+            task,
+        }
+    }
+}
+
+impl Running {
+    pub(crate) fn client(&self) -> Client {
+        Client::new(self.address, false)
+    }
+
+    /// A client that speaks HTTP/2 from its first byte.
+    pub(crate) fn client_h2(&self) -> Client {
+        Client::new(self.address, true)
+    }
+
+    pub(crate) fn stop(&mut self) {
+        let _ = self.stop.take().map(|stop| stop.send(()));
+    }
+
+    /// Waits until the proxy is gone.
+    pub(crate) async fn gone(&mut self) {
+        let ended = within(self.task.join_next()).await;
+        ended.unwrap().unwrap().unwrap();
+    }
+}
+
+fn base() -> Config {
+    Config {
+        server: ServerConfig {
+            listen: "127.0.0.1:0".parse().unwrap(),
+            max_body_bytes: 32 << 20,
+            max_bytes_in_flight: 256 << 20,
+            max_connections: 1_000,
+            max_header_bytes: 64 << 10,
+            header_timeout: Duration::from_secs(30),
+            body_timeout: Duration::from_secs(30),
+            drain_timeout: Duration::from_secs(30),
+            data_dir: "data".into(),
+        },
+        admin: AdminConfig::default(),
+        clients: BTreeMap::new(),
+        providers: BTreeMap::new(),
+        default_provider: None,
+        models: BTreeMap::new(),
+        guard: GuardConfig {
+            enabled: true,
+            max_tool_result_chars: 50_000,
+            truncate_head_chars: 2_000,
+            truncate_tail_chars: 2_000,
+            reserve_tokens: 8_192,
+            low_water: None,
+            chars_per_token: 3.0,
+            max_prompt_tokens: None,
+        },
+        store: StoreConfig {
+            max_sessions: 1_000,
+            max_bytes: 64 << 20,
+            max_age: Duration::from_secs(3_600),
+        },
+    }
+}
+
+fn provider(base_url: Option<String>) -> ProviderConfig {
+    ProviderConfig {
+        base_url,
+        auth: Auth::Client,
+        profile: profile::named("openai").unwrap(),
+        models: Vec::new(),
+        connect_timeout: Duration::from_secs(5),
+        first_byte_timeout: Duration::from_secs(60),
+        idle_timeout: Duration::from_secs(60),
+    }
+}
