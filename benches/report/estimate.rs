@@ -11,6 +11,8 @@ use plimsoll::guard::{
     profile::{self, Profile},
 };
 
+use serde_json::Value;
+
 use crate::{
     percentile,
     support::{
@@ -18,6 +20,7 @@ use crate::{
         data::{self, Pair, TokenTruth},
         drive::raw_tokens,
         generate::{Recipe, Session, Shape, Size},
+        parse,
     },
 };
 
@@ -72,6 +75,7 @@ fn pairs(out: &mut impl Write, pairs: &[Pair]) -> io::Result<()> {
     let mut groups: BTreeMap<&str, Errors> = BTreeMap::new();
     let mut all = Errors::default();
     let mut large = Errors::default();
+    let mut anchored = Errors::default();
     let mut models: BTreeMap<(&str, &str), Vec<f64>> = BTreeMap::new();
     for pair in pairs {
         let profile = profile_of(pair);
@@ -82,6 +86,15 @@ fn pairs(out: &mut impl Write, pairs: &[Pair]) -> io::Result<()> {
             error(Calibration::of_ratio(ratio).tokens(raw), pair.prompt_tokens)
         });
         ratios.push(pair.prompt_tokens as f64 / f64::from(raw.max(1)));
+        if let Some(before) = pairs.iter().find(|before| continues(pair, before)) {
+            let raw_before = raw_tokens(&Bytes::from(before.request.clone()), profile);
+            let learnt =
+                Calibration::default().learn(raw_before, before.prompt_tokens as u32, profile);
+            anchored.raw.push(error(raw, pair.prompt_tokens));
+            anchored
+                .known
+                .push(error(learnt.tokens(raw), pair.prompt_tokens));
+        }
         let mut targets = vec![&mut all, groups.entry(&pair.provider).or_default()];
         if pair.prompt_tokens >= 500 {
             targets.push(&mut large);
@@ -96,7 +109,27 @@ fn pairs(out: &mut impl Write, pairs: &[Pair]) -> io::Result<()> {
     }
     all.line(out, "all")?;
     large.line(out, "all of 500 tokens or more")?;
+    writeln!(
+        out,
+        "requests that continue another one of the list: before, and after that one's usage"
+    )?;
+    anchored.line(out, "second requests")?;
     writeln!(out)
+}
+
+/// Whether a request is another one of the same model, grown.
+fn continues(pair: &Pair, before: &Pair) -> bool {
+    let messages = |pair: &Pair| match parse::value(&pair.request) {
+        Ok(mut body) => body["messages"].take(),
+        Err(_) => Value::Null,
+    };
+    if (&pair.provider, &pair.model) != (&before.provider, &before.model) {
+        return false;
+    }
+    match (messages(pair), messages(before)) {
+        (Value::Array(now), Value::Array(then)) => now.len() > then.len() && now.starts_with(&then),
+        _ => false,
+    }
 }
 
 fn profile_of(pair: &Pair) -> &'static Profile {
@@ -120,6 +153,7 @@ fn long_session(out: &mut impl Write, truth: &TokenTruth) -> io::Result<()> {
     };
     let mut calibration = Calibration::default();
     let mut errors = Errors::default();
+    let mut parts = Errors::default();
     let mut before: Option<(u32, u64)> = None;
     for step in &truth.steps {
         let raw = raw_tokens(
@@ -133,6 +167,12 @@ fn long_session(out: &mut impl Write, truth: &TokenTruth) -> io::Result<()> {
             errors
                 .known
                 .push(error(calibration.tokens(raw), step.prompt_tokens));
+            let grown = step.prompt_tokens.saturating_sub(tokens);
+            if grown >= 200 {
+                let guess = f64::from(calibration.tokens(raw)) - tokens as f64;
+                parts.raw.push(error(added.max(0.0) as u32, grown));
+                parts.known.push(error(guess.max(0.0) as u32, grown));
+            }
         }
         calibration = calibration.learn(raw, step.prompt_tokens as u32, profile);
         before = Some((raw, step.prompt_tokens));
@@ -147,7 +187,8 @@ fn long_session(out: &mut impl Write, truth: &TokenTruth) -> io::Result<()> {
         out,
         "                              as estimated: 50 %, 95 %   calibrated: 50 %, 95 %"
     )?;
-    errors.line(out, "claude")?;
+    errors.line(out, "of the whole prompt")?;
+    parts.line(out, "of what was added (200+)")?;
     writeln!(out)
 }
 
