@@ -72,18 +72,18 @@ impl Counter {
         beside + messages.map(|message| self.message(message)).sum::<u64>()
     }
 
-    /// Tokens of each message of a body, in order.
-    pub(crate) fn messages(&self, body: &[u8]) -> Vec<u64> {
-        let parsed = serde_json::from_slice::<Body<'_>>(body);
-        parsed.map_or_else(
-            |_| Vec::new(),
-            |body| {
-                body.messages
-                    .iter()
-                    .map(|message| self.message(message))
-                    .collect()
-            },
-        )
+    /// The body in the order in which a provider reads it, tools first, each piece with its
+    /// tokens.
+    pub(crate) fn pieces<'a>(&self, body: &'a [u8]) -> Vec<(&'a [u8], u64)> {
+        let Ok(parsed) = serde_json::from_slice::<Body<'_>>(body) else {
+            return Vec::new();
+        };
+        let beside = [parsed.tools, parsed.functions, parsed.response_format];
+        let beside = beside.into_iter().flatten();
+        let beside = beside.map(|value| (value.get().as_bytes(), self.schema(value)));
+        let messages = parsed.messages.into_iter();
+        let messages = messages.map(|message| (message.get().as_bytes(), self.message(message)));
+        beside.chain(messages).collect()
     }
 
     pub(crate) fn text(&self, text: &str) -> u64 {

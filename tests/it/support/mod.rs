@@ -1,27 +1,15 @@
-//! What the tests stand on.
+//! What the tests and the benches stand on.
 
+#![allow(dead_code, reason = "tests and benches use different parts of it")]
+
+pub(crate) mod cache;
 pub(crate) mod client;
-#[allow(
-    dead_code,
-    reason = "shared with the benches, which use other parts of it"
-)]
 pub(crate) mod count;
-#[allow(
-    dead_code,
-    reason = "shared with the benches, which use other parts of it"
-)]
 pub(crate) mod data;
-#[allow(
-    dead_code,
-    reason = "shared with the benches, which use other parts of it"
-)]
+pub(crate) mod drive;
 pub(crate) mod generate;
 pub(crate) mod parse;
 pub(crate) mod provider;
 pub(crate) mod proxy;
 pub(crate) mod reading;
-#[allow(
-    dead_code,
-    reason = "shared with the benches, which use other parts of it"
-)]
 pub(crate) mod strict;

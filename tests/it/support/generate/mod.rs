@@ -19,7 +19,10 @@ pub(crate) use random::Random;
 pub(crate) use shape::{SHAPES, Shape};
 pub(crate) use write::{Escapes, Space, Spelling};
 
+use std::borrow::Cow;
+
 use scene::Scene;
+use serde_json::value::RawValue;
 use write::{Json, Writer};
 
 /// Where a conversation ends: at the last request point before this is passed.
@@ -89,6 +92,45 @@ impl Session {
     pub(crate) fn of_units(seed: u64, recipe: Recipe, units: &[u64]) -> Self {
         let mut units = units.iter().copied();
         Self::told(seed, recipe, None, |_, _| units.next())
+    }
+
+    /// A recorded body as the session that led to it: a request before each assistant message.
+    /// `None` for a body whose messages nobody asks with.
+    pub(crate) fn recorded(body: &[u8]) -> Option<Self> {
+        #[derive(serde::Deserialize)]
+        struct Body<'a> {
+            #[serde(borrow)]
+            messages: Vec<&'a RawValue>,
+        }
+        #[derive(serde::Deserialize)]
+        struct Message<'a> {
+            #[serde(borrow)]
+            role: Cow<'a, str>,
+        }
+        let parsed: Body<'_> = serde_json::from_slice(body).ok()?;
+        let role = |raw: &RawValue| {
+            serde_json::from_str::<Message<'_>>(raw.get())
+                .map_or_else(|_| String::new(), |message| message.role.into_owned())
+        };
+        let roles: Vec<String> = parsed.messages.iter().map(|raw| role(raw)).collect();
+        let asks = |at: usize| {
+            let answered = roles.get(at).is_none_or(|next| next == "assistant");
+            answered && matches!(roles[at - 1].as_str(), "user" | "tool" | "function")
+        };
+        let points: Vec<usize> = (1..=roles.len()).filter(|&at| asks(at)).collect();
+        let (first, last) = (parsed.messages.first()?, parsed.messages.last()?);
+        let place = |raw: &RawValue| raw.get().as_ptr() as usize - body.as_ptr() as usize;
+        (!points.is_empty()).then(|| Self {
+            head: body[..place(first)].to_vec(),
+            tail: body[place(last) + last.get().len()..].to_vec(),
+            separator: b",".to_vec(),
+            messages: parsed
+                .messages
+                .iter()
+                .map(|raw| raw.get().as_bytes().to_vec())
+                .collect(),
+            points,
+        })
     }
 
     fn told(
@@ -175,6 +217,18 @@ impl Session {
         self
     }
 
+    /// The same session with at most about so many of its requests, the last among them.
+    pub(crate) fn thinned(mut self, requests: usize) -> Self {
+        let every = self.points.len().div_ceil(requests.max(1));
+        let last = self.points.len() - 1;
+        let mut at = 0;
+        self.points.retain(|_| {
+            at += 1;
+            (last + 1 - at).is_multiple_of(every)
+        });
+        self
+    }
+
     /// How many requests the client makes.
     pub(crate) fn requests(&self) -> usize {
         self.points.len()
@@ -187,8 +241,13 @@ impl Session {
 
     /// The body of the request of that number, from 0.
     pub(crate) fn body(&self, request: usize) -> Vec<u8> {
+        self.beginning(self.points[request])
+    }
+
+    /// The body with so many messages.
+    pub(crate) fn beginning(&self, messages: usize) -> Vec<u8> {
         let mut body = self.head.clone();
-        for (at, message) in self.messages[..self.points[request]].iter().enumerate() {
+        for (at, message) in self.messages[..messages].iter().enumerate() {
             if at > 0 {
                 body.extend_from_slice(&self.separator);
             }

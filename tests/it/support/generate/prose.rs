@@ -2,7 +2,7 @@
 
 use super::{
     random::Random,
-    words::{CHINESE, CONTROL, CYRILLIC, EMOJI, JAPANESE, KOREAN, NAMES, WORDS},
+    words::{CHINESE, CONTROL, CYRILLIC, EMOJI, JAPANESE, KOREAN, NAMES, SYLLABLES, WORDS},
     write::LONE,
 };
 
@@ -76,9 +76,20 @@ fn sentence(random: &mut Random, text: &mut String) {
     text.push_str(&first[1..]);
     for _ in 0..random.between(3, 13) {
         text.push_str(random.weighted(&[(14, " "), (1, ", ")]));
-        text.push_str(random.pick(WORDS));
+        if random.chance(20) {
+            rare(random, text);
+        } else {
+            text.push_str(random.pick(WORDS));
+        }
     }
     text.push_str(random.weighted(&[(16, ". "), (2, ".\n\n"), (1, "? "), (1, ":\n- ")]));
+}
+
+/// A word that no vocabulary has whole: without such, text has far fewer tokens than people's.
+fn rare(random: &mut Random, text: &mut String) {
+    for _ in 0..random.between(2, 4) {
+        text.push_str(random.pick(SYLLABLES));
+    }
 }
 
 fn code(random: &mut Random, text: &mut String) {

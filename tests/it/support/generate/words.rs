@@ -245,3 +245,7 @@ pub(super) const NAMES: &[&str] = &[
     "path",
     "node",
 ];
+pub(super) const SYLLABLES: &[&str] = &[
+    "ba", "cor", "del", "fi", "gra", "hul", "ist", "jo", "kel", "lum", "mar", "nex", "or", "pli",
+    "qua", "rud", "sol", "tra", "um", "vex", "wy", "xen", "zor",
+];

@@ -161,9 +161,10 @@ fn legacy_pairs(messages: &[Value], report: &mut Report) {
                 "a function message that answers no call directly before it",
             );
         }
+        // The last message's call may stand open: providers ask that of `tool_calls` only.
         let answered = messages
             .get(at + 1)
-            .is_some_and(|next| role(next) == "function");
+            .is_none_or(|next| role(next) == "function");
         if called(at).is_some() && !answered {
             report.add(2, at, "a function_call without an answer directly after it");
         }

@@ -1,0 +1,138 @@
+//! The functions that every request passes: index, plan, fit. Beside them, in the same run and
+//! over the same bodies, what serde_json needs to find the messages alone.
+//!
+//! `cargo bench --bench hot`, or `cargo bench --bench hot -- index` for one of them.
+
+use std::{fmt, hint::black_box};
+
+use bytes::Bytes;
+use divan::{Bencher, counter::BytesCount};
+use plimsoll::{
+    config::GuardConfig,
+    guard::{self, Policy, Recall, profile},
+    wire::chat::{self, Conversation},
+};
+use serde::Deserialize;
+use serde_json::value::RawValue;
+
+#[allow(
+    unused_imports,
+    clippy::unwrap_used,
+    reason = "shared with the tests, which use all of it"
+)]
+#[path = "../tests/it/support/mod.rs"]
+mod support;
+
+use support::{
+    drive::{policy, raw_tokens, settings},
+    generate::{self, Recipe, Session, Shape, Size},
+};
+
+fn main() {
+    divan::main();
+}
+
+/// A body by its size and by how many escapes it holds.
+#[derive(Clone, Copy)]
+struct Kind {
+    bytes: usize,
+    heavy: bool,
+}
+
+impl fmt::Display for Kind {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let escapes = if self.heavy { "heavy" } else { "light" };
+        match self.bytes {
+            bytes if bytes >= 1_000_000 => write!(out, "{} MB, {escapes}", bytes / 1_000_000),
+            bytes => write!(out, "{} KB, {escapes}", bytes / 1_000),
+        }
+    }
+}
+
+impl Kind {
+    fn body(self) -> Bytes {
+        Bytes::from(generate::measured(self.bytes, self.heavy))
+    }
+
+    fn conversation(self) -> Conversation {
+        chat::index(self.body()).expect("a generated body can be indexed")
+    }
+}
+
+fn kinds() -> impl Iterator<Item = Kind> {
+    [1_000, 100_000, 1_000_000, 4_000_000]
+        .into_iter()
+        .flat_map(|bytes| [true, false].map(|heavy| Kind { bytes, heavy }))
+}
+
+/// Spans, roles, sizes and digests of all messages.
+#[divan::bench(args = kinds())]
+fn index(bencher: Bencher<'_, '_>, kind: Kind) {
+    let body = kind.body();
+    bencher
+        .counter(BytesCount::new(body.len()))
+        .bench(|| chat::index(black_box(body.clone())));
+}
+
+/// Spans of the messages and nothing else, by serde_json, borrowing.
+#[divan::bench(args = kinds())]
+fn serde_json_spans(bencher: Bencher<'_, '_>, kind: Kind) {
+    #[derive(Deserialize)]
+    struct Body<'a> {
+        #[serde(borrow)]
+        messages: Vec<&'a RawValue>,
+    }
+    let body = kind.body();
+    bencher.counter(BytesCount::new(body.len())).bench(|| {
+        serde_json::from_slice::<Body<'_>>(black_box(&body)).map(|body| body.messages.len())
+    });
+}
+
+fn roomy(settings: &GuardConfig) -> Policy<'_> {
+    policy(&profile::PROFILES[0], 4_000_000, settings)
+}
+
+/// The guard's part, on an indexed body in a window with room.
+#[divan::bench(args = kinds())]
+fn plan(bencher: Bencher<'_, '_>, kind: Kind) {
+    let (settings, conversation) = (settings(), kind.conversation());
+    let recall = Recall::default();
+    bencher
+        .counter(BytesCount::new(conversation.body.len()))
+        .bench(|| guard::plan(black_box(&conversation), &roomy(&settings), &recall));
+}
+
+/// The whole step of a request that needs no change: index, plan, apply.
+#[divan::bench(args = kinds())]
+fn step(bencher: Bencher<'_, '_>, kind: Kind) {
+    let (settings, body) = (settings(), kind.body());
+    let recall = Recall::default();
+    bencher.counter(BytesCount::new(body.len())).bench(|| {
+        let conversation = chat::index(black_box(body.clone()));
+        let conversation = conversation.expect("a generated body can be indexed");
+        let plan = guard::plan(&conversation, &roomy(&settings), &recall);
+        plan.edits.apply(&conversation.body)
+    });
+}
+
+/// A history of 180,000 tokens, folded to a window of 128,000, with nothing remembered.
+#[divan::bench]
+fn fit_180k_tokens(bencher: Bencher<'_, '_>) {
+    let profile = &profile::PROFILES[0];
+    let settings = settings();
+    let recipe = Recipe::new(Shape::OneTurn);
+    let body = (1..)
+        .map(|step| Session::new(5, recipe, Size::Bytes(step * 20_000)).whole())
+        .map(Bytes::from)
+        .find(|body| raw_tokens(body, profile) >= 180_000)
+        .expect("bodies grow without end");
+    let conversation = chat::index(body).expect("a generated body can be indexed");
+    let policy = policy(profile, 128_000, &settings);
+    let recall = Recall::default();
+    let folded = guard::plan(&conversation, &policy, &recall).report.folded;
+    assert!(folded.is_some(), "nothing was folded");
+    bencher.bench(|| {
+        let plan = guard::plan(black_box(&conversation), &policy, &recall);
+        plan.edits.apply(&conversation.body)
+    });
+}

@@ -1,0 +1,142 @@
+//! What the provider's prompt cache keeps of long sessions, beside an unlimited window.
+
+use std::io::{self, Write};
+
+use plimsoll::guard::profile;
+
+use crate::support::{
+    count::Counter,
+    data,
+    drive::{Drive, Meter, policy, settings, unlimited},
+    generate::{Recipe, Session, Shape, Size},
+};
+
+const RECORDED: &[&str] = &[
+    "coding-pi-899-messages",
+    "zh-stitched-long",
+    "coding-openhands-ponyc-a",
+    "coding-openhands-ponyc-b",
+    "coding-swesmith-pydantic",
+    "chat-aider-long-no-tools",
+    "service-tau-airline-52",
+];
+const WINDOWS: &[u32] = &[8_192, 16_384, 32_768, 131_072];
+
+pub(crate) fn report(out: &mut impl Write) -> io::Result<()> {
+    writeln!(
+        out,
+        "\nprompt cache: each session grown request by request; tokens by o200k; the cache holds \
+         the beginning\nin common with the previous request, in blocks of 128 from 1,024 on\n"
+    )?;
+    let counter = Counter::o200k();
+    let recorded = RECORDED.iter().filter_map(|name| {
+        let session = Session::recorded(&data::request(name)?)?;
+        Some(((*name).to_owned(), session))
+    });
+    for (name, session) in recorded.chain(generated()) {
+        session_report(out, &name, &session, &counter)?;
+    }
+    required(out, &counter)
+}
+
+fn generated() -> impl Iterator<Item = (String, Session)> {
+    [Shape::Agent, Shape::OneTurn, Shape::Chinese, Shape::Chat]
+        .into_iter()
+        .map(|shape| {
+            let session = Session::new(21, Recipe::new(shape), Size::Messages(400));
+            (format!("generated {shape:?}"), session)
+        })
+}
+
+fn session_report(
+    out: &mut impl Write,
+    name: &str,
+    session: &Session,
+    counter: &Counter,
+) -> io::Result<()> {
+    let whole = unlimited(session, counter);
+    writeln!(
+        out,
+        "{name}: {} requests, {} tokens at the end, {:.1} % cached in an unlimited window",
+        whole.requests,
+        counter.request(&session.whole()),
+        100.0 * whole.share(),
+    )?;
+    writeln!(
+        out,
+        "   window  state    edited  folds  changed   cached  of unlimited  refused  over  lost (hopeless)"
+    )?;
+    let settings = settings();
+    for &window in WINDOWS {
+        for keeps in [true, false] {
+            let outcome = Drive {
+                policy: policy(&profile::PROFILES[0], window, &settings),
+                meter: Meter::Foreign(counter),
+                counter,
+                keeps,
+            }
+            .run(session);
+            writeln!(
+                out,
+                "{window:>9}  {:<7} {:>7} {:>6} {:>8} {:>7.1}% {:>12.3} {:>9} {:>5} {:>5} {:>10}",
+                if keeps { "kept" } else { "emptied" },
+                outcome.edited,
+                outcome.folds,
+                outcome.changes,
+                100.0 * outcome.share(),
+                outcome.share() / whole.share(),
+                outcome.refused + outcome.unsound,
+                outcome.over,
+                outcome.lost,
+                format!("({})", outcome.hopeless),
+            )?;
+        }
+    }
+    writeln!(out)
+}
+
+/// The figure that is promised: 300 steps at 32k.
+fn required(out: &mut impl Write, counter: &Counter) -> io::Result<()> {
+    writeln!(
+        out,
+        "300 steps of an agent at 32,768 tokens: cached share, as a part of that in an unlimited window"
+    )?;
+    writeln!(
+        out,
+        "  session          kept (0.92 or more)  emptied (0.90 or more)"
+    )?;
+    let settings = settings();
+    for seed in 0..6 {
+        for shape in [Shape::OneTurn, Shape::Agent] {
+            let session = steps(seed, shape);
+            let whole = unlimited(&session, counter).share();
+            let part = |keeps| {
+                let drive = Drive {
+                    policy: policy(&profile::PROFILES[0], 32_768, &settings),
+                    meter: Meter::Foreign(counter),
+                    counter,
+                    keeps,
+                };
+                drive.run(&session).share() / whole
+            };
+            writeln!(
+                out,
+                "  {:<18} {:>14.3} {:>23.3}",
+                format!("{shape:?} {seed}"),
+                part(true),
+                part(false)
+            )?;
+        }
+    }
+    writeln!(out)
+}
+
+/// A session of 300 requests.
+fn steps(seed: u64, shape: Shape) -> Session {
+    let recipe = Recipe::new(shape);
+    (300..)
+        .step_by(20)
+        .map(|messages| Session::new(seed, recipe, Size::Messages(messages)))
+        .find(|session| session.requests() >= 300)
+        .expect("sessions grow without end")
+}

@@ -1,0 +1,232 @@
+//! How far estimates are from what providers reported.
+
+use std::{
+    collections::BTreeMap,
+    io::{self, Write},
+};
+
+use bytes::Bytes;
+use plimsoll::guard::{
+    estimate::Calibration,
+    profile::{self, Profile},
+};
+
+use serde_json::Value;
+
+use crate::{
+    percentile,
+    support::{
+        count::Counter,
+        data::{self, Pair, TokenTruth},
+        drive::raw_tokens,
+        generate::{Recipe, Session, Shape, Size},
+        parse,
+    },
+};
+
+pub(crate) fn report(out: &mut impl Write) -> io::Result<()> {
+    writeln!(
+        out,
+        "\nestimates: error in hundredths of the provider's count\n"
+    )?;
+    match data::token_truth() {
+        Some(truth) => {
+            pairs(out, &truth.pairs)?;
+            long_session(out, &truth)?;
+        }
+        None => writeln!(out, "no recorded counts; generated sessions only")?,
+    }
+    generated(out)
+}
+
+/// Errors of one group, without calibration and with it.
+#[derive(Default)]
+struct Errors {
+    raw: Vec<f64>,
+    known: Vec<f64>,
+}
+
+impl Errors {
+    fn line(&mut self, out: &mut impl Write, name: &str) -> io::Result<()> {
+        let (requests, after) = (self.raw.len(), self.known.len());
+        writeln!(
+            out,
+            "  {name:<26} {requests:>4}  {:>6.1} {:>6.1}   {after:>4}  {:>6.1} {:>6.1}",
+            percentile(&mut self.raw, 50),
+            percentile(&mut self.raw, 95),
+            percentile(&mut self.known, 50),
+            percentile(&mut self.known, 95),
+        )
+    }
+}
+
+fn error(estimate: u32, truth: u64) -> f64 {
+    100.0 * f64::from(estimate).mul_add(1.0, -(truth as f64)).abs() / truth.max(1) as f64
+}
+
+/// Small requests: before calibration, and with the ratio that the model's earlier answers
+/// taught.
+fn pairs(out: &mut impl Write, pairs: &[Pair]) -> io::Result<()> {
+    writeln!(out, "separate requests (most of them tiny), by provider")?;
+    writeln!(
+        out,
+        "                              before: n, 50 %, 95 %   after the model's earlier answers"
+    )?;
+    let mut groups: BTreeMap<&str, Errors> = BTreeMap::new();
+    let mut all = Errors::default();
+    let mut large = Errors::default();
+    let mut anchored = Errors::default();
+    let mut models: BTreeMap<(&str, &str), Vec<f64>> = BTreeMap::new();
+    for pair in pairs {
+        let profile = profile_of(pair);
+        let raw = raw_tokens(&Bytes::from(pair.request.clone()), profile);
+        let ratios = models.entry((&pair.provider, &pair.model)).or_default();
+        let known = (!ratios.is_empty()).then(|| {
+            let ratio = percentile(&mut ratios.clone(), 50);
+            error(Calibration::of_ratio(ratio).tokens(raw), pair.prompt_tokens)
+        });
+        ratios.push(pair.prompt_tokens as f64 / f64::from(raw.max(1)));
+        if let Some(before) = pairs.iter().find(|before| continues(pair, before)) {
+            let raw_before = raw_tokens(&Bytes::from(before.request.clone()), profile);
+            let learnt =
+                Calibration::default().learn(raw_before, before.prompt_tokens as u32, profile);
+            anchored.raw.push(error(raw, pair.prompt_tokens));
+            anchored
+                .known
+                .push(error(learnt.tokens(raw), pair.prompt_tokens));
+        }
+        let mut targets = vec![&mut all, groups.entry(&pair.provider).or_default()];
+        if pair.prompt_tokens >= 500 {
+            targets.push(&mut large);
+        }
+        for target in targets {
+            target.raw.push(error(raw, pair.prompt_tokens));
+            target.known.extend(known);
+        }
+    }
+    for (name, mut errors) in groups {
+        errors.line(out, name)?;
+    }
+    all.line(out, "all")?;
+    large.line(out, "all of 500 tokens or more")?;
+    writeln!(
+        out,
+        "requests that continue another one of the list: before, and after that one's usage"
+    )?;
+    anchored.line(out, "second requests")?;
+    writeln!(out)
+}
+
+/// Whether a request is another one of the same model, grown.
+fn continues(pair: &Pair, before: &Pair) -> bool {
+    let messages = |pair: &Pair| match parse::value(&pair.request) {
+        Ok(mut body) => body["messages"].take(),
+        Err(_) => Value::Null,
+    };
+    if (&pair.provider, &pair.model) != (&before.provider, &before.model) {
+        return false;
+    }
+    match (messages(pair), messages(before)) {
+        (Value::Array(now), Value::Array(then)) => now.len() > then.len() && now.starts_with(&then),
+        _ => false,
+    }
+}
+
+fn profile_of(pair: &Pair) -> &'static Profile {
+    let name = match () {
+        () if pair.model.contains("claude") => "anthropic",
+        () if pair.model.contains("gemini") => "gemini",
+        () => &pair.provider,
+    };
+    profile::named(name).unwrap_or(&profile::PROFILES[0])
+}
+
+/// A recorded session, whose system prompt and tools are counted but not recorded: before
+/// calibration, what was added since the previous request; after, the whole.
+fn long_session(out: &mut impl Write, truth: &TokenTruth) -> io::Result<()> {
+    let Some(body) = data::request(&truth.session) else {
+        return Ok(());
+    };
+    let profile = profile::named("anthropic").unwrap_or(&profile::PROFILES[0]);
+    let Some(session) = Session::recorded(&body) else {
+        return Ok(());
+    };
+    let mut calibration = Calibration::default();
+    let mut errors = Errors::default();
+    let mut parts = Errors::default();
+    let mut before: Option<(u32, u64)> = None;
+    for step in &truth.steps {
+        let raw = raw_tokens(
+            &Bytes::from(session.beginning(step.assistant_message)),
+            profile,
+        );
+        if let Some((raw_before, tokens)) = before {
+            let added = f64::from(raw) - f64::from(raw_before);
+            let guess = (tokens as f64 + added).max(0.0) as u32;
+            errors.raw.push(error(guess, step.prompt_tokens));
+            errors
+                .known
+                .push(error(calibration.tokens(raw), step.prompt_tokens));
+            let grown = step.prompt_tokens.saturating_sub(tokens);
+            if grown >= 200 {
+                let guess = f64::from(calibration.tokens(raw)) - tokens as f64;
+                parts.raw.push(error(added.max(0.0) as u32, grown));
+                parts.known.push(error(guess.max(0.0) as u32, grown));
+            }
+        }
+        calibration = calibration.learn(raw, step.prompt_tokens as u32, profile);
+        before = Some((raw, step.prompt_tokens));
+    }
+    writeln!(
+        out,
+        "{}, {} requests: the previous answer's usage and what was added since",
+        truth.session,
+        truth.steps.len()
+    )?;
+    writeln!(
+        out,
+        "                              as estimated: 50 %, 95 %   calibrated: 50 %, 95 %"
+    )?;
+    errors.line(out, "of the whole prompt")?;
+    parts.line(out, "of what was added (200+)")?;
+    writeln!(out)
+}
+
+/// Generated sessions, counted by vocabularies that are not ours.
+fn generated(out: &mut impl Write) -> io::Result<()> {
+    writeln!(
+        out,
+        "generated sessions: before calibration; after the previous answer's usage"
+    )?;
+    writeln!(
+        out,
+        "                              before: n, 50 %, 95 %   after: n, 50 %, 95 %"
+    )?;
+    let profile = &profile::PROFILES[0];
+    for (name, counter) in [("o200k", Counter::o200k()), ("cl100k", Counter::cl100k())] {
+        for shape in [
+            Shape::Agent,
+            Shape::Mixed,
+            Shape::Chinese,
+            Shape::Chat,
+            Shape::Media,
+        ] {
+            let mut errors = Errors::default();
+            for seed in 0..4 {
+                let session = Session::new(seed, Recipe::new(shape), Size::Messages(120));
+                let mut calibration = Calibration::default();
+                for (at, body) in session.steps().enumerate() {
+                    let truth = counter.request(&body);
+                    let raw = raw_tokens(&Bytes::from(body), profile);
+                    errors.raw.push(error(raw, truth));
+                    if at > 0 {
+                        errors.known.push(error(calibration.tokens(raw), truth));
+                    }
+                    calibration = calibration.learn(raw, truth as u32, profile);
+                }
+            }
+            errors.line(out, &format!("{shape:?} by {name}"))?;
+        }
+    }
+    writeln!(out)
+}

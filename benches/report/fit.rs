@@ -1,0 +1,97 @@
+//! Whether what is sent fits, by counts that are not the guard's own.
+
+use std::io::{self, Write};
+
+use plimsoll::guard::profile::{self, Profile};
+
+use crate::support::{
+    count::Counter,
+    data,
+    drive::{Drive, Meter, Outcome, policy, settings},
+    generate::{Recipe, SHAPES, Session, Size},
+    strict,
+};
+
+const WINDOWS: &[u32] = &[4_096, 8_192, 16_384, 32_768, 131_072];
+
+pub(crate) fn report(out: &mut impl Write) -> io::Result<()> {
+    writeln!(
+        out,
+        "\nfit: every session grown request by request, at windows {WINDOWS:?}, for every profile \
+         that takes it as it came\n(over: the provider's count was over the window at the first \
+         try; lost: still so after two more; hopeless: of\nthese, pinned messages and newest step \
+         alone are over it)\n"
+    )?;
+    let sessions = sessions();
+    writeln!(out, "{} sessions", sessions.len())?;
+    writeln!(
+        out,
+        "  profile    counts by    requests   edited  refused     over     lost  hopeless"
+    )?;
+    let (newer, older) = (Counter::o200k(), Counter::cl100k());
+    let meters = [
+        ("o200k", Meter::Foreign(&newer)),
+        ("cl100k", Meter::Foreign(&older)),
+        ("0.8 x ours", Meter::Times(0.8)),
+        ("1.0 x ours", Meter::Times(1.0)),
+        ("1.2 x ours", Meter::Times(1.2)),
+        ("1.4 x ours", Meter::Times(1.4)),
+    ];
+    for profile in ["openai", "mistral", "gemini", "anthropic", "template"] {
+        let profile = profile::named(profile).expect("a row of the table");
+        for (name, meter) in meters {
+            let total = total(&sessions, profile, meter, &newer);
+            writeln!(
+                out,
+                "  {:<10} {name:<12} {:>8} {:>8} {:>8} {:>8} {:>8} {:>9}",
+                profile.name,
+                total.requests,
+                total.edited,
+                total.refused + total.unsound,
+                total.over,
+                total.lost,
+                total.hopeless,
+            )?;
+        }
+    }
+    writeln!(out)
+}
+
+/// Recorded sessions, thinned to 60 requests or so, and generated ones.
+fn sessions() -> Vec<Session> {
+    let recorded = data::requests();
+    let recorded = recorded.iter().filter_map(|it| Session::recorded(&it.body));
+    let generated = SHAPES.iter().flat_map(|&shape| {
+        [false, true].map(|strict| {
+            let recipe = Recipe {
+                strict,
+                ..Recipe::new(shape)
+            };
+            Session::new(31, recipe, Size::Messages(90))
+        })
+    });
+    recorded
+        .chain(generated)
+        .map(|session| session.thinned(60))
+        .collect()
+}
+
+fn total(sessions: &[Session], profile: &Profile, meter: Meter<'_>, counter: &Counter) -> Outcome {
+    let settings = settings();
+    let mut total = Outcome::default();
+    for session in sessions {
+        if !strict::violations(&session.whole(), profile).is_empty() {
+            continue;
+        }
+        for &window in WINDOWS {
+            let drive = Drive {
+                policy: policy(profile, window, &settings),
+                meter,
+                counter,
+                keeps: true,
+            };
+            total.add(&drive.run(session));
+        }
+    }
+    total
+}

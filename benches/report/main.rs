@@ -1,0 +1,45 @@
+//! Figures that are no times: how good estimates are, what the prompt cache keeps, whether what
+//! is sent fits. Plain text on the standard output.
+//!
+//! `cargo bench --bench report`, or `cargo bench --bench report -- cache` for one section
+//! (`estimate`, `cache`, `fit`).
+
+use std::io::{self, Write};
+
+#[allow(
+    unused_imports,
+    clippy::unwrap_used,
+    reason = "shared with the tests, which use all of it"
+)]
+#[path = "../../tests/it/support/mod.rs"]
+mod support;
+
+mod cache;
+mod estimate;
+mod fit;
+
+fn main() -> io::Result<()> {
+    let chosen: Vec<String> = std::env::args()
+        .skip(1)
+        .filter(|argument| !argument.starts_with("--"))
+        .collect();
+    let wanted = |name: &str| chosen.is_empty() || chosen.iter().any(|it| it == name);
+    let mut out = io::stdout().lock();
+    if wanted("estimate") {
+        estimate::report(&mut out)?;
+    }
+    if wanted("cache") {
+        cache::report(&mut out)?;
+    }
+    if wanted("fit") {
+        fit::report(&mut out)?;
+    }
+    out.flush()
+}
+
+/// The value below which `percent` of the list lie.
+fn percentile(list: &mut [f64], percent: usize) -> f64 {
+    list.sort_by(f64::total_cmp);
+    let at = (list.len() * percent / 100).min(list.len().saturating_sub(1));
+    list.get(at).copied().unwrap_or(f64::NAN)
+}

@@ -1,0 +1,238 @@
+//! A session driven through the guard request by request, as the proxy would drive it, against a
+//! provider that counts by itself, caches, and refuses what is invalid or too long.
+
+use bytes::Bytes;
+use plimsoll::{
+    config::GuardConfig,
+    guard::{self, Plan, Policy, Recall, profile::Profile},
+    wire::chat::{self, Conversation},
+};
+
+use super::{cache::PromptCache, count::Counter, generate::Session, strict};
+
+/// The guard's settings at their defaults.
+pub(crate) const fn settings() -> GuardConfig {
+    GuardConfig {
+        enabled: true,
+        max_tool_result_chars: 50_000,
+        truncate_head_chars: 2_000,
+        truncate_tail_chars: 2_000,
+        reserve_tokens: 8_192,
+        low_water: None,
+        chars_per_token: 3.0,
+        max_prompt_tokens: None,
+    }
+}
+
+pub(crate) const fn policy<'a>(
+    profile: &'a Profile,
+    window: u32,
+    settings: &'a GuardConfig,
+) -> Policy<'a> {
+    Policy {
+        profile,
+        window,
+        input_limit: None,
+        settings,
+    }
+}
+
+/// The body as the guard would send it.
+pub(crate) fn sent(conversation: &Conversation, plan: &Plan) -> Bytes {
+    plan.edits.apply(&conversation.body).to_bytes()
+}
+
+/// Raw tokens of a body as it stands, by the guard's own rule.
+pub(crate) fn raw_tokens(body: &Bytes, profile: &Profile) -> u32 {
+    let settings = GuardConfig {
+        enabled: false,
+        ..settings()
+    };
+    let conversation = chat::index(body.clone()).expect("a body of ours can be indexed");
+    let policy = policy(profile, u32::MAX / 4, &settings);
+    guard::plan(&conversation, &policy, &Recall::default())
+        .report
+        .raw_before
+}
+
+/// How the provider counts.
+#[derive(Clone, Copy)]
+pub(crate) enum Meter<'a> {
+    Foreign(&'a Counter),
+    /// So many times the guard's own estimate.
+    Times(f64),
+}
+
+impl Meter<'_> {
+    pub(crate) fn count(self, body: &Bytes, profile: &Profile) -> u64 {
+        match self {
+            Self::Foreign(counter) => counter.request(body),
+            Self::Times(factor) => (f64::from(raw_tokens(body, profile)) * factor) as u64,
+        }
+    }
+}
+
+/// What became of a session.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Outcome {
+    pub(crate) requests: usize,
+    pub(crate) edited: usize,
+    /// Requests with a cut that was not there before.
+    pub(crate) folds: usize,
+    /// Requests whose beginning was not the previous request.
+    pub(crate) changes: usize,
+    pub(crate) prompt: u64,
+    pub(crate) cached: u64,
+    /// Requests that the strict provider refuses though it would have taken the original.
+    pub(crate) refused: usize,
+    /// Requests over the window at the first try.
+    pub(crate) over: usize,
+    /// And still over after two more, made with what the overflow error told.
+    pub(crate) lost: usize,
+    /// Of these, those whose pinned messages and newest step alone are over the window.
+    pub(crate) hopeless: usize,
+    /// Plans that the guard's own lint threw away.
+    pub(crate) unsound: usize,
+    /// The last cut.
+    boundary: Option<u32>,
+}
+
+impl Outcome {
+    pub(crate) const fn add(&mut self, more: &Self) {
+        self.requests += more.requests;
+        self.edited += more.edited;
+        self.folds += more.folds;
+        self.changes += more.changes;
+        self.prompt += more.prompt;
+        self.cached += more.cached;
+        self.refused += more.refused;
+        self.over += more.over;
+        self.lost += more.lost;
+        self.hopeless += more.hopeless;
+        self.unsound += more.unsound;
+    }
+
+    /// Part of all prompt tokens that the cache held.
+    pub(crate) fn share(&self) -> f64 {
+        self.cached as f64 / self.prompt.max(1) as f64
+    }
+}
+
+/// How a session is driven.
+#[derive(Clone, Copy)]
+pub(crate) struct Drive<'a> {
+    pub(crate) policy: Policy<'a>,
+    pub(crate) meter: Meter<'a>,
+    /// Counts for the cache.
+    pub(crate) counter: &'a Counter,
+    /// Whether state is kept from request to request.
+    pub(crate) keeps: bool,
+}
+
+impl Drive<'_> {
+    /// The whole session, guarded.
+    pub(crate) fn run(&self, session: &Session) -> Outcome {
+        let mut outcome = Outcome::default();
+        let mut cache = PromptCache::new(self.counter);
+        let mut recall = Recall::default();
+        for body in session.steps() {
+            if !self.keeps {
+                recall = Recall::default();
+            }
+            let body = self.request(Bytes::from(body), &mut recall, &mut outcome);
+            let hit = cache.request(&body);
+            outcome.requests += 1;
+            outcome.prompt += hit.prompt;
+            outcome.cached += hit.cached;
+            outcome.changes += usize::from(hit.changed);
+        }
+        outcome
+    }
+
+    /// One request, made again up to twice where the provider finds it too long.
+    fn request(&self, original: Bytes, recall: &mut Recall, outcome: &mut Outcome) -> Bytes {
+        let profile = self.policy.profile;
+        let conversation = chat::index(original.clone()).expect("a body of ours can be indexed");
+        let asked = conversation.max_answer_tokens().unwrap_or(0);
+        let limit = if profile.answer_inside_window {
+            u64::from(self.policy.window).saturating_sub(asked)
+        } else {
+            u64::from(self.policy.window)
+        };
+        let mut tries = 0;
+        loop {
+            let plan = guard::plan(&conversation, &self.policy, recall);
+            let body = sent(&conversation, &plan);
+            let tokens = self.meter.count(&body, profile);
+            recall.calibration =
+                recall
+                    .calibration
+                    .learn(plan.report.raw_after, tokens as u32, profile);
+            if tokens > limit && tries < 2 {
+                outcome.over += usize::from(tries == 0);
+                tries += 1;
+                recall.memory = plan.memory;
+                recall.messages = conversation.messages.len();
+                continue;
+            }
+            if tokens > limit {
+                outcome.lost += 1;
+                outcome.hopeless += usize::from(self.is_hopeless(&conversation, limit));
+            }
+            let boundary = plan.memory.boundary();
+            outcome.folds += usize::from(boundary.is_some() && boundary != outcome.boundary);
+            outcome.boundary = boundary;
+            outcome.edited += usize::from(!plan.edits.is_empty());
+            outcome.unsound += usize::from(matches!(
+                plan.report.stood_back,
+                Some(guard::StoodBack::Unsound(_))
+            ));
+            outcome.refused += usize::from(self.is_refused(&original, &body));
+            recall.memory = plan.memory;
+            recall.messages = conversation.messages.len();
+            return body;
+        }
+    }
+
+    fn is_refused(&self, original: &[u8], body: &[u8]) -> bool {
+        original != body && !strict::broken(original, body, self.policy.profile).is_empty()
+    }
+
+    /// Whether pinned messages and the newest step alone are over the limit.
+    fn is_hopeless(&self, conversation: &Conversation, limit: u64) -> bool {
+        let messages = &conversation.messages;
+        let first_user = messages
+            .iter()
+            .position(|message| message.role == chat::Role::User);
+        let newest = messages
+            .iter()
+            .rposition(|message| !message.role.answers())
+            .unwrap_or(0);
+        let kept = messages.iter().enumerate().filter(|(at, message)| {
+            message.role.instructs() || Some(*at) == first_user || *at >= newest
+        });
+        let mut body = conversation.body[..conversation.array.start as usize + 1].to_vec();
+        for (place, (_, message)) in kept.enumerate() {
+            if place > 0 {
+                body.push(b',');
+            }
+            body.extend_from_slice(conversation.bytes(message.span));
+        }
+        body.extend_from_slice(&conversation.body[conversation.array.end as usize - 1..]);
+        self.meter.count(&Bytes::from(body), self.policy.profile) > limit
+    }
+}
+
+/// The same session in an unlimited window: what its cache could hold.
+pub(crate) fn unlimited(session: &Session, counter: &Counter) -> Outcome {
+    let mut cache = PromptCache::new(counter);
+    let mut outcome = Outcome::default();
+    for body in session.steps() {
+        let hit = cache.request(&body);
+        outcome.requests += 1;
+        outcome.prompt += hit.prompt;
+        outcome.cached += hit.cached;
+        outcome.changes += usize::from(hit.changed);
+    }
+    outcome
+}
