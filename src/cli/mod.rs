@@ -4,6 +4,7 @@
 //! closed early.
 
 mod check;
+mod demo;
 mod models;
 mod serve;
 mod table;
@@ -48,6 +49,8 @@ enum Command {
     Check,
     /// List the models, with their windows and where these come from
     Models,
+    /// Play a long coding session against the built-in provider: no key, no network
+    Demo(demo::Args),
 }
 
 /// Why a command ended early.
@@ -64,6 +67,8 @@ enum Failed {
     },
     #[error("the proxy could not be started: {0}")]
     Start(io::Error),
+    #[error("the demo ended early: {0}")]
+    Demo(demo::DemoError),
     #[error("the output could not be written: {0}")]
     Output(#[from] io::Error),
 }
@@ -90,6 +95,7 @@ pub fn run(arguments: impl IntoIterator<Item = OsString>, environment: &Environm
         Command::Serve => serve::run(&flags, environment),
         Command::Check => check::run(&flags, environment, &mut io::stdout().lock()),
         Command::Models => models::run(&flags, environment, &mut io::stdout().lock()),
+        Command::Demo(args) => demo::run(&args),
     };
     let code = match &done {
         Ok(()) => return ExitCode::SUCCESS,

@@ -126,6 +126,11 @@ export class Scripted {
         response.write(event(body.model, [choice({ role: "assistant", content: "" })]));
         response.write(event(body.model, [choice({ content: "first" })]));
         return; // And it stays open.
+      default: {
+        const message = `The model \`${body.model}\` does not exist`;
+        const error = { message, type: "invalid_request_error", param: null, code: "model_not_found" };
+        return answer(response, 404, { error });
+      }
     }
   }
 }

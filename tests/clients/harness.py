@@ -111,9 +111,14 @@ class Answers(BaseHTTPRequestHandler):
         with self.provider.lock:
             self.provider.requests.append(record)
         name, _, detail = self.body["model"].partition("-")
-        getattr(self, f"model_{name}")(detail)
+        getattr(self, f"model_{name}", self.model_unknown)(detail)
 
     # One method per first word of a model's name.
+
+    def model_unknown(self, _):
+        error = {"message": f"The model `{self.body['model']}` does not exist", "param": None,
+                 "type": "invalid_request_error", "code": "model_not_found"}
+        self.answer(404, {"error": error})
 
     def model_text(self, _):
         self.say({"content": TEXT})

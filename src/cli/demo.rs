@@ -1,0 +1,210 @@
+//! `plimsoll demo`: a long coding session in a small window, drawn as it goes.
+//!
+//! A real proxy in this process, on a free loopback port, in front of the built-in provider; an
+//! agent that talks to it over HTTP as any client would. No key, no network, and nothing stays
+//! on the disk.
+
+mod agent;
+mod call;
+mod gauge;
+mod scene;
+mod screen;
+mod tally;
+
+use std::{
+    io::{self, Write},
+    net::SocketAddr,
+    path::PathBuf,
+    time::Duration,
+};
+
+use tokio::{net::TcpListener, sync::oneshot};
+
+use self::{
+    agent::Agent,
+    call::{CallError, call},
+    screen::{Scale, Screen},
+    tally::Tally,
+};
+use super::Failed;
+use crate::{
+    config::{Config, ModelConfig},
+    health::limits::limits,
+    provider::simulated,
+};
+
+/// Time to look at one step, where someone is looking.
+const PACE: Duration = Duration::from_millis(120);
+
+/// What the demo may be told.
+#[derive(Clone, Copy, Debug, clap::Args)]
+pub(super) struct Args {
+    /// Requests that the agent sends.
+    #[arg(long, default_value_t = 150, value_parser = clap::value_parser!(u32).range(1..=100_000))]
+    steps: u32,
+    /// The model's window: 8k, 32k, 128k, 200k or 1m.
+    #[arg(long, default_value = "32k", value_parser = window)]
+    window: Window,
+    /// Switch the guard off, and see what happens without it.
+    #[arg(long)]
+    unguarded: bool,
+}
+
+/// A model of the simulated provider.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Window {
+    model: &'static str,
+    tokens: u32,
+}
+
+/// Why a demo could not be played.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum DemoError {
+    #[error("the proxy cannot be served on a loopback port: {0}")]
+    Serve(io::Error),
+    #[error("the output could not be written: {0}")]
+    Draw(io::Error),
+    #[error("the proxy did not answer: {0}")]
+    Call(#[from] CallError),
+}
+
+/// Plays the session to its end, or until Ctrl-C. Logs nothing, so that the drawing stays whole.
+///
+/// # Errors
+///
+/// No loopback port, no output, or a proxy that does not answer. A refused request is none: it
+/// is counted and shown.
+pub(super) fn run(args: &Args) -> Result<(), Failed> {
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .enable_all()
+        .build()
+        .map_err(Failed::Start)?;
+    runtime
+        .block_on(show(args, Screen::of_process()))
+        .map_err(|error| match error {
+            DemoError::Draw(error) => Failed::Output(error),
+            other => Failed::Demo(other),
+        })
+}
+
+async fn show<W: Write>(args: &Args, screen: Screen<W>) -> Result<(), DemoError> {
+    let listener = TcpListener::bind(("127.0.0.1", 0)).await;
+    let listener = listener.map_err(DemoError::Serve)?;
+    let address = listener.local_addr().map_err(DemoError::Serve)?;
+    let folder = Folder::new();
+    let mut config = Config::default();
+    config.server.listen = address;
+    config.server.data_dir.clone_from(&folder.0);
+    let scale = Scale {
+        model: format!("simulated/{}", args.window.model),
+        window: args.window.tokens,
+        // The simulated provider counts answers inside the window, and has no other limit.
+        limits: limits(
+            args.window.tokens,
+            None,
+            true,
+            &config.guard,
+            &ModelConfig::default(),
+        ),
+        steps: args.steps,
+    };
+    let (stop, stopped) = oneshot::channel::<()>();
+    let served = crate::serve(config, listener, async {
+        // An error means that the session is over as well.
+        let _ = stopped.await;
+    });
+    let played = async {
+        let done = tokio::select! {
+            done = play(&scale, screen, address, args.unguarded) => done,
+            _ = tokio::signal::ctrl_c() => Ok(()),
+        };
+        // The server may have ended by itself; there is nobody to stop then.
+        let _ = stop.send(());
+        done
+    };
+    let (served, played) = tokio::join!(served, played);
+    played.and(served.map_err(DemoError::Serve))
+}
+
+async fn play<W: Write>(
+    scale: &Scale,
+    mut screen: Screen<W>,
+    address: SocketAddr,
+    unguarded: bool,
+) -> Result<(), DemoError> {
+    let mut agent = Agent::new(scale.model.clone());
+    let mut tally = Tally::default();
+    screen.open(scale).map_err(DemoError::Draw)?;
+    for _ in 0..scale.steps {
+        let answer = call(address, agent.request(), unguarded).await?;
+        let reading = agent.take(answer.status, &answer.headers, &answer.body);
+        tally.add(&reading);
+        screen
+            .step(scale, &reading, &tally)
+            .map_err(DemoError::Draw)?;
+        if screen.live() {
+            tokio::time::sleep(PACE).await;
+        }
+    }
+    screen.close(scale, &tally).map_err(DemoError::Draw)
+}
+
+fn window(name: &str) -> Result<Window, String> {
+    let mut models = simulated::models().iter();
+    let found = models.find(|(model, _)| model.strip_prefix("plimsoll-") == Some(name));
+    let (model, tokens) = found.ok_or("one of 8k, 32k, 128k, 200k, 1m is expected")?;
+    Ok(Window {
+        model,
+        tokens: *tokens,
+    })
+}
+
+/// Where the proxy of the demo keeps what it would keep; gone when the demo is.
+#[derive(Debug)]
+struct Folder(PathBuf);
+
+impl Folder {
+    fn new() -> Self {
+        Self(std::env::temp_dir().join(format!("plimsoll-demo-{}", std::process::id())))
+    }
+}
+
+impl Drop for Folder {
+    fn drop(&mut self) {
+        // It is there only if the proxy wrote something.
+        let _ = std::fs::remove_dir_all(&self.0);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn windows_are_named_as_the_models_are() {
+        assert_eq!(window("8k").unwrap().tokens, 8_192);
+        assert_eq!(window("1m").unwrap().model, "plimsoll-1m");
+        assert!(window("9k").is_err());
+    }
+
+    async fn shown(steps: u32, unguarded: bool) -> String {
+        let args = Args {
+            steps,
+            window: window("8k").unwrap(),
+            unguarded,
+        };
+        let mut out = Vec::new();
+        show(&args, Screen::plain(&mut out)).await.unwrap();
+        String::from_utf8(out).unwrap()
+    }
+
+    #[tokio::test]
+    async fn the_same_session_without_the_guard_is_refused() {
+        let text = shown(60, true).await;
+        assert!(
+            text.contains("REFUSED 400: This model's maximum context length"),
+            "{text}"
+        );
+        assert!(!text.contains("dropped="), "{text}");
+    }
+}

@@ -1,0 +1,209 @@
+//! Where the demo is drawn: a panel that is redrawn in a terminal, a line per step elsewhere.
+
+use std::io::{self, BufWriter, IsTerminal as _, Stdout, Write};
+
+use crossterm::{
+    cursor::{Hide, MoveUp, Show},
+    queue,
+    style::{Color, Print, ResetColor, SetForegroundColor},
+    terminal::{Clear, ClearType},
+};
+
+use super::{
+    agent::Reading,
+    gauge::{bar, grouped, legend, level},
+    tally::Tally,
+};
+use crate::health::limits::Limits;
+
+/// What stays the same for the whole session.
+#[derive(Clone, Debug)]
+pub(super) struct Scale {
+    pub(super) model: String,
+    pub(super) window: u32,
+    pub(super) limits: Limits,
+    pub(super) steps: u32,
+}
+
+/// The output, and how many lines of a panel stand on it.
+pub(super) struct Screen<W: Write> {
+    out: W,
+    live: bool,
+    colour: bool,
+    drawn: u16,
+}
+
+impl Screen<BufWriter<Stdout>> {
+    /// The process's own output.
+    pub(super) fn of_process() -> Self {
+        let live = io::stdout().is_terminal();
+        Self {
+            out: BufWriter::new(io::stdout()),
+            live,
+            colour: live && std::env::var_os("NO_COLOR").is_none(),
+            drawn: 0,
+        }
+    }
+}
+
+impl<W: Write> Screen<W> {
+    /// Lines of text, into anything.
+    #[cfg(test)]
+    pub(super) fn plain(out: W) -> Self {
+        Self {
+            out,
+            live: false,
+            colour: false,
+            drawn: 0,
+        }
+    }
+
+    /// Whether someone is watching, so that steps are worth a pause.
+    pub(super) const fn live(&self) -> bool {
+        self.live
+    }
+
+    pub(super) fn open(&mut self, scale: &Scale) -> io::Result<()> {
+        if self.live {
+            queue!(self.out, Hide)?;
+        }
+        writeln!(
+            self.out,
+            "A long coding session in a window of {} tokens ({}), simulated: no key, no network.\n",
+            grouped(scale.window.into()),
+            scale.model
+        )?;
+        self.out.flush()
+    }
+
+    pub(super) fn step(
+        &mut self,
+        scale: &Scale,
+        reading: &Reading,
+        tally: &Tally,
+    ) -> io::Result<()> {
+        if self.live {
+            self.panel(scale, reading, tally)?;
+        } else {
+            self.line(scale, reading, tally)?;
+        }
+        self.out.flush()
+    }
+
+    pub(super) fn close(&mut self, scale: &Scale, tally: &Tally) -> io::Result<()> {
+        writeln!(
+            self.out,
+            "\n{} requests, {} refused, {} folds, {} tool results truncated, \
+             window at most {:.1} % full, {:.1} % of {} prompt tokens read from the provider's cache ({})",
+            tally.requests,
+            tally.refused,
+            tally.folds,
+            tally.truncations,
+            tally.fullest * 100.0,
+            tally.cached_percent(),
+            grouped(tally.prompt_tokens),
+            scale.model,
+        )?;
+        self.out.flush()
+    }
+
+    fn line(&mut self, scale: &Scale, reading: &Reading, tally: &Tally) -> io::Result<()> {
+        let used = reading.prompt_tokens.unwrap_or(0);
+        write!(
+            self.out,
+            "step {:>4}  turn {:>3}  [{}] {:>9} of {} tokens  {:<8}  cached {:>4.1} %  {}",
+            tally.requests,
+            reading.turn,
+            bar(used, scale.window, &scale.limits, '#', '.'),
+            grouped(used.into()),
+            grouped(scale.window.into()),
+            reading.level,
+            tally.cached_percent(),
+            reading.actions,
+        )?;
+        match &reading.refused {
+            Some(said) => writeln!(self.out, "  REFUSED {said}"),
+            None => writeln!(self.out),
+        }
+    }
+
+    fn panel(&mut self, scale: &Scale, reading: &Reading, tally: &Tally) -> io::Result<()> {
+        let used = reading.prompt_tokens.unwrap_or(0);
+        let percent = 100.0 * f64::from(used) / f64::from(scale.window.max(1));
+        let sent = format!(
+            "{} messages, {} bytes; the model did: {}",
+            reading.messages,
+            grouped(reading.bytes as u64),
+            reading.did
+        );
+        let cache = format!(
+            "{:.1} % of all prompt tokens so far",
+            tally.cached_percent()
+        );
+        let rows = [
+            format!(
+                "step    {} of {}, turn {}",
+                tally.requests, scale.steps, reading.turn
+            ),
+            format!("sent    {sent}"),
+            format!(
+                "window  {} of {} tokens, {percent:.1} %",
+                grouped(used.into()),
+                grouped(scale.window.into())
+            ),
+            bar(used, scale.window, &scale.limits, '█', '░'),
+            legend(scale.window, &scale.limits),
+            format!("level   {}", level(&reading.level)),
+            match &reading.refused {
+                Some(said) => format!("REFUSED {said}"),
+                None => format!("guard   {}", reading.actions),
+            },
+            format!("cached  {cache}"),
+            format!(
+                "total   {} folds, {} results truncated, {} requests refused",
+                tally.folds, tally.truncations, tally.refused
+            ),
+        ];
+        if self.drawn > 0 {
+            queue!(self.out, MoveUp(self.drawn))?;
+        }
+        for (at, row) in rows.iter().enumerate() {
+            let coloured = self.colour && (at == 3 || at == 5);
+            queue!(self.out, Clear(ClearType::CurrentLine))?;
+            if coloured {
+                queue!(self.out, SetForegroundColor(colour_of(&reading.level)))?;
+            }
+            queue!(self.out, Print(clip(row)), Print("\n"))?;
+            if coloured {
+                queue!(self.out, ResetColor)?;
+            }
+        }
+        self.drawn = rows.len() as u16;
+        Ok(())
+    }
+}
+
+impl<W: Write> Drop for Screen<W> {
+    /// Leaves the terminal as it was found, however the demo ends.
+    fn drop(&mut self) {
+        if self.live {
+            // The terminal may be gone; nothing is left to tell then.
+            let _ = queue!(self.out, ResetColor, Show).and_then(|()| self.out.flush());
+        }
+    }
+}
+
+/// A row that wraps would break the redrawing of the panel.
+fn clip(row: &str) -> String {
+    let width = crossterm::terminal::size().map_or(80, |(width, _)| usize::from(width));
+    row.chars().take(width.saturating_sub(1).max(1)).collect()
+}
+
+fn colour_of(level: &str) -> Color {
+    match level {
+        "healthy" => Color::Green,
+        "caution" => Color::Yellow,
+        "critical" => Color::Red,
+        _ => Color::Grey,
+    }
+}
