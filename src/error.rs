@@ -40,6 +40,10 @@ pub enum Failure {
     ProviderNotFound(String),
     /// No such path.
     PathNotFound,
+    /// No such session, or not of this client.
+    SessionNotFound,
+    /// The state store does not answer.
+    StoreDown,
     /// The path exists, for these methods.
     WrongMethod {
         allow: &'static str,
@@ -78,6 +82,8 @@ impl Failure {
             Self::ModelNotFound(_) => "model_not_found",
             Self::ProviderNotFound(_) => "provider_not_found",
             Self::PathNotFound => "path_not_found",
+            Self::SessionNotFound => "session_not_found",
+            Self::StoreDown => "store_unavailable",
             Self::WrongMethod { .. } => "method_not_allowed",
             Self::DotSegments => "invalid_path",
             Self::PathNotAllowed => "path_not_allowed",
@@ -130,6 +136,12 @@ impl Failure {
                 GET /v1/models, any other /v1/*, /{provider}/v1/*, /healthz, /readyz and \
                 /plimsoll/api/."
                 .into(),
+            Self::SessionNotFound => "There is no such session, or it is not of this client. Its \
+                id is the x-plimsoll-session header of any of its answers."
+                .into(),
+            Self::StoreDown => {
+                "The state store does not answer; nothing is known of the session now.".into()
+            }
             Self::WrongMethod { allow } => format!("This path takes {allow} only."),
             Self::DotSegments => "A path must not have dot segments.".into(),
             Self::PathNotAllowed => {

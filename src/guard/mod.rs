@@ -12,6 +12,7 @@ pub mod fold;
 pub mod lint;
 mod preface;
 pub mod profile;
+mod report;
 mod results;
 pub mod truncate;
 pub mod units;
@@ -22,13 +23,17 @@ use self::{
     budget::{Budget, Shares},
     estimate::{Calibration, Weights},
     fold::{Fold, Grid, Mark, Replay},
-    lint::{Broken, Item},
+    lint::Item,
     preface::Folding,
     profile::Profile,
     results::Results,
-    units::{Invalid, Unit, UnitKind},
+    units::{Unit, UnitKind},
 };
-pub use self::{preface::NOTE, results::Truncated};
+pub use self::{
+    preface::NOTE,
+    report::{Folded, Report, StoodBack},
+    results::Truncated,
+};
 use crate::{
     config::GuardConfig,
     wire::{chat::Conversation, edit::Edits, text},
@@ -97,44 +102,6 @@ pub struct Plan {
     pub edits: Edits,
     pub report: Report,
     pub memory: Memory,
-}
-
-/// What was found, and what is done.
-#[derive(Clone, Debug, Default)]
-pub struct Report {
-    /// Why nothing is done at all.
-    pub stood_back: Option<StoodBack>,
-    pub truncated: Vec<Truncated>,
-    pub folded: Option<Folded>,
-    /// Raw tokens of the request as it came, and as it goes out.
-    pub raw_before: u32,
-    pub raw_after: u32,
-    /// Tokens expected of the request as it goes out.
-    pub expected: u32,
-    pub budget: Budget,
-    /// What the request was made of as it came.
-    pub shares: Shares,
-}
-
-/// Why the guard did nothing.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum StoodBack {
-    Disabled,
-    /// The request asks the provider to manage its context; names the member.
-    ProviderManages(&'static str),
-    Invalid(Invalid),
-    /// A plan of ours did not pass the lint: our fault.
-    Unsound(Broken),
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Folded {
-    /// Messages left out.
-    pub messages: usize,
-    /// Their raw tokens.
-    pub tokens: u32,
-    /// Whether the cut is new with this request.
-    pub new: bool,
 }
 
 /// Plans what is done to a request.

@@ -118,7 +118,8 @@ impl Clients {
     }
 }
 
-fn bearer(value: &[u8]) -> Option<&[u8]> {
+/// The key of a `Bearer` credential.
+pub(super) fn bearer(value: &[u8]) -> Option<&[u8]> {
     let (scheme, key) = value.split_at_checked(7)?;
     scheme
         .eq_ignore_ascii_case(b"bearer ")

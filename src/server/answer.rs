@@ -51,9 +51,10 @@ const fn status(failure: &Failure) -> StatusCode {
         Failure::NotJson(_) | Failure::BodyBroken | Failure::DotSegments => StatusCode::BAD_REQUEST,
         Failure::KeyMissing | Failure::KeyWrong => StatusCode::UNAUTHORIZED,
         Failure::Foreign { .. } | Failure::PathNotAllowed => StatusCode::FORBIDDEN,
-        Failure::ModelNotFound(_) | Failure::ProviderNotFound(_) | Failure::PathNotFound => {
-            StatusCode::NOT_FOUND
-        }
+        Failure::ModelNotFound(_)
+        | Failure::ProviderNotFound(_)
+        | Failure::PathNotFound
+        | Failure::SessionNotFound => StatusCode::NOT_FOUND,
         Failure::WrongMethod { .. } => StatusCode::METHOD_NOT_ALLOWED,
         Failure::BodySlow { .. } => StatusCode::REQUEST_TIMEOUT,
         Failure::BodyTooLarge { .. } => StatusCode::PAYLOAD_TOO_LARGE,
@@ -61,7 +62,7 @@ const fn status(failure: &Failure) -> StatusCode {
         Failure::ProviderUnreachable { .. } | Failure::ProviderBadAnswer { .. } => {
             StatusCode::BAD_GATEWAY
         }
-        Failure::Busy => StatusCode::SERVICE_UNAVAILABLE,
+        Failure::Busy | Failure::StoreDown => StatusCode::SERVICE_UNAVAILABLE,
         Failure::ProviderTimeout { .. } => StatusCode::GATEWAY_TIMEOUT,
     }
 }

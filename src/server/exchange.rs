@@ -6,14 +6,20 @@
 //! 2. the body, within limits
 //! 3. the index: where everything lies in it
 //! 4. the model: who serves it, and how much it holds
-//! 5. the edits: the model's name, the usage of a stream
-//! 6. the provider
-//! 7. the answer, back as it comes, with a tap that looks on
+//! 5. the session that it continues
+//! 6. the guard's plan, and the edits: its own, the model's name, the usage of a stream
+//! 7. the provider
+//! 8. the answer, back as it comes, with a tap that looks on; at its end it is judged, and the
+//!    new state is stored
 //!
 //! An edited body is a rope of the client's own bytes and new ones. Until an answer began nothing
 //! has reached the client, so a step may still fail with an answer of ours.
 
-use std::borrow::Cow;
+use std::{
+    borrow::Cow,
+    sync::Arc,
+    time::{Duration, Instant},
+};
 
 use bytes::Bytes;
 use futures_util::FutureExt;
@@ -24,15 +30,20 @@ use serde_json::Value;
 use super::{
     App,
     admit::Client,
-    answer, body,
+    answer,
+    api::api,
+    body,
     flight::Hold,
     forward::{chosen, cleaned, forward, outgoing_headers, with_query},
+    generation::{Generation, TRAILERS, wants_comment},
     route::{self, Route},
 };
 use crate::{
     error::Failure,
+    health,
     provider::{Outgoing, Payload, Target},
     relay::{self, Closing, Ending, Whole},
+    session::{self, Hint, Inherited},
     telemetry::record::Record,
     wire::{
         Body,
@@ -41,9 +52,6 @@ use crate::{
         whole,
     },
 };
-
-/// What the end of a stream may tell in trailers; named in its head, as HTTP/1.1 asks for.
-const TRAILERS: &[&str] = &[];
 
 /// The request of a chat completion, as far as it is understood.
 struct Asked {
@@ -68,7 +76,7 @@ struct Edited {
 /// # Errors
 /// It is answered by us, with an error.
 pub async fn exchange(
-    app: &App,
+    app: &Arc<App>,
     request: Request<Incoming>,
     record: &mut Record,
 ) -> Result<Response<Body>, Failure> {
@@ -84,14 +92,16 @@ pub async fn exchange(
             _ => answer::healthy(),
         });
     }
+    if let Route::Api { path } = route {
+        return api(app, &parts, path).await;
+    }
     let client = app.clients.recognise(&parts.headers)?;
     match route {
         Route::Chat { provider } => chat(app, &parts, body, &client, provider, record).await,
         Route::Forward { provider, path } => {
             forward(app, &parts, body, &client, (provider, path), record).await
         }
-        Route::Api { path } => api(app, &parts, body, &client, path).await,
-        Route::Models | Route::Health | Route::Ready => {
+        Route::Models | Route::Health | Route::Ready | Route::Api { .. } => {
             Ok(answer::models(&app.registry, |id| allows(&client, id)))
         }
     }
@@ -99,7 +109,7 @@ pub async fn exchange(
 
 /// A chat completion.
 async fn chat(
-    app: &App,
+    app: &Arc<App>,
     parts: &Parts,
     body: Incoming,
     client: &Client,
@@ -119,24 +129,41 @@ async fn chat(
     record.provider(&target.provider.name);
     admit_model(client, &asked.model, &target)?;
 
-    // 5. The edits.
-    let edited = edit(&asked, &target);
+    // 5. The session.
+    let inherited = find(app, &asked, parts, client).await;
 
-    // 6. The provider.
+    // 6. The plan, and the edits.
+    let generation = inherited.zip(asked.conversation.as_ref());
+    let generation = generation.map(|(inherited, conversation)| {
+        Generation::plan(app, conversation, inherited, &target, &parts.headers)
+    });
+    let edited = edit(&asked, &target, generation.as_ref());
+    if let Some(generation) = &generation {
+        generation.note(record);
+    }
+
+    // 7. The provider.
     let outgoing = Outgoing {
         method: Method::POST,
         path: with_query("/chat/completions", parts),
         headers: outgoing_headers(app, parts, &target.provider, true),
         body: Payload::Whole(edited.body),
     };
-    let answer = target.provider.send(outgoing).await?;
-    let answer = cleaned(answer);
+    let sent = Instant::now();
+    let answer = cleaned(target.provider.send(outgoing).await?);
+    let upstream = sent.elapsed();
 
-    // 7. The answer.
+    // 8. The answer.
     if is_stream(&answer, asked.streams) {
-        Ok(streamed(answer, parts, edited.asked_usage))
+        Ok(streamed(
+            answer,
+            parts,
+            edited.asked_usage,
+            generation,
+            upstream,
+        ))
     } else {
-        complete(app, answer, &target, received.hold).await
+        complete(app, answer, &target, generation, upstream, received.hold).await
     }
 }
 
@@ -177,9 +204,23 @@ fn admit_model(client: &Client, model: &str, target: &Target) -> Result<(), Fail
     )))
 }
 
-/// Step 5.
-fn edit(asked: &Asked, target: &Target) -> Edited {
-    let mut edits = Edits::default();
+/// Step 5. `None` where there is no conversation to follow.
+async fn find(app: &App, asked: &Asked, parts: &Parts, client: &Client) -> Option<Inherited> {
+    let conversation = asked.conversation.as_ref()?;
+    let client = session::Client::of(client.name.as_deref(), &parts.headers);
+    let tenants = app.sessions.tenants();
+    let tenant = tenants.tenant(client, &parts.headers, Some(conversation));
+    let hint = Hint::of(&parts.headers, Some(conversation));
+    Some(
+        app.sessions
+            .find(conversation, &tenant, hint.as_ref())
+            .await,
+    )
+}
+
+/// Step 6, second half.
+fn edit(asked: &Asked, target: &Target, generation: Option<&Generation>) -> Edited {
+    let mut edits = generation.map_or_else(Edits::default, Generation::edits);
     let mut asked_usage = false;
     if let Some(conversation) = &asked.conversation {
         if asked.model != target.model
@@ -195,26 +236,44 @@ fn edit(asked: &Asked, target: &Target) -> Edited {
     }
 }
 
-/// Step 7, streamed. What precedes the first byte of the stream is known here; what its end
-/// tells comes to the hook.
-fn streamed(answer: Response<Body>, parts: &Parts, strip_usage: bool) -> Response<Body> {
+/// Step 8, streamed. What precedes the first byte of the stream is said here; what its end tells
+/// comes in trailers, or in a comment.
+fn streamed(
+    answer: Response<Body>,
+    parts: &Parts,
+    strip_usage: bool,
+    generation: Option<Generation>,
+    upstream: Duration,
+) -> Response<Body> {
+    let mut answer = answer;
+    let trailers = answer::accepts_trailers(&parts.headers) && generation.is_some();
+    if let Some(generation) = &generation {
+        answer.headers_mut().extend(generation.head(upstream));
+    }
+    let comment = wants_comment(&parts.headers);
     let ending = Ending {
         strip_usage,
-        trailers: if answer::accepts_trailers(&parts.headers) {
-            TRAILERS
-        } else {
-            &[]
-        },
-        on_end: Box::new(|_heard| async { Closing::default() }.boxed()),
+        trailers: if trailers { TRAILERS } else { &[] },
+        on_end: Box::new(move |heard| {
+            async move {
+                match generation {
+                    Some(generation) => generation.close(&heard, comment).await,
+                    None => Closing::default(),
+                }
+            }
+            .boxed()
+        }),
     };
     relay::stream(answer, ending)
 }
 
-/// Step 7, in one piece: all of it is known before its head is released.
+/// Step 8, in one piece: all of it is known before its head is released.
 async fn complete(
     app: &App,
     answer: Response<Body>,
     target: &Target,
+    generation: Option<Generation>,
+    upstream: Duration,
     mut hold: Hold,
 ) -> Result<Response<Body>, Failure> {
     let mut left = app.config.server.max_body_bytes;
@@ -223,21 +282,27 @@ async fn complete(
         left > 0 && hold.grow(bytes)
     };
     let read = relay::whole(answer, &target.provider.name, room).await?;
-    Ok(match read {
-        Whole::Complete { head, body, .. } => Response::from_parts(head, whole(body)),
-        Whole::Overlong(answer) => answer,
-    })
-}
-
-/// Our own API.
-async fn api(
-    _app: &App,
-    _parts: &Parts,
-    _body: Incoming,
-    _client: &Client,
-    _path: &str,
-) -> Result<Response<Body>, Failure> {
-    Err(Failure::PathNotFound)
+    let (mut answer, heard) = match read {
+        Whole::Complete { head, body, heard } => {
+            let heard = head.status.is_success().then_some(heard);
+            (Response::from_parts(head, whole(body)), heard)
+        }
+        Whole::Overlong(answer) => (answer, None),
+    };
+    let Some(generation) = generation else {
+        return Ok(answer);
+    };
+    let headers = answer.headers_mut();
+    headers.extend(generation.head(upstream));
+    if let Some(heard) = heard
+        && let Some(health) = generation.settle(&heard).await
+    {
+        for name in TRAILERS {
+            headers.remove(*name);
+        }
+        headers.extend(health::headers(&health, health::From::Response));
+    }
+    Ok(answer)
 }
 
 fn allows(client: &Client, id: &str) -> bool {

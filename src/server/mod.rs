@@ -4,10 +4,12 @@
 
 pub mod admit;
 pub mod answer;
+pub mod api;
 pub mod body;
 pub mod exchange;
 pub mod flight;
 pub mod forward;
+pub mod generation;
 pub mod route;
 pub mod tasks;
 
@@ -40,6 +42,8 @@ use self::{admit::Clients, flight::Flight, tasks::Tasks};
 use crate::{
     config::{Config, ServerConfig},
     provider::Registry,
+    session::{Sessions, Tenants, ratios::Ratios, secret::InstallationSecret},
+    store::memory::MemoryStore,
     telemetry::record::Record,
     wire::Body,
 };
@@ -59,6 +63,9 @@ pub struct App {
     pub config: Config,
     pub clients: Clients,
     pub registry: Registry,
+    pub sessions: Sessions,
+    /// What new sessions begin with.
+    pub ratios: Ratios,
     pub flight: Flight,
     pub tasks: Tasks,
     draining: AtomicBool,
@@ -66,9 +73,13 @@ pub struct App {
 
 impl App {
     /// # Errors
-    /// The TLS roots of this machine cannot be read.
+    /// The TLS roots of this machine cannot be read, or the data directory cannot be written.
     pub fn new(config: Config) -> io::Result<Self> {
+        let secret = InstallationSecret::load(&config.server.data_dir).map_err(io::Error::other)?;
+        let store = Arc::new(MemoryStore::new(&config.store));
         Ok(Self {
+            sessions: Sessions::new(store, Tenants::new(secret)).map_err(io::Error::other)?,
+            ratios: Ratios::default(),
             clients: Clients::new(&config.clients),
             registry: Registry::new(&config)?,
             flight: Flight::new(config.server.max_bytes_in_flight),

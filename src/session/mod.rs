@@ -25,6 +25,7 @@ use crate::{
 
 pub mod hint;
 pub mod lineage;
+pub mod ratios;
 mod report;
 pub mod secret;
 pub mod state;
@@ -140,7 +141,11 @@ impl Sessions {
         let Some(own) = hint.own().and_then(SessionId::parse) else {
             return hinted;
         };
-        let known = bounded(self.find_within, self.store.session(&tenant.account(), own)).await;
+        let known = bounded(
+            self.find_within,
+            self.store.session(Some(&tenant.account()), own),
+        )
+        .await;
         match known {
             Ok(Some(row)) if row.tenant == *tenant => own,
             Ok(_) => hinted,
@@ -195,13 +200,13 @@ impl Sessions {
         Ok(true)
     }
 
-    /// The newest state of a session, for the API.
+    /// The newest state of a session of that account, or of any (for the administrator).
     ///
     /// # Errors
     /// Where the store does not answer, or not with a state.
     pub async fn session(
         &self,
-        account: &Account,
+        account: Option<&Account>,
         id: SessionId,
     ) -> Result<Option<State>, SessionError> {
         let row = bounded(self.find_within, self.store.session(account, id)).await?;

@@ -195,7 +195,10 @@ async fn auxiliary_requests_write_nothing() {
     let state = inherited.successor();
     assert!(!sessions.save(&inherited.lineage, 1, &state, WITHIN).await);
     let account = tenant.account();
-    let found = sessions.session(&account, state.session).await.unwrap();
+    let found = sessions
+        .session(Some(&account), state.session)
+        .await
+        .unwrap();
     assert_eq!(found, None);
 }
 
@@ -204,9 +207,12 @@ async fn the_api_reads_its_own_account_only() {
     let sessions = sessions();
     let state = generate(&sessions, &[user("task")], &assistant("1")).await;
     let [own, other] = ["a", "b"].map(|name| sessions.tenants().account(Client::Named(name)));
-    let found = sessions.session(&own, state.session).await.unwrap();
+    let found = sessions.session(Some(&own), state.session).await.unwrap();
     assert_eq!(found.as_ref(), Some(&state));
-    assert_eq!(sessions.session(&other, state.session).await.unwrap(), None);
+    assert_eq!(
+        sessions.session(Some(&other), state.session).await.unwrap(),
+        None
+    );
 }
 
 #[test]

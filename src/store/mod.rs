@@ -97,8 +97,12 @@ pub trait Store: Send + Sync {
     /// becomes ambiguous, and stays so for as long as a store remembers it.
     async fn save(&self, saved: Saved) -> Result<(), StoreError>;
 
-    /// The newest state of one session of an account.
-    async fn session(&self, account: &Account, id: SessionId) -> Result<Option<Row>, StoreError>;
+    /// The newest state of one session of an account, or of any (for the administrator).
+    async fn session(
+        &self,
+        account: Option<&Account>,
+        id: SessionId,
+    ) -> Result<Option<Row>, StoreError>;
 
     /// The sessions of one account, or of all (for the administrator), newest first.
     async fn sessions(&self, account: Option<&Account>, page: Page)

@@ -88,7 +88,10 @@ async fn tenants_never_meet(store: &dyn Store) {
     let (one, other) = (tenant("a"), tenant("b"));
     store.save(saved(one, session(1), 10)).await.unwrap();
     assert_eq!(found(store, &other, &[10, 11, 12]).await, None);
-    let row = store.session(&other.account(), session(1)).await.unwrap();
+    let row = store
+        .session(Some(&other.account()), session(1))
+        .await
+        .unwrap();
     assert_eq!(row, None);
     let page = Page { skip: 0, take: 10 };
     let listed = store.sessions(Some(&other.account()), page).await.unwrap();
@@ -172,7 +175,10 @@ async fn sessions_are_listed_newest_first(store: &dyn Store) {
     assert_eq!(listed(mine.as_ref(), 1, 2).await, expected[1..3]);
     assert_eq!(listed(mine.as_ref(), 4, 2).await, []);
     assert_eq!(listed(None, 0, usize::MAX).await.len(), 5);
-    let row = store.session(&one.account(), session(2)).await.unwrap();
+    let row = store
+        .session(Some(&one.account()), session(2))
+        .await
+        .unwrap();
     let row = row.unwrap();
     assert_eq!((row.tenant, row.session), (one, session(2)));
     assert_eq!(row.state, &100_u64.to_le_bytes()[..]);
@@ -194,7 +200,10 @@ async fn a_session_is_one_tenants(store: &dyn Store) {
     let refused = store.save(saved(other, session(1), 20)).await;
     assert!(matches!(refused, Err(StoreError::Foreign)));
     assert_eq!(found(store, &other, &[20]).await, None);
-    let row = store.session(&other.account(), session(1)).await.unwrap();
+    let row = store
+        .session(Some(&other.account()), session(1))
+        .await
+        .unwrap();
     assert_eq!(row.unwrap().tenant, one);
 }
 

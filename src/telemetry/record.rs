@@ -16,7 +16,7 @@ use http::{Method, Response};
 use http_body::{Body as _, Frame, SizeHint};
 use http_body_util::BodyExt;
 
-use crate::wire::Body;
+use crate::{session::SessionId, wire::Body};
 
 /// Characters of a client's text that go into a line.
 const MAX_TEXT: usize = 200;
@@ -29,6 +29,8 @@ pub struct Record {
     path: String,
     model: String,
     provider: String,
+    session: Option<SessionId>,
+    actions: String,
     status: Option<u16>,
     bytes: u64,
     outcome: Option<&'static str>,
@@ -44,6 +46,8 @@ impl Record {
             path: cut(path),
             model: String::new(),
             provider: String::new(),
+            session: None,
+            actions: String::new(),
             status: None,
             bytes: 0,
             outcome: None,
@@ -58,6 +62,15 @@ impl Record {
 
     pub fn provider(&mut self, provider: &str) {
         provider.clone_into(&mut self.provider);
+    }
+
+    pub fn session(&mut self, session: SessionId) {
+        self.session = Some(session);
+    }
+
+    /// What the guard did, as the client is told it.
+    pub fn actions(&mut self, actions: String) {
+        self.actions = actions;
     }
 
     /// Why we answered ourselves, or how the answer ended.
@@ -97,6 +110,8 @@ impl Drop for Record {
                     path = self.path,
                     model = self.model,
                     provider = self.provider,
+                    session = self.session.map(tracing::field::display),
+                    actions = self.actions,
                     status = self.status,
                     bytes = self.bytes,
                     duration_ms,

@@ -40,7 +40,7 @@ impl Store for Broken {
     async fn save(&self, _: Saved) -> Result<(), StoreError> {
         self.fail().await
     }
-    async fn session(&self, _: &Account, _: SessionId) -> Result<Option<Row>, StoreError> {
+    async fn session(&self, _: Option<&Account>, _: SessionId) -> Result<Option<Row>, StoreError> {
         self.fail().await
     }
     async fn sessions(&self, _: Option<&Account>, _: Page) -> Result<Vec<Row>, StoreError> {

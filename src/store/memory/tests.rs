@@ -116,7 +116,10 @@ async fn what_is_too_old_is_not_found_and_then_removed() {
     // The first was used a second ago; the second was not.
     assert!(found(&store, &one, &[10]).await.is_some());
     assert!(found(&store, &one, &[20]).await.is_none());
-    let row = store.session(&one.account(), session(2)).await.unwrap();
+    let row = store
+        .session(Some(&one.account()), session(2))
+        .await
+        .unwrap();
     assert!(row.is_none());
     let page = Page { skip: 0, take: 99 };
     assert_eq!(store.sessions(None, page).await.unwrap().len(), 1);

@@ -116,7 +116,7 @@ fn base() -> Config {
             header_timeout: Duration::from_secs(30),
             body_timeout: Duration::from_secs(30),
             drain_timeout: Duration::from_secs(30),
-            data_dir: "data".into(),
+            data_dir: data.path().into(),
         },
         admin: AdminConfig::default(),
         clients: BTreeMap::new(),

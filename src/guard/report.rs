@@ -1,0 +1,108 @@
+//! What the guard found and what it did, for headers, logs and commands.
+
+use super::{
+    budget::{Budget, Shares},
+    lint::Broken,
+    results::Truncated,
+    units::Invalid,
+};
+
+/// What was found, and what is done.
+#[derive(Clone, Debug, Default)]
+pub struct Report {
+    /// Why nothing is done at all.
+    pub stood_back: Option<StoodBack>,
+    pub truncated: Vec<Truncated>,
+    pub folded: Option<Folded>,
+    /// Raw tokens of the request as it came, and as it goes out.
+    pub raw_before: u32,
+    pub raw_after: u32,
+    /// Tokens expected of the request as it goes out.
+    pub expected: u32,
+    pub budget: Budget,
+    /// What the request was made of as it came.
+    pub shares: Shares,
+}
+
+/// Why the guard did nothing.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum StoodBack {
+    Disabled,
+    /// The request asks the provider to manage its context; names the member.
+    ProviderManages(&'static str),
+    Invalid(Invalid),
+    /// A plan of ours did not pass the lint: our fault.
+    Unsound(Broken),
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Folded {
+    /// Messages left out.
+    pub messages: usize,
+    /// Their raw tokens.
+    pub tokens: u32,
+    /// Whether the cut is new with this request.
+    pub new: bool,
+}
+
+impl Report {
+    /// What was done to the request, as `x-plimsoll-actions` says it.
+    pub fn actions(&self) -> String {
+        let mut actions = Vec::new();
+        if !self.truncated.is_empty() {
+            actions.push(format!("truncated={}", self.truncated.len()));
+        }
+        if let Some(folded) = self.folded {
+            actions.push(format!("dropped={}", folded.messages));
+        }
+        if let Some(reason) = self.stood_back {
+            actions.push(reason.word().to_owned());
+        }
+        if actions.is_empty() {
+            actions.push("none".to_owned());
+        }
+        actions.join(", ")
+    }
+}
+
+impl StoodBack {
+    /// One word for headers and logs.
+    pub const fn word(self) -> &'static str {
+        match self {
+            Self::Disabled => "guard-off",
+            Self::ProviderManages(_) => "left-to-provider",
+            Self::Invalid(_) => "invalid-as-sent",
+            Self::Unsound(_) => "guard-fault",
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn actions_name_what_was_done() {
+        let mut report = Report::default();
+        assert_eq!(report.actions(), "none");
+        report.folded = Some(Folded {
+            messages: 14,
+            tokens: 9_000,
+            new: true,
+        });
+        report.truncated.push(Truncated {
+            message: 3,
+            tool: "read".into(),
+            before: 60_000,
+            after: 4_040,
+            tighter: false,
+            new: true,
+        });
+        assert_eq!(report.actions(), "truncated=1, dropped=14");
+        let stood_back = Report {
+            stood_back: Some(StoodBack::ProviderManages("truncation")),
+            ..Report::default()
+        };
+        assert_eq!(stood_back.actions(), "left-to-provider");
+    }
+}

@@ -1,0 +1,72 @@
+//! What is known of a model's tokens before a session has an answer of its own.
+//!
+//! Reported over raw tokens, per provider and model, smoothed over the answers of all sessions.
+//! Kept in memory only: a replica that knows nothing begins with the estimate as it is.
+
+use std::{
+    num::NonZeroUsize,
+    sync::{Mutex, PoisonError},
+};
+
+use lru::LruCache;
+
+use crate::guard::estimate::Calibration;
+
+/// Models remembered; beyond, the one not used for longest goes.
+const MAX_MODELS: NonZeroUsize = NonZeroUsize::new(1_024).expect("not zero");
+/// Requests smaller than this say more of what frames them than of their text; raw tokens.
+const LEAST_RAW: u32 = 1_000;
+/// What one answer changes.
+const WEIGHT: f64 = 0.2;
+
+/// Ratios by provider and model.
+#[derive(Debug)]
+pub struct Ratios(Mutex<LruCache<Model, f64>>);
+
+/// A provider's name and a model's.
+type Model = (Box<str>, Box<str>);
+
+impl Default for Ratios {
+    fn default() -> Self {
+        Self(Mutex::new(LruCache::new(MAX_MODELS)))
+    }
+}
+
+impl Ratios {
+    /// The calibration a new session of this model begins with.
+    pub fn of(&self, provider: &str, model: &str) -> Calibration {
+        let mut ratios = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        ratios
+            .get(&(provider.into(), model.into()))
+            .map_or_else(Calibration::default, |ratio| Calibration::of_ratio(*ratio))
+    }
+
+    /// Learns from an answer: so many raw tokens were sent, and so many were reported.
+    pub fn learn(&self, provider: &str, model: &str, raw: u32, reported: u32) {
+        if raw < LEAST_RAW || reported == 0 {
+            return;
+        }
+        let sample = f64::from(reported) / f64::from(raw);
+        let mut ratios = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let ratio = ratios.get_or_insert_mut((provider.into(), model.into()), || sample);
+        *ratio += (sample - *ratio) * WEIGHT;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_new_session_begins_with_what_others_taught() {
+        let ratios = Ratios::default();
+        assert_eq!(ratios.of("p", "m"), Calibration::default());
+        ratios.learn("p", "m", 100, 1_000);
+        assert_eq!(ratios.of("p", "m"), Calibration::default());
+        for _ in 0..40 {
+            ratios.learn("p", "m", 10_000, 12_000);
+        }
+        assert!((ratios.of("p", "m").slope() - 1.2).abs() < 0.01);
+        assert_eq!(ratios.of("p", "other"), Calibration::default());
+    }
+}
