@@ -103,6 +103,21 @@ pub struct GuardConfig {
     pub max_prompt_tokens: Option<u32>,
 }
 
+impl Default for GuardConfig {
+    fn default() -> Self {
+        Self {
+            enabled: true,
+            max_tool_result_chars: 50_000,
+            truncate_head_chars: 2_000,
+            truncate_tail_chars: 2_000,
+            reserve_tokens: 8_192,
+            low_water: None,
+            chars_per_token: 3.0,
+            max_prompt_tokens: None,
+        }
+    }
+}
+
 #[derive(Clone, Debug)]
 pub struct StoreConfig {
     pub max_sessions: usize,

@@ -58,6 +58,8 @@ pub struct Mark {
     k: u32,
     /// Index of the first message that is kept.
     boundary: u32,
+    /// Raw tokens that went, as they were then.
+    removed: u32,
 }
 
 impl Mark {
@@ -73,6 +75,8 @@ pub struct Fold {
     pub k: u32,
     /// Index of the first unit that is kept after the pinned start.
     pub boundary: usize,
+    /// Raw tokens that went.
+    pub removed: u32,
 }
 
 /// A conversation on its way through its requests.
@@ -119,6 +123,7 @@ impl Replay<'_> {
         (boundary > self.pinned()).then_some(Fold {
             k: mark.k,
             boundary,
+            removed: mark.removed,
         })
     }
 
@@ -127,6 +132,7 @@ impl Replay<'_> {
         (fold.boundary > self.pinned()).then_some(Mark {
             k: fold.k,
             boundary: unit.messages.start as u32,
+            removed: fold.removed,
         })
     }
 
@@ -140,27 +146,28 @@ impl Replay<'_> {
     ) -> Fold {
         let pinned = self.pinned();
         let mut fold = fold.unwrap_or(Fold {
-            k: 0,
             boundary: pinned,
+            ..Fold::default()
         });
-        let mut total = self.beside;
-        let mut removed = self.removable(pinned..fold.boundary);
+        let mut live = self.beside;
         for at in 0..self.units.len() {
-            total = total.saturating_add(self.tokens[at]);
+            if at < pinned || at >= fold.boundary || !self.goes(at) {
+                live = live.saturating_add(self.tokens[at]);
+            }
             let last = at + 1 == self.units.len();
             // A request ends with a result or a user message; the last one as it is.
             let asks = matches!(self.units[at].kind, UnitKind::Step | UnitKind::User);
             if at < from || !(asks || last) {
                 continue;
             }
-            if self.live(total, removed) > self.high {
-                self.advance(at, total, &mut fold, &mut removed);
+            if self.over(live, &fold) > 0 {
+                live -= self.advance(at, live, &mut fold);
             }
-            let excess = self.live(total, removed).saturating_sub(self.high);
+            let excess = self.over(live, &fold);
             if excess > 0 && self.units[at].kind == UnitKind::Step {
                 let taken = tighten(at, excess).min(self.tokens[at]);
                 self.tokens[at] -= taken;
-                total -= taken;
+                live -= taken;
             }
         }
         fold
@@ -168,60 +175,73 @@ impl Replay<'_> {
 
     /// Raw tokens of the conversation with this fold.
     pub fn sent(&self, fold: Fold) -> u32 {
-        let total = self
-            .tokens
-            .iter()
-            .fold(self.beside, |sum, &tokens| sum.saturating_add(tokens));
-        self.live(total, self.removable(self.pinned()..fold.boundary))
+        let pinned = self.pinned();
+        let kept = (0..self.units.len())
+            .filter(|&at| at < pinned || at >= fold.boundary || !self.goes(at))
+            .fold(self.beside, |sum, at| sum.saturating_add(self.tokens[at]));
+        kept.saturating_add(self.note(&fold))
     }
 
-    const fn live(&self, total: u32, removed: u32) -> u32 {
-        let preface = if removed > 0 { self.preface } else { 0 };
-        total.saturating_sub(removed).saturating_add(preface)
+    /// Raw tokens by which a request is over its budget.
+    const fn over(&self, live: u32, fold: &Fold) -> u32 {
+        live.saturating_add(self.note(fold))
+            .saturating_sub(self.high)
+    }
+
+    const fn note(&self, fold: &Fold) -> u32 {
+        if fold.removed > 0 { self.preface } else { 0 }
     }
 
     fn goes(&self, unit: usize) -> bool {
         !matches!(self.units[unit].kind, UnitKind::System | UnitKind::Other)
     }
 
-    fn removable(&self, units: std::ops::Range<usize>) -> u32 {
-        units
-            .filter(|&unit| self.goes(unit))
-            .fold(0, |sum: u32, unit| sum.saturating_add(self.tokens[unit]))
-    }
-
     /// Moves the boundary on to the next step of the grid that makes the request at `at` fit.
-    fn advance(&self, at: usize, total: u32, fold: &mut Fold, removed: &mut u32) {
+    /// Returns the raw tokens that went.
+    fn advance(&self, at: usize, live: u32, fold: &mut Fold) -> u32 {
         let newest = self.newest(at);
-        let needed = total.saturating_add(self.preface).saturating_sub(self.high);
-        let k = needed.div_ceil(self.grid.step).max(fold.k + 1);
+        let before = *fold;
+        let needed = live.saturating_add(self.preface).saturating_sub(self.high);
+        let k = needed
+            .saturating_add(fold.removed)
+            .div_ceil(self.grid.step)
+            .max(fold.k + 1);
         let target = k.saturating_mul(self.grid.step);
-        let before = fold.boundary;
-        while *removed < target && fold.boundary < newest {
-            *removed += self.removable(fold.boundary..fold.boundary + 1);
+        while fold.removed < target && fold.boundary < newest {
+            fold.removed += self.weight(fold.boundary);
             fold.boundary += 1;
         }
-        if *removed >= target {
+        if fold.removed >= target {
             fold.k = k;
         } else {
             // Nothing more can go yet: the step counts as far as it was made.
-            fold.k = fold.k.max(*removed / self.grid.step);
+            fold.k = fold.k.max(fold.removed / self.grid.step);
         }
-        if fold.boundary > before {
-            self.to_turn(newest, fold, removed);
+        if fold.boundary > before.boundary {
+            self.to_turn(newest, fold);
+        }
+        fold.removed - before.removed
+    }
+
+    /// Raw tokens that go with a unit.
+    fn weight(&self, unit: usize) -> u32 {
+        if self.goes(unit) {
+            self.tokens[unit]
+        } else {
+            0
         }
     }
 
     /// Goes on to the next user message where it is near: the kept part then begins with a turn.
-    fn to_turn(&self, newest: usize, fold: &mut Fold, removed: &mut u32) {
+    fn to_turn(&self, newest: usize, fold: &mut Fold) {
         let mut extra = 0u32;
         for unit in fold.boundary..=newest {
             if self.units[unit].kind == UnitKind::User {
                 fold.boundary = unit;
-                *removed += extra;
+                fold.removed += extra;
                 return;
             }
-            extra = extra.saturating_add(self.removable(unit..unit + 1));
+            extra = extra.saturating_add(self.weight(unit));
             if extra > self.grid.step / TURN_SLACK {
                 return;
             }

@@ -72,6 +72,14 @@ impl Memory {
     pub const fn tightened(&self) -> usize {
         self.tight.len()
     }
+
+    /// Drops the older half of what can be dropped, for a state that is too large to be stored.
+    /// Returns whether there was anything.
+    pub fn shed(&mut self) -> bool {
+        let half = self.tight.len().div_ceil(2);
+        self.tight.drain(..half);
+        half > 0
+    }
 }
 
 /// What is known of a conversation from before.

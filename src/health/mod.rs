@@ -1,1 +1,237 @@
-//! (being built)
+//! Context health: what the provider reported, against the window and the limits, as a level.
+//!
+//! Never guesses: without usage there is no number and the level is `unknown`. An assumed window
+//! gives no hard utilisation and never a critical level. No I/O and no clock here.
+
+use http::{HeaderName, HeaderValue};
+use serde::{Deserialize, Serialize};
+
+pub mod limits;
+
+use limits::Limits;
+
+/// How full the window is, in one word.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Level {
+    Healthy,
+    Caution,
+    Critical,
+    #[default]
+    Unknown,
+}
+
+impl Level {
+    /// The word used in headers, JSON and logs.
+    pub const fn word(self) -> &'static str {
+        match self {
+            Self::Healthy => "healthy",
+            Self::Caution => "caution",
+            Self::Critical => "critical",
+            Self::Unknown => "unknown",
+        }
+    }
+}
+
+/// The health of one generation.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Health {
+    pub level: Level,
+    /// As the provider reported it.
+    pub prompt_tokens: Option<u32>,
+    /// In tokens; `None` where it is only assumed.
+    pub window: Option<u32>,
+    /// Prompt tokens over the window.
+    pub hard_util: Option<f64>,
+    /// Prompt tokens over the optimal limit.
+    pub optimal_util: Option<f64>,
+}
+
+/// Judges the usage of one generation. `window` is `None` where it is only assumed.
+///
+/// A limit is the most that still has the better level: critical begins above
+/// `critical_max_tokens`, caution above `optimal_max_tokens`.
+pub fn judge(prompt_tokens: Option<u32>, window: Option<u32>, limits: &Limits) -> Health {
+    let level = match prompt_tokens {
+        None => Level::Unknown,
+        Some(used) if window.is_some() && used > limits.critical_max_tokens => Level::Critical,
+        Some(used) if used > limits.optimal_max_tokens => Level::Caution,
+        Some(_) => Level::Healthy,
+    };
+    Health::known(
+        level,
+        prompt_tokens,
+        window,
+        Some(limits.optimal_max_tokens),
+    )
+}
+
+impl Health {
+    /// A level that was judged before, with its ratios.
+    pub fn known(
+        level: Level,
+        prompt_tokens: Option<u32>,
+        window: Option<u32>,
+        optimal_max_tokens: Option<u32>,
+    ) -> Self {
+        let ratio = |of: Option<u32>| match (prompt_tokens, of) {
+            (Some(used), Some(of)) if of > 0 => Some(f64::from(used) / f64::from(of)),
+            _ => None,
+        };
+        Self {
+            level,
+            prompt_tokens,
+            window,
+            hard_util: ratio(window),
+            optimal_util: ratio(optimal_max_tokens),
+        }
+    }
+}
+
+/// Which generation the health of a response's headers belongs to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum From {
+    /// To this answer.
+    Response,
+    /// To the one before it: a stream's headers precede its usage.
+    Previous,
+}
+
+impl From {
+    pub const fn word(self) -> &'static str {
+        match self {
+            Self::Response => "response",
+            Self::Previous => "previous",
+        }
+    }
+}
+
+/// The health headers of a response, or its trailers.
+pub fn headers(health: &Health, from: From) -> impl Iterator<Item = (HeaderName, HeaderValue)> {
+    let word = HeaderValue::from_static;
+    let number = |tokens: Option<u32>| tokens.map_or(word("unknown"), HeaderValue::from);
+    [
+        ("x-plimsoll-health", Some(word(health.level.word()))),
+        ("x-plimsoll-health-from", Some(word(from.word()))),
+        (
+            "x-plimsoll-prompt-tokens",
+            Some(number(health.prompt_tokens)),
+        ),
+        ("x-plimsoll-context-limit", Some(number(health.window))),
+        ("x-plimsoll-hard-util", health.hard_util.and_then(ratio)),
+        (
+            "x-plimsoll-optimal-util",
+            health.optimal_util.and_then(ratio),
+        ),
+    ]
+    .into_iter()
+    .filter_map(|(name, value)| Some((HeaderName::from_static(name), value?)))
+}
+
+/// Three decimals.
+fn ratio(value: f64) -> Option<HeaderValue> {
+    HeaderValue::try_from(format!("{value:.3}")).ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    const LIMITS: Limits = Limits {
+        optimal_max_tokens: 60,
+        critical_max_tokens: 90,
+    };
+
+    #[test]
+    fn levels_begin_above_their_limit() {
+        for (used, level) in [
+            (0, Level::Healthy),
+            (60, Level::Healthy),
+            (61, Level::Caution),
+            (90, Level::Caution),
+            (91, Level::Critical),
+            (u32::MAX, Level::Critical),
+        ] {
+            assert_eq!(judge(Some(used), Some(100), &LIMITS).level, level, "{used}");
+        }
+    }
+
+    #[test]
+    fn critical_is_tested_first() {
+        let limits = Limits {
+            optimal_max_tokens: 90,
+            critical_max_tokens: 60,
+        };
+        assert_eq!(judge(Some(70), Some(100), &limits).level, Level::Critical);
+    }
+
+    fn shown(health: &Health, from: From) -> Vec<(String, String)> {
+        headers(health, from)
+            .map(|(name, value)| (name.to_string(), value.to_str().unwrap().to_owned()))
+            .collect()
+    }
+
+    fn pairs(expected: &[(&str, &str)]) -> Vec<(String, String)> {
+        expected
+            .iter()
+            .map(|(name, value)| (format!("x-plimsoll-{name}"), (*value).to_owned()))
+            .collect()
+    }
+
+    #[test]
+    fn headers_of_a_known_level() {
+        let health = judge(Some(70), Some(128), &LIMITS);
+        let expected = pairs(&[
+            ("health", "caution"),
+            ("health-from", "response"),
+            ("prompt-tokens", "70"),
+            ("context-limit", "128"),
+            ("hard-util", "0.547"),
+            ("optimal-util", "1.167"),
+        ]);
+        assert_eq!(shown(&health, From::Response), expected);
+    }
+
+    #[test]
+    fn headers_without_usage() {
+        let expected = pairs(&[
+            ("health", "unknown"),
+            ("health-from", "previous"),
+            ("prompt-tokens", "unknown"),
+            ("context-limit", "128"),
+        ]);
+        let health = judge(None, Some(128), &LIMITS);
+        assert_eq!(shown(&health, From::Previous), expected);
+    }
+
+    #[test]
+    fn headers_of_an_assumed_window() {
+        let health = judge(Some(1_000), None, &LIMITS);
+        let expected = pairs(&[
+            ("health", "caution"),
+            ("health-from", "response"),
+            ("prompt-tokens", "1000"),
+            ("context-limit", "unknown"),
+            ("optimal-util", "16.667"),
+        ]);
+        assert_eq!(shown(&health, From::Response), expected);
+    }
+
+    proptest! {
+        #[test]
+        fn never_guessed(used: Option<u32>, window: Option<u32>, optimal: u32, critical: u32) {
+            let limits = Limits { optimal_max_tokens: optimal, critical_max_tokens: critical };
+            let health = judge(used, window, &limits);
+            prop_assert_eq!(used.is_none(), health.level == Level::Unknown);
+            prop_assert_eq!(health.prompt_tokens, used);
+            if window.is_none() {
+                prop_assert!(health.level != Level::Critical && health.hard_util.is_none());
+            }
+            if used.is_none() {
+                prop_assert!(health.hard_util.is_none() && health.optimal_util.is_none());
+            }
+            prop_assert!(headers(&health, From::Response).count() >= 4);
+        }
+    }
+}

@@ -1,1 +1,267 @@
-//! (being built)
+//! Sessions: a conversation followed over its requests, found again by what was said.
+//!
+//! [`Sessions::find`] gives a request the state of the generation it continues, and
+//! [`Sessions::save`] files the new state before the end of the response is released. Never
+//! fails a request: without a store it goes on with no state. Never lets one tenant reach
+//! another's state, not even with an identical conversation.
+
+use std::{
+    fmt,
+    future::Future,
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering},
+    },
+    time::Duration,
+};
+
+use bytes::Bytes;
+
+use crate::{
+    guard::Recall,
+    store::{Saved, Store, StoreError},
+    wire::chat::Conversation,
+};
+
+pub mod hint;
+pub mod lineage;
+mod report;
+pub mod secret;
+pub mod state;
+pub mod tenant;
+
+pub use hint::Hint;
+pub use lineage::Lineage;
+pub use report::{Report, report};
+pub use state::{SessionId, State};
+pub use tenant::{Account, Client, Tenant, Tenants};
+
+/// How long a request waits for the store before it goes on without a state.
+const FIND_WITHIN: Duration = Duration::from_millis(250);
+
+/// All sessions of this proxy.
+#[derive(Clone)]
+pub struct Sessions {
+    store: Arc<dyn Store>,
+    tenants: Tenants,
+    ids: Arc<Ids>,
+    find_within: Duration,
+}
+
+/// What a request starts from.
+#[derive(Clone, Debug)]
+pub struct Inherited {
+    /// The state after the generation that this request continues.
+    pub state: Option<State>,
+    pub lineage: Lineage,
+    pub session: SessionId,
+    /// The store did not answer, or not with a state: health is unknown, and a warning is due in
+    /// the request's record.
+    pub lost: bool,
+}
+
+impl Inherited {
+    /// What the guard needs to know of the requests before.
+    pub fn recall(&self) -> Recall {
+        self.state.as_ref().map(State::recall).unwrap_or_default()
+    }
+
+    /// The state to fill in for the generation that now begins.
+    pub fn successor(&self) -> State {
+        let mut state = self
+            .state
+            .clone()
+            .unwrap_or_else(|| State::new(self.session));
+        state.generations = state.generations.saturating_add(1);
+        state.messages = self.lineage.messages();
+        state
+    }
+}
+
+impl Sessions {
+    /// # Errors
+    /// Where the system gives no random bits to make ids from.
+    pub fn new(store: Arc<dyn Store>, tenants: Tenants) -> Result<Self, getrandom::Error> {
+        Ok(Self {
+            store,
+            tenants,
+            ids: Arc::new(Ids::new()?),
+            find_within: FIND_WITHIN,
+        })
+    }
+
+    /// Makes tenants and accounts of requests.
+    pub fn tenants(&self) -> &Tenants {
+        &self.tenants
+    }
+
+    /// Finds the state a conversation continues; failing that, names its session.
+    pub async fn find(
+        &self,
+        conversation: &Conversation,
+        tenant: &Tenant,
+        hint: Option<&Hint>,
+    ) -> Inherited {
+        let lineage = Lineage::of(conversation, tenant);
+        let mut lost = false;
+        let state = self.ancestor(&lineage).await.unwrap_or_else(|error| {
+            tracing::warn!(error = %error, "a request goes on without its session's state");
+            lost = true;
+            None
+        });
+        let session = match (&state, hint) {
+            (Some(state), _) => state.session,
+            (None, Some(hint)) => self.named(tenant, hint).await,
+            (None, None) => self.ids.next(),
+        };
+        Inherited {
+            state,
+            lineage,
+            session,
+            lost,
+        }
+    }
+
+    async fn ancestor(&self, lineage: &Lineage) -> Result<Option<State>, SessionError> {
+        if lineage.probes().is_empty() {
+            return Ok(None);
+        }
+        let found = self.store.find(lineage.tenant(), lineage.probes());
+        match bounded(self.find_within, found).await? {
+            Some((_, bytes)) => Ok(Some(State::decode(&bytes)?)),
+            None => Ok(None),
+        }
+    }
+
+    /// The session a hint names. An id of ours is taken as it is only where this tenant has it;
+    /// anyone else's, or one made up, names a session like any other text.
+    async fn named(&self, tenant: &Tenant, hint: &Hint) -> SessionId {
+        let hinted = self.tenants.hinted_session(tenant, hint);
+        let Some(own) = hint.own().and_then(SessionId::parse) else {
+            return hinted;
+        };
+        let known = bounded(self.find_within, self.store.session(&tenant.account(), own)).await;
+        match known {
+            Ok(Some(row)) if row.tenant == *tenant => own,
+            Ok(_) => hinted,
+            Err(error) => {
+                tracing::warn!(error = %error, "a session named by its client was not looked up");
+                hinted
+            }
+        }
+    }
+
+    /// Files the state after a generation under what was said, `within` a bound.
+    ///
+    /// Returns whether the next request will find it. A failure is logged here; auxiliary
+    /// requests are not filed, and that is no failure.
+    ///
+    /// CANCEL: a dropped call leaves all of the new state in the store, or nothing of it.
+    pub async fn save(
+        &self,
+        lineage: &Lineage,
+        answer: u128,
+        state: &State,
+        within: Duration,
+    ) -> bool {
+        match self.file(lineage, answer, state, within).await {
+            Ok(filed) => filed,
+            Err(error) => {
+                tracing::warn!(session = %state.session, error = %error, "a state was not stored");
+                false
+            }
+        }
+    }
+
+    async fn file(
+        &self,
+        lineage: &Lineage,
+        answer: u128,
+        state: &State,
+        within: Duration,
+    ) -> Result<bool, SessionError> {
+        let Some(keys) = lineage.keys(answer) else {
+            return Ok(false);
+        };
+        let saved = Saved {
+            tenant: *lineage.tenant(),
+            session: state.session,
+            opening: lineage.opening(),
+            keys,
+            answer,
+            state: Bytes::from(state.encode()?),
+        };
+        bounded(within, self.store.save(saved)).await?;
+        Ok(true)
+    }
+
+    /// The newest state of a session, for the API.
+    ///
+    /// # Errors
+    /// Where the store does not answer, or not with a state.
+    pub async fn session(
+        &self,
+        account: &Account,
+        id: SessionId,
+    ) -> Result<Option<State>, SessionError> {
+        let row = bounded(self.find_within, self.store.session(account, id)).await?;
+        Ok(row.map(|row| State::decode(&row.state)).transpose()?)
+    }
+}
+
+impl fmt::Debug for Sessions {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Sessions").finish_non_exhaustive()
+    }
+}
+
+/// Why a state was not found or not filed.
+#[derive(Debug, thiserror::Error)]
+pub enum SessionError {
+    #[error(transparent)]
+    Store(#[from] StoreError),
+    #[error(transparent)]
+    State(#[from] state::StateError),
+}
+
+async fn bounded<T>(
+    within: Duration,
+    asked: impl Future<Output = Result<T, StoreError>>,
+) -> Result<T, StoreError> {
+    tokio::time::timeout(within, asked)
+        .await
+        .unwrap_or(Err(StoreError::TooSlow(within)))
+}
+
+/// Session ids: the output of a keyed digest over a counter, so that none tells of another and
+/// making one cannot fail.
+struct Ids {
+    seed: [u8; 32],
+    made: AtomicU64,
+}
+
+impl Ids {
+    fn new() -> Result<Self, getrandom::Error> {
+        let mut seed = [0; 32];
+        getrandom::fill(&mut seed)?;
+        Ok(Self {
+            seed,
+            made: AtomicU64::new(0),
+        })
+    }
+
+    fn next(&self) -> SessionId {
+        let number = self.made.fetch_add(1, Ordering::Relaxed);
+        let mut id = [0; 16];
+        blake3::Hasher::new_keyed(&self.seed)
+            .update(&number.to_le_bytes())
+            .finalize_xof()
+            .fill(&mut id);
+        SessionId::from_bytes(id)
+    }
+}
+
+#[cfg(test)]
+mod fixture;
+#[cfg(test)]
+mod tests;

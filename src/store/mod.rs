@@ -1,1 +1,106 @@
-//! (being built)
+//! Where session states are kept: one trait, the same promises of every store.
+//!
+//! A store knows keys and bytes, nothing of conversations. It promises that what one tenant
+//! saved is found by that tenant alone, that a save lands whole or not at all, and that what it
+//! holds is bounded by count, bytes and age. Losing a state is allowed (it expired, it was pushed
+//! out); giving a wrong one never is.
+
+use std::{io, time::Duration};
+
+use async_trait::async_trait;
+use bytes::Bytes;
+
+use crate::session::{Account, SessionId, Tenant, lineage::Keys};
+
+pub mod memory;
+#[cfg(test)]
+pub(crate) mod suite;
+
+/// Names a state within its tenant.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Key([u8; 16]);
+
+impl Key {
+    pub const fn from_bytes(bytes: [u8; 16]) -> Self {
+        Self(bytes)
+    }
+
+    pub const fn bytes(&self) -> &[u8; 16] {
+        &self.0
+    }
+}
+
+/// One generation's state, on its way into a store.
+#[derive(Clone, Debug)]
+pub struct Saved {
+    pub tenant: Tenant,
+    pub session: SessionId,
+    /// Tells the conversations apart that a hint grouped in one session; ancestors are kept for
+    /// each.
+    pub opening: u64,
+    pub keys: Keys,
+    /// The digest of the answer: the bare key is good while it saw a single one.
+    pub answer: u128,
+    pub state: Bytes,
+}
+
+/// The newest state of a session.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Row {
+    pub tenant: Tenant,
+    pub session: SessionId,
+    /// Seconds since 1970.
+    pub saved_s: u64,
+    pub state: Bytes,
+}
+
+/// A part of a list, newest first.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Page {
+    pub skip: usize,
+    /// At most [`Page::MAX_TAKE`] are given.
+    pub take: usize,
+}
+
+impl Page {
+    pub const MAX_TAKE: usize = 200;
+}
+
+/// Why a store did not do as asked.
+#[derive(Debug, thiserror::Error)]
+pub enum StoreError {
+    #[error("the store cannot be reached")]
+    Unreachable(#[source] io::Error),
+    #[error("the store did not answer within {0:?}")]
+    TooSlow(Duration),
+    #[error("the store holds what we did not write")]
+    Damaged,
+    /// Would let one tenant write into another's session.
+    #[error("the session belongs to another tenant")]
+    Foreign,
+}
+
+/// What memory, file and server stores have in common.
+#[async_trait]
+pub trait Store: Send + Sync {
+    /// The first of `keys` that is there, with its place among them: one batched read. An
+    /// ambiguous bare key is not there.
+    async fn find(
+        &self,
+        tenant: &Tenant,
+        keys: &[Key],
+    ) -> Result<Option<(usize, Bytes)>, StoreError>;
+
+    /// Files a state under all its keys, and as its session's newest, at once.
+    ///
+    /// A key that was there goes over to the new state; but a bare key that saw another answer
+    /// becomes ambiguous, and stays so for as long as a store remembers it.
+    async fn save(&self, saved: Saved) -> Result<(), StoreError>;
+
+    /// The newest state of one session of an account.
+    async fn session(&self, account: &Account, id: SessionId) -> Result<Option<Row>, StoreError>;
+
+    /// The sessions of one account, or of all (for the administrator), newest first.
+    async fn sessions(&self, account: Option<&Account>, page: Page)
+    -> Result<Vec<Row>, StoreError>;
+}

@@ -4,9 +4,11 @@
 
 mod faults;
 mod generated;
+mod guard;
 mod index;
 mod passthrough;
 mod recorded;
+mod session;
 mod shutdown;
 mod streaming;
 mod support;

@@ -14,7 +14,7 @@ mod things;
 mod words;
 mod write;
 
-pub(crate) use any::any_conversation;
+pub(crate) use any::{Case, any_conversation};
 pub(crate) use random::Random;
 pub(crate) use shape::{SHAPES, Shape};
 pub(crate) use write::{Escapes, Space, Spelling};

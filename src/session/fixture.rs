@@ -1,0 +1,50 @@
+//! Conversations for tests, indexed from the JSON that a client would send.
+
+use bytes::Bytes;
+use serde_json::{Value, json};
+
+use crate::wire::chat::{self, Conversation};
+
+/// A request with these messages.
+pub(super) fn conversation(messages: &[Value]) -> Conversation {
+    let body = json!({ "model": "m", "messages": messages });
+    chat::index(Bytes::from(body.to_string())).unwrap()
+}
+
+/// A request with these top-level members, as raw JSON, and one message.
+pub(super) fn with_fields(fields: &[(&str, &str)]) -> Conversation {
+    let mut body = String::from(r#"{"messages":[{"role":"user","content":"hi"}]"#);
+    for (name, value) in fields {
+        body.push_str(&format!(r#","{name}":{value}"#));
+    }
+    body.push('}');
+    chat::index(Bytes::from(body)).unwrap()
+}
+
+/// The digest of an answer, as the tap on it would know it.
+pub(super) fn answer_digest(answer: &Value) -> u128 {
+    conversation(std::slice::from_ref(answer)).messages[0].short_digest
+}
+
+pub(super) fn system(text: &str) -> Value {
+    json!({ "role": "system", "content": text })
+}
+
+pub(super) fn user(text: &str) -> Value {
+    json!({ "role": "user", "content": text })
+}
+
+pub(super) fn assistant(text: &str) -> Value {
+    json!({ "role": "assistant", "content": text })
+}
+
+/// An answer that calls `read` with these arguments, spelled as given.
+pub(super) fn call(id: &str, arguments: &str) -> Value {
+    let function = json!({ "name": "read", "arguments": arguments });
+    let calls = json!([{ "id": id, "type": "function", "function": function }]);
+    json!({ "role": "assistant", "content": null, "tool_calls": calls })
+}
+
+pub(super) fn result(id: &str, text: &str) -> Value {
+    json!({ "role": "tool", "tool_call_id": id, "content": text })
+}

@@ -1,0 +1,247 @@
+//! Session headers of known clients: hints that name a session, and nothing more.
+//!
+//! A hint never makes a conversation inherit anything: sub-agents send their parent's id, forks
+//! reuse keys, and a `user` is a person. So `x-parent-session-id`, `prompt_cache_key` and `user`
+//! are not even read here. Bounded: a longer value, or one with a control character, is no hint.
+
+use http::{HeaderMap, HeaderName, HeaderValue, header::USER_AGENT};
+use serde::Deserialize;
+
+use crate::wire::chat::Conversation;
+
+/// The header in which we tell a client its session, and by which it may name one.
+pub const SESSION_HEADER: HeaderName = HeaderName::from_static(OWN_HEADER);
+
+const OWN_HEADER: &str = "x-plimsoll-session";
+
+/// Bytes of one id.
+const MAX_BYTES: usize = 256;
+/// Bytes of `metadata` that are looked into.
+const MAX_METADATA_BYTES: usize = 16 << 10;
+
+const CODEX_HEADERS: [&str; 4] = ["session-id", "thread-id", "session_id", "conversation_id"];
+const OTHER_HEADERS: [&str; 5] = [
+    "x-session-id",
+    "x-session-affinity",
+    "x-openwebui-chat-id",
+    "x-task-id",
+    "x-qwen-code-session-id",
+];
+
+/// An id some client gave its session. Means nothing without its tenant.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Hint {
+    source: &'static str,
+    value: Vec<u8>,
+}
+
+impl Hint {
+    /// The most trustworthy hint of a request, in the order in which clients mean them.
+    pub fn of(headers: &HeaderMap, conversation: Option<&Conversation>) -> Option<Self> {
+        from_header(headers, OWN_HEADER)
+            .or_else(|| claude_code(headers))
+            .or_else(|| codex(headers))
+            .or_else(|| {
+                OTHER_HEADERS
+                    .iter()
+                    .find_map(|name| from_header(headers, name))
+            })
+            .or_else(|| conversation.and_then(metadata))
+    }
+
+    /// Where it was found: ids of different kinds never mean the same session.
+    pub const fn source(&self) -> &'static str {
+        self.source
+    }
+
+    pub fn value(&self) -> &[u8] {
+        &self.value
+    }
+
+    /// The value, if it was sent as an id of ours.
+    pub fn own(&self) -> Option<&str> {
+        (self.source == OWN_HEADER)
+            .then(|| std::str::from_utf8(&self.value).ok())
+            .flatten()
+    }
+}
+
+fn from_header(headers: &HeaderMap, name: &'static str) -> Option<Hint> {
+    let value = headers.get(name).and_then(usable)?;
+    Some(Hint {
+        source: name,
+        value: value.to_vec(),
+    })
+}
+
+/// Its sub-agents send the same session id, and an agent id of their own.
+fn claude_code(headers: &HeaderMap) -> Option<Hint> {
+    let session = headers.get("x-claude-code-session-id").and_then(usable)?;
+    let mut value = session.to_vec();
+    if let Some(agent) = headers.get("x-claude-code-agent-id") {
+        // A control character parts them, since neither can hold one.
+        value.push(0);
+        value.extend_from_slice(usable(agent)?);
+    }
+    Some(Hint {
+        source: "x-claude-code-session-id",
+        value,
+    })
+}
+
+/// These names are too plain to be trusted from anyone else.
+fn codex(headers: &HeaderMap) -> Option<Hint> {
+    let agent = headers.get(USER_AGENT)?.as_bytes();
+    let (name, rest) = agent.split_at_checked(5)?;
+    if !name.eq_ignore_ascii_case(b"codex")
+        || !matches!(rest.first(), Some(b'-' | b'_' | b' ' | b'/'))
+    {
+        return None;
+    }
+    CODEX_HEADERS
+        .iter()
+        .find_map(|name| from_header(headers, name))
+}
+
+fn usable(value: &HeaderValue) -> Option<&[u8]> {
+    usable_bytes(value.as_bytes())
+}
+
+fn usable_bytes(value: &[u8]) -> Option<&[u8]> {
+    let fits = !value.is_empty() && value.len() <= MAX_BYTES;
+    (fits && !value.iter().any(u8::is_ascii_control)).then_some(value)
+}
+
+/// `metadata.user_id` as Anthropic clients send it: JSON with a `session_id`, or the older
+/// `user_…_account_…_session_<uuid>`. Without a session in it, it names a person: no hint.
+fn metadata(conversation: &Conversation) -> Option<Hint> {
+    #[derive(Deserialize)]
+    struct Metadata {
+        user_id: String,
+    }
+    #[derive(Deserialize)]
+    struct UserId {
+        session_id: String,
+    }
+    let field = conversation.field("metadata")?;
+    if field.value.len() > MAX_METADATA_BYTES {
+        return None;
+    }
+    let Metadata { user_id } = serde_json::from_slice(conversation.bytes(field.value)).ok()?;
+    let session = match serde_json::from_str::<UserId>(&user_id) {
+        Ok(user) => user.session_id,
+        Err(_) => user_id.rsplit_once("_session_")?.1.to_owned(),
+    };
+    Some(Hint {
+        source: "metadata.user_id",
+        value: usable_bytes(session.as_bytes())?.to_vec(),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::session::fixture;
+
+    fn headers(pairs: &[(&'static str, &str)]) -> HeaderMap {
+        pairs
+            .iter()
+            .map(|(name, value)| (name.parse().unwrap(), value.parse().unwrap()))
+            .collect()
+    }
+
+    fn check(pairs: &[(&'static str, &str)], expected: Option<(&str, &str)>) {
+        let hint = Hint::of(&headers(pairs), None);
+        let found = hint
+            .as_ref()
+            .map(|hint| (hint.source(), str::from_utf8(hint.value()).unwrap()));
+        assert_eq!(found, expected, "{pairs:?}");
+    }
+
+    #[test]
+    fn the_most_trustworthy_wins() {
+        let mut pairs = vec![
+            ("x-plimsoll-session", "a"),
+            ("x-claude-code-session-id", "b"),
+            ("session-id", "c"),
+            ("x-session-id", "d"),
+            ("x-session-affinity", "e"),
+            ("x-openwebui-chat-id", "f"),
+            ("x-task-id", "g"),
+            ("x-qwen-code-session-id", "h"),
+            ("user-agent", "codex_cli_rs/0.40"),
+        ];
+        while pairs.len() > 1 {
+            let (source, value) = pairs[0];
+            check(&pairs, Some((source, value)));
+            pairs.remove(0);
+        }
+    }
+
+    #[test]
+    fn plain_names_count_from_codex_only() {
+        for agent in ["codex_cli_rs/1", "codex-tui", "Codex Desktop/1", "codex/2"] {
+            check(
+                &[("user-agent", agent), ("conversation_id", "1")],
+                Some(("conversation_id", "1")),
+            );
+        }
+        for agent in ["curl/8", "codexer/1", "codex", "my codex/1"] {
+            check(&[("user-agent", agent), ("session_id", "1")], None);
+        }
+        check(&[("session-id", "1")], None);
+    }
+
+    #[test]
+    fn ids_that_name_something_else_are_not_read() {
+        check(&[("x-parent-session-id", "1")], None);
+        let body = fixture::with_fields(&[("prompt_cache_key", "\"k\""), ("user", "\"u\"")]);
+        assert_eq!(Hint::of(&HeaderMap::new(), Some(&body)), None);
+    }
+
+    #[test]
+    fn a_sub_agent_has_a_session_of_its_own() {
+        let parent = headers(&[("x-claude-code-session-id", "s")]);
+        let child = headers(&[
+            ("x-claude-code-session-id", "s"),
+            ("x-claude-code-agent-id", "1"),
+        ]);
+        let joined = headers(&[("x-claude-code-session-id", "s1")]);
+        let [parent, child, joined] = [parent, child, joined].map(|one| Hint::of(&one, None));
+        assert!(parent.is_some() && parent != child && child != joined && parent != joined);
+    }
+
+    #[test]
+    fn too_long_empty_or_with_controls_is_no_hint() {
+        check(&[("x-session-id", "")], None);
+        check(&[("x-session-id", "a\tb")], None);
+        check(&[("x-session-id", &"x".repeat(257))], None);
+        let longest = "x".repeat(256);
+        check(
+            &[("x-session-id", &longest)],
+            Some(("x-session-id", &longest)),
+        );
+    }
+
+    #[test]
+    fn metadata_counts_where_it_names_a_session() {
+        let of = |metadata: &str| {
+            let body = fixture::with_fields(&[("metadata", metadata)]);
+            Hint::of(&HeaderMap::new(), Some(&body)).map(|hint| hint.value().to_vec())
+        };
+        let json = r#"{"user_id":"{\"device_id\":\"d\",\"session_id\":\"s-1\"}"}"#;
+        assert_eq!(of(json), Some(b"s-1".to_vec()));
+        let older = r#"{"user_id":"user_1_account__session_0f-9"}"#;
+        assert_eq!(of(older), Some(b"0f-9".to_vec()));
+        for none in [
+            r#"{"user_id":"someone"}"#,
+            r#"{"user_id":5}"#,
+            r#"{"user_id":"a_session_"}"#,
+            r#"{"user_id":"a_session_b\n"}"#,
+            "[]",
+            "null",
+        ] {
+            assert_eq!(of(none), None, "{none}");
+        }
+    }
+}

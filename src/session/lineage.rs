@@ -1,0 +1,222 @@
+//! The digest chain of a conversation: which stored state it continues.
+//!
+//! A client sends the whole conversation every time, so what was said is the key. `system` and
+//! `developer` messages are left out: they change with the time of day. After a generation its
+//! state is filed under up to three keys, and the next request asks for them from its newest
+//! answer to its oldest. Only a strict prefix is ever asked for, so a retry of a request finds
+//! what the first try found, and counts once.
+//!
+//! Never reads text: only the digests that the index made. No I/O here.
+
+use xxhash_rust::xxh3::xxh3_128;
+
+use super::tenant::Tenant;
+use crate::{
+    store::Key,
+    wire::chat::{Conversation, Message, Role},
+};
+
+/// How many answers back an ancestor is looked for.
+const MAX_BOUNDARIES: usize = 256;
+/// `max_tokens` up to which a request without tools is taken for a title or a probe.
+const AUXILIARY_MAX_TOKENS: u64 = 64;
+
+/// Where one request stands: where to look for its ancestor, and where its own state will go.
+#[derive(Clone, Debug)]
+pub struct Lineage {
+    tenant: Tenant,
+    /// Over all messages; `None` where nothing may be stored.
+    whole: Option<u128>,
+    /// Over all up to the last answer, where that is less than the whole.
+    settled: Option<u128>,
+    opening: u64,
+    probes: Vec<Key>,
+    messages: u32,
+}
+
+/// The keys of one generation's state.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Keys {
+    /// The request's messages and the answer.
+    pub exact: Key,
+    /// The messages up to the last answer, and the new answer: for clients that put passing
+    /// remarks into their last message, and take them out later.
+    pub gap: Option<Key>,
+    /// The messages alone: for clients that spell the echoed answer otherwise. Counts only
+    /// while it saw a single answer.
+    pub bare: Key,
+}
+
+impl Lineage {
+    /// Reads the chain of a conversation.
+    pub fn of(conversation: &Conversation, tenant: &Tenant) -> Self {
+        let chain = Chain::read(&conversation.messages, tenant);
+        let writes = chain.said > 0 && !is_auxiliary(conversation);
+        Self {
+            tenant: *tenant,
+            whole: writes.then_some(chain.now),
+            settled: chain.settled.filter(|settled| *settled != chain.now),
+            opening: chain.opening,
+            probes: probes(&chain.boundaries),
+            messages: u32::try_from(conversation.messages.len()).unwrap_or(u32::MAX),
+        }
+    }
+
+    pub const fn tenant(&self) -> &Tenant {
+        &self.tenant
+    }
+
+    /// What to look for, best first.
+    pub fn probes(&self) -> &[Key] {
+        &self.probes
+    }
+
+    /// A digest of the first message: keeps apart conversations that were grouped in one session
+    /// by a hint, so that one does not push the other's ancestors out.
+    pub const fn opening(&self) -> u64 {
+        self.opening
+    }
+
+    /// Messages of the client in this request, system messages included.
+    pub const fn messages(&self) -> u32 {
+        self.messages
+    }
+
+    /// Where the state goes once the answer is known; `None` for auxiliary requests, and where
+    /// nothing but system messages was said.
+    pub fn keys(&self, answer: u128) -> Option<Keys> {
+        let whole = self.whole?;
+        Some(Keys {
+            exact: exact(whole, answer),
+            gap: self.settled.map(|settled| gap(settled, answer)),
+            bare: bare(whole),
+        })
+    }
+}
+
+/// A request that belongs to no conversation, as clients send to make a title or to try a key:
+/// no tools, and room for a few words only.
+pub fn is_auxiliary(conversation: &Conversation) -> bool {
+    conversation
+        .max_answer_tokens()
+        .is_some_and(|room| room <= AUXILIARY_MAX_TOKENS)
+        && !conversation.asks_for("tools")
+        && !conversation.asks_for("functions")
+}
+
+/// An answer in the conversation, and what was said before it.
+#[derive(Clone, Copy)]
+struct Boundary {
+    /// Over all messages before it: the request that it answered.
+    before: u128,
+    /// Over all up to the answer before it, where messages stand between.
+    settled: Option<u128>,
+    answer: u128,
+    /// Directly after another answer. Such a one may have been made from a prefilled request,
+    /// or be the second half of an answer that the client keeps as two messages; so it counts
+    /// only where the whole key matches, and the shorter ones stay with the first of the row.
+    in_row: bool,
+}
+
+struct Chain {
+    now: u128,
+    settled: Option<u128>,
+    opening: u64,
+    /// Messages mixed in.
+    said: usize,
+    boundaries: Vec<Boundary>,
+}
+
+impl Chain {
+    fn read(messages: &[Message], tenant: &Tenant) -> Self {
+        let mut chain = Self {
+            now: u128::from_le_bytes(*tenant.id()),
+            settled: None,
+            opening: 0,
+            said: 0,
+            boundaries: Vec::new(),
+        };
+        let (mut user_seen, mut after_answer) = (false, false);
+        for message in messages {
+            if matches!(message.role, Role::System | Role::Developer) {
+                continue;
+            }
+            let answers = message.role == Role::Assistant;
+            if answers && chain.said > 0 {
+                chain.boundaries.push(Boundary {
+                    before: chain.now,
+                    settled: chain.settled.filter(|settled| *settled != chain.now),
+                    answer: message.short_digest,
+                    in_row: after_answer,
+                });
+            }
+            chain.now = link(chain.now, message.digest);
+            chain.said += 1;
+            if chain.said == 1 {
+                // Half of a digest is enough to tell the conversations of one session apart.
+                chain.opening = chain.now as u64;
+            }
+            user_seen |= message.role == Role::User;
+            after_answer = answers;
+            // Without the task in it, a settled prefix would say nothing about the conversation.
+            if answers && user_seen {
+                chain.settled = Some(chain.now);
+            }
+        }
+        chain
+    }
+}
+
+/// All keys to ask for, newest boundary first, and in it the most telling first.
+fn probes(boundaries: &[Boundary]) -> Vec<Key> {
+    let newest = boundaries.iter().rev().take(MAX_BOUNDARIES);
+    let mut keys = Vec::with_capacity(3 * newest.len());
+    for boundary in newest {
+        keys.push(exact(boundary.before, boundary.answer));
+        if boundary.in_row {
+            continue;
+        }
+        keys.extend(
+            boundary
+                .settled
+                .map(|settled| gap(settled, boundary.answer)),
+        );
+        keys.push(bare(boundary.before));
+    }
+    keys
+}
+
+fn link(before: u128, digest: u128) -> u128 {
+    xxh3_128(&pair(before, digest))
+}
+
+fn exact(whole: u128, answer: u128) -> Key {
+    key(1, &pair(whole, answer))
+}
+
+fn gap(settled: u128, answer: u128) -> Key {
+    key(2, &pair(settled, answer))
+}
+
+fn bare(whole: u128) -> Key {
+    key(3, &pair(whole, 0))
+}
+
+/// The kind stands in front, so that the three kinds never meet; the length differs from a
+/// link's, so that no key is a link.
+fn key(kind: u8, pair: &[u8; 32]) -> Key {
+    let mut input = [0; 33];
+    input[0] = kind;
+    input[1..].copy_from_slice(pair);
+    Key::from_bytes(xxh3_128(&input).to_le_bytes())
+}
+
+fn pair(first: u128, second: u128) -> [u8; 32] {
+    let mut bytes = [0; 32];
+    bytes[..16].copy_from_slice(&first.to_le_bytes());
+    bytes[16..].copy_from_slice(&second.to_le_bytes());
+    bytes
+}
+
+#[cfg(test)]
+mod tests;

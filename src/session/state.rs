@@ -1,0 +1,264 @@
+//! What is remembered of a session after each generation.
+//!
+//! Stored as a version byte and a compact encoding. Reading anything else is an error, never a
+//! panic: a store may hold what a newer release wrote. Bounded: a state is at most
+//! [`MAX_BYTES`] long. Never holds what was said.
+
+use std::fmt;
+
+use serde::{Deserialize, Serialize};
+
+use crate::{
+    guard::{Memory, Recall, estimate::Calibration},
+    health::{Health, Level},
+};
+
+/// Bytes of one stored state.
+pub const MAX_BYTES: usize = 64 << 10;
+
+/// First byte of every stored state; changes with the meaning of any byte after it.
+const VERSION: u8 = 1;
+
+/// A session's name: 128 bits that cannot be guessed, shown as 32 hex digits.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+pub struct SessionId([u8; 16]);
+
+impl SessionId {
+    pub const fn from_bytes(bytes: [u8; 16]) -> Self {
+        Self(bytes)
+    }
+
+    pub const fn bytes(&self) -> &[u8; 16] {
+        &self.0
+    }
+
+    /// Reads an id as we show it: 32 lower-case hex digits.
+    pub fn parse(text: &str) -> Option<Self> {
+        let lower = text.bytes().all(|byte| !byte.is_ascii_uppercase());
+        let mut bytes = [0; 16];
+        (lower && hex::decode_to_slice(text, &mut bytes).is_ok()).then_some(Self(bytes))
+    }
+}
+
+impl fmt::Display for SessionId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:032x}", u128::from_be_bytes(self.0))
+    }
+}
+
+impl fmt::Debug for SessionId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
+    }
+}
+
+/// A session as it was after one generation.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct State {
+    pub session: SessionId,
+    /// Answers so far, along this branch of the conversation.
+    pub generations: u32,
+    /// Messages the client sent with the request of that generation.
+    pub messages: u32,
+    pub model: Box<str>,
+    pub provider: Box<str>,
+    /// In tokens; `None` where it is only assumed.
+    pub window: Option<u32>,
+    pub optimal_max_tokens: Option<u32>,
+    /// As the provider reported them; `None` where it did not.
+    pub prompt_tokens: Option<u32>,
+    pub completion_tokens: Option<u32>,
+    pub cached_tokens: Option<u32>,
+    pub health: Level,
+    pub calibration: Calibration,
+    pub guard: Memory,
+    /// Seconds since 1970.
+    pub updated_s: u64,
+}
+
+/// Why a state cannot be written or read.
+#[derive(Debug, thiserror::Error)]
+pub enum StateError {
+    #[error("state of {0} bytes is over the limit")]
+    TooLarge(usize),
+    #[error("state of version {0}, which this release does not know")]
+    Version(u8),
+    #[error("state cannot be encoded or decoded")]
+    Malformed(#[source] postcard::Error),
+    #[error("state is empty or has bytes left over")]
+    Length,
+}
+
+impl State {
+    /// A session before its first generation.
+    pub fn new(session: SessionId) -> Self {
+        Self {
+            session,
+            generations: 0,
+            messages: 0,
+            model: Box::default(),
+            provider: Box::default(),
+            window: None,
+            optimal_max_tokens: None,
+            prompt_tokens: None,
+            completion_tokens: None,
+            cached_tokens: None,
+            health: Level::Unknown,
+            calibration: Calibration::default(),
+            guard: Memory::default(),
+            updated_s: 0,
+        }
+    }
+
+    /// The health of the last generation, as it was judged then.
+    pub fn health(&self) -> Health {
+        Health::known(
+            self.health,
+            self.prompt_tokens,
+            self.window,
+            self.optimal_max_tokens,
+        )
+    }
+
+    /// What the guard needs to know of the requests before.
+    pub fn recall(&self) -> Recall {
+        Recall {
+            memory: self.guard.clone(),
+            calibration: self.calibration,
+            messages: self.messages as usize,
+        }
+    }
+
+    /// The stored form. While it is over [`MAX_BYTES`], the guard's memory sheds its oldest.
+    ///
+    /// # Errors
+    /// [`StateError::TooLarge`] where nothing more could be dropped.
+    pub fn encode(&self) -> Result<Vec<u8>, StateError> {
+        let mut bytes = self.encoded()?;
+        if bytes.len() <= MAX_BYTES {
+            return Ok(bytes);
+        }
+        let mut smaller = self.clone();
+        while bytes.len() > MAX_BYTES {
+            if !smaller.guard.shed() {
+                return Err(StateError::TooLarge(bytes.len()));
+            }
+            bytes = smaller.encoded()?;
+        }
+        Ok(bytes)
+    }
+
+    fn encoded(&self) -> Result<Vec<u8>, StateError> {
+        postcard::to_extend(self, vec![VERSION]).map_err(StateError::Malformed)
+    }
+
+    /// Reads a stored form.
+    ///
+    /// # Errors
+    /// For anything but the whole of what [`Self::encode`] of this version wrote.
+    pub fn decode(bytes: &[u8]) -> Result<Self, StateError> {
+        match bytes.split_first() {
+            None => Err(StateError::Length),
+            Some(_) if bytes.len() > MAX_BYTES => Err(StateError::TooLarge(bytes.len())),
+            Some((&VERSION, rest)) => match postcard::take_from_bytes(rest) {
+                Ok((state, [])) => Ok(state),
+                Ok(_) => Err(StateError::Length),
+                Err(error) => Err(StateError::Malformed(error)),
+            },
+            Some((&other, _)) => Err(StateError::Version(other)),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn state() -> State {
+        State {
+            generations: 12,
+            model: "gpt-4o".into(),
+            provider: "openai".into(),
+            window: Some(128_000),
+            prompt_tokens: Some(70_000),
+            health: Level::Healthy,
+            ..State::new(SessionId::from_bytes([9; 16]))
+        }
+    }
+
+    #[test]
+    fn what_was_written_is_read() {
+        let bytes = state().encode().unwrap();
+        assert_eq!(State::decode(&bytes).unwrap(), state());
+        assert!(bytes.len() < 128, "{}", bytes.len());
+    }
+
+    #[test]
+    fn other_versions_and_leftovers_are_refused() {
+        let mut bytes = state().encode().unwrap();
+        bytes.push(0);
+        assert!(matches!(State::decode(&bytes), Err(StateError::Length)));
+        bytes[0] = VERSION + 1;
+        assert!(matches!(State::decode(&bytes), Err(StateError::Version(_))));
+        assert!(matches!(State::decode(&[]), Err(StateError::Length)));
+        let long = vec![VERSION; MAX_BYTES + 1];
+        assert!(matches!(State::decode(&long), Err(StateError::TooLarge(_))));
+    }
+
+    #[test]
+    fn an_oversize_state_is_shed_or_refused() {
+        // As it would come from a guard that tightened very many results.
+        let tight: Vec<(u128, u32)> = (0..6_000).map(|at| (u128::MAX - at, 9_000)).collect();
+        let memory = postcard::to_stdvec(&(5_u64, None::<()>, tight)).unwrap();
+        let large = State {
+            guard: postcard::from_bytes(&memory).unwrap(),
+            ..state()
+        };
+        assert_eq!(large.guard.tightened(), 6_000);
+        let bytes = large.encode().unwrap();
+        assert!(bytes.len() <= MAX_BYTES);
+        let read = State::decode(&bytes).unwrap();
+        assert!((1..6_000).contains(&read.guard.tightened()));
+        let hopeless = State {
+            model: "m".repeat(MAX_BYTES).into(),
+            ..large
+        };
+        let refused = hopeless.encode();
+        assert!(matches!(refused, Err(StateError::TooLarge(_))));
+    }
+
+    #[test]
+    fn ids_are_shown_and_read_alike() {
+        let id = SessionId::from_bytes([0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 255]);
+        assert_eq!(id.to_string(), "000102030405060708090a0b0c0d0eff");
+        assert_eq!(SessionId::parse(&id.to_string()), Some(id));
+        for none in [
+            "",
+            "00",
+            "000102030405060708090A0B0C0D0EFF",
+            &"g".repeat(32),
+        ] {
+            assert_eq!(SessionId::parse(none), None);
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn reading_anything_never_panics(mut bytes: Vec<u8>, versioned: bool) {
+            if versioned {
+                bytes.insert(0, VERSION);
+            }
+            let _ = State::decode(&bytes);
+        }
+
+        #[test]
+        fn reading_a_damaged_state_never_panics(at: prop::sample::Index, to: u8) {
+            let mut bytes = state().encode().unwrap();
+            let at = at.index(bytes.len());
+            bytes[at] = to;
+            let _ = State::decode(&bytes);
+            let _ = State::decode(&bytes[..at]);
+        }
+    }
+}

@@ -1,0 +1,235 @@
+//! Whose conversation it is: the first part of every key under which something is stored.
+//!
+//! Promises that nothing of one client can be named by another, even with the same words: all
+//! digests here are keyed with a secret of the installation, so a tenant can neither be guessed
+//! nor tested for from outside. Never holds a credential: only its digest leaves this file.
+//!
+//! Two widths: the [`Account`] is who pays (the client key, or the credential that is passed on)
+//! and scopes the session API; the [`Tenant`] is narrower by the end user the request names, and
+//! scopes what may be inherited.
+
+use std::fmt;
+
+use http::{HeaderMap, header};
+use serde::{Deserialize, Serialize};
+
+use super::{hint::Hint, secret::InstallationSecret, state::SessionId};
+use crate::wire::{chat::Conversation, scan::Kind};
+
+/// Who came, before any end user named in the request: 128 bits of a keyed digest.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+pub struct Account([u8; 16]);
+
+impl Account {
+    pub const fn bytes(&self) -> &[u8; 16] {
+        &self.0
+    }
+}
+
+/// An account and the end user it speaks for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+pub struct Tenant {
+    id: [u8; 16],
+    account: Account,
+}
+
+impl Tenant {
+    /// Prefixes every key of the store.
+    pub const fn id(&self) -> &[u8; 16] {
+        &self.id
+    }
+
+    /// The wider circle that may read this tenant's sessions through the API.
+    pub const fn account(&self) -> Account {
+        self.account
+    }
+}
+
+/// How a request proved who it is.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub enum Client<'a> {
+    /// The name under `[clients]` whose key was sent.
+    Named(&'a str),
+    /// A credential that goes to the provider as it is; only its digest is kept.
+    PassedOn(&'a [u8]),
+    Anonymous,
+}
+
+impl<'a> Client<'a> {
+    /// The name where our own keys are used, else the credential among the headers, else nobody.
+    pub fn of(name: Option<&'a str>, headers: &'a HeaderMap) -> Self {
+        if let Some(name) = name {
+            return Self::Named(name);
+        }
+        [header::AUTHORIZATION.as_str(), "api-key", "x-api-key"]
+            .iter()
+            .find_map(|credential| headers.get(*credential))
+            .map_or(Self::Anonymous, |value| Self::PassedOn(value.as_bytes()))
+    }
+}
+
+/// SECURITY: derived, so that a log line cannot show a credential.
+impl fmt::Debug for Client<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Named(name) => write!(f, "Named({name})"),
+            Self::PassedOn(_) => f.write_str("PassedOn([hidden])"),
+            Self::Anonymous => f.write_str("Anonymous"),
+        }
+    }
+}
+
+/// Makes tenants and hinted session ids with the installation's secret.
+#[derive(Clone, Debug)]
+pub struct Tenants {
+    secret: InstallationSecret,
+}
+
+impl Tenants {
+    pub fn new(secret: InstallationSecret) -> Self {
+        Self { secret }
+    }
+
+    /// The account of a client; enough for the session API.
+    pub fn account(&self, client: Client<'_>) -> Account {
+        let mut digest = Keyed::new(&self.secret, b"account");
+        match client {
+            Client::Named(name) => digest.mix(1, name.as_bytes()),
+            Client::PassedOn(credential) => digest.mix(2, credential),
+            Client::Anonymous => digest.mix(3, b""),
+        }
+        Account(digest.finish())
+    }
+
+    /// The tenant of a request: the account, with the end user where one is named.
+    pub fn tenant(
+        &self,
+        client: Client<'_>,
+        headers: &HeaderMap,
+        conversation: Option<&Conversation>,
+    ) -> Tenant {
+        let account = self.account(client);
+        let mut digest = Keyed::new(&self.secret, b"tenant");
+        digest.mix(1, account.bytes());
+        for (tag, name) in [(2, "user"), (3, "safety_identifier")] {
+            if let Some(conversation) = conversation {
+                mix_field(&mut digest, tag, conversation, name);
+            }
+        }
+        if let Some(user) = headers.get("x-openwebui-user-id") {
+            digest.mix(4, user.as_bytes());
+        }
+        Tenant {
+            id: digest.finish(),
+            account,
+        }
+    }
+
+    /// The id of the session a hint names, for this tenant alone.
+    pub fn hinted_session(&self, tenant: &Tenant, hint: &Hint) -> SessionId {
+        let mut digest = Keyed::new(&self.secret, b"hint");
+        digest.mix(1, tenant.id());
+        digest.mix(2, hint.source().as_bytes());
+        digest.mix(3, hint.value());
+        SessionId::from_bytes(digest.finish())
+    }
+}
+
+/// Mixes a top-level field in by its decoded text; where there is none (a number, a lone
+/// surrogate) by its bytes, so that no two users fall together for being unusual.
+fn mix_field(digest: &mut Keyed, tag: u8, conversation: &Conversation, name: &str) {
+    if let Some(text) = conversation.text_value(name) {
+        digest.mix(tag, text.as_bytes());
+    } else if let Some(field) = conversation.field(name)
+        && field.kind != Kind::Null
+    {
+        digest.mix(tag | 0x80, conversation.bytes(field.value));
+    }
+}
+
+/// A keyed digest of tagged, length-prefixed pieces: no two lists of pieces give the same input.
+struct Keyed(blake3::Hasher);
+
+impl Keyed {
+    fn new(secret: &InstallationSecret, purpose: &[u8]) -> Self {
+        let mut keyed = Self(blake3::Hasher::new_keyed(secret.bytes()));
+        keyed.mix(0, purpose);
+        keyed
+    }
+
+    fn mix(&mut self, tag: u8, piece: &[u8]) {
+        self.0.update(&[tag]);
+        self.0.update(&(piece.len() as u64).to_le_bytes());
+        self.0.update(piece);
+    }
+
+    fn finish(&self) -> [u8; 16] {
+        let mut short = [0; 16];
+        self.0.finalize_xof().fill(&mut short);
+        short
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::session::fixture;
+
+    fn tenants() -> Tenants {
+        Tenants::new(InstallationSecret::from_bytes([7; 32]))
+    }
+
+    fn headers(pairs: &[(&'static str, &'static str)]) -> HeaderMap {
+        pairs
+            .iter()
+            .map(|(name, value)| (name.parse().unwrap(), value.parse().unwrap()))
+            .collect()
+    }
+
+    #[test]
+    fn kinds_of_clients_never_meet() {
+        let tenants = tenants();
+        let alice = tenants.account(Client::Named("alice"));
+        assert_eq!(alice, tenants.account(Client::Named("alice")));
+        assert_ne!(alice, tenants.account(Client::PassedOn(b"alice")));
+        assert_ne!(alice, tenants.account(Client::Anonymous));
+        let other = Tenants::new(InstallationSecret::from_bytes([8; 32]));
+        assert_ne!(alice, other.account(Client::Named("alice")));
+    }
+
+    #[test]
+    fn the_credential_is_found_in_each_of_its_headers() {
+        for name in ["authorization", "api-key", "x-api-key"] {
+            let headers = headers(&[(name, "Bearer k")]);
+            assert_eq!(Client::of(None, &headers), Client::PassedOn(b"Bearer k"));
+            assert_eq!(Client::of(Some("bob"), &headers), Client::Named("bob"));
+            assert!(!format!("{:?}", Client::of(None, &headers)).contains("Bearer"));
+        }
+        assert_eq!(Client::of(None, &HeaderMap::new()), Client::Anonymous);
+    }
+
+    #[test]
+    fn end_users_are_apart_and_cannot_be_confused() {
+        let tenants = tenants();
+        let of = |fields: &[(&str, &str)], pairs: &[(&'static str, &'static str)]| {
+            let conversation = fixture::with_fields(fields);
+            tenants.tenant(Client::Anonymous, &headers(pairs), Some(&conversation))
+        };
+        let all = [
+            of(&[], &[]),
+            of(&[("user", "\"ab\"")], &[]),
+            of(&[("safety_identifier", "\"ab\"")], &[]),
+            of(&[("user", "\"a\""), ("safety_identifier", "\"b\"")], &[]),
+            of(&[("user", "5")], &[]),
+            of(&[("user", "\"5\"")], &[]),
+            of(&[], &[("x-openwebui-user-id", "ab")]),
+        ];
+        for (index, one) in all.iter().enumerate() {
+            assert_eq!(one.account(), all[0].account());
+            for other in &all[index + 1..] {
+                assert_ne!(one.id(), other.id());
+            }
+        }
+        assert_eq!(all[0], of(&[("user", "null")], &[]));
+    }
+}

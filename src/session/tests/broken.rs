@@ -1,0 +1,66 @@
+//! Stores that fail.
+
+use std::{io, sync::Arc, time::Duration};
+
+use async_trait::async_trait;
+use bytes::Bytes;
+
+use super::{WITHIN, hints::hint, over, tenant, turns};
+use crate::{
+    health::Level,
+    session::{Account, SessionId, Tenant, fixture::conversation},
+    store::{Key, Page, Row, Saved, Store, StoreError},
+};
+
+/// A store that is down, never answers, or answers with something else.
+#[derive(Clone, Copy)]
+enum Broken {
+    Down,
+    Silent,
+    Garbage,
+}
+
+impl Broken {
+    async fn fail<T>(self) -> Result<T, StoreError> {
+        match self {
+            Self::Silent => std::future::pending().await,
+            _ => Err(StoreError::Unreachable(io::ErrorKind::NotConnected.into())),
+        }
+    }
+}
+
+#[async_trait]
+impl Store for Broken {
+    async fn find(&self, _: &Tenant, _: &[Key]) -> Result<Option<(usize, Bytes)>, StoreError> {
+        match self {
+            Self::Garbage => Ok(Some((0, Bytes::from_static(b"\x01garbage")))),
+            _ => self.fail().await,
+        }
+    }
+    async fn save(&self, _: Saved) -> Result<(), StoreError> {
+        self.fail().await
+    }
+    async fn session(&self, _: &Account, _: SessionId) -> Result<Option<Row>, StoreError> {
+        self.fail().await
+    }
+    async fn sessions(&self, _: Option<&Account>, _: Page) -> Result<Vec<Row>, StoreError> {
+        self.fail().await
+    }
+}
+
+#[tokio::test]
+async fn without_a_store_the_request_goes_on() {
+    for broken in [Broken::Down, Broken::Silent, Broken::Garbage] {
+        let mut sessions = over(Arc::new(broken));
+        sessions.find_within = Duration::from_millis(5);
+        let own = hint("x-plimsoll-session", &"0f".repeat(16));
+        let tenant = tenant(&sessions, "a");
+        for hint in [None, Some(&own)] {
+            let inherited = sessions.find(&conversation(&turns(2)), &tenant, hint).await;
+            assert!(inherited.lost && inherited.state.is_none());
+            let state = inherited.successor();
+            assert_eq!(state.health, Level::Unknown);
+            assert!(!sessions.save(&inherited.lineage, 1, &state, WITHIN).await);
+        }
+    }
+}

@@ -1,0 +1,146 @@
+//! The store within this process: bounded by sessions, bytes and age, gone when it ends.
+//!
+//! The least recently used session goes first. Of each conversation a few newest ancestors are
+//! kept. Every operation holds one lock for a bounded number of map look-ups; nothing waits in it.
+
+use std::{
+    fmt,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    time::{SystemTime, UNIX_EPOCH},
+};
+
+use async_trait::async_trait;
+use bytes::Bytes;
+
+use super::{Key, Page, Row, Saved, Store, StoreError};
+use crate::{
+    config::StoreConfig,
+    session::{Account, SessionId, Tenant},
+};
+
+mod cost;
+mod held;
+mod record;
+
+use held::Held;
+
+/// Seconds since 1970; tests bring their own.
+pub type Clock = Arc<dyn Fn() -> u64 + Send + Sync>;
+
+/// Sessions in memory.
+pub struct MemoryStore {
+    limits: Limits,
+    clock: Clock,
+    held: Mutex<Held>,
+}
+
+#[derive(Clone, Copy)]
+struct Limits {
+    sessions: usize,
+    bytes: usize,
+    age_s: u64,
+}
+
+impl MemoryStore {
+    pub fn new(config: &StoreConfig) -> Self {
+        Self::with_clock(config, Arc::new(system_clock))
+    }
+
+    pub fn with_clock(config: &StoreConfig, clock: Clock) -> Self {
+        Self {
+            limits: Limits {
+                sessions: config.max_sessions,
+                bytes: config.max_bytes,
+                age_s: config.max_age.as_secs(),
+            },
+            clock,
+            held: Mutex::new(Held::default()),
+        }
+    }
+
+    /// Sessions held now, expired ones that no write has removed yet included.
+    pub fn len(&self) -> usize {
+        self.lock().records.len()
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// Bytes held now, counted with every map at its emptiest.
+    pub fn bytes(&self) -> usize {
+        self.lock().bytes
+    }
+
+    /// A panic while the lock was held leaves at worst a key without a state, which is a miss.
+    fn lock(&self) -> MutexGuard<'_, Held> {
+        self.held.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Whatever was last used before this has expired.
+    fn horizon(&self) -> u64 {
+        (self.clock)().saturating_sub(self.limits.age_s)
+    }
+}
+
+impl fmt::Debug for MemoryStore {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("MemoryStore").finish_non_exhaustive()
+    }
+}
+
+#[async_trait]
+impl Store for MemoryStore {
+    async fn find(
+        &self,
+        tenant: &Tenant,
+        keys: &[Key],
+    ) -> Result<Option<(usize, Bytes)>, StoreError> {
+        let (now, horizon) = ((self.clock)(), self.horizon());
+        Ok(self.lock().find(tenant, keys, now, horizon))
+    }
+
+    async fn save(&self, saved: Saved) -> Result<(), StoreError> {
+        let (now, horizon) = ((self.clock)(), self.horizon());
+        let mut held = self.lock();
+        held.sweep(horizon);
+        held.save(&saved, now)?;
+        held.shrink(self.limits.sessions, self.limits.bytes);
+        Ok(())
+    }
+
+    async fn session(&self, account: &Account, id: SessionId) -> Result<Option<Row>, StoreError> {
+        let horizon = self.horizon();
+        let held = self.lock();
+        let record = held.record(account, id);
+        Ok(record
+            .filter(|record| record.used_s >= horizon)
+            .and_then(|record| record.row()))
+    }
+
+    async fn sessions(
+        &self,
+        account: Option<&Account>,
+        page: Page,
+    ) -> Result<Vec<Row>, StoreError> {
+        let horizon = self.horizon();
+        let held = self.lock();
+        let rows = held.records.iter().map(|(_, record)| record);
+        Ok(rows
+            .filter(|record| account.is_none_or(|account| record.tenant.account() == *account))
+            .filter(|record| record.used_s >= horizon)
+            .filter_map(|record| record.row())
+            .skip(page.skip)
+            .take(page.take.min(Page::MAX_TAKE))
+            .collect())
+    }
+}
+
+fn system_clock() -> u64 {
+    SystemTime::now()
+        .duration_since(UNIX_EPOCH)
+        .map_or(0, |since| since.as_secs())
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,258 @@
+//! All that the memory store holds: sessions in the order of their use, and where each key points.
+//!
+//! The key table holds no keys: a place names the generation that has the key, and looking up
+//! compares the generation's own key and its session's tenant. So a key costs a few bytes, and no
+//! key of another tenant can ever match.
+
+use std::collections::HashMap;
+
+use bytes::Bytes;
+use hashbrown::{HashTable, hash_table::Entry};
+use lru::LruCache;
+
+use super::{
+    super::{Key, Saved, StoreError},
+    cost,
+    record::{Kind, Record},
+};
+use crate::session::{Account, SessionId, Tenant};
+
+/// Expired sessions removed by one write.
+pub(super) const SWEEP: usize = 32;
+
+pub(super) struct Held {
+    /// Least recently used last; bounded here and not by itself, since bytes count as well.
+    pub(super) records: LruCache<u32, Record>,
+    ids: HashMap<(Account, SessionId), u32>,
+    pub(super) keys: HashTable<Place>,
+    next: u32,
+    pub(super) bytes: usize,
+}
+
+/// The generation a key points to, and which of its keys it is.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) struct Place {
+    record: u32,
+    /// The generation's number and two bits of kind.
+    key: u32,
+}
+
+impl Place {
+    /// Generations of one session that can be told apart.
+    const NUMBERS: u32 = 1 << 30;
+
+    const fn new(record: u32, number: u32, kind: Kind) -> Self {
+        Self {
+            record,
+            key: number << 2 | kind as u32,
+        }
+    }
+
+    const fn number(self) -> u32 {
+        self.key >> 2
+    }
+
+    fn kind(self) -> Kind {
+        Kind::ALL[(self.key & 3) as usize % Kind::ALL.len()]
+    }
+}
+
+impl Default for Held {
+    fn default() -> Self {
+        Self {
+            records: LruCache::unbounded(),
+            ids: HashMap::new(),
+            keys: HashTable::new(),
+            next: 0,
+            bytes: 0,
+        }
+    }
+}
+
+impl Held {
+    pub(super) fn find(
+        &mut self,
+        tenant: &Tenant,
+        keys: &[Key],
+        now: u64,
+        horizon: u64,
+    ) -> Option<(usize, Bytes)> {
+        let (at, record, state) = keys.iter().enumerate().find_map(|(at, key)| {
+            let place = self.place(tenant, key)?;
+            let record = self.records.peek(&place.record)?;
+            let generation = record.generation(place.number())?;
+            let good = place.kind() != Kind::Bare || !generation.ambiguous;
+            (good && record.used_s >= horizon)
+                .then(|| (at, place.record, Bytes::copy_from_slice(&generation.state)))
+        })?;
+        // A session in use stays, and does not age.
+        if let Some(record) = self.records.get_mut(&record) {
+            record.used_s = record.used_s.max(now);
+        }
+        Some((at, state))
+    }
+
+    pub(super) fn record(&self, account: &Account, id: SessionId) -> Option<&Record> {
+        self.records.peek(self.ids.get(&(*account, id))?)
+    }
+
+    pub(super) fn save(&mut self, saved: &Saved, now: u64) -> Result<(), StoreError> {
+        let id = self.record_of(saved)?;
+        let ambiguous = self.ambiguous(saved);
+        let same = self.records.peek(&id).and_then(|record| record.same(saved));
+        if let Some(at) = same {
+            self.remove_generation(id, at);
+        }
+        let Some(record) = self.records.get_mut(&id) else {
+            return Ok(());
+        };
+        record.saved_s = now;
+        record.used_s = now;
+        let number = record.append(saved, ambiguous, Place::NUMBERS);
+        self.bytes += cost::generation(saved.state.len());
+        for kind in Kind::ALL {
+            self.point(Place::new(id, number, kind));
+        }
+        while let Some(at) = self.records.peek(&id).and_then(Record::superfluous) {
+            self.remove_generation(id, at);
+        }
+        Ok(())
+    }
+
+    /// Removes some of the expired, least recently used first.
+    pub(super) fn sweep(&mut self, horizon: u64) {
+        for _ in 0..SWEEP {
+            match self.records.peek_lru() {
+                Some((_, record)) if record.used_s < horizon => self.remove_oldest(),
+                _ => return,
+            }
+        }
+    }
+
+    /// Removes the least recently used until the bounds hold.
+    pub(super) fn shrink(&mut self, sessions: usize, bytes: usize) {
+        while !self.records.is_empty() && (self.records.len() > sessions || self.bytes > bytes) {
+            self.remove_oldest();
+        }
+    }
+
+    /// The record of the session saved to, made where there is none.
+    fn record_of(&mut self, saved: &Saved) -> Result<u32, StoreError> {
+        let name = (saved.tenant.account(), saved.session);
+        if let Some(&id) = self.ids.get(&name) {
+            // SECURITY: the end users of one account may know each other's session ids.
+            let record = self.records.peek(&id);
+            let own = record.is_some_and(|record| record.tenant == saved.tenant);
+            return own.then_some(id).ok_or(StoreError::Foreign);
+        }
+        while self.records.contains(&self.next) {
+            self.next = self.next.wrapping_add(1);
+        }
+        let id = self.next;
+        self.next = self.next.wrapping_add(1);
+        self.ids.insert(name, id);
+        self.records.put(id, Record::new(saved));
+        self.bytes += cost::SESSION;
+        Ok(id)
+    }
+
+    /// Whether the bare key has seen another answer than this one.
+    fn ambiguous(&self, saved: &Saved) -> bool {
+        self.place(&saved.tenant, &saved.keys.bare)
+            .and_then(|place| self.records.peek(&place.record)?.generation(place.number()))
+            .is_some_and(|seen| seen.ambiguous || seen.answer != saved.answer as u64)
+    }
+
+    /// Whether a place names a key of a generation that is there.
+    #[cfg(test)]
+    pub(super) fn stands(&self, place: Place) -> bool {
+        named(&self.records, place)
+            .is_some_and(|(tenant, key)| self.place(tenant, &key) == Some(place))
+    }
+
+    /// Where a key points.
+    fn place(&self, tenant: &Tenant, key: &Key) -> Option<Place> {
+        let holds = |place: &Place| named(&self.records, *place) == Some((tenant, *key));
+        self.keys.find(hash(tenant, key), holds).copied()
+    }
+
+    /// Points the key that stands at a place to it, wherever it pointed before.
+    fn point(&mut self, place: Place) {
+        let records = &self.records;
+        let Some((tenant, key)) = named(records, place) else {
+            return;
+        };
+        let entry = self.keys.entry(
+            hash(tenant, &key),
+            |other| named(records, *other) == Some((tenant, key)),
+            |other| named(records, *other).map_or(0, |(tenant, key)| hash(tenant, &key)),
+        );
+        match entry {
+            Entry::Occupied(mut other) => *other.get_mut() = place,
+            Entry::Vacant(free) => {
+                free.insert(place);
+            }
+        }
+    }
+
+    /// Drops a generation and the keys that still point to it; those that went over to another
+    /// stay.
+    fn remove_generation(&mut self, id: u32, at: usize) {
+        self.unpoint(id, at);
+        if let Some(record) = self.records.peek_mut(&id) {
+            let old = record.generations.remove(at);
+            self.bytes = self.bytes.saturating_sub(cost::generation(old.state.len()));
+        }
+    }
+
+    fn unpoint(&mut self, id: u32, at: usize) {
+        let Some(record) = self.records.peek(&id) else {
+            return;
+        };
+        let Some(generation) = record.generations.get(at) else {
+            return;
+        };
+        for kind in Kind::ALL {
+            let Some(key) = generation.key(kind) else {
+                continue;
+            };
+            let place = Place::new(id, generation.number, kind);
+            let hash = hash(&record.tenant, &key);
+            if let Ok(entry) = self.keys.find_entry(hash, |other| *other == place) {
+                entry.remove();
+            }
+        }
+    }
+
+    fn remove_oldest(&mut self) {
+        let Some((&id, record)) = self.records.peek_lru() else {
+            return;
+        };
+        for at in 0..record.generations.len() {
+            self.unpoint(id, at);
+        }
+        let Some((_, record)) = self.records.pop_lru() else {
+            return;
+        };
+        self.ids.remove(&(record.tenant.account(), record.session));
+        let states = record.generations.iter();
+        let freed: usize = states
+            .map(|generation| cost::generation(generation.state.len()))
+            .sum();
+        self.bytes = self.bytes.saturating_sub(cost::SESSION + freed);
+    }
+}
+
+/// The key that a place stands for, and whose it is.
+fn named(records: &LruCache<u32, Record>, place: Place) -> Option<(&Tenant, Key)> {
+    let record = records.peek(&place.record)?;
+    let key = record.generation(place.number())?.key(place.kind())?;
+    Some((&record.tenant, key))
+}
+
+/// Keys and tenants are digests already, and a tenant's is secret: their bits are as good as any
+/// hash of them, and nobody can make many fall together.
+fn hash(tenant: &Tenant, key: &Key) -> u64 {
+    let half = |bytes: &[u8; 16]| u128::from_le_bytes(*bytes) as u64;
+    half(tenant.id()) ^ half(key.bytes())
+}

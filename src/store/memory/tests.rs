@@ -1,0 +1,233 @@
+use std::{
+    sync::atomic::{AtomicU64, Ordering},
+    time::Duration,
+};
+
+use super::*;
+use crate::{
+    session::{State, lineage::Keys},
+    store::suite::{self, found, key, saved, session, tenant},
+};
+
+const LIMITS: StoreConfig = StoreConfig {
+    max_sessions: 100,
+    max_bytes: 1 << 20,
+    max_age: Duration::from_secs(3_600),
+};
+
+/// A store whose clock the test moves.
+fn clocked(config: &StoreConfig) -> (MemoryStore, Arc<AtomicU64>) {
+    let now = Arc::new(AtomicU64::new(1_000));
+    let clock = {
+        let now = Arc::clone(&now);
+        Arc::new(move || now.load(Ordering::SeqCst))
+    };
+    (MemoryStore::with_clock(config, clock), now)
+}
+
+/// Nothing points nowhere, nothing is counted wrongly.
+fn check_sound(store: &MemoryStore) {
+    let held = store.lock();
+    let (mut bytes, mut generations) = (0, 0);
+    for (_, record) in held.records.iter() {
+        assert!(!record.generations.is_empty());
+        let named = held.record(&record.tenant.account(), record.session);
+        assert!(std::ptr::eq(named.unwrap(), record));
+        bytes += cost::SESSION;
+        for generation in &record.generations {
+            generations += 1;
+            bytes += cost::generation(generation.state.len());
+        }
+    }
+    assert_eq!(held.bytes, bytes);
+    assert!(held.keys.len() <= 3 * generations);
+    for place in &held.keys {
+        assert!(held.stands(*place));
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn does_what_every_store_does() {
+    suite::check(|| Arc::new(MemoryStore::new(&LIMITS))).await;
+}
+
+#[tokio::test]
+async fn the_least_recently_used_session_goes_first() {
+    let config = StoreConfig {
+        max_sessions: 3,
+        ..LIMITS
+    };
+    let (store, _) = clocked(&config);
+    let one = tenant("a");
+    for number in 1..=3 {
+        store
+            .save(saved(one, session(number), u64::from(number) * 10))
+            .await
+            .unwrap();
+    }
+    // Being read keeps the oldest.
+    assert!(found(&store, &one, &[10]).await.is_some());
+    store.save(saved(one, session(4), 40)).await.unwrap();
+    assert_eq!(store.len(), 3);
+    assert!(found(&store, &one, &[20, 21, 22]).await.is_none());
+    for number in [10, 30, 40] {
+        assert!(found(&store, &one, &[number]).await.is_some());
+    }
+    check_sound(&store);
+}
+
+#[tokio::test]
+async fn bytes_are_bounded() {
+    let config = StoreConfig {
+        max_bytes: 100_000,
+        ..LIMITS
+    };
+    let (store, _) = clocked(&config);
+    let one = tenant("a");
+    for number in 0..200_u8 {
+        let mut large = saved(one, session(number), u64::from(number) * 10);
+        large.state = Bytes::from(vec![0; 1_000 * (1 + usize::from(number) % 20)]);
+        store.save(large).await.unwrap();
+        assert!(store.bytes() <= config.max_bytes);
+    }
+    assert!(store.len() > 2);
+    check_sound(&store);
+    // One that alone is too large is not kept, and leaves nothing behind.
+    let mut huge = saved(one, session(255), 9_990);
+    huge.state = Bytes::from(vec![0; 200_000]);
+    store.save(huge).await.unwrap();
+    assert_eq!((store.len(), store.bytes()), (0, 0));
+    assert!(store.lock().keys.is_empty());
+}
+
+#[tokio::test]
+async fn what_is_too_old_is_not_found_and_then_removed() {
+    let (store, now) = clocked(&LIMITS);
+    let one = tenant("a");
+    for number in 1..=50 {
+        store
+            .save(saved(one, session(number), u64::from(number) * 10))
+            .await
+            .unwrap();
+    }
+    now.fetch_add(3_600, Ordering::SeqCst);
+    assert!(found(&store, &one, &[10]).await.is_some());
+    now.fetch_add(1, Ordering::SeqCst);
+    // The first was used a second ago; the second was not.
+    assert!(found(&store, &one, &[10]).await.is_some());
+    assert!(found(&store, &one, &[20]).await.is_none());
+    let row = store.session(&one.account(), session(2)).await.unwrap();
+    assert!(row.is_none());
+    let page = Page { skip: 0, take: 99 };
+    assert_eq!(store.sessions(None, page).await.unwrap().len(), 1);
+    // One write removes some, the next the rest.
+    assert_eq!(store.len(), 50);
+    store.save(saved(one, session(60), 600)).await.unwrap();
+    assert_eq!(store.len(), 50 - held::SWEEP + 1);
+    store.save(saved(one, session(61), 610)).await.unwrap();
+    assert_eq!(store.len(), 3);
+    check_sound(&store);
+}
+
+#[tokio::test]
+async fn a_clock_that_goes_back_loses_nothing() {
+    let (store, now) = clocked(&LIMITS);
+    store
+        .save(saved(tenant("a"), session(1), 10))
+        .await
+        .unwrap();
+    now.store(5, Ordering::SeqCst);
+    assert!(found(&store, &tenant("a"), &[10]).await.is_some());
+}
+
+#[tokio::test]
+async fn an_idle_session_costs_under_4_kb() {
+    let (store, _) = clocked(&LIMITS);
+    let state = State {
+        model: "claude-sonnet-4-20250514".into(),
+        provider: "openrouter".into(),
+        window: Some(200_000),
+        optimal_max_tokens: Some(100_000),
+        prompt_tokens: Some(150_000),
+        completion_tokens: Some(1_000),
+        cached_tokens: Some(149_000),
+        updated_s: 1_700_000_000,
+        ..State::new(session(1))
+    };
+    let state = Bytes::from(state.encode().unwrap());
+    for number in 1..=300 {
+        let mut next = saved(tenant("a"), session(1), number * 10);
+        next.state = state.clone();
+        store.save(next).await.unwrap();
+    }
+    assert_eq!(store.len(), 1);
+    assert!(store.bytes() < 4_096, "{}", store.bytes());
+    let kept = store
+        .lock()
+        .records
+        .iter()
+        .next()
+        .unwrap()
+        .1
+        .generations
+        .len();
+    assert!(kept >= 12, "{kept}");
+    check_sound(&store);
+}
+
+#[tokio::test]
+async fn conversations_grouped_in_a_session_are_bounded() {
+    let (store, _) = clocked(&LIMITS);
+    for number in 0..100 {
+        let mut next = saved(tenant("a"), session(1), number * 10);
+        next.opening = number;
+        store.save(next).await.unwrap();
+    }
+    let held = store.lock();
+    let (_, record) = held.records.iter().next().unwrap();
+    assert_eq!(record.generations.len(), record::MAX_CONVERSATIONS);
+    drop(held);
+    check_sound(&store);
+}
+
+mod soundness {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn steps() -> impl Strategy<Value = Vec<(u8, u8, u64, u64, u8, u16)>> {
+        prop::collection::vec(
+            (0..3_u8, 0..6_u8, 0..12_u64, 0..3_u64, 0..4_u8, 0..1_500_u16),
+            1..120,
+        )
+    }
+
+    proptest! {
+        #[test]
+        fn any_order_of_saves_leaves_it_sound(steps in steps()) {
+            let config = StoreConfig { max_sessions: 5, max_bytes: 20_000, ..LIMITS };
+            let (store, now) = clocked(&config);
+            let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
+            runtime.block_on(async {
+                for (who, id, number, opening, answer, wait) in steps {
+                    let one = tenant(["a", "b", "c"][usize::from(who)]);
+                    let saved = Saved {
+                        opening,
+                        keys: Keys {
+                            exact: key(1_000 + number * 8 + u64::from(answer)),
+                            gap: (number % 2 == 0).then(|| key(2_000 + number)),
+                            bare: key(3_000 + number),
+                        },
+                        answer: answer.into(),
+                        state: Bytes::from(vec![0; usize::from(wait)]),
+                        ..saved(one, session(id), 0)
+                    };
+                    store.save(saved).await.unwrap();
+                    assert!(store.len() <= 5 && store.bytes() <= 20_000);
+                    now.fetch_add(wait.into(), Ordering::SeqCst);
+                    check_sound(&store);
+                }
+            });
+        }
+    }
+}

@@ -1,0 +1,256 @@
+//! What every store must do, as one set of checks to run against each.
+//!
+//! Each check wants a fresh store that holds at least a hundred sessions for an hour.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use http::HeaderMap;
+
+use super::{Key, Page, Saved, Store, StoreError};
+use crate::session::{
+    Client, SessionId, Tenant, Tenants, lineage::Keys, secret::InstallationSecret,
+};
+
+/// Runs all checks, each on a store of its own.
+pub(crate) async fn check(fresh: impl Fn() -> Arc<dyn Store>) {
+    first_hit_in_order(&*fresh()).await;
+    tenants_never_meet(&*fresh()).await;
+    a_key_goes_over_to_the_newest(&*fresh()).await;
+    a_second_answer_makes_bare_ambiguous(&*fresh()).await;
+    the_same_answer_again_does_not(&*fresh()).await;
+    sessions_are_listed_newest_first(&*fresh()).await;
+    a_session_is_one_tenants(&*fresh()).await;
+    old_ancestors_go_and_the_newest_stay(&*fresh()).await;
+    grouped_conversations_do_not_push_each_other_out(&*fresh()).await;
+    many_at_once(fresh()).await;
+}
+
+pub(crate) fn tenant(name: &str) -> Tenant {
+    Tenants::new(InstallationSecret::from_bytes([3; 32])).tenant(
+        Client::Named(name),
+        &HeaderMap::new(),
+        None,
+    )
+}
+
+pub(crate) fn key(number: u64) -> Key {
+    let mut bytes = [0; 16];
+    bytes[..8].copy_from_slice(&number.to_le_bytes());
+    Key::from_bytes(bytes)
+}
+
+pub(crate) fn session(number: u8) -> SessionId {
+    SessionId::from_bytes([number; 16])
+}
+
+/// A generation whose three keys are `number` to `number + 2`, and its state the number.
+pub(crate) fn saved(tenant: Tenant, session: SessionId, number: u64) -> Saved {
+    Saved {
+        tenant,
+        session,
+        opening: 1,
+        keys: Keys {
+            exact: key(number),
+            gap: Some(key(number + 1)),
+            bare: key(number + 2),
+        },
+        answer: u128::from(number),
+        state: Bytes::copy_from_slice(&number.to_le_bytes()),
+    }
+}
+
+/// The number of the state found, and at which place.
+pub(crate) async fn found(
+    store: &dyn Store,
+    tenant: &Tenant,
+    keys: &[u64],
+) -> Option<(usize, u64)> {
+    let keys: Vec<Key> = keys.iter().map(|number| key(*number)).collect();
+    let (at, state) = store.find(tenant, &keys).await.unwrap()?;
+    Some((at, u64::from_le_bytes(state.as_ref().try_into().unwrap())))
+}
+
+async fn first_hit_in_order(store: &dyn Store) {
+    let one = tenant("a");
+    assert_eq!(found(store, &one, &[10, 11]).await, None);
+    store.save(saved(one, session(1), 10)).await.unwrap();
+    store.save(saved(one, session(1), 20)).await.unwrap();
+    assert_eq!(found(store, &one, &[]).await, None);
+    assert_eq!(found(store, &one, &[5, 12, 20]).await, Some((1, 10)));
+    assert_eq!(found(store, &one, &[21, 10]).await, Some((0, 20)));
+    for number in [10, 11, 12] {
+        assert_eq!(found(store, &one, &[number]).await, Some((0, 10)));
+    }
+}
+
+async fn tenants_never_meet(store: &dyn Store) {
+    let (one, other) = (tenant("a"), tenant("b"));
+    store.save(saved(one, session(1), 10)).await.unwrap();
+    assert_eq!(found(store, &other, &[10, 11, 12]).await, None);
+    let row = store.session(&other.account(), session(1)).await.unwrap();
+    assert_eq!(row, None);
+    let page = Page { skip: 0, take: 10 };
+    let listed = store.sessions(Some(&other.account()), page).await.unwrap();
+    assert!(listed.is_empty());
+    // The same keys under another tenant are other keys.
+    let mut same = saved(other, session(2), 10);
+    same.state = Bytes::copy_from_slice(&99_u64.to_le_bytes());
+    store.save(same).await.unwrap();
+    assert_eq!(found(store, &one, &[10]).await, Some((0, 10)));
+    assert_eq!(found(store, &other, &[10]).await, Some((0, 99)));
+}
+
+async fn a_key_goes_over_to_the_newest(store: &dyn Store) {
+    let one = tenant("a");
+    store.save(saved(one, session(1), 10)).await.unwrap();
+    let mut again = saved(one, session(2), 10);
+    again.state = Bytes::copy_from_slice(&77_u64.to_le_bytes());
+    store.save(again).await.unwrap();
+    for number in [10, 11, 12] {
+        assert_eq!(found(store, &one, &[number]).await, Some((0, 77)));
+    }
+}
+
+async fn a_second_answer_makes_bare_ambiguous(store: &dyn Store) {
+    let one = tenant("a");
+    let bare = key(500);
+    for (number, expected) in [(10, Some((0, 10))), (20, None), (10, None), (30, None)] {
+        let mut saved = saved(one, session(1), number);
+        saved.keys.bare = bare;
+        store.save(saved).await.unwrap();
+        assert_eq!(found(store, &one, &[500]).await, expected);
+        assert_eq!(
+            found(store, &one, &[500, number]).await.unwrap(),
+            match expected {
+                Some(_) => (0, number),
+                None => (1, number),
+            }
+        );
+    }
+    // Also where the answers belong to different sessions.
+    for (id, expected) in [(2, Some((0, 40))), (3, None)] {
+        let mut saved = saved(one, session(id), 40);
+        saved.keys = Keys {
+            exact: key(600 + u64::from(id)),
+            gap: None,
+            bare: key(601),
+        };
+        saved.keys.bare = key(700);
+        saved.answer = u128::from(id);
+        store.save(saved).await.unwrap();
+        assert_eq!(found(store, &one, &[700]).await, expected);
+    }
+}
+
+async fn the_same_answer_again_does_not(store: &dyn Store) {
+    let one = tenant("a");
+    for _ in 0..40 {
+        store.save(saved(one, session(1), 10)).await.unwrap();
+        assert_eq!(found(store, &one, &[12]).await, Some((0, 10)));
+    }
+    let page = Page { skip: 0, take: 10 };
+    let listed = store.sessions(None, page).await.unwrap();
+    assert_eq!(listed.len(), 1);
+}
+
+async fn sessions_are_listed_newest_first(store: &dyn Store) {
+    let (one, other) = (tenant("a"), tenant("b"));
+    for number in 1..=5 {
+        let owner = if number == 3 { other } else { one };
+        let saved = saved(owner, session(number), u64::from(number) * 10);
+        store.save(saved).await.unwrap();
+    }
+    store.save(saved(one, session(2), 100)).await.unwrap();
+    let listed = async |account, skip, take| -> Vec<SessionId> {
+        let rows = store.sessions(account, Page { skip, take }).await.unwrap();
+        rows.iter().map(|row| row.session).collect()
+    };
+    let mine = Some(one.account());
+    let expected = [2, 5, 4, 1].map(session);
+    assert_eq!(listed(mine.as_ref(), 0, 10).await, expected);
+    assert_eq!(listed(mine.as_ref(), 1, 2).await, expected[1..3]);
+    assert_eq!(listed(mine.as_ref(), 4, 2).await, []);
+    assert_eq!(listed(None, 0, usize::MAX).await.len(), 5);
+    let row = store.session(&one.account(), session(2)).await.unwrap();
+    let row = row.unwrap();
+    assert_eq!((row.tenant, row.session), (one, session(2)));
+    assert_eq!(row.state, &100_u64.to_le_bytes()[..]);
+}
+
+/// Two end users of one account: the account reads both, neither writes into the other's.
+async fn a_session_is_one_tenants(store: &dyn Store) {
+    let tenants = Tenants::new(InstallationSecret::from_bytes([3; 32]));
+    let of = |user: &str| {
+        let headers = [("x-openwebui-user-id", user)];
+        let headers = headers
+            .iter()
+            .map(|(name, value)| (name.parse().unwrap(), value.parse().unwrap()))
+            .collect();
+        tenants.tenant(Client::Anonymous, &headers, None)
+    };
+    let (one, other) = (of("1"), of("2"));
+    store.save(saved(one, session(1), 10)).await.unwrap();
+    let refused = store.save(saved(other, session(1), 20)).await;
+    assert!(matches!(refused, Err(StoreError::Foreign)));
+    assert_eq!(found(store, &other, &[20]).await, None);
+    let row = store.session(&other.account(), session(1)).await.unwrap();
+    assert_eq!(row.unwrap().tenant, one);
+}
+
+async fn old_ancestors_go_and_the_newest_stay(store: &dyn Store) {
+    let one = tenant("a");
+    for number in 1..=100 {
+        store
+            .save(saved(one, session(1), number * 10))
+            .await
+            .unwrap();
+    }
+    for number in 97..=100 {
+        let number = number * 10;
+        for key in [number, number + 1, number + 2] {
+            assert_eq!(found(store, &one, &[key]).await, Some((0, number)));
+        }
+    }
+    for number in 10..840 {
+        assert_eq!(found(store, &one, &[number]).await, None);
+    }
+}
+
+async fn grouped_conversations_do_not_push_each_other_out(store: &dyn Store) {
+    let one = tenant("a");
+    store.save(saved(one, session(1), 10)).await.unwrap();
+    for number in 2..=60 {
+        let mut child = saved(one, session(1), number * 10);
+        child.opening = 2;
+        store.save(child).await.unwrap();
+    }
+    assert_eq!(found(store, &one, &[10]).await, Some((0, 10)));
+}
+
+async fn many_at_once(store: Arc<dyn Store>) {
+    let mut running = tokio::task::JoinSet::new();
+    for number in 0..8_u8 {
+        let store = Arc::clone(&store);
+        running.spawn(async move {
+            let one = tenant(if number % 2 == 0 { "a" } else { "b" });
+            for turn in 1..=50_u64 {
+                let at = u64::from(number) * 10_000 + turn * 10;
+                store.save(saved(one, session(number), at)).await.unwrap();
+                assert_eq!(found(&*store, &one, &[at]).await, Some((0, at)));
+                // Everybody fights over one bare key as well.
+                let mut shared = saved(one, session(number), at + 3);
+                shared.keys.gap = None;
+                shared.keys.bare = key(5);
+                store.save(shared).await.unwrap();
+                found(&*store, &one, &[5]).await;
+            }
+        });
+    }
+    while let Some(done) = running.join_next().await {
+        done.unwrap();
+    }
+    for name in ["a", "b"] {
+        assert_eq!(found(&*store, &tenant(name), &[5]).await, None);
+    }
+}

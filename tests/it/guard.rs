@@ -1,0 +1,313 @@
+//! The guard's invariants, over generated and recorded conversations.
+
+use bytes::Bytes;
+use plimsoll::{
+    config::GuardConfig,
+    guard::{
+        self, Plan, Policy, Recall, StoodBack,
+        profile::{PROFILES, Profile, named},
+    },
+    wire::{
+        chat::{Conversation, index},
+        text,
+    },
+};
+use proptest::prelude::*;
+
+use crate::support::{
+    data,
+    generate::{Case, Recipe, Session, Shape, Size, any_conversation},
+    strict,
+};
+
+const WINDOWS: [u32; 5] = [4_096, 8_192, 16_384, 32_768, 128_000];
+
+fn read(body: &[u8]) -> Conversation {
+    index(Bytes::copy_from_slice(body)).expect("a conversation")
+}
+
+fn settings() -> GuardConfig {
+    GuardConfig::default()
+}
+
+fn policy<'a>(window: u32, profile: &'static Profile, settings: &'a GuardConfig) -> Policy<'a> {
+    Policy {
+        profile,
+        window,
+        input_limit: None,
+        settings,
+    }
+}
+
+fn sent(conversation: &Conversation, plan: &Plan) -> Bytes {
+    plan.edits.apply(&conversation.body).to_bytes()
+}
+
+fn messages(conversation: &Conversation) -> Vec<&[u8]> {
+    conversation
+        .messages
+        .iter()
+        .map(|message| conversation.bytes(message.span))
+        .collect()
+}
+
+/// Everything that must hold for one request under one window and profile.
+fn check(body: &[u8], window: u32, profile: &'static Profile) {
+    let settings = settings();
+    let policy = policy(window, profile, &settings);
+    let before = read(body);
+    let plan = guard::plan(&before, &policy, &Recall::default());
+    let context = format!("window {window}, profile {}", profile.name);
+    let after = sent(&before, &plan);
+    match plan.report.stood_back {
+        None => {}
+        Some(StoodBack::Unsound(broken)) => panic!("{context}: unsound plan {broken:?}"),
+        Some(_) => {
+            assert_eq!(after, before.body, "{context}");
+            return;
+        }
+    }
+    assert_eq!(strict::broken(body, &after, profile), [], "{context}");
+    if plan.edits.is_empty() {
+        assert_eq!(after.as_ptr(), before.body.as_ptr());
+    }
+    let after = read(&after);
+    untouched_bytes(&before, &after, &plan, &context);
+    pinned_and_newest(&before, &after, &plan, &context);
+    let again = guard::plan(&after, &policy, &Recall::default());
+    // A paragraph has no frame of its own, which the plan counts all the same.
+    let (now, said) = (again.report.raw_before, plan.report.raw_after);
+    assert!(
+        now <= said && said - now <= 10,
+        "{context}: {now} sent, {said} planned"
+    );
+    assert_eq!(
+        String::from_utf8_lossy(&sent(&after, &again)),
+        String::from_utf8_lossy(&after.body),
+        "{context}: guarding twice changes nothing more"
+    );
+    budget_holds(&before, &plan, &policy, &context);
+}
+
+/// Only edited spans differ: everything else is there, in order, byte for byte.
+fn untouched_bytes(before: &Conversation, after: &Conversation, plan: &Plan, context: &str) {
+    let edits = plan.edits.ordered();
+    let mut at = 0;
+    let mut rebuilt = 0;
+    for edit in &edits {
+        let kept = &before.body[at..edit.span.start as usize];
+        assert_eq!(
+            &after.body[rebuilt..rebuilt + kept.len()],
+            kept,
+            "{context}"
+        );
+        rebuilt += kept.len() + edit.with.len();
+        at = edit.span.end as usize;
+    }
+    assert_eq!(&after.body[rebuilt..], &before.body[at..], "{context}");
+    // What was neither truncated nor folded is the client's own message.
+    let truncated = &plan.report.truncated;
+    let theirs = messages(before);
+    let odd: Vec<_> = messages(after)
+        .into_iter()
+        .filter(|message| !theirs.contains(message))
+        .collect();
+    let folds = usize::from(plan.report.folded.is_some());
+    assert!(
+        odd.len() <= truncated.len() + folds,
+        "{context}: {}",
+        odd.len()
+    );
+}
+
+fn pinned_and_newest(before: &Conversation, after: &Conversation, plan: &Plan, context: &str) {
+    let kept = messages(after);
+    for message in before
+        .messages
+        .iter()
+        .filter(|message| message.role.instructs())
+    {
+        assert!(
+            kept.contains(&before.bytes(message.span)),
+            "{context}: a system message went"
+        );
+    }
+    let user = |conversation: &Conversation| {
+        let role = plimsoll::wire::chat::Role::User;
+        conversation
+            .messages
+            .iter()
+            .position(|message| message.role == role)
+    };
+    if let Some(first) = user(before) {
+        let was = String::from_utf8_lossy(before.bytes(before.messages[first].span)).into_owned();
+        let now = &after.messages[user(after).expect("a user message")];
+        let now = String::from_utf8_lossy(after.bytes(now.span)).into_owned();
+        let note = text::escape(guard::NOTE);
+        assert!(
+            was == now || now.contains(&note),
+            "{context}: the task changed: {now}"
+        );
+    }
+    let (Some(last), Some(now)) = (before.messages.last(), after.messages.last()) else {
+        return;
+    };
+    assert_eq!(last.role, now.role, "{context}: the newest message went");
+    let cut = plan
+        .report
+        .truncated
+        .iter()
+        .any(|truncated| truncated.message + 1 == before.messages.len());
+    assert!(
+        cut || last.digest == now.digest || before.messages.len() == 1,
+        "{context}"
+    );
+}
+
+/// The budget holds whenever the pinned messages and the newest step, its results at their
+/// least, fit.
+fn budget_holds(before: &Conversation, plan: &Plan, policy: &Policy<'_>, context: &str) {
+    let units = guard::units::split(before).expect("a plan was made");
+    let budget = plan.report.budget.tokens;
+    if plan.report.raw_after <= budget {
+        return;
+    }
+    let first = units
+        .iter()
+        .position(|unit| unit.kind == guard::units::UnitKind::User);
+    let newest = units.len().saturating_sub(2);
+    let weights = guard::estimate::Weights::new(policy.settings.chars_per_token);
+    let mut least = plan.report.shares.tools + 200;
+    for (at, unit) in units.iter().enumerate() {
+        let system = unit.kind == guard::units::UnitKind::System;
+        if !(system || at >= newest || first.is_some_and(|first| at <= first)) {
+            continue;
+        }
+        for message in &before.messages[unit.messages.clone()] {
+            let sizes = &message.sizes;
+            let tokens = guard::estimate::message(before, message, sizes, &weights, policy.profile);
+            least += tokens;
+        }
+    }
+    assert!(
+        least > budget,
+        "{context}: {} over {budget}, least {least}",
+        plan.report.raw_after
+    );
+}
+
+fn profiles_of(case: &Case) -> Vec<&'static Profile> {
+    let fits = |profile: &&Profile| case.recipe.strict || profile.name == "openai";
+    PROFILES.iter().filter(fits).collect()
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(96))]
+
+    #[test]
+    fn every_plan_keeps_the_invariants(case in any_conversation(60), window in prop::sample::select(&WINDOWS[..])) {
+        let body = case.body();
+        for profile in profiles_of(&case) {
+            check(&body, window, profile);
+        }
+    }
+
+    /// Also where the profile is stricter than the conversation.
+    #[test]
+    fn a_profile_that_does_not_fit_breaks_nothing_new(case in any_conversation(40), window in prop::sample::select(&WINDOWS[..3]), profile in prop::sample::select(PROFILES)) {
+        let profile = named(profile.name).expect("a row of the table");
+        check(&case.body(), window, profile);
+    }
+
+    #[test]
+    fn growing_changes_the_prefix_only_at_cuts(case in any_conversation(40), window in prop::sample::select(&WINDOWS[..4]), profile in any::<prop::sample::Index>()) {
+        let profiles = profiles_of(&case);
+        grow(&case.session, window, profiles[profile.index(profiles.len())]);
+    }
+}
+
+/// A session step by step: with state and without, the same bytes go out, and the prefix holds
+/// but for cuts. Returns the number of cuts and of requests.
+fn grow(session: &Session, window: u32, profile: &'static Profile) -> (usize, usize) {
+    let settings = settings();
+    let policy = policy(window, profile, &settings);
+    let mut recall = Recall::default();
+    let mut last: Vec<Vec<u8>> = Vec::new();
+    let mut last_plan: Option<Plan> = None;
+    let mut cuts = 0;
+    for body in session.steps() {
+        let conversation = read(&body);
+        let with = guard::plan(&conversation, &policy, &recall);
+        let without = guard::plan(&conversation, &policy, &Recall::default());
+        let out = sent(&conversation, &with);
+        assert_eq!(
+            with.memory, without.memory,
+            "{:?} {:?}",
+            with.report, without.report
+        );
+        assert_eq!(
+            String::from_utf8_lossy(&out),
+            String::from_utf8_lossy(&sent(&conversation, &without)),
+            "state and no state differ at window {window} for {}",
+            profile.name
+        );
+        let fold = with.report.folded.map(|folded| folded.messages);
+        let cut = with.report.folded.is_some_and(|folded| folded.new);
+        let before = last_plan.as_ref().and_then(|plan| plan.report.folded);
+        assert_eq!(cut, fold != before.map(|folded| folded.messages));
+        cuts += usize::from(cut);
+        let after = read(&out);
+        let now: Vec<Vec<u8>> = messages(&after).into_iter().map(<[u8]>::to_vec).collect();
+        if !cut {
+            let held = now.starts_with(&last);
+            assert!(held, "the prefix changed without a cut at window {window}");
+        }
+        recall = Recall {
+            memory: with.memory.clone(),
+            messages: conversation.messages.len(),
+            ..Recall::default()
+        };
+        last = now;
+        last_plan = Some(with);
+    }
+    (cuts, session.requests())
+}
+
+#[test]
+fn long_sessions_are_cut_seldom() {
+    let mut recipe = Recipe::new(Shape::OneTurn);
+    recipe.strict = true;
+    let session = Session::new(11, recipe, Size::Messages(600));
+    for profile in ["openai", "template", "gemini"] {
+        let (cuts, requests) = grow(&session, 32_768, named(profile).unwrap());
+        assert!(cuts > 3, "{cuts} cuts in {requests} requests");
+        assert!(cuts * 5 < requests, "{cuts} cuts in {requests} requests");
+    }
+}
+
+#[test]
+fn two_thousand_messages() {
+    for shape in [Shape::Agent, Shape::Chat, Shape::Mixed] {
+        let session = Session::new(3, Recipe::new(shape), Size::Messages(2_000));
+        for window in [8_192, 128_000] {
+            check(&session.whole(), window, named("openai").unwrap());
+        }
+    }
+}
+
+#[test]
+fn every_recorded_request_is_guarded() {
+    for recorded in data::requests().into_iter().chain(data::unusual()) {
+        for window in WINDOWS {
+            for profile in PROFILES {
+                let checked = std::panic::catch_unwind(|| check(&recorded.body, window, profile));
+                assert!(
+                    checked.is_ok(),
+                    "{} at {window} for {}",
+                    recorded.name,
+                    profile.name
+                );
+            }
+        }
+    }
+}
