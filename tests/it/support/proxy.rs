@@ -1,15 +1,13 @@
 //! A running proxy: `Proxy::new().provider("up", &scripted).start().await`.
 
-use std::{collections::BTreeMap, future::Future, net::SocketAddr, time::Duration};
+use std::{future::Future, net::SocketAddr, time::Duration};
 
 use plimsoll::{
-    config::{
-        AdminConfig, Auth, ClientConfig, Config, GuardConfig, ProviderConfig, ServerConfig,
-        StoreConfig,
-    },
+    config::{Auth, ClientConfig, Config, ProviderConfig},
     guard::profile,
 };
 use sha2::{Digest, Sha256};
+use tempfile::TempDir;
 use tokio::{net::TcpListener, sync::oneshot, task::JoinSet};
 
 use super::{client::Client, provider::Provider};
@@ -23,19 +21,22 @@ pub(crate) async fn within<F: Future>(wait: F) -> F::Output {
 
 pub(crate) struct Proxy {
     config: Config,
+    data: TempDir,
 }
 
 pub(crate) struct Running {
     pub(crate) address: SocketAddr,
     stop: Option<oneshot::Sender<()>>,
     task: JoinSet<std::io::Result<()>>,
+    _data: TempDir,
 }
 
 impl Proxy {
     pub(crate) fn new() -> Self {
-        let mut config = base();
+        let data = tempfile::tempdir().unwrap();
+        let mut config = base(&data);
         config.providers.insert("simulated".into(), provider(None));
-        Self { config }
+        Self { config, data }
     }
 
     /// A provider that gets the client's own credentials.
@@ -80,6 +81,7 @@ impl Proxy {
             address,
             stop: Some(stop),
             task,
+            _data: self.data,
         }
     }
 }
@@ -105,40 +107,11 @@ impl Running {
     }
 }
 
-fn base() -> Config {
-    Config {
-        server: ServerConfig {
-            listen: "127.0.0.1:0".parse().unwrap(),
-            max_body_bytes: 32 << 20,
-            max_bytes_in_flight: 256 << 20,
-            max_connections: 1_000,
-            max_header_bytes: 64 << 10,
-            header_timeout: Duration::from_secs(30),
-            body_timeout: Duration::from_secs(30),
-            drain_timeout: Duration::from_secs(30),
-            data_dir: data.path().into(),
-        },
-        admin: AdminConfig::default(),
-        clients: BTreeMap::new(),
-        providers: BTreeMap::new(),
-        default_provider: None,
-        models: BTreeMap::new(),
-        guard: GuardConfig {
-            enabled: true,
-            max_tool_result_chars: 50_000,
-            truncate_head_chars: 2_000,
-            truncate_tail_chars: 2_000,
-            reserve_tokens: 8_192,
-            low_water: None,
-            chars_per_token: 3.0,
-            max_prompt_tokens: None,
-        },
-        store: StoreConfig {
-            max_sessions: 1_000,
-            max_bytes: 64 << 20,
-            max_age: Duration::from_secs(3_600),
-        },
-    }
+fn base(data: &TempDir) -> Config {
+    let mut config = Config::default();
+    config.server.data_dir = data.path().into();
+    config.providers.clear();
+    config
 }
 
 fn provider(base_url: Option<String>) -> ProviderConfig {
