@@ -199,6 +199,25 @@ mod tests {
     }
 
     #[tokio::test]
+    async fn a_guarded_session_goes_on_past_its_window() {
+        let text = shown(60, false).await;
+        assert_eq!(
+            text.lines()
+                .filter(|line| line.starts_with("step "))
+                .count(),
+            60
+        );
+        assert!(text.contains("dropped="), "{text}");
+        assert!(
+            text.lines()
+                .last()
+                .unwrap()
+                .starts_with("60 requests, 0 refused"),
+            "{text}"
+        );
+    }
+
+    #[tokio::test]
     async fn the_same_session_without_the_guard_is_refused() {
         let text = shown(60, true).await;
         assert!(
