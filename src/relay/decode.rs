@@ -1,7 +1,8 @@
-//! A bounded copy of a compressed answer, decoded for the tap.
+//! Unpacks a compressed answer, within a bound.
 //!
 //! Asked for `identity`, some providers compress all the same. The client gets their bytes as
-//! they are; this is for looking on only, so it gives up where it would cost too much.
+//! they are and the tap a decoded copy; only a stream out of which our own usage chunk must be
+//! taken goes on unpacked. What unpacks to too much at once is given up.
 
 use std::io::{self, Write};
 
@@ -41,6 +42,11 @@ impl Decoder {
                 .map_or(Self::Blind, |decoder| Self::Zstd(Box::new(decoder))),
             _ => Self::Blind,
         })
+    }
+
+    /// Whether anything can be read.
+    pub(super) const fn reads(&self) -> bool {
+        !matches!(self, Self::Blind)
     }
 
     /// What these bytes unpack to; `None` once nothing can be read any more.

@@ -12,7 +12,7 @@ use bytes::Bytes;
 use futures_util::{future::BoxFuture, stream::unfold};
 use http::{
     HeaderMap, HeaderValue, Response,
-    header::{CONTENT_LENGTH, TRAILER},
+    header::{CONTENT_ENCODING, CONTENT_LENGTH, TRAILER},
 };
 use http_body::Frame;
 use http_body_util::{BodyExt, StreamBody};
@@ -50,6 +50,8 @@ pub struct Closing {
 
 struct Relay {
     source: Body,
+    /// Unpacks the stream itself, where something must be taken out of it.
+    unpack: Option<Decoder>,
     passage: Passage,
     out: VecDeque<Piece>,
     ending: Option<Ending>,
@@ -73,9 +75,17 @@ pub fn stream(answer: Response<Body>, ending: Ending) -> Response<Body> {
     for name in ending.trailers {
         head.headers.append(TRAILER, HeaderValue::from_static(name));
     }
+    let mut decoder = Decoder::of(&head.headers);
+    // What is compressed cannot be cut. A client that never asked for a chunk without choices may
+    // fail on it, so such a stream, which nobody should have compressed, goes on unpacked.
+    let unpack = decoder.take_if(|decoder| ending.strip_usage && decoder.reads());
+    if unpack.is_some() {
+        head.headers.remove(CONTENT_ENCODING);
+    }
     let relay = Relay {
         source,
-        passage: Passage::new(Decoder::of(&head.headers), ending.strip_usage),
+        unpack,
+        passage: Passage::new(decoder, ending.strip_usage),
         out: VecDeque::new(),
         ending: Some(ending),
         trailers: None,
@@ -125,8 +135,16 @@ impl Relay {
         match self.source.frame().await {
             Some(Ok(frame)) => {
                 // Trailers of the provider belong to its connection.
-                if let Ok(chunk) = frame.into_data() {
-                    self.passage.push(chunk, &mut self.out);
+                let Ok(chunk) = frame.into_data() else {
+                    return;
+                };
+                match self.unpack.as_mut().map(|decoder| decoder.push(&chunk)) {
+                    None => self.passage.push(chunk, &mut self.out),
+                    Some(Some(text)) => self.passage.push(text.into(), &mut self.out),
+                    Some(None) => {
+                        tracing::warn!("a compressed answer could not be unpacked");
+                        self.over(true);
+                    }
                 }
             }
             Some(Err(error)) => {

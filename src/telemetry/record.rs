@@ -153,7 +153,8 @@ impl http_body::Body for Recorded {
         match &polled {
             Poll::Ready(Some(Ok(frame))) => {
                 self.record.bytes += frame.data_ref().map_or(0, |data| data.len() as u64);
-                self.ended = self.body.is_end_stream();
+                // Nothing follows trailers, and nobody asks for more.
+                self.ended = frame.is_trailers() || self.body.is_end_stream();
             }
             Poll::Ready(Some(Err(_))) => self.record.outcome("broken"),
             Poll::Ready(None) => self.ended = true,
@@ -188,7 +189,8 @@ mod tests {
     };
 
     use http::{Method, Response};
-    use http_body_util::BodyExt;
+    use http_body::Frame;
+    use http_body_util::{BodyExt, StreamBody};
 
     use super::Record;
     use crate::wire::whole;
@@ -240,6 +242,24 @@ mod tests {
         assert_eq!((&line["status"], &line["bytes"]), (&200.into(), &5.into()));
         assert_eq!(line["outcome"], "done");
         assert!(line["duration_ms"].is_u64());
+    }
+
+    #[test]
+    fn an_answer_that_ends_with_trailers_is_done() {
+        let line = logged(|| {
+            let frames: [io::Result<_>; 2] = [
+                Ok(Frame::data("hi".into())),
+                Ok(Frame::trailers(http::HeaderMap::new())),
+            ];
+            let body = StreamBody::new(futures_util::stream::iter(frames)).boxed_unsync();
+            let mut answer = Record::new(&Method::GET, "/").attach(Response::new(body));
+            // As a server does: it stops asking once the trailers came.
+            for _ in 0..2 {
+                let frame = answer.body_mut().frame();
+                futures_util::FutureExt::now_or_never(frame).unwrap();
+            }
+        });
+        assert_eq!(line["outcome"], "done");
     }
 
     #[test]

@@ -265,13 +265,17 @@ impl Digester {
             return;
         }
         let mut plain = 0;
-        for character in Walk::new(raw) {
-            let spelled = &raw[character.at..character.at + character.len];
+        let mut walk = Walk::new(raw);
+        // Only where an escape stands, or after half a pair, is there anything to spell.
+        while let Some(at) = self.next_escape(raw, walk.at) {
+            walk.at = at;
+            let Some(character) = walk.next() else { break };
+            let spelled = &raw[character.at..walk.at];
             if self.half.is_none() && !matches!(spelled, [b'\\', b'u' | b'/', ..]) {
                 continue;
             }
             self.hash.update(&raw[plain..character.at]);
-            plain = character.at + character.len;
+            plain = walk.at;
             self.spell(character.code, spelled);
         }
         self.hash.update(&raw[plain..]);
@@ -280,6 +284,15 @@ impl Digester {
     pub fn finish(mut self) -> u128 {
         self.flush_half();
         self.hash.digest128()
+    }
+
+    /// The next character that may need another spelling.
+    fn next_escape(&self, raw: &[u8], from: usize) -> Option<usize> {
+        let rest = raw.get(from..).filter(|rest| !rest.is_empty())?;
+        if self.half.is_some() {
+            return Some(from);
+        }
+        memchr::memchr(b'\\', rest).map(|found| from + found)
     }
 
     fn spell(&mut self, code: u32, spelled: &[u8]) {
