@@ -55,6 +55,9 @@ pub(crate) fn raw_tokens(body: &Bytes, profile: &Profile) -> u32 {
         .raw_before
 }
 
+/// Tokens of the note that stands for what was left out, by any count.
+const NOTE: u64 = 150;
+
 /// How the provider counts.
 #[derive(Clone, Copy)]
 pub(crate) enum Meter<'a> {
@@ -153,7 +156,9 @@ impl Drive<'_> {
     fn request(&self, original: Bytes, recall: &mut Recall, outcome: &mut Outcome) -> Bytes {
         let profile = self.policy.profile;
         let conversation = chat::index(original.clone()).expect("a body of ours can be indexed");
+        // Of an answer longer than half the window the provider decides.
         let asked = conversation.max_answer_tokens().unwrap_or(0);
+        let asked = asked.min(u64::from(self.policy.window / 2));
         let limit = if profile.answer_inside_window {
             u64::from(self.policy.window).saturating_sub(asked)
         } else {
@@ -195,10 +200,15 @@ impl Drive<'_> {
     }
 
     fn is_refused(&self, original: &[u8], body: &[u8]) -> bool {
-        original != body && !strict::broken(original, body, self.policy.profile).is_empty()
+        // What is without fault needs no comparison with the original, which may be long.
+        let profile = self.policy.profile;
+        original != body
+            && !strict::violations(body, profile).is_empty()
+            && !strict::broken(original, body, profile).is_empty()
     }
 
-    /// Whether pinned messages and the newest step alone are over the limit.
+    /// Whether pinned messages and the newest step, with a note of what was left out between
+    /// them, are over the limit already.
     fn is_hopeless(&self, conversation: &Conversation, limit: u64) -> bool {
         let messages = &conversation.messages;
         let first_user = messages
@@ -219,7 +229,7 @@ impl Drive<'_> {
             body.extend_from_slice(conversation.bytes(message.span));
         }
         body.extend_from_slice(&conversation.body[conversation.array.end as usize - 1..]);
-        self.meter.count(&Bytes::from(body), self.policy.profile) > limit
+        self.meter.count(&Bytes::from(body), self.policy.profile) + NOTE > limit
     }
 }
 
