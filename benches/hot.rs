@@ -10,7 +10,10 @@ use divan::{Bencher, counter::BytesCount};
 use plimsoll::{
     config::GuardConfig,
     guard::{self, Policy, Recall, profile},
-    wire::chat::{self, Conversation},
+    wire::{
+        chat::{self, Conversation},
+        event::Splitter,
+    },
 };
 use serde::Deserialize;
 use serde_json::value::RawValue;
@@ -135,4 +138,47 @@ fn fit_180k_tokens(bencher: Bencher<'_, '_>) {
         let plan = guard::plan(black_box(&conversation), &policy, &recall);
         plan.edits.apply(&conversation.body)
     });
+}
+
+/// A stream of answers' deltas in the chunks that a network brings, taken apart.
+#[divan::bench(args = kinds())]
+fn splitter(bencher: Bencher<'_, '_>, kind: Kind) {
+    let chunks = stream(kind);
+    let bytes: usize = chunks.iter().map(Bytes::len).sum();
+    bencher.counter(BytesCount::new(bytes)).bench(|| {
+        let mut splitter = Splitter::new(1 << 20);
+        let mut events = 0;
+        for chunk in &chunks {
+            splitter.push(black_box(chunk.clone()));
+            while let Some(event) = splitter.next_event() {
+                events += usize::from(event.message.is_some());
+            }
+        }
+        events
+    });
+}
+
+/// A body as the deltas of a streamed answer, of 20 bytes or so each, in chunks of 1,400 bytes.
+fn stream(kind: Kind) -> Vec<Bytes> {
+    // A delta is framed by about eight times its own text.
+    let body = generate::measured(kind.bytes / 8 + 1_000, kind.heavy);
+    let text = String::from_utf8_lossy(&body);
+    let letters: Vec<char> = text.chars().collect();
+    let mut whole = String::new();
+    for piece in letters.chunks(20) {
+        let piece: String = piece.iter().collect();
+        let content = serde_json::Value::from(piece);
+        whole.push_str(&format!(
+            "data: {{\"id\":\"chatcmpl-1\",\"object\":\"chat.completion.chunk\",\"created\":1741569952,\
+             \"model\":\"m\",\"choices\":[{{\"index\":0,\"delta\":{{\"content\":{content}}},\"finish_reason\":null}}]}}\n\n"
+        ));
+        if whole.len() >= kind.bytes {
+            break;
+        }
+    }
+    let whole = Bytes::from(whole);
+    (0..whole.len())
+        .step_by(1_400)
+        .map(|at| whole.slice(at..(at + 1_400).min(whole.len())))
+        .collect()
 }

@@ -20,7 +20,7 @@ pub(crate) fn report(out: &mut impl Write) -> io::Result<()> {
         "\nfit: every session grown request by request, at windows {WINDOWS:?}, for every profile \
          that takes it as it came\n(over: the provider's count was over the window at the first \
          try; lost: still so after two more; hopeless: of\nthese, pinned messages and newest step \
-         alone are over it)\n"
+         are over it with all results cut to the bone)\n"
     )?;
     let sessions = sessions();
     writeln!(out, "{} sessions", sessions.len())?;
@@ -57,7 +57,7 @@ pub(crate) fn report(out: &mut impl Write) -> io::Result<()> {
     writeln!(out)
 }
 
-/// Recorded sessions, thinned to 60 requests or so, and generated ones.
+/// Recorded sessions, thinned to 24 requests or so, and generated ones.
 fn sessions() -> Vec<Session> {
     let recorded = data::requests();
     let recorded = recorded.iter().filter_map(|it| Session::recorded(&it.body));
@@ -72,7 +72,7 @@ fn sessions() -> Vec<Session> {
     });
     recorded
         .chain(generated)
-        .map(|session| session.thinned(60))
+        .map(|session| session.thinned(24))
         .collect()
 }
 

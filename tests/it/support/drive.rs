@@ -55,6 +55,12 @@ pub(crate) fn raw_tokens(body: &Bytes, profile: &Profile) -> u32 {
         .raw_before
 }
 
+/// Tokens of the note that stands for what was left out, by any count.
+const NOTE: u64 = 150;
+
+/// Tokens of a result that was cut as hard as it can be.
+const CUT_RESULT: u64 = 150;
+
 /// How the provider counts.
 #[derive(Clone, Copy)]
 pub(crate) enum Meter<'a> {
@@ -89,7 +95,7 @@ pub(crate) struct Outcome {
     pub(crate) over: usize,
     /// And still over after two more, made with what the overflow error told.
     pub(crate) lost: usize,
-    /// Of these, those whose pinned messages and newest step alone are over the window.
+    /// Of these, those that nothing could have helped.
     pub(crate) hopeless: usize,
     /// Plans that the guard's own lint threw away.
     pub(crate) unsound: usize,
@@ -153,7 +159,9 @@ impl Drive<'_> {
     fn request(&self, original: Bytes, recall: &mut Recall, outcome: &mut Outcome) -> Bytes {
         let profile = self.policy.profile;
         let conversation = chat::index(original.clone()).expect("a body of ours can be indexed");
+        // Of an answer longer than half the window the provider decides.
         let asked = conversation.max_answer_tokens().unwrap_or(0);
+        let asked = asked.min(u64::from(self.policy.window / 2));
         let limit = if profile.answer_inside_window {
             u64::from(self.policy.window).saturating_sub(asked)
         } else {
@@ -195,10 +203,15 @@ impl Drive<'_> {
     }
 
     fn is_refused(&self, original: &[u8], body: &[u8]) -> bool {
-        original != body && !strict::broken(original, body, self.policy.profile).is_empty()
+        // What is without fault needs no comparison with the original, which may be long.
+        let profile = self.policy.profile;
+        original != body
+            && !strict::violations(body, profile).is_empty()
+            && !strict::broken(original, body, profile).is_empty()
     }
 
-    /// Whether pinned messages and the newest step alone are over the limit.
+    /// Whether nothing could have helped: pinned messages and the newest step are over the limit
+    /// even with its results cut to the bone, and a note of what was left out between them.
     fn is_hopeless(&self, conversation: &Conversation, limit: u64) -> bool {
         let messages = &conversation.messages;
         let first_user = messages
@@ -208,8 +221,9 @@ impl Drive<'_> {
             .iter()
             .rposition(|message| !message.role.answers())
             .unwrap_or(0);
+        let results = messages.len() - newest - 1;
         let kept = messages.iter().enumerate().filter(|(at, message)| {
-            message.role.instructs() || Some(*at) == first_user || *at >= newest
+            message.role.instructs() || Some(*at) == first_user || *at == newest
         });
         let mut body = conversation.body[..conversation.array.start as usize + 1].to_vec();
         for (place, (_, message)) in kept.enumerate() {
@@ -219,7 +233,8 @@ impl Drive<'_> {
             body.extend_from_slice(conversation.bytes(message.span));
         }
         body.extend_from_slice(&conversation.body[conversation.array.end as usize - 1..]);
-        self.meter.count(&Bytes::from(body), self.policy.profile) > limit
+        let least = self.meter.count(&Bytes::from(body), self.policy.profile);
+        least + NOTE + results as u64 * CUT_RESULT > limit
     }
 }
 

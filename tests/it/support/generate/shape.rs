@@ -24,8 +24,12 @@ pub(crate) enum Shape {
     Huge,
     /// An agent without the tool role: what tools say comes as user messages.
     TextOnly,
+    /// An agent whose texts hold as many escapes as the heaviest of recorded bodies, for
+    /// measuring: code, JSON inside JSON, a little Chinese.
+    Escaped,
 }
 
+/// Every shape that differs in what it says.
 pub(crate) const SHAPES: &[Shape] = &[
     Shape::Chat,
     Shape::Agent,
@@ -180,6 +184,11 @@ impl Shape {
                 output: EVERY_TONGUE,
                 ..AGENT
             },
+            Self::Escaped => Traits {
+                speech: ESCAPED,
+                output: ESCAPED,
+                ..AGENT
+            },
             Self::TextOnly => Traits {
                 user: RESULT,
                 ..NO_TOOLS
@@ -188,6 +197,13 @@ impl Shape {
     }
 }
 
+const ESCAPED: &[(u32, Tongue)] = &[
+    (6, Tongue::Code),
+    (4, Tongue::Log),
+    (4, Tongue::Prose),
+    (2, Tongue::Json),
+    (1, Tongue::Chinese),
+];
 const UNICODE: &[(u32, Tongue)] = &[
     (2, Tongue::Emoji),
     (2, Tongue::Control),
