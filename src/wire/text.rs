@@ -79,16 +79,20 @@ pub fn measure(raw: &[u8]) -> Sizes {
         if at < past {
             continue;
         }
-        let character = Walk {
-            raw,
-            at,
-            lone: false,
+        let mut taken = 2;
+        let mut code = 0;
+        if let Some(b'u') = raw.get(at + 1) {
+            let mut walk = Walk {
+                raw,
+                at,
+                lone: false,
+            };
+            (code, taken) = walk.unicode(at);
         }
-        .next();
-        let Some(character) = character else { break };
-        past = at + character.len;
-        sizes.latin -= character.len as u32;
-        sizes.count(character.code);
+        taken = taken.min(raw.len() - at);
+        past = at + taken;
+        sizes.latin -= taken as u32;
+        sizes.count(code);
     }
     sizes
 }
@@ -198,10 +202,30 @@ impl Iterator for Walk<'_> {
 }
 
 fn hex4(raw: &[u8], at: usize) -> Option<u32> {
-    raw.get(at..at + 4)?.iter().try_fold(0u32, |code, &byte| {
-        Some(code << 4 | char::from(byte).to_digit(16)?)
-    })
+    let digits: [u8; 4] = raw.get(at..at + 4)?.try_into().ok()?;
+    let digits = digits.map(|byte| HEX[byte as usize]);
+    // Anything but a digit has its high bits set.
+    if digits.iter().fold(0, |all, digit| all | digit) > 0xF {
+        return None;
+    }
+    Some(
+        digits
+            .iter()
+            .fold(0, |code, &digit| code << 4 | u32::from(digit)),
+    )
 }
+
+/// The value of each hex digit; 0xFF for every other byte.
+const HEX: [u8; 256] = {
+    let mut table = [0xFF; 256];
+    let mut digit = 0;
+    while digit < 16 {
+        table[b"0123456789abcdef"[digit] as usize] = digit as u8;
+        table[b"0123456789ABCDEF"[digit] as usize] = digit as u8;
+        digit += 1;
+    }
+    table
+};
 
 /// The scalar value at the start of `raw`, and its bytes. Bytes that are no UTF-8 count one each.
 fn utf8(raw: &[u8], first: u8) -> (u32, usize) {
