@@ -181,10 +181,10 @@ fn index(bytes: Bytes) -> Result<Asked, Failure> {
         Err(Unindexed::NotJson(place)) => Err(Failure::NotJson(place)),
         Err(Unindexed::Unguardable(reason)) => {
             tracing::warn!(%reason, "a request is forwarded without a guard");
-            let body: Value = serde_json::from_slice(&bytes).unwrap_or_default();
+            let glance = chat::glance(&bytes);
             Ok(Asked {
-                model: body["model"].as_str().unwrap_or_default().to_owned(),
-                streams: body["stream"] == true,
+                model: glance.model,
+                streams: glance.streams,
                 conversation: None,
                 bytes,
             })

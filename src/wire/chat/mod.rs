@@ -11,6 +11,7 @@
 //! - an empty `messages` is a conversation without messages, numbers may be of any length, and
 //!   half a surrogate pair in a text is indexed like any other text.
 
+mod glance;
 mod index;
 mod said;
 
@@ -24,6 +25,7 @@ use super::{
     scan::{Kind, Span, Text},
     text::{self, Sizes},
 };
+pub use glance::{Glance, glance};
 pub use index::index;
 pub use said::answer_digest;
 
