@@ -56,14 +56,15 @@ impl Grid {
 pub struct Mark {
     /// Steps of the grid that were to go. Never falls.
     k: u32,
-    /// Index of the first message that is kept.
+    /// The first message that is kept, counted without system messages: these come and go, and
+    /// what is folded stays.
     boundary: u32,
     /// Raw tokens that went, as they were then.
     removed: u32,
 }
 
 impl Mark {
-    /// Index of the first message that is kept.
+    /// The first message that is kept, counted without system messages.
     pub const fn boundary(self) -> u32 {
         self.boundary
     }
@@ -116,10 +117,15 @@ impl Replay<'_> {
     /// The cut that a session remembers, where it lies between two units.
     pub fn recall(&self, mark: Option<Mark>) -> Option<Fold> {
         let mark = mark?;
-        let boundary = self
-            .units
-            .iter()
-            .position(|unit| unit.messages.start == mark.boundary as usize)?;
+        let mut said = 0;
+        let boundary = self.units.iter().position(|unit| {
+            if unit.kind == UnitKind::System {
+                return false;
+            }
+            let here = said == mark.boundary as usize;
+            said += unit.messages.len();
+            here
+        })?;
         (boundary > self.pinned()).then_some(Fold {
             k: mark.k,
             boundary,
@@ -128,10 +134,12 @@ impl Replay<'_> {
     }
 
     pub fn mark(&self, fold: Fold) -> Option<Mark> {
-        let unit = self.units.get(fold.boundary)?;
+        let before = self.units.get(..fold.boundary)?;
+        let said = before.iter().filter(|unit| unit.kind != UnitKind::System);
+        let said: usize = said.map(|unit| unit.messages.len()).sum();
         (fold.boundary > self.pinned()).then_some(Mark {
             k: fold.k,
-            boundary: unit.messages.start as u32,
+            boundary: said as u32,
             removed: fold.removed,
         })
     }

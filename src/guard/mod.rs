@@ -68,7 +68,8 @@ pub struct Memory {
 }
 
 impl Memory {
-    /// Index of the first message kept after the pinned start, where something is folded.
+    /// The first message kept after the pinned start, counted without system messages, where
+    /// something is folded.
     pub fn boundary(&self) -> Option<u32> {
         self.fold.map(Mark::boundary)
     }
@@ -92,7 +93,8 @@ impl Memory {
 pub struct Recall {
     pub memory: Memory,
     pub calibration: Calibration,
-    /// Messages of the last request, whose cuts are in `memory`; 0 where there is none.
+    /// Messages of the last request, whose cuts are in `memory`, system messages apart; 0 where
+    /// there is none.
     pub messages: usize,
 }
 
@@ -215,15 +217,28 @@ fn fit<'a>(
     let from = if !same_grid || lost {
         0
     } else {
+        let fresh = fresh(units, recall.messages);
         units
             .iter()
-            .position(|unit| unit.messages.end > recall.messages)
+            .position(|unit| unit.messages.end > fresh)
             .unwrap_or(units.len().saturating_sub(1))
     };
     let fold = replay.run(from, remembered, |unit, excess| {
         results.tighten(units[unit].messages.clone(), excess)
     });
     (replay, fold)
+}
+
+/// The first message that was not part of the last request.
+fn fresh(units: &[Unit], known: usize) -> usize {
+    let mut said = 0;
+    for unit in units.iter().filter(|unit| unit.kind != UnitKind::System) {
+        if said + unit.messages.len() > known {
+            return unit.messages.start + (known - said);
+        }
+        said += unit.messages.len();
+    }
+    units.last().map_or(0, |unit| unit.messages.end)
 }
 
 fn assemble(
@@ -242,7 +257,8 @@ fn assemble(
             kept[at] = true;
         }
     }
-    report.truncated = results.made(units, &kept, recall.messages, &mut edits);
+    let fresh = fresh(units, recall.messages);
+    report.truncated = results.made(units, &kept, fresh, &mut edits);
     let mark = replay.mark(fold);
     report.raw_after = replay.sent(fold);
     report.expected = recall.calibration.tokens(report.raw_after);

@@ -58,7 +58,7 @@ impl Lineage {
             settled: chain.settled.filter(|settled| *settled != chain.now),
             opening: chain.opening,
             probes: probes(&chain.boundaries),
-            messages: u32::try_from(conversation.messages.len()).unwrap_or(u32::MAX),
+            messages: u32::try_from(said(conversation)).unwrap_or(u32::MAX),
         }
     }
 
@@ -77,7 +77,8 @@ impl Lineage {
         self.opening
     }
 
-    /// Messages of the client in this request, system messages included.
+    /// Messages of the client in this request, system messages apart: they come and go without
+    /// breaking a lineage.
     pub const fn messages(&self) -> u32 {
         self.messages
     }
@@ -92,6 +93,15 @@ impl Lineage {
             bare: bare(whole),
         })
     }
+}
+
+/// How many messages are no system messages.
+fn said(conversation: &Conversation) -> usize {
+    let messages = &conversation.messages;
+    messages
+        .iter()
+        .filter(|message| !message.role.instructs())
+        .count()
 }
 
 /// A request that belongs to no conversation, as clients send to make a title or to try a key:

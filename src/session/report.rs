@@ -23,7 +23,8 @@ pub struct Report {
     pub context_limit: Option<u32>,
     pub hard_util: Option<f64>,
     pub optimal_util: Option<f64>,
-    /// Index of the first message kept after the pinned start, where something is folded.
+    /// The first message kept after the pinned start, counted without system messages, where
+    /// something is folded.
     pub folded_until: Option<u32>,
     /// Tool results that are held to a limit of their own.
     pub tightened: usize,

@@ -58,7 +58,7 @@ pub struct State {
     pub session: SessionId,
     /// Answers so far, along this branch of the conversation.
     pub generations: u32,
-    /// Messages the client sent with the request of that generation.
+    /// Messages the client sent with the request of that generation, system messages apart.
     pub messages: u32,
     pub model: Box<str>,
     pub provider: Box<str>,

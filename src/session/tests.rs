@@ -94,7 +94,7 @@ async fn a_growing_conversation_finds_its_last_state() {
     let states = play(&sessions, 20).await;
     for (turn, state) in states.iter().enumerate() {
         assert_eq!(state.generations as usize, turn + 1);
-        assert_eq!(state.messages as usize, 2 * turn + 2);
+        assert_eq!(state.messages as usize, 2 * turn + 1);
         assert_eq!(state.session, states[0].session);
     }
 }

@@ -264,7 +264,7 @@ fn grow(session: &Session, window: u32, profile: &'static Profile) -> (usize, us
         }
         recall = Recall {
             memory: with.memory.clone(),
-            messages: conversation.messages.len(),
+            messages: said(&conversation),
             ..Recall::default()
         };
         last = now;
@@ -283,6 +283,53 @@ fn long_sessions_are_cut_seldom() {
         assert!(cuts > 3, "{cuts} cuts in {requests} requests");
         assert!(cuts * 5 < requests, "{cuts} cuts in {requests} requests");
     }
+}
+
+/// Messages, system ones apart.
+fn said(conversation: &Conversation) -> usize {
+    let messages = &conversation.messages;
+    messages
+        .iter()
+        .filter(|message| !message.role.instructs())
+        .count()
+}
+
+#[test]
+fn a_system_message_that_comes_and_goes_moves_no_cut() {
+    let settings = settings();
+    let policy = policy(8_192, named("openai").unwrap(), &settings);
+    let turns: Vec<_> = (0..60)
+        .flat_map(|turn| {
+            let question = format!("question {turn}: {}", "why is that so? ".repeat(20));
+            let answer = format!("answer {turn}: {}", "because it is. ".repeat(40));
+            [("user", question), ("assistant", answer)]
+        })
+        .chain([("user", "and now?".to_owned())])
+        .collect();
+    let body = |system: bool| {
+        let system = system.then(|| ("system", "Be brief.".to_owned()));
+        let messages: Vec<_> = system
+            .into_iter()
+            .chain(turns.iter().cloned())
+            .map(|(role, content)| serde_json::json!({"role": role, "content": content}))
+            .collect();
+        read(
+            serde_json::json!({ "messages": messages })
+                .to_string()
+                .as_bytes(),
+        )
+    };
+    let with = guard::plan(&body(true), &policy, &Recall::default());
+    let folded = with.report.folded.expect("a fold");
+    let recall = Recall {
+        memory: with.memory.clone(),
+        messages: said(&body(true)),
+        ..Recall::default()
+    };
+    let without = guard::plan(&body(false), &policy, &recall);
+    assert_eq!(without.memory, with.memory);
+    let now = without.report.folded.expect("a fold");
+    assert_eq!((now.messages, now.new), (folded.messages, false));
 }
 
 #[test]
