@@ -83,15 +83,46 @@ async fn a_compressed_stream_is_relayed_as_it_is() {
         .unwrap();
     let packed = packed.finish().unwrap();
     let head = "HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\ncontent-encoding: gzip\r\nconnection: close\r\n\r\n";
+    // The client asked for the usage itself: there is nothing to take out.
+    let asks = ASK.replace("]}", "],\"stream_options\":{\"include_usage\":true}}");
     up.then([send(head), Step::Drip(packed.clone()), Step::Close]);
-    let got = proxy.client().chat(ASK).await;
+    let got = proxy.client().chat(asks.clone()).await;
     assert_eq!(got.body, packed);
     assert_eq!(got.headers["content-encoding"], "gzip");
     assert!(got.whole);
     // Half of it is no whole answer, compressed or not.
     up.then([send(head), send(&packed[..packed.len() / 2]), Step::Close]);
-    let got = proxy.client().chat(ASK).await;
+    let got = proxy.client().chat(asks.clone()).await;
     assert_eq!(got.body, packed[..packed.len() / 2]);
+    assert!(!got.whole);
+}
+
+#[tokio::test]
+async fn our_own_chunk_is_taken_out_of_a_compressed_stream_too() {
+    use std::io::Write;
+
+    let up = Provider::start().await;
+    let proxy = Proxy::new().provider("up", &up).start().await;
+    let mut packed = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::fast());
+    packed
+        .write_all(format!("{TEXT}{FINISH}{USAGE}{DONE}").as_bytes())
+        .unwrap();
+    let packed = packed.finish().unwrap();
+    let head = "HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\ncontent-encoding: gzip\r\nconnection: close\r\n\r\n";
+    up.then([send(head), Step::Drip(packed.clone()), Step::Close]);
+    let got = proxy.client().chat(ASK).await;
+    let expected = format!("{TEXT}{FINISH}{DONE}");
+    assert_eq!(String::from_utf8_lossy(&got.body), expected);
+    assert!(!got.headers.contains_key("content-encoding"));
+    assert!(got.whole);
+    // Damaged on the way: no clean end.
+    up.then([
+        send(head),
+        send(&packed[..packed.len() / 2]),
+        send("damage"),
+        Step::Close,
+    ]);
+    let got = proxy.client().chat(ASK).await;
     assert!(!got.whole);
 }
 
