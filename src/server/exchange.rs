@@ -284,7 +284,7 @@ async fn complete(
     let read = relay::whole(answer, &target.provider.name, room).await?;
     let (mut answer, heard) = match read {
         Whole::Complete { head, body, heard } => {
-            let heard = head.status.is_success().then_some(heard);
+            let heard = (head.status.is_success() && !heard.error).then_some(heard);
             (Response::from_parts(head, whole(body)), heard)
         }
         Whole::Overlong(answer) => (answer, None),
@@ -294,9 +294,8 @@ async fn complete(
     };
     let headers = answer.headers_mut();
     headers.extend(generation.head(upstream));
-    if let Some(heard) = heard
-        && let Some(health) = generation.settle(&heard).await
-    {
+    if let Some(heard) = heard {
+        let health = generation.settle(&heard).await;
         for name in TRAILERS {
             headers.remove(*name);
         }

@@ -130,21 +130,13 @@ impl Generation {
         let mut headers = HeaderMap::new();
         let previous = self.inherited.state.as_ref();
         let health = previous.map_or_else(|| self.judge(None), State::health);
-        // The limit is this request's, also where the model changed.
-        let health = Health {
-            window: self.window(),
-            ..health
-        };
         headers.extend(health::headers(&health, From::Previous));
         self.describe(&mut headers, upstream);
         headers
     }
 
-    /// The end of an answer: judged and stored. `None` where it was no whole answer.
-    pub async fn settle(&self, heard: &Heard) -> Option<Health> {
-        if !(heard.complete() || heard.blind) {
-            return None;
-        }
+    /// The end of a whole answer: judged and stored.
+    pub async fn settle(&self, heard: &Heard) -> Health {
         let state = self.state_after(heard);
         let health = state.health();
         let answer = answer_digest(heard.text, &heard.call_ids);
@@ -152,14 +144,16 @@ impl Generation {
         sessions
             .save(&self.inherited.lineage, answer, &state, STORE_WITHIN)
             .await;
-        Some(health)
+        health
     }
 
     /// What is added to the end of a stream.
     pub async fn close(&self, heard: &Heard, comment: bool) -> Closing {
-        let Some(health) = self.settle(heard).await else {
+        // Half an answer is no generation; of one that cannot be read, nothing else is known.
+        if !(heard.complete() || heard.blind) {
             return Closing::default();
-        };
+        }
+        let health = self.settle(heard).await;
         Closing {
             trailers: health::headers(&health, From::Response).collect(),
             comment: comment.then(|| comment_of(&health).into()),
