@@ -184,7 +184,8 @@ impl Pieces<'_> {
         true
     }
 
-    /// Widens the gap to the ends of lines that are near. Each end stays inside its own piece.
+    /// Widens the gap to the ends of lines that are near. Their line ends go too: the marker has
+    /// its own.
     fn at_lines(&self, gap: Range<usize>) -> Range<usize> {
         let mut start = 0;
         let mut wide = gap.clone();
@@ -198,14 +199,14 @@ impl Pieces<'_> {
                     continue;
                 }
                 if at < gap.start && gap.start - at <= NEAR_CHARS.min(gap.start / 4) {
-                    wide.start = at + 1;
+                    wide.start = at;
                 }
                 let kept_tail = self.total - gap.end;
                 if at >= gap.end
                     && wide.end == gap.end
                     && at - gap.end <= NEAR_CHARS.min(kept_tail / 4)
                 {
-                    wide.end = at;
+                    wide.end = at + 1;
                 }
             }
             start = end;
@@ -287,11 +288,11 @@ mod tests {
         let (_, content) = apply(&format!("\"{text}\""), LIMIT).unwrap();
         let content = content.as_str().unwrap();
         assert!(
-            content.starts_with(&format!("{}\n\n... [", "a".repeat(50))),
+            content.starts_with(&format!("{}\n... [", "a".repeat(50))),
             "{content}"
         );
         assert!(
-            content.ends_with(&format!("] ...\n\n{}", "c".repeat(35))),
+            content.ends_with(&format!("] ...\n{}", "c".repeat(35))),
             "{content}"
         );
     }

@@ -4,6 +4,7 @@
 
 mod faults;
 mod generated;
+mod golden;
 mod guard;
 mod index;
 mod passthrough;

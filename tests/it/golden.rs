@@ -1,0 +1,55 @@
+//! Golden pairs: what goes out for small conversations, for a person to read.
+//!
+//! `tests/data/guard/NAME.json` is a request, `NAME.PROFILE.json` what the guard makes of it at a
+//! window of 1,024 tokens. `UPDATE_GOLDEN=1` writes the second anew.
+
+use std::{fs, path::PathBuf};
+
+use bytes::Bytes;
+use plimsoll::{
+    config::GuardConfig,
+    guard::{self, Policy, Recall, profile::named},
+    wire::chat::index,
+};
+
+use crate::support::strict;
+
+const PROFILES: [&str; 3] = ["openai", "template", "gemini"];
+
+fn folder() -> PathBuf {
+    PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("tests/data/guard")
+}
+
+#[test]
+fn golden_requests() {
+    let settings = GuardConfig::default();
+    let mut names: Vec<String> = fs::read_dir(folder())
+        .unwrap()
+        .filter_map(|entry| entry.unwrap().file_name().into_string().ok())
+        .filter(|name| name.matches('.').count() == 1)
+        .collect();
+    names.sort();
+    assert!(names.len() >= 4, "the requests are there: {names:?}");
+    for name in names {
+        let body = fs::read(folder().join(&name)).unwrap();
+        for profile in PROFILES {
+            let policy = Policy {
+                profile: named(profile).unwrap(),
+                window: 1_024,
+                input_limit: None,
+                settings: &settings,
+            };
+            let conversation = index(Bytes::from(body.clone())).unwrap();
+            let plan = guard::plan(&conversation, &policy, &Recall::default());
+            let sent = plan.edits.apply(&conversation.body).to_bytes();
+            assert_eq!(strict::broken(&body, &sent, policy.profile), [], "{name}");
+            let place = folder().join(name.replace(".json", &format!(".{profile}.json")));
+            if std::env::var_os("UPDATE_GOLDEN").is_some() {
+                fs::write(&place, &sent).unwrap();
+            }
+            let expected = fs::read_to_string(&place).unwrap_or_default();
+            let sent = String::from_utf8_lossy(&sent);
+            assert_eq!(sent, expected, "{}", place.display());
+        }
+    }
+}
