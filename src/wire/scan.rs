@@ -2,15 +2,18 @@
 //!
 //! [`Scan`] walks a text once and says where its values lie. It checks strings and the nesting of
 //! brackets, which is what spans depend on, and not the whole grammar: finding the right spans is
-//! our task, full validation is the provider's. Strings are found by `memchr` on quotes; whatever
-//! finds them faster takes the place of [`Scan::string`] and [`Scan::container`] and of nothing
-//! else.
+//! our task, full validation is the provider's. Strings are read in blocks of 64 bytes (see
+//! `block`); whatever reads them faster takes its place and that of nothing else.
 //!
 //! Nothing here recurses, allocates per value or panics, whatever the input.
+
+mod block;
 
 use std::ops::Range;
 
 use thiserror::Error;
+
+use self::block::Inside;
 
 /// A half-open range of bytes of a body.
 ///
@@ -47,11 +50,21 @@ impl Span {
 pub struct Text {
     /// Between the quotes.
     pub span: Span,
-    /// Whether a backslash stands in it.
-    pub escaped: bool,
+    /// Escapes in it.
+    pub escapes: u32,
+    /// Whether it is ASCII without `\u` escapes: every byte is a character, but for the escapes,
+    /// which are two.
+    pub plain: bool,
+    /// Whether it may be spelled in more than one way: it has `\u` or `\/` escapes.
+    pub respelled: bool,
 }
 
 impl Text {
+    /// Whether a backslash stands in it.
+    pub const fn escaped(self) -> bool {
+        self.escapes > 0
+    }
+
     /// The string with its quotes.
     pub const fn quoted(self) -> Span {
         Span {
@@ -162,11 +175,14 @@ impl<'a> Scan<'a> {
     /// Takes a string.
     pub fn string(&mut self) -> Result<Text, Malformed> {
         let start = self.take(b'"', "a string")? + 1;
-        let end = self.string_end(start)?;
+        let inside = self.inside(start)?;
+        let end = start + inside.len;
         self.at = end + 1;
         Ok(Text {
             span: Span::new(start, end),
-            escaped: memchr::memchr(b'\\', &self.text[start..end]).is_some(),
+            escapes: inside.escapes,
+            plain: inside.ascii && !inside.unicode,
+            respelled: inside.unicode || inside.slashes,
         })
     }
 
@@ -239,22 +255,10 @@ impl<'a> Scan<'a> {
         }
     }
 
-    /// The closing quote of a string whose contents begin at `from`.
-    fn string_end(&self, from: usize) -> Result<usize, Malformed> {
-        let mut look = from;
-        while let Some(found) = memchr::memchr(b'"', &self.text[look..]) {
-            let quote = look + found;
-            let backslashes = self.text[from..quote]
-                .iter()
-                .rev()
-                .take_while(|&&byte| byte == b'\\')
-                .count();
-            if backslashes % 2 == 0 {
-                return Ok(quote);
-            }
-            look = quote + 1;
-        }
-        Err(Malformed::Expected {
+    /// What stands between an opening quote, which `from` follows, and the closing one.
+    fn inside(&self, from: usize) -> Result<Inside, Malformed> {
+        let text = self.text.get(from..).unwrap_or_default();
+        block::inside(text).ok_or(Malformed::Expected {
             expected: "the end of a string",
             at: self.text.len(),
         })
@@ -269,7 +273,7 @@ impl<'a> Scan<'a> {
             };
             match byte {
                 b'"' => {
-                    self.at = self.string_end(self.at + 1)?;
+                    self.at += 1 + self.inside(self.at + 1)?.len;
                 }
                 b'{' | b'[' => nesting.open(byte == b'{')?,
                 b'}' | b']' => {

@@ -7,6 +7,8 @@
 
 use xxhash_rust::xxh3::{Xxh3, xxh3_128};
 
+use super::scan::Text;
+
 /// Characters by kind of text.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Sizes {
@@ -60,6 +62,29 @@ impl std::ops::AddAssign for Sizes {
         self.hangul += more.hangul;
         self.emoji += more.emoji;
         self.other += more.other;
+    }
+}
+
+/// The characters by kind of a text of a body.
+pub fn sizes(body: &[u8], text: Text) -> Sizes {
+    if text.plain {
+        return Sizes {
+            latin: text.span.len() as u32 - text.escapes,
+            ..Sizes::default()
+        };
+    }
+    measure(&body[text.span.range()])
+}
+
+/// The digest of a text of a body.
+pub fn digest_of(body: &[u8], text: Text) -> u128 {
+    let raw = &body[text.span.range()];
+    if text.respelled {
+        let mut digester = Digester::new();
+        digester.spell_out(raw);
+        digester.finish()
+    } else {
+        xxh3_128(raw)
     }
 }
 
@@ -288,6 +313,12 @@ impl Digester {
             self.hash.update(raw);
             return;
         }
+        self.spell_out(raw);
+    }
+
+    /// Takes a piece that has escapes which could be spelled otherwise.
+    fn spell_out(&mut self, raw: &[u8]) {
+        self.empty &= raw.is_empty();
         let mut plain = 0;
         let mut walk = Walk::new(raw);
         // Only where an escape stands, or after half a pair, is there anything to spell.

@@ -103,7 +103,7 @@ impl<'a> Indexer<'a> {
             .fields
             .iter()
             .any(|other| self.bytes(other.key.span) == self.bytes(field.key.span));
-        if twice || field.key.escaped {
+        if twice || field.key.escaped() {
             return Err(Stop::Twice("a top-level key (or its escaped spelling)"));
         }
         self.fields.push(field);
@@ -167,7 +167,7 @@ impl<'a> Indexer<'a> {
                 }
                 b"reasoning_content" => {
                     if let Some(text) = optional(scan)? {
-                        reasoning += text::measure(self.bytes(text.span));
+                        reasoning += text::sizes(self.body, text);
                     }
                 }
                 _ => {
@@ -399,7 +399,7 @@ impl Seen {
 
 /// A key spelled with escapes could hide one we act upon.
 const fn plain(key: Text) -> Result<(), Stop> {
-    if key.escaped {
+    if key.escaped() {
         return Err(Stop::Shape("an escaped key in a message"));
     }
     Ok(())

@@ -172,7 +172,7 @@ impl Conversation {
     /// A string, decoded for a person to read.
     pub fn shown(&self, text: Text) -> Cow<'_, str> {
         let raw = self.raw(text);
-        if text.escaped {
+        if text.escaped() {
             let shown = text::Walk::new(raw)
                 .map(|character| char::from_u32(character.code).unwrap_or('\u{FFFD}'))
                 .collect();

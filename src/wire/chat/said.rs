@@ -7,7 +7,7 @@ use xxhash_rust::xxh3::xxh3_128;
 
 use super::{
     super::{
-        scan::{Kind, Malformed, Scan, Span, Text},
+        scan::{Kind, Malformed, Scan, Span},
         text::{self, Digester},
     },
     Call, Content, Message, Part, PartKind, Role,
@@ -23,15 +23,14 @@ pub(super) fn describe(body: &[u8], calls: &[Call], parts: &[Part], message: &mu
         Content::Parts(range, _) => &parts[range.start as usize..range.end as usize],
         _ => &[],
     };
-    let raw = |text: Text| &body[text.span.range()];
     let mut mix = Mix::default();
     mix.tag(role_tag(message.role));
 
     let mut answer = 0;
     match &message.content {
         Content::Text(text) => {
-            message.sizes += text::measure(raw(*text));
-            answer = text::digest(raw(*text));
+            message.sizes += text::sizes(body, *text);
+            answer = text::digest_of(body, *text);
             if !text.span.is_empty() {
                 mix.digest(b't', answer);
             }
@@ -39,8 +38,8 @@ pub(super) fn describe(body: &[u8], calls: &[Call], parts: &[Part], message: &mu
         Content::Parts(..) => {
             for part in parts {
                 if let PartKind::Text(text) = part.kind {
-                    message.sizes += text::measure(raw(text));
-                    mix.digest(b't', text::digest(raw(text)));
+                    message.sizes += text::sizes(body, text);
+                    mix.digest(b't', text::digest_of(body, text));
                 } else {
                     if part.kind == PartKind::Other {
                         message.sizes += text::measure(&body[part.span.range()]);
@@ -62,18 +61,18 @@ pub(super) fn describe(body: &[u8], calls: &[Call], parts: &[Part], message: &mu
     for call in calls {
         for (tag, text) in [(b'i', call.id), (b'n', call.name), (b'a', call.arguments)] {
             let Some(text) = text else { continue };
-            let digest = text::digest(raw(text));
+            let digest = text::digest_of(body, text);
             mix.digest(tag, digest);
             if tag == b'i' {
                 ids.push(digest);
             } else {
-                message.sizes += text::measure(raw(text));
+                message.sizes += text::sizes(body, text);
             }
         }
     }
     for (tag, text) in [(b'r', message.call_id), (b'N', message.name)] {
         if let Some(text) = text {
-            mix.digest(tag, text::digest(raw(text)));
+            mix.digest(tag, text::digest_of(body, text));
         }
     }
     message.digest = mix.finish();

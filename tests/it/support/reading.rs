@@ -74,7 +74,7 @@ fn message_is_right(body: &[u8], found: &Conversation, message: &Message, raw: &
         (Content::Null, Some(content)) => assert_eq!(content.get(), "null"),
         (Content::Text(text), Some(content)) => {
             assert_eq!(text.quoted(), place(body, content.get()));
-            assert_eq!(text.escaped, content.get().contains('\\'));
+            assert_eq!(text.escaped(), content.get().contains('\\'));
         }
         (Content::Parts(_, span), Some(content)) => {
             assert_eq!(*span, place(body, content.get()));

@@ -1,0 +1,222 @@
+//! Sixty-four bytes at a time: which of them are quotes, backslashes and escapes.
+//!
+//! A string is read once: its end, its escapes and whether it is plain ASCII come out of the same
+//! bitmaps, so that most texts are neither walked to be measured nor to be digested. The bitmaps
+//! are made with AVX2 where the machine has it and byte by byte elsewhere, with the same result.
+
+const BLOCK: usize = 64;
+
+/// What the bytes between two quotes are.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Inside {
+    /// Bytes up to the closing quote.
+    pub(super) len: usize,
+    /// Escapes, a surrogate pair of two counted as two.
+    pub(super) escapes: u32,
+    pub(super) ascii: bool,
+    /// There are escapes of the kind `\u`.
+    pub(super) unicode: bool,
+    /// There are escapes of the kind `\/`.
+    pub(super) slashes: bool,
+}
+
+/// A bit for each byte of a block.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Bits {
+    quotes: u64,
+    backslashes: u64,
+    us: u64,
+    slashes: u64,
+    high: u64,
+}
+
+/// Reads from behind an opening quote to the closing one; `None` where there is none.
+pub(super) fn inside(text: &[u8]) -> Option<Inside> {
+    #[cfg(target_arch = "x86_64")]
+    if std::arch::is_x86_feature_detected!("avx2") {
+        #[expect(
+            unsafe_code,
+            reason = "a call into code for a feature that was just detected"
+        )]
+        // SAFETY: the machine has AVX2.
+        return unsafe { avx2::inside(text) };
+    }
+    inside_with(text, bytewise)
+}
+
+#[inline(always)]
+fn inside_with(text: &[u8], bits: impl Fn(&[u8; BLOCK]) -> Bits) -> Option<Inside> {
+    let mut found = Inside {
+        ascii: true,
+        ..Inside::default()
+    };
+    let mut escaping = false;
+    let (blocks, tail) = text.as_chunks::<BLOCK>();
+    for block in blocks {
+        if found.take(bits(block), &mut escaping) {
+            return Some(found);
+        }
+    }
+    let mut last = [0; BLOCK];
+    last[..tail.len()].copy_from_slice(tail);
+    found.take(bits(&last), &mut escaping).then_some(found)
+}
+
+impl Inside {
+    /// Adds a block; whether the closing quote was in it.
+    #[inline(always)]
+    fn take(&mut self, bits: Bits, escaping: &mut bool) -> bool {
+        let escaped = escaped(bits.backslashes, escaping);
+        let closing = bits.quotes & !escaped;
+        let before = match closing {
+            0 => u64::MAX,
+            _ => (closing & closing.wrapping_neg()) - 1,
+        };
+        self.len += before.count_ones() as usize;
+        let escaped = escaped & before;
+        self.escapes += escaped.count_ones();
+        self.ascii &= bits.high & before == 0;
+        self.unicode |= bits.us & escaped != 0;
+        self.slashes |= bits.slashes & escaped != 0;
+        closing != 0
+    }
+}
+
+/// The bytes that a backslash before them makes part of an escape. `escaping` says so of the first
+/// byte of this block, and then of the next.
+#[inline(always)]
+const fn escaped(backslashes: u64, escaping: &mut bool) -> u64 {
+    const EVEN: u64 = 0x5555_5555_5555_5555;
+    // A backslash that is escaped itself begins nothing.
+    let first = *escaping as u64;
+    let backslashes = backslashes & !first;
+    let follows = backslashes << 1 | first;
+    // In a run that begins at an odd place, the escaped bytes are those at even places.
+    let odd_starts = backslashes & !EVEN & !follows;
+    let (sum, over) = odd_starts.overflowing_add(backslashes);
+    *escaping = over;
+    (EVEN ^ (sum << 1)) & follows
+}
+
+#[cfg(target_arch = "x86_64")]
+mod avx2 {
+    use std::arch::x86_64::{
+        __m256i, _mm256_cmpeq_epi8, _mm256_movemask_epi8, _mm256_set_epi64x, _mm256_set1_epi8,
+    };
+
+    use super::{BLOCK, Bits, Inside, inside_with};
+
+    #[target_feature(enable = "avx2")]
+    pub(super) fn inside(text: &[u8]) -> Option<Inside> {
+        inside_with(text, |block| bits(block))
+    }
+
+    #[target_feature(enable = "avx2")]
+    #[inline]
+    pub(super) fn bits(block: &[u8; BLOCK]) -> Bits {
+        let (low, high) = block.split_at(BLOCK / 2);
+        let (low, high) = (load(low), load(high));
+        Bits {
+            quotes: equal(low, high, b'"'),
+            backslashes: equal(low, high, b'\\'),
+            us: equal(low, high, b'u'),
+            slashes: equal(low, high, b'/'),
+            high: join(_mm256_movemask_epi8(low), _mm256_movemask_epi8(high)),
+        }
+    }
+
+    #[target_feature(enable = "avx2")]
+    #[inline]
+    fn equal(low: __m256i, high: __m256i, byte: u8) -> u64 {
+        let byte = _mm256_set1_epi8(byte as i8);
+        join(
+            _mm256_movemask_epi8(_mm256_cmpeq_epi8(low, byte)),
+            _mm256_movemask_epi8(_mm256_cmpeq_epi8(high, byte)),
+        )
+    }
+
+    #[inline]
+    fn join(low: i32, high: i32) -> u64 {
+        u64::from(low as u32) | u64::from(high as u32) << 32
+    }
+
+    /// Thirty-two bytes; the compiler makes one load of it.
+    #[target_feature(enable = "avx2")]
+    #[inline]
+    fn load(bytes: &[u8]) -> __m256i {
+        let (words, _) = bytes.as_chunks::<8>();
+        let word = |at: usize| words.get(at).map_or(0, |word| i64::from_le_bytes(*word));
+        _mm256_set_epi64x(word(3), word(2), word(1), word(0))
+    }
+}
+
+fn bytewise(block: &[u8; BLOCK]) -> Bits {
+    let those = |is: fn(u8) -> bool| {
+        let bytes = block.iter().enumerate();
+        bytes.fold(0, |bits, (at, &byte)| bits | u64::from(is(byte)) << at)
+    };
+    Bits {
+        quotes: those(|byte| byte == b'"'),
+        backslashes: those(|byte| byte == b'\\'),
+        us: those(|byte| byte == b'u'),
+        slashes: those(|byte| byte == b'/'),
+        high: those(|byte| byte >= 0x80),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    /// As one would read it.
+    fn plainly(text: &[u8]) -> Option<Inside> {
+        let mut found = Inside {
+            ascii: true,
+            ..Inside::default()
+        };
+        let mut bytes = text.iter().copied();
+        while let Some(byte) = bytes.next() {
+            match byte {
+                b'"' => return Some(found),
+                b'\\' => {
+                    let next = bytes.next()?;
+                    found.len += 1;
+                    found.escapes += 1;
+                    found.unicode |= next == b'u';
+                    found.slashes |= next == b'/';
+                    found.ascii &= next < 0x80;
+                }
+                _ => found.ascii &= byte < 0x80,
+            }
+            found.len += 1;
+        }
+        None
+    }
+
+    fn bytes() -> impl Strategy<Value = Vec<u8>> {
+        let byte = prop_oneof![
+            4 => Just(b'\\'),
+            1 => Just(b'"'),
+            2 => Just(b'u'),
+            1 => Just(b'/'),
+            1 => any::<u8>(),
+            4 => Just(b'a'),
+        ];
+        prop::collection::vec(byte, 0..300)
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(4_000))]
+
+        #[test]
+        fn blocks_read_as_one_would(text in bytes(), calm in 0usize..200) {
+            prop_assert_eq!(inside(&text), plainly(&text));
+            // Also where a run of backslashes lies over the end of a block.
+            let long: Vec<u8> = std::iter::repeat_n(b'a', calm).chain(text).collect();
+            prop_assert_eq!(inside(&long), plainly(&long));
+            prop_assert_eq!(inside_with(&long, bytewise), plainly(&long));
+        }
+    }
+}
