@@ -3,7 +3,7 @@
 //! [`Scan`] walks a text once and says where its values lie. It checks strings and the nesting of
 //! brackets, which is what spans depend on, and not the whole grammar: finding the right spans is
 //! our task, full validation is the provider's. Strings are found by `memchr` on quotes; whatever
-//! finds them faster takes the place of [`Scan::string`] and [`Scan::container`] and of nothing
+//! finds them faster takes the place of [`Scan::string`] and `Scan::container` and of nothing
 //! else.
 //!
 //! Nothing here recurses, allocates per value or panics, whatever the input.
