@@ -7,6 +7,7 @@ mod generated;
 mod golden;
 mod guard;
 mod index;
+mod inspect;
 mod passthrough;
 mod recorded;
 mod session;
