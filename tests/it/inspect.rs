@@ -2,6 +2,7 @@
 
 use std::{fs, path::Path, process::Command};
 
+use http::HeaderValue;
 use plimsoll::{config::ModelConfig, wire::chat::index};
 use serde_json::Value;
 
@@ -49,7 +50,11 @@ async fn sent(body: &[u8], model: &str) -> (Vec<u8>, String) {
         .start()
         .await;
     let client = proxy.client();
-    let got = client.send(client.chat_request(body.to_vec())).await;
+    let mut request = client.chat_request(body.to_vec());
+    // Whatever the model is called, it is this provider's, and its name stays as it is.
+    let chosen = HeaderValue::from_static("up");
+    request.headers_mut().insert("x-plimsoll-provider", chosen);
+    let got = client.send(request).await;
     assert_eq!(got.status, 200, "{}", got.text());
     let actions = got.headers["x-plimsoll-actions"].to_str().unwrap();
     (up.request().await.body, actions.to_owned())
