@@ -8,6 +8,7 @@ mod golden;
 mod guard;
 mod index;
 mod inspect;
+mod pages;
 mod passthrough;
 mod recorded;
 mod session;

@@ -8,7 +8,7 @@ use serde::Serialize;
 
 use super::{
     Aim,
-    next::{Next, Span},
+    next::{self, Next, Span},
 };
 use crate::{
     guard::{
@@ -182,10 +182,10 @@ fn truncated(cut: &guard::Truncated) -> Truncated {
 /// The messages that are left out: the last so many below the boundary that can go at all.
 fn folded(units: &[Unit], plan: &Plan) -> Option<Span> {
     let folded = plan.report.folded?;
-    let end = plan.memory.boundary()? as usize;
+    let end = next::boundary(units, plan)?;
     let gone = units
         .iter()
-        .filter(|unit| unit.messages.end <= end && super::next::goes(unit))
+        .filter(|unit| unit.messages.end <= end && next::goes(unit))
         .flat_map(|unit| unit.messages.clone());
     let gone: Vec<usize> = gone.collect();
     let first = gone[gone.len().saturating_sub(folded.messages)..].first()?;

@@ -57,6 +57,20 @@ pub(super) const fn goes(unit: &Unit) -> bool {
     !matches!(unit.kind, UnitKind::System | UnitKind::Other)
 }
 
+/// Where the part that is kept after the pinned start begins, where something is folded. The
+/// guard remembers it without counting system messages, which come and go.
+pub(super) fn boundary(units: &[Unit], plan: &Plan) -> Option<usize> {
+    let said = plan.memory.boundary()? as usize;
+    let mut before = 0;
+    let mut counted = units.iter().filter(|unit| unit.kind != UnitKind::System);
+    let kept = counted.find(|unit| {
+        let here = before >= said;
+        before += unit.messages.len();
+        here
+    })?;
+    Some(kept.messages.start)
+}
+
 impl Next {
     pub(super) fn of(
         conversation: &Conversation,
@@ -70,7 +84,7 @@ impl Next {
             fitted,
             units,
             policy,
-            boundary: plan.memory.boundary().map(|at| at as usize),
+            boundary: boundary(units, plan),
         };
         let mut results = sent.results();
         let results_in_all = results.len();
@@ -163,13 +177,17 @@ impl<'a> Sent<'a> {
     fn next_to_go(&self, plan: &Plan) -> Vec<&'a Unit> {
         let (raw, budget) = (plan.report.raw_after, plan.report.budget.tokens);
         let full = Calibration::default().learn(raw, budget.max(raw) + 1, self.policy.profile);
+        let said = self
+            .units
+            .iter()
+            .filter(|unit| unit.kind != UnitKind::System);
         let recall = Recall {
             memory: plan.memory.clone(),
             calibration: full,
-            messages: self.conversation.messages.len(),
+            messages: said.map(|unit| unit.messages.len()).sum(),
         };
         let later = guard::plan(self.conversation, self.policy, &recall);
-        let Some(end) = later.memory.boundary().map(|at| at as usize) else {
+        let Some(end) = boundary(self.units, &later) else {
             return Vec::new();
         };
         let pinned = self.pinned();

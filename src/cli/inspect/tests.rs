@@ -56,6 +56,7 @@ fn the_reports_are_those_of_the_golden_files() {
     let small = ["--window", "1024"];
     check("truncated", &small, "truncated.txt");
     check("folded", &small, "folded.txt");
+    check("system-later", &small, "system-later.txt");
     let strict = ["--window", "1100", "--profile", "mistral"];
     check("folded", &strict, "folded-strict.txt");
     let json = ["--window", "1024", "--json"];
