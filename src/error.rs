@@ -107,7 +107,7 @@ impl Failure {
                 format!("The request body is larger than {limit} bytes (server.max_body_bytes).")
             }
             Self::BodySlow { limit } => format!(
-                "No part of the request body came for {} s (server.body_timeout).",
+                "No part of the request body came for {} s (server.body_timeout_ms).",
                 limit.as_secs_f64()
             ),
             Self::Encoded(encoding) => format!(
@@ -155,7 +155,7 @@ impl Failure {
                 )
             }
             Self::ProviderTimeout { provider, limit } => format!(
-                "The provider `{provider}` did not answer within {} s (first_byte_timeout).",
+                "The provider `{provider}` did not answer within {} s (first_byte_timeout_ms).",
                 limit.as_secs_f64()
             ),
             Self::ProviderBadAnswer { provider, what } => {

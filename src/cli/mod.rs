@@ -5,6 +5,7 @@
 
 mod check;
 mod demo;
+mod inspect;
 mod models;
 mod serve;
 mod table;
@@ -41,7 +42,7 @@ struct Settings {
     listen: Option<String>,
 }
 
-#[derive(Clone, Copy, Debug, Subcommand)]
+#[derive(Clone, Debug, Subcommand)]
 enum Command {
     /// Run the proxy (the default)
     Serve,
@@ -49,6 +50,8 @@ enum Command {
     Check,
     /// List the models, with their windows and where these come from
     Models,
+    /// Show what the guard would do to a request
+    Inspect(inspect::Args),
     /// Play a long coding session against the built-in provider: no key, no network
     Demo(demo::Args),
 }
@@ -69,6 +72,8 @@ enum Failed {
     Start(io::Error),
     #[error("the demo ended early: {0}")]
     Demo(demo::DemoError),
+    #[error("{0}")]
+    Inspect(#[from] inspect::InspectError),
     #[error("the output could not be written: {0}")]
     Output(#[from] io::Error),
 }
@@ -95,6 +100,16 @@ pub fn run(arguments: impl IntoIterator<Item = OsString>, environment: &Environm
         Command::Serve => serve::run(&flags, environment),
         Command::Check => check::run(&flags, environment, &mut io::stdout().lock()),
         Command::Models => models::run(&flags, environment, &mut io::stdout().lock()),
+        Command::Inspect(args) => {
+            let (stdin, stdout) = (io::stdin(), io::stdout());
+            inspect::run(
+                &args,
+                &flags,
+                environment,
+                &mut stdin.lock(),
+                &mut stdout.lock(),
+            )
+        }
         Command::Demo(args) => demo::run(&args),
     };
     let code = match &done {

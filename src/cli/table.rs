@@ -1,4 +1,4 @@
-//! Aligned columns of text.
+//! Aligned columns of text, and numbers as people read them.
 
 use std::io::{self, Write};
 
@@ -20,6 +20,19 @@ pub(super) fn write<const N: usize>(out: &mut impl Write, rows: &[[String; N]]) 
     Ok(())
 }
 
+/// A number with its thousands apart.
+pub(super) fn grouped(number: u64) -> String {
+    let digits = number.to_string();
+    let mut text = String::new();
+    for (at, digit) in digits.chars().enumerate() {
+        if at > 0 && (digits.len() - at).is_multiple_of(3) {
+            text.push(',');
+        }
+        text.push(digit);
+    }
+    text
+}
+
 #[cfg(test)]
 mod tests {
     #[test]
@@ -32,5 +45,12 @@ mod tests {
             String::from_utf8(out).unwrap(),
             "  a     bbb  c\n  aaaa  ü\n"
         );
+    }
+
+    #[test]
+    fn thousands_are_apart() {
+        assert_eq!(super::grouped(7), "7");
+        assert_eq!(super::grouped(1_000), "1,000");
+        assert_eq!(super::grouped(12_345_678), "12,345,678");
     }
 }

@@ -1,4 +1,4 @@
-//! Checked settings, one field per stage. After [`check`] no stage checks them again.
+//! Checked settings, one field per stage. After `check` no stage checks them again.
 //!
 //! [`load`] reads them from the file, the environment and the flags, in that order.
 

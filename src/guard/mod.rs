@@ -32,7 +32,7 @@ use self::{
 pub use self::{
     preface::NOTE,
     report::{Folded, Report, StoodBack},
-    results::Truncated,
+    results::{Truncated, most_chars, tool},
 };
 use crate::{
     config::GuardConfig,

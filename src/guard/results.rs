@@ -73,7 +73,7 @@ impl<'a> Results<'a> {
     /// Cuts every result that is too large by the settings and the window alone.
     pub(super) fn first_line(&mut self) {
         for at in self.answers(0..self.tokens.len()) {
-            let chars = self.most_chars(at);
+            let chars = most_chars(&self.conversation.messages[at].sizes, self.policy);
             let settings = self.policy.settings;
             self.cut(
                 at,
@@ -136,7 +136,7 @@ impl<'a> Results<'a> {
             edits.merge(cut.edits.clone());
             made.push(Truncated {
                 message: *at,
-                tool: self.tool(units, *at),
+                tool: tool(self.conversation, units, *at),
                 before: cut.before,
                 after: cut.after,
                 tighter: self.tight.iter().any(|(tight, _)| tight == at),
@@ -160,20 +160,6 @@ impl<'a> Results<'a> {
         messages
             .filter(|&at| self.conversation.messages[at].role.answers())
             .collect()
-    }
-
-    /// The longest result that is left alone: the configured length, or the share of the window
-    /// in tokens of its kind of text.
-    fn most_chars(&self, at: usize) -> usize {
-        let sizes = &self.conversation.messages[at].sizes;
-        let configured = self.policy.settings.max_tool_result_chars;
-        let share = RESULT_SHARE * f64::from(self.policy.window);
-        let tokens = self.policy.weights().text(sizes);
-        if tokens <= share {
-            return configured;
-        }
-        let chars = sizes.chars() as f64 * share / tokens;
-        configured.min(chars as usize).max(LEAST_CHARS)
     }
 
     /// Brings one result down to so many raw tokens, in the proportion of its characters.
@@ -227,28 +213,42 @@ impl<'a> Results<'a> {
             self.policy.profile,
         )
     }
+}
 
-    /// The name of the tool that gave a result: its own, or that of the call it answers.
-    fn tool(&self, units: &[Unit], at: usize) -> String {
-        let conversation = self.conversation;
-        let message = &conversation.messages[at];
-        if let Some(name) = message.name {
-            return conversation.shown(name).into_owned();
-        }
-        let id = message.call_id.map(|id| text::digest(conversation.raw(id)));
-        let step = units.iter().find(|unit| unit.messages.contains(&at));
-        let calls = step.map_or(&[][..], |unit| {
-            conversation.calls(&conversation.messages[unit.messages.start])
-        });
-        calls
-            .iter()
-            .find(|call| {
-                message.role == Role::Function
-                    || call.id.map(|id| text::digest(conversation.raw(id))) == id
-            })
-            .and_then(|call| call.name)
-            .map_or_else(String::new, |name| conversation.shown(name).into_owned())
+/// The longest result of this kind of text that is left alone, in characters: the configured
+/// length, or the share of the window in tokens.
+pub fn most_chars(sizes: &Sizes, policy: &Policy<'_>) -> usize {
+    let configured = policy.settings.max_tool_result_chars;
+    let share = RESULT_SHARE * f64::from(policy.window);
+    let tokens = policy.weights().text(sizes);
+    let chars = (sizes.chars() as f64 * share / tokens) as usize;
+    if tokens <= share {
+        // Rounding must not cut what is within its share.
+        return configured.min(chars.max(sizes.chars()));
     }
+    configured.min(chars).max(LEAST_CHARS)
+}
+
+/// The name of the tool that gave the result `at`: its own, or that of the call it answers; empty
+/// where neither says.
+pub fn tool(conversation: &Conversation, units: &[Unit], at: usize) -> String {
+    let message = &conversation.messages[at];
+    if let Some(name) = message.name {
+        return conversation.shown(name).into_owned();
+    }
+    let id = message.call_id.map(|id| text::digest(conversation.raw(id)));
+    let step = units.iter().find(|unit| unit.messages.contains(&at));
+    let calls = step.map_or(&[][..], |unit| {
+        conversation.calls(&conversation.messages[unit.messages.start])
+    });
+    calls
+        .iter()
+        .find(|call| {
+            message.role == Role::Function
+                || call.id.map(|id| text::digest(conversation.raw(id))) == id
+        })
+        .and_then(|call| call.name)
+        .map_or_else(String::new, |name| conversation.shown(name).into_owned())
 }
 
 /// The level to which the largest must come down so that all together weigh `target`.

@@ -1,4 +1,4 @@
-//! From which prompt size on a model counts as used beyond its best, and as nearly full.
+//! Beyond which prompt size a model counts as used beyond its best, and as nearly full.
 //!
 //! Configured limits are used as written. The others are chosen so that both levels can occur:
 //! the guard keeps prompts under the budget, so a plain 90 % of a small window would never be seen.
@@ -11,9 +11,9 @@ const OPTIMAL_MAX_TOKENS: u32 = 100_000;
 /// Prompt sizes in tokens at which the level changes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limits {
-    /// From here on the level is caution.
+    /// Beyond this the level is caution.
     pub optimal_max_tokens: u32,
-    /// From here on the level is critical; tested first.
+    /// Beyond this the level is critical; tested first.
     pub critical_max_tokens: u32,
 }
 

@@ -44,7 +44,7 @@ pub struct Outgoing {
     pub method: Method,
     /// What follows the base URL, with the query.
     pub path: String,
-    /// As made by [`headers::to_provider`].
+    /// As made by [`super::headers::to_provider`].
     pub headers: HeaderMap,
     pub body: Payload,
 }

@@ -65,27 +65,55 @@ impl std::ops::AddAssign for Sizes {
     }
 }
 
-/// The characters by kind of a text of a body.
-pub fn sizes(body: &[u8], text: Text) -> Sizes {
-    if text.plain {
-        return Sizes {
-            latin: text.span.len() as u32 - text.escapes,
-            ..Sizes::default()
-        };
-    }
-    measure(&body[text.span.range()])
-}
-
-/// The digest of a text of a body.
-pub fn digest_of(body: &[u8], text: Text) -> u128 {
+/// The characters by kind, and the digest, of a text of a body: those that [`measure`] and
+/// [`digest`] give, in one reading.
+pub fn describe(body: &[u8], text: Text) -> (Sizes, u128) {
     let raw = &body[text.span.range()];
     if text.respelled {
-        let mut digester = Digester::new();
-        digester.spell_out(raw);
-        digester.finish()
-    } else {
-        xxh3_128(raw)
+        let (spelled, sizes) = spell_out(raw);
+        return (sizes, xxh3_128(&spelled));
     }
+    let sizes = if text.plain {
+        Sizes {
+            latin: text.span.len() as u32 - text.escapes,
+            ..Sizes::default()
+        }
+    } else {
+        measure(raw)
+    };
+    (sizes, xxh3_128(raw))
+}
+
+/// A text in the spelling with the fewest escapes, and its characters by kind.
+fn spell_out(raw: &[u8]) -> (Vec<u8>, Sizes) {
+    let mut spelled = Vec::with_capacity(raw.len());
+    let mut sizes = Sizes::default();
+    let mut at = 0;
+    while let Some(&byte) = raw.get(at) {
+        if byte != b'\\' {
+            let rest = &raw[at..];
+            let run = &rest[..memchr::memchr(b'\\', rest).unwrap_or(rest.len())];
+            sizes += measure(run);
+            spelled.extend_from_slice(run);
+            at += run.len();
+            continue;
+        }
+        let mut walk = Walk {
+            raw,
+            at,
+            lone: false,
+        };
+        let Some(character) = walk.next() else { break };
+        sizes.count(character.code);
+        match &raw[at..walk.at] {
+            [b'\\', b'u', _, ..] | b"\\/" => scalar(character.code, |bytes| {
+                spelled.extend_from_slice(bytes);
+            }),
+            escape => spelled.extend_from_slice(escape),
+        }
+        at = walk.at;
+    }
+    (spelled, sizes)
 }
 
 /// Counts the characters of a text by kind.
@@ -313,12 +341,6 @@ impl Digester {
             self.hash.update(raw);
             return;
         }
-        self.spell_out(raw);
-    }
-
-    /// Takes a piece that has escapes which could be spelled otherwise.
-    fn spell_out(&mut self, raw: &[u8]) {
-        self.empty &= raw.is_empty();
         let mut plain = 0;
         let mut walk = Walk::new(raw);
         // Only where an escape stands, or after half a pair, is there anything to spell.
@@ -351,47 +373,41 @@ impl Digester {
     }
 
     fn spell(&mut self, code: u32, spelled: &[u8]) {
+        let mut code = code;
         if let (Some(first), 0xDC00..=0xDFFF) = (self.half, code) {
             self.half = None;
-            self.scalar(0x10000 + ((first - 0xD800) << 10) + (code - 0xDC00));
-            return;
+            code = 0x10000 + ((first - 0xD800) << 10) + (code - 0xDC00);
         }
         self.flush_half();
         match code {
             0xD800..=0xDBFF => self.half = Some(code),
-            0xDC00..=0xDFFF => self.hash.update(format!("\\u{code:04x}").as_bytes()),
             _ if spelled == b"\\u" => self.hash.update(spelled),
-            _ => self.scalar(code),
+            _ => scalar(code, |bytes| self.hash.update(bytes)),
         }
-    }
-
-    fn scalar(&mut self, code: u32) {
-        let short: &[u8] = match code {
-            0x22 => b"\\\"",
-            0x5C => b"\\\\",
-            0x08 => b"\\b",
-            0x09 => b"\\t",
-            0x0A => b"\\n",
-            0x0C => b"\\f",
-            0x0D => b"\\r",
-            0..0x20 => {
-                self.hash.update(format!("\\u{code:04x}").as_bytes());
-                return;
-            }
-            _ => {
-                let character = char::from_u32(code).unwrap_or(char::REPLACEMENT_CHARACTER);
-                let mut bytes = [0; 4];
-                self.hash
-                    .update(character.encode_utf8(&mut bytes).as_bytes());
-                return;
-            }
-        };
-        self.hash.update(short);
     }
 
     fn flush_half(&mut self) {
         if let Some(half) = self.half.take() {
-            self.hash.update(format!("\\u{half:04x}").as_bytes());
+            scalar(half, |bytes| self.hash.update(bytes));
+        }
+    }
+}
+
+/// Writes a character in the spelling with the fewest escapes; half of a surrogate pair has only
+/// its escape.
+fn scalar(code: u32, mut write: impl FnMut(&[u8])) {
+    match code {
+        0x22 => write(b"\\\""),
+        0x5C => write(b"\\\\"),
+        0x08 => write(b"\\b"),
+        0x09 => write(b"\\t"),
+        0x0A => write(b"\\n"),
+        0x0C => write(b"\\f"),
+        0x0D => write(b"\\r"),
+        0..0x20 | 0xD800..=0xDFFF => write(format!("\\u{code:04x}").as_bytes()),
+        _ => {
+            let character = char::from_u32(code).unwrap_or(char::REPLACEMENT_CHARACTER);
+            write(character.encode_utf8(&mut [0; 4]).as_bytes());
         }
     }
 }
@@ -433,6 +449,7 @@ pub fn decode(raw: &[u8]) -> Option<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::wire::scan::Scan;
     use proptest::prelude::*;
 
     #[test]
@@ -511,7 +528,22 @@ mod tests {
         out
     }
 
+    fn described(raw: &[u8]) -> (Sizes, u128) {
+        let quoted = [b"\"", raw, b"\""].concat();
+        let text = Scan::new(&quoted, 0).string().unwrap();
+        assert_eq!(text.span.len(), raw.len());
+        describe(&quoted, text)
+    }
+
     proptest! {
+        #[test]
+        fn one_reading_tells_what_two_would(text in any::<String>(), seed in any::<u64>(), rest in "(\\\\(n|u[0-9a-f]{4}|ud83d|ude00|/)|a|中){0,20}") {
+            for raw in [respell(&text, seed), rest.clone(), escape(&text) + &rest] {
+                let raw = raw.as_bytes();
+                prop_assert_eq!(described(raw), (measure(raw), digest(raw)));
+            }
+        }
+
         #[test]
         fn any_spelling_has_one_digest_one_size_one_text(text in any::<String>(), a in any::<u64>(), b in any::<u64>()) {
             let (a, b) = (respell(&text, a), respell(&text, b));

@@ -7,6 +7,8 @@ mod generated;
 mod golden;
 mod guard;
 mod index;
+mod inspect;
+mod pages;
 mod passthrough;
 mod recorded;
 mod session;

@@ -63,19 +63,6 @@ pub(super) fn level(word: &str) -> &'static str {
     }
 }
 
-/// A number with its thousands apart.
-pub(super) fn grouped(number: u64) -> String {
-    let digits = number.to_string();
-    let mut text = String::new();
-    for (at, digit) in digits.chars().enumerate() {
-        if at > 0 && (digits.len() - at).is_multiple_of(3) {
-            text.push(',');
-        }
-        text.push(digit);
-    }
-    text
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -111,12 +98,5 @@ mod tests {
             assert_eq!(bar(10, 0, &limits, '#', '.').chars().count(), CELLS);
             assert!(!legend(1_000, &limits).is_empty());
         }
-    }
-
-    #[test]
-    fn thousands_are_apart() {
-        assert_eq!(grouped(7), "7");
-        assert_eq!(grouped(1_000), "1,000");
-        assert_eq!(grouped(12_345_678), "12,345,678");
     }
 }

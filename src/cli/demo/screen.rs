@@ -11,10 +11,10 @@ use crossterm::{
 
 use super::{
     agent::Reading,
-    gauge::{bar, grouped, legend, level},
+    gauge::{bar, legend, level},
     tally::Tally,
 };
-use crate::health::limits::Limits;
+use crate::{cli::table::grouped, health::limits::Limits};
 
 /// What stays the same for the whole session.
 #[derive(Clone, Debug)]

@@ -167,7 +167,7 @@ impl<'a> Indexer<'a> {
                 }
                 b"reasoning_content" => {
                     if let Some(text) = optional(scan)? {
-                        reasoning += text::sizes(self.body, text);
+                        reasoning += text::describe(self.body, text).0;
                     }
                 }
                 _ => {

@@ -29,8 +29,9 @@ pub(super) fn describe(body: &[u8], calls: &[Call], parts: &[Part], message: &mu
     let mut answer = 0;
     match &message.content {
         Content::Text(text) => {
-            message.sizes += text::sizes(body, *text);
-            answer = text::digest_of(body, *text);
+            let (sizes, digest) = text::describe(body, *text);
+            message.sizes += sizes;
+            answer = digest;
             if !text.span.is_empty() {
                 mix.digest(b't', answer);
             }
@@ -38,8 +39,9 @@ pub(super) fn describe(body: &[u8], calls: &[Call], parts: &[Part], message: &mu
         Content::Parts(..) => {
             for part in parts {
                 if let PartKind::Text(text) = part.kind {
-                    message.sizes += text::sizes(body, text);
-                    mix.digest(b't', text::digest_of(body, text));
+                    let (sizes, digest) = text::describe(body, text);
+                    message.sizes += sizes;
+                    mix.digest(b't', digest);
                 } else {
                     if part.kind == PartKind::Other {
                         message.sizes += text::measure(&body[part.span.range()]);
@@ -61,18 +63,18 @@ pub(super) fn describe(body: &[u8], calls: &[Call], parts: &[Part], message: &mu
     for call in calls {
         for (tag, text) in [(b'i', call.id), (b'n', call.name), (b'a', call.arguments)] {
             let Some(text) = text else { continue };
-            let digest = text::digest_of(body, text);
+            let (sizes, digest) = text::describe(body, text);
             mix.digest(tag, digest);
             if tag == b'i' {
                 ids.push(digest);
             } else {
-                message.sizes += text::sizes(body, text);
+                message.sizes += sizes;
             }
         }
     }
     for (tag, text) in [(b'r', message.call_id), (b'N', message.name)] {
         if let Some(text) = text {
-            mix.digest(tag, text::digest_of(body, text));
+            mix.digest(tag, text::describe(body, text).1);
         }
     }
     message.digest = mix.finish();

@@ -1,0 +1,212 @@
+//! `plimsoll inspect`: what the guard would do to a request, without sending it anywhere.
+//!
+//! The request is read, indexed and planned exactly as the proxy would, for a conversation of
+//! which nothing is remembered. All tokens are estimates, and are called so.
+
+mod found;
+mod next;
+mod show;
+
+use std::{
+    fs::{self, File},
+    io::{self, Read, Write},
+    path::{Path, PathBuf},
+};
+
+use bytes::Bytes;
+use clap::builder::{PossibleValuesParser, TypedValueParser as _};
+use thiserror::Error;
+
+use self::found::{Found, WindowFound};
+use super::Failed;
+use crate::{
+    config::{Config, Environment, Flags, load},
+    guard::{
+        self, Policy, Recall,
+        profile::{PROFILES, Profile, named},
+    },
+    provider::{Registry, Source, Unknown},
+    wire::chat::{self, Conversation, Unindexed},
+};
+
+/// The profile of a provider of which nothing is known: what it takes, every other takes.
+const STRICTEST: &str = "template";
+
+#[derive(clap::Args, Clone, Debug)]
+pub(super) struct Args {
+    /// File with the body of a chat-completions request; "-" reads standard input
+    #[arg(value_name = "FILE")]
+    file: PathBuf,
+    /// Model to fit the request to [default: the one it names]
+    #[arg(long, value_name = "NAME")]
+    model: Option<String>,
+    /// Tokens of the model's window [default: what the model resolves to]
+    #[arg(long, value_name = "TOKENS", value_parser = clap::value_parser!(u32).range(1_024..=100_000_000))]
+    window: Option<u32>,
+    /// What the provider's grammar allows [default: the profile of the model's provider]
+    #[arg(long, value_name = "NAME", value_parser = profiles())]
+    profile: Option<&'static Profile>,
+    /// Print the report as JSON
+    #[arg(long)]
+    json: bool,
+    /// Write the fitted request to this file
+    #[arg(long, value_name = "FILE")]
+    output: Option<PathBuf>,
+}
+
+/// Why a request could not be inspected.
+#[derive(Debug, Error)]
+pub(super) enum InspectError {
+    #[error("{name}: cannot be read: {source}")]
+    Unreadable { name: String, source: io::Error },
+    #[error(
+        "{name}: is larger than {limit} bytes, so the proxy would refuse it; raise \
+         server.max_body_bytes"
+    )]
+    TooLarge { name: String, limit: usize },
+    #[error("{name}: {reason}")]
+    Unindexed { name: String, reason: Unindexed },
+    #[error("{reason} Name another with --model, or give its --window.")]
+    Model { reason: Unknown },
+    #[error("the request names no model; name one with --model, or give its --window")]
+    NoModel,
+    #[error("{}: cannot be written: {source}", path.display())]
+    Unwritable { path: PathBuf, source: io::Error },
+}
+
+pub(super) fn run(
+    args: &Args,
+    flags: &Flags,
+    environment: &Environment,
+    input: &mut impl Read,
+    out: &mut impl Write,
+) -> Result<(), Failed> {
+    let config = load(flags, environment)?.config;
+    let registry = Registry::new(&config).map_err(Failed::Start)?;
+    let name = match args.file == Path::new("-") {
+        true => "standard input".to_owned(),
+        false => args.file.display().to_string(),
+    };
+    let body = read(&name, args, &config, input)?;
+    let conversation =
+        chat::index(body).map_err(|reason| InspectError::Unindexed { name, reason })?;
+    let aim = aim(args, &conversation, &registry)?;
+    let policy = Policy {
+        profile: aim.profile,
+        window: aim.window.tokens,
+        input_limit: aim.window.input_limit,
+        settings: &config.guard,
+    };
+    let plan = guard::plan(&conversation, &policy, &Recall::default());
+    let fitted = plan.edits.apply(&conversation.body).to_bytes();
+    if let Some(path) = &args.output {
+        write(path, &fitted)?;
+    }
+    let found = Found::new(&conversation, fitted, &policy, &plan, &aim);
+    if args.json {
+        let text = serde_json::to_string_pretty(&found).map_err(io::Error::from)?;
+        writeln!(out, "{text}")?;
+    } else {
+        show::write(out, &found)?;
+    }
+    out.flush()?;
+    Ok(())
+}
+
+/// What the request is fitted to.
+struct Aim {
+    model: Option<String>,
+    /// `None` where nobody serves the model and a window was given.
+    provider: Option<String>,
+    profile: &'static Profile,
+    window: WindowFound,
+}
+
+/// The options first, then what the registry says of the model.
+fn aim(args: &Args, conversation: &Conversation, registry: &Registry) -> Result<Aim, InspectError> {
+    let model = args
+        .model
+        .clone()
+        .or_else(|| conversation.model().map(Into::into));
+    let resolved = registry.resolve(model.as_deref().unwrap_or_default(), None);
+    let (provider, profile, window) = match (resolved, args.window) {
+        (Ok(target), given) => {
+            let source = match target.window.source {
+                Source::Config => "settings",
+                Source::Catalogue => "catalogue",
+                Source::Assumed => "assumed",
+            };
+            let window = WindowFound {
+                tokens: given.unwrap_or(target.window.tokens),
+                // What was looked up belongs to the window that was looked up.
+                input_limit: target.window.input.filter(|_| given.is_none()),
+                source: given.map_or(source, |_| "--window"),
+            };
+            let provider = &target.provider;
+            (
+                Some(provider.name.to_string()),
+                provider.config.profile,
+                window,
+            )
+        }
+        (Err(_), Some(tokens)) => {
+            let strictest = named(STRICTEST).unwrap_or(&PROFILES[0]);
+            let window = WindowFound {
+                tokens,
+                input_limit: None,
+                source: "--window",
+            };
+            (None, strictest, window)
+        }
+        (Err(_), None) if model.is_none() => return Err(InspectError::NoModel),
+        (Err(reason), None) => return Err(InspectError::Model { reason }),
+    };
+    Ok(Aim {
+        model,
+        provider,
+        profile: args.profile.unwrap_or(profile),
+        window,
+    })
+}
+
+/// The request, as large as the proxy would take it.
+fn read(
+    name: &str,
+    args: &Args,
+    config: &Config,
+    input: &mut impl Read,
+) -> Result<Bytes, InspectError> {
+    let limit = config.server.max_body_bytes;
+    let mut body = Vec::new();
+    let most = (limit as u64).saturating_add(1);
+    let done = match name {
+        "standard input" if args.file == Path::new("-") => input.take(most).read_to_end(&mut body),
+        _ => File::open(&args.file).and_then(|file| file.take(most).read_to_end(&mut body)),
+    };
+    done.map_err(|source| InspectError::Unreadable {
+        name: name.to_owned(),
+        source,
+    })?;
+    if body.len() > limit {
+        return Err(InspectError::TooLarge {
+            name: name.to_owned(),
+            limit,
+        });
+    }
+    Ok(body.into())
+}
+
+fn write(path: &Path, fitted: &[u8]) -> Result<(), InspectError> {
+    fs::write(path, fitted).map_err(|source| InspectError::Unwritable {
+        path: path.to_owned(),
+        source,
+    })
+}
+
+fn profiles() -> impl clap::builder::TypedValueParser<Value = &'static Profile> {
+    PossibleValuesParser::new(PROFILES.iter().map(|profile| profile.name))
+        .try_map(|name| named(&name).ok_or("no such profile"))
+}
+
+#[cfg(test)]
+mod tests;

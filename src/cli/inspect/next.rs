@@ -1,0 +1,217 @@
+//! What goes first when the conversation grows on: the order of sacrifice, as it stands now.
+//!
+//! The next cut is asked of the guard itself: the same request, as if the provider had counted it
+//! as one token more than its budget.
+
+use std::cmp::Reverse;
+
+use serde::Serialize;
+
+use crate::{
+    guard::{
+        self, Plan, Policy, Recall,
+        estimate::{self, Calibration, Weights},
+        units::{Unit, UnitKind},
+    },
+    wire::chat::Conversation,
+};
+
+/// How many results and turns are named.
+const NAMED: usize = 5;
+
+#[derive(Debug, Serialize)]
+pub(super) struct Next {
+    /// The largest tool results that are sent.
+    pub(super) results: Vec<Large>,
+    /// All that are sent.
+    pub(super) results_in_all: usize,
+    /// What the next cut takes; nothing where only the pinned start and the newest step are left.
+    pub(super) cut: Option<Span>,
+    /// The first turns of that cut.
+    pub(super) turns: Vec<Span>,
+    pub(super) turns_in_all: usize,
+}
+
+/// A stretch of messages, counted from 0.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+pub(super) struct Span {
+    pub(super) first: usize,
+    pub(super) last: usize,
+    /// System messages that stand between and stay are not counted.
+    pub(super) messages: usize,
+    pub(super) tokens: u32,
+}
+
+#[derive(Debug, Serialize)]
+pub(super) struct Large {
+    pub(super) message: usize,
+    pub(super) tool: String,
+    pub(super) chars: usize,
+    /// The longest that is left alone.
+    pub(super) limit_chars: usize,
+    pub(super) tokens: u32,
+}
+
+/// Whether a unit can be folded at all.
+pub(super) const fn goes(unit: &Unit) -> bool {
+    !matches!(unit.kind, UnitKind::System | UnitKind::Other)
+}
+
+/// Where the part that is kept after the pinned start begins, where something is folded. The
+/// guard remembers it without counting system messages, which come and go.
+pub(super) fn boundary(units: &[Unit], plan: &Plan) -> Option<usize> {
+    let said = plan.memory.boundary()? as usize;
+    let mut before = 0;
+    let mut counted = units.iter().filter(|unit| unit.kind != UnitKind::System);
+    let kept = counted.find(|unit| {
+        let here = before >= said;
+        before += unit.messages.len();
+        here
+    })?;
+    Some(kept.messages.start)
+}
+
+impl Next {
+    pub(super) fn of(
+        conversation: &Conversation,
+        fitted: &Conversation,
+        units: &[Unit],
+        policy: &Policy<'_>,
+        plan: &Plan,
+    ) -> Self {
+        let sent = Sent {
+            conversation,
+            fitted,
+            units,
+            policy,
+            boundary: boundary(units, plan),
+        };
+        let mut results = sent.results();
+        let results_in_all = results.len();
+        results.truncate(NAMED);
+        let going = sent.next_to_go(plan);
+        let mut turns = sent.turns(&going);
+        let turns_in_all = turns.len();
+        let cut = sent.stretch(&going);
+        turns.truncate(NAMED);
+        Self {
+            results,
+            results_in_all,
+            cut,
+            turns,
+            turns_in_all,
+        }
+    }
+}
+
+/// A request and what is sent of it.
+struct Sent<'a> {
+    conversation: &'a Conversation,
+    fitted: &'a Conversation,
+    units: &'a [Unit],
+    policy: &'a Policy<'a>,
+    /// The first message that is kept after the pinned start, where something is folded.
+    boundary: Option<usize>,
+}
+
+impl<'a> Sent<'a> {
+    /// Where a message stands in the fitted request. The pinned start is as it was, and what
+    /// follows the fold is as far from the end as before.
+    fn place(&self, at: usize) -> usize {
+        match self.boundary {
+            Some(boundary) if at >= boundary => {
+                at + self.fitted.messages.len() - self.conversation.messages.len()
+            }
+            _ => at,
+        }
+    }
+
+    fn tokens(&self, at: usize) -> u32 {
+        let Some(message) = self.fitted.messages.get(self.place(at)) else {
+            return 0;
+        };
+        let weights = Weights::new(self.policy.settings.chars_per_token);
+        let profile = self.policy.profile;
+        estimate::message(self.fitted, message, &message.sizes, &weights, profile)
+    }
+
+    /// Units that are sent, the pinned start included.
+    fn units(&self) -> impl Iterator<Item = &'a Unit> {
+        let pinned = self.pinned();
+        let boundary = self.boundary.unwrap_or(0);
+        self.units.iter().filter(move |unit| {
+            unit.messages.start >= boundary || unit.messages.end <= pinned || !goes(unit)
+        })
+    }
+
+    /// Messages of the pinned start.
+    fn pinned(&self) -> usize {
+        let user = self.units.iter().find(|unit| unit.kind == UnitKind::User);
+        user.map_or(0, |unit| unit.messages.end)
+    }
+
+    /// The tool results that are sent, the largest first.
+    fn results(&self) -> Vec<Large> {
+        let answers = self
+            .units()
+            .flat_map(|unit| unit.messages.clone())
+            .filter(|&at| self.conversation.messages[at].role.answers());
+        let mut results: Vec<Large> = answers
+            .map(|at| Large {
+                message: at,
+                tool: guard::tool(self.conversation, self.units, at),
+                chars: self
+                    .fitted
+                    .messages
+                    .get(self.place(at))
+                    .map_or(0, |message| message.sizes.chars()),
+                limit_chars: guard::most_chars(&self.conversation.messages[at].sizes, self.policy),
+                tokens: self.tokens(at),
+            })
+            .collect();
+        results.sort_by_key(|result| (Reverse(result.tokens), result.message));
+        results
+    }
+
+    /// The units that the next cut takes.
+    fn next_to_go(&self, plan: &Plan) -> Vec<&'a Unit> {
+        let (raw, budget) = (plan.report.raw_after, plan.report.budget.tokens);
+        let full = Calibration::default().learn(raw, budget.max(raw) + 1, self.policy.profile);
+        let said = self
+            .units
+            .iter()
+            .filter(|unit| unit.kind != UnitKind::System);
+        let recall = Recall {
+            memory: plan.memory.clone(),
+            calibration: full,
+            messages: said.map(|unit| unit.messages.len()).sum(),
+        };
+        let later = guard::plan(self.conversation, self.policy, &recall);
+        let Some(end) = boundary(self.units, &later) else {
+            return Vec::new();
+        };
+        let pinned = self.pinned();
+        self.units()
+            .filter(|unit| unit.messages.start >= pinned && unit.messages.end <= end && goes(unit))
+            .collect()
+    }
+
+    /// Units by the turn they belong to.
+    fn turns(&self, units: &[&Unit]) -> Vec<Span> {
+        units
+            .chunk_by(|_, next| next.kind != UnitKind::User)
+            .filter_map(|turn| self.stretch(turn))
+            .collect()
+    }
+
+    fn stretch(&self, units: &[&Unit]) -> Option<Span> {
+        let (first, last) = (units.first()?, units.last()?);
+        let messages = || units.iter().flat_map(|unit| unit.messages.clone());
+        Some(Span {
+            first: first.messages.start,
+            last: last.messages.end - 1,
+            messages: messages().count(),
+            tokens: messages().map(|at| self.tokens(at)).sum(),
+        })
+    }
+}

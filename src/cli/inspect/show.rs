@@ -1,0 +1,252 @@
+//! The report as text, for a screen of 80 columns. Plain characters, no colour.
+
+use std::io::{self, Write};
+
+use super::{
+    found::{Found, Made, Truncated},
+    next::{Next, Span},
+};
+use crate::cli::table::{self, grouped};
+
+/// Cells of a bar.
+const CELLS: u64 = 20;
+/// Characters of a name that are shown.
+const MODEL_CHARS: usize = 60;
+const TOOL_CHARS: usize = 20;
+
+pub(super) fn write(out: &mut impl Write, found: &Found) -> io::Result<()> {
+    table::write(out, &head(found))?;
+    writeln!(out, "\nestimated tokens, and per cent of the window")?;
+    shares(out, found)?;
+    writeln!(out, "\nwhat would be done (messages count from 0)")?;
+    done(out, found)?;
+    if let Some(next) = &found.next {
+        writeln!(out, "\nwhat goes first next, when it no longer fits")?;
+        next_to_go(out, next)?;
+    }
+    Ok(())
+}
+
+fn head(found: &Found) -> Vec<[String; 2]> {
+    let row = |name: &str, value: String| [name.to_owned(), value];
+    let model = found
+        .model
+        .as_deref()
+        .map_or("none named".into(), |name| plain(name, MODEL_CHARS));
+    let provider = found.provider.as_deref().unwrap_or("no provider");
+    let window = &found.window;
+    let limit = window.input_limit.map_or(String::new(), |tokens| {
+        format!(", of the prompt alone {}", tokens_of(tokens))
+    });
+    vec![
+        row("model", model),
+        row(
+            "served by",
+            format!("{provider}, profile {}", found.profile),
+        ),
+        row(
+            "window",
+            format!(
+                "{} tokens ({}){limit}",
+                tokens_of(window.tokens),
+                window.source
+            ),
+        ),
+        row(
+            "budget",
+            format!("{} tokens for the prompt", tokens_of(found.budget_tokens)),
+        ),
+    ]
+}
+
+/// One row: what it is, and its tokens as the request came and as it goes.
+type Row = (&'static str, fn(&Made) -> u32);
+
+fn shares(out: &mut impl Write, found: &Found) -> io::Result<()> {
+    const ROWS: [Row; 5] = [
+        ("system", |made| made.system),
+        ("tools", |made| made.tools),
+        ("history", |made| made.history),
+        ("tool results", |made| made.tool_results),
+        ("images", |made| made.images),
+    ];
+    let (came, goes) = (&found.as_it_came, &found.as_it_goes);
+    let window = found.window.tokens;
+    let edited = found.is_edited();
+    if edited {
+        writeln!(out, "  {:<12}{:>21}{:>21}", "", "as it came", "as it goes")?;
+    }
+    let mut line = |name: &str, before: u32, after: u32| {
+        let mut text = format!("  {name:<12}{}", cell(before, window));
+        if edited {
+            text.push_str(&cell(after, window));
+        }
+        writeln!(out, "{text}  {}", bar(after, window))
+    };
+    for (name, tokens) in ROWS {
+        line(name, tokens(came), tokens(goes))?;
+    }
+    line("reserve", found.reserve_tokens, found.reserve_tokens)?;
+    line("held back", found.held_back(), found.held_back())?;
+    line("free", came.free, goes.free)?;
+    if came.over > 0 || goes.over > 0 {
+        line("over", came.over, goes.over)?;
+    }
+    Ok(())
+}
+
+fn cell(tokens: u32, window: u32) -> String {
+    let percent = f64::from(tokens) * 100.0 / f64::from(window.max(1));
+    format!("{:>12} {percent:>6.1} %", tokens_of(tokens))
+}
+
+/// A bar of so many tokens. What is there is seen, however little it is.
+fn bar(tokens: u32, window: u32) -> String {
+    let filled = (u64::from(tokens) * CELLS).div_ceil(u64::from(window.max(1)));
+    let filled = filled.min(CELLS) as usize;
+    "#".repeat(filled) + &".".repeat(CELLS as usize - filled)
+}
+
+fn done(out: &mut impl Write, found: &Found) -> io::Result<()> {
+    if let Some(reason) = &found.stands_back {
+        writeln!(out, "  Nothing ({}):\n  {}.", reason.word, reason.why)?;
+    } else if !found.is_edited() {
+        writeln!(out, "  Nothing: it goes on byte for byte.")?;
+    }
+    let rows: Vec<_> = found.truncated.iter().map(cut_row).collect();
+    table::write(out, &rows)?;
+    if let Some(folded) = &found.folded {
+        writeln!(out, "  fold {}", stretch(folded))?;
+    }
+    let (came, goes) = (&found.as_it_came, &found.as_it_goes);
+    size(out, "as it came", came)?;
+    if found.is_edited() {
+        size(out, "as it goes", goes)?;
+    }
+    if goes.over > 0 && found.stands_back.is_none() {
+        writeln!(
+            out,
+            "  Still over: nothing more can go. It is sent, and the provider decides."
+        )?;
+    }
+    Ok(())
+}
+
+fn size(out: &mut impl Write, name: &str, made: &Made) -> io::Result<()> {
+    let (messages, bytes) = (grouped(made.messages as u64), grouped(made.bytes as u64));
+    let tokens = tokens_of(made.prompt);
+    let noun = if made.messages == 1 {
+        "message, "
+    } else {
+        "messages,"
+    };
+    writeln!(
+        out,
+        "  {name}  {messages:>6} {noun}  {bytes:>11} bytes, {tokens:>10} tokens, estimated"
+    )
+}
+
+fn cut_row(cut: &Truncated) -> [String; 4] {
+    let why = if cut.tighter { "harder" } else { "" };
+    [
+        format!("truncate message {}", cut.message),
+        plain(&cut.tool, TOOL_CHARS),
+        format!(
+            "{} -> {} characters",
+            grouped(cut.chars_before as u64),
+            grouped(cut.chars_after as u64)
+        ),
+        why.to_owned(),
+    ]
+}
+
+fn next_to_go(out: &mut impl Write, next: &Next) -> io::Result<()> {
+    if next.results.is_empty() && next.cut.is_none() {
+        return writeln!(
+            out,
+            "  Nothing: there are only the pinned start and the newest message or step."
+        );
+    }
+    if !next.results.is_empty() {
+        writeln!(
+            out,
+            "  the largest tool results, each as soon as it passes its limit"
+        )?;
+        let rows: Vec<_> = next
+            .results
+            .iter()
+            .map(|result| {
+                [
+                    format!("  message {}", result.message),
+                    plain(&result.tool, TOOL_CHARS),
+                    format!(
+                        "{} of {} characters",
+                        grouped(result.chars as u64),
+                        grouped(result.limit_chars as u64)
+                    ),
+                    format!("~{} tokens", tokens_of(result.tokens)),
+                ]
+            })
+            .collect();
+        table::write(out, &rows)?;
+        more(out, next.results_in_all - next.results.len(), "result")?;
+    }
+    match &next.cut {
+        None => writeln!(
+            out,
+            "  no turn: there are only the pinned start and the newest message or step"
+        ),
+        Some(cut) => {
+            writeln!(out, "  the next cut folds {}", stretch(cut))?;
+            if next.turns_in_all == 1 {
+                return Ok(());
+            }
+            for turn in &next.turns {
+                writeln!(out, "    {}", stretch(turn))?;
+            }
+            more(out, next.turns_in_all - next.turns.len(), "turn")
+        }
+    }
+}
+
+fn more(out: &mut impl Write, count: usize, what: &str) -> io::Result<()> {
+    match count {
+        0 => Ok(()),
+        1 => writeln!(out, "    and 1 {what} more"),
+        _ => writeln!(out, "    and {count} {what}s more"),
+    }
+}
+
+fn stretch(span: &Span) -> String {
+    let tokens = tokens_of(span.tokens);
+    if span.first == span.last {
+        return format!("message {} (~{tokens} tokens)", span.first);
+    }
+    format!(
+        "messages {} to {} ({} messages, ~{tokens} tokens)",
+        span.first,
+        span.last,
+        grouped(span.messages as u64)
+    )
+}
+
+fn tokens_of(tokens: u32) -> String {
+    grouped(tokens.into())
+}
+
+/// A name from the request, as it may stand on a terminal: short, and nothing that moves the
+/// cursor.
+fn plain(name: &str, most: usize) -> String {
+    let clean = |character: char| {
+        if character.is_control() {
+            '?'
+        } else {
+            character
+        }
+    };
+    let mut shown: String = name.chars().take(most).map(clean).collect();
+    if name.chars().nth(most).is_some() {
+        shown.push('…');
+    }
+    shown
+}

@@ -1,0 +1,164 @@
+//! Golden pairs in `tests/data/inspect`, and what is said of input that cannot be inspected.
+//! Large conversations are generated in `tests/it/inspect.rs`.
+
+use std::{fs, path::PathBuf};
+
+use clap::Parser as _;
+
+use super::{Args, run};
+use crate::config::{Environment, Flags};
+
+#[derive(clap::Parser)]
+struct Line {
+    #[command(flatten)]
+    args: Args,
+}
+
+fn folder() -> PathBuf {
+    [env!("CARGO_MANIFEST_DIR"), "tests", "data", "inspect"]
+        .iter()
+        .collect()
+}
+
+fn inspect(line: &[&str], settings: &str, input: &[u8]) -> Result<String, String> {
+    let words = ["inspect"].iter().chain(line);
+    let args = Line::try_parse_from(words).map_err(|error| error.to_string())?;
+    let folder = tempfile::tempdir().unwrap();
+    let config = folder.path().join("config.toml");
+    fs::write(&config, settings).unwrap();
+    let flags = Flags {
+        config: Some(config),
+        listen: None,
+    };
+    let mut out = Vec::new();
+    let environment = Environment::default();
+    run(&args.args, &flags, &environment, &mut &*input, &mut out)
+        .map_err(|failed| failed.to_string())?;
+    Ok(String::from_utf8(out).unwrap())
+}
+
+#[test]
+fn the_reports_are_those_of_the_golden_files() {
+    let check = |name: &str, options: &[&str], golden: &str| {
+        let file = folder().join(format!("{name}.json"));
+        let line = [&[file.to_str().unwrap()], options].concat();
+        let report = inspect(&line, "", b"").unwrap();
+        let expected = fs::read_to_string(folder().join(golden)).unwrap();
+        assert_eq!(report, expected, "{golden}:\n{report}");
+        for line in report.lines().filter(|_| golden.ends_with(".txt")) {
+            assert!(line.chars().count() <= 80, "{golden}: {line}");
+        }
+    };
+    check("fits", &[], "fits.txt");
+    check("image", &[], "image.txt");
+    check("orphan", &[], "orphan.txt");
+    check("managed", &[], "managed.txt");
+    let small = ["--window", "1024"];
+    check("truncated", &small, "truncated.txt");
+    check("folded", &small, "folded.txt");
+    check("system-later", &small, "system-later.txt");
+    let strict = ["--window", "1100", "--profile", "mistral"];
+    check("folded", &strict, "folded-strict.txt");
+    let json = ["--window", "1024", "--json"];
+    check("folded", &json, "folded.report.json");
+}
+
+#[test]
+fn options_come_before_what_the_model_resolves_to() {
+    let settings = "[providers.garden]\nbase_url = \"http://127.0.0.1:9/v1\"\nauth = \"none\"\n\
+         [models.\"garden/almanac\"]\ncontext_length = 20000\ninput_length = 15000\n";
+    let report = |line: &[&str]| {
+        let words = [&["-", "--json"], line].concat();
+        let body = br#"{"model":"garden/almanac","messages":[]}"#;
+        let text = inspect(&words, settings, body).unwrap();
+        serde_json::from_str::<serde_json::Value>(&text).unwrap()
+    };
+    let plain = report(&[]);
+    assert_eq!(plain["provider"], "garden");
+    assert_eq!(plain["profile"], "template");
+    assert_eq!(plain["window"]["tokens"], 20_000);
+    assert_eq!(plain["window"]["input_limit"], 15_000);
+    assert_eq!(plain["window"]["source"], "settings");
+    let given = report(&["--window", "4096", "--profile", "openai"]);
+    assert_eq!(given["window"]["tokens"], 4_096);
+    assert!(given["window"]["input_limit"].is_null());
+    assert_eq!(given["profile"], "openai");
+    let other = report(&["--model", "simulated/plimsoll-32k"]);
+    assert_eq!(other["model"], "simulated/plimsoll-32k");
+    assert_eq!(other["window"]["source"], "catalogue");
+    assert_eq!(
+        report(&["--model", "garden/x"])["window"]["source"],
+        "assumed"
+    );
+}
+
+#[test]
+fn a_guard_that_is_off_does_nothing() {
+    let file = folder().join("folded.json");
+    let words = [file.to_str().unwrap(), "--window", "1024"];
+    let report = inspect(&words, "[guard]\nenabled = false\n", b"").unwrap();
+    assert!(report.contains("Nothing (guard-off):"), "{report}");
+    assert!(report.contains("guard.enabled = false"), "{report}");
+}
+
+#[test]
+fn a_member_that_is_hostile_does_not_reach_the_terminal() {
+    let body = br#"{"model":"\u001b[2Jgone","messages":[]}"#;
+    let report = inspect(&["-", "--window", "2000"], "", body).unwrap();
+    assert!(report.contains("?[2Jgone"), "{report:?}");
+    assert!(!report.contains('\u{1b}'), "{report:?}");
+}
+
+#[test]
+fn what_cannot_be_inspected_is_said_plainly() {
+    let check = |line: &[&str], settings: &str, input: &str, expected: &str| {
+        let failed = inspect(line, settings, input.as_bytes()).unwrap_err();
+        assert!(failed.contains(expected), "{failed}");
+    };
+    check(&["no/such/file"], "", "", "no/such/file: cannot be read: ");
+    let place = "standard input: the body is not JSON: expected value at line 2 column 13";
+    check(&["-"], "", "{\n\"messages\":[}", place);
+    let shape = "standard input: not a conversation that can be guarded: no array of messages";
+    check(&["-"], "", r#"{"messages":1}"#, shape);
+    check(
+        &["-"],
+        "",
+        r#"{"messages":[]}"#,
+        "the request names no model",
+    );
+    let nobody = r#"{"model":"nobody-has-it","messages":[]}"#;
+    check(
+        &["-"],
+        "",
+        nobody,
+        "The model `nobody-has-it` does not exist",
+    );
+    check(
+        &["-"],
+        "",
+        nobody,
+        "Name another with --model, or give its --window.",
+    );
+    check(
+        &["-", "--window", "100"],
+        "",
+        nobody,
+        "100 is not in 1024..=",
+    );
+    check(
+        &["-", "--profile", "x"],
+        "",
+        nobody,
+        "possible values: openai",
+    );
+    let small = "[server]\nmax_body_bytes = 1024\n";
+    let large = format!("{{\"messages\":[]{}}}", " ".repeat(2_000));
+    check(&["-"], small, &large, "larger than 1024 bytes");
+    let there = ["-", "--window", "2000", "--output", "no/such/folder/out"];
+    check(
+        &there,
+        "",
+        nobody,
+        "no/such/folder/out: cannot be written: ",
+    );
+}

@@ -1,0 +1,110 @@
+//! `plimsoll inspect` beside the proxy itself: what it writes is what the proxy sends.
+
+use std::{fs, path::Path, process::Command};
+
+use http::HeaderValue;
+use plimsoll::{config::ModelConfig, wire::chat::index};
+use serde_json::Value;
+
+use crate::support::{
+    generate::{Recipe, SHAPES, Session, Size},
+    provider::{COMPLETION, Provider, answer},
+    proxy::Proxy,
+};
+
+const WINDOW: u32 = 16_384;
+
+/// The report and the fitted request.
+fn inspect(body: &[u8], folder: &Path) -> (Value, Vec<u8>) {
+    let (input, output) = (folder.join("in.json"), folder.join("out.json"));
+    fs::write(&input, body).unwrap();
+    let done = Command::new(env!("CARGO_BIN_EXE_plimsoll"))
+        .current_dir(folder)
+        .arg("inspect")
+        .arg(&input)
+        .args(["--json", "--profile", "openai", "--window"])
+        .arg(WINDOW.to_string())
+        .arg("--output")
+        .arg(&output)
+        .output()
+        .unwrap();
+    let told = String::from_utf8_lossy(&done.stderr);
+    assert!(done.status.success(), "{told}");
+    let report = serde_json::from_slice(&done.stdout).unwrap();
+    (report, fs::read(&output).unwrap())
+}
+
+/// What a proxy sends of the same request, and what it says it did.
+async fn sent(body: &[u8], model: &str) -> (Vec<u8>, String) {
+    let up = Provider::start().await;
+    up.then([answer("200 OK", "", COMPLETION)]);
+    let window = ModelConfig {
+        context_length: Some(WINDOW),
+        ..ModelConfig::default()
+    };
+    let proxy = Proxy::new()
+        .provider("up", &up)
+        .set(|config| {
+            config.models.insert(model.to_owned(), window);
+        })
+        .start()
+        .await;
+    let client = proxy.client();
+    let mut request = client.chat_request(body.to_vec());
+    // Whatever the model is called, it is this provider's, and its name stays as it is.
+    let chosen = HeaderValue::from_static("up");
+    request.headers_mut().insert("x-plimsoll-provider", chosen);
+    let got = client.send(request).await;
+    assert_eq!(got.status, 200, "{}", got.text());
+    let actions = got.headers["x-plimsoll-actions"].to_str().unwrap();
+    (up.request().await.body, actions.to_owned())
+}
+
+/// The report agrees with itself.
+fn adds_up(report: &Value) {
+    let number = |value: &Value| value.as_u64().unwrap();
+    let budget = number(&report["budget_tokens"]);
+    for made in [&report["as_it_came"], &report["as_it_goes"]] {
+        let parts = ["system", "tools", "history", "tool_results", "images"];
+        let sum: u64 = parts.iter().map(|part| number(&made[*part])).sum();
+        assert_eq!(sum, number(&made["prompt"]), "{report}");
+        let (free, over) = (number(&made["free"]), number(&made["over"]));
+        assert_eq!(sum + free, budget + over, "{report}");
+        assert!(free == 0 || over == 0, "{report}");
+    }
+    let count = |made: &str| number(&report[made]["messages"]);
+    let folded = &report["folded"];
+    let gone = folded["messages"].as_u64().unwrap_or(0);
+    let note = (count("as_it_goes") + gone).checked_sub(count("as_it_came"));
+    assert!(matches!(note, Some(0 | 1)), "{report}");
+    let cut = &report["next"]["cut"];
+    if let (Some(last), Some(first)) = (folded["last"].as_u64(), cut["first"].as_u64()) {
+        assert!(first > last, "what is gone does not go again: {report}");
+    }
+    if let Some(last) = cut["last"].as_u64() {
+        assert!(last + 1 < count("as_it_came"), "the newest stays: {report}");
+    }
+}
+
+#[tokio::test]
+async fn it_writes_what_the_proxy_sends() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut edited = 0;
+    for (seed, &shape) in (1..).zip(SHAPES) {
+        let session = Session::new(seed, Recipe::new(shape), Size::Bytes(150_000));
+        let body = session.whole();
+        // A stream is asked for its usage too, which is none of the guard's doing.
+        let text = String::from_utf8(body).unwrap();
+        let body = text.replace("\"stream\": true", "\"stream\": false");
+        let body = body.replace("\"stream\":true", "\"stream\":false");
+        let conversation = index(body.clone().into()).unwrap();
+        let model = conversation.model().unwrap();
+        let (report, written) = inspect(body.as_bytes(), folder.path());
+        let (expected, actions) = sent(body.as_bytes(), &model).await;
+        assert!(written == expected, "{shape:?}: other bytes are sent");
+        assert_eq!(report["actions"], actions, "{shape:?}");
+        adds_up(&report);
+        edited += usize::from(written != body.as_bytes());
+    }
+    assert!(edited * 2 > SHAPES.len(), "{edited} requests were edited");
+}
