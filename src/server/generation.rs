@@ -243,13 +243,15 @@ impl Generation {
         for cut in report.truncated.iter().filter(|cut| cut.new || cut.tighter) {
             tracing::warn!(
                 %session, tool = cut.tool, before_chars = cut.before, after_chars = cut.after,
-                message = cut.message, "a tool result was truncated"
+                message = cut.message, "a result of {} was truncated: {} -> {} characters", named(&cut.tool), cut.before,
+                cut.after
             );
         }
         if let Some(folded) = report.folded.filter(|folded| folded.new) {
             tracing::warn!(
                 %session, messages = folded.messages, estimated_tokens = folded.tokens,
-                budget_tokens = report.budget.tokens, "a conversation was folded"
+                budget_tokens = report.budget.tokens, "a conversation was folded: {} messages, about {} tokens, left out", folded.messages,
+                folded.tokens
             );
         }
         match report.stood_back {
@@ -262,6 +264,11 @@ impl Generation {
             _ => {}
         }
     }
+}
+
+/// A tool's name, for a sentence.
+fn named(tool: &str) -> &str {
+    if tool.is_empty() { "a tool" } else { tool }
 }
 
 /// What is known from before. A calibration is that of a model: another model begins anew.
