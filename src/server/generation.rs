@@ -240,18 +240,18 @@ impl Generation {
             return;
         }
         let session = self.inherited.session;
-        for cut in report.truncated.iter().filter(|cut| cut.new || cut.tighter) {
+        for cut in report.truncated.iter().filter(|cut| cut.new) {
+            let (tool, before, after) = (named(&cut.tool), cut.before, cut.after);
             tracing::warn!(
-                %session, tool = cut.tool, before_chars = cut.before, after_chars = cut.after,
-                message = cut.message, "a result of {} was truncated: {} -> {} characters", named(&cut.tool), cut.before,
-                cut.after
+                %session, tool, before_chars = before, after_chars = after, place = cut.message,
+                "a result of {tool} was truncated: {before} -> {after} characters"
             );
         }
         if let Some(folded) = report.folded.filter(|folded| folded.new) {
+            let (messages, tokens) = (folded.messages, folded.tokens);
             tracing::warn!(
-                %session, messages = folded.messages, estimated_tokens = folded.tokens,
-                budget_tokens = report.budget.tokens, "a conversation was folded: {} messages, about {} tokens, left out", folded.messages,
-                folded.tokens
+                %session, messages, estimated_tokens = tokens, budget_tokens = report.budget.tokens,
+                "a conversation was folded: {messages} messages, about {tokens} tokens"
             );
         }
         match report.stood_back {
