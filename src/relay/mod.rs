@@ -14,7 +14,7 @@ mod whole;
 pub use self::{
     stream::{Closing, Ending, stream},
     tap::Heard,
-    whole::{Whole, whole},
+    whole::{Whole, unpacked, whole},
 };
 
 /// Why an answer is none.

@@ -4,7 +4,7 @@ use std::io;
 
 use bytes::Bytes;
 use futures_util::stream::unfold;
-use http::{Response, response::Parts};
+use http::{HeaderMap, Response, response::Parts};
 use http_body::Frame;
 use http_body_util::{BodyExt, StreamBody};
 use serde::de::IgnoredAny;
@@ -63,18 +63,20 @@ pub async fn whole(
     Ok(Whole::Complete { head, body, heard })
 }
 
+/// The body of an answer without its content encoding; `None` where it cannot be read.
+pub fn unpacked(headers: &HeaderMap, body: &Bytes) -> Option<Bytes> {
+    match Decoder::of(headers) {
+        None => Some(body.clone()),
+        Some(mut decoder) => decoder.push(body).map(Bytes::from),
+    }
+}
+
 /// What the answer says; `None` for a success that says nothing.
 fn judge(head: &Parts, body: &Bytes) -> Option<Heard> {
     let mut tap = Tap::new();
-    let text = match Decoder::of(&head.headers) {
-        None => body.clone(),
-        Some(mut decoder) => match decoder.push(body) {
-            Some(text) => text.into(),
-            None => {
-                tap.blind();
-                return Some(tap.heard());
-            }
-        },
+    let Some(text) = unpacked(&head.headers, body) else {
+        tap.blind();
+        return Some(tap.heard());
     };
     let json = serde_json::from_slice::<IgnoredAny>(&text).is_ok();
     if head.status.is_success() && !json {

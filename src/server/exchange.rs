@@ -8,18 +8,14 @@
 //! 4. the model: who serves it, and how much it holds
 //! 5. the session that it continues
 //! 6. the guard's plan, and the edits: its own, the model's name, the usage of a stream
-//! 7. the provider
+//! 7. the provider; once more where it refuses the usage we ask for
 //! 8. the answer, back as it comes, with a tap that looks on; at its end it is judged, and the
 //!    new state is stored
 //!
 //! An edited body is a rope of the client's own bytes and new ones. Until an answer began nothing
 //! has reached the client, so a step may still fail with an answer of ours.
 
-use std::{
-    borrow::Cow,
-    sync::Arc,
-    time::{Duration, Instant},
-};
+use std::{borrow::Cow, sync::Arc};
 
 use bytes::Bytes;
 use futures_util::FutureExt;
@@ -32,23 +28,25 @@ use super::{
     admit::Client,
     answer,
     api::api,
+    ask_usage::{self, Edited, Sent},
     body,
     flight::Hold,
     forward::{chosen, cleaned, forward, outgoing_headers, with_query},
-    generation::{Generation, TRAILERS, wants_comment},
+    generation::{Generation, TRAILERS},
     route::{self, Route},
+    wish::wants_comment,
 };
 use crate::{
     error::Failure,
     health,
-    provider::{Outgoing, Payload, Target},
+    provider::{Outgoing, Target},
     relay::{self, Closing, Ending, Whole},
     session::{self, Hint, Inherited},
     telemetry::record::Record,
     wire::{
         Body,
         chat::{self, Conversation, Unindexed},
-        edit::{Edits, Rope},
+        edit::Edits,
         whole,
     },
 };
@@ -62,13 +60,6 @@ struct Asked {
     /// Empty if there is none.
     model: String,
     streams: bool,
-}
-
-/// What goes to the provider.
-struct Edited {
-    body: Rope,
-    /// The usage of a stream was asked for by us.
-    asked_usage: bool,
 }
 
 /// Answers one request.
@@ -137,33 +128,26 @@ async fn chat(
     let generation = generation.map(|(inherited, conversation)| {
         Generation::plan(app, conversation, inherited, &target, &parts.headers)
     });
-    let edited = edit(&asked, &target, generation.as_ref());
     if let Some(generation) = &generation {
         generation.note(record);
     }
 
     // 7. The provider.
-    let outgoing = Outgoing {
+    let edit = |ask| edit(&asked, &target, generation.as_ref(), ask);
+    let outgoing = |body| Outgoing {
         method: Method::POST,
         path: with_query("/chat/completions", parts),
         headers: outgoing_headers(app, parts, &target.provider, true),
-        body: Payload::Whole(edited.body),
+        body,
     };
-    let sent = Instant::now();
-    let answer = cleaned(target.provider.send(outgoing).await?);
-    let upstream = sent.elapsed();
+    let sent = ask_usage::send(&app.refusals, &target, edit, outgoing).await?;
+    let sent = sent.map(cleaned);
 
     // 8. The answer.
-    if is_stream(&answer, asked.streams) {
-        Ok(streamed(
-            answer,
-            parts,
-            edited.asked_usage,
-            generation,
-            upstream,
-        ))
+    if is_stream(&sent.answer, asked.streams) {
+        Ok(streamed(sent, parts, generation))
     } else {
-        complete(app, answer, &target, generation, upstream, received.hold).await
+        complete(app, sent, &target, generation, received.hold).await
     }
 }
 
@@ -218,8 +202,8 @@ async fn find(app: &App, asked: &Asked, parts: &Parts, client: &Client) -> Optio
     )
 }
 
-/// Step 6, second half.
-fn edit(asked: &Asked, target: &Target, generation: Option<&Generation>) -> Edited {
+/// Step 6, second half; `ask`: whether the usage of a stream may be asked for.
+fn edit(asked: &Asked, target: &Target, generation: Option<&Generation>, ask: bool) -> Edited {
     let mut edits = generation.map_or_else(Edits::default, Generation::edits);
     let mut asked_usage = false;
     if let Some(conversation) = &asked.conversation {
@@ -228,7 +212,7 @@ fn edit(asked: &Asked, target: &Target, generation: Option<&Generation>) -> Edit
         {
             edits.replace(field.value, Value::from(target.model.as_str()).to_string());
         }
-        asked_usage = conversation.ask_usage(&mut edits);
+        asked_usage = ask && conversation.ask_usage(&mut edits);
     }
     Edited {
         body: edits.apply(&asked.bytes),
@@ -238,21 +222,15 @@ fn edit(asked: &Asked, target: &Target, generation: Option<&Generation>) -> Edit
 
 /// Step 8, streamed. What precedes the first byte of the stream is said here; what its end tells
 /// comes in trailers, or in a comment.
-fn streamed(
-    answer: Response<Body>,
-    parts: &Parts,
-    strip_usage: bool,
-    generation: Option<Generation>,
-    upstream: Duration,
-) -> Response<Body> {
-    let mut answer = answer;
+fn streamed(mut sent: Sent, parts: &Parts, generation: Option<Generation>) -> Response<Body> {
     let trailers = answer::accepts_trailers(&parts.headers) && generation.is_some();
     if let Some(generation) = &generation {
-        answer.headers_mut().extend(generation.head(upstream));
+        let head = generation.head(&sent);
+        sent.answer.headers_mut().extend(head);
     }
     let comment = wants_comment(&parts.headers);
     let ending = Ending {
-        strip_usage,
+        strip_usage: sent.asked_usage,
         trailers: if trailers { TRAILERS } else { &[] },
         on_end: Box::new(move |heard| {
             async move {
@@ -264,16 +242,15 @@ fn streamed(
             .boxed()
         }),
     };
-    relay::stream(answer, ending)
+    relay::stream(sent.answer, ending)
 }
 
 /// Step 8, in one piece: all of it is known before its head is released.
 async fn complete(
     app: &App,
-    answer: Response<Body>,
+    sent: Sent,
     target: &Target,
     generation: Option<Generation>,
-    upstream: Duration,
     mut hold: Hold,
 ) -> Result<Response<Body>, Failure> {
     let mut left = app.config.server.max_body_bytes;
@@ -281,7 +258,8 @@ async fn complete(
         left = left.saturating_sub(bytes);
         left > 0 && hold.grow(bytes)
     };
-    let read = relay::whole(answer, &target.provider.name, room).await?;
+    let head = generation.as_ref().map(|generation| generation.head(&sent));
+    let read = relay::whole(sent.answer, &target.provider.name, room).await?;
     let (mut answer, heard) = match read {
         Whole::Complete { head, body, heard } => {
             let heard = (head.status.is_success() && !heard.error).then_some(heard);
@@ -293,7 +271,7 @@ async fn complete(
         return Ok(answer);
     };
     let headers = answer.headers_mut();
-    headers.extend(generation.head(upstream));
+    headers.extend(head.unwrap_or_default());
     if let Some(heard) = heard {
         let health = generation.settle(&heard).await;
         for name in TRAILERS {

@@ -11,7 +11,7 @@ use std::{
 
 use http::{HeaderMap, HeaderName, HeaderValue};
 
-use super::App;
+use super::{App, ask_usage::Sent, wish::Wish};
 use crate::{
     guard::{self, Plan, Policy, Recall},
     health::{self, From, Health, limits::Limits},
@@ -43,18 +43,6 @@ const ACTIONS: HeaderName = HeaderName::from_static("x-plimsoll-actions");
 const PROVIDER: HeaderName = HeaderName::from_static("x-plimsoll-provider");
 const ATTEMPTS: HeaderName = HeaderName::from_static("x-plimsoll-attempts");
 const TIMING: HeaderName = HeaderName::from_static("server-timing");
-const GUARD: HeaderName = HeaderName::from_static("x-plimsoll-guard");
-const STREAM_HEALTH: HeaderName = HeaderName::from_static("x-plimsoll-stream-health");
-
-/// What a request wants of the guard.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Wish {
-    Guard,
-    /// Forward untouched, report what would be done.
-    DryRun,
-    /// Forward untouched, still measure.
-    Off,
-}
 
 /// One request of a conversation that is followed.
 pub struct Generation {
@@ -90,7 +78,7 @@ impl Generation {
         };
         let recall = recall(app, &inherited, target);
         let plan = guard::plan(conversation, &policy, &recall);
-        let wish = wish(headers);
+        let wish = Wish::of(headers);
         let raw_sent = match wish {
             Wish::Guard => plan.report.raw_after,
             Wish::DryRun | Wish::Off => plan.report.raw_before,
@@ -126,12 +114,12 @@ impl Generation {
     }
 
     /// Headers that say what was done, and the health of the generation before this one.
-    pub fn head(&self, upstream: Duration) -> HeaderMap {
+    pub fn head(&self, sent: &Sent) -> HeaderMap {
         let mut headers = HeaderMap::new();
         let previous = self.inherited.state.as_ref();
         let health = previous.map_or_else(|| self.judge(None), State::health);
         headers.extend(health::headers(&health, From::Previous));
-        self.describe(&mut headers, upstream);
+        self.describe(&mut headers, sent);
         headers
     }
 
@@ -201,7 +189,7 @@ impl Generation {
         (window.source != Source::Assumed).then_some(window.tokens)
     }
 
-    fn describe(&self, headers: &mut HeaderMap, upstream: Duration) {
+    fn describe(&self, headers: &mut HeaderMap, sent: &Sent) {
         let mut put = |name: HeaderName, value: String| {
             if let Ok(value) = HeaderValue::try_from(value) {
                 headers.insert(name, value);
@@ -210,9 +198,9 @@ impl Generation {
         put(SESSION, self.inherited.session.to_string());
         put(ACTIONS, self.actions());
         put(PROVIDER, self.target.provider.name.to_string());
-        put(ATTEMPTS, "1".to_owned());
+        put(ATTEMPTS, sent.attempts.to_string());
         let ms = |took: Duration| took.as_secs_f64() * 1e3;
-        let (guard, upstream) = (ms(self.guard_took), ms(upstream));
+        let (guard, upstream) = (ms(self.guard_took), ms(sent.took));
         put(
             TIMING,
             format!("guard;dur={guard:.3}, upstream;dur={upstream:.3}"),
@@ -281,21 +269,6 @@ fn recall(app: &App, inherited: &Inherited, target: &Target) -> Recall {
         recall.calibration = app.ratios.of(&target.provider.name, &target.model);
     }
     recall
-}
-
-fn wish(headers: &HeaderMap) -> Wish {
-    match headers.get(GUARD).map(HeaderValue::as_bytes) {
-        Some(b"off") => Wish::Off,
-        Some(b"dry-run") => Wish::DryRun,
-        _ => Wish::Guard,
-    }
-}
-
-/// Whether the client wants the level of a stream as a comment at its end.
-pub fn wants_comment(headers: &HeaderMap) -> bool {
-    headers
-        .get(STREAM_HEALTH)
-        .is_some_and(|value| value == "comment")
 }
 
 /// The level of a stream, as a comment that every parser passes over.

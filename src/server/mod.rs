@@ -5,6 +5,7 @@
 pub mod admit;
 pub mod answer;
 pub mod api;
+pub mod ask_usage;
 pub mod body;
 pub mod exchange;
 pub mod flight;
@@ -12,6 +13,7 @@ pub mod forward;
 pub mod generation;
 pub mod route;
 pub mod tasks;
+pub mod wish;
 
 use std::{
     convert::Infallible,
@@ -38,7 +40,7 @@ use tokio::{
     time::{sleep, timeout},
 };
 
-use self::{admit::Clients, flight::Flight, tasks::Tasks};
+use self::{admit::Clients, ask_usage::Refusals, flight::Flight, tasks::Tasks};
 use crate::{
     config::{Config, ServerConfig},
     provider::Registry,
@@ -66,6 +68,8 @@ pub struct App {
     pub sessions: Sessions,
     /// What new sessions begin with.
     pub ratios: Ratios,
+    /// Models whose streams are not asked for usage.
+    pub refusals: Refusals,
     pub flight: Flight,
     pub tasks: Tasks,
     draining: AtomicBool,
@@ -80,6 +84,7 @@ impl App {
         Ok(Self {
             sessions: Sessions::new(store, Tenants::new(secret)).map_err(io::Error::other)?,
             ratios: Ratios::default(),
+            refusals: Refusals::default(),
             clients: Clients::new(&config.clients),
             registry: Registry::new(&config)?,
             flight: Flight::new(config.server.max_bytes_in_flight),

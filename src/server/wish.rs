@@ -1,0 +1,33 @@
+//! What the headers of a request ask of us.
+
+use http::{HeaderMap, HeaderName, HeaderValue};
+
+const GUARD: HeaderName = HeaderName::from_static("x-plimsoll-guard");
+const STREAM_HEALTH: HeaderName = HeaderName::from_static("x-plimsoll-stream-health");
+
+/// What a request wants of the guard.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Wish {
+    Guard,
+    /// Forward untouched, report what would be done.
+    DryRun,
+    /// Forward untouched, still measure.
+    Off,
+}
+
+impl Wish {
+    pub fn of(headers: &HeaderMap) -> Self {
+        match headers.get(GUARD).map(HeaderValue::as_bytes) {
+            Some(b"off") => Self::Off,
+            Some(b"dry-run") => Self::DryRun,
+            _ => Self::Guard,
+        }
+    }
+}
+
+/// Whether the client wants the level of a stream as a comment at its end.
+pub fn wants_comment(headers: &HeaderMap) -> bool {
+    headers
+        .get(STREAM_HEALTH)
+        .is_some_and(|value| value == "comment")
+}
