@@ -205,6 +205,10 @@ impl Generation {
             TIMING,
             format!("guard;dur={guard:.3}, upstream;dur={upstream:.3}"),
         );
+        // A list, to which the provider may have something to say too.
+        for theirs in sent.answer.headers().get_all(TIMING) {
+            headers.append(TIMING, theirs.clone());
+        }
     }
 
     fn actions(&self) -> String {

@@ -59,7 +59,11 @@ pub(crate) struct Provider {
     _tasks: JoinSet<()>,
 }
 
+/// Answers what no script does.
+type Answers = Box<dyn Fn(&Seen) -> Vec<Step> + Send + Sync>;
+
 struct Shared {
+    answers: Option<Answers>,
     state: Mutex<State>,
     changed: watch::Sender<u64>,
     released: Semaphore,
@@ -67,9 +71,21 @@ struct Shared {
 
 impl Provider {
     pub(crate) async fn start() -> Self {
+        Self::listen(None).await
+    }
+
+    /// One that answers by itself whatever has no script.
+    pub(crate) async fn answering(
+        answers: impl Fn(&Seen) -> Vec<Step> + Send + Sync + 'static,
+    ) -> Self {
+        Self::listen(Some(Box::new(answers))).await
+    }
+
+    async fn listen(answers: Option<Answers>) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap();
         let shared = Arc::new(Shared {
+            answers,
             state: Mutex::default(),
             changed: watch::Sender::new(0),
             released: Semaphore::new(0),
@@ -110,6 +126,12 @@ impl Provider {
 
     pub(crate) async fn request(&self) -> Seen {
         self.requests(1).await.remove(0)
+    }
+
+    /// The newest request.
+    pub(crate) fn last(&self) -> Seen {
+        let state = self.shared.state.lock().unwrap();
+        state.seen.last().unwrap().clone()
     }
 
     /// How many requests came up to now.
@@ -154,9 +176,10 @@ async fn serve(shared: Arc<Shared>, mut stream: TcpStream) {
     let mut buffer = Vec::new();
     while let Some(mut seen) = read_request(&mut stream, &mut buffer).await {
         seen.connection = connection;
+        let answered = shared.answers.as_ref().map(|answers| answers(&seen));
         let steps = shared.change(|state| {
             state.seen.push(seen);
-            state.script.pop_front()
+            state.script.pop_front().or(answered)
         });
         for step in steps.unwrap_or_else(|| vec![Step::Close]) {
             if !act(&shared, &mut stream, step).await {

@@ -1,0 +1,196 @@
+//! Whole conversations over real sockets: what the client is told, what the provider sees, and
+//! that each request finds the state of the one before.
+
+mod api;
+mod cuts;
+mod foreign;
+mod headers;
+mod lineage;
+mod many;
+mod recorded;
+mod refusals;
+mod stands_back;
+mod streams;
+
+use std::sync::atomic::{AtomicU32, Ordering};
+
+use http::{HeaderMap, Method, Request};
+use plimsoll::config::ModelConfig;
+use serde_json::{Value, json};
+
+use crate::support::{
+    client::{Answer, Client, Upload, full},
+    provider::{DONE, Provider, Seen, Step, answer, send, stream_head},
+    proxy::{Proxy, Running},
+};
+
+/// A proxy before `up`, whose model `m` has that window.
+pub(super) fn before(up: &Provider, window: u32) -> Proxy {
+    let model = ModelConfig {
+        context_length: Some(window),
+        ..ModelConfig::default()
+    };
+    let proxy = Proxy::new().provider("up", up);
+    proxy.set(|config| drop(config.models.insert("m".into(), model)))
+}
+
+/// A completion; `message` is what it has beside its role.
+pub(super) fn completion(message: &Value, prompt_tokens: Option<u32>) -> String {
+    let usage = prompt_tokens.map(|prompt| {
+        json!({"prompt_tokens": prompt, "completion_tokens": 3, "total_tokens": prompt + 3})
+    });
+    let mut message = message.clone();
+    message["role"] = "assistant".into();
+    let choice = json!({"index": 0, "message": message, "finish_reason": "stop"});
+    let mut body = json!({"id": "c", "object": "chat.completion", "choices": [choice]});
+    if let Some(usage) = usage {
+        body["usage"] = usage;
+    }
+    body.to_string()
+}
+
+/// An answer of this text.
+pub(super) fn says(text: &str, prompt_tokens: Option<u32>) -> Step {
+    answer(
+        "200 OK",
+        "",
+        completion(&json!({"content": text}), prompt_tokens),
+    )
+}
+
+/// A provider that numbers its answers, and reports 1,000 tokens and their number.
+pub(super) async fn counting() -> Provider {
+    let made = AtomicU32::new(0);
+    Provider::answering(move |_: &Seen| {
+        let number = made.fetch_add(1, Ordering::Relaxed);
+        vec![says(&format!("answer {number}"), Some(1_000 + number))]
+    })
+    .await
+}
+
+/// A stream of these deltas, with the usage that was asked for.
+pub(super) fn streams(deltas: &[Value], prompt_tokens: Option<u32>) -> Vec<Step> {
+    let mut events = String::new();
+    let mut event = |choices: Value, usage: Option<Value>| {
+        let mut chunk = json!({"id": "c", "object": "chat.completion.chunk", "choices": choices});
+        if let Some(usage) = usage {
+            chunk["usage"] = usage;
+        }
+        events.push_str(&format!("data: {chunk}\n\n"));
+    };
+    for delta in deltas {
+        event(json!([{"index": 0, "delta": delta}]), None);
+    }
+    event(
+        json!([{"index": 0, "delta": {}, "finish_reason": "stop"}]),
+        None,
+    );
+    if let Some(prompt) = prompt_tokens {
+        let usage = json!({"prompt_tokens": prompt, "completion_tokens": 3});
+        event(json!([]), Some(usage));
+    }
+    vec![stream_head(), send(events), send(DONE), Step::Close]
+}
+
+pub(super) fn user(text: &str) -> Value {
+    json!({"role": "user", "content": text})
+}
+
+/// What a client keeps of a conversation, and sends again every time.
+pub(super) struct Talk {
+    client: Client,
+    pub(super) messages: Vec<Value>,
+    /// Fields of the request beside `model` and `messages`.
+    pub(super) fields: Value,
+    pub(super) headers: HeaderMap,
+}
+
+impl Talk {
+    pub(super) fn new(proxy: &Running) -> Self {
+        Self {
+            client: proxy.client(),
+            messages: Vec::new(),
+            fields: json!({}),
+            headers: HeaderMap::new(),
+        }
+    }
+
+    /// With a header in every request.
+    pub(super) fn with(mut self, name: &'static str, value: &str) -> Self {
+        self.headers.insert(name, value.parse().unwrap());
+        self
+    }
+
+    pub(super) fn body(&self) -> String {
+        let mut body = self.fields.clone();
+        body["model"] = "m".into();
+        body["messages"] = self.messages.clone().into();
+        body.to_string()
+    }
+
+    fn request(&self) -> Request<Upload> {
+        let mut request = self
+            .client
+            .request(Method::POST, "/v1/chat/completions")
+            .header("content-type", "application/json")
+            .body(full(self.body()))
+            .unwrap();
+        request.headers_mut().extend(self.headers.clone());
+        request
+    }
+
+    /// Asks with what was said so far, and keeps nothing of the answer.
+    pub(super) async fn ask(&self) -> Answer {
+        self.client.send(self.request()).await
+    }
+
+    /// Says something, asks, and keeps the answer as it came.
+    pub(super) async fn say(&mut self, text: &str) -> Answer {
+        self.messages.push(user(text));
+        let answer = self.ask().await;
+        assert_eq!(answer.status, 200, "{}", answer.text());
+        let said = answer.json()["choices"][0]["message"].clone();
+        self.messages.push(said);
+        answer
+    }
+
+    /// What the API tells of the session of this answer; `null` where it knows none.
+    pub(super) async fn session(&self, answer: &Answer) -> Value {
+        let path = format!("/plimsoll/api/sessions/{}", header(answer, "session"));
+        let mut request = self.client.request(Method::GET, &path);
+        request.headers_mut().unwrap().extend(self.headers.clone());
+        let shown = self.client.send(request.body(full("")).unwrap()).await;
+        if shown.status == 404 {
+            shown.is_error(404, "session_not_found");
+            return Value::Null;
+        }
+        assert_eq!(shown.status, 200, "{}", shown.text());
+        shown.json()
+    }
+}
+
+/// The value of a header of ours.
+pub(super) fn header<'a>(answer: &'a Answer, name: &str) -> &'a str {
+    let value = answer.headers.get(format!("x-plimsoll-{name}"));
+    let value = value.unwrap_or_else(|| panic!("no {name} in {:?}", answer.headers));
+    value.to_str().unwrap()
+}
+
+/// The health headers, in the order of the design; `-` for one that is not there.
+pub(super) fn health(headers: &HeaderMap) -> String {
+    let names = [
+        "health",
+        "health-from",
+        "prompt-tokens",
+        "context-limit",
+        "hard-util",
+        "optimal-util",
+    ];
+    let shown = names.map(|name| {
+        let mut values = headers.get_all(format!("x-plimsoll-{name}")).iter();
+        let first = values.next().map_or("-", |value| value.to_str().unwrap());
+        assert!(values.next().is_none(), "{name} stands there twice");
+        first
+    });
+    shown.join(" ")
+}

@@ -1,0 +1,213 @@
+//! Cuts over sockets: what the provider sees, what the client and the log are told.
+
+use std::{
+    io,
+    sync::{Arc, Mutex},
+};
+
+use plimsoll::guard::profile::named;
+use serde_json::{Value, json};
+use tracing::subscriber::DefaultGuard;
+
+use super::{Talk, before, header, says, user};
+use crate::support::{
+    provider::{Provider, Seen},
+    strict,
+};
+
+/// What is logged in this thread, where the proxy of the test runs too.
+#[derive(Clone, Default)]
+struct Log(Arc<Mutex<Vec<u8>>>);
+
+impl io::Write for Log {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.0.lock().unwrap().extend_from_slice(bytes);
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+impl Log {
+    fn begin() -> (Self, DefaultGuard) {
+        let log = Self::default();
+        let writer = log.clone();
+        let lines = tracing_subscriber::fmt()
+            .json()
+            .with_max_level(tracing::Level::WARN)
+            .with_writer(move || writer.clone())
+            .finish();
+        (log, tracing::subscriber::set_default(lines))
+    }
+
+    /// The fields of all lines with that message.
+    fn lines(&self, message: &str) -> Vec<Value> {
+        let text = String::from_utf8(self.0.lock().unwrap().clone()).unwrap();
+        let lines = text.lines().map(|line| {
+            let line: Value = serde_json::from_str(line).unwrap();
+            assert_eq!(line["level"], "WARN");
+            line["fields"].clone()
+        });
+        lines.filter(|line| line["message"] == message).collect()
+    }
+}
+
+fn call(id: &str, tool: &str) -> Value {
+    let function = json!({"name": tool, "arguments": "{}"});
+    json!({"role": "assistant", "content": null, "tool_calls": [{"id": id, "type": "function", "function": function}]})
+}
+
+fn result(id: &str, text: &str) -> Value {
+    json!({"role": "tool", "tool_call_id": id, "content": text})
+}
+
+fn messages(seen: &Seen) -> Vec<Value> {
+    let body: Value = serde_json::from_slice(&seen.body).unwrap();
+    body["messages"].as_array().unwrap().clone()
+}
+
+#[tokio::test]
+async fn a_big_result_is_truncated_and_logged_once() {
+    let (log, _guard) = Log::begin();
+    let up = Provider::answering(|_| vec![says("hi", Some(2_000))]).await;
+    let proxy = before(&up, 128_000).start().await;
+    let mut talk = Talk::new(&proxy);
+    let text = "a line of the file\n".repeat(4_000);
+    talk.messages = vec![user("x"), call("c", "read_file"), result("c", &text)];
+    let first = talk.ask().await;
+    assert_eq!(header(&first, "actions"), "truncated=1");
+    let seen = up.request().await;
+    assert_eq!(
+        strict::broken(talk.body().as_bytes(), &seen.body, named("openai").unwrap()),
+        []
+    );
+    let sent = messages(&seen);
+    assert_eq!(sent[..2], talk.messages[..2]);
+    let cut = sent[2]["content"].as_str().unwrap();
+    let marked = cut
+        .split_once("... [")
+        .and_then(|(_, rest)| rest.split_once(" characters truncated] ..."));
+    let count: usize = marked.expect("a marker").0.parse().unwrap();
+    assert!(
+        cut.len() < 5_000 && cut.starts_with("a line of the file\n") && cut.ends_with("file\n")
+    );
+    assert!(count > text.len() - 5_000 && count < text.len());
+
+    let lines = log.lines("a tool result was truncated");
+    assert_eq!(lines.len(), 1, "{lines:?}");
+    assert_eq!(lines[0]["tool"], "read_file");
+    assert_eq!(lines[0]["before_chars"], text.len());
+    assert_eq!(lines[0]["after_chars"], cut.chars().count());
+    assert_eq!(lines[0]["session"], header(&first, "session"));
+
+    // Later it is cut to the same bytes, and not logged again.
+    talk.messages
+        .push(json!({"role": "assistant", "content": "hi"}));
+    talk.messages.push(user("y"));
+    let second = talk.ask().await;
+    assert_eq!(header(&second, "actions"), "truncated=1");
+    assert_eq!(messages(&up.last())[2], sent[2]);
+    assert_eq!(log.lines("a tool result was truncated").len(), 1);
+}
+
+#[tokio::test]
+async fn a_long_history_is_folded_at_a_few_places() {
+    let (log, _guard) = Log::begin();
+    // Roughly what the body is: a quarter of its bytes.
+    let up = Provider::answering(|seen| {
+        let used = u32::try_from(seen.body.len() / 4).unwrap();
+        vec![says("done, what next?", Some(used))]
+    })
+    .await;
+    let proxy = before(&up, 8_192).start().await;
+    let mut talk = Talk::new(&proxy);
+    let system = json!({"role": "system", "content": "be brief"});
+    talk.messages = vec![system.clone(), user("the task")];
+    let (mut last, mut dropped, mut cuts, mut session) = (Vec::new(), 0, 0, None);
+    for step in 0..80 {
+        let id = format!("c{step}");
+        talk.messages.push(call(&id, "run"));
+        talk.messages.push(result(
+            &id,
+            &format!("step {step}: {}", "all is well here. ".repeat(60)),
+        ));
+        let answer = talk.ask().await;
+        assert_eq!(answer.status, 200);
+        let seen = up.last();
+        let context = format!("step {step}");
+        assert_eq!(
+            strict::broken(talk.body().as_bytes(), &seen.body, named("openai").unwrap()),
+            [],
+            "{context}"
+        );
+        let sent = messages(&seen);
+        assert_eq!(sent[..2], [system.clone(), user("the task")], "{context}");
+        assert_eq!(
+            sent[sent.len() - 2..],
+            talk.messages[talk.messages.len() - 2..],
+            "{context}"
+        );
+        let actions = header(&answer, "actions").to_owned();
+        let now: usize = actions
+            .strip_prefix("dropped=")
+            .map_or(0, |count| count.parse().unwrap());
+        assert!(now >= dropped, "{context}: {actions}");
+        if now == dropped {
+            assert!(
+                sent.starts_with(&last),
+                "{context}: the prefix changed without a cut"
+            );
+        } else {
+            cuts += 1;
+        }
+        let id = header(&answer, "session").to_owned();
+        assert_eq!(*session.get_or_insert_with(|| id.clone()), id);
+        let shown = talk.session(&answer).await;
+        assert_eq!(shown["generations"], step + 1);
+        assert_eq!(shown["folded_until"].is_null(), now == 0, "{context}");
+        (last, dropped) = (sent, now);
+    }
+    assert!((3..12).contains(&cuts), "{cuts} cuts");
+    let lines = log.lines("a conversation was folded");
+    assert_eq!(lines.len(), cuts);
+    for line in lines {
+        assert!(line["messages"].as_u64().unwrap() > 0);
+        assert!(line["estimated_tokens"].as_u64().unwrap() > 0);
+    }
+}
+
+#[tokio::test]
+async fn a_result_that_was_tightened_stays_so() {
+    let up = Provider::answering(|_| vec![says("hi", Some(5_000))]).await;
+    let proxy = before(&up, 8_192).start().await;
+    let mut talk = Talk::new(&proxy);
+    let parallel: Vec<Value> = (0..6)
+        .map(|at| json!({"id": format!("c{at}"), "type": "function", "function": {"name": "read", "arguments": "{}"}}))
+        .collect();
+    talk.messages = vec![
+        user("x"),
+        json!({"role": "assistant", "content": null, "tool_calls": parallel}),
+    ];
+    for at in 0..6 {
+        talk.messages.push(result(
+            &format!("c{at}"),
+            &format!("file {at} says so. ").repeat(330),
+        ));
+    }
+    let first = talk.ask().await;
+    let tightened = talk.session(&first).await["tightened"].as_u64().unwrap();
+    assert!(tightened > 0, "{:?}", first.headers);
+    let sent = messages(&up.last());
+    assert!(up.last().body.len() < 8_192 * 3);
+    talk.messages
+        .push(json!({"role": "assistant", "content": "hi"}));
+    talk.messages.push(user("y"));
+    let second = talk.ask().await;
+    assert_eq!(header(&second, "session"), header(&first, "session"));
+    let after = messages(&up.last());
+    if !header(&second, "actions").contains("dropped") {
+        assert!(after.starts_with(&sent), "what was tightened changed");
+    }
+}

@@ -1,0 +1,86 @@
+//! Many sessions at once: none is taken for another, and what is remembered is bounded.
+
+use std::collections::HashSet;
+
+use futures_util::future::join_all;
+use serde_json::Value;
+
+use super::{Talk, before, header, says};
+use crate::support::{
+    client::Answer,
+    provider::{Provider, Seen},
+    proxy::Running,
+};
+
+const SESSIONS: usize = 200;
+const REQUESTS: usize = 10;
+
+/// The provider repeats the number of the session and of the turn.
+async fn repeating() -> Provider {
+    Provider::answering(|seen: &Seen| {
+        let body: Value = serde_json::from_slice(&seen.body).unwrap();
+        let messages = body["messages"].as_array().unwrap();
+        let first = messages[0]["content"].as_str().unwrap();
+        let number: u32 = first.rsplit(' ').next().unwrap().parse().unwrap();
+        let turn = u32::try_from(messages.len()).unwrap();
+        vec![says(
+            &format!("{first}, {turn}"),
+            Some(number * 10 + turn / 2),
+        )]
+    })
+    .await
+}
+
+/// One session from its first request to its last.
+async fn session(proxy: &Running, number: usize) -> (String, Talk, Answer) {
+    let mut talk = Talk::new(proxy);
+    let (mut id, mut last) = (None, None);
+    for turn in 0..REQUESTS {
+        let answer = talk.say(&format!("session {number}")).await;
+        let now = header(&answer, "session").to_owned();
+        assert_eq!(*id.get_or_insert_with(|| now.clone()), now, "turn {turn}");
+        let used = (number * 10 + turn).to_string();
+        assert_eq!(header(&answer, "prompt-tokens"), used);
+        last = Some(answer);
+    }
+    (id.unwrap(), talk, last.unwrap())
+}
+
+#[tokio::test]
+async fn two_hundred_sessions_never_mix() {
+    let up = repeating().await;
+    let proxy = before(&up, 100_000).start().await;
+    let all = join_all((0..SESSIONS).map(|number| session(&proxy, number))).await;
+    let ids: HashSet<_> = all.iter().map(|(id, ..)| id).collect();
+    assert_eq!(ids.len(), SESSIONS);
+    for (number, (id, talk, last)) in all.iter().enumerate() {
+        let shown = talk.session(last).await;
+        assert_eq!(shown["id"], **id);
+        assert_eq!(shown["generations"], REQUESTS);
+        assert_eq!(shown["prompt_tokens"], number * 10 + REQUESTS - 1);
+    }
+    assert_eq!(up.count(), SESSIONS * REQUESTS);
+}
+
+#[tokio::test]
+async fn what_is_remembered_is_bounded() {
+    let up = repeating().await;
+    let proxy = before(&up, 100_000).set(|config| config.store.max_sessions = 20);
+    let proxy = proxy.start().await;
+    let mut known = Vec::new();
+    for number in 0..60 {
+        known.push(session(&proxy, number).await);
+    }
+    let mut left = Vec::new();
+    for (number, (_, talk, last)) in known.iter_mut().enumerate() {
+        if !talk.session(last).await.is_null() {
+            left.push(number);
+        }
+    }
+    assert_eq!(left, (40..60).collect::<Vec<_>>(), "the oldest went");
+    // A session that was forgotten goes on as a new one.
+    let (id, talk, _) = &mut known[0];
+    let answer = talk.say("session 0").await;
+    assert_ne!(header(&answer, "session"), id);
+    assert_eq!(talk.session(&answer).await["generations"], 1);
+}

@@ -1,0 +1,131 @@
+//! Recorded conversations over sockets: untouched where they fit, and valid where they were cut.
+
+use plimsoll::{
+    config::{Config, ModelConfig},
+    guard::profile::named,
+};
+
+use crate::support::{
+    data,
+    generate::{self, SHAPES},
+    parse,
+    provider::{COMPLETION, DONE, FINISH, Provider, Step, TEXT, USAGE, answer, stream_head},
+    proxy::Proxy,
+    strict,
+};
+
+const ASKED: &str = ",\"stream_options\":{\"include_usage\":true}";
+
+struct Body {
+    name: String,
+    bytes: Vec<u8>,
+    model: String,
+    streams: bool,
+}
+
+/// All recorded bodies, or made-up ones.
+fn bodies() -> Vec<Body> {
+    let recorded = data::requests().into_iter().chain(data::unusual());
+    let mut bodies: Vec<_> = recorded.map(|file| (file.name, file.body)).collect();
+    if bodies.is_empty() {
+        let made = SHAPES
+            .iter()
+            .flat_map(|&shape| (0..4).map(move |seed| (seed, shape)));
+        bodies.extend(made.map(|(seed, shape)| {
+            let body = generate::conversation(seed, shape);
+            (format!("{shape:?} {seed}"), body)
+        }));
+    }
+    let bodies = bodies.into_iter().map(|(name, bytes)| {
+        let value = parse::value(&bytes).unwrap();
+        Body {
+            name,
+            model: value["model"].as_str().unwrap_or_default().to_owned(),
+            streams: value["stream"] == true,
+            bytes,
+        }
+    });
+    bodies.collect()
+}
+
+/// Every model of the bodies has that window.
+fn windows(config: &mut Config, bodies: &[Body], window: u32) {
+    for body in bodies {
+        let model = ModelConfig {
+            context_length: Some(window),
+            provider: Some("up".into()),
+            ..ModelConfig::default()
+        };
+        config.models.insert(body.model.clone(), model);
+    }
+    config.default_provider = Some("up".into());
+}
+
+/// Sends a body, and gives what the provider got of it; the answer comes back as it was.
+async fn pass(up: &Provider, proxy: &crate::support::proxy::Running, body: &Body) -> Vec<u8> {
+    let stream = format!("{TEXT}{FINISH}{USAGE}{DONE}");
+    if body.streams {
+        up.then([
+            stream_head(),
+            Step::Drip(stream.clone().into()),
+            Step::Close,
+        ]);
+    } else {
+        up.then([answer("200 OK", "", format!(" {COMPLETION}\n"))]);
+    }
+    let got = proxy.client().chat(body.bytes.clone()).await;
+    assert!(
+        got.whole && got.status == 200,
+        "{}: {}",
+        body.name,
+        got.text()
+    );
+    let sent = up.last().body;
+    let text = String::from_utf8_lossy(&body.bytes);
+    let asked = text.contains("include_usage");
+    match (body.streams, asked) {
+        (false, _) => assert_eq!(got.text(), format!(" {COMPLETION}\n"), "{}", body.name),
+        (true, true) => assert_eq!(got.text(), stream, "{}", body.name),
+        (true, false) => assert_eq!(got.text(), stream.replace(USAGE, ""), "{}", body.name),
+    }
+    sent
+}
+
+#[tokio::test]
+async fn in_a_huge_window_every_byte_stays() {
+    let up = Provider::start().await;
+    let bodies = bodies();
+    let proxy = Proxy::new().provider("up", &up).set(|config| {
+        windows(config, &bodies, 100_000_000);
+        config.guard.max_tool_result_chars = usize::MAX;
+    });
+    let proxy = proxy.start().await;
+    assert!(bodies.len() >= 40);
+    for body in &bodies {
+        let sent = pass(&up, &proxy, body).await;
+        let without = String::from_utf8_lossy(&sent).replace(ASKED, "");
+        let same = sent == body.bytes || (body.streams && without.as_bytes() == body.bytes);
+        assert!(same, "{}: {without:.300}", body.name);
+    }
+}
+
+#[tokio::test]
+async fn in_small_windows_what_goes_out_is_valid() {
+    let up = Provider::start().await;
+    let bodies = bodies();
+    let mut cut = 0;
+    for window in [8_192, 32_768] {
+        let proxy = Proxy::new().provider("up", &up);
+        let proxy = proxy
+            .set(|config| windows(config, &bodies, window))
+            .start()
+            .await;
+        for body in &bodies {
+            let sent = pass(&up, &proxy, body).await;
+            let broken = strict::broken(&body.bytes, &sent, named("openai").unwrap());
+            assert_eq!(broken, [], "{} at {window}", body.name);
+            cut += usize::from(sent.len() < body.bytes.len());
+        }
+    }
+    assert!(cut > 10, "{cut} were cut");
+}

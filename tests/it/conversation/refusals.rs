@@ -1,0 +1,119 @@
+//! Providers that refuse to be asked for the usage of a stream.
+
+use serde_json::json;
+
+use super::{Talk, before, header, streams, user};
+use crate::support::{
+    provider::{Provider, Seen, Step, answer},
+    proxy::Running,
+};
+
+const REFUSAL: &str = r#"{"detail":[{"type":"extra_forbidden","loc":["body","stream_options"],"msg":"Extra inputs are not permitted","input":{"include_usage":true}}]}"#;
+
+fn asks(seen: &Seen) -> bool {
+    String::from_utf8_lossy(&seen.body).contains("stream_options")
+}
+
+/// A provider that refuses with that status and body, and streams without usage otherwise.
+async fn refusing(status: &'static str, body: &'static str) -> Provider {
+    Provider::answering(move |seen| {
+        if asks(seen) {
+            return vec![answer(status, "retry-after: 9\r\n", body)];
+        }
+        streams(&[json!({"content": "hello"})], None)
+    })
+    .await
+}
+
+fn streaming(proxy: &Running) -> Talk {
+    let mut talk = Talk::new(proxy);
+    talk.fields = json!({"stream": true});
+    talk.messages.push(user("x"));
+    talk
+}
+
+#[tokio::test]
+async fn it_is_asked_again_without_and_remembered() {
+    for (status, body) in [
+        ("422 Unprocessable Entity", REFUSAL),
+        (
+            "400 Bad Request",
+            r#"{"error_code":"BAD_REQUEST","message":"json: unknown field \"stream_options\""}"#,
+        ),
+    ] {
+        let up = refusing(status, body).await;
+        let proxy = before(&up, 10_000).start().await;
+        let talk = streaming(&proxy);
+        let first = talk.ask().await;
+        assert!(first.whole && first.text().contains("hello"));
+        assert_eq!(header(&first, "attempts"), "2");
+        let seen = up.requests(2).await;
+        assert!(asks(&seen[0]));
+        assert_eq!(String::from_utf8_lossy(&seen[1].body), talk.body());
+        let second = talk.ask().await;
+        assert_eq!(header(&second, "attempts"), "1");
+        assert_eq!(up.count(), 3);
+        assert_eq!(talk.session(&second).await["health"], "unknown");
+        // Another model of the same provider is asked.
+        let client = proxy.client();
+        let other = client.chat(talk.body().replace("\"m\"", "\"n\"")).await;
+        assert_eq!(header(&other, "attempts"), "2");
+    }
+}
+
+#[tokio::test]
+async fn a_client_that_asks_gets_the_refusal() {
+    let up = refusing("422 Unprocessable Entity", REFUSAL).await;
+    let proxy = before(&up, 10_000).start().await;
+    let mut talk = streaming(&proxy);
+    for asked in [true, false] {
+        talk.fields["stream_options"] = json!({"include_usage": asked});
+        let got = talk.ask().await;
+        assert_eq!((got.status.as_u16(), got.text()), (422, REFUSAL));
+        assert_eq!(header(&got, "attempts"), "1");
+    }
+    assert_eq!(up.count(), 2);
+}
+
+#[tokio::test]
+async fn other_errors_pass_as_they_came() {
+    let long = format!(r#"{{"error":{{"message":"{}"}}}}"#, "no ".repeat(60_000));
+    let echo = r#"{"detail":[{"loc":["body","messages"],"input":{"stream_options":1}}]}"#;
+    let html = "<html>bad gateway</html>";
+    for body in [
+        &*long,
+        echo,
+        html,
+        "",
+        r#"{"error":{"message":"too long"}}"#,
+    ] {
+        let up = Provider::start().await;
+        let proxy = before(&up, 10_000).start().await;
+        up.then([answer("400 Bad Request", "retry-after: 9\r\n", body)]);
+        let got = streaming(&proxy).ask().await;
+        assert_eq!((got.status.as_u16(), got.text()), (400, body));
+        assert_eq!(got.headers["retry-after"], "9");
+        assert_eq!(header(&got, "attempts"), "1");
+        assert_eq!(up.count(), 1);
+    }
+}
+
+#[tokio::test]
+async fn an_error_that_stays_teaches_nothing() {
+    let up = Provider::answering(|_| vec![answer("400 Bad Request", "", REFUSAL)]).await;
+    let proxy = before(&up, 10_000).start().await;
+    let talk = streaming(&proxy);
+    for count in [2, 4] {
+        let got = talk.ask().await;
+        assert_eq!((got.status.as_u16(), got.text()), (400, REFUSAL));
+        assert_eq!(header(&got, "attempts"), "2");
+        assert_eq!(up.count(), count);
+    }
+    // Half an error is none.
+    let up = Provider::start().await;
+    let proxy = before(&up, 10_000).start().await;
+    let half = b"HTTP/1.1 400 Bad Request\r\ncontent-length: 100\r\n\r\n{\"stream_options".to_vec();
+    up.then([Step::Send(half), Step::Close]);
+    let got = streaming(&proxy).ask().await;
+    got.is_error(502, "provider_bad_answer");
+}

@@ -1,0 +1,163 @@
+//! Requests that the guard leaves alone: the provider gets their very bytes.
+
+use serde_json::{Value, json};
+
+use super::{Talk, before, completion, header, says, user};
+use crate::support::{
+    provider::{COMPLETION, Provider, answer},
+    proxy::{Proxy, Running},
+};
+
+/// A conversation that is far too long for 8,192 tokens.
+fn long(proxy: &Running) -> Talk {
+    let mut talk = Talk::new(proxy);
+    for turn in 0..60 {
+        talk.messages.push(user(&"a long question? ".repeat(40)));
+        talk.messages
+            .push(json!({"role": "assistant", "content": format!("answer {turn}")}));
+    }
+    talk.messages.push(user("and now?"));
+    talk
+}
+
+/// That the body goes on as it is, with these actions told.
+async fn untouched(up: &Provider, talk: &Talk, actions: &str) {
+    up.then([says("hi", Some(9_000))]);
+    let answer = talk.ask().await;
+    assert_eq!(answer.status, 200);
+    assert_eq!(String::from_utf8_lossy(&up.last().body), talk.body());
+    assert_eq!(header(&answer, "actions"), actions);
+    // It is measured all the same.
+    assert_eq!(header(&answer, "health"), "critical");
+    assert_eq!(talk.session(&answer).await["prompt_tokens"], 9_000);
+}
+
+#[tokio::test]
+async fn off_and_dry_run_and_what_would_be_done() {
+    let up = Provider::start().await;
+    let proxy = before(&up, 8_192).start().await;
+    let plain = long(&proxy);
+    up.then([says("hi", Some(3_000))]);
+    let guarded = plain.ask().await;
+    let actions = header(&guarded, "actions").to_owned();
+    assert!(actions.starts_with("dropped="), "{actions}");
+    assert!(up.last().body.len() < plain.body().len() / 2);
+    // Begun anew, so that no calibration of the first moves the plan of the second.
+    let proxy = before(&up, 8_192).start().await;
+    let dry = long(&proxy).with("x-plimsoll-guard", "dry-run");
+    untouched(&up, &dry, &format!("dry-run, {actions}")).await;
+    let off = long(&proxy).with("x-plimsoll-guard", "off");
+    untouched(&up, &off, "guard-off").await;
+}
+
+#[tokio::test]
+async fn a_guard_that_is_not_enabled() {
+    let up = Provider::start().await;
+    let proxy = before(&up, 8_192).set(|config| config.guard.enabled = false);
+    let proxy = proxy.start().await;
+    untouched(&up, &long(&proxy), "guard-off").await;
+}
+
+#[tokio::test]
+async fn providers_that_are_asked_to_manage_the_context() {
+    let up = Provider::start().await;
+    let proxy = before(&up, 8_192).start().await;
+    for fields in [
+        json!({"truncation": "auto"}),
+        json!({"transforms": ["middle-out"]}),
+        json!({"context_management": {"edits": [{"type": "clear_tool_uses"}]}}),
+        json!({"plugins": [{"id": "context-compression"}]}),
+    ] {
+        let mut talk = long(&proxy);
+        talk.fields = fields;
+        untouched(&up, &talk, "left-to-provider").await;
+    }
+}
+
+#[tokio::test]
+async fn invalid_conversations() {
+    let up = Provider::start().await;
+    let proxy = before(&up, 8_192).start().await;
+    let orphan = json!({"role": "tool", "tool_call_id": "nobody", "content": "x"});
+    let open = json!({"role": "assistant", "content": null, "tool_calls": [{"id": "c", "type": "function", "function": {"name": "f", "arguments": "{}"}}]});
+    for (at, message) in [(0, &orphan), (20, &orphan), (40, &open)] {
+        let mut talk = long(&proxy);
+        talk.messages.insert(at, message.clone());
+        untouched(&up, &talk, "invalid-as-sent").await;
+    }
+    // The provider's own words are the truth.
+    let mut talk = long(&proxy);
+    talk.messages.insert(0, orphan);
+    let error = r#"{"error":{"message":"messages with role 'tool' must be a response"}}"#;
+    up.then([answer("400 Bad Request", "", error)]);
+    let got = talk.ask().await;
+    assert_eq!((got.status.as_u16(), got.text()), (400, error));
+    assert_eq!(header(&got, "actions"), "invalid-as-sent");
+}
+
+#[tokio::test]
+async fn json_that_is_no_conversation_is_answered() {
+    let up = Provider::start().await;
+    let proxy = Proxy::new().provider("up", &up).start().await;
+    let deep = format!("{}1{}", "[".repeat(600), "]".repeat(600));
+    for body in [
+        "[]".to_owned(),
+        "null".to_owned(),
+        "{}".to_owned(),
+        r#"{"model":"m","messages":"x"}"#.to_owned(),
+        r#"{"model":"m","messages":[1]}"#.to_owned(),
+        r#"{"model":"m","messages":[{"role":"user","content":"a"}],"messages":[]}"#.to_owned(),
+        format!(r#"{{"model":"m","messages":[{{"role":"user","content":"x","y":{deep}}}]}}"#),
+        r#" { "model" : "m" , "messages" : [ ] , "n" : 1e999 } "#.to_owned(),
+    ] {
+        up.then([answer("200 OK", "", COMPLETION)]);
+        let got = proxy.client().chat(body.clone()).await;
+        assert_eq!(
+            (got.status.as_u16(), got.text()),
+            (200, COMPLETION),
+            "{body:.80}"
+        );
+        assert_eq!(String::from_utf8_lossy(&up.last().body), body);
+    }
+    proxy
+        .client()
+        .chat("{\"model\":")
+        .await
+        .is_error(400, "invalid_json");
+}
+
+#[tokio::test]
+async fn lone_surrogates_pass_both_ways_and_are_found_again() {
+    let up = Provider::start().await;
+    let proxy = before(&up, 10_000).start().await;
+    let ask = r#"{"model":"m","messages":[{"role":"user","content":"a \ud800 b"}]}"#;
+    let reply = completion(&json!({"content": "@"}), Some(9)).replace('@', r"x \udc00");
+    up.then([answer("200 OK", "", &reply)]);
+    let first = proxy.client().chat(ask).await;
+    assert_eq!(first.text(), reply);
+    assert_eq!(up.last().body, ask.as_bytes());
+    assert_eq!(header(&first, "prompt-tokens"), "9");
+    let next = ask.replace(
+        "}]}",
+        r#"},{"role":"assistant","content":"x \uDC00"},{"role":"user","content":"\ud83d"}]}"#,
+    );
+    up.then([answer("200 OK", "", &reply)]);
+    let second = proxy.client().chat(next.clone()).await;
+    assert_eq!(up.last().body, next.as_bytes());
+    assert_eq!(header(&second, "session"), header(&first, "session"));
+    assert_eq!(header(&second, "actions"), "none");
+}
+
+#[tokio::test]
+async fn a_model_named_with_its_provider_is_the_one_edit() {
+    let up = Provider::start().await;
+    let proxy = before(&up, 10_000).start().await;
+    let ask =
+        r#"{ "messages" : [ {"content":"x","role":"user", "z":1e2} ] , "model" : "up/m" , "n":1}"#;
+    up.then([says("hi", Some(9))]);
+    let answer = proxy.client().chat(ask).await;
+    assert_eq!(header(&answer, "actions"), "none");
+    let sent = String::from_utf8(up.last().body).unwrap();
+    assert_eq!(sent, ask.replace("up/m", "m"));
+    assert_ne!(serde_json::from_str::<Value>(&sent).unwrap(), Value::Null);
+}

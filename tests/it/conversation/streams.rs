@@ -1,0 +1,207 @@
+//! What a stream tells: at its head of the answer before, at its end of itself.
+
+use http::HeaderMap;
+use serde_json::{Value, json};
+
+use super::{Talk, before, counting, header, health, says, streams, user};
+use crate::support::{
+    client::{Answer, Client},
+    provider::{DONE, Provider, Step, TEXT, answer, send, stream_head},
+    proxy::Running,
+};
+
+fn hello() -> Vec<Value> {
+    vec![
+        json!({"role": "assistant", "content": "he"}),
+        json!({"content": "llo"}),
+    ]
+}
+
+fn streaming(proxy: &Running, client: Client) -> Talk {
+    let mut talk = Talk::new(proxy);
+    talk.client = client;
+    talk.fields = json!({"stream": true});
+    talk.messages.push(user("x"));
+    talk
+}
+
+#[tokio::test]
+async fn the_head_of_a_stream_tells_of_the_answer_before() {
+    let up = Provider::start().await;
+    let proxy = before(&up, 10_000).start().await;
+    let mut talk = streaming(&proxy, proxy.client());
+    for (used, expected) in [
+        (Some(5_000), "unknown previous unknown 10000 - -"),
+        (Some(6_800), "caution previous 5000 10000 0.500 1.111"),
+        (None, "critical previous 6800 10000 0.680 1.511"),
+        (Some(9), "unknown previous unknown 10000 - -"),
+        (Some(9), "healthy previous 9 10000 0.001 0.002"),
+    ] {
+        up.then(streams(&hello(), used));
+        let got = talk.ask().await;
+        assert!(got.whole && got.trailers.is_none());
+        assert_eq!(health(&got.headers), expected);
+        assert_eq!(header(&got, "actions"), "none");
+        assert!(!got.headers.contains_key("trailer"));
+        assert!(!got.text().contains("plimsoll"));
+        talk.messages
+            .push(json!({"role": "assistant", "content": "hello"}));
+        talk.messages.push(user("y"));
+    }
+}
+
+/// The end of a stream, and its trailers.
+async fn check(proxy: &Running, client: Client, up: &Provider) {
+    let talk = streaming(proxy, client)
+        .with("te", "trailers")
+        .with("x-plimsoll-stream-health", "comment");
+    up.then(streams(&hello(), Some(4_600)));
+    let got = talk.ask().await;
+    assert!(got.whole);
+    let trailers: HeaderMap = got.trailers.clone().expect("trailers came");
+    assert_eq!(health(&trailers), "caution response 4600 10000 0.460 1.022");
+    assert_eq!(trailers.len(), 6);
+    let comment = ": plimsoll health=caution prompt-tokens=4600 context-limit=10000 hard-util=0.460 optimal-util=1.022\n\n";
+    assert!(
+        got.text().ends_with(&format!("{comment}{DONE}")),
+        "{}",
+        got.text()
+    );
+    let named = got.headers.get_all("trailer").iter();
+    let named = named.flat_map(|value| value.to_str().unwrap().split(", "));
+    assert_eq!(
+        named.collect::<Vec<_>>(),
+        trailers.keys().collect::<Vec<_>>()
+    );
+}
+
+#[tokio::test]
+async fn the_end_of_a_stream_tells_of_itself() {
+    let up = Provider::start().await;
+    let proxy = before(&up, 10_000).start().await;
+    check(&proxy, proxy.client(), &up).await;
+    check(&proxy, proxy.client_h2(), &up).await;
+}
+
+#[tokio::test]
+async fn without_usage_the_end_says_unknown() {
+    let up = Provider::start().await;
+    let proxy = before(&up, 10_000).start().await;
+    up.then(streams(&hello(), None));
+    let talk = streaming(&proxy, proxy.client())
+        .with("te", "trailers")
+        .with("x-plimsoll-stream-health", "comment");
+    let got = talk.ask().await;
+    let comment = ": plimsoll health=unknown prompt-tokens=unknown context-limit=10000\n\n";
+    assert!(got.text().ends_with(&format!("{comment}{DONE}")));
+    let trailers = got.trailers.unwrap();
+    assert_eq!(health(&trailers), "unknown response unknown 10000 - -");
+}
+
+#[tokio::test]
+async fn a_broken_stream_leaves_no_state() {
+    let up = Provider::start().await;
+    let proxy = before(&up, 10_000).start().await;
+    let talk = streaming(&proxy, proxy.client()).with("te", "trailers");
+    up.then([stream_head(), send(TEXT), Step::Close]);
+    let got = talk.ask().await;
+    assert!(!got.whole && got.trailers.is_none());
+    assert_eq!(talk.session(&got).await, Value::Null);
+    // Neither does an answer that is an error inside.
+    let error = "data: {\"error\":{\"message\":\"overloaded\"}}\n\n";
+    up.then([stream_head(), send(error), send(DONE), Step::Close]);
+    let got = talk.ask().await;
+    assert_eq!(talk.session(&got).await, Value::Null);
+    up.then(streams(&hello(), Some(9)));
+    let got = talk.ask().await;
+    assert_eq!(talk.session(&got).await["generations"], 1);
+}
+
+/// A streamed answer, the message an SDK makes of it, and that it is found again.
+async fn found_again(deltas: &[Value], made: Value, results: &[Value]) {
+    let up = Provider::start().await;
+    let proxy = before(&up, 10_000).start().await;
+    let mut talk = streaming(&proxy, proxy.client());
+    let mut other = streaming(&proxy, proxy.client());
+    up.then(streams(deltas, Some(77)));
+    let first = talk.ask().await;
+    // A second answer to the same request, so that only the answer itself tells them apart.
+    up.then(streams(&[json!({"content": "something else"})], Some(5)));
+    let second = other.ask().await;
+    assert_ne!(header(&first, "session"), header(&second, "session"));
+    talk.messages.push(made);
+    talk.messages.extend_from_slice(results);
+    other
+        .messages
+        .push(json!({"role": "assistant", "content": "something else"}));
+    other.messages.push(user("y"));
+    let found = |got: &Answer, first: &Answer| {
+        assert_eq!(header(got, "session"), header(first, "session"));
+    };
+    up.then(streams(&hello(), Some(9)));
+    let got = talk.ask().await;
+    found(&got, &first);
+    assert_eq!(header(&got, "prompt-tokens"), "77");
+    up.then(streams(&hello(), Some(9)));
+    found(&other.ask().await, &second);
+    assert_eq!(talk.session(&got).await["generations"], 2);
+}
+
+#[tokio::test]
+async fn text_in_pieces_is_found_again() {
+    let deltas = [
+        json!({"role": "assistant", "content": ""}),
+        json!({"content": "h\u{e9}"}),
+        json!({"content": " \"quoted\"\n"}),
+        json!({"content": "\u{1F600}"}),
+    ];
+    let made = json!({"role": "assistant", "content": "h\u{e9} \"quoted\"\n\u{1F600}"});
+    found_again(&deltas, made, &[user("y")]).await;
+}
+
+#[tokio::test]
+async fn calls_in_fragments_are_found_again() {
+    let piece = |index: u32, call: Value| {
+        let mut call = call;
+        call["index"] = index.into();
+        json!({"tool_calls": [call]})
+    };
+    let start = |id: &str| json!({"id": id, "type": "function", "function": {"name": "f", "arguments": ""}});
+    let more = |text: &str| json!({"function": {"arguments": text}});
+    let deltas = [
+        json!({"role": "assistant", "content": null}),
+        piece(0, start("a1")),
+        piece(0, more("{\"x\"")),
+        piece(0, more(":1}")),
+        piece(1, start("a2")),
+        piece(1, more("{}")),
+    ];
+    let call = |id: &str, arguments: &str| json!({"id": id, "type": "function", "function": {"name": "f", "arguments": arguments}});
+    // The arguments as some SDKs write them anew, and no text as an empty one.
+    let made = json!({"role": "assistant", "content": "", "tool_calls": [call("a1", "{\"x\": 1}"), call("a2", "{ }")]});
+    let result = |id: &str| json!({"role": "tool", "tool_call_id": id, "content": "ok"});
+    found_again(&deltas, made, &[result("a1"), result("a2")]).await;
+}
+
+#[tokio::test]
+async fn a_stream_answered_in_one_piece_is_judged_at_once() {
+    let up = counting().await;
+    let proxy = before(&up, 10_000).start().await;
+    let talk = streaming(&proxy, proxy.client());
+    let got = talk.ask().await;
+    assert_eq!(
+        health(&got.headers),
+        "healthy response 1000 10000 0.100 0.222"
+    );
+    // And the other way round: a stream that nobody asked for.
+    let mut talk = Talk::new(&proxy);
+    talk.messages.push(user("z"));
+    up.then(streams(&hello(), Some(9)));
+    let got = talk.ask().await;
+    assert_eq!(header(&got, "health-from"), "previous");
+    assert_eq!(talk.session(&got).await["prompt_tokens"], 9);
+    up.then([answer("200 OK", "", "not json")]);
+    talk.ask().await.is_error(502, "provider_bad_answer");
+    up.then([says("fine", None)]);
+    assert_eq!(talk.ask().await.status, 200);
+}
