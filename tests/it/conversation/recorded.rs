@@ -59,6 +59,8 @@ fn windows(config: &mut Config, bodies: &[Body], window: u32) {
         config.models.insert(body.model.clone(), model);
     }
     config.default_provider = Some("up".into());
+    // Made-up bodies name its models, and all are to come here.
+    config.providers.remove("simulated");
 }
 
 /// Sends a body, and gives what the provider got of it; the answer comes back as it was.

@@ -5,8 +5,8 @@ use serde_json::{Value, json};
 
 use super::{Talk, before, counting, header, health, says, streams, user};
 use crate::support::{
-    client::{Answer, Client},
-    provider::{DONE, Provider, Step, TEXT, answer, send, stream_head},
+    client::{Answer, Client, next},
+    provider::{DONE, FINISH, Provider, Step, TEXT, USAGE, answer, send, stream_head},
     proxy::Running,
 };
 
@@ -81,6 +81,42 @@ async fn the_end_of_a_stream_tells_of_itself() {
     let proxy = before(&up, 10_000).start().await;
     check(&proxy, proxy.client(), &up).await;
     check(&proxy, proxy.client_h2(), &up).await;
+}
+
+#[tokio::test]
+async fn a_stream_that_ends_without_done_is_told_of_too() {
+    let up = Provider::start().await;
+    let proxy = before(&up, 10_000).start().await;
+    let talk = streaming(&proxy, proxy.client()).with("x-plimsoll-stream-health", "comment");
+    up.then([
+        stream_head(),
+        send(TEXT),
+        send(FINISH),
+        send(USAGE),
+        Step::Close,
+    ]);
+    let got = talk.ask().await;
+    let comment = ": plimsoll health=healthy prompt-tokens=7 context-limit=10000 hard-util=0.001 optimal-util=0.002\n\n";
+    assert!(got.whole);
+    assert_eq!(got.text(), format!("{TEXT}{FINISH}{comment}"));
+}
+
+#[tokio::test]
+async fn a_client_that_leaves_leaves_no_state() {
+    let up = Provider::start().await;
+    let proxy = before(&up, 10_000).start().await;
+    let talk = streaming(&proxy, proxy.client());
+    up.then([stream_head(), send(TEXT), send(FINISH), Step::Stall]);
+    let mut answer = talk.client.begin(talk.request()).await;
+    let session = answer.headers()["x-plimsoll-session"].clone();
+    next(answer.body_mut()).await;
+    drop(answer);
+    up.closed(0).await;
+    let path = format!("/plimsoll/api/sessions/{}", session.to_str().unwrap());
+    talk.client
+        .get(&path)
+        .await
+        .is_error(404, "session_not_found");
 }
 
 #[tokio::test]

@@ -212,7 +212,7 @@ impl Drive<'_> {
 
     /// Whether nothing could have helped: pinned messages and the newest step are over the limit
     /// even with its results cut to the bone, and a note of what was left out between them.
-    fn is_hopeless(&self, conversation: &Conversation, limit: u64) -> bool {
+    pub(crate) fn is_hopeless(&self, conversation: &Conversation, limit: u64) -> bool {
         let messages = &conversation.messages;
         let first_user = messages
             .iter()
