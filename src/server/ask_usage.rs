@@ -34,7 +34,10 @@ const WORDS: [&str; 2] = ["stream_options", "include_usage"];
 /// Models of providers that refuse to be asked for the usage of a stream. In memory only: after a
 /// restart it costs one request each to learn them again.
 #[derive(Debug)]
-pub struct Refusals(Mutex<LruCache<(Box<str>, Box<str>), ()>>);
+pub struct Refusals(Mutex<LruCache<Model, ()>>);
+
+/// A provider's name and a model's.
+type Model = (Box<str>, Box<str>);
 
 /// A request as it goes to the provider.
 pub struct Edited {
@@ -86,7 +89,7 @@ impl Refusals {
     }
 }
 
-fn key(target: &Target) -> (Box<str>, Box<str>) {
+fn key(target: &Target) -> Model {
     (
         target.provider.name.as_ref().into(),
         target.model.as_str().into(),
