@@ -46,7 +46,7 @@ async fn session(proxy: &Running, number: usize) -> (String, Talk, Answer) {
     (id.unwrap(), talk, last.unwrap())
 }
 
-#[tokio::test]
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn two_hundred_sessions_never_mix() {
     let up = repeating().await;
     let proxy = before(&up, 100_000).start().await;

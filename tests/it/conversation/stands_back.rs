@@ -50,6 +50,41 @@ async fn off_and_dry_run_and_what_would_be_done() {
     untouched(&up, &off, "guard-off").await;
 }
 
+/// The guard forgets nothing while it is off, and what it does after is what it does with no state.
+#[tokio::test]
+async fn off_for_a_while_moves_no_cut() {
+    let up = Provider::answering(|_| vec![says("hi", None)]).await;
+    let proxy = before(&up, 8_192).start().await;
+    let whole = long(&proxy);
+    let mut cut = false;
+    for turn in 0..60 {
+        let mut talk = Talk::new(&proxy);
+        talk.messages = whole.messages[..=2 * turn].to_vec();
+        let off = (10..30).contains(&turn) || turn % 7 == 3;
+        if off {
+            talk = talk.with("x-plimsoll-guard", "off");
+        }
+        let answer = talk.ask().await;
+        let sent = up.last().body;
+        if off {
+            assert_eq!(sent, talk.body().as_bytes());
+            continue;
+        }
+        let fresh = before(&up, 8_192).start().await;
+        let alone = Talk {
+            client: fresh.client(),
+            ..talk
+        };
+        assert_eq!(
+            header(&alone.ask().await, "actions"),
+            header(&answer, "actions")
+        );
+        assert_eq!(up.last().body, sent, "turn {turn}");
+        cut |= sent != alone.body().as_bytes();
+    }
+    assert!(cut);
+}
+
 #[tokio::test]
 async fn a_guard_that_is_not_enabled() {
     let up = Provider::start().await;
