@@ -169,7 +169,7 @@ impl Replay<'_> {
                 continue;
             }
             if self.over(live, &fold) > 0 {
-                live -= self.advance(at, live, &mut fold);
+                live -= self.advance(at, live, pinned, &mut fold);
             }
             let excess = self.over(live, &fold);
             if excess > 0 && self.units[at].kind == UnitKind::Step {
@@ -206,8 +206,8 @@ impl Replay<'_> {
 
     /// Moves the boundary on to the next step of the grid that makes the request at `at` fit.
     /// Returns the raw tokens that went.
-    fn advance(&self, at: usize, live: u32, fold: &mut Fold) -> u32 {
-        let newest = self.newest(at);
+    fn advance(&self, at: usize, live: u32, pinned: usize, fold: &mut Fold) -> u32 {
+        let newest = self.newest(at, pinned);
         let before = *fold;
         let needed = live.saturating_add(self.preface).saturating_sub(self.high);
         let k = needed
@@ -258,8 +258,8 @@ impl Replay<'_> {
 
     /// The first unit that must stay in the request that ended at `at`: the last one, and with
     /// the beginning of an answer what it answers.
-    fn newest(&self, at: usize) -> usize {
+    fn newest(&self, at: usize, pinned: usize) -> usize {
         let begun = self.units[at].kind == UnitKind::Assistant;
-        at.saturating_sub(usize::from(begun)).max(self.pinned())
+        at.saturating_sub(usize::from(begun)).max(pinned)
     }
 }

@@ -1,6 +1,9 @@
 //! The tool results of one conversation: what each weighs, and how far each is cut.
 
-use std::ops::Range;
+use std::{
+    collections::{BTreeMap, HashMap},
+    ops::Range,
+};
 
 use super::{
     Policy, estimate,
@@ -10,7 +13,8 @@ use super::{
 use crate::wire::{
     chat::{Conversation, Message, Role},
     edit::Edits,
-    text::{self, Sizes},
+    scan::Text,
+    text::{self, Sizes, Walk},
 };
 
 /// No result is cut below this; characters.
@@ -19,6 +23,8 @@ const LEAST_CHARS: usize = 200;
 const RESULT_SHARE: f64 = 0.3;
 /// Rounds in which a step's results are brought down to what is left for them.
 const TIGHTEN_ROUNDS: usize = 4;
+/// Characters of a tool's name that are shown. Providers allow 64.
+const NAME_CHARS: usize = 64;
 
 /// A result that was truncated, for the log and for the client.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -40,9 +46,9 @@ pub(super) struct Results<'a> {
     policy: &'a Policy<'a>,
     /// Raw tokens of every message, as it goes out.
     pub(super) tokens: Vec<u32>,
-    cuts: Vec<(usize, Cut)>,
+    cuts: BTreeMap<usize, Cut>,
     /// Messages with a limit of their own; characters.
-    tight: Vec<(usize, u32)>,
+    tight: BTreeMap<usize, u32>,
 }
 
 impl<'a> Results<'a> {
@@ -65,8 +71,8 @@ impl<'a> Results<'a> {
             conversation,
             policy,
             tokens,
-            cuts: Vec::new(),
-            tight: Vec::new(),
+            cuts: BTreeMap::new(),
+            tight: BTreeMap::new(),
         }
     }
 
@@ -91,10 +97,10 @@ impl<'a> Results<'a> {
         if limits.is_empty() {
             return;
         }
+        let limits: HashMap<u128, u32> = limits.iter().rev().copied().collect();
         for at in self.answers(0..self.tokens.len()) {
-            let digest = self.conversation.messages[at].digest;
-            if let Some((_, chars)) = limits.iter().find(|(known, _)| *known == digest) {
-                self.hold(at, *chars as usize);
+            if let Some(&chars) = limits.get(&self.conversation.messages[at].digest) {
+                self.hold(at, chars as usize);
             }
         }
     }
@@ -132,18 +138,18 @@ impl<'a> Results<'a> {
         edits: &mut Edits,
     ) -> Vec<Truncated> {
         let mut made = Vec::new();
-        for (at, cut) in self.cuts.iter().filter(|(at, _)| kept[*at]) {
+        let mut names = Names::default();
+        for (&at, cut) in self.cuts.iter().filter(|(at, _)| kept[**at]) {
             edits.merge(cut.edits.clone());
             made.push(Truncated {
-                message: *at,
-                tool: tool(self.conversation, units, *at),
+                message: at,
+                tool: names.tool(self.conversation, units, at),
                 before: cut.before,
                 after: cut.after,
-                tighter: self.tight.iter().any(|(tight, _)| tight == at),
-                new: *at >= known,
+                tighter: self.tight.contains_key(&at),
+                new: at >= known,
             });
         }
-        made.sort_by_key(|truncated| truncated.message);
         made
     }
 
@@ -151,8 +157,8 @@ impl<'a> Results<'a> {
     pub(super) fn limits(&self, kept: &[bool]) -> Vec<(u128, u32)> {
         self.tight
             .iter()
-            .filter(|(at, _)| kept[*at])
-            .map(|&(at, chars)| (self.conversation.messages[at].digest, chars))
+            .filter(|(at, _)| kept[**at])
+            .map(|(&at, &chars)| (self.conversation.messages[at].digest, chars))
             .collect()
     }
 
@@ -170,9 +176,8 @@ impl<'a> Results<'a> {
         }
         let chars = self
             .cuts
-            .iter()
-            .find(|(cut, _)| *cut == at)
-            .map_or(self.conversation.messages[at].sizes.chars(), |(_, cut)| {
+            .get(&at)
+            .map_or(self.conversation.messages[at].sizes.chars(), |cut| {
                 cut.after
             });
         let chars = chars as u64 * u64::from(level) / u64::from(now.max(1));
@@ -187,8 +192,7 @@ impl<'a> Results<'a> {
             tail: chars / 2,
         };
         if self.cut(at, limit) {
-            self.tight.retain(|(tight, _)| *tight != at);
-            self.tight.push((at, chars as u32));
+            self.tight.insert(at, chars as u32);
         }
     }
 
@@ -198,8 +202,7 @@ impl<'a> Results<'a> {
             return false;
         };
         self.tokens[at] = self.weigh(message, &cut.sizes);
-        self.cuts.retain(|(other, _)| *other != at);
-        self.cuts.push((at, cut));
+        self.cuts.insert(at, cut);
         true
     }
 
@@ -232,23 +235,54 @@ pub fn most_chars(sizes: &Sizes, policy: &Policy<'_>) -> usize {
 /// The name of the tool that gave the result `at`: its own, or that of the call it answers; empty
 /// where neither says.
 pub fn tool(conversation: &Conversation, units: &[Unit], at: usize) -> String {
-    let message = &conversation.messages[at];
-    if let Some(name) = message.name {
-        return conversation.shown(name).into_owned();
-    }
-    let id = message.call_id.map(|id| text::digest(conversation.raw(id)));
-    let step = units.iter().find(|unit| unit.messages.contains(&at));
-    let calls = step.map_or(&[][..], |unit| {
-        conversation.calls(&conversation.messages[unit.messages.start])
-    });
-    calls
-        .iter()
-        .find(|call| {
-            message.role == Role::Function
-                || call.id.map(|id| text::digest(conversation.raw(id))) == id
+    Names::default().tool(conversation, units, at)
+}
+
+/// The names of the tools of one step, by the ids of its calls: one message may make very many.
+#[derive(Default)]
+struct Names {
+    step: Range<usize>,
+    first: Option<Text>,
+    by_id: HashMap<Option<u128>, Option<Text>>,
+}
+
+impl Names {
+    /// The name of the tool that gave a result: its own, or that of the call it answers.
+    fn tool(&mut self, conversation: &Conversation, units: &[Unit], at: usize) -> String {
+        let message = &conversation.messages[at];
+        if !self.step.contains(&at) {
+            self.enter(conversation, units, at);
+        }
+        let digest = |id: Text| text::digest(conversation.raw(id));
+        let called = match message.role {
+            Role::Function => self.first,
+            _ => self
+                .by_id
+                .get(&message.call_id.map(digest))
+                .copied()
+                .flatten(),
+        };
+        message.name.or(called).map_or_else(String::new, |name| {
+            Walk::new(conversation.raw(name))
+                .take(NAME_CHARS)
+                .map(|character| char::from_u32(character.code).unwrap_or('\u{FFFD}'))
+                .collect()
         })
-        .and_then(|call| call.name)
-        .map_or_else(String::new, |name| conversation.shown(name).into_owned())
+    }
+
+    fn enter(&mut self, conversation: &Conversation, units: &[Unit], at: usize) {
+        *self = Self::default();
+        let Some(unit) = units.get(units.partition_point(|unit| unit.messages.end <= at)) else {
+            return;
+        };
+        self.step = unit.messages.clone();
+        let calls = conversation.calls(&conversation.messages[unit.messages.start]);
+        self.first = calls.first().and_then(|call| call.name);
+        for call in calls {
+            let id = call.id.map(|id| text::digest(conversation.raw(id)));
+            self.by_id.entry(id).or_insert(call.name);
+        }
+    }
 }
 
 /// The level to which the largest must come down so that all together weigh `target`.

@@ -358,3 +358,51 @@ fn every_recorded_request_is_guarded() {
         }
     }
 }
+
+/// A step of so many calls, answered in reverse.
+fn wide_step(calls: usize, result: &str) -> Vec<u8> {
+    let asked: Vec<_> = (0..calls)
+        .map(|at| format!(r#"{{"id":"c{at}","function":{{"name":"f{at}","arguments":"{{}}"}}}}"#))
+        .collect();
+    let answers: Vec<_> = (0..calls)
+        .rev()
+        .map(|at| format!(r#"{{"role":"tool","tool_call_id":"c{at}","content":"{result}"}}"#))
+        .collect();
+    format!(
+        r#"{{"messages":[{{"role":"user","content":"u"}},{{"role":"assistant","tool_calls":[{}]}},{}]}}"#,
+        asked.join(","),
+        answers.join(",")
+    )
+    .into_bytes()
+}
+
+/// Looking each result up among all calls of its step took minutes here.
+#[test]
+fn a_step_of_very_many_calls_is_guarded_in_no_time() {
+    let settings = settings();
+    let policy = policy(32_000, named("openai").unwrap(), &settings);
+    let body = read(&wide_step(30_000, &"word ".repeat(60)));
+    let plan = guard::plan(&body, &policy, &Recall::default());
+    assert_eq!(plan.report.truncated.len(), 30_000);
+    assert_eq!(plan.report.truncated[0].tool, "f29999");
+    let recall = Recall {
+        memory: plan.memory.clone(),
+        messages: body.messages.len(),
+        ..Recall::default()
+    };
+    let again = guard::plan(&body, &policy, &recall);
+    assert_eq!(sent(&body, &again), sent(&body, &plan));
+}
+
+#[test]
+fn the_name_of_a_tool_is_shown_up_to_a_bound() {
+    let settings = settings();
+    let policy = policy(4_096, named("openai").unwrap(), &settings);
+    let name = "n".repeat(1_000_000);
+    let body = format!(
+        r#"{{"messages":[{{"role":"user","content":"u"}},{{"role":"assistant","tool_calls":[{{"id":"a","function":{{"name":"{name}","arguments":""}}}}]}},{{"role":"tool","tool_call_id":"a","content":"{}"}}]}}"#,
+        "word ".repeat(2_000)
+    );
+    let plan = guard::plan(&read(body.as_bytes()), &policy, &Recall::default());
+    assert_eq!(plan.report.truncated[0].tool, "n".repeat(64));
+}
