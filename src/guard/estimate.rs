@@ -51,6 +51,19 @@ impl Weights {
         }
     }
 
+    /// Raw tokens of a character of the kind that needs most.
+    pub fn heaviest(&self) -> f64 {
+        let kinds = [
+            self.latin,
+            self.han,
+            self.kana,
+            self.hangul,
+            self.emoji,
+            self.other,
+        ];
+        kinds.into_iter().fold(0.0, f64::max)
+    }
+
     /// Raw tokens of a text.
     pub fn text(&self, sizes: &Sizes) -> f64 {
         f64::from(sizes.latin) * self.latin

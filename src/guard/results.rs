@@ -11,7 +11,7 @@ use super::{
     units::Unit,
 };
 use crate::wire::{
-    chat::{Conversation, Message, Role},
+    chat::{Conversation, Message, PartKind, Role},
     edit::Edits,
     scan::Text,
     text::{self, Sizes, Walk},
@@ -23,6 +23,8 @@ const LEAST_CHARS: usize = 200;
 const RESULT_SHARE: f64 = 0.3;
 /// Rounds in which a step's results are brought down to what is left for them.
 const TIGHTEN_ROUNDS: usize = 4;
+/// Rounds in which a result is brought within its share by what it is made of.
+const FIRST_ROUNDS: usize = 4;
 /// Characters of a tool's name that are shown. Providers allow 64.
 const NAME_CHARS: usize = 64;
 
@@ -79,16 +81,38 @@ impl<'a> Results<'a> {
     /// Cuts every result that is too large by the settings and the window alone.
     pub(super) fn first_line(&mut self) {
         for at in self.answers(0..self.tokens.len()) {
-            let chars = most_chars(&self.conversation.messages[at].sizes, self.policy);
-            let settings = self.policy.settings;
-            self.cut(
-                at,
-                Limit {
-                    chars,
-                    head: settings.truncate_head_chars,
-                    tail: settings.truncate_tail_chars,
-                },
-            );
+            self.first_cut(at);
+        }
+    }
+
+    /// What stays may be of a denser kind of text than the whole was. So a cut is measured like
+    /// any other result, and made again until it is within its share: a second pass over what
+    /// was sent then finds nothing to do.
+    fn first_cut(&mut self, at: usize) {
+        let settings = self.policy.settings;
+        let message = &self.conversation.messages[at];
+        let mut chars = most_chars(&text_sizes(self.conversation, message), self.policy);
+        for round in 1.. {
+            let limit = Limit {
+                chars,
+                head: settings.truncate_head_chars,
+                tail: settings.truncate_tail_chars,
+            };
+            if !self.cut(at, limit) {
+                return;
+            }
+            let left = self
+                .cuts
+                .get(&at)
+                .map_or_else(Sizes::default, |cut| cut.sizes);
+            let mut next = most_chars(&left, self.policy);
+            if left.chars() <= next {
+                return;
+            }
+            if round == FIRST_ROUNDS {
+                next = next.min(self.surely_within()).max(LEAST_CHARS);
+            }
+            chars = next;
         }
     }
 
@@ -168,6 +192,12 @@ impl<'a> Results<'a> {
             .collect()
     }
 
+    /// Characters that are within the share of the window whatever their kind.
+    fn surely_within(&self) -> usize {
+        let share = RESULT_SHARE * f64::from(self.policy.window);
+        (share / self.policy.weights().heaviest()) as usize
+    }
+
     /// Brings one result down to so many raw tokens, in the proportion of its characters.
     fn lower(&mut self, at: usize, level: u32) {
         let now = self.tokens[at];
@@ -201,7 +231,9 @@ impl<'a> Results<'a> {
         let Some(cut) = truncate::cut(self.conversation, message, limit) else {
             return false;
         };
-        self.tokens[at] = self.weigh(message, &cut.sizes);
+        let mut sizes = cut.sizes;
+        sizes += other_sizes(self.conversation, message);
+        self.tokens[at] = self.weigh(message, &sizes);
         self.cuts.insert(at, cut);
         true
     }
@@ -283,6 +315,32 @@ impl Names {
             self.by_id.entry(id).or_insert(call.name);
         }
     }
+}
+
+/// The sizes of the parts of a message that are neither text nor media: never cut.
+fn other_sizes(conversation: &Conversation, message: &Message) -> Sizes {
+    let mut sizes = Sizes::default();
+    for part in conversation.parts(message) {
+        if part.kind == PartKind::Other {
+            sizes += text::measure(conversation.bytes(part.span));
+        }
+    }
+    sizes
+}
+
+/// The sizes of the text of a result: what can be cut.
+fn text_sizes(conversation: &Conversation, message: &Message) -> Sizes {
+    let parts = conversation.parts(message);
+    if parts.iter().all(|part| part.kind != PartKind::Other) {
+        return message.sizes;
+    }
+    let mut sizes = Sizes::default();
+    for part in parts {
+        if let PartKind::Text(text) = part.kind {
+            sizes += text::measure(conversation.raw(text));
+        }
+    }
+    sizes
 }
 
 /// The level to which the largest must come down so that all together weigh `target`.

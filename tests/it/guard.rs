@@ -406,3 +406,53 @@ fn the_name_of_a_tool_is_shown_up_to_a_bound() {
     let plan = guard::plan(&read(body.as_bytes()), &policy, &Recall::default());
     assert_eq!(plan.report.truncated[0].tool, "n".repeat(64));
 }
+
+/// The body with one tool result of this content, guarded; and guarded once more.
+fn twice(content: &str, window: u32) -> (Plan, Bytes, Bytes) {
+    let settings = settings();
+    let policy = policy(window, named("openai").unwrap(), &settings);
+    let body = format!(
+        r#"{{"messages":[{{"role":"user","content":"u"}},{{"role":"assistant","tool_calls":[{{"id":"a","function":{{"name":"f","arguments":""}}}}]}},{{"role":"tool","tool_call_id":"a","content":{content}}}]}}"#
+    );
+    let before = read(body.as_bytes());
+    let plan = guard::plan(&before, &policy, &Recall::default());
+    let first = sent(&before, &plan);
+    let after = read(&first);
+    let again = guard::plan(&after, &policy, &Recall::default());
+    assert_eq!(again.report.raw_before, plan.report.raw_after);
+    let second = sent(&after, &again);
+    (plan, first, second)
+}
+
+#[test]
+fn a_result_whose_ends_are_denser_than_its_middle_is_cut_once() {
+    for (end, window) in [
+        ("中文", 4_096),
+        ("中文", 16_384),
+        ("😀", 4_096),
+        ("é", 2_048),
+    ] {
+        for middle in [6_000, 20_000, 100_000] {
+            let end = end.repeat(2_000);
+            let content = format!("\"{end}{}{end}\"", "a".repeat(middle));
+            let (plan, first, second) = twice(&content, window);
+            assert_eq!(plan.report.truncated.len(), 1);
+            assert_eq!(first, second, "{middle} at {window}");
+        }
+    }
+}
+
+#[test]
+fn what_stands_beside_a_cut_text_still_counts() {
+    let other = format!(
+        r#"{{"type":"refusal","refusal":"{}"}}"#,
+        "no ".repeat(1_000)
+    );
+    let content = format!(
+        r#"[{{"type":"text","text":"{}"}},{other}]"#,
+        "word ".repeat(20_000)
+    );
+    let (plan, first, second) = twice(&content, 16_384);
+    assert_eq!(plan.report.truncated.len(), 1);
+    assert_eq!(first, second);
+}
