@@ -83,8 +83,11 @@ pub fn message(
     weights: &Weights,
     profile: &Profile,
 ) -> u32 {
-    let calls = message.calls.len() as u32 * CALL_TOKENS;
-    whole(weights.text(sizes)) + MESSAGE_TOKENS + calls + media(conversation, message, profile)
+    let calls = (message.calls.len() as u32).saturating_mul(CALL_TOKENS);
+    whole(weights.text(sizes))
+        .saturating_add(MESSAGE_TOKENS)
+        .saturating_add(calls)
+        .saturating_add(media(conversation, message, profile))
 }
 
 /// Raw tokens of the media of a message.

@@ -133,7 +133,10 @@ impl<'a> Results<'a> {
     /// what it took, which is less where nothing more can go.
     pub(super) fn tighten(&mut self, messages: Range<usize>, excess: u32) -> u32 {
         let answers = self.answers(messages);
-        let weight = |this: &Self| answers.iter().map(|&at| this.tokens[at]).sum::<u32>();
+        let weight = |this: &Self| {
+            let tokens = answers.iter().map(|&at| this.tokens[at]);
+            tokens.fold(0, u32::saturating_add)
+        };
         let before = weight(self);
         let target = before.saturating_sub(excess);
         // Tokens are not spread evenly over a text: what is left may be denser than the whole.

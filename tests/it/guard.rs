@@ -456,3 +456,64 @@ fn what_stands_beside_a_cut_text_still_counts() {
     assert_eq!(plan.report.truncated.len(), 1);
     assert_eq!(first, second);
 }
+
+fn said_by(role: &str, content: &str) -> serde_json::Value {
+    serde_json::json!({"role": role, "content": content})
+}
+
+fn of(messages: &[serde_json::Value]) -> Conversation {
+    read(
+        serde_json::json!({ "messages": messages })
+            .to_string()
+            .as_bytes(),
+    )
+}
+
+#[test]
+fn a_reminder_behind_the_newest_question_does_not_push_it_out() {
+    let settings = settings();
+    let policy = policy(4_096, named("openai").unwrap(), &settings);
+    let filler = "why is that so? ".repeat(300);
+    let mut messages = vec![said_by("user", "the task")];
+    for _ in 0..3 {
+        messages.push(said_by("assistant", &filler));
+        messages.push(said_by("user", "go on"));
+    }
+    messages.push(said_by("assistant", "done"));
+    messages.push(said_by("user", &format!("the newest question {filler}")));
+    let reminder = said_by("system", &"be careful ".repeat(400));
+    for tail in [
+        vec![reminder.clone()],
+        vec![said_by("critic", "hm")],
+        vec![reminder.clone(), said_by("assistant", "Well,")],
+        vec![
+            reminder,
+            said_by("assistant", "Well,"),
+            said_by("system", "x"),
+        ],
+    ] {
+        let conversation = of(&[messages.clone(), tail].concat());
+        let plan = guard::plan(&conversation, &policy, &Recall::default());
+        assert!(plan.report.folded.is_some());
+        let out = sent(&conversation, &plan);
+        let out = String::from_utf8_lossy(&out);
+        assert!(out.contains("the newest question"), "{out}");
+    }
+}
+
+#[test]
+fn more_tokens_than_can_be_counted_are_as_many_as_can() {
+    let mut settings = settings();
+    settings.chars_per_token = 1e-7;
+    let policy = policy(4_096, named("openai").unwrap(), &settings);
+    let long = "a".repeat(500);
+    let mut messages = vec![said_by("system", &long), said_by("user", &long)];
+    for _ in 0..20 {
+        messages.push(serde_json::json!({"role": "assistant", "tool_calls": [{"id": "a", "function": {"name": "f", "arguments": ""}}]}));
+        messages.push(serde_json::json!({"role": "tool", "tool_call_id": "a", "content": long}));
+        messages.push(said_by("user", &long));
+    }
+    let plan = guard::plan(&of(&messages), &policy, &Recall::default());
+    assert_eq!(plan.report.raw_before, u32::MAX);
+    assert!(plan.report.folded.is_some());
+}
