@@ -188,7 +188,11 @@ impl Default for Calibration {
 }
 
 /// Slopes outside of these bounds are no tokenizer's.
-const SLOPES: std::ops::RangeInclusive<f64> = 0.4..=2.5;
+pub const SLOPES: std::ops::RangeInclusive<f64> = 0.4..=2.5;
+/// Tokens that may stand outside of a body; a report beyond it is of something else.
+const MOST_OVERHEAD: f64 = 64_000.0;
+/// Expected tokens a raw token, against which a report may be far too low.
+const MOST_EXPECTED: f64 = 1.5;
 /// Raw tokens at which a difference of two requests is worth as much as all that was learnt.
 const WEIGHT: f64 = 4_000.0;
 
@@ -223,12 +227,18 @@ impl Calibration {
     /// Learns from an answer: `raw` tokens were sent, and `reported` was their usage.
     ///
     /// Where the provider may count only what its cache missed, a sample far below what was
-    /// expected teaches nothing.
+    /// expected teaches nothing. Nor does one that no tokenizer could give.
     pub fn learn(&self, raw: u32, reported: u32, profile: &Profile) -> Self {
         if raw == 0 || reported == 0 {
             return *self;
         }
-        let far_below = f64::from(reported) < f64::from(self.tokens(raw)) * 0.5;
+        if f64::from(reported) > f64::from(raw) * SLOPES.end() + MOST_OVERHEAD {
+            return *self;
+        }
+        // What is expected may itself come from one bad report, which must not keep out all that
+        // come after it.
+        let expected = f64::from(self.tokens(raw)).min(f64::from(raw) * MOST_EXPECTED);
+        let far_below = f64::from(reported) < expected * 0.5;
         if far_below && (profile.counts_missed_only || f64::from(reported) < f64::from(raw) * 0.2) {
             return *self;
         }
@@ -304,6 +314,19 @@ mod tests {
         let learnt = Calibration::default().learn(10_000, 11_000, local);
         assert_eq!(learnt.learn(11_000, 900, local), learnt);
         assert_eq!(learnt.learn(0, 900, local), learnt);
+    }
+
+    #[test]
+    fn one_absurd_report_does_not_keep_out_the_true_ones() {
+        let local = named("template").unwrap();
+        for absurd in [30_000, 80_000, u32::MAX] {
+            let mut calibration = Calibration::default().learn(10_000, absurd, local);
+            for raw in (10_300..12_000).step_by(300) {
+                calibration = calibration.learn(raw, raw * 11 / 10, local);
+            }
+            let expected = calibration.tokens(12_000);
+            assert!(expected.abs_diff(13_200) < 1_000, "{absurd}: {expected}");
+        }
     }
 
     proptest! {
