@@ -86,15 +86,15 @@ pub(super) fn shares(conversation: &Conversation, policy: &Policy<'_>, tokens: &
     };
     for (message, &tokens) in conversation.messages.iter().zip(tokens) {
         let media = estimate::media(conversation, message, policy.profile).min(tokens);
-        shares.images += media;
-        let text = tokens - media;
-        if message.role.instructs() {
-            shares.system += text;
+        shares.images = shares.images.saturating_add(media);
+        let share = if message.role.instructs() {
+            &mut shares.system
         } else if message.role.answers() {
-            shares.tool_results += text;
+            &mut shares.tool_results
         } else {
-            shares.history += text;
-        }
+            &mut shares.history
+        };
+        *share = share.saturating_add(tokens - media);
     }
     shares
 }

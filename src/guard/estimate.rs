@@ -51,6 +51,19 @@ impl Weights {
         }
     }
 
+    /// Raw tokens of a character of the kind that needs most.
+    pub fn heaviest(&self) -> f64 {
+        let kinds = [
+            self.latin,
+            self.han,
+            self.kana,
+            self.hangul,
+            self.emoji,
+            self.other,
+        ];
+        kinds.into_iter().fold(0.0, f64::max)
+    }
+
     /// Raw tokens of a text.
     pub fn text(&self, sizes: &Sizes) -> f64 {
         f64::from(sizes.latin) * self.latin
@@ -70,8 +83,11 @@ pub fn message(
     weights: &Weights,
     profile: &Profile,
 ) -> u32 {
-    let calls = message.calls.len() as u32 * CALL_TOKENS;
-    whole(weights.text(sizes)) + MESSAGE_TOKENS + calls + media(conversation, message, profile)
+    let calls = (message.calls.len() as u32).saturating_mul(CALL_TOKENS);
+    whole(weights.text(sizes))
+        .saturating_add(MESSAGE_TOKENS)
+        .saturating_add(calls)
+        .saturating_add(media(conversation, message, profile))
 }
 
 /// Raw tokens of the media of a message.
@@ -172,11 +188,15 @@ impl Default for Calibration {
 }
 
 /// Slopes outside of these bounds are no tokenizer's.
-const SLOPES: std::ops::RangeInclusive<f64> = 0.4..=2.5;
+pub const SLOPES: std::ops::RangeInclusive<f64> = 0.4..=2.5;
 /// How much denser than all before a new text may be: logs and figures take a third more tokens a
 /// character than code does, and code than prose. What the last answer reported is certain, so this
 /// widens only what was added since, which is little but for one large result.
 const DENSER: f64 = 1.35;
+/// Tokens that may stand outside of a body; a report beyond it is of something else.
+const MOST_OVERHEAD: f64 = 64_000.0;
+/// Expected tokens a raw token, against which a report may be far too low.
+const MOST_EXPECTED: f64 = 1.5;
 /// Raw tokens at which a difference of two requests is worth as much as all that was learnt.
 const WEIGHT: f64 = 4_000.0;
 
@@ -219,12 +239,18 @@ impl Calibration {
     /// Learns from an answer: `raw` tokens were sent, and `reported` was their usage.
     ///
     /// Where the provider may count only what its cache missed, a sample far below what was
-    /// expected teaches nothing.
+    /// expected teaches nothing. Nor does one that no tokenizer could give.
     pub fn learn(&self, raw: u32, reported: u32, profile: &Profile) -> Self {
         if raw == 0 || reported == 0 {
             return *self;
         }
-        let far_below = f64::from(reported) < f64::from(self.tokens(raw)) * 0.5;
+        if f64::from(reported) > f64::from(raw) * SLOPES.end() + MOST_OVERHEAD {
+            return *self;
+        }
+        // What is expected may itself come from one bad report, which must not keep out all that
+        // come after it.
+        let expected = f64::from(self.tokens(raw)).min(f64::from(raw) * MOST_EXPECTED);
+        let far_below = f64::from(reported) < expected * 0.5;
         if far_below && (profile.counts_missed_only || f64::from(reported) < f64::from(raw) * 0.2) {
             return *self;
         }
@@ -300,6 +326,19 @@ mod tests {
         let learnt = Calibration::default().learn(10_000, 11_000, local);
         assert_eq!(learnt.learn(11_000, 900, local), learnt);
         assert_eq!(learnt.learn(0, 900, local), learnt);
+    }
+
+    #[test]
+    fn one_absurd_report_does_not_keep_out_the_true_ones() {
+        let local = named("template").unwrap();
+        for absurd in [30_000, 80_000, u32::MAX] {
+            let mut calibration = Calibration::default().learn(10_000, absurd, local);
+            for raw in (10_300..12_000).step_by(300) {
+                calibration = calibration.learn(raw, raw * 11 / 10, local);
+            }
+            let expected = calibration.tokens(12_000);
+            assert!(expected.abs_diff(13_200) < 1_000, "{absurd}: {expected}");
+        }
     }
 
     proptest! {

@@ -169,13 +169,13 @@ impl Replay<'_> {
                 continue;
             }
             if self.over(live, &fold) > 0 {
-                live -= self.advance(at, live, &mut fold);
+                live = live.saturating_sub(self.advance(at, live, pinned, &mut fold));
             }
             let excess = self.over(live, &fold);
             if excess > 0 && self.units[at].kind == UnitKind::Step {
                 let taken = tighten(at, excess).min(self.tokens[at]);
                 self.tokens[at] -= taken;
-                live -= taken;
+                live = live.saturating_sub(taken);
             }
         }
         fold
@@ -206,17 +206,17 @@ impl Replay<'_> {
 
     /// Moves the boundary on to the next step of the grid that makes the request at `at` fit.
     /// Returns the raw tokens that went.
-    fn advance(&self, at: usize, live: u32, fold: &mut Fold) -> u32 {
-        let newest = self.newest(at);
+    fn advance(&self, at: usize, live: u32, pinned: usize, fold: &mut Fold) -> u32 {
+        let newest = self.newest(at, pinned);
         let before = *fold;
         let needed = live.saturating_add(self.preface).saturating_sub(self.high);
         let k = needed
             .saturating_add(fold.removed)
             .div_ceil(self.grid.step)
-            .max(fold.k + 1);
+            .max(fold.k.saturating_add(1));
         let target = k.saturating_mul(self.grid.step);
         while fold.removed < target && fold.boundary < newest {
-            fold.removed += self.weight(fold.boundary);
+            fold.removed = fold.removed.saturating_add(self.weight(fold.boundary));
             fold.boundary += 1;
         }
         if fold.removed >= target {
@@ -246,7 +246,7 @@ impl Replay<'_> {
         for unit in fold.boundary..=newest {
             if self.units[unit].kind == UnitKind::User {
                 fold.boundary = unit;
-                fold.removed += extra;
+                fold.removed = fold.removed.saturating_add(extra);
                 return;
             }
             extra = extra.saturating_add(self.weight(unit));
@@ -256,10 +256,13 @@ impl Replay<'_> {
         }
     }
 
-    /// The first unit that must stay in the request that ended at `at`: the last one, and with
-    /// the beginning of an answer what it answers.
-    fn newest(&self, at: usize) -> usize {
-        let begun = self.units[at].kind == UnitKind::Assistant;
-        at.saturating_sub(usize::from(begun)).max(self.pinned())
+    /// The first unit that must stay in the request that ended at `at`: the last one that is
+    /// said and not an instruction, and with the beginning of an answer what it answers.
+    fn newest(&self, at: usize, pinned: usize) -> usize {
+        let said = |before: usize| (pinned..before).rev().find(|&unit| self.goes(unit));
+        let last = said(at + 1).unwrap_or(at);
+        let begun = self.units[last].kind == UnitKind::Assistant;
+        let first = if begun { said(last) } else { None };
+        first.unwrap_or(last).max(pinned)
     }
 }

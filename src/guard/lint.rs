@@ -3,6 +3,8 @@
 //! The lint looks at an outline: the messages that are kept, in order, and ours between them. It
 //! shares no code with what makes the edits, so that a fault there is found here.
 
+use std::collections::HashMap;
+
 use super::profile::{Profile, Takes};
 use crate::wire::{
     chat::{Conversation, Role},
@@ -105,8 +107,9 @@ pub fn broken(conversation: &Conversation, items: &[Item], profile: &Profile) ->
 
 /// Whether every result directly answers a call, and every call is answered.
 fn pairs(conversation: &Conversation, items: &[Item]) -> bool {
-    // Calls of the last assistant message, and which of them are still open.
-    let mut asked: Vec<(Option<u128>, bool)> = Vec::new();
+    // Calls of the last assistant message by id, and how many of each are still open.
+    let mut asked: HashMap<Option<u128>, usize> = HashMap::new();
+    let mut open = 0;
     for item in items {
         let (role, index) = match *item {
             Item::Ours(role) => (role, None),
@@ -118,23 +121,27 @@ fn pairs(conversation: &Conversation, items: &[Item]) -> bool {
                 .filter(|_| role == Role::Tool)
                 .and_then(|message| message.call_id)
                 .map(|id| text::digest(conversation.raw(id)));
-            let open = asked.iter().position(|call| *call == (id, true));
-            match open {
-                Some(place) => asked[place].1 = false,
-                None if asked.iter().any(|(call, _)| *call == id) => {}
+            match asked.get_mut(&id) {
                 None => return false,
+                Some(0) => {}
+                Some(calls) => {
+                    *calls -= 1;
+                    open -= 1;
+                }
             }
             continue;
         }
-        if asked.iter().any(|(_, open)| *open) {
+        if open > 0 {
             return false;
         }
         asked.clear();
         for call in message.map_or(&[][..], |message| conversation.calls(message)) {
-            asked.push((call.id.map(|id| text::digest(conversation.raw(id))), true));
+            let id = call.id.map(|id| text::digest(conversation.raw(id)));
+            *asked.entry(id).or_default() += 1;
+            open += 1;
         }
     }
-    asked.iter().all(|(_, open)| !open)
+    open == 0
 }
 
 #[cfg(test)]

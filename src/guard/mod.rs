@@ -187,17 +187,16 @@ fn fit<'a>(
         unit.messages
             .clone()
             .map(|at| results.tokens[at])
-            .sum::<u32>()
+            .fold(0, u32::saturating_add)
     };
     let tokens: Vec<u32> = units.iter().map(of).collect();
     let first_user = units.iter().position(|unit| unit.kind == UnitKind::User);
-    let system: u32 = units
+    let before = units
         .iter()
         .zip(&tokens)
         .filter(|(unit, _)| unit.kind == UnitKind::System)
-        .map(|(_, tokens)| tokens)
-        .sum();
-    let fixed = shares.tools + system + first_user.map_or(0, |unit| tokens[unit]);
+        .fold(shares.tools, |sum, (_, &tokens)| sum.saturating_add(tokens));
+    let fixed = before.saturating_add(first_user.map_or(0, |unit| tokens[unit]));
     let mut replay = Replay {
         units,
         tokens,
@@ -267,7 +266,7 @@ fn assemble(
         tokens: (0..kept.len())
             .filter(|&at| !kept[at])
             .map(|at| results.tokens[at])
-            .sum(),
+            .fold(0, u32::saturating_add),
         new: mark.map(Mark::boundary) != recall.memory.boundary(),
     });
     let memory = Memory {

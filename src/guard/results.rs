@@ -1,6 +1,9 @@
 //! The tool results of one conversation: what each weighs, and how far each is cut.
 
-use std::ops::Range;
+use std::{
+    collections::{BTreeMap, HashMap},
+    ops::Range,
+};
 
 use super::{
     Policy, estimate,
@@ -8,9 +11,10 @@ use super::{
     units::Unit,
 };
 use crate::wire::{
-    chat::{Conversation, Message, Role},
+    chat::{Conversation, Message, PartKind, Role},
     edit::Edits,
-    text::{self, Sizes},
+    scan::Text,
+    text::{self, Sizes, Walk},
 };
 
 /// No result is cut below this; characters.
@@ -19,6 +23,10 @@ const LEAST_CHARS: usize = 200;
 const RESULT_SHARE: f64 = 0.3;
 /// Rounds in which a step's results are brought down to what is left for them.
 const TIGHTEN_ROUNDS: usize = 4;
+/// Rounds in which a result is brought within its share by what it is made of.
+const FIRST_ROUNDS: usize = 4;
+/// Characters of a tool's name that are shown. Providers allow 64.
+const NAME_CHARS: usize = 64;
 
 /// A result that was truncated, for the log and for the client.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -40,9 +48,9 @@ pub(super) struct Results<'a> {
     policy: &'a Policy<'a>,
     /// Raw tokens of every message, as it goes out.
     pub(super) tokens: Vec<u32>,
-    cuts: Vec<(usize, Cut)>,
+    cuts: BTreeMap<usize, Cut>,
     /// Messages with a limit of their own; characters.
-    tight: Vec<(usize, u32)>,
+    tight: BTreeMap<usize, u32>,
 }
 
 impl<'a> Results<'a> {
@@ -65,24 +73,46 @@ impl<'a> Results<'a> {
             conversation,
             policy,
             tokens,
-            cuts: Vec::new(),
-            tight: Vec::new(),
+            cuts: BTreeMap::new(),
+            tight: BTreeMap::new(),
         }
     }
 
     /// Cuts every result that is too large by the settings and the window alone.
     pub(super) fn first_line(&mut self) {
         for at in self.answers(0..self.tokens.len()) {
-            let chars = most_chars(&self.conversation.messages[at].sizes, self.policy);
-            let settings = self.policy.settings;
-            self.cut(
-                at,
-                Limit {
-                    chars,
-                    head: settings.truncate_head_chars,
-                    tail: settings.truncate_tail_chars,
-                },
-            );
+            self.first_cut(at);
+        }
+    }
+
+    /// What stays may be of a denser kind of text than the whole was. So a cut is measured like
+    /// any other result, and made again until it is within its share: a second pass over what
+    /// was sent then finds nothing to do.
+    fn first_cut(&mut self, at: usize) {
+        let settings = self.policy.settings;
+        let message = &self.conversation.messages[at];
+        let mut chars = most_chars(&text_sizes(self.conversation, message), self.policy);
+        for round in 1.. {
+            let limit = Limit {
+                chars,
+                head: settings.truncate_head_chars,
+                tail: settings.truncate_tail_chars,
+            };
+            if !self.cut(at, limit) {
+                return;
+            }
+            let left = self
+                .cuts
+                .get(&at)
+                .map_or_else(Sizes::default, |cut| cut.sizes);
+            let mut next = most_chars(&left, self.policy);
+            if left.chars() <= next {
+                return;
+            }
+            if round == FIRST_ROUNDS {
+                next = next.min(self.surely_within()).max(LEAST_CHARS);
+            }
+            chars = next;
         }
     }
 
@@ -91,10 +121,10 @@ impl<'a> Results<'a> {
         if limits.is_empty() {
             return;
         }
+        let limits: HashMap<u128, u32> = limits.iter().rev().copied().collect();
         for at in self.answers(0..self.tokens.len()) {
-            let digest = self.conversation.messages[at].digest;
-            if let Some((_, chars)) = limits.iter().find(|(known, _)| *known == digest) {
-                self.hold(at, *chars as usize);
+            if let Some(&chars) = limits.get(&self.conversation.messages[at].digest) {
+                self.hold(at, chars as usize);
             }
         }
     }
@@ -103,7 +133,10 @@ impl<'a> Results<'a> {
     /// what it took, which is less where nothing more can go.
     pub(super) fn tighten(&mut self, messages: Range<usize>, excess: u32) -> u32 {
         let answers = self.answers(messages);
-        let weight = |this: &Self| answers.iter().map(|&at| this.tokens[at]).sum::<u32>();
+        let weight = |this: &Self| {
+            let tokens = answers.iter().map(|&at| this.tokens[at]);
+            tokens.fold(0, u32::saturating_add)
+        };
         let before = weight(self);
         let target = before.saturating_sub(excess);
         // Tokens are not spread evenly over a text: what is left may be denser than the whole.
@@ -132,18 +165,18 @@ impl<'a> Results<'a> {
         edits: &mut Edits,
     ) -> Vec<Truncated> {
         let mut made = Vec::new();
-        for (at, cut) in self.cuts.iter().filter(|(at, _)| kept[*at]) {
+        let mut names = Names::default();
+        for (&at, cut) in self.cuts.iter().filter(|(at, _)| kept[**at]) {
             edits.merge(cut.edits.clone());
             made.push(Truncated {
-                message: *at,
-                tool: tool(self.conversation, units, *at),
+                message: at,
+                tool: names.tool(self.conversation, units, at),
                 before: cut.before,
                 after: cut.after,
-                tighter: self.tight.iter().any(|(tight, _)| tight == at),
-                new: *at >= known,
+                tighter: self.tight.contains_key(&at),
+                new: at >= known,
             });
         }
-        made.sort_by_key(|truncated| truncated.message);
         made
     }
 
@@ -151,8 +184,8 @@ impl<'a> Results<'a> {
     pub(super) fn limits(&self, kept: &[bool]) -> Vec<(u128, u32)> {
         self.tight
             .iter()
-            .filter(|(at, _)| kept[*at])
-            .map(|&(at, chars)| (self.conversation.messages[at].digest, chars))
+            .filter(|(at, _)| kept[**at])
+            .map(|(&at, &chars)| (self.conversation.messages[at].digest, chars))
             .collect()
     }
 
@@ -160,6 +193,12 @@ impl<'a> Results<'a> {
         messages
             .filter(|&at| self.conversation.messages[at].role.answers())
             .collect()
+    }
+
+    /// Characters that are within the share of the window whatever their kind.
+    fn surely_within(&self) -> usize {
+        let share = RESULT_SHARE * f64::from(self.policy.window);
+        (share / self.policy.weights().heaviest()) as usize
     }
 
     /// Brings one result down to so many raw tokens, in the proportion of its characters.
@@ -170,9 +209,8 @@ impl<'a> Results<'a> {
         }
         let chars = self
             .cuts
-            .iter()
-            .find(|(cut, _)| *cut == at)
-            .map_or(self.conversation.messages[at].sizes.chars(), |(_, cut)| {
+            .get(&at)
+            .map_or(self.conversation.messages[at].sizes.chars(), |cut| {
                 cut.after
             });
         let chars = chars as u64 * u64::from(level) / u64::from(now.max(1));
@@ -187,8 +225,7 @@ impl<'a> Results<'a> {
             tail: chars / 2,
         };
         if self.cut(at, limit) {
-            self.tight.retain(|(tight, _)| *tight != at);
-            self.tight.push((at, chars as u32));
+            self.tight.insert(at, chars as u32);
         }
     }
 
@@ -197,9 +234,10 @@ impl<'a> Results<'a> {
         let Some(cut) = truncate::cut(self.conversation, message, limit) else {
             return false;
         };
-        self.tokens[at] = self.weigh(message, &cut.sizes);
-        self.cuts.retain(|(other, _)| *other != at);
-        self.cuts.push((at, cut));
+        let mut sizes = cut.sizes;
+        sizes += other_sizes(self.conversation, message);
+        self.tokens[at] = self.weigh(message, &sizes);
+        self.cuts.insert(at, cut);
         true
     }
 
@@ -232,23 +270,80 @@ pub fn most_chars(sizes: &Sizes, policy: &Policy<'_>) -> usize {
 /// The name of the tool that gave the result `at`: its own, or that of the call it answers; empty
 /// where neither says.
 pub fn tool(conversation: &Conversation, units: &[Unit], at: usize) -> String {
-    let message = &conversation.messages[at];
-    if let Some(name) = message.name {
-        return conversation.shown(name).into_owned();
-    }
-    let id = message.call_id.map(|id| text::digest(conversation.raw(id)));
-    let step = units.iter().find(|unit| unit.messages.contains(&at));
-    let calls = step.map_or(&[][..], |unit| {
-        conversation.calls(&conversation.messages[unit.messages.start])
-    });
-    calls
-        .iter()
-        .find(|call| {
-            message.role == Role::Function
-                || call.id.map(|id| text::digest(conversation.raw(id))) == id
+    Names::default().tool(conversation, units, at)
+}
+
+/// The names of the tools of one step, by the ids of its calls: one message may make very many.
+#[derive(Default)]
+struct Names {
+    step: Range<usize>,
+    first: Option<Text>,
+    by_id: HashMap<Option<u128>, Option<Text>>,
+}
+
+impl Names {
+    /// The name of the tool that gave a result: its own, or that of the call it answers.
+    fn tool(&mut self, conversation: &Conversation, units: &[Unit], at: usize) -> String {
+        let message = &conversation.messages[at];
+        if !self.step.contains(&at) {
+            self.enter(conversation, units, at);
+        }
+        let digest = |id: Text| text::digest(conversation.raw(id));
+        let called = match message.role {
+            Role::Function => self.first,
+            _ => self
+                .by_id
+                .get(&message.call_id.map(digest))
+                .copied()
+                .flatten(),
+        };
+        message.name.or(called).map_or_else(String::new, |name| {
+            Walk::new(conversation.raw(name))
+                .take(NAME_CHARS)
+                .map(|character| char::from_u32(character.code).unwrap_or('\u{FFFD}'))
+                .collect()
         })
-        .and_then(|call| call.name)
-        .map_or_else(String::new, |name| conversation.shown(name).into_owned())
+    }
+
+    fn enter(&mut self, conversation: &Conversation, units: &[Unit], at: usize) {
+        *self = Self::default();
+        let Some(unit) = units.get(units.partition_point(|unit| unit.messages.end <= at)) else {
+            return;
+        };
+        self.step = unit.messages.clone();
+        let calls = conversation.calls(&conversation.messages[unit.messages.start]);
+        self.first = calls.first().and_then(|call| call.name);
+        for call in calls {
+            let id = call.id.map(|id| text::digest(conversation.raw(id)));
+            self.by_id.entry(id).or_insert(call.name);
+        }
+    }
+}
+
+/// The sizes of the parts of a message that are neither text nor media: never cut.
+fn other_sizes(conversation: &Conversation, message: &Message) -> Sizes {
+    let mut sizes = Sizes::default();
+    for part in conversation.parts(message) {
+        if part.kind == PartKind::Other {
+            sizes += text::measure(conversation.bytes(part.span));
+        }
+    }
+    sizes
+}
+
+/// The sizes of the text of a result: what can be cut.
+fn text_sizes(conversation: &Conversation, message: &Message) -> Sizes {
+    let parts = conversation.parts(message);
+    if parts.iter().all(|part| part.kind != PartKind::Other) {
+        return message.sizes;
+    }
+    let mut sizes = Sizes::default();
+    for part in parts {
+        if let PartKind::Text(text) = part.kind {
+            sizes += text::measure(conversation.raw(text));
+        }
+    }
+    sizes
 }
 
 /// The level to which the largest must come down so that all together weigh `target`.

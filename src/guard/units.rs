@@ -72,27 +72,36 @@ pub fn split(conversation: &Conversation) -> Result<Vec<Unit>, Invalid> {
 /// How many results follow the calls of message `at`; all calls must be answered by them.
 fn answers(conversation: &Conversation, at: usize) -> Result<usize, Invalid> {
     let calls = conversation.calls(&conversation.messages[at]);
-    let mut open: Vec<Option<u128>> = calls
+    // Each id, and how many of its calls are open; in order, since one message may make very
+    // many calls.
+    let mut asked: Vec<(Option<u128>, usize)> = calls
         .iter()
-        .map(|call| call.id.map(|id| text::digest(conversation.raw(id))))
+        .map(|call| (call.id.map(|id| text::digest(conversation.raw(id))), 1))
         .collect();
-    let all = open.clone();
+    asked.sort_unstable();
+    asked.dedup_by(|next, first| {
+        let same = next.0 == first.0;
+        first.1 += if same { next.1 } else { 0 };
+        same
+    });
+    let mut open = calls.len();
     let mut count = 0;
     for (offset, result) in conversation.messages[at + 1..].iter().enumerate() {
         if !result.role.answers() {
             break;
         }
         let id = answered(conversation, result);
-        if !all.contains(&id) {
+        let Ok(place) = asked.binary_search_by_key(&id, |call| call.0) else {
             return Err(Invalid::Orphan(at + 1 + offset));
-        }
+        };
         // The same id twice in one message: each result answers one of the calls.
-        if let Some(place) = open.iter().position(|call| *call == id) {
-            open.swap_remove(place);
+        if asked[place].1 > 0 {
+            asked[place].1 -= 1;
+            open -= 1;
         }
         count += 1;
     }
-    if open.is_empty() {
+    if open == 0 {
         Ok(count)
     } else {
         Err(Invalid::Unanswered(at))

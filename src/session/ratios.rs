@@ -10,7 +10,7 @@ use std::{
 
 use lru::LruCache;
 
-use crate::guard::estimate::Calibration;
+use crate::guard::estimate::{Calibration, SLOPES};
 
 /// Models remembered; beyond, the one not used for longest goes.
 const MAX_MODELS: NonZeroUsize = NonZeroUsize::new(1_024).expect("not zero");
@@ -46,7 +46,8 @@ impl Ratios {
         if raw < LEAST_RAW || reported == 0 {
             return;
         }
-        let sample = f64::from(reported) / f64::from(raw);
+        // One absurd report must not stay for a hundred answers.
+        let sample = (f64::from(reported) / f64::from(raw)).clamp(*SLOPES.start(), *SLOPES.end());
         let mut ratios = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let ratio = ratios.get_or_insert_mut((provider.into(), model.into()), || sample);
         *ratio += (sample - *ratio) * WEIGHT;
@@ -68,5 +69,15 @@ mod tests {
         }
         assert!((ratios.of("p", "m").slope() - 1.2).abs() < 0.01);
         assert_eq!(ratios.of("p", "other"), Calibration::default());
+    }
+
+    #[test]
+    fn an_absurd_report_is_forgotten_soon() {
+        let ratios = Ratios::default();
+        ratios.learn("p", "m", 10_000, u32::MAX);
+        for _ in 0..20 {
+            ratios.learn("p", "m", 10_000, 10_000);
+        }
+        assert!((ratios.of("p", "m").slope() - 1.0).abs() < 0.05);
     }
 }

@@ -358,3 +358,162 @@ fn every_recorded_request_is_guarded() {
         }
     }
 }
+
+/// A step of so many calls, answered in reverse.
+fn wide_step(calls: usize, result: &str) -> Vec<u8> {
+    let asked: Vec<_> = (0..calls)
+        .map(|at| format!(r#"{{"id":"c{at}","function":{{"name":"f{at}","arguments":"{{}}"}}}}"#))
+        .collect();
+    let answers: Vec<_> = (0..calls)
+        .rev()
+        .map(|at| format!(r#"{{"role":"tool","tool_call_id":"c{at}","content":"{result}"}}"#))
+        .collect();
+    format!(
+        r#"{{"messages":[{{"role":"user","content":"u"}},{{"role":"assistant","tool_calls":[{}]}},{}]}}"#,
+        asked.join(","),
+        answers.join(",")
+    )
+    .into_bytes()
+}
+
+/// Looking each result up among all calls of its step took minutes here.
+#[test]
+fn a_step_of_very_many_calls_is_guarded_in_no_time() {
+    let settings = settings();
+    let policy = policy(32_000, named("openai").unwrap(), &settings);
+    let body = read(&wide_step(30_000, &"word ".repeat(60)));
+    let plan = guard::plan(&body, &policy, &Recall::default());
+    assert_eq!(plan.report.truncated.len(), 30_000);
+    assert_eq!(plan.report.truncated[0].tool, "f29999");
+    let recall = Recall {
+        memory: plan.memory.clone(),
+        messages: body.messages.len(),
+        ..Recall::default()
+    };
+    let again = guard::plan(&body, &policy, &recall);
+    assert_eq!(sent(&body, &again), sent(&body, &plan));
+}
+
+#[test]
+fn the_name_of_a_tool_is_shown_up_to_a_bound() {
+    let settings = settings();
+    let policy = policy(4_096, named("openai").unwrap(), &settings);
+    let name = "n".repeat(1_000_000);
+    let body = format!(
+        r#"{{"messages":[{{"role":"user","content":"u"}},{{"role":"assistant","tool_calls":[{{"id":"a","function":{{"name":"{name}","arguments":""}}}}]}},{{"role":"tool","tool_call_id":"a","content":"{}"}}]}}"#,
+        "word ".repeat(2_000)
+    );
+    let plan = guard::plan(&read(body.as_bytes()), &policy, &Recall::default());
+    assert_eq!(plan.report.truncated[0].tool, "n".repeat(64));
+}
+
+/// The body with one tool result of this content, guarded; and guarded once more.
+fn twice(content: &str, window: u32) -> (Plan, Bytes, Bytes) {
+    let settings = settings();
+    let policy = policy(window, named("openai").unwrap(), &settings);
+    let body = format!(
+        r#"{{"messages":[{{"role":"user","content":"u"}},{{"role":"assistant","tool_calls":[{{"id":"a","function":{{"name":"f","arguments":""}}}}]}},{{"role":"tool","tool_call_id":"a","content":{content}}}]}}"#
+    );
+    let before = read(body.as_bytes());
+    let plan = guard::plan(&before, &policy, &Recall::default());
+    let first = sent(&before, &plan);
+    let after = read(&first);
+    let again = guard::plan(&after, &policy, &Recall::default());
+    assert_eq!(again.report.raw_before, plan.report.raw_after);
+    let second = sent(&after, &again);
+    (plan, first, second)
+}
+
+#[test]
+fn a_result_whose_ends_are_denser_than_its_middle_is_cut_once() {
+    for (end, window) in [
+        ("中文", 4_096),
+        ("中文", 16_384),
+        ("😀", 4_096),
+        ("é", 2_048),
+    ] {
+        for middle in [6_000, 20_000, 100_000] {
+            let end = end.repeat(2_000);
+            let content = format!("\"{end}{}{end}\"", "a".repeat(middle));
+            let (plan, first, second) = twice(&content, window);
+            assert_eq!(plan.report.truncated.len(), 1);
+            assert_eq!(first, second, "{middle} at {window}");
+        }
+    }
+}
+
+#[test]
+fn what_stands_beside_a_cut_text_still_counts() {
+    let other = format!(
+        r#"{{"type":"refusal","refusal":"{}"}}"#,
+        "no ".repeat(1_000)
+    );
+    let content = format!(
+        r#"[{{"type":"text","text":"{}"}},{other}]"#,
+        "word ".repeat(20_000)
+    );
+    let (plan, first, second) = twice(&content, 16_384);
+    assert_eq!(plan.report.truncated.len(), 1);
+    assert_eq!(first, second);
+}
+
+fn said_by(role: &str, content: &str) -> serde_json::Value {
+    serde_json::json!({"role": role, "content": content})
+}
+
+fn of(messages: &[serde_json::Value]) -> Conversation {
+    read(
+        serde_json::json!({ "messages": messages })
+            .to_string()
+            .as_bytes(),
+    )
+}
+
+#[test]
+fn a_reminder_behind_the_newest_question_does_not_push_it_out() {
+    let settings = settings();
+    let policy = policy(4_096, named("openai").unwrap(), &settings);
+    let filler = "why is that so? ".repeat(300);
+    let mut messages = vec![said_by("user", "the task")];
+    for _ in 0..3 {
+        messages.push(said_by("assistant", &filler));
+        messages.push(said_by("user", "go on"));
+    }
+    messages.push(said_by("assistant", "done"));
+    messages.push(said_by("user", &format!("the newest question {filler}")));
+    let reminder = said_by("system", &"be careful ".repeat(400));
+    for tail in [
+        vec![reminder.clone()],
+        vec![said_by("critic", "hm")],
+        vec![reminder.clone(), said_by("assistant", "Well,")],
+        vec![
+            reminder,
+            said_by("assistant", "Well,"),
+            said_by("system", "x"),
+        ],
+    ] {
+        let conversation = of(&[messages.clone(), tail].concat());
+        let plan = guard::plan(&conversation, &policy, &Recall::default());
+        assert!(plan.report.folded.is_some());
+        let out = sent(&conversation, &plan);
+        let out = String::from_utf8_lossy(&out);
+        assert!(out.contains("the newest question"), "{out}");
+    }
+}
+
+#[test]
+fn more_tokens_than_can_be_counted_are_as_many_as_can() {
+    let mut settings = settings();
+    settings.chars_per_token = 1e-7;
+    let policy = policy(4_096, named("openai").unwrap(), &settings);
+    let long = "a".repeat(500);
+    let mut messages = vec![said_by("system", &long), said_by("user", &long)];
+    for _ in 0..20 {
+        messages.push(serde_json::json!({"role": "assistant", "tool_calls": [{"id": "a", "function": {"name": "f", "arguments": ""}}]}));
+        messages.push(serde_json::json!({"role": "tool", "tool_call_id": "a", "content": long}));
+        messages.push(said_by("user", &long));
+    }
+    let plan = guard::plan(&of(&messages), &policy, &Recall::default());
+    assert_eq!(plan.report.raw_before, u32::MAX);
+    assert!(plan.report.folded.is_some());
+}

@@ -14,6 +14,9 @@ use super::{
 
 /// Top-level members that are followed; a body with more of them is none we know.
 const MAX_FIELDS: usize = 256;
+/// Messages, calls and parts of one body that are followed. Each takes some three bytes at least
+/// in the body and up to 128 in the index: without a bound a small body would fill the memory.
+const MAX_ITEMS: usize = 1 << 18;
 
 /// Indexes a request body.
 pub fn index(body: Bytes) -> Result<Conversation, Unindexed> {
@@ -127,8 +130,15 @@ impl<'a> Indexer<'a> {
             }
             let message = self.message(scan)?;
             self.messages.push(message);
-            Ok(())
+            self.bounded()
         })
+    }
+
+    fn bounded(&self) -> Result<(), Stop> {
+        if self.messages.len() + self.calls.len() + self.parts.len() > MAX_ITEMS {
+            return Err(Stop::Shape("more than 262,144 messages, calls and parts"));
+        }
+        Ok(())
     }
 
     fn message(&mut self, scan: &mut Scan<'a>) -> Result<Message, Stop> {
@@ -217,6 +227,7 @@ impl<'a> Indexer<'a> {
                     if scan.peek() == Some(b'{') {
                         let part = self.part(scan)?;
                         self.parts.push(part);
+                        self.bounded()?;
                     } else {
                         scan.value()?;
                         known = false;
@@ -314,7 +325,7 @@ impl<'a> Indexer<'a> {
                     }
                     let call = self.tool_call(scan)?;
                     self.calls.push(call);
-                    Ok(())
+                    self.bounded()
                 })?;
                 Ok(())
             }

@@ -5,7 +5,8 @@
 //!
 //! - spans are exact, whatever the spelling: white space, key order, escapes, a byte order mark;
 //! - a body that is JSON but no conversation we can follow (`messages` missing or not an array, a
-//!   message that is not an object, a key twice, nesting beyond 1,024 levels) is
+//!   message that is not an object, a key twice, nesting beyond 1,024 levels, more than 262,144
+//!   messages, calls and parts) is
 //!   [`Unindexed::Unguardable`]: it goes on as it came;
 //! - a body that is not JSON is [`Unindexed::NotJson`], with the place;
 //! - an empty `messages` is a conversation without messages, numbers may be of any length, and

@@ -181,3 +181,23 @@ fn usage_is_asked_for_only_where_the_client_left_it_open() {
         assert_eq!(asked(body), (false, body.to_owned()));
     }
 }
+
+/// An index is many times as large as the smallest messages, and would not be bounded by the body.
+#[test]
+fn more_messages_calls_and_parts_than_can_be_meant_are_not_followed() {
+    let bodies = |count: usize| {
+        let many = vec!["{}"; count].join(",");
+        [
+            format!(r#"{{"messages":[{many}]}}"#),
+            format!(r#"{{"messages":[{{"role":"user","content":[{many}]}}]}}"#),
+            format!(r#"{{"messages":[{{"role":"assistant","tool_calls":[{many}]}}]}}"#),
+        ]
+    };
+    for body in bodies(200_000) {
+        assert!(index(Bytes::from(body)).is_ok());
+    }
+    for body in bodies(300_000) {
+        let got = index(Bytes::from(body));
+        assert!(matches!(got, Err(Unindexed::Unguardable(_))));
+    }
+}
