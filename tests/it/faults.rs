@@ -96,6 +96,23 @@ async fn what_is_no_answer_is_a_502() {
 }
 
 #[tokio::test]
+async fn a_length_beside_a_transfer_coding_is_not_passed_on() {
+    let up = Provider::start().await;
+    let proxy = proxy_of(&up).await;
+    let head = "HTTP/1.1 200 OK\r\ncontent-type: application/json\r\ncontent-length: 3\r\n\
+                transfer-encoding: chunked\r\n\r\n";
+    let answer = format!("{head}{:x}\r\n{COMPLETION}\r\n0\r\n\r\n", COMPLETION.len());
+    for client in [proxy.client(), proxy.client_h2()] {
+        for path in ["/v1/chat/completions", "/v1/embeddings"] {
+            up.then([send(&answer)]);
+            let request = client.request(Method::POST, path).body(full(ASK)).unwrap();
+            let got = client.send(request).await;
+            assert!(got.whole && got.text() == COMPLETION, "{path}: {got:?}");
+        }
+    }
+}
+
+#[tokio::test]
 async fn a_provider_is_waited_for_between_two_bytes_only() {
     let up = Provider::start().await;
     let proxy = Proxy::new()
