@@ -113,6 +113,22 @@ async fn a_length_beside_a_transfer_coding_is_not_passed_on() {
 }
 
 #[tokio::test]
+async fn a_provider_that_leaves_http_unasked_gave_no_answer() {
+    let up = Provider::start().await;
+    let proxy = proxy_of(&up).await;
+    for path in ["/v1/chat/completions", "/v1/realtime"] {
+        let head =
+            "HTTP/1.1 101 Switching Protocols\r\nupgrade: websocket\r\nconnection: upgrade\r\n\r\n";
+        up.then([send(head), Step::Stall]);
+        let client = proxy.client();
+        let request = client.request(Method::POST, path).body(full(ASK)).unwrap();
+        let got = client.send(request).await;
+        got.is_error(502, "provider_bad_answer");
+    }
+    goes_on(&up, &proxy).await;
+}
+
+#[tokio::test]
 async fn a_provider_is_waited_for_between_two_bytes_only() {
     let up = Provider::start().await;
     let proxy = Proxy::new()
