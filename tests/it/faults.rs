@@ -129,6 +129,17 @@ async fn a_provider_that_leaves_http_unasked_gave_no_answer() {
 }
 
 #[tokio::test]
+async fn an_answer_may_begin_with_a_byte_order_mark() {
+    let up = Provider::start().await;
+    let proxy = proxy_of(&up).await;
+    let marked = format!("\u{feff}{COMPLETION}");
+    up.then([answer("200 OK", "", &marked)]);
+    let got = proxy.client().chat(ASK).await;
+    assert_eq!((got.status.as_u16(), got.text()), (200, marked.as_str()));
+    assert_eq!(got.headers["x-plimsoll-prompt-tokens"], "7");
+}
+
+#[tokio::test]
 async fn a_provider_is_waited_for_between_two_bytes_only() {
     let up = Provider::start().await;
     let proxy = Proxy::new()
