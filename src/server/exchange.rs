@@ -285,9 +285,9 @@ async fn complete(
     let (mut answer, heard) = match read {
         Whole::Complete { head, body, heard } => {
             let heard = (head.status.is_success() && !heard.error).then_some(heard);
-            (Response::from_parts(head, whole(body)), heard)
+            (Response::from_parts(head, whole(hold.keep(body))), heard)
         }
-        Whole::Overlong(answer) => (answer, None),
+        Whole::Overlong(answer) => (answer.map(|body| hold.keep_for(body)), None),
     };
     let Some(generation) = generation else {
         return Ok(answer);

@@ -7,7 +7,7 @@ use http_body_util::{BodyExt, StreamBody};
 use plimsoll::config::Config;
 use tokio::{
     io::{AsyncReadExt, AsyncWriteExt},
-    net::{TcpListener, TcpStream},
+    net::{TcpListener, TcpSocket, TcpStream},
 };
 
 use crate::support::{
@@ -137,6 +137,39 @@ async fn an_answer_may_begin_with_a_byte_order_mark() {
     let got = proxy.client().chat(ASK).await;
     assert_eq!((got.status.as_u16(), got.text()), (200, marked.as_str()));
     assert_eq!(got.headers["x-plimsoll-prompt-tokens"], "7");
+}
+
+#[tokio::test]
+async fn an_answer_that_nobody_reads_stays_in_flight() {
+    const ROOM: usize = 24 << 20;
+    let up = Provider::start().await;
+    let proxy = Proxy::new()
+        .provider("up", &up)
+        .set(|config| config.server.max_bytes_in_flight = ROOM)
+        .start()
+        .await;
+    let large = COMPLETION.replace("hi", &"x".repeat(16 << 20));
+    up.then([answer("200 OK", "", &large)]);
+    // The kernel must not take it all: what it does not take waits in the proxy.
+    let slow = TcpSocket::new_v4().unwrap();
+    slow.set_recv_buffer_size(64 << 10).unwrap();
+    let mut slow = slow.connect(proxy.address).await.unwrap();
+    let head = "POST /v1/chat/completions HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n";
+    let ask = format!("{head}content-length: {}\r\n\r\n{ASK}", ASK.len());
+    slow.write_all(ask.as_bytes()).await.unwrap();
+    let mut begin = [0; 12];
+    within(slow.read_exact(&mut begin)).await.unwrap();
+    assert_eq!(&begin, b"HTTP/1.1 200");
+    let other = ASK.replace('x', &"y".repeat(10 << 20));
+    proxy
+        .client()
+        .chat(other.clone())
+        .await
+        .is_error(503, "overloaded");
+    // Read to its end, it gives its room back.
+    within(slow.read_to_end(&mut Vec::new())).await.unwrap();
+    up.then([answer("200 OK", "", COMPLETION)]);
+    assert_eq!(proxy.client().chat(other).await.status, 200);
 }
 
 #[tokio::test]
