@@ -109,6 +109,13 @@ impl Client {
             sent = self.attempt(&self.fresh, &head, body).await;
         }
         let answer = sent.map_err(|lost| self.explain(provider, lost))?;
+        if answer.status().is_informational() {
+            // Nobody asked to leave HTTP (`Upgrade` is not sent on), and no answer follows.
+            tracing::warn!(provider, status = %answer.status(), "a provider left HTTP unasked");
+            return Err(Unsent::Garbage {
+                provider: provider.to_owned(),
+            });
+        }
         Ok(Response::from(answer)
             .map(|body: reqwest::Body| Impatient::new(body, self.idle_timeout).boxed_unsync()))
     }

@@ -59,11 +59,19 @@ pub fn to_provider(
 }
 
 /// What the client gets of a provider's headers.
+///
+/// SECURITY: a length beside a transfer coding is not that of the body and goes no further
+/// (RFC 9112, 6.3): what came after it would be read as the answer to the next request.
 pub fn to_client(headers: &HeaderMap) -> HeaderMap {
     let named = named_by_connection(headers);
+    let coded = headers.contains_key(TRANSFER_ENCODING);
     let mut out = HeaderMap::with_capacity(headers.len() + 16);
     for (name, value) in headers {
-        if !belongs_to_connection(name) && !named.contains(name) && *name != SET_COOKIE {
+        let dropped = belongs_to_connection(name)
+            || named.contains(name)
+            || *name == SET_COOKIE
+            || (coded && *name == CONTENT_LENGTH);
+        if !dropped {
             out.append(name, value.clone());
         }
     }

@@ -93,7 +93,11 @@ pub async fn exchange(
             forward(app, &parts, body, &client, (provider, path), record).await
         }
         Route::Models | Route::Health | Route::Ready | Route::Api { .. } => {
-            Ok(answer::models(&app.registry, |id| allows(&client, id)))
+            let allowed = |id: &str| {
+                id.split_once('/')
+                    .is_some_and(|(provider, model)| allows(app, &client, provider, model))
+            };
+            Ok(answer::models(&app.registry, allowed))
         }
     }
 }
@@ -118,7 +122,13 @@ async fn chat(
     let chosen = provider.or_else(|| chosen(&parts.headers));
     let target = app.registry.resolve(&asked.model, chosen)?;
     record.provider(&target.provider.name);
-    admit_model(client, &asked.model, &target)?;
+    if !allows(app, client, &target.provider.name, &target.model) {
+        // As OpenAI does: what one may not use does not exist.
+        return Err(Failure::ModelNotFound(format!(
+            "The model `{}` does not exist or you do not have access to it.",
+            asked.model
+        )));
+    }
 
     // 5. The session.
     let inherited = find(app, &asked, parts, client).await;
@@ -174,18 +184,6 @@ fn index(bytes: Bytes) -> Result<Asked, Failure> {
             })
         }
     }
-}
-
-/// Step 4, second half.
-fn admit_model(client: &Client, model: &str, target: &Target) -> Result<(), Failure> {
-    let full = format!("{}/{}", target.provider.name, target.model);
-    if client.may_use(&[model, &full, &target.model]) {
-        return Ok(());
-    }
-    // As OpenAI does: what one may not use does not exist.
-    Err(Failure::ModelNotFound(format!(
-        "The model `{model}` does not exist or you do not have access to it."
-    )))
 }
 
 /// Step 5. `None` where there is no conversation to follow.
@@ -263,9 +261,9 @@ async fn complete(
     let (mut answer, heard) = match read {
         Whole::Complete { head, body, heard } => {
             let heard = (head.status.is_success() && !heard.error).then_some(heard);
-            (Response::from_parts(head, whole(body)), heard)
+            (Response::from_parts(head, whole(hold.keep(body))), heard)
         }
-        Whole::Overlong(answer) => (answer, None),
+        Whole::Overlong(answer) => (answer.map(|body| hold.keep_for(body)), None),
     };
     let Some(generation) = generation else {
         return Ok(answer);
@@ -282,9 +280,15 @@ async fn complete(
     Ok(answer)
 }
 
-fn allows(client: &Client, id: &str) -> bool {
-    let bare = id.split_once('/').map_or(id, |(_, bare)| bare);
-    client.may_use(&[id, bare])
+/// Whether a client may use a model, by its full name or by its own.
+///
+/// SECURITY: a name of its own that begins with a provider's is that provider's business: what
+/// opens `local/*` must not open a model of another provider that is called `local/x` there.
+fn allows(app: &App, client: &Client, provider: &str, model: &str) -> bool {
+    let of_another = model
+        .split_once('/')
+        .is_some_and(|(name, _)| app.registry.named(name).is_ok());
+    client.may_use(&[&format!("{provider}/{model}")]) || (!of_another && client.may_use(&[model]))
 }
 
 /// By what the answer says of itself; where it says nothing, by what was asked for.

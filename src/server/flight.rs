@@ -2,7 +2,11 @@
 
 use std::sync::Arc;
 
+use bytes::Bytes;
+use http_body_util::BodyExt;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+
+use crate::wire::Body;
 
 /// The bound.
 #[derive(Clone, Debug)]
@@ -49,11 +53,51 @@ impl Hold {
         }
         true
     }
+
+    /// Bytes that keep their room until the last of them is gone: a client that reads slowly
+    /// leaves an answer in the server's write queue, long after its body was taken.
+    pub fn keep(self, bytes: Bytes) -> Bytes {
+        Bytes::from_owner(Kept { bytes, _hold: self })
+    }
+
+    /// A body that keeps the room until it is gone.
+    pub fn keep_for(self, body: Body) -> Body {
+        let keep = move |frame| {
+            let _ = &self;
+            frame
+        };
+        body.map_frame(keep).boxed_unsync()
+    }
+}
+
+struct Kept {
+    bytes: Bytes,
+    _hold: Hold,
+}
+
+impl AsRef<[u8]> for Kept {
+    fn as_ref(&self) -> &[u8] {
+        &self.bytes
+    }
 }
 
 #[cfg(test)]
 mod tests {
     use super::Flight;
+
+    #[test]
+    fn bytes_keep_their_room_while_any_of_them_is_left() {
+        let flight = Flight::new(10);
+        let mut hold = flight.hold();
+        assert!(hold.grow(10));
+        let bytes = hold.keep("0123456789".into());
+        let rest = bytes.slice(8..);
+        drop(bytes);
+        assert!(!flight.hold().grow(1));
+        assert_eq!(rest, "89");
+        drop(rest);
+        assert!(flight.hold().grow(10));
+    }
 
     #[test]
     fn room_is_given_back() {

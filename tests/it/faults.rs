@@ -7,7 +7,7 @@ use http_body_util::{BodyExt, StreamBody};
 use plimsoll::config::Config;
 use tokio::{
     io::{AsyncReadExt, AsyncWriteExt},
-    net::{TcpListener, TcpStream},
+    net::{TcpListener, TcpSocket, TcpStream},
 };
 
 use crate::support::{
@@ -93,6 +93,83 @@ async fn what_is_no_answer_is_a_502() {
     let got = proxy.client().chat(ASK).await;
     got.is_error(502, "provider_unreachable");
     assert!(!got.text().contains(&address.to_string()));
+}
+
+#[tokio::test]
+async fn a_length_beside_a_transfer_coding_is_not_passed_on() {
+    let up = Provider::start().await;
+    let proxy = proxy_of(&up).await;
+    let head = "HTTP/1.1 200 OK\r\ncontent-type: application/json\r\ncontent-length: 3\r\n\
+                transfer-encoding: chunked\r\n\r\n";
+    let answer = format!("{head}{:x}\r\n{COMPLETION}\r\n0\r\n\r\n", COMPLETION.len());
+    for client in [proxy.client(), proxy.client_h2()] {
+        for path in ["/v1/chat/completions", "/v1/embeddings"] {
+            up.then([send(&answer)]);
+            let request = client.request(Method::POST, path).body(full(ASK)).unwrap();
+            let got = client.send(request).await;
+            assert!(got.whole && got.text() == COMPLETION, "{path}: {got:?}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_provider_that_leaves_http_unasked_gave_no_answer() {
+    let up = Provider::start().await;
+    let proxy = proxy_of(&up).await;
+    for path in ["/v1/chat/completions", "/v1/realtime"] {
+        let head =
+            "HTTP/1.1 101 Switching Protocols\r\nupgrade: websocket\r\nconnection: upgrade\r\n\r\n";
+        up.then([send(head), Step::Stall]);
+        let client = proxy.client();
+        let request = client.request(Method::POST, path).body(full(ASK)).unwrap();
+        let got = client.send(request).await;
+        got.is_error(502, "provider_bad_answer");
+    }
+    goes_on(&up, &proxy).await;
+}
+
+#[tokio::test]
+async fn an_answer_may_begin_with_a_byte_order_mark() {
+    let up = Provider::start().await;
+    let proxy = proxy_of(&up).await;
+    let marked = format!("\u{feff}{COMPLETION}");
+    up.then([answer("200 OK", "", &marked)]);
+    let got = proxy.client().chat(ASK).await;
+    assert_eq!((got.status.as_u16(), got.text()), (200, marked.as_str()));
+    assert_eq!(got.headers["x-plimsoll-prompt-tokens"], "7");
+}
+
+#[tokio::test]
+async fn an_answer_that_nobody_reads_stays_in_flight() {
+    const ROOM: usize = 24 << 20;
+    let up = Provider::start().await;
+    let proxy = Proxy::new()
+        .provider("up", &up)
+        .set(|config| config.server.max_bytes_in_flight = ROOM)
+        .start()
+        .await;
+    let large = COMPLETION.replace("hi", &"x".repeat(16 << 20));
+    up.then([answer("200 OK", "", &large)]);
+    // The kernel must not take it all: what it does not take waits in the proxy.
+    let slow = TcpSocket::new_v4().unwrap();
+    slow.set_recv_buffer_size(64 << 10).unwrap();
+    let mut slow = slow.connect(proxy.address).await.unwrap();
+    let head = "POST /v1/chat/completions HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n";
+    let ask = format!("{head}content-length: {}\r\n\r\n{ASK}", ASK.len());
+    slow.write_all(ask.as_bytes()).await.unwrap();
+    let mut begin = [0; 12];
+    within(slow.read_exact(&mut begin)).await.unwrap();
+    assert_eq!(&begin, b"HTTP/1.1 200");
+    let other = ASK.replace('x', &"y".repeat(10 << 20));
+    proxy
+        .client()
+        .chat(other.clone())
+        .await
+        .is_error(503, "overloaded");
+    // Read to its end, it gives its room back.
+    within(slow.read_to_end(&mut Vec::new())).await.unwrap();
+    up.then([answer("200 OK", "", COMPLETION)]);
+    assert_eq!(proxy.client().chat(other).await.status, 200);
 }
 
 #[tokio::test]

@@ -278,6 +278,40 @@ async fn client_keys_open_their_models_and_stay_here() {
 }
 
 #[tokio::test]
+async fn a_key_for_one_provider_opens_no_model_of_that_name_at_another() {
+    let up = Provider::start().await;
+    let proxy = Proxy::new()
+        .provider("up", &up)
+        .client("alice", SECRET, &["simulated/*", "bare", "org/*"])
+        .providers(|provider| provider.auth = Auth::None)
+        .start()
+        .await;
+    let client = proxy.client();
+    let chat = |path: &str, model: &str, chosen: &str| {
+        let request = client
+            .request(Method::POST, path)
+            .header("authorization", format!("Bearer {SECRET}"))
+            .header("x-plimsoll-provider", chosen);
+        let body = full(BODY.replace("org/m", model));
+        client.send(request.body(body).unwrap())
+    };
+    let plain = "/v1/chat/completions";
+    for got in [
+        chat("/up/v1/chat/completions", "simulated/plimsoll-8k", "").await,
+        chat(plain, "simulated/plimsoll-8k", "up").await,
+        chat(plain, "up/simulated/plimsoll-8k", "up").await,
+        chat(plain, "up/other", "up").await,
+    ] {
+        got.is_error(404, "model_not_found");
+    }
+    assert_eq!(up.count(), 0);
+    for (model, chosen) in [("bare", "up"), ("org/m", "up"), ("up/bare", "up")] {
+        up.then([answer("200 OK", "", COMPLETION)]);
+        assert_eq!(chat(plain, model, chosen).await.status, 200, "{model}");
+    }
+}
+
+#[tokio::test]
 async fn both_protocols_are_spoken_on_one_port() {
     let up = Provider::start().await;
     let proxy = Proxy::new().provider("up", &up).start().await;
