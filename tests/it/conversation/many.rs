@@ -25,7 +25,7 @@ async fn repeating() -> Provider {
         let turn = u32::try_from(messages.len()).unwrap();
         vec![says(
             &format!("{first}, {turn}"),
-            Some(number * 10 + turn / 2),
+            Some(number * 10 + turn / 2 + 1),
         )]
     })
     .await
@@ -39,7 +39,7 @@ async fn session(proxy: &Running, number: usize) -> (String, Talk, Answer) {
         let answer = talk.say(&format!("session {number}")).await;
         let now = header(&answer, "session").to_owned();
         assert_eq!(*id.get_or_insert_with(|| now.clone()), now, "turn {turn}");
-        let used = (number * 10 + turn).to_string();
+        let used = (number * 10 + turn + 1).to_string();
         assert_eq!(header(&answer, "prompt-tokens"), used);
         last = Some(answer);
     }
@@ -57,7 +57,7 @@ async fn two_hundred_sessions_never_mix() {
         let shown = talk.session(last).await;
         assert_eq!(shown["id"], **id);
         assert_eq!(shown["generations"], REQUESTS);
-        assert_eq!(shown["prompt_tokens"], number * 10 + REQUESTS - 1);
+        assert_eq!(shown["prompt_tokens"], number * 10 + REQUESTS);
     }
     assert_eq!(up.count(), SESSIONS * REQUESTS);
 }
