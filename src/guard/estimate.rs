@@ -221,19 +221,28 @@ impl Calibration {
         whole(tokens.max(0.0))
     }
 
-    /// The raw tokens that will hardly be more than so many tokens: the inverse of
-    /// [`Self::tokens`], but for [`DENSER`].
-    pub fn raw(&self, tokens: u32) -> u32 {
+    /// The raw tokens that will hardly be more than so many tokens, of a request to which `added`
+    /// raw tokens came since the last answer: the inverse of [`Self::tokens`], but for [`DENSER`].
+    ///
+    /// What is added may be dense and what has to go may be light, so the two are weighed apart:
+    /// where much of both comes together, their difference alone would tell nothing.
+    pub fn raw(&self, tokens: u32, added: u32) -> u32 {
+        let tokens = f64::from(tokens);
         let Some((base_raw, base)) = self.anchor else {
-            return (f64::from(tokens) / self.slope) as u32;
+            return (tokens / self.slope) as u32;
         };
-        let change = f64::from(tokens) - f64::from(base);
-        let slope = if change > 0.0 {
-            self.slope * DENSER
+        let (base_raw, base, added) = (f64::from(base_raw), f64::from(base), f64::from(added));
+        let dense = self.slope * DENSER;
+        let room = tokens - added * dense;
+        let kept = if room >= base {
+            base_raw + (room - base) / dense
         } else {
-            self.slope / DENSER
+            // What stays is what was there without what goes, nor is it denser than all may be.
+            let overhead = (base - base_raw * self.slope).max(0.0);
+            let by_what_goes = base_raw - (base - room) * DENSER / self.slope;
+            by_what_goes.max((room - overhead) / dense)
         };
-        (f64::from(base_raw) + change / slope).max(0.0) as u32
+        (kept + added).max(0.0) as u32
     }
 
     /// Learns from an answer: `raw` tokens were sent, and `reported` was their usage.
@@ -343,22 +352,30 @@ mod tests {
 
     proptest! {
         #[test]
-        fn what_fits_is_expected_to_fit(slope in 0.4f64..2.5, base in 0u32..200_000, tokens in 1_000u32..1_000_000) {
+        fn what_fits_is_expected_to_fit(slope in 0.4f64..2.5, base in 0u32..200_000, tokens in 1_000u32..1_000_000, added in 0u32..100_000) {
             let calibration = Calibration { slope, anchor: Some((base, base)) };
-            let raw = calibration.raw(tokens);
-            prop_assume!(raw > 0);
+            let raw = calibration.raw(tokens, added);
+            prop_assume!(raw > 0 && raw >= added);
             prop_assert!(calibration.tokens(raw) <= tokens + 1);
-            let denser = |by: f64| {
-                let added = (f64::from(raw) + 2.0 - f64::from(base)) * slope;
-                f64::from(base) + added * by
-            };
-            prop_assert!(denser(DENSER).max(denser(1.0 / DENSER)) + 1.0 >= f64::from(tokens));
+            // Also where all that came is denser, and all that went was lighter.
+            let kept = f64::from(raw - added);
+            let came = f64::from(added) * slope * DENSER;
+            let stayed = f64::from(base) + (kept - f64::from(base)) * slope / DENSER;
+            let overhead = (f64::from(base) * (1.0 - slope)).max(0.0);
+            let stayed = stayed.min(overhead + kept * slope * DENSER);
+            prop_assert!(kept > f64::from(base) || came + stayed <= f64::from(tokens) + 1.0);
+        }
+
+        #[test]
+        fn what_was_reported_is_certain(slope in 0.4f64..2.5, raw in 1u32..200_000, base in 1u32..200_000) {
+            let calibration = Calibration { slope, anchor: Some((raw, base)) };
+            prop_assert_eq!(calibration.raw(base, 0), raw);
         }
 
         #[test]
         fn without_an_answer_nothing_is_added_for_caution(slope in 0.4f64..2.5, tokens in 1_000u32..1_000_000) {
             let calibration = Calibration::of_ratio(slope);
-            let raw = calibration.raw(tokens);
+            let raw = calibration.raw(tokens, 1_000);
             prop_assert!(calibration.tokens(raw) <= tokens + 1);
             prop_assert!(calibration.tokens(raw + 2) + 3 >= tokens);
         }

@@ -190,6 +190,8 @@ fn fit<'a>(
             .fold(0, u32::saturating_add)
     };
     let tokens: Vec<u32> = units.iter().map(of).collect();
+    let fresh = fresh(units, recall.messages);
+    let added = results.tokens[fresh..].iter().sum();
     let first_user = units.iter().position(|unit| unit.kind == UnitKind::User);
     let before = units
         .iter()
@@ -201,7 +203,7 @@ fn fit<'a>(
         units,
         tokens,
         beside: shares.tools,
-        high: recall.calibration.raw(budget.tokens),
+        high: recall.calibration.raw(budget.tokens, added),
         preface: policy
             .weights()
             .text(&text::measure(NOTE.as_bytes()))
@@ -216,7 +218,6 @@ fn fit<'a>(
     let from = if !same_grid || lost {
         0
     } else {
-        let fresh = fresh(units, recall.messages);
         units
             .iter()
             .position(|unit| unit.messages.end > fresh)

@@ -120,7 +120,13 @@ async fn a_long_task() {
 async fn chats() {
     made(2..=2, Shape::Chat).await;
     made(5..=5, Shape::TextOnly).await;
-    made(6..=6, Shape::Chinese).await;
+}
+
+/// Where a light text goes and a dense one comes at once, their difference tells nothing.
+#[tokio::test]
+async fn texts_of_every_density() {
+    made(12..=12, Shape::Mixed).await;
+    made(23..=23, Shape::Chinese).await;
 }
 
 #[tokio::test]
