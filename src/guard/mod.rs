@@ -191,7 +191,9 @@ fn fit<'a>(
     };
     let tokens: Vec<u32> = units.iter().map(of).collect();
     let fresh = fresh(units, recall.messages);
-    let added = results.tokens[fresh..].iter().sum();
+    let added = results.tokens[fresh..]
+        .iter()
+        .fold(0, |sum: u32, &tokens| sum.saturating_add(tokens));
     let first_user = units.iter().position(|unit| unit.kind == UnitKind::User);
     let before = units
         .iter()
