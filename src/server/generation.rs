@@ -162,7 +162,10 @@ impl Generation {
 
     fn state_after(&self, heard: &Heard) -> State {
         let usage = heard.usage;
-        let reported = usage.map(|usage| usage.prompt_tokens);
+        // No prompt has no tokens: servers that do not count report a zero.
+        let reported = usage
+            .map(|usage| usage.prompt_tokens)
+            .filter(|&tokens| tokens > 0);
         let mut state = self.inherited.successor();
         let (provider, model) = (&self.target.provider.name, &self.target.model);
         state.calibration = self.recall.calibration;

@@ -6,6 +6,7 @@ mod faults;
 mod generated;
 mod golden;
 mod guard;
+mod health;
 mod index;
 mod inspect;
 mod pages;

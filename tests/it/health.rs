@@ -1,0 +1,92 @@
+//! The health of answers, as a client sees it.
+
+use plimsoll::config::ModelConfig;
+use serde_json::{Value, json};
+
+use crate::support::{
+    client::Answer,
+    provider::{DONE, FINISH, Provider, Step, TEXT, answer, send, stream_head},
+    proxy::Proxy,
+};
+
+const JSON: &str = "content-type: application/json\r\n";
+
+fn says(usage: &Value) -> Step {
+    let message = json!({ "role": "assistant", "content": "ok" });
+    let body = json!({ "choices": [{ "index": 0, "message": message, "finish_reason": "stop" }], "usage": usage });
+    answer("200 OK", JSON, body.to_string())
+}
+
+fn shown<'a>(answer: &'a Answer, name: &str) -> Option<&'a str> {
+    let value = answer.headers.get(format!("x-plimsoll-{name}"))?;
+    Some(value.to_str().unwrap())
+}
+
+fn asks(model: &str, stream: bool) -> String {
+    let messages = [("user", "x"), ("assistant", "ok"), ("user", "y")]
+        .map(|(role, content)| json!({ "role": role, "content": content }));
+    let messages = if stream {
+        &messages[..]
+    } else {
+        &messages[..1]
+    };
+    json!({ "model": model, "stream": stream, "messages": messages }).to_string()
+}
+
+#[tokio::test]
+async fn without_a_count_of_the_prompt_the_level_is_unknown() {
+    let up = Provider::start().await;
+    let proxy = Proxy::new().provider("up", &up).start().await;
+    for usage in [
+        Value::Null,
+        json!({}),
+        json!({ "completion_tokens": 3 }),
+        json!({ "prompt_tokens": 0, "completion_tokens": 0, "total_tokens": 0 }),
+        json!({ "prompt_tokens": "12" }),
+    ] {
+        up.then([says(&usage)]);
+        let got = proxy.client().chat(asks("m", false)).await;
+        assert_eq!(got.status, 200);
+        assert_eq!(shown(&got, "health"), Some("unknown"), "{usage}");
+        assert_eq!(shown(&got, "prompt-tokens"), Some("unknown"), "{usage}");
+        assert_eq!(shown(&got, "hard-util"), None, "{usage}");
+        assert_eq!(shown(&got, "optimal-util"), None, "{usage}");
+    }
+}
+
+/// A stream's headers tell of the answer before: its limit and its share, whatever model is asked
+/// now.
+#[tokio::test]
+async fn the_share_of_the_window_is_that_of_the_window_shown() {
+    let up = Provider::start().await;
+    let window = |tokens| ModelConfig {
+        context_length: Some(tokens),
+        ..ModelConfig::default()
+    };
+    let proxy = Proxy::new()
+        .provider("up", &up)
+        .set(|config| {
+            config.models.insert("small".into(), window(10_000));
+            config.models.insert("large".into(), window(100_000));
+        })
+        .start()
+        .await;
+    up.then([says(&json!({ "prompt_tokens": 5_000 }))]);
+    let first = proxy.client().chat(asks("small", false)).await;
+    assert_eq!(shown(&first, "hard-util"), Some("0.500"));
+    for model in ["large", "nobody-knows-it", "small"] {
+        up.then([
+            stream_head(),
+            send(TEXT),
+            send(FINISH),
+            send(DONE),
+            Step::Close,
+        ]);
+        let next = proxy.client().chat(asks(model, true)).await;
+        assert_eq!(shown(&next, "session"), shown(&first, "session"));
+        assert_eq!(shown(&next, "health-from"), Some("previous"));
+        assert_eq!(shown(&next, "prompt-tokens"), Some("5000"));
+        assert_eq!(shown(&next, "context-limit"), Some("10000"), "{model}");
+        assert_eq!(shown(&next, "hard-util"), Some("0.500"), "{model}");
+    }
+}
