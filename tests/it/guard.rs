@@ -486,6 +486,7 @@ fn a_reminder_behind_the_newest_question_does_not_push_it_out() {
         vec![reminder.clone()],
         vec![said_by("critic", "hm")],
         vec![reminder.clone(), said_by("assistant", "Well,")],
+        vec![said_by("assistant", &filler), said_by("assistant", "Well,")],
         vec![
             reminder,
             said_by("assistant", "Well,"),
