@@ -260,9 +260,13 @@ impl Replay<'_> {
     /// said and not an instruction, and with the beginning of an answer what it answers.
     fn newest(&self, at: usize, pinned: usize) -> usize {
         let said = |before: usize| (pinned..before).rev().find(|&unit| self.goes(unit));
-        let last = said(at + 1).unwrap_or(at);
-        let begun = self.units[last].kind == UnitKind::Assistant;
-        let first = if begun { said(last) } else { None };
-        first.unwrap_or(last).max(pinned)
+        let mut first = said(at + 1).unwrap_or(at);
+        // An answer may have been begun in several messages.
+        while self.units[first].kind == UnitKind::Assistant
+            && let Some(before) = said(first)
+        {
+            first = before;
+        }
+        first.max(pinned)
     }
 }

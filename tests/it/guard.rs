@@ -486,6 +486,7 @@ fn a_reminder_behind_the_newest_question_does_not_push_it_out() {
         vec![reminder.clone()],
         vec![said_by("critic", "hm")],
         vec![reminder.clone(), said_by("assistant", "Well,")],
+        vec![said_by("assistant", &filler), said_by("assistant", "Well,")],
         vec![
             reminder,
             said_by("assistant", "Well,"),
@@ -516,4 +517,59 @@ fn more_tokens_than_can_be_counted_are_as_many_as_can() {
     let plan = guard::plan(&of(&messages), &policy, &Recall::default());
     assert_eq!(plan.report.raw_before, u32::MAX);
     assert!(plan.report.folded.is_some());
+}
+
+fn long_chat() -> Conversation {
+    let turn = |at: usize| {
+        [
+            said_by("user", &format!("question {at}: {}", "why? ".repeat(60))),
+            said_by(
+                "assistant",
+                &format!("answer {at}: {}", "so it is. ".repeat(80)),
+            ),
+        ]
+    };
+    let mut messages: Vec<_> = (0..60).flat_map(turn).collect();
+    messages.push(said_by("user", "and now?"));
+    of(&messages)
+}
+
+#[test]
+fn a_recorded_cut_stays_where_calibration_would_move_it() {
+    let settings = settings();
+    let policy = policy(16_384, named("openai").unwrap(), &settings);
+    let conversation = long_chat();
+    let strict = Recall {
+        calibration: guard::estimate::Calibration::of_ratio(2.0),
+        ..Recall::default()
+    };
+    let cut = guard::plan(&conversation, &policy, &strict);
+    let fresh = guard::plan(&conversation, &policy, &Recall::default());
+    assert!(cut.memory.boundary() > fresh.memory.boundary());
+    let recall = Recall {
+        memory: cut.memory.clone(),
+        messages: said(&conversation),
+        ..Recall::default()
+    };
+    let later = guard::plan(&conversation, &policy, &recall);
+    assert_eq!(later.memory.boundary(), cut.memory.boundary());
+    assert_eq!(sent(&conversation, &later), sent(&conversation, &cut));
+}
+
+#[test]
+fn a_cut_for_a_small_window_does_not_bind_in_a_large_one() {
+    let settings = settings();
+    let profile = named("openai").unwrap();
+    let conversation = long_chat();
+    let small = policy(8_192, profile, &settings);
+    let cut = guard::plan(&conversation, &small, &Recall::default());
+    assert!(cut.report.folded.is_some());
+    let recall = Recall {
+        memory: cut.memory,
+        messages: said(&conversation),
+        ..Recall::default()
+    };
+    let large = policy(128_000, profile, &settings);
+    let plan = guard::plan(&conversation, &large, &recall);
+    assert!(plan.edits.is_empty() && plan.memory.boundary().is_none());
 }
