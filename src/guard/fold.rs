@@ -7,11 +7,10 @@
 //! cut where calibration would move it.
 
 use serde::{Deserialize, Serialize};
-use xxhash_rust::xxh3::xxh3_64;
 
 use super::{
     Policy, budget,
-    units::{Unit, UnitKind},
+    units::{self, Unit, UnitKind},
 };
 
 /// Windows up to this are cut to half, larger ones to 0.7 of their budget.
@@ -19,36 +18,54 @@ const SMALL_WINDOW: u32 = 65_536;
 /// Part of a step that a cut may go further to end where a turn ends.
 const TURN_SLACK: u32 = 4;
 
-/// Where cuts may lie.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Grid {
-    /// Raw tokens between two cuts.
-    pub step: u32,
-    /// Names the grid; a cut made on another does not bind.
-    pub id: u64,
+/// What a grid stands on. The same ground gives the same grid in any process.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Ground {
+    window: u32,
+    /// The budget of a request that says nothing of its own.
+    usual: u32,
+    /// In thousandths.
+    low_water: u32,
+    /// Raw tokens of system messages, tools and the first user message, rounded up to a sixteenth
+    /// of the window, so that a word more in the system prompt does not move every cut.
+    fixed: u32,
 }
 
-impl Grid {
-    /// `fixed` are the raw tokens of system messages, tools and the first user message.
-    pub fn new(policy: &Policy<'_>, fixed: u32) -> Self {
+impl Ground {
+    pub fn of(policy: &Policy<'_>, fixed: u32) -> Self {
         let window = policy.window;
-        // Rounded up, so that a word more in the system prompt does not move every cut.
-        let unit = (window / 16).max(1);
-        let fixed = fixed.div_ceil(unit).saturating_mul(unit);
-        let low_water = policy
-            .settings
-            .low_water
-            .unwrap_or(if window <= SMALL_WINDOW { 0.5 } else { 0.7 });
-        let usual = budget::usual(policy);
-        let room = f64::from(usual.saturating_sub(fixed));
-        let step = ((1.0 - low_water) * room) as u32;
-        let step = step.max(window / 64).max(64);
-        let place = [window, usual, step].map(u32::to_le_bytes);
+        let usual_mark = if window <= SMALL_WINDOW { 0.5 } else { 0.7 };
+        let low_water = policy.settings.low_water.unwrap_or(usual_mark);
+        let sixteenth = sixteenth(window);
         Self {
-            step,
-            id: xxh3_64(place.as_flattened()),
+            window,
+            usual: budget::usual(policy),
+            low_water: (low_water * 1_000.0) as u32,
+            fixed: fixed.div_ceil(sixteenth).saturating_mul(sixteenth),
         }
     }
+
+    /// The ground of before, where this one is hardly another: what lies at a boundary of the
+    /// rounding would otherwise move every cut to and fro.
+    pub fn or(self, before: Self) -> Self {
+        let near = self.fixed.abs_diff(before.fixed) <= sixteenth(self.window);
+        let same = Self {
+            fixed: before.fixed,
+            ..self
+        };
+        if near && same == before { before } else { self }
+    }
+
+    /// Raw tokens between two cuts.
+    pub fn step(&self) -> u32 {
+        let room = f64::from(self.usual.saturating_sub(self.fixed));
+        let step = room * f64::from(1_000 - self.low_water.min(1_000)) / 1_000.0;
+        (step as u32).max(self.window / 64).max(64)
+    }
+}
+
+fn sixteenth(window: u32) -> u32 {
+    (window / 16).max(1)
 }
 
 /// A cut that was made: remembered by the session.
@@ -91,29 +108,11 @@ pub struct Replay<'a> {
     pub high: u32,
     /// Raw tokens of a preface.
     pub preface: u32,
-    pub grid: Grid,
+    /// Raw tokens between two cuts.
+    pub step: u32,
 }
 
 impl Replay<'_> {
-    /// Units that are always there: all up to the first user message, or the leading system
-    /// messages where nobody is a user.
-    pub fn pinned(&self) -> usize {
-        let users = self
-            .units
-            .iter()
-            .position(|unit| unit.kind == UnitKind::User);
-        users.map_or_else(
-            || {
-                let other = |unit: &Unit| unit.kind != UnitKind::System;
-                self.units
-                    .iter()
-                    .position(other)
-                    .unwrap_or(self.units.len())
-            },
-            |first| first + 1,
-        )
-    }
-
     /// The cut that a session remembers, where it lies between two units.
     pub fn recall(&self, mark: Option<Mark>) -> Option<Fold> {
         let mark = mark?;
@@ -126,7 +125,7 @@ impl Replay<'_> {
             said += unit.messages.len();
             here
         })?;
-        (boundary > self.pinned()).then_some(Fold {
+        (boundary > units::pinned(self.units)).then_some(Fold {
             k: mark.k,
             boundary,
             removed: mark.removed,
@@ -137,7 +136,7 @@ impl Replay<'_> {
         let before = self.units.get(..fold.boundary)?;
         let said = before.iter().filter(|unit| unit.kind != UnitKind::System);
         let said: usize = said.map(|unit| unit.messages.len()).sum();
-        (fold.boundary > self.pinned()).then_some(Mark {
+        (fold.boundary > units::pinned(self.units)).then_some(Mark {
             k: fold.k,
             boundary: said as u32,
             removed: fold.removed,
@@ -152,7 +151,7 @@ impl Replay<'_> {
         fold: Option<Fold>,
         mut tighten: impl FnMut(usize, u32) -> u32,
     ) -> Fold {
-        let pinned = self.pinned();
+        let pinned = units::pinned(self.units);
         let mut fold = fold.unwrap_or(Fold {
             boundary: pinned,
             ..Fold::default()
@@ -163,8 +162,8 @@ impl Replay<'_> {
                 live = live.saturating_add(self.tokens[at]);
             }
             let last = at + 1 == self.units.len();
-            // A request ends with a result or a user message; the last one as it is.
-            let asks = matches!(self.units[at].kind, UnitKind::Step | UnitKind::User);
+            // A request ends with anything but an answer; the last one as it is.
+            let asks = self.units[at].kind != UnitKind::Assistant;
             if at < from || !(asks || last) {
                 continue;
             }
@@ -183,7 +182,7 @@ impl Replay<'_> {
 
     /// Raw tokens of the conversation with this fold.
     pub fn sent(&self, fold: Fold) -> u32 {
-        let pinned = self.pinned();
+        let pinned = units::pinned(self.units);
         let kept = (0..self.units.len())
             .filter(|&at| at < pinned || at >= fold.boundary || !self.goes(at))
             .fold(self.beside, |sum, at| sum.saturating_add(self.tokens[at]));
@@ -201,7 +200,7 @@ impl Replay<'_> {
     }
 
     fn goes(&self, unit: usize) -> bool {
-        !matches!(self.units[unit].kind, UnitKind::System | UnitKind::Other)
+        !self.units[unit].stays
     }
 
     /// Moves the boundary on to the next step of the grid that makes the request at `at` fit.
@@ -212,9 +211,9 @@ impl Replay<'_> {
         let needed = live.saturating_add(self.preface).saturating_sub(self.high);
         let k = needed
             .saturating_add(fold.removed)
-            .div_ceil(self.grid.step)
+            .div_ceil(self.step)
             .max(fold.k.saturating_add(1));
-        let target = k.saturating_mul(self.grid.step);
+        let target = k.saturating_mul(self.step);
         while fold.removed < target && fold.boundary < newest {
             fold.removed = fold.removed.saturating_add(self.weight(fold.boundary));
             fold.boundary += 1;
@@ -223,7 +222,7 @@ impl Replay<'_> {
             fold.k = k;
         } else {
             // Nothing more can go yet: the step counts as far as it was made.
-            fold.k = fold.k.max(fold.removed / self.grid.step);
+            fold.k = fold.k.max(fold.removed / self.step);
         }
         if fold.boundary > before.boundary {
             self.to_turn(newest, fold);
@@ -250,7 +249,7 @@ impl Replay<'_> {
                 return;
             }
             extra = extra.saturating_add(self.weight(unit));
-            if extra > self.grid.step / TURN_SLACK {
+            if extra > self.step / TURN_SLACK {
                 return;
             }
         }

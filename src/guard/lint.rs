@@ -40,26 +40,30 @@ pub enum Rule {
     EndsWithAssistant,
 }
 
-/// A set of broken rules.
+/// How often each rule is broken.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Broken(u8);
+pub struct Broken([u32; 7]);
 
 impl Broken {
     fn add(&mut self, rule: Rule) {
-        self.0 |= 1 << rule as u8;
+        self.0[rule as usize] += 1;
     }
 
     pub const fn has(self, rule: Rule) -> bool {
-        self.0 & (1 << rule as u8) != 0
+        self.0[rule as usize] > 0
     }
 
-    pub const fn is_empty(self) -> bool {
-        self.0 == 0
+    pub fn is_empty(self) -> bool {
+        self.0.iter().all(|times| *times == 0)
     }
 
-    /// What is broken here and was not broken there.
-    pub const fn beyond(self, other: Self) -> Self {
-        Self(self.0 & !other.0)
+    /// What is broken here more often than there.
+    pub fn beyond(self, other: Self) -> Self {
+        let mut more = self;
+        for (times, others) in more.0.iter_mut().zip(other.0) {
+            *times = times.saturating_sub(others);
+        }
+        more
     }
 }
 

@@ -22,7 +22,7 @@ use serde::{Deserialize, Serialize};
 use self::{
     budget::{Budget, Shares},
     estimate::{Calibration, Weights},
-    fold::{Fold, Grid, Mark, Replay},
+    fold::{Fold, Ground, Mark, Replay},
     lint::Item,
     preface::Folding,
     profile::Profile,
@@ -59,8 +59,8 @@ impl Policy<'_> {
 /// What the guard remembers of a session.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Memory {
-    /// The grid on which the requests so far were replayed.
-    grid: u64,
+    /// What the grid of the requests so far stood on.
+    ground: Ground,
     fold: Option<Mark>,
     /// Tighter limits of results that were the newest and did not fit: message digest and
     /// characters. Applied ever after.
@@ -132,15 +132,15 @@ pub fn plan(conversation: &Conversation, policy: &Policy<'_>, recall: &Recall) -
     };
     results.first_line();
     results.remembered(&recall.memory.tight);
-    let (replay, fold) = fit(&units, shares, &mut results, policy, recall, &report.budget);
+    let fit = fit(&units, shares, &mut results, policy, recall, &report.budget);
     let folding = preface::fold(
         conversation,
         &units,
-        replay.pinned(),
-        fold.boundary,
+        units::pinned(&units),
+        fit.fold.boundary,
         policy.profile,
     );
-    let plan = assemble(&units, &replay, fold, folding, &results, recall, report);
+    let plan = assemble(&units, &fit, folding, &results, recall, report);
     checked(conversation, policy, plan, &shares)
 }
 
@@ -174,6 +174,13 @@ fn manages_itself(conversation: &Conversation) -> Option<&'static str> {
     says("plugins", b"\"context-compression\"").then_some("plugins")
 }
 
+/// A conversation that was replayed, and where it is folded.
+struct Fit<'a> {
+    replay: Replay<'a>,
+    fold: Fold,
+    ground: Ground,
+}
+
 /// Replays the conversation and finds the fold.
 fn fit<'a>(
     units: &'a [Unit],
@@ -182,7 +189,7 @@ fn fit<'a>(
     policy: &Policy<'_>,
     recall: &Recall,
     budget: &Budget,
-) -> (Replay<'a>, Fold) {
+) -> Fit<'a> {
     let of = |unit: &Unit| {
         unit.messages
             .clone()
@@ -201,6 +208,7 @@ fn fit<'a>(
         .filter(|(unit, _)| unit.kind == UnitKind::System)
         .fold(shares.tools, |sum, (_, &tokens)| sum.saturating_add(tokens));
     let fixed = before.saturating_add(first_user.map_or(0, |unit| tokens[unit]));
+    let ground = Ground::of(policy, fixed).or(recall.memory.ground);
     let mut replay = Replay {
         units,
         tokens,
@@ -211,10 +219,10 @@ fn fit<'a>(
             .text(&text::measure(NOTE.as_bytes()))
             .ceil() as u32
             + 8,
-        grid: Grid::new(policy, fixed),
+        step: ground.step(),
     };
     // Requests whose cuts are remembered are not replayed, unless they were cut on another grid.
-    let same_grid = recall.memory.grid == replay.grid.id;
+    let same_grid = recall.memory.ground == ground;
     let remembered = replay.recall(recall.memory.fold.filter(|_| same_grid));
     let lost = recall.memory.fold.is_some() && remembered.is_none();
     let from = if !same_grid || lost {
@@ -228,7 +236,11 @@ fn fit<'a>(
     let fold = replay.run(from, remembered, |unit, excess| {
         results.tighten(units[unit].messages.clone(), excess)
     });
-    (replay, fold)
+    Fit {
+        replay,
+        fold,
+        ground,
+    }
 }
 
 /// The first message that was not part of the last request.
@@ -245,8 +257,7 @@ fn fresh(units: &[Unit], known: usize) -> usize {
 
 fn assemble(
     units: &[Unit],
-    replay: &Replay<'_>,
-    fold: Fold,
+    fit: &Fit<'_>,
     folding: Folding,
     results: &Results<'_>,
     recall: &Recall,
@@ -261,8 +272,8 @@ fn assemble(
     }
     let fresh = fresh(units, recall.messages);
     report.truncated = results.made(units, &kept, fresh, &mut edits);
-    let mark = replay.mark(fold);
-    report.raw_after = replay.sent(fold);
+    let mark = fit.replay.mark(fit.fold);
+    report.raw_after = fit.replay.sent(fit.fold);
     report.expected = recall.calibration.tokens(report.raw_after);
     report.folded = (folding.messages > 0).then(|| Folded {
         messages: folding.messages,
@@ -273,7 +284,7 @@ fn assemble(
         new: mark.map(Mark::boundary) != recall.memory.boundary(),
     });
     let memory = Memory {
-        grid: replay.grid.id,
+        ground: fit.ground,
         fold: mark,
         tight: results.limits(&kept),
     };

@@ -52,13 +52,10 @@ pub(super) fn fold(
     profile: &Profile,
 ) -> Folding {
     let mut folding = Folding::default();
-    let gone = |unit: usize| {
-        (pinned..boundary).contains(&unit)
-            && !matches!(units[unit].kind, UnitKind::System | UnitKind::Other)
-    };
+    let gone = |unit: usize| (pinned..boundary).contains(&unit) && !units[unit].stays;
     let any = (pinned..boundary).any(gone);
     let place = if any {
-        place(conversation, units, pinned, boundary, profile)
+        place(conversation, units, pinned, gone, profile)
     } else {
         Place::Nowhere
     };
@@ -78,14 +75,7 @@ pub(super) fn fold(
     }
     if any {
         remove(conversation, units, gone, &mut folding.edits);
-        put(
-            conversation,
-            units,
-            pinned,
-            boundary,
-            place,
-            &mut folding.edits,
-        );
+        put(conversation, units, pinned, gone, place, &mut folding.edits);
     }
     folding
 }
@@ -94,7 +84,7 @@ fn place(
     conversation: &Conversation,
     units: &[Unit],
     pinned: usize,
-    boundary: usize,
+    gone: impl Fn(usize) -> bool,
     profile: &Profile,
 ) -> Place {
     let strict = profile.adjacent_users == Takes::No;
@@ -103,10 +93,9 @@ fn place(
         .filter(|&unit| units[unit].kind == UnitKind::User)
         .map(|unit| units[unit].messages.start);
     // System messages stand outside of the turns.
-    let tail = units[boundary..]
-        .iter()
-        .find(|unit| unit.kind != UnitKind::System);
-    let tail_is_user = tail.is_some_and(|unit| unit.kind == UnitKind::User);
+    let mut kept = (pinned..units.len()).filter(|&unit| !gone(unit));
+    let tail = kept.find(|&unit| units[unit].kind != UnitKind::System);
+    let tail_is_user = tail.is_some_and(|unit| units[unit].kind == UnitKind::User);
     match user {
         Some(_) if strict && tail_is_user => Place::Message(Role::Assistant),
         Some(first) if strict => match conversation.messages[first].content {
@@ -158,7 +147,7 @@ fn put(
     conversation: &Conversation,
     units: &[Unit],
     pinned: usize,
-    boundary: usize,
+    gone: impl Fn(usize) -> bool,
     place: Place,
     edits: &mut Edits,
 ) {
@@ -178,8 +167,12 @@ fn put(
                     edits.insert(after.span.end, format!(",{message}"));
                 }
                 None => {
-                    let before = &conversation.messages[units[boundary].messages.start];
-                    edits.insert(before.span.start, format!("{message},"));
+                    let kept = (0..units.len()).find(|&unit| !gone(unit));
+                    let before =
+                        kept.map(|unit| &conversation.messages[units[unit].messages.start]);
+                    if let Some(before) = before {
+                        edits.insert(before.span.start, format!("{message},"));
+                    }
                 }
             }
         }

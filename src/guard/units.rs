@@ -30,6 +30,8 @@ pub struct Unit {
     pub kind: UnitKind,
     /// Indices of its messages.
     pub messages: Range<usize>,
+    /// Never removed: an instruction, what we do not know, and the task (the first user message).
+    pub stays: bool,
 }
 
 /// Why a conversation cannot be divided: it goes on as it came, and the provider's own error is
@@ -47,6 +49,7 @@ pub fn split(conversation: &Conversation) -> Result<Vec<Unit>, Invalid> {
     let messages = &conversation.messages;
     let mut units = Vec::with_capacity(messages.len());
     let mut at = 0;
+    let mut asked = false;
     while let Some(message) = messages.get(at) {
         let mut end = at + 1;
         let kind = match message.role {
@@ -60,13 +63,30 @@ pub fn split(conversation: &Conversation) -> Result<Vec<Unit>, Invalid> {
             Role::Tool | Role::Function => return Err(Invalid::Orphan(at)),
             Role::Other => UnitKind::Other,
         };
+        let task = kind == UnitKind::User && !std::mem::replace(&mut asked, true);
         units.push(Unit {
             kind,
             messages: at..end,
+            stays: task || matches!(kind, UnitKind::System | UnitKind::Other),
         });
         at = end;
     }
     Ok(units)
+}
+
+/// The pinned start, in units: all up to the first user message, a greeting before it included.
+/// Where work was done before anybody asked, or nobody asks at all, the leading instructions only,
+/// so that a question that comes late does not pin all that came before it.
+pub fn pinned(units: &[Unit]) -> usize {
+    let task = units.iter().position(|unit| unit.kind == UnitKind::User);
+    let worked = |end: usize| units[..end].iter().any(|unit| unit.kind == UnitKind::Step);
+    task.filter(|&task| !worked(task)).map_or_else(
+        || {
+            let other = |unit: &Unit| unit.kind != UnitKind::System;
+            units.iter().position(other).unwrap_or(units.len())
+        },
+        |task| task + 1,
+    )
 }
 
 /// How many results follow the calls of message `at`; all calls must be answered by them.

@@ -38,6 +38,9 @@ pub const TRAILERS: &[&str] = &[
     "x-plimsoll-optimal-util",
 ];
 
+/// Cuts of one request that are logged each by itself.
+const LOGGED_CUTS: usize = 20;
+
 const SESSION: HeaderName = HeaderName::from_static("x-plimsoll-session");
 const ACTIONS: HeaderName = HeaderName::from_static("x-plimsoll-actions");
 const PROVIDER: HeaderName = HeaderName::from_static("x-plimsoll-provider");
@@ -235,12 +238,17 @@ impl Generation {
             return;
         }
         let session = self.inherited.session;
-        for cut in report.truncated.iter().filter(|cut| cut.new) {
+        let mut cuts = report.truncated.iter().filter(|cut| cut.new);
+        for cut in cuts.by_ref().take(LOGGED_CUTS) {
             let (tool, before, after) = (named(&cut.tool), cut.before, cut.after);
             tracing::warn!(
                 %session, tool, before_chars = before, after_chars = after, place = cut.message,
                 "a result of {tool} was truncated: {before} -> {after} characters"
             );
+        }
+        let more = cuts.count();
+        if more > 0 {
+            tracing::warn!(%session, more, "{more} more results were truncated");
         }
         if let Some(folded) = report.folded.filter(|folded| folded.new) {
             let (messages, tokens) = (folded.messages, folded.tokens);

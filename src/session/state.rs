@@ -210,7 +210,8 @@ mod tests {
     fn an_oversize_state_is_shed_or_refused() {
         // As it would come from a guard that tightened very many results.
         let tight: Vec<(u128, u32)> = (0..6_000).map(|at| (u128::MAX - at, 9_000)).collect();
-        let memory = postcard::to_stdvec(&(5_u64, None::<()>, tight)).unwrap();
+        let memory =
+            postcard::to_stdvec(&((5_u32, 0_u32, 0_u32, 0_u32), None::<()>, tight)).unwrap();
         let large = State {
             guard: postcard::from_bytes(&memory).unwrap(),
             ..state()

@@ -573,3 +573,73 @@ fn a_cut_for_a_small_window_does_not_bind_in_a_large_one() {
     let plan = guard::plan(&conversation, &large, &recall);
     assert!(plan.edits.is_empty() && plan.memory.boundary().is_none());
 }
+
+fn talk(messages: &[serde_json::Value]) -> Conversation {
+    read(
+        serde_json::json!({ "messages": messages })
+            .to_string()
+            .as_bytes(),
+    )
+}
+
+fn worked(steps: usize) -> Vec<serde_json::Value> {
+    let mut messages = vec![serde_json::json!({"role": "system", "content": "Work."})];
+    for step in 0..steps {
+        let call = serde_json::json!({"id": "a", "type": "function", "function": {"name": "f", "arguments": "{}"}});
+        messages.push(serde_json::json!({"role": "assistant", "tool_calls": [call]}));
+        let content = format!("{step}: {}", "what came out of it. ".repeat(20));
+        messages.push(serde_json::json!({"role": "tool", "tool_call_id": "a", "content": content}));
+    }
+    messages
+}
+
+#[test]
+fn a_question_that_comes_late_does_not_undo_the_fold() {
+    let settings = settings();
+    for profile in ["openai", "anthropic"] {
+        let policy = policy(8_192, named(profile).unwrap(), &settings);
+        let mut messages = worked(100);
+        let before = guard::plan(&talk(&messages), &policy, &Recall::default());
+        let folded = before.report.folded.expect("a fold").messages;
+        messages.push(serde_json::json!({"role": "user", "content": "And?"}));
+        let conversation = talk(&messages);
+        let after = guard::plan(&conversation, &policy, &Recall::default());
+        let now = after.report.folded.expect("a fold");
+        assert!(now.messages >= folded, "{now:?}");
+        // The question stays, also once it lies before the cut.
+        messages.extend(worked(60).split_off(1));
+        let conversation = talk(&messages);
+        let last = guard::plan(&conversation, &policy, &Recall::default());
+        assert!(last.report.folded.expect("a fold").messages > 201);
+        let out = sent(&conversation, &last);
+        assert!(String::from_utf8_lossy(&out).contains("And?"));
+        assert_eq!(strict::broken(&conversation.body, &out, policy.profile), []);
+    }
+}
+
+#[test]
+fn what_lies_at_a_boundary_of_the_rounding_moves_no_cut() {
+    let settings = settings();
+    let policy = policy(8_192, named("openai").unwrap(), &settings);
+    // The fixed part crosses a sixteenth of the window back and forth.
+    let body = |system: usize| {
+        let mut messages = worked(60);
+        messages[0] = serde_json::json!({"role": "system", "content": "x".repeat(system)});
+        messages.insert(1, serde_json::json!({"role": "user", "content": "Go."}));
+        talk(&messages)
+    };
+    let first = guard::plan(&body(1_450), &policy, &Recall::default());
+    let recall = |memory| Recall {
+        memory,
+        messages: said(&body(0)),
+        ..Recall::default()
+    };
+    let second = guard::plan(&body(1_560), &policy, &recall(first.memory.clone()));
+    let third = guard::plan(&body(1_450), &policy, &recall(second.memory.clone()));
+    assert_eq!(first.memory, second.memory);
+    assert_eq!(first.memory, third.memory);
+    assert!(!second.report.folded.expect("a fold").new);
+    // The grid is another one without what is remembered: the test tests something.
+    let alone = guard::plan(&body(1_560), &policy, &Recall::default());
+    assert_ne!(alone.memory, first.memory);
+}

@@ -54,7 +54,7 @@ pub(super) struct Large {
 
 /// Whether a unit can be folded at all.
 pub(super) const fn goes(unit: &Unit) -> bool {
-    !matches!(unit.kind, UnitKind::System | UnitKind::Other)
+    !unit.stays
 }
 
 /// Where the part that is kept after the pinned start begins, where something is folded. The
@@ -146,8 +146,8 @@ impl<'a> Sent<'a> {
 
     /// Messages of the pinned start.
     fn pinned(&self) -> usize {
-        let user = self.units.iter().find(|unit| unit.kind == UnitKind::User);
-        user.map_or(0, |unit| unit.messages.end)
+        let start = &self.units[..guard::units::pinned(self.units)];
+        start.last().map_or(0, |unit| unit.messages.end)
     }
 
     /// The tool results that are sent, the largest first.
