@@ -320,6 +320,53 @@ async fn bodies_are_read_within_limits() {
 }
 
 #[tokio::test]
+async fn who_writes_before_reading_gets_the_refusal_and_no_reset() {
+    let up = Provider::start().await;
+    let proxy = Proxy::new()
+        .provider("up", &up)
+        .providers(|provider| provider.auth = plimsoll::config::Auth::None)
+        .client("alice", "alice", &["m"])
+        .set(|config| config.server.max_bytes_in_flight = 2 << 20)
+        .start()
+        .await;
+    let known = "authorization: Bearer alice\r\n";
+    for (path, headers, status) in [
+        ("/v1/chat/completions", "", "401"),
+        ("/nowhere", known, "404"),
+        ("/v1/embeddings", known, "403"),
+        ("/v1/chat/completions", known, "503"),
+        (
+            "/v1/chat/completions",
+            &format!("{known}content-encoding: x\r\n"),
+            "415",
+        ),
+    ] {
+        let head = format!(
+            "POST {path} HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n{headers}\
+             content-length: 4000000\r\n\r\n"
+        );
+        let mut stream = TcpStream::connect(proxy.address).await.unwrap();
+        stream.write_all(head.as_bytes()).await.unwrap();
+        // All of it is taken, so that a client which reads only after it wrote is well.
+        within(stream.write_all(&vec![b' '; 4_000_000]))
+            .await
+            .unwrap();
+        let mut answer = String::new();
+        within(stream.read_to_string(&mut answer)).await.unwrap();
+        assert_eq!(&answer[9..12], status, "{path}: {answer}");
+
+        // Who asks first is told at once, and not to go on.
+        let head = head.replace("\r\n\r\n", "\r\nexpect: 100-continue\r\n\r\n");
+        let mut stream = TcpStream::connect(proxy.address).await.unwrap();
+        stream.write_all(head.as_bytes()).await.unwrap();
+        let mut answer = String::new();
+        within(stream.read_to_string(&mut answer)).await.unwrap();
+        assert_eq!(&answer[9..12], status, "{path}: {answer}");
+    }
+    assert_eq!(up.count(), 0);
+}
+
+#[tokio::test]
 async fn bytes_in_flight_are_bounded() {
     let up = Provider::start().await;
     let proxy = Proxy::new()
