@@ -421,6 +421,23 @@ async fn heads_are_bounded_in_size_and_time() {
     }
 }
 
+#[tokio::test]
+async fn an_idle_connection_outlives_the_time_for_a_head() {
+    let proxy = Proxy::new().set(limit_heads).start().await;
+    let mut stream = TcpStream::connect(proxy.address).await.unwrap();
+    let head = b"HEAD /healthz HTTP/1.1\r\nhost: localhost\r\n\r\n";
+    for _ in 0..2 {
+        stream.write_all(head).await.unwrap();
+        let mut answer = Vec::new();
+        while !answer.ends_with(b"\r\n\r\n") {
+            assert_ne!(within(stream.read_buf(&mut answer)).await.unwrap(), 0);
+        }
+        assert!(answer.starts_with(b"HTTP/1.1 200"));
+        let closed = tokio::time::timeout(Duration::from_millis(500), stream.readable());
+        assert!(closed.await.is_err(), "it stays open between two requests");
+    }
+}
+
 fn limit_heads(config: &mut Config) {
     config.server.max_header_bytes = 8_192;
     config.server.header_timeout = Duration::from_millis(300);
