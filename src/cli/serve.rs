@@ -37,9 +37,13 @@ async fn serve(loaded: Loaded) -> Result<(), Failed> {
     // Before the first connection, so that a stop right after the start is a clean one too.
     let stop = Stop::new().map_err(Failed::Start)?;
     announce(&loaded, &listener).map_err(Failed::Start)?;
-    crate::serve(loaded.config, listener, stop.asked())
-        .await
-        .map_err(Failed::Start)?;
+    let again = Stop::new().map_err(Failed::Start)?;
+    tokio::select! {
+        served = crate::serve(loaded.config, listener, stop.asked()) => {
+            served.map_err(Failed::Start)?;
+        }
+        () = again.asked_twice() => {}
+    }
     tracing::info!("stopped");
     Ok(())
 }
@@ -98,11 +102,22 @@ impl Stop {
     }
 
     async fn asked(mut self) {
-        let signal = tokio::select! {
+        let signal = self.next().await;
+        tracing::info!(signal, "stopping; running answers may end");
+    }
+
+    /// Whoever asks again does not want to wait for running answers.
+    async fn asked_twice(mut self) {
+        self.next().await;
+        let signal = self.next().await;
+        tracing::warn!(signal, "told again to stop; running answers are cut off");
+    }
+
+    async fn next(&mut self) -> &'static str {
+        tokio::select! {
             _ = self.interrupt.recv() => "SIGINT",
             _ = self.terminate.recv() => "SIGTERM",
-        };
-        tracing::info!(signal, "stopping; running answers may end");
+        }
     }
 }
 
@@ -121,5 +136,15 @@ impl Stop {
             std::future::pending::<()>().await;
         }
         tracing::info!("stopping; running answers may end");
+    }
+
+    /// Without a handler for it, the system ends us.
+    async fn asked_twice(self) {
+        for _ in 0..2 {
+            if tokio::signal::ctrl_c().await.is_err() {
+                std::future::pending::<()>().await;
+            }
+        }
+        tracing::warn!("told again to stop; running answers are cut off");
     }
 }
