@@ -3,6 +3,7 @@
 use std::io;
 
 use tokio::net::TcpListener;
+use tokio_util::sync::CancellationToken;
 
 use super::Failed;
 use crate::{
@@ -37,12 +38,12 @@ async fn serve(loaded: Loaded) -> Result<(), Failed> {
     // Before the first connection, so that a stop right after the start is a clean one too.
     let stop = Stop::new().map_err(Failed::Start)?;
     announce(&loaded, &listener).map_err(Failed::Start)?;
-    let again = Stop::new().map_err(Failed::Start)?;
+    let told = CancellationToken::new();
     tokio::select! {
-        served = crate::serve(loaded.config, listener, stop.asked()) => {
+        served = crate::serve(loaded.config, listener, told.cancelled()) => {
             served.map_err(Failed::Start)?;
         }
-        () = again.asked_twice() => {}
+        () = stop.asked_twice(&told) => {}
     }
     tracing::info!("stopped");
     Ok(())
@@ -101,14 +102,12 @@ impl Stop {
         })
     }
 
-    async fn asked(mut self) {
+    /// Tells `told` of the first signal, and comes back at the second: whoever asks again does not
+    /// want to wait for running answers.
+    async fn asked_twice(mut self, told: &CancellationToken) {
         let signal = self.next().await;
         tracing::info!(signal, "stopping; running answers may end");
-    }
-
-    /// Whoever asks again does not want to wait for running answers.
-    async fn asked_twice(mut self) {
-        self.next().await;
+        told.cancel();
         let signal = self.next().await;
         tracing::warn!(signal, "told again to stop; running answers are cut off");
     }
@@ -130,20 +129,15 @@ impl Stop {
         Ok(Self)
     }
 
-    async fn asked(self) {
+    async fn asked_twice(self, told: &CancellationToken) {
         // Without a handler there is no way to be asked, so we go on.
         if tokio::signal::ctrl_c().await.is_err() {
             std::future::pending::<()>().await;
         }
         tracing::info!("stopping; running answers may end");
-    }
-
-    /// Without a handler for it, the system ends us.
-    async fn asked_twice(self) {
-        for _ in 0..2 {
-            if tokio::signal::ctrl_c().await.is_err() {
-                std::future::pending::<()>().await;
-            }
+        told.cancel();
+        if tokio::signal::ctrl_c().await.is_err() {
+            std::future::pending::<()>().await;
         }
         tracing::warn!("told again to stop; running answers are cut off");
     }
