@@ -68,7 +68,7 @@ enum Failed {
         address: std::net::SocketAddr,
         source: io::Error,
     },
-    #[error("the proxy could not be started: {0}")]
+    #[error("the proxy could not be started: {}", crate::error::chain(.0))]
     Start(io::Error),
     #[error("the demo ended early: {0}")]
     Demo(demo::DemoError),

@@ -3,6 +3,7 @@
 use std::io;
 
 use tokio::net::TcpListener;
+use tokio_util::sync::CancellationToken;
 
 use super::Failed;
 use crate::{
@@ -37,9 +38,13 @@ async fn serve(loaded: Loaded) -> Result<(), Failed> {
     // Before the first connection, so that a stop right after the start is a clean one too.
     let stop = Stop::new().map_err(Failed::Start)?;
     announce(&loaded, &listener).map_err(Failed::Start)?;
-    crate::serve(loaded.config, listener, stop.asked())
-        .await
-        .map_err(Failed::Start)?;
+    let told = CancellationToken::new();
+    tokio::select! {
+        served = crate::serve(loaded.config, listener, told.cancelled()) => {
+            served.map_err(Failed::Start)?;
+        }
+        () = stop.asked_twice(&told) => {}
+    }
     tracing::info!("stopped");
     Ok(())
 }
@@ -97,12 +102,21 @@ impl Stop {
         })
     }
 
-    async fn asked(mut self) {
-        let signal = tokio::select! {
+    /// Tells `told` of the first signal, and comes back at the second: whoever asks again does not
+    /// want to wait for running answers.
+    async fn asked_twice(mut self, told: &CancellationToken) {
+        let signal = self.next().await;
+        tracing::info!(signal, "stopping; running answers may end");
+        told.cancel();
+        let signal = self.next().await;
+        tracing::warn!(signal, "told again to stop; running answers are cut off");
+    }
+
+    async fn next(&mut self) -> &'static str {
+        tokio::select! {
             _ = self.interrupt.recv() => "SIGINT",
             _ = self.terminate.recv() => "SIGTERM",
-        };
-        tracing::info!(signal, "stopping; running answers may end");
+        }
     }
 }
 
@@ -115,11 +129,16 @@ impl Stop {
         Ok(Self)
     }
 
-    async fn asked(self) {
+    async fn asked_twice(self, told: &CancellationToken) {
         // Without a handler there is no way to be asked, so we go on.
         if tokio::signal::ctrl_c().await.is_err() {
             std::future::pending::<()>().await;
         }
         tracing::info!("stopping; running answers may end");
+        told.cancel();
+        if tokio::signal::ctrl_c().await.is_err() {
+            std::future::pending::<()>().await;
+        }
+        tracing::warn!("told again to stop; running answers are cut off");
     }
 }

@@ -46,7 +46,7 @@ pub struct ServerConfig {
     pub max_connections: usize,
     /// All headers of one request.
     pub max_header_bytes: usize,
-    /// From the first byte of a request to the end of its headers.
+    /// From the opening of a connection to the end of its first request's headers.
     pub header_timeout: Duration,
     /// Between two reads of a request body.
     pub body_timeout: Duration,

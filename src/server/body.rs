@@ -8,7 +8,10 @@ use std::{
 };
 
 use bytes::Bytes;
-use http::{HeaderMap, header::CONTENT_ENCODING};
+use http::{
+    HeaderMap,
+    header::{CONTENT_ENCODING, EXPECT},
+};
 use http_body::Body as _;
 use http_body_util::{BodyExt, combinators::BoxBody};
 use hyper::body::Incoming;
@@ -42,30 +45,48 @@ pub async fn read(
     limits: &ServerConfig,
     flight: &Flight,
 ) -> Result<Received, Failure> {
-    check_encoding(headers)?;
     let limit = limits.max_body_bytes;
-    let promised = body.size_hint().exact().map(usize::try_from);
-    let promised = match promised {
-        Some(Ok(length)) if length <= limit => Some(length),
-        Some(_) => return Err(refuse(body, limit).await),
-        None => None,
+    let (promised, mut hold) = match admit(headers, &body, limit, flight) {
+        Ok(admitted) => admitted,
+        Err(failure) => return Err(turn_away(headers, body, limit, failure).await),
     };
-    let mut hold = flight.hold();
-    if !hold.grow(promised.unwrap_or(0)) {
-        return Err(Failure::Busy);
-    }
     let mut gather = Gather::new(promised.unwrap_or(0));
     while let Some(chunk) = next(&mut body, limits.body_timeout).await? {
-        if gather.len() + chunk.len() > limit {
-            return Err(refuse(body, limit).await);
-        }
-        if promised.is_none() && !hold.grow(chunk.len()) {
-            return Err(Failure::Busy);
+        let refused = if gather.len() + chunk.len() > limit {
+            Some(Failure::BodyTooLarge { limit })
+        } else if promised.is_none() && !hold.grow(chunk.len()) {
+            Some(Failure::Busy)
+        } else {
+            None
+        };
+        if let Some(failure) = refused {
+            drop((gather, hold));
+            return Err(turn_away(headers, body, limit, failure).await);
         }
         gather.push(chunk);
     }
     let bytes = gather.finish();
     Ok(Received { bytes, hold })
+}
+
+/// What can be refused before a byte was read: the length that is promised, and room for it.
+fn admit(
+    headers: &HeaderMap,
+    body: &Incoming,
+    limit: usize,
+    flight: &Flight,
+) -> Result<(Option<usize>, Hold), Failure> {
+    check_encoding(headers)?;
+    let promised = match body.size_hint().exact().map(usize::try_from) {
+        Some(Ok(length)) if length <= limit => Some(length),
+        Some(_) => return Err(Failure::BodyTooLarge { limit }),
+        None => None,
+    };
+    let mut hold = flight.hold();
+    match hold.grow(promised.unwrap_or(0)) {
+        true => Ok((promised, hold)),
+        false => Err(Failure::Busy),
+    }
 }
 
 /// A body that goes on as it comes, with the time between two reads bounded.
@@ -110,8 +131,19 @@ async fn next(body: &mut Incoming, limit: Duration) -> Result<Option<Bytes>, Fai
     }
 }
 
-async fn refuse(mut body: Incoming, limit: usize) -> Failure {
-    let throw_away = async {
+/// Takes in what follows of a body that is refused, `limit` bytes at most, so that a client which
+/// writes before it reads gets our answer and not a reset. One that waits to be told to go on has
+/// nothing under way.
+pub async fn turn_away(
+    headers: &HeaderMap,
+    mut body: Incoming,
+    limit: usize,
+    failure: Failure,
+) -> Failure {
+    if headers.contains_key(EXPECT) {
+        return failure;
+    }
+    let all = async {
         let mut thrown = 0;
         while let Some(Ok(frame)) = body.frame().await {
             thrown += frame.data_ref().map_or(0, Bytes::len);
@@ -121,8 +153,8 @@ async fn refuse(mut body: Incoming, limit: usize) -> Failure {
         }
     };
     // Whether it ended or not, the answer is the same.
-    let _ = tokio::time::timeout(LINGER, throw_away).await;
-    Failure::BodyTooLarge { limit }
+    let _ = tokio::time::timeout(LINGER, all).await;
+    failure
 }
 
 /// A request body with a bound on the time between two reads.

@@ -73,8 +73,13 @@ pub async fn exchange(
 ) -> Result<Response<Body>, Failure> {
     // 1. Who sent it, and who answers.
     let (parts, body) = request.into_parts();
-    app.clients.check_origin(&parts)?;
-    let route = route::find(&parts.method, parts.uri.path())?;
+    let limit = app.config.server.max_body_bytes;
+    let found = app.clients.check_origin(&parts);
+    let found = found.and_then(|()| Ok(route::find(&parts.method, parts.uri.path())?));
+    let route = match found {
+        Ok(route) => route,
+        Err(failure) => return Err(body::turn_away(&parts.headers, body, limit, failure).await),
+    };
     if matches!(route, Route::Health | Route::Ready) {
         record.quiet();
         record.outcome("done");
@@ -86,7 +91,10 @@ pub async fn exchange(
     if let Route::Api { path } = route {
         return api(app, &parts, path).await;
     }
-    let client = app.clients.recognise(&parts.headers)?;
+    let client = match app.clients.recognise(&parts.headers) {
+        Ok(client) => client,
+        Err(failure) => return Err(body::turn_away(&parts.headers, body, limit, failure).await),
+    };
     match route {
         Route::Chat { provider } => chat(app, &parts, body, &client, provider, record).await,
         Route::Forward { provider, path } => {

@@ -25,13 +25,12 @@ pub async fn forward(
     (provider, path): (Option<&str>, &str),
     record: &mut Record,
 ) -> Result<Response<Body>, Failure> {
-    // The models in these bodies are not looked at, so a key for some models opens none.
-    if !client.unlimited() {
-        return Err(Failure::PathNotAllowed);
-    }
-    let provider = match provider.or_else(|| chosen(&parts.headers)) {
-        Some(name) => app.registry.named(name)?,
-        None => app.registry.fallback()?,
+    let limit = app.config.server.max_body_bytes;
+    let provider = match serving(app, parts, client, provider) {
+        Ok(provider) => provider,
+        Err(failure) => {
+            return Err(body::turn_away(&parts.headers, body, limit, failure).await);
+        }
     };
     record.provider(&provider.name);
     let outgoing = Outgoing {
@@ -42,6 +41,23 @@ pub async fn forward(
     };
     let answer = provider.send(outgoing).await?;
     Ok(cleaned(answer))
+}
+
+/// Who gets a request of which only the path is known.
+fn serving<'a>(
+    app: &'a App,
+    parts: &Parts,
+    client: &Client,
+    provider: Option<&str>,
+) -> Result<&'a Provider, Failure> {
+    // The models in these bodies are not looked at, so a key for some models opens none.
+    if !client.unlimited() {
+        return Err(Failure::PathNotAllowed);
+    }
+    Ok(match provider.or_else(|| chosen(&parts.headers)) {
+        Some(name) => app.registry.named(name)?,
+        None => app.registry.fallback()?,
+    })
 }
 
 /// The provider that a request names beside its model.

@@ -53,6 +53,10 @@ use crate::{
 /// After a failed accept: out of descriptors, which only time mends.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
 
+/// How long a connection stays open between two requests. Clients keep theirs for shorter, so that
+/// it is they who close, and no request of theirs meets a connection that is just being closed.
+const IDLE_FOR: Duration = Duration::from_secs(120);
+
 /// How often a silent HTTP/2 client is asked whether it is still there.
 const PING_EVERY: Duration = Duration::from_secs(30);
 
@@ -166,7 +170,8 @@ fn protocols(limits: &ServerConfig, tasks: Tasks) -> auto::Builder<Tasks> {
     let mut http = auto::Builder::new(tasks);
     http.http1()
         .timer(TokioTimer::new())
-        .header_read_timeout(limits.header_timeout)
+        // It counts from the end of the answer before, so it is also how long that one may idle.
+        .header_read_timeout(limits.header_timeout.max(IDLE_FOR))
         .max_buf_size(limits.max_header_bytes.max(LEAST_HEADER_BYTES));
     http.http2()
         .timer(TokioTimer::new())
@@ -196,8 +201,8 @@ async fn connection(
     });
     let connection = http.serve_connection(TokioIo::new(stream), service);
     let mut connection = std::pin::pin!(watcher.watch(connection));
-    // hyper bounds the time of an HTTP/1 head only; this bounds the wait for a first request
-    // on any connection.
+    // hyper bounds the time between two requests of HTTP/1; this bounds the wait for a first
+    // request on any connection.
     let served = tokio::select! {
         served = &mut connection => served,
         () = sleep(limit) => {

@@ -320,6 +320,53 @@ async fn bodies_are_read_within_limits() {
 }
 
 #[tokio::test]
+async fn who_writes_before_reading_gets_the_refusal_and_no_reset() {
+    let up = Provider::start().await;
+    let proxy = Proxy::new()
+        .provider("up", &up)
+        .providers(|provider| provider.auth = plimsoll::config::Auth::None)
+        .client("alice", "alice", &["m"])
+        .set(|config| config.server.max_bytes_in_flight = 2 << 20)
+        .start()
+        .await;
+    let known = "authorization: Bearer alice\r\n";
+    for (path, headers, status) in [
+        ("/v1/chat/completions", "", "401"),
+        ("/nowhere", known, "404"),
+        ("/v1/embeddings", known, "403"),
+        ("/v1/chat/completions", known, "503"),
+        (
+            "/v1/chat/completions",
+            &format!("{known}content-encoding: x\r\n"),
+            "415",
+        ),
+    ] {
+        let head = format!(
+            "POST {path} HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n{headers}\
+             content-length: 4000000\r\n\r\n"
+        );
+        let mut stream = TcpStream::connect(proxy.address).await.unwrap();
+        stream.write_all(head.as_bytes()).await.unwrap();
+        // All of it is taken, so that a client which reads only after it wrote is well.
+        within(stream.write_all(&vec![b' '; 4_000_000]))
+            .await
+            .unwrap();
+        let mut answer = String::new();
+        within(stream.read_to_string(&mut answer)).await.unwrap();
+        assert_eq!(&answer[9..12], status, "{path}: {answer}");
+
+        // Who asks first is told at once, and not to go on.
+        let head = head.replace("\r\n\r\n", "\r\nexpect: 100-continue\r\n\r\n");
+        let mut stream = TcpStream::connect(proxy.address).await.unwrap();
+        stream.write_all(head.as_bytes()).await.unwrap();
+        let mut answer = String::new();
+        within(stream.read_to_string(&mut answer)).await.unwrap();
+        assert_eq!(&answer[9..12], status, "{path}: {answer}");
+    }
+    assert_eq!(up.count(), 0);
+}
+
+#[tokio::test]
 async fn bytes_in_flight_are_bounded() {
     let up = Provider::start().await;
     let proxy = Proxy::new()
@@ -371,6 +418,23 @@ async fn heads_are_bounded_in_size_and_time() {
         let mut rest = Vec::new();
         // Closed or reset: the point is that it ends.
         let _ = within(stream.read_to_end(&mut rest)).await;
+    }
+}
+
+#[tokio::test]
+async fn an_idle_connection_outlives_the_time_for_a_head() {
+    let proxy = Proxy::new().set(limit_heads).start().await;
+    let mut stream = TcpStream::connect(proxy.address).await.unwrap();
+    let head = b"HEAD /healthz HTTP/1.1\r\nhost: localhost\r\n\r\n";
+    for _ in 0..2 {
+        stream.write_all(head).await.unwrap();
+        let mut answer = Vec::new();
+        while !answer.ends_with(b"\r\n\r\n") {
+            assert_ne!(within(stream.read_buf(&mut answer)).await.unwrap(), 0);
+        }
+        assert!(answer.starts_with(b"HTTP/1.1 200"));
+        let closed = tokio::time::timeout(Duration::from_millis(500), stream.readable());
+        assert!(closed.await.is_err(), "it stays open between two requests");
     }
 }
 
