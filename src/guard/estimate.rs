@@ -222,7 +222,7 @@ impl Calibration {
     }
 
     /// The raw tokens that will hardly be more than so many tokens, of a request to which `added`
-    /// raw tokens came since the last answer: the inverse of [`Self::tokens`], but for [`DENSER`].
+    /// raw tokens came since the last answer: the inverse of [`Self::tokens`], but for what `DENSER` says.
     ///
     /// What is added may be dense and what has to go may be light, so the two are weighed apart:
     /// where much of both comes together, their difference alone would tell nothing.

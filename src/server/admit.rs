@@ -7,7 +7,7 @@
 use std::{collections::BTreeMap, net::IpAddr, sync::Arc};
 
 use http::{
-    HeaderMap,
+    HeaderMap, HeaderName,
     header::{AUTHORIZATION, HOST, ORIGIN},
     request::Parts,
 };
@@ -15,6 +15,9 @@ use sha2::{Digest, Sha256};
 use subtle::{Choice, ConditionallySelectable, ConstantTimeEq};
 
 use crate::{config::ClientConfig, error::Failure, provider};
+
+/// What a browser says of the page that makes a request.
+const FETCH_SITE: HeaderName = HeaderName::from_static("sec-fetch-site");
 
 /// Who sent a request.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -87,7 +90,13 @@ impl Clients {
             });
             host.is_some_and(is_loopback)
         };
-        if !parts.headers.get_all(ORIGIN).iter().all(ours) {
+        // A page can make a browser GET without an `Origin`; browsers say so here.
+        let cross = parts
+            .headers
+            .get_all(FETCH_SITE)
+            .iter()
+            .any(|site| site == "cross-site");
+        if cross || !parts.headers.get_all(ORIGIN).iter().all(ours) {
             return Err(Failure::Foreign { header: "origin" });
         }
         Ok(())

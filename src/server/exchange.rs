@@ -130,7 +130,9 @@ async fn chat(
     let chosen = provider.or_else(|| chosen(&parts.headers));
     let target = app.registry.resolve(&asked.model, chosen)?;
     record.provider(&target.provider.name);
-    if !allows(app, client, &target.provider.name, &target.model) {
+    // SECURITY: a key for some models must not reach another by a parser's choice of two names.
+    let plain = client.unlimited() || chat::models_named(&asked.bytes) == 1;
+    if !plain || !allows(app, client, &target.provider.name, &target.model) {
         // As OpenAI does: what one may not use does not exist.
         return Err(Failure::ModelNotFound(format!(
             "The model `{}` does not exist or you do not have access to it.",

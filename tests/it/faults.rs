@@ -77,6 +77,12 @@ async fn what_is_no_answer_is_a_502() {
         up.then(steps);
         proxy.client().chat(ASK).await.is_error(502, code);
     }
+    // What a laxer parser may read goes on, and nothing is known of it.
+    let lax = r#"{"choices":[{"message":{"content":"x"},"logprobs":NaN}]}"#;
+    up.then([answer("200 OK", "", lax)]);
+    let got = proxy.client().chat(ASK).await;
+    assert_eq!((got.status.as_u16(), got.text()), (200, lax));
+    assert_eq!(got.headers["x-plimsoll-health"], "unknown");
     goes_on(&up, &proxy).await;
 
     let nobody = TcpListener::bind("127.0.0.1:0").await.unwrap();

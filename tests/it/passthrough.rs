@@ -216,6 +216,7 @@ async fn without_keys_only_this_machine_is_served() {
             ("host", "example.com", "foreign_host"),
             ("origin", "https://example.com", "foreign_origin"),
             ("origin", "null", "foreign_origin"),
+            ("sec-fetch-site", "cross-site", "foreign_origin"),
         ] {
             let request = client.request(Method::GET, path).header(name, value);
             let got = client.send(request.body(full("")).unwrap()).await;
@@ -255,6 +256,10 @@ async fn client_keys_open_their_models_and_stay_here() {
         .await
         .is_error(401, "invalid_api_key");
     chat("up/b", &key).await.is_error(404, "model_not_found");
+    // Another parser may take the other name.
+    for twice in [r#"up/b","model":"up/abc"#, r#"up/abc","Model":"up/b"#] {
+        chat(twice, &key).await.is_error(404, "model_not_found");
+    }
     up.then([answer("200 OK", "", COMPLETION)]);
     assert_eq!(chat("up/abc", &key).await.status, 200);
     let seen = up.request().await;

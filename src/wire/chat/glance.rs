@@ -4,6 +4,8 @@ use std::collections::HashMap;
 
 use serde_json::value::RawValue;
 
+use super::super::{scan::Scan, text};
+
 /// What a body says of itself at its top.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Glance {
@@ -26,9 +28,40 @@ pub fn glance(body: &[u8]) -> Glance {
     }
 }
 
+/// How many members at a body's top may be its model to some parser: JSON leaves open which of two
+/// equal keys counts, and some parsers pass over case. Where nesting cannot be followed, many.
+pub fn models_named(body: &[u8]) -> usize {
+    let start = if body.starts_with(b"\xEF\xBB\xBF") {
+        3
+    } else {
+        0
+    };
+    let mut named = 0;
+    let walked = Scan::new(body, start).object(|scan, key| {
+        let raw = &body[key.span.range()];
+        let spelled = text::decode(raw).unwrap_or_default();
+        named += usize::from(spelled.eq_ignore_ascii_case("model"));
+        scan.value().map(|_| ())
+    });
+    if walked.is_ok() { named } else { usize::MAX }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn keys_that_may_be_the_model_are_counted() {
+        for (body, named) in [
+            (r#"{"model":"a","messages":[{"model":"b"}]}"#, 1),
+            (r#"{"model":"a","Model":"b"}"#, 2),
+            (r#"{"model":"a","m\u006fdel":"b"}"#, 2),
+            (r#"{"models":["b"]}"#, 0),
+            ("[]", usize::MAX),
+        ] {
+            assert_eq!(models_named(body.as_bytes()), named, "{body}");
+        }
+    }
 
     #[test]
     fn the_model_is_found_where_no_index_is() {

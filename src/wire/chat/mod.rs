@@ -26,7 +26,7 @@ use super::{
     scan::{Kind, Span, Text},
     text::{self, Sizes},
 };
-pub use glance::{Glance, glance};
+pub use glance::{Glance, glance, models_named};
 pub use index::index;
 pub use said::answer_digest;
 
