@@ -25,9 +25,14 @@ pub(super) struct Inside {
 struct Bits {
     quotes: u64,
     backslashes: u64,
-    us: u64,
-    slashes: u64,
     high: u64,
+}
+
+/// How the bitmaps of a block are made.
+trait Map: Copy {
+    fn bits(self, block: &[u8; BLOCK]) -> Bits;
+    /// Where one byte stands.
+    fn places(self, block: &[u8; BLOCK], byte: u8) -> u64;
 }
 
 /// Reads from behind an opening quote to the closing one; `None` where there is none.
@@ -41,11 +46,11 @@ pub(super) fn inside(text: &[u8]) -> Option<Inside> {
         // SAFETY: the machine has AVX2.
         return unsafe { avx2::inside(text) };
     }
-    inside_with(text, bytewise)
+    inside_with(text, Bytewise)
 }
 
 #[inline(always)]
-fn inside_with(text: &[u8], bits: impl Fn(&[u8; BLOCK]) -> Bits) -> Option<Inside> {
+fn inside_with(text: &[u8], map: impl Map) -> Option<Inside> {
     let mut found = Inside {
         ascii: true,
         ..Inside::default()
@@ -53,19 +58,20 @@ fn inside_with(text: &[u8], bits: impl Fn(&[u8; BLOCK]) -> Bits) -> Option<Insid
     let mut escaping = false;
     let (blocks, tail) = text.as_chunks::<BLOCK>();
     for block in blocks {
-        if found.take(bits(block), &mut escaping) {
+        if found.take(block, map, &mut escaping) {
             return Some(found);
         }
     }
     let mut last = [0; BLOCK];
     last[..tail.len()].copy_from_slice(tail);
-    found.take(bits(&last), &mut escaping).then_some(found)
+    found.take(&last, map, &mut escaping).then_some(found)
 }
 
 impl Inside {
     /// Adds a block; whether the closing quote was in it.
     #[inline(always)]
-    fn take(&mut self, bits: Bits, escaping: &mut bool) -> bool {
+    fn take(&mut self, block: &[u8; BLOCK], map: impl Map, escaping: &mut bool) -> bool {
+        let bits = map.bits(block);
         let escaped = escaped(bits.backslashes, escaping);
         let closing = bits.quotes & !escaped;
         let before = match closing {
@@ -76,8 +82,11 @@ impl Inside {
         let escaped = escaped & before;
         self.escapes += escaped.count_ones();
         self.ascii &= bits.high & before == 0;
-        self.unicode |= bits.us & escaped != 0;
-        self.slashes |= bits.slashes & escaped != 0;
+        // Most blocks have no escape, and most escapes are neither.
+        if escaped != 0 {
+            self.unicode |= map.places(block, b'u') & escaped != 0;
+            self.slashes |= map.places(block, b'/') & escaped != 0;
+        }
         closing != 0
     }
 }
@@ -101,66 +110,88 @@ const fn escaped(backslashes: u64, escaping: &mut bool) -> u64 {
 #[cfg(target_arch = "x86_64")]
 mod avx2 {
     use std::arch::x86_64::{
-        __m256i, _mm256_cmpeq_epi8, _mm256_movemask_epi8, _mm256_set_epi64x, _mm256_set1_epi8,
+        __m256i, _mm256_cmpeq_epi8, _mm256_loadu_si256, _mm256_movemask_epi8, _mm256_set1_epi8,
     };
 
-    use super::{BLOCK, Bits, Inside, inside_with};
+    use super::{BLOCK, Bits, Inside, Map, inside_with};
+
+    /// Exists only inside of [`inside`], where the machine has AVX2.
+    #[derive(Clone, Copy)]
+    struct Avx2(());
 
     #[target_feature(enable = "avx2")]
     pub(super) fn inside(text: &[u8]) -> Option<Inside> {
-        inside_with(text, |block| bits(block))
+        inside_with(text, Avx2(()))
     }
 
-    #[target_feature(enable = "avx2")]
-    #[inline]
-    pub(super) fn bits(block: &[u8; BLOCK]) -> Bits {
-        let (low, high) = block.split_at(BLOCK / 2);
-        let (low, high) = (load(low), load(high));
-        Bits {
-            quotes: equal(low, high, b'"'),
-            backslashes: equal(low, high, b'\\'),
-            us: equal(low, high, b'u'),
-            slashes: equal(low, high, b'/'),
-            high: join(_mm256_movemask_epi8(low), _mm256_movemask_epi8(high)),
+    impl Map for Avx2 {
+        #[inline(always)]
+        #[expect(unsafe_code, reason = "a call into code for a feature that is there")]
+        fn bits(self, block: &[u8; BLOCK]) -> Bits {
+            // SAFETY: an `Avx2` is made only where the machine has the feature.
+            unsafe { bits(block) }
+        }
+
+        #[inline(always)]
+        #[expect(unsafe_code, reason = "a call into code for a feature that is there")]
+        fn places(self, block: &[u8; BLOCK], byte: u8) -> u64 {
+            // SAFETY: an `Avx2` is made only where the machine has the feature.
+            unsafe { equal(load(block), byte) }
         }
     }
 
     #[target_feature(enable = "avx2")]
     #[inline]
-    fn equal(low: __m256i, high: __m256i, byte: u8) -> u64 {
+    fn bits(block: &[u8; BLOCK]) -> Bits {
+        let halves = load(block);
+        Bits {
+            quotes: equal(halves, b'"'),
+            backslashes: equal(halves, b'\\'),
+            high: join(halves.map(|half| _mm256_movemask_epi8(half))),
+        }
+    }
+
+    #[target_feature(enable = "avx2")]
+    #[inline]
+    fn equal(halves: [__m256i; 2], byte: u8) -> u64 {
         let byte = _mm256_set1_epi8(byte as i8);
-        join(
-            _mm256_movemask_epi8(_mm256_cmpeq_epi8(low, byte)),
-            _mm256_movemask_epi8(_mm256_cmpeq_epi8(high, byte)),
-        )
+        join(halves.map(|half| _mm256_movemask_epi8(_mm256_cmpeq_epi8(half, byte))))
     }
 
     #[inline]
-    fn join(low: i32, high: i32) -> u64 {
+    fn join([low, high]: [i32; 2]) -> u64 {
         u64::from(low as u32) | u64::from(high as u32) << 32
     }
 
-    /// Thirty-two bytes; the compiler makes one load of it.
     #[target_feature(enable = "avx2")]
     #[inline]
-    fn load(bytes: &[u8]) -> __m256i {
-        let (words, _) = bytes.as_chunks::<8>();
-        let word = |at: usize| words.get(at).map_or(0, |word| i64::from_le_bytes(*word));
-        _mm256_set_epi64x(word(3), word(2), word(1), word(0))
+    #[expect(unsafe_code, reason = "a load of bytes that are there")]
+    fn load(block: &[u8; BLOCK]) -> [__m256i; 2] {
+        let (low, high) = block.split_at(BLOCK / 2);
+        // SAFETY: both halves have the 32 bytes that are read, at any alignment.
+        [low, high].map(|half| unsafe { _mm256_loadu_si256(half.as_ptr().cast()) })
     }
 }
 
-fn bytewise(block: &[u8; BLOCK]) -> Bits {
-    let those = |is: fn(u8) -> bool| {
+/// The same byte by byte, where there is no AVX2.
+#[derive(Clone, Copy)]
+struct Bytewise;
+
+impl Map for Bytewise {
+    fn bits(self, block: &[u8; BLOCK]) -> Bits {
+        let high = block.iter().enumerate();
+        Bits {
+            quotes: self.places(block, b'"'),
+            backslashes: self.places(block, b'\\'),
+            high: high.fold(0, |bits, (at, &byte)| bits | u64::from(byte >= 0x80) << at),
+        }
+    }
+
+    fn places(self, block: &[u8; BLOCK], wanted: u8) -> u64 {
         let bytes = block.iter().enumerate();
-        bytes.fold(0, |bits, (at, &byte)| bits | u64::from(is(byte)) << at)
-    };
-    Bits {
-        quotes: those(|byte| byte == b'"'),
-        backslashes: those(|byte| byte == b'\\'),
-        us: those(|byte| byte == b'u'),
-        slashes: those(|byte| byte == b'/'),
-        high: those(|byte| byte >= 0x80),
+        bytes.fold(0, |bits, (at, &byte)| {
+            bits | u64::from(byte == wanted) << at
+        })
     }
 }
 
@@ -216,7 +247,7 @@ mod tests {
             // Also where a run of backslashes lies over the end of a block.
             let long: Vec<u8> = std::iter::repeat_n(b'a', calm).chain(text).collect();
             prop_assert_eq!(inside(&long), plainly(&long));
-            prop_assert_eq!(inside_with(&long, bytewise), plainly(&long));
+            prop_assert_eq!(inside_with(&long, Bytewise), plainly(&long));
         }
     }
 }
