@@ -121,17 +121,9 @@ pub struct GuardConfig {
 }
 
 impl Default for GuardConfig {
+    /// As in the shipped settings.
     fn default() -> Self {
-        Self {
-            enabled: true,
-            max_tool_result_chars: 50_000,
-            truncate_head_chars: 2_000,
-            truncate_tail_chars: 2_000,
-            reserve_tokens: 8_192,
-            low_water: None,
-            chars_per_token: 3.0,
-            max_prompt_tokens: None,
-        }
+        Config::default().guard
     }
 }
 

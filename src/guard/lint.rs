@@ -20,23 +20,23 @@ pub enum Item {
     Ours(Role),
 }
 
-/// The rules that can be broken; numbers of `message-rules` stand in the names' comments.
+/// The rules that can be broken, as providers word them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub enum Rule {
-    /// 1 and 2: calls and results pair, by position.
+    /// Calls and results pair, by position.
     Pairing,
-    /// 5: no system message after the first other one.
+    /// No system message after the first other one.
     SystemLater,
-    /// 6: the first message after system is the user's.
+    /// The first message after system is the user's.
     UserFirst,
-    /// 7: no two user messages in a row.
+    /// No two user messages in a row.
     AdjacentUsers,
-    /// 7: no two assistant messages in a row.
+    /// No two assistant messages in a row.
     AdjacentAssistants,
-    /// 8: after a tool result only the assistant speaks.
+    /// After a tool result only the assistant speaks.
     UserAfterTool,
-    /// 9: the last message is not the assistant's.
+    /// The last message is not the assistant's.
     EndsWithAssistant,
 }
 

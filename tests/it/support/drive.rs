@@ -11,17 +11,8 @@ use plimsoll::{
 use super::{cache::PromptCache, count::Counter, generate::Session, strict};
 
 /// The guard's settings at their defaults.
-pub(crate) const fn settings() -> GuardConfig {
-    GuardConfig {
-        enabled: true,
-        max_tool_result_chars: 50_000,
-        truncate_head_chars: 2_000,
-        truncate_tail_chars: 2_000,
-        reserve_tokens: 8_192,
-        low_water: None,
-        chars_per_token: 3.0,
-        max_prompt_tokens: None,
-    }
+pub(crate) fn settings() -> GuardConfig {
+    GuardConfig::default()
 }
 
 pub(crate) const fn policy<'a>(

@@ -1,0 +1,184 @@
+//! The digest of a text, the same for every spelling of it.
+
+use xxhash_rust::xxh3::{Xxh3, xxh3_128};
+
+use super::{Sizes, Walk, measure};
+use crate::wire::scan::Text;
+
+/// The characters by kind, and the digest, of a text of a body: those that [`measure`] and
+/// [`digest`] give, in one reading.
+pub fn describe(body: &[u8], text: Text) -> (Sizes, u128) {
+    let raw = &body[text.span.range()];
+    if text.respelled {
+        let (spelled, sizes) = spell_out(raw);
+        return (sizes, xxh3_128(&spelled));
+    }
+    let sizes = if text.plain {
+        Sizes {
+            latin: text.span.len() as u32 - text.escapes,
+            ..Sizes::default()
+        }
+    } else {
+        measure(raw)
+    };
+    (sizes, xxh3_128(raw))
+}
+
+/// A text in the spelling with the fewest escapes, and its characters by kind.
+fn spell_out(raw: &[u8]) -> (Vec<u8>, Sizes) {
+    let mut spelled = Vec::with_capacity(raw.len());
+    let mut sizes = Sizes::default();
+    let mut at = 0;
+    while let Some(&byte) = raw.get(at) {
+        if byte != b'\\' {
+            let rest = &raw[at..];
+            let run = &rest[..memchr::memchr(b'\\', rest).unwrap_or(rest.len())];
+            sizes += measure(run);
+            spelled.extend_from_slice(run);
+            at += run.len();
+            continue;
+        }
+        let mut walk = Walk {
+            raw,
+            at,
+            lone: false,
+        };
+        let Some(character) = walk.next() else { break };
+        sizes.count(character.code);
+        match &raw[at..walk.at] {
+            [b'\\', b'u', _, ..] | b"\\/" => scalar(character.code, |bytes| {
+                spelled.extend_from_slice(bytes);
+            }),
+            escape => spelled.extend_from_slice(escape),
+        }
+        at = walk.at;
+    }
+    (spelled, sizes)
+}
+
+/// A digest of a text that is the same for every spelling of it.
+///
+/// JSON leaves a choice of spelling only to `\u` and `\/`, so text without those is digested as it
+/// stands, and the rest in the spelling with the fewest escapes. The text may come in pieces, as
+/// an answer that is streamed does; a surrogate pair may lie across two of them.
+#[derive(Clone)]
+pub struct Digester {
+    hash: Xxh3,
+    /// The first half of a surrogate pair at the end of the last piece.
+    half: Option<u32>,
+    empty: bool,
+}
+
+impl Default for Digester {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl Digester {
+    pub fn new() -> Self {
+        Self {
+            hash: Xxh3::new(),
+            half: None,
+            empty: true,
+        }
+    }
+
+    /// Whether no text came.
+    pub const fn is_empty(&self) -> bool {
+        self.empty
+    }
+
+    /// Takes the next piece: what stands between the quotes of a JSON string.
+    pub fn push(&mut self, raw: &[u8]) {
+        self.empty &= raw.is_empty();
+        if self.half.is_none() && !respelled(raw) {
+            self.hash.update(raw);
+            return;
+        }
+        let mut plain = 0;
+        let mut walk = Walk::new(raw);
+        // Only where an escape stands, or after half a pair, is there anything to spell.
+        while let Some(at) = self.next_escape(raw, walk.at) {
+            walk.at = at;
+            let Some(character) = walk.next() else { break };
+            let spelled = &raw[character.at..walk.at];
+            if self.half.is_none() && !matches!(spelled, [b'\\', b'u' | b'/', ..]) {
+                continue;
+            }
+            self.hash.update(&raw[plain..character.at]);
+            plain = walk.at;
+            self.spell(character.code, spelled);
+        }
+        self.hash.update(&raw[plain..]);
+    }
+
+    pub fn finish(mut self) -> u128 {
+        self.flush_half();
+        self.hash.digest128()
+    }
+
+    /// The next character that may need another spelling.
+    fn next_escape(&self, raw: &[u8], from: usize) -> Option<usize> {
+        let rest = raw.get(from..).filter(|rest| !rest.is_empty())?;
+        if self.half.is_some() {
+            return Some(from);
+        }
+        memchr::memchr(b'\\', rest).map(|found| from + found)
+    }
+
+    fn spell(&mut self, code: u32, spelled: &[u8]) {
+        let mut code = code;
+        if let (Some(first), 0xDC00..=0xDFFF) = (self.half, code) {
+            self.half = None;
+            code = 0x10000 + ((first - 0xD800) << 10) + (code - 0xDC00);
+        }
+        self.flush_half();
+        match code {
+            0xD800..=0xDBFF => self.half = Some(code),
+            _ if spelled == b"\\u" => self.hash.update(spelled),
+            _ => scalar(code, |bytes| self.hash.update(bytes)),
+        }
+    }
+
+    fn flush_half(&mut self) {
+        if let Some(half) = self.half.take() {
+            scalar(half, |bytes| self.hash.update(bytes));
+        }
+    }
+}
+
+/// Writes a character in the spelling with the fewest escapes; half of a surrogate pair has only
+/// its escape.
+fn scalar(code: u32, mut write: impl FnMut(&[u8])) {
+    match code {
+        0x22 => write(b"\\\""),
+        0x5C => write(b"\\\\"),
+        0x08 => write(b"\\b"),
+        0x09 => write(b"\\t"),
+        0x0A => write(b"\\n"),
+        0x0C => write(b"\\f"),
+        0x0D => write(b"\\r"),
+        0..0x20 | 0xD800..=0xDFFF => write(format!("\\u{code:04x}").as_bytes()),
+        _ => {
+            let character = char::from_u32(code).unwrap_or(char::REPLACEMENT_CHARACTER);
+            write(character.encode_utf8(&mut [0; 4]).as_bytes());
+        }
+    }
+}
+
+/// The digest of one whole text; equal to that of a [`Digester`] given the same.
+pub fn digest(raw: &[u8]) -> u128 {
+    if respelled(raw) {
+        let mut digester = Digester::new();
+        digester.push(raw);
+        digester.finish()
+    } else {
+        xxh3_128(raw)
+    }
+}
+
+/// Whether the text may be spelled in more than one way.
+fn respelled(raw: &[u8]) -> bool {
+    memchr::memmem::find(raw, b"\\u").is_some() || memchr::memmem::find(raw, b"\\/").is_some()
+}
