@@ -4,11 +4,11 @@
 //! The modules are the path of a request, in order:
 //!
 //! ```text
-//! client -> server -> wire -> session -> guard -> provider -> relay -> health -> session
+//! client -> server -> wire -> session -> guard -> provider -> relay -> health -> recovery -> session
 //! ```
 //!
 //! Dependencies point one way: `server` knows all stages; stages know `wire` and `error`, never
-//! `server` nor each other's insides. `guard` and `health` do no I/O.
+//! `server` nor each other's insides. `guard`, `health` and `recovery` do no I/O.
 
 pub mod cli;
 pub mod config;
@@ -16,6 +16,7 @@ pub mod error;
 pub mod guard;
 pub mod health;
 pub mod provider;
+pub mod recovery;
 pub mod relay;
 pub mod server;
 pub mod session;

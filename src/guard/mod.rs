@@ -12,6 +12,7 @@ pub mod fold;
 pub mod lint;
 mod preface;
 pub mod profile;
+pub mod record;
 mod report;
 mod results;
 pub mod truncate;
@@ -26,6 +27,7 @@ use self::{
     lint::Item,
     preface::Folding,
     profile::Profile,
+    record::Ours,
     results::Results,
     units::{Unit, UnitKind},
 };
@@ -96,6 +98,8 @@ pub struct Recall {
     /// Messages of the last request, whose cuts are in `memory`, system messages apart; 0 where
     /// there is none.
     pub messages: usize,
+    /// What of ours stands in it.
+    pub ours: Ours,
 }
 
 /// What is to be done to a request.

@@ -6,12 +6,14 @@
 //! that chunk, and the end of an answer until [`Ending`] has stored what was heard.
 
 mod decode;
+mod own;
 mod passage;
 mod stream;
 mod tap;
 mod whole;
 
 pub use self::{
+    own::{Before, Own, Package, Rounds, Sifting, Spoken},
     stream::{Closing, Ending, stream},
     tap::Heard,
     whole::{Whole, unpacked, whole},

@@ -9,15 +9,16 @@ use std::fmt;
 use serde::{Deserialize, Serialize};
 
 use crate::{
-    guard::{Memory, Recall, estimate::Calibration},
+    guard::{Memory, Recall, estimate::Calibration, record::Ours},
     health::{Health, Level},
+    recovery,
 };
 
 /// Bytes of one stored state.
 pub const MAX_BYTES: usize = 64 << 10;
 
 /// First byte of every stored state; changes with the meaning of any byte after it.
-const VERSION: u8 = 1;
+const VERSION: u8 = 2;
 
 /// A session's name: 128 bits that cannot be guessed, shown as 32 hex digits.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
@@ -72,6 +73,7 @@ pub struct State {
     pub health: Level,
     pub calibration: Calibration,
     pub guard: Memory,
+    pub recovery: recovery::Memory,
     /// Seconds since 1970.
     pub updated_s: u64,
 }
@@ -106,6 +108,7 @@ impl State {
             health: Level::Unknown,
             calibration: Calibration::default(),
             guard: Memory::default(),
+            recovery: recovery::Memory::default(),
             updated_s: 0,
         }
     }
@@ -126,6 +129,7 @@ impl State {
             memory: self.guard.clone(),
             calibration: self.calibration,
             messages: self.messages as usize,
+            ours: Ours::default(),
         }
     }
 

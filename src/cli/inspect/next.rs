@@ -185,6 +185,7 @@ impl<'a> Sent<'a> {
             memory: plan.memory.clone(),
             calibration: full,
             messages: said.map(|unit| unit.messages.len()).sum(),
+            ..Recall::default()
         };
         let later = guard::plan(self.conversation, self.policy, &recall);
         let Some(end) = boundary(self.units, &later) else {

@@ -1,0 +1,113 @@
+//! When a prompt is due, and when a new course is.
+//!
+//! Driven by the level of each generation and nothing else; an unknown level changes nothing.
+
+use serde::{Deserialize, Serialize};
+
+use crate::health::Level;
+
+/// Where a session stands between healthy and a new course.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Clock {
+    #[default]
+    Calm,
+    Caution {
+        /// A prompt is to go with the next request that can carry one.
+        due: bool,
+        /// Generations since the last prompt, the one that carried it included.
+        since: u32,
+    },
+    Critical {
+        /// Generations left before a clear, the next one included.
+        left: u32,
+        /// A cut of ours was made meanwhile: what it did to the level does not end the countdown.
+        cut: bool,
+    },
+}
+
+/// What is due with the next request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Due {
+    Caution,
+    Critical { left: u32 },
+    Course,
+}
+
+/// How often, from the configuration.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Pace {
+    /// Generations from one caution prompt to the next.
+    pub caution_cadence: u32,
+    /// Generations of the countdown.
+    pub critical_countdown: u32,
+}
+
+/// What one generation did.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Did {
+    /// It carried the prompt that was due.
+    pub asked: bool,
+    /// The guard made a new cut.
+    pub cut: bool,
+    /// A new course began with it.
+    pub cleared: bool,
+}
+
+impl Clock {
+    /// What is due with the next request.
+    pub const fn due(self) -> Option<Due> {
+        match self {
+            Self::Calm | Self::Caution { due: false, .. } => None,
+            Self::Caution { due: true, .. } => Some(Due::Caution),
+            Self::Critical { left: 0, .. } => Some(Due::Course),
+            Self::Critical { left, .. } => Some(Due::Critical { left }),
+        }
+    }
+
+    /// Generations left before a clear, while critical.
+    pub const fn countdown(self) -> Option<u32> {
+        match self {
+            Self::Critical { left, .. } => Some(left),
+            _ => None,
+        }
+    }
+
+    /// After a generation of that level.
+    pub fn after(self, level: Level, did: Did, pace: Pace) -> Self {
+        let before = if did.cleared { Self::Calm } else { self };
+        match (before, level) {
+            (Self::Caution { since, due }, Level::Unknown) => Self::Caution {
+                due: due && !did.asked,
+                since: if did.asked { 0 } else { since },
+            },
+            (before, Level::Unknown) => before,
+            (Self::Critical { left, cut }, level) if level == Level::Critical || cut || did.cut => {
+                Self::Critical {
+                    left: left.saturating_sub(1),
+                    cut: cut || did.cut,
+                }
+            }
+            (_, Level::Healthy) => Self::Calm,
+            (_, Level::Critical) => Self::Critical {
+                left: pace.critical_countdown,
+                cut: false,
+            },
+            (Self::Caution { due, since }, Level::Caution) => {
+                let since = if did.asked {
+                    1
+                } else {
+                    since.saturating_add(1)
+                };
+                Self::Caution {
+                    due: (due && !did.asked) || since >= pace.caution_cadence,
+                    since,
+                }
+            }
+            // Falling from critical is no entering: prompts were given already.
+            (before, Level::Caution) => Self::Caution {
+                due: before == Self::Calm,
+                since: 0,
+            },
+        }
+    }
+}
