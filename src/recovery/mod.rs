@@ -4,6 +4,7 @@
 //! No I/O and no clock here.
 
 pub mod clock;
+pub mod headers;
 pub mod reminder;
 
 use serde::{Deserialize, Serialize};
