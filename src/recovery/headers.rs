@@ -34,7 +34,10 @@ pub fn headers(memory: &Memory) -> impl Iterator<Item = (HeaderName, HeaderValue
 
 #[cfg(test)]
 mod tests {
-    use super::{super::Clock, *};
+    use super::{
+        super::{Clock, fixture::reminders},
+        *,
+    };
     use crate::guard::record::Course;
 
     fn shown(memory: &Memory) -> Vec<String> {
@@ -56,12 +59,9 @@ mod tests {
 
     #[test]
     fn what_is_not_is_told() {
-        let reminders = [vec![(1_u32, "a"), (2, "b")]];
-        let mut reminders = postcard::to_allocvec(&reminders[0]).unwrap();
-        reminders.push(3);
         let memory = Memory {
             clock: Clock::Critical { left: 0, cut: true },
-            reminders: postcard::from_bytes(&reminders).unwrap(),
+            reminders: reminders(&[(1, "a"), (2, "b")]),
             course: Some(Course {
                 number: 2,
                 boundary: 9,

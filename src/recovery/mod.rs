@@ -7,6 +7,9 @@ pub mod clock;
 pub mod headers;
 pub mod reminder;
 
+#[cfg(test)]
+pub(crate) mod fixture;
+
 use serde::{Deserialize, Serialize};
 
 use crate::guard::record::{Course, Record};

@@ -147,7 +147,7 @@ mod tests {
     use super::*;
     use crate::{
         guard::record::Course,
-        recovery,
+        recovery::{self, fixture::reminders},
         session::{SessionId, State},
     };
 
@@ -195,9 +195,6 @@ mod tests {
 
     /// In its third course, critical, with reminders `r0` and `r4`, a prompt and a round.
     fn recovering() -> State {
-        let noted = ([(0_u32, "run the tests"), (4, "port 8080")], 5_u32);
-        let reminders = postcard::to_allocvec(&noted.0.to_vec()).unwrap();
-        let next = postcard::to_allocvec(&noted.1).unwrap();
         let at = |place, what| Record { place, what };
         State {
             recovery: recovery::Memory {
@@ -205,7 +202,7 @@ mod tests {
                     left: 0,
                     cut: false,
                 },
-                reminders: postcard::from_bytes(&[reminders, next].concat()).unwrap(),
+                reminders: reminders(&[(0, "run the tests"), (4, "port 8080")]),
                 records: vec![
                     at(7, What::Prompt("write it down".into())),
                     at(7, What::Round(Vec::new())),
