@@ -21,6 +21,10 @@ pub enum Failure {
     BodyTooLarge {
         limit: usize,
     },
+    /// A body where none is asked for, and too large to be passed over.
+    BodyUnwanted {
+        limit: usize,
+    },
     BodySlow {
         limit: Duration,
     },
@@ -72,7 +76,7 @@ impl Failure {
         match self {
             Self::NotJson(_) => "invalid_json",
             Self::BodyBroken => "body_incomplete",
-            Self::BodyTooLarge { .. } => "body_too_large",
+            Self::BodyTooLarge { .. } | Self::BodyUnwanted { .. } => "body_too_large",
             Self::BodySlow { .. } => "body_timeout",
             Self::Encoded(_) => "unsupported_content_encoding",
             Self::Busy => "overloaded",
@@ -105,6 +109,9 @@ impl Failure {
             Self::BodyBroken => "The request body broke off before its end.".into(),
             Self::BodyTooLarge { limit } => {
                 format!("The request body is larger than {limit} bytes (server.max_body_bytes).")
+            }
+            Self::BodyUnwanted { limit } => {
+                format!("This path needs no body; one of more than {limit} bytes is refused.")
             }
             Self::BodySlow { limit } => format!(
                 "No part of the request body came for {} s (server.body_timeout_ms).",

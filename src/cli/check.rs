@@ -161,9 +161,9 @@ mod tests {
             "catalogue",
             "-",
             "100000",
-            "107827",
+            "106142",
         ]);
-        found(&["openai/mine", "96000", "assumed", "-", "52684", "unknown"]);
+        found(&["openai/mine", "96000", "assumed", "-", "51861", "unknown"]);
         assert!(shown.contains("simulated/plimsoll-8k"), "{shown}");
         assert!(shown.contains("a key of ours"), "{shown}");
         assert!(

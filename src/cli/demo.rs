@@ -105,6 +105,7 @@ async fn show<W: Write>(args: &Args, screen: Screen<W>) -> Result<(), DemoError>
             true,
             &config.guard,
             &ModelConfig::default(),
+            None,
         ),
         steps: args.steps,
     };

@@ -44,6 +44,7 @@ pub(super) fn rows(config: &Config, registry: &Registry) -> Vec<[String; 6]> {
             inside,
             &config.guard,
             &target.settings,
+            None,
         );
         let (source, critical) = match window.source {
             Source::Config => ("settings", critical_max_tokens.to_string()),

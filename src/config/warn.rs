@@ -88,7 +88,7 @@ fn model(config: &Config, registry: &Registry, name: &str, found: &mut Vec<Probl
     let Limits {
         optimal_max_tokens: optimal,
         critical_max_tokens: critical,
-    } = limits(window, input, inside, &config.guard, model);
+    } = limits(window, input, inside, &config.guard, model, None);
     if critical > window {
         let message = format!("{critical} is above the window of {window}; critical cannot occur");
         found.push(doubt(&path("critical_max_tokens"), message));

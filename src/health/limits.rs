@@ -1,12 +1,15 @@
 //! Beyond which prompt size a model counts as used beyond its best, and as nearly full.
 //!
 //! Configured limits are used as written. The others are chosen so that both levels can occur:
-//! the guard keeps prompts under the budget, so a plain 90 % of a small window would never be seen.
+//! the guard keeps prompts under the budget, so a plain 90 % of a small window would never be seen,
+//! nor would 90 % of the usual budget where a request keeps more than usual free for its answer.
 
 use crate::config::{GuardConfig, ModelConfig};
 
 /// Beyond this, models are known to lose track, however large their window is.
 const OPTIMAL_MAX_TOKENS: u32 = 100_000;
+/// What the guard leaves free below every budget, as a share of it.
+const MARGIN: u32 = 64;
 
 /// Prompt sizes in tokens at which the level changes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -18,15 +21,18 @@ pub struct Limits {
 }
 
 /// The limits of a model with this window and, if it has one, this cap on the prompt alone.
-/// `answer_inside` says whether the answer shares the window with the prompt.
+/// `answer_inside` says whether the answer shares the window with the prompt. `own` is the budget
+/// of one request in tokens, where the limits are for one; a larger one than usual changes nothing.
 pub fn limits(
     window: u32,
     input: Option<u32>,
     answer_inside: bool,
     guard: &GuardConfig,
     model: &ModelConfig,
+    own: Option<u32>,
 ) -> Limits {
-    let budget = budget(window, input, answer_inside, guard);
+    let usual = usual_budget(window, input, answer_inside, guard);
+    let budget = own.map_or(usual, |own| own.min(usual));
     let critical = model
         .critical_max_tokens
         .unwrap_or_else(|| share(window, 90).min(share(budget, 90)));
@@ -44,13 +50,14 @@ pub fn limits(
 }
 
 /// What a prompt may use when the request says nothing about its answer.
-fn budget(window: u32, input: Option<u32>, answer_inside: bool, guard: &GuardConfig) -> u32 {
+fn usual_budget(window: u32, input: Option<u32>, answer_inside: bool, guard: &GuardConfig) -> u32 {
     let reserve = match answer_inside {
         true => guard.reserve_tokens.min(window / 4),
         false => 0,
     };
     let cap = guard.max_prompt_tokens.unwrap_or(u32::MAX);
-    (window - reserve).min(input.unwrap_or(u32::MAX)).min(cap)
+    let least = (window - reserve).min(input.unwrap_or(u32::MAX)).min(cap);
+    least - least / MARGIN
 }
 
 /// `percent` of `tokens`, rounded down.
@@ -61,10 +68,15 @@ fn share(tokens: u32, percent: u32) -> u32 {
 
 #[cfg(test)]
 mod tests {
+    use bytes::Bytes;
     use proptest::prelude::*;
 
     use super::{Limits, limits};
-    use crate::config::{Config, ModelConfig};
+    use crate::{
+        config::{Config, ModelConfig},
+        guard::{Policy, budget::budget, profile},
+        wire::chat,
+    };
 
     fn check(window: u32, input: Option<u32>, inside: bool, optimal: u32, critical: u32) {
         let expected = Limits {
@@ -72,43 +84,43 @@ mod tests {
             critical_max_tokens: critical,
         };
         let guard = Config::default().guard;
-        let found = limits(window, input, inside, &guard, &ModelConfig::default());
+        let found = limits(window, input, inside, &guard, &ModelConfig::default(), None);
         assert_eq!(found, expected, "window {window}, input {input:?}");
     }
 
     #[test]
     fn the_budget_pulls_the_critical_limit_under_the_plain_share() {
-        check(128_000, None, true, 100_000, 107_827);
-        check(200_000, None, true, 100_000, 172_627);
-        check(1_000_000, None, true, 100_000, 892_627);
+        check(128_000, None, true, 100_000, 106_142);
+        check(200_000, None, true, 100_000, 169_929);
+        check(1_000_000, None, true, 100_000, 878_679);
     }
 
     #[test]
     fn a_small_window_gets_limits_that_a_prompt_can_reach() {
-        // The reserve is a quarter of 8,192 here, so 6,144 are left.
-        check(8_192, None, true, 3_686, 5_529);
-        check(32_768, None, true, 14_745, 22_118);
+        // The reserve is a quarter of 8,192 here, so 6,144 are left, 96 of them as a margin.
+        check(8_192, None, true, 3_628, 5_443);
+        check(32_768, None, true, 14_515, 21_772);
     }
 
     #[test]
     fn an_answer_counted_apart_leaves_the_whole_window() {
-        check(200_000, None, false, 100_000, 180_000);
-        check(100_000, None, false, 60_000, 90_000);
+        check(200_000, None, false, 100_000, 177_187);
+        check(100_000, None, false, 59_062, 88_594);
     }
 
     #[test]
     fn a_cap_on_the_prompt_alone_counts() {
-        check(400_000, Some(272_000), true, 100_000, 244_800);
-        check(128_000, Some(64_000), true, 38_400, 57_600);
+        check(400_000, Some(272_000), true, 100_000, 240_975);
+        check(128_000, Some(64_000), true, 37_800, 56_700);
     }
 
     #[test]
     fn a_cap_on_every_prompt_counts() {
         let mut guard = Config::default().guard;
         guard.max_prompt_tokens = Some(50_000);
-        let found = limits(200_000, None, true, &guard, &ModelConfig::default());
-        assert_eq!(found.critical_max_tokens, 45_000);
-        assert_eq!(found.optimal_max_tokens, 30_000);
+        let found = limits(200_000, None, true, &guard, &ModelConfig::default(), None);
+        assert_eq!(found.critical_max_tokens, 44_297);
+        assert_eq!(found.optimal_max_tokens, 29_531);
     }
 
     #[test]
@@ -119,9 +131,50 @@ mod tests {
             critical_max_tokens: Some(400_000),
             ..ModelConfig::default()
         };
-        let found = limits(128_000, None, true, &guard, &model);
-        assert_eq!(found.optimal_max_tokens, 500_000);
-        assert_eq!(found.critical_max_tokens, 400_000);
+        for own in [None, Some(1_000)] {
+            let found = limits(128_000, None, true, &guard, &model, own);
+            assert_eq!(found.optimal_max_tokens, 500_000);
+            assert_eq!(found.critical_max_tokens, 400_000);
+        }
+    }
+
+    /// What the guard lets a prompt use where the request asks for so long an answer.
+    fn own_budget(window: u32, max_tokens: Option<u32>) -> u32 {
+        let asked =
+            max_tokens.map_or_else(String::new, |asked| format!(r#","max_tokens":{asked}"#));
+        let body = format!(r#"{{"messages":[{{"role":"user","content":"hi"}}]{asked}}}"#);
+        let settings = Config::default().guard;
+        let policy = Policy {
+            profile: profile::named("openai").unwrap(),
+            window,
+            input_limit: None,
+            settings: &settings,
+        };
+        budget(&chat::index(Bytes::from(body)).unwrap(), &policy).tokens
+    }
+
+    #[test]
+    fn critical_comes_before_the_guard_cuts_whatever_the_answer_may_be() {
+        let guard = Config::default().guard;
+        for window in [32_768, 128_000, 200_000, 1_000_000] {
+            let model = ModelConfig::default();
+            let usual = limits(window, None, true, &guard, &model, None);
+            let asked = [4_096, 16_384, 32_768, window / 2].map(Some);
+            for max_tokens in [None].into_iter().chain(asked) {
+                let own = own_budget(window, max_tokens);
+                let found = limits(window, None, true, &guard, &model, Some(own));
+                let critical = found.critical_max_tokens;
+                let most = u64::from(own) * 9 / 10;
+                assert!(u64::from(critical) <= most, "{window}, {max_tokens:?}");
+                assert!(found.optimal_max_tokens < critical);
+                // Room for less answer than usual moves nothing.
+                if max_tokens.is_none_or(|asked| asked <= 8_192) {
+                    assert_eq!(found, usual, "{window}, {max_tokens:?}");
+                } else {
+                    assert_eq!(u64::from(critical), most);
+                }
+            }
+        }
     }
 
     proptest! {
@@ -131,13 +184,17 @@ mod tests {
             input in proptest::option::of(1024u32..=100_000_000),
             inside: bool,
             reserve in 1u32..=10_000_000,
+            own in proptest::option::of(500u32..=100_000_000),
         ) {
             let mut guard = Config::default().guard;
             guard.reserve_tokens = reserve;
-            let found = limits(window, input, inside, &guard, &ModelConfig::default());
+            let found = limits(window, input, inside, &guard, &ModelConfig::default(), own);
             prop_assert!(0 < found.optimal_max_tokens);
             prop_assert!(found.optimal_max_tokens < found.critical_max_tokens);
             prop_assert!(found.critical_max_tokens < window);
+            if let Some(own) = own {
+                prop_assert!(u64::from(found.critical_max_tokens) * 10 <= u64::from(own) * 9);
+            }
         }
     }
 }

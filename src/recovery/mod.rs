@@ -4,7 +4,11 @@
 //! No I/O and no clock here.
 
 pub mod clock;
+pub mod headers;
 pub mod reminder;
+
+#[cfg(test)]
+pub(crate) mod fixture;
 
 use serde::{Deserialize, Serialize};
 

@@ -57,7 +57,9 @@ const fn status(failure: &Failure) -> StatusCode {
         | Failure::SessionNotFound => StatusCode::NOT_FOUND,
         Failure::WrongMethod { .. } => StatusCode::METHOD_NOT_ALLOWED,
         Failure::BodySlow { .. } => StatusCode::REQUEST_TIMEOUT,
-        Failure::BodyTooLarge { .. } => StatusCode::PAYLOAD_TOO_LARGE,
+        Failure::BodyTooLarge { .. } | Failure::BodyUnwanted { .. } => {
+            StatusCode::PAYLOAD_TOO_LARGE
+        }
         Failure::Encoded(_) => StatusCode::UNSUPPORTED_MEDIA_TYPE,
         Failure::ProviderUnreachable { .. } | Failure::ProviderBadAnswer { .. } => {
             StatusCode::BAD_GATEWAY

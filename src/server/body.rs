@@ -89,6 +89,31 @@ fn admit(
     }
 }
 
+/// Reads a body that nobody looks at, so that its client reads our answer.
+///
+/// # Errors
+/// It is longer than `limit`, or breaks off.
+pub async fn discard(
+    headers: &HeaderMap,
+    mut body: Incoming,
+    limit: usize,
+    limits: &ServerConfig,
+) -> Result<(), Failure> {
+    let refused = Failure::BodyUnwanted { limit };
+    let promised = body.size_hint().lower();
+    if promised > u64::try_from(limit).unwrap_or(u64::MAX) {
+        return Err(turn_away(headers, body, limits.max_body_bytes, refused).await);
+    }
+    let mut thrown = 0;
+    while let Some(chunk) = next(&mut body, limits.body_timeout).await? {
+        thrown += chunk.len();
+        if thrown > limit {
+            return Err(turn_away(headers, body, limits.max_body_bytes, refused).await);
+        }
+    }
+    Ok(())
+}
+
 /// A body that goes on as it comes, with the time between two reads bounded.
 pub fn pass_on(body: Incoming, limit: Duration) -> Payload {
     if body.is_end_stream() {

@@ -89,7 +89,7 @@ pub async fn exchange(
         });
     }
     if let Route::Api { path } = route {
-        return api(app, &parts, path).await;
+        return api(app, &parts, body, path).await;
     }
     let client = match app.clients.recognise(&parts.headers) {
         Ok(client) => client,

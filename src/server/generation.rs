@@ -92,6 +92,7 @@ impl Generation {
             profile.answer_inside_window,
             settings,
             &target.settings,
+            Some(plan.report.budget.tokens),
         );
         let generation = Self {
             app: Arc::clone(app),

@@ -8,6 +8,7 @@
 //!
 //! Never reads text: only the digests that the index made. No I/O here.
 
+use serde::{Deserialize, Serialize};
 use xxhash_rust::xxh3::xxh3_128;
 
 use super::tenant::Tenant;
@@ -31,11 +32,14 @@ pub struct Lineage {
     settled: Option<u128>,
     opening: u64,
     probes: Vec<Key>,
+    /// For each probe, where the answer stands that it was made with: messages before it, system
+    /// messages apart.
+    answers: Vec<u32>,
     messages: u32,
 }
 
 /// The keys of one generation's state.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Keys {
     /// The request's messages and the answer.
     pub exact: Key,
@@ -51,14 +55,16 @@ impl Lineage {
     /// Reads the chain of a conversation.
     pub fn of(conversation: &Conversation, tenant: &Tenant) -> Self {
         let chain = Chain::read(&conversation.messages, tenant);
+        let (probes, answers) = probes(&chain.boundaries);
         let writes = chain.said > 0 && !is_auxiliary(conversation);
         Self {
             tenant: *tenant,
             whole: writes.then_some(chain.now),
             settled: chain.settled.filter(|settled| *settled != chain.now),
             opening: chain.opening,
-            probes: probes(&chain.boundaries),
-            messages: u32::try_from(said(conversation)).unwrap_or(u32::MAX),
+            probes,
+            answers,
+            messages: count(chain.said),
         }
     }
 
@@ -69,6 +75,19 @@ impl Lineage {
     /// What to look for, best first.
     pub fn probes(&self) -> &[Key] {
         &self.probes
+    }
+
+    /// Where the answer of a probe stands in this conversation: how many messages are before it,
+    /// system messages apart. `None` where there is no such probe.
+    pub fn answer_at(&self, probe: usize) -> Option<u32> {
+        self.answers.get(probe).copied()
+    }
+
+    /// Whether this conversation goes on from the generation of these keys.
+    pub fn continues(&self, keys: &Keys) -> bool {
+        let theirs = [Some(keys.exact), keys.gap, Some(keys.bare)];
+        let mut ours = self.probes.iter();
+        ours.any(|probe| theirs.contains(&Some(*probe)))
     }
 
     /// A digest of the first message: keeps apart conversations that were grouped in one session
@@ -95,15 +114,6 @@ impl Lineage {
     }
 }
 
-/// How many messages are no system messages.
-fn said(conversation: &Conversation) -> usize {
-    let messages = &conversation.messages;
-    messages
-        .iter()
-        .filter(|message| !message.role.instructs())
-        .count()
-}
-
 /// A request that belongs to no conversation, as clients send to make a title or to try a key:
 /// no tools, and room for a few words only.
 pub fn is_auxiliary(conversation: &Conversation) -> bool {
@@ -122,6 +132,8 @@ struct Boundary {
     /// Over all up to the answer before it, where messages stand between.
     settled: Option<u128>,
     answer: u128,
+    /// Messages mixed in before it.
+    at: u32,
     /// Directly after another answer. Such a one may have been made from a prefilled request,
     /// or be the second half of an answer that the client keeps as two messages; so it counts
     /// only where the whole key matches, and the shorter ones stay with the first of the row.
@@ -148,7 +160,7 @@ impl Chain {
         };
         let (mut user_seen, mut after_answer) = (false, false);
         for message in messages {
-            if matches!(message.role, Role::System | Role::Developer) {
+            if message.role.instructs() {
                 continue;
             }
             let answers = message.role == Role::Assistant;
@@ -157,6 +169,7 @@ impl Chain {
                     before: chain.now,
                     settled: chain.settled.filter(|settled| *settled != chain.now),
                     answer: message.short_digest,
+                    at: count(chain.said),
                     in_row: after_answer,
                 });
             }
@@ -178,22 +191,28 @@ impl Chain {
 }
 
 /// All keys to ask for, newest boundary first, and in it the most telling first.
-fn probes(boundaries: &[Boundary]) -> Vec<Key> {
+/// Beside each, where its answer stands.
+fn probes(boundaries: &[Boundary]) -> (Vec<Key>, Vec<u32>) {
     let newest = boundaries.iter().rev().take(MAX_BOUNDARIES);
     let mut keys = Vec::with_capacity(3 * newest.len());
+    let mut answers = Vec::with_capacity(3 * newest.len());
     for boundary in newest {
         keys.push(exact(boundary.before, boundary.answer));
-        if boundary.in_row {
-            continue;
+        if !boundary.in_row {
+            keys.extend(
+                boundary
+                    .settled
+                    .map(|settled| gap(settled, boundary.answer)),
+            );
+            keys.push(bare(boundary.before));
         }
-        keys.extend(
-            boundary
-                .settled
-                .map(|settled| gap(settled, boundary.answer)),
-        );
-        keys.push(bare(boundary.before));
+        answers.resize(keys.len(), boundary.at);
     }
-    keys
+    (keys, answers)
+}
+
+fn count(messages: usize) -> u32 {
+    u32::try_from(messages).unwrap_or(u32::MAX)
 }
 
 fn link(before: u128, digest: u128) -> u128 {

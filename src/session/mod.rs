@@ -19,12 +19,13 @@ use bytes::Bytes;
 
 use crate::{
     guard::Recall,
-    store::{Saved, Store, StoreError},
+    store::{Row, Saved, Store, StoreError},
     wire::chat::Conversation,
 };
 
 pub mod hint;
 pub mod lineage;
+pub mod orders;
 pub mod ratios;
 mod report;
 pub mod secret;
@@ -33,7 +34,8 @@ pub mod tenant;
 
 pub use hint::Hint;
 pub use lineage::Lineage;
-pub use report::{Report, report};
+pub use orders::Orders;
+pub use report::{Reader, Report, report};
 pub use state::{SessionId, State};
 pub use tenant::{Account, Client, Tenant, Tenants};
 
@@ -52,10 +54,19 @@ pub struct Sessions {
 /// What a request starts from.
 #[derive(Clone, Debug)]
 pub struct Inherited {
-    /// The state after the generation that this request continues.
+    /// The state after the generation that this request continues. Its places are those of this
+    /// conversation, which may have lost or gained messages before that generation's answer.
     pub state: Option<State>,
+    /// Messages before that generation's answer in this conversation, system messages apart; 0
+    /// without a state.
+    pub answer_at: u32,
     pub lineage: Lineage,
     pub session: SessionId,
+    /// What is asked of the session from outside.
+    pub orders: Orders,
+    /// This request is to begin a new course, because that was asked for from outside. Its state
+    /// is to count [`Orders::clears`] then.
+    pub clear_ordered: bool,
     /// The store did not answer, or not with a state: health is unknown, and a warning is due in
     /// the request's record.
     pub lost: bool,
@@ -75,6 +86,8 @@ impl Inherited {
             .unwrap_or_else(|| State::new(self.session));
         state.generations = state.generations.saturating_add(1);
         state.messages = self.lineage.messages();
+        state.billed_prompt_tokens = None;
+        state.billed_completion_tokens = None;
         state
     }
 }
@@ -105,33 +118,50 @@ impl Sessions {
     ) -> Inherited {
         let lineage = Lineage::of(conversation, tenant);
         let mut lost = false;
-        let state = self.ancestor(&lineage).await.unwrap_or_else(|error| {
+        let ancestor = self.ancestor(&lineage).await.unwrap_or_else(|error| {
             tracing::warn!(error = %error, "a request goes on without its session's state");
             lost = true;
             None
         });
-        let session = match (&state, hint) {
-            (Some(state), _) => state.session,
+        let session = match (&ancestor, hint) {
+            (Some(ancestor), _) => ancestor.state.session,
             (None, Some(hint)) => self.named(tenant, hint).await,
             (None, None) => self.ids.next(),
         };
-        Inherited {
-            state,
+        let mut inherited = Inherited {
+            state: None,
+            answer_at: 0,
             lineage,
             session,
+            orders: Orders::default(),
+            clear_ordered: false,
             lost,
+        };
+        if let Some(found) = ancestor {
+            inherited.clear_ordered = found.orders.ask_clear_of(&inherited.lineage, &found.state);
+            inherited.state = Some(found.state);
+            inherited.answer_at = found.answer_at;
+            inherited.orders = found.orders;
         }
+        inherited
     }
 
-    async fn ancestor(&self, lineage: &Lineage) -> Result<Option<State>, SessionError> {
+    async fn ancestor(&self, lineage: &Lineage) -> Result<Option<Ancestor>, SessionError> {
         if lineage.probes().is_empty() {
             return Ok(None);
         }
         let found = self.store.find(lineage.tenant(), lineage.probes());
-        match bounded(self.find_within, found).await? {
-            Some((_, bytes)) => Ok(Some(State::decode(&bytes)?)),
-            None => Ok(None),
-        }
+        let Some(found) = bounded(self.find_within, found).await? else {
+            return Ok(None);
+        };
+        let answer_at = lineage.answer_at(found.at).ok_or(StoreError::Damaged)?;
+        let mut state = State::decode(&found.state)?;
+        state.anchor(answer_at);
+        Ok(Some(Ancestor {
+            orders: readable(&found.orders, state.session),
+            state,
+            answer_at,
+        }))
     }
 
     /// The session a hint names. An id of ours is taken as it is only where this tenant has it;
@@ -194,7 +224,7 @@ impl Sessions {
             opening: lineage.opening(),
             keys,
             answer,
-            state: Bytes::from(state.encode()?),
+            state: encoded(state)?,
         };
         bounded(within, self.store.save(saved)).await?;
         Ok(true)
@@ -208,10 +238,86 @@ impl Sessions {
         &self,
         account: Option<&Account>,
         id: SessionId,
-    ) -> Result<Option<State>, SessionError> {
+    ) -> Result<Option<Known>, SessionError> {
         let row = bounded(self.find_within, self.store.session(account, id)).await?;
-        Ok(row.map(|row| State::decode(&row.state)).transpose()?)
+        row.map(|row| Known::read(&row)).transpose()
     }
+
+    /// Asks for a new course with the next request that continues the session's newest
+    /// generation; gives back what is known of the session then. Asking twice before that request
+    /// is asking once.
+    ///
+    /// SECURITY: scoped to the account as reading is, and to one conversation of those that a hint
+    /// may have grouped in the session.
+    ///
+    /// # Errors
+    /// Where the store does not answer, or not with a state.
+    pub async fn clear(
+        &self,
+        account: Option<&Account>,
+        id: SessionId,
+    ) -> Result<Option<Known>, SessionError> {
+        let row = bounded(self.find_within, self.store.session(account, id)).await?;
+        let Some(row) = row else {
+            return Ok(None);
+        };
+        let known = Known::read(&row)?;
+        let orders = Bytes::from(Orders::clear(&row, &known.state).encode()?);
+        let ordered = self.store.order(account, id, orders);
+        let there = bounded(self.find_within, ordered).await?;
+        Ok(there.then_some(Known {
+            clear_pending: true,
+            ..known
+        }))
+    }
+}
+
+/// The generation that a request continues, as it stands in the request's conversation.
+struct Ancestor {
+    state: State,
+    answer_at: u32,
+    orders: Orders,
+}
+
+/// What is known of a session.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Known {
+    /// After its newest generation.
+    pub state: State,
+    /// A new course was asked for from outside, and has not begun.
+    pub clear_pending: bool,
+}
+
+impl Known {
+    fn read(row: &Row) -> Result<Self, SessionError> {
+        let state = State::decode(&row.state)?;
+        let orders = readable(&row.orders, state.session);
+        Ok(Self {
+            clear_pending: orders.clear_pending(row, &state),
+            state,
+        })
+    }
+}
+
+/// Orders that cannot be read are none: a state is worth more than a wish.
+fn readable(bytes: &[u8], session: SessionId) -> Orders {
+    Orders::decode(bytes).unwrap_or_else(|error| {
+        tracing::warn!(%session, error = %error, "orders of a session could not be read");
+        Orders::default()
+    })
+}
+
+/// A state as it is stored; what had to be left out is said here.
+fn encoded(state: &State) -> Result<Bytes, SessionError> {
+    let encoded = state.encode()?;
+    if encoded.records_shed > 0 {
+        let (session, records) = (state.session, encoded.records_shed);
+        tracing::warn!(
+            %session, records,
+            "a state was too large: {records} of its oldest prompts and rounds were left out"
+        );
+    }
+    Ok(encoded.bytes.into())
 }
 
 impl fmt::Debug for Sessions {

@@ -2,8 +2,21 @@
 
 use serde::Serialize;
 
-use super::state::State;
-use crate::health::Level;
+use super::Known;
+use crate::{
+    guard::record::{Record, What},
+    health::Level,
+    recovery::{Clock, Reminder},
+};
+
+/// Who reads a report.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Reader {
+    /// The account that the session belongs to.
+    Owner,
+    /// SECURITY: sees every session's numbers, and nothing of what was said in one.
+    Admin,
+}
 
 /// The body of `GET /plimsoll/api/sessions/{id}`. What is unknown is `null`, never a guess.
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -17,6 +30,9 @@ pub struct Report {
     pub prompt_tokens: Option<u32>,
     pub completion_tokens: Option<u32>,
     pub cached_tokens: Option<u32>,
+    /// Of the last generation, summed over all calls to the provider that it took.
+    pub billed_prompt_tokens: Option<u32>,
+    pub billed_completion_tokens: Option<u32>,
     /// Cached over prompt tokens of the last generation.
     pub cached_share: Option<f64>,
     /// The window in tokens; `null` where it is only assumed.
@@ -28,12 +44,46 @@ pub struct Report {
     pub folded_until: Option<u32>,
     /// Tool results that are held to a limit of their own.
     pub tightened: usize,
+    /// 1 before the first clear.
+    pub course: u32,
+    /// Where the session stands on its way to the next course: `calm`, `caution` or `critical`.
+    pub recovery: &'static str,
+    /// Generations left before a clear; `null` unless critical.
+    pub countdown: Option<u32>,
+    /// A new course was asked for through the API, and has not begun.
+    pub clear_pending: bool,
+    pub reminder_count: usize,
+    /// What the model keeps for itself, oldest first; `null` for the administrator.
+    pub reminders: Option<Vec<Note>>,
+    pub prompt_count: usize,
+    /// What we said to the model in this course; `null` for the administrator.
+    pub prompts: Option<Vec<Prompt>>,
     /// Seconds since 1970.
     pub updated_s: u64,
 }
 
+/// A reminder, by the name that the model knows it by.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Note {
+    pub id: String,
+    pub text: String,
+}
+
+/// A prompt of ours, where it stands in the conversation as it is sent.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Prompt {
+    /// The client's messages before it, system messages apart.
+    pub place: u32,
+    pub text: String,
+}
+
 /// What the API tells of a session.
-pub fn report(state: &State) -> Report {
+pub fn report(known: &Known, reader: Reader) -> Report {
+    let state = &known.state;
+    let recovery = &state.recovery;
+    let notes = recovery.reminders.notes();
+    let prompts: Vec<Prompt> = recovery.records.iter().filter_map(prompt).collect();
+    let owner = reader == Reader::Owner;
     let health = state.health();
     let cached_share = match (state.cached_tokens, state.prompt_tokens) {
         (Some(cached), Some(prompt)) if prompt > 0 => Some(f64::from(cached) / f64::from(prompt)),
@@ -49,25 +99,70 @@ pub fn report(state: &State) -> Report {
         prompt_tokens: state.prompt_tokens,
         completion_tokens: state.completion_tokens,
         cached_tokens: state.cached_tokens,
+        billed_prompt_tokens: state.billed_prompt_tokens,
+        billed_completion_tokens: state.billed_completion_tokens,
         cached_share,
         context_limit: health.window,
         hard_util: health.hard_util,
         optimal_util: health.optimal_util,
         folded_until: state.guard.boundary(),
         tightened: state.guard.tightened(),
+        course: recovery.course_number(),
+        recovery: match recovery.clock {
+            Clock::Calm => "calm",
+            Clock::Caution { .. } => "caution",
+            Clock::Critical { .. } => "critical",
+        },
+        countdown: recovery.clock.countdown(),
+        clear_pending: known.clear_pending,
+        reminder_count: notes.len(),
+        reminders: owner.then(|| notes.iter().map(note).collect()),
+        prompt_count: prompts.len(),
+        prompts: owner.then_some(prompts),
         updated_s: state.updated_s,
+    }
+}
+
+fn note(reminder: &Reminder) -> Note {
+    Note {
+        id: format!("r{}", reminder.id),
+        text: reminder.text.to_string(),
+    }
+}
+
+fn prompt(record: &Record) -> Option<Prompt> {
+    match &record.what {
+        What::Prompt(text) => Some(Prompt {
+            place: record.place,
+            text: text.to_string(),
+        }),
+        What::Round(_) | What::Calls { .. } | What::Text { .. } | What::Spoken { .. } => None,
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use serde_json::{Value, json};
+
     use super::*;
-    use crate::session::SessionId;
+    use crate::{
+        guard::record::Course,
+        recovery::{self, fixture::reminders},
+        session::{SessionId, State},
+    };
+
+    fn shown(state: State, reader: Reader) -> Value {
+        let known = Known {
+            state,
+            clear_pending: false,
+        };
+        serde_json::to_value(report(&known, reader)).unwrap()
+    }
 
     #[test]
     fn what_is_unknown_is_null() {
         let state = State::new(SessionId::from_bytes([1; 16]));
-        let body = serde_json::to_value(report(&state)).unwrap();
+        let body = shown(state, Reader::Owner);
         assert_eq!(body["health"], "unknown");
         assert_eq!(body["id"], "01".repeat(16));
         for unknown in [
@@ -75,6 +170,8 @@ mod tests {
             "cached_share",
             "context_limit",
             "hard_util",
+            "billed_prompt_tokens",
+            "countdown",
         ] {
             assert!(body[unknown].is_null(), "{unknown}");
         }
@@ -90,9 +187,62 @@ mod tests {
             health: Level::Healthy,
             ..State::new(SessionId::from_bytes([1; 16]))
         };
-        let report = report(&state);
-        assert_eq!(report.cached_share, Some(0.75));
-        assert_eq!(report.hard_util, Some(0.4));
-        assert_eq!(report.optimal_util, Some(0.5));
+        let body = shown(state, Reader::Owner);
+        assert_eq!(body["cached_share"], 0.75);
+        assert_eq!(body["hard_util"], 0.4);
+        assert_eq!(body["optimal_util"], 0.5);
+    }
+
+    /// In its third course, critical, with reminders `r0` and `r4`, a prompt and a round.
+    fn recovering() -> State {
+        let at = |place, what| Record { place, what };
+        State {
+            recovery: recovery::Memory {
+                clock: Clock::Critical {
+                    left: 0,
+                    cut: false,
+                },
+                reminders: reminders(&[(0, "run the tests"), (4, "port 8080")]),
+                records: vec![
+                    at(7, What::Prompt("write it down".into())),
+                    at(7, What::Round(Vec::new())),
+                ],
+                course: Some(Course {
+                    number: 3,
+                    boundary: 5,
+                    preface: "secret".into(),
+                }),
+                ..recovery::Memory::default()
+            },
+            ..State::new(SessionId::from_bytes([1; 16]))
+        }
+    }
+
+    #[test]
+    fn the_owner_sees_what_the_model_sees() {
+        let body = shown(recovering(), Reader::Owner);
+        assert_eq!(body["course"], 3);
+        assert_eq!(body["recovery"], "critical");
+        assert_eq!(body["countdown"], 0);
+        let reminders = json!([
+            {"id": "r0", "text": "run the tests"},
+            {"id": "r4", "text": "port 8080"},
+        ]);
+        assert_eq!(body["reminders"], reminders);
+        let prompts = json!([{"place": 7, "text": "write it down"}]);
+        assert_eq!(body["prompts"], prompts);
+    }
+
+    #[test]
+    fn the_administrator_sees_numbers_and_no_text() {
+        let body = shown(recovering(), Reader::Admin);
+        assert_eq!(body["course"], 3);
+        assert_eq!(body["reminder_count"], 2);
+        assert_eq!(body["prompt_count"], 1);
+        assert!(body["reminders"].is_null() && body["prompts"].is_null());
+        let whole = body.to_string();
+        for said in ["tests", "8080", "write", "secret"] {
+            assert!(!whole.contains(said), "{said} in {whole}");
+        }
     }
 }

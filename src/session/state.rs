@@ -2,7 +2,8 @@
 //!
 //! Stored as a version byte and a compact encoding. Reading anything else is an error, never a
 //! panic: a store may hold what a newer release wrote. Bounded: a state is at most
-//! [`MAX_BYTES`] long. Never holds what was said.
+//! [`MAX_BYTES`] long. Of what was said it holds the rounds and notes that recovery puts back or
+//! carries over, and nothing else.
 
 use std::fmt;
 
@@ -15,7 +16,7 @@ use crate::{
 };
 
 /// Bytes of one stored state.
-pub const MAX_BYTES: usize = 64 << 10;
+pub const MAX_BYTES: usize = 128 << 10;
 
 /// First byte of every stored state; changes with the meaning of any byte after it.
 const VERSION: u8 = 2;
@@ -59,7 +60,8 @@ pub struct State {
     pub session: SessionId,
     /// Answers so far, along this branch of the conversation.
     pub generations: u32,
-    /// Messages the client sent with the request of that generation, system messages apart.
+    /// Messages the client sent with the request of that generation, system messages apart. Of an
+    /// inherited state: as many of them as may stand before the answer in the new request.
     pub messages: u32,
     pub model: Box<str>,
     pub provider: Box<str>,
@@ -70,12 +72,24 @@ pub struct State {
     pub prompt_tokens: Option<u32>,
     pub completion_tokens: Option<u32>,
     pub cached_tokens: Option<u32>,
+    /// Summed over all calls to the provider that the generation took; `None` where one of them
+    /// was not reported.
+    pub billed_prompt_tokens: Option<u32>,
+    pub billed_completion_tokens: Option<u32>,
     pub health: Level,
     pub calibration: Calibration,
     pub guard: Memory,
     pub recovery: recovery::Memory,
     /// Seconds since 1970.
     pub updated_s: u64,
+}
+
+/// A state's stored form.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Encoded {
+    pub bytes: Vec<u8>,
+    /// Records of recovery that were left out, because there was too much.
+    pub records_shed: usize,
 }
 
 /// Why a state cannot be written or read.
@@ -105,6 +119,8 @@ impl State {
             prompt_tokens: None,
             completion_tokens: None,
             cached_tokens: None,
+            billed_prompt_tokens: None,
+            billed_completion_tokens: None,
             health: Level::Unknown,
             calibration: Calibration::default(),
             guard: Memory::default(),
@@ -129,27 +145,72 @@ impl State {
             memory: self.guard.clone(),
             calibration: self.calibration,
             messages: self.messages as usize,
-            ours: Ours::default(),
+            ours: Ours {
+                course: self.recovery.course.clone(),
+                records: self.recovery.records.clone(),
+                ..Ours::default()
+            },
         }
     }
 
-    /// The stored form. While it is over [`MAX_BYTES`], the guard's memory sheds its oldest.
+    /// Moves places to where they are in a conversation that continues this state, whose answer
+    /// stands after so many messages there.
+    ///
+    /// Clients put passing remarks behind the last message and take them out later, so the answer
+    /// may have moved. All up to the answer before it is the same. What was done with the request
+    /// belongs to its answer and moves along; a course cannot begin behind it, since from there on
+    /// nothing was known.
+    pub fn anchor(&mut self, answer_at: u32) {
+        let recovery = &mut self.recovery;
+        for record in &mut recovery.records {
+            if record.place == self.messages {
+                record.place = answer_at;
+            }
+        }
+        recovery.records.retain(|record| record.place <= answer_at);
+        if let Some(course) = &mut recovery.course {
+            course.boundary = course.boundary.min(answer_at);
+        }
+        self.messages = self.messages.min(answer_at);
+    }
+
+    /// The stored form. While it is over [`MAX_BYTES`], the oldest records go first, since they
+    /// are the bulk and what they say is said again; then the guard's memory sheds its oldest.
     ///
     /// # Errors
     /// [`StateError::TooLarge`] where nothing more could be dropped.
-    pub fn encode(&self) -> Result<Vec<u8>, StateError> {
+    pub fn encode(&self) -> Result<Encoded, StateError> {
         let mut bytes = self.encoded()?;
         if bytes.len() <= MAX_BYTES {
-            return Ok(bytes);
+            return Ok(Encoded {
+                bytes,
+                records_shed: 0,
+            });
         }
         let mut smaller = self.clone();
         while bytes.len() > MAX_BYTES {
-            if !smaller.guard.shed() {
+            if !smaller.shed_records() && !smaller.guard.shed() {
                 return Err(StateError::TooLarge(bytes.len()));
             }
             bytes = smaller.encoded()?;
         }
-        Ok(bytes)
+        Ok(Encoded {
+            records_shed: self.recovery.records.len() - smaller.recovery.records.len(),
+            bytes,
+        })
+    }
+
+    /// Drops the older half of the records; returns whether there were any. Those of one place go
+    /// together: some are nothing, or wrong, without the others.
+    fn shed_records(&mut self) -> bool {
+        let records = &mut self.recovery.records;
+        let half = records.len().div_ceil(2);
+        let Some(last) = half.checked_sub(1).and_then(|last| records.get(last)) else {
+            return false;
+        };
+        let last = last.place;
+        records.retain(|record| record.place > last);
+        true
     }
 
     fn encoded(&self) -> Result<Vec<u8>, StateError> {
@@ -175,95 +236,4 @@ impl State {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use proptest::prelude::*;
-
-    fn state() -> State {
-        State {
-            generations: 12,
-            model: "gpt-4o".into(),
-            provider: "openai".into(),
-            window: Some(128_000),
-            prompt_tokens: Some(70_000),
-            health: Level::Healthy,
-            ..State::new(SessionId::from_bytes([9; 16]))
-        }
-    }
-
-    #[test]
-    fn what_was_written_is_read() {
-        let bytes = state().encode().unwrap();
-        assert_eq!(State::decode(&bytes).unwrap(), state());
-        assert!(bytes.len() < 128, "{}", bytes.len());
-    }
-
-    #[test]
-    fn other_versions_and_leftovers_are_refused() {
-        let mut bytes = state().encode().unwrap();
-        bytes.push(0);
-        assert!(matches!(State::decode(&bytes), Err(StateError::Length)));
-        bytes[0] = VERSION + 1;
-        assert!(matches!(State::decode(&bytes), Err(StateError::Version(_))));
-        assert!(matches!(State::decode(&[]), Err(StateError::Length)));
-        let long = vec![VERSION; MAX_BYTES + 1];
-        assert!(matches!(State::decode(&long), Err(StateError::TooLarge(_))));
-    }
-
-    #[test]
-    fn an_oversize_state_is_shed_or_refused() {
-        // As it would come from a guard that tightened very many results.
-        let tight: Vec<(u128, u32)> = (0..6_000).map(|at| (u128::MAX - at, 9_000)).collect();
-        let memory =
-            postcard::to_stdvec(&((5_u32, 0_u32, 0_u32, 0_u32), None::<()>, tight)).unwrap();
-        let large = State {
-            guard: postcard::from_bytes(&memory).unwrap(),
-            ..state()
-        };
-        assert_eq!(large.guard.tightened(), 6_000);
-        let bytes = large.encode().unwrap();
-        assert!(bytes.len() <= MAX_BYTES);
-        let read = State::decode(&bytes).unwrap();
-        assert!((1..6_000).contains(&read.guard.tightened()));
-        let hopeless = State {
-            model: "m".repeat(MAX_BYTES).into(),
-            ..large
-        };
-        let refused = hopeless.encode();
-        assert!(matches!(refused, Err(StateError::TooLarge(_))));
-    }
-
-    #[test]
-    fn ids_are_shown_and_read_alike() {
-        let id = SessionId::from_bytes([0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 255]);
-        assert_eq!(id.to_string(), "000102030405060708090a0b0c0d0eff");
-        assert_eq!(SessionId::parse(&id.to_string()), Some(id));
-        for none in [
-            "",
-            "00",
-            "000102030405060708090A0B0C0D0EFF",
-            &"g".repeat(32),
-        ] {
-            assert_eq!(SessionId::parse(none), None);
-        }
-    }
-
-    proptest! {
-        #[test]
-        fn reading_anything_never_panics(mut bytes: Vec<u8>, versioned: bool) {
-            if versioned {
-                bytes.insert(0, VERSION);
-            }
-            let _ = State::decode(&bytes);
-        }
-
-        #[test]
-        fn reading_a_damaged_state_never_panics(at: prop::sample::Index, to: u8) {
-            let mut bytes = state().encode().unwrap();
-            let at = at.index(bytes.len());
-            bytes[at] = to;
-            let _ = State::decode(&bytes);
-            let _ = State::decode(&bytes[..at]);
-        }
-    }
-}
+mod tests;

@@ -12,7 +12,7 @@ use std::{
 use async_trait::async_trait;
 use bytes::Bytes;
 
-use super::{Key, Page, Row, Saved, Store, StoreError};
+use super::{Found, Key, MAX_ORDERS_BYTES, Page, Row, Saved, Store, StoreError};
 use crate::{
     config::StoreConfig,
     session::{Account, SessionId, Tenant},
@@ -91,11 +91,7 @@ impl fmt::Debug for MemoryStore {
 
 #[async_trait]
 impl Store for MemoryStore {
-    async fn find(
-        &self,
-        tenant: &Tenant,
-        keys: &[Key],
-    ) -> Result<Option<(usize, Bytes)>, StoreError> {
+    async fn find(&self, tenant: &Tenant, keys: &[Key]) -> Result<Option<Found>, StoreError> {
         let (now, horizon) = ((self.clock)(), self.horizon());
         Ok(self.lock().find(tenant, keys, now, horizon))
     }
@@ -116,17 +112,24 @@ impl Store for MemoryStore {
     ) -> Result<Option<Row>, StoreError> {
         let horizon = self.horizon();
         let held = self.lock();
-        let record = match account {
-            Some(account) => held.record(account, id),
-            None => held
-                .records
-                .iter()
-                .map(|(_, record)| record)
-                .find(|record| record.session == id),
-        };
-        Ok(record
-            .filter(|record| record.used_s >= horizon)
-            .and_then(|record| record.row()))
+        let record = held.named(account, id, horizon);
+        Ok(record.and_then(|(_, record)| record.row()))
+    }
+
+    async fn order(
+        &self,
+        account: Option<&Account>,
+        id: SessionId,
+        orders: Bytes,
+    ) -> Result<bool, StoreError> {
+        if orders.len() > MAX_ORDERS_BYTES {
+            return Err(StoreError::Overlong(orders.len()));
+        }
+        let horizon = self.horizon();
+        let mut held = self.lock();
+        let ordered = held.order(account, id, &orders, horizon);
+        held.shrink(self.limits.sessions, self.limits.bytes);
+        Ok(ordered)
     }
 
     async fn sessions(

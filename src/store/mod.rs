@@ -9,6 +9,7 @@ use std::{io, time::Duration};
 
 use async_trait::async_trait;
 use bytes::Bytes;
+use serde::{Deserialize, Serialize};
 
 use crate::session::{Account, SessionId, Tenant, lineage::Keys};
 
@@ -17,7 +18,7 @@ pub mod memory;
 pub(crate) mod suite;
 
 /// Names a state within its tenant.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct Key([u8; 16]);
 
 impl Key {
@@ -44,6 +45,16 @@ pub struct Saved {
     pub state: Bytes,
 }
 
+/// A state that was found.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Found {
+    /// The place of its key among those asked for.
+    pub at: usize,
+    pub state: Bytes,
+    /// Those of its session, as they were last given; empty where none were.
+    pub orders: Bytes,
+}
+
 /// The newest state of a session.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Row {
@@ -51,8 +62,16 @@ pub struct Row {
     pub session: SessionId,
     /// Seconds since 1970.
     pub saved_s: u64,
+    /// As the state was saved with.
+    pub opening: u64,
+    pub keys: Keys,
     pub state: Bytes,
+    /// As they were last given; empty where none were.
+    pub orders: Bytes,
 }
+
+/// What the orders of one session may take.
+pub const MAX_ORDERS_BYTES: usize = 1_024;
 
 /// A part of a list, newest first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -75,6 +94,8 @@ pub enum StoreError {
     TooSlow(Duration),
     #[error("the store holds what we did not write")]
     Damaged,
+    #[error("orders of {0} bytes are over the limit")]
+    Overlong(usize),
     /// Would let one tenant write into another's session.
     #[error("the session belongs to another tenant")]
     Foreign,
@@ -83,13 +104,9 @@ pub enum StoreError {
 /// What memory, file and server stores have in common.
 #[async_trait]
 pub trait Store: Send + Sync {
-    /// The first of `keys` that is there, with its place among them: one batched read. An
+    /// The first of `keys` that is there, with its session's orders: one batched read. An
     /// ambiguous bare key is not there.
-    async fn find(
-        &self,
-        tenant: &Tenant,
-        keys: &[Key],
-    ) -> Result<Option<(usize, Bytes)>, StoreError>;
+    async fn find(&self, tenant: &Tenant, keys: &[Key]) -> Result<Option<Found>, StoreError>;
 
     /// Files a state under all its keys, and as its session's newest, at once.
     ///
@@ -103,6 +120,16 @@ pub trait Store: Send + Sync {
         account: Option<&Account>,
         id: SessionId,
     ) -> Result<Option<Row>, StoreError>;
+
+    /// Gives orders to one session of an account, or of any (for the administrator), in the place
+    /// of those before: at most [`MAX_ORDERS_BYTES`]. They stay with the session over later saves,
+    /// and do not make it younger. `false` where there is no such session.
+    async fn order(
+        &self,
+        account: Option<&Account>,
+        id: SessionId,
+        orders: Bytes,
+    ) -> Result<bool, StoreError>;
 
     /// The sessions of one account, or of all (for the administrator), newest first.
     async fn sessions(&self, account: Option<&Account>, page: Page)

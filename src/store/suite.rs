@@ -67,8 +67,9 @@ pub(crate) async fn found(
     keys: &[u64],
 ) -> Option<(usize, u64)> {
     let keys: Vec<Key> = keys.iter().map(|number| key(*number)).collect();
-    let (at, state) = store.find(tenant, &keys).await.unwrap()?;
-    Some((at, u64::from_le_bytes(state.as_ref().try_into().unwrap())))
+    let found = store.find(tenant, &keys).await.unwrap()?;
+    let state = found.state.as_ref().try_into().unwrap();
+    Some((found.at, u64::from_le_bytes(state)))
 }
 
 async fn first_hit_in_order(store: &dyn Store) {
@@ -182,6 +183,8 @@ async fn sessions_are_listed_newest_first(store: &dyn Store) {
     let row = row.unwrap();
     assert_eq!((row.tenant, row.session), (one, session(2)));
     assert_eq!(row.state, &100_u64.to_le_bytes()[..]);
+    let newest = saved(one, session(2), 100);
+    assert_eq!((row.opening, row.keys), (newest.opening, newest.keys));
 }
 
 /// Two end users of one account: the account reads both, neither writes into the other's.

@@ -8,8 +8,8 @@ use bytes::Bytes;
 use super::{WITHIN, hints::hint, over, tenant, turns};
 use crate::{
     health::Level,
-    session::{Account, SessionId, Tenant, fixture::conversation},
-    store::{Key, Page, Row, Saved, Store, StoreError},
+    session::{Account, SessionId, State, Tenant, fixture::conversation},
+    store::{Found, Key, Page, Row, Saved, Store, StoreError},
 };
 
 /// A store that is down, never answers, or answers with something else.
@@ -18,6 +18,8 @@ enum Broken {
     Down,
     Silent,
     Garbage,
+    /// Answers with a key that nobody asked for.
+    Elsewhere,
 }
 
 impl Broken {
@@ -31,9 +33,22 @@ impl Broken {
 
 #[async_trait]
 impl Store for Broken {
-    async fn find(&self, _: &Tenant, _: &[Key]) -> Result<Option<(usize, Bytes)>, StoreError> {
+    async fn find(&self, _: &Tenant, _: &[Key]) -> Result<Option<Found>, StoreError> {
         match self {
-            Self::Garbage => Ok(Some((0, Bytes::from_static(b"\x01garbage")))),
+            Self::Garbage => Ok(Some(Found {
+                at: 0,
+                state: Bytes::from_static(b"\x01garbage"),
+                orders: Bytes::new(),
+            })),
+            Self::Elsewhere => Ok(Some(Found {
+                at: 1_000,
+                state: State::new(SessionId::from_bytes([1; 16]))
+                    .encode()
+                    .unwrap()
+                    .bytes
+                    .into(),
+                orders: Bytes::new(),
+            })),
             _ => self.fail().await,
         }
     }
@@ -43,6 +58,9 @@ impl Store for Broken {
     async fn session(&self, _: Option<&Account>, _: SessionId) -> Result<Option<Row>, StoreError> {
         self.fail().await
     }
+    async fn order(&self, _: Option<&Account>, _: SessionId, _: Bytes) -> Result<bool, StoreError> {
+        self.fail().await
+    }
     async fn sessions(&self, _: Option<&Account>, _: Page) -> Result<Vec<Row>, StoreError> {
         self.fail().await
     }
@@ -50,7 +68,12 @@ impl Store for Broken {
 
 #[tokio::test]
 async fn without_a_store_the_request_goes_on() {
-    for broken in [Broken::Down, Broken::Silent, Broken::Garbage] {
+    for broken in [
+        Broken::Down,
+        Broken::Silent,
+        Broken::Garbage,
+        Broken::Elsewhere,
+    ] {
         let mut sessions = over(Arc::new(broken));
         sessions.find_within = Duration::from_millis(5);
         let own = hint("x-plimsoll-session", &"0f".repeat(16));
@@ -61,6 +84,7 @@ async fn without_a_store_the_request_goes_on() {
             let state = inherited.successor();
             assert_eq!(state.health, Level::Unknown);
             assert!(!sessions.save(&inherited.lineage, 1, &state, WITHIN).await);
+            assert!(sessions.clear(None, inherited.session).await.is_err());
         }
     }
 }

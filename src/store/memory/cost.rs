@@ -25,6 +25,14 @@ pub(super) const fn generation(state: usize) -> usize {
     size_of::<Generation>() + ALLOCATION + state + 3 * slot(size_of::<Place>())
 }
 
+/// Orders of so many bytes.
+pub(super) const fn orders(bytes: usize) -> usize {
+    match bytes {
+        0 => 0,
+        bytes => ALLOCATION + bytes,
+    }
+}
+
 /// A hash map's slot: a table that has just grown is seven sixteenths full, and each slot has one
 /// byte beside it.
 const fn slot(entry: usize) -> usize {

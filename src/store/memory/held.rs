@@ -11,7 +11,7 @@ use hashbrown::{HashTable, hash_table::Entry};
 use lru::LruCache;
 
 use super::{
-    super::{Key, Saved, StoreError},
+    super::{Found, Key, Saved, StoreError},
     cost,
     record::{Kind, Record},
 };
@@ -76,24 +76,61 @@ impl Held {
         keys: &[Key],
         now: u64,
         horizon: u64,
-    ) -> Option<(usize, Bytes)> {
-        let (at, record, state) = keys.iter().enumerate().find_map(|(at, key)| {
+    ) -> Option<Found> {
+        let (id, found) = keys.iter().enumerate().find_map(|(at, key)| {
             let place = self.place(tenant, key)?;
             let record = self.records.peek(&place.record)?;
             let generation = record.generation(place.number())?;
             let good = place.kind() != Kind::Bare || !generation.ambiguous;
-            (good && record.used_s >= horizon)
-                .then(|| (at, place.record, Bytes::copy_from_slice(&generation.state)))
+            (good && record.used_s >= horizon).then(|| {
+                let state = Bytes::copy_from_slice(&generation.state);
+                let orders = Bytes::copy_from_slice(&record.orders);
+                (place.record, Found { at, state, orders })
+            })
         })?;
         // A session in use stays, and does not age.
-        if let Some(record) = self.records.get_mut(&record) {
+        if let Some(record) = self.records.get_mut(&id) {
             record.used_s = record.used_s.max(now);
         }
-        Some((at, state))
+        Some(found)
     }
 
-    pub(super) fn record(&self, account: &Account, id: SessionId) -> Option<&Record> {
-        self.records.peek(self.ids.get(&(*account, id))?)
+    /// The session of that account, or of any, unless it has expired.
+    pub(super) fn named(
+        &self,
+        account: Option<&Account>,
+        session: SessionId,
+        horizon: u64,
+    ) -> Option<(u32, &Record)> {
+        let (id, record) = match account {
+            Some(account) => {
+                let id = self.ids.get(&(*account, session))?;
+                (*id, self.records.peek(id)?)
+            }
+            None => {
+                let mut all = self.records.iter().map(|(id, record)| (*id, record));
+                all.find(|(_, record)| record.session == session)?
+            }
+        };
+        (record.used_s >= horizon).then_some((id, record))
+    }
+
+    /// Replaces the orders of a session, without using it. Returns whether it is there.
+    pub(super) fn order(
+        &mut self,
+        account: Option<&Account>,
+        session: SessionId,
+        orders: &[u8],
+        horizon: u64,
+    ) -> bool {
+        let id = self.named(account, session, horizon).map(|(id, _)| id);
+        let Some(record) = id.and_then(|id| self.records.peek_mut(&id)) else {
+            return false;
+        };
+        let freed = cost::orders(record.orders.len());
+        record.orders = orders.into();
+        self.bytes = self.bytes.saturating_sub(freed) + cost::orders(orders.len());
+        true
     }
 
     pub(super) fn save(&mut self, saved: &Saved, now: u64) -> Result<(), StoreError> {
@@ -239,6 +276,7 @@ impl Held {
         let freed: usize = states
             .map(|generation| cost::generation(generation.state.len()))
             .sum();
+        let freed = freed + cost::orders(record.orders.len());
         self.bytes = self.bytes.saturating_sub(cost::SESSION + freed);
     }
 }

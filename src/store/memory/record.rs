@@ -6,7 +6,7 @@ use super::{
     super::{Key, Row, Saved},
     cost,
 };
-use crate::session::{SessionId, Tenant};
+use crate::session::{SessionId, Tenant, lineage::Keys};
 
 /// Ancestors kept of one conversation, if they fit in [`KEPT_BYTES`]…
 pub(super) const MAX_KEPT: usize = 16;
@@ -24,6 +24,7 @@ pub(super) struct Record {
     /// Saved to, or found.
     pub(super) used_s: u64,
     next: u32,
+    pub(super) orders: Box<[u8]>,
     /// Oldest first; never with room to spare, since most sessions are idle.
     pub(super) generations: Vec<Generation>,
 }
@@ -31,8 +32,7 @@ pub(super) struct Record {
 pub(super) struct Generation {
     /// Unlike any other's of the record.
     pub(super) number: u32,
-    /// Part of the digest: enough to tell the conversations of one session apart.
-    opening: u32,
+    opening: u64,
     exact: Key,
     gap: Option<Key>,
     bare: Key,
@@ -66,13 +66,14 @@ impl Generation {
 }
 
 impl Record {
-    pub(super) const fn new(saved: &Saved) -> Self {
+    pub(super) fn new(saved: &Saved) -> Self {
         Self {
             tenant: saved.tenant,
             session: saved.session,
             saved_s: 0,
             used_s: 0,
             next: 0,
+            orders: Box::default(),
             generations: Vec::new(),
         }
     }
@@ -98,7 +99,7 @@ impl Record {
         self.generations.reserve_exact(1);
         self.generations.push(Generation {
             number,
-            opening: saved.opening as u32,
+            opening: saved.opening,
             exact: saved.keys.exact,
             gap: saved.keys.gap,
             bare: saved.keys.bare,
@@ -115,7 +116,14 @@ impl Record {
             tenant: self.tenant,
             session: self.session,
             saved_s: self.saved_s,
+            opening: newest.opening,
+            keys: Keys {
+                exact: newest.exact,
+                gap: newest.gap,
+                bare: newest.bare,
+            },
             state: Bytes::copy_from_slice(&newest.state),
+            orders: Bytes::copy_from_slice(&self.orders),
         })
     }
 

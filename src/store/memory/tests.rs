@@ -31,9 +31,10 @@ fn check_sound(store: &MemoryStore) {
     let (mut bytes, mut generations) = (0, 0);
     for (_, record) in held.records.iter() {
         assert!(!record.generations.is_empty());
-        let named = held.record(&record.tenant.account(), record.session);
-        assert!(std::ptr::eq(named.unwrap(), record));
-        bytes += cost::SESSION;
+        let account = record.tenant.account();
+        let (_, named) = held.named(Some(&account), record.session, 0).unwrap();
+        assert!(std::ptr::eq(named, record));
+        bytes += cost::SESSION + cost::orders(record.orders.len());
         for generation in &record.generations {
             generations += 1;
             bytes += cost::generation(generation.state.len());
@@ -157,7 +158,7 @@ async fn an_idle_session_costs_under_4_kb() {
         updated_s: 1_700_000_000,
         ..State::new(session(1))
     };
-    let state = Bytes::from(state.encode().unwrap());
+    let state = Bytes::from(state.encode().unwrap().bytes);
     for number in 1..=300 {
         let mut next = saved(tenant("a"), session(1), number * 10);
         next.state = state.clone();

@@ -49,7 +49,7 @@ async fn a_session_counts_up() {
             "cached_share": null,
             "context_limit": 10_000,
             "hard_util": ratio(10_000.0),
-            "optimal_util": ratio(4_500.0),
+            "optimal_util": ratio(4_429.0),
             "folded_until": null,
             "tightened": 0,
             "updated_s": shown["updated_s"],

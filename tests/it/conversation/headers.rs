@@ -25,16 +25,16 @@ async fn check(proxy: Proxy, up: &Provider, prompt_tokens: Option<u32>, expected
 #[tokio::test]
 async fn every_level_with_its_numbers() {
     let up = Provider::start().await;
-    // A quarter of the window is kept free: caution begins over 60 % of the rest, critical over
-    // 90 % of it.
+    // A quarter of the window is kept free, and a margin: caution begins over 60 % of the rest,
+    // critical over 90 % of it.
     for (used, expected) in [
         (Some(1), "healthy response 1 10000 0.000 0.000"),
-        (Some(1_234), "healthy response 1234 10000 0.123 0.274"),
-        (Some(4_500), "healthy response 4500 10000 0.450 1.000"),
-        (Some(4_501), "caution response 4501 10000 0.450 1.000"),
-        (Some(6_750), "caution response 6750 10000 0.675 1.500"),
-        (Some(6_751), "critical response 6751 10000 0.675 1.500"),
-        (Some(12_345), "critical response 12345 10000 1.234 2.743"),
+        (Some(1_234), "healthy response 1234 10000 0.123 0.279"),
+        (Some(4_429), "healthy response 4429 10000 0.443 1.000"),
+        (Some(4_430), "caution response 4430 10000 0.443 1.000"),
+        (Some(6_644), "caution response 6644 10000 0.664 1.500"),
+        (Some(6_645), "critical response 6645 10000 0.664 1.500"),
+        (Some(12_345), "critical response 12345 10000 1.234 2.787"),
         (None, "unknown response unknown 10000 - -"),
     ] {
         check(before(&up, 10_000), &up, used, expected).await;
@@ -45,8 +45,8 @@ async fn every_level_with_its_numbers() {
 async fn an_assumed_window_is_no_limit() {
     let up = Provider::start().await;
     for (used, expected) in [
-        (Some(95_000), "caution response 95000 unknown - 1.803"),
-        (Some(500_000), "caution response 500000 unknown - 9.491"),
+        (Some(95_000), "caution response 95000 unknown - 1.832"),
+        (Some(500_000), "caution response 500000 unknown - 9.641"),
         (Some(10), "healthy response 10 unknown - 0.000"),
         (None, "unknown response unknown unknown - -"),
     ] {

@@ -32,8 +32,8 @@ async fn the_head_of_a_stream_tells_of_the_answer_before() {
     let mut talk = streaming(&proxy, proxy.client());
     for (used, expected) in [
         (Some(5_000), "unknown previous unknown 10000 - -"),
-        (Some(6_800), "caution previous 5000 10000 0.500 1.111"),
-        (None, "critical previous 6800 10000 0.680 1.511"),
+        (Some(6_800), "caution previous 5000 10000 0.500 1.129"),
+        (None, "critical previous 6800 10000 0.680 1.535"),
         (Some(9), "unknown previous unknown 10000 - -"),
         (Some(9), "healthy previous 9 10000 0.001 0.002"),
     ] {
@@ -59,9 +59,9 @@ async fn check(proxy: &Running, client: Client, up: &Provider) {
     let got = talk.ask().await;
     assert!(got.whole);
     let trailers: HeaderMap = got.trailers.clone().expect("trailers came");
-    assert_eq!(health(&trailers), "caution response 4600 10000 0.460 1.022");
+    assert_eq!(health(&trailers), "caution response 4600 10000 0.460 1.039");
     assert_eq!(trailers.len(), 6);
-    let comment = ": plimsoll health=caution prompt-tokens=4600 context-limit=10000 hard-util=0.460 optimal-util=1.022\n\n";
+    let comment = ": plimsoll health=caution prompt-tokens=4600 context-limit=10000 hard-util=0.460 optimal-util=1.039\n\n";
     assert!(
         got.text().ends_with(&format!("{comment}{DONE}")),
         "{}",

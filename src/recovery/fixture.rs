@@ -1,0 +1,14 @@
+//! What recovery remembers, made up for tests.
+
+use super::Reminders;
+
+/// Notes of these ids and texts.
+pub(crate) fn reminders(notes: &[(u32, &str)]) -> Reminders {
+    let next = notes.last().map_or(0, |(id, _)| id + 1);
+    let notes: Vec<_> = notes
+        .iter()
+        .map(|(id, text)| serde_json::json!({"id": id, "text": text}))
+        .collect();
+    let stored = serde_json::json!({"notes": notes, "next": next});
+    serde_json::from_value(stored).unwrap()
+}

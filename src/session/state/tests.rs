@@ -1,0 +1,223 @@
+use proptest::prelude::*;
+
+use super::*;
+use crate::guard::record::{By, Course, Record, Said, What};
+
+fn state() -> State {
+    State {
+        generations: 12,
+        model: "gpt-4o".into(),
+        provider: "openai".into(),
+        window: Some(128_000),
+        prompt_tokens: Some(70_000),
+        health: Level::Healthy,
+        ..State::new(SessionId::from_bytes([9; 16]))
+    }
+}
+
+#[test]
+fn what_was_written_is_read() {
+    let bytes = state().encode().unwrap().bytes;
+    assert_eq!(State::decode(&bytes).unwrap(), state());
+    assert!(bytes.len() < 128, "{}", bytes.len());
+}
+
+#[test]
+fn other_versions_and_leftovers_are_refused() {
+    let mut bytes = state().encode().unwrap().bytes;
+    bytes.push(0);
+    assert!(matches!(State::decode(&bytes), Err(StateError::Length)));
+    bytes[0] = VERSION + 1;
+    assert!(matches!(State::decode(&bytes), Err(StateError::Version(_))));
+    assert!(matches!(State::decode(&[]), Err(StateError::Length)));
+    let long = vec![VERSION; MAX_BYTES + 1];
+    assert!(matches!(State::decode(&long), Err(StateError::TooLarge(_))));
+}
+
+#[test]
+fn an_oversize_state_is_shed_or_refused() {
+    // As it would come from a guard that tightened very many results.
+    let tight: Vec<(u128, u32)> = (0..12_000).map(|at| (u128::MAX - at, 9_000)).collect();
+    let memory = postcard::to_stdvec(&((5_u32, 0_u32, 0_u32, 0_u32), None::<()>, tight)).unwrap();
+    let large = State {
+        guard: postcard::from_bytes(&memory).unwrap(),
+        ..state()
+    };
+    assert_eq!(large.guard.tightened(), 12_000);
+    let bytes = large.encode().unwrap().bytes;
+    assert!(bytes.len() <= MAX_BYTES);
+    let read = State::decode(&bytes).unwrap();
+    assert!((1..12_000).contains(&read.guard.tightened()));
+    let hopeless = State {
+        model: "m".repeat(MAX_BYTES).into(),
+        ..large
+    };
+    let refused = hopeless.encode();
+    assert!(matches!(refused, Err(StateError::TooLarge(_))));
+}
+
+/// Prompts and rounds by turns, of so many characters each, two at every second place.
+fn records(count: u32, chars: usize) -> Vec<Record> {
+    let what = |at: u32| {
+        let text: Box<str> = format!("{at}{}", "x".repeat(chars)).into();
+        match at % 2 {
+            0 => What::Prompt(text),
+            _ => What::Round(vec![Said {
+                by: By::User,
+                json: text,
+            }]),
+        }
+    };
+    let record = |at: u32| Record {
+        place: at / 2 * 4,
+        what: what(at),
+    };
+    (0..count).map(record).collect()
+}
+
+fn with_records(records: Vec<Record>) -> State {
+    let mut state = state();
+    state.recovery.records = records;
+    state
+}
+
+#[test]
+fn the_oldest_records_are_shed_first_and_places_stay_whole() {
+    let large = with_records(records(101, 3_000));
+    let encoded = large.encode().unwrap();
+    assert!(encoded.bytes.len() <= MAX_BYTES);
+    let read = State::decode(&encoded.bytes).unwrap();
+    let kept = read.recovery.records.len();
+    assert_eq!(kept + encoded.records_shed, 101);
+    // 101, of which 52 go (51 and its neighbour), then 26 of 49.
+    assert_eq!(encoded.records_shed, 78);
+    assert_eq!(read.recovery.records, large.recovery.records[78..]);
+    let what_fits = with_records(records(20, 3_000)).encode().unwrap();
+    assert_eq!(what_fits.records_shed, 0);
+    // One that is too large by itself goes as well.
+    let huge = with_records(records(1, MAX_BYTES)).encode().unwrap();
+    assert_eq!(huge.records_shed, 1);
+}
+
+#[test]
+fn what_the_guard_remembers_outlives_the_records() {
+    let memory = (
+        (5_u32, 0_u32, 0_u32, 0_u32),
+        None::<()>,
+        vec![(7_u128, 9_000_u32)],
+    );
+    let memory = postcard::to_stdvec(&memory).unwrap();
+    let large = State {
+        guard: postcard::from_bytes(&memory).unwrap(),
+        ..with_records(records(200, 3_000))
+    };
+    let read = State::decode(&large.encode().unwrap().bytes).unwrap();
+    assert_eq!(read.guard.tightened(), 1);
+}
+
+/// Places after the answer was found at `answer_at`.
+fn check_anchor(answer_at: u32, expected: &[u32], boundary: u32, messages: u32) {
+    let at = |place| Record {
+        place,
+        what: What::Prompt("p".into()),
+    };
+    let mut state = State {
+        messages: 9,
+        ..with_records([1, 5, 9, 9].map(at).to_vec())
+    };
+    state.recovery.course = Some(Course {
+        number: 2,
+        boundary: 8,
+        preface: "p".into(),
+    });
+    state.anchor(answer_at);
+    let recall = state.recall();
+    let places: Vec<u32> = recall.ours.records.iter().map(|one| one.place).collect();
+    assert_eq!(places, expected, "answer at {answer_at}");
+    let course = recall.ours.course.unwrap();
+    assert_eq!(course.boundary, boundary, "answer at {answer_at}");
+    assert_eq!(recall.messages, messages as usize, "answer at {answer_at}");
+}
+
+#[test]
+fn places_move_with_the_answer() {
+    check_anchor(9, &[1, 5, 9, 9], 8, 9);
+    // Remarks were taken out before it,
+    check_anchor(8, &[1, 5, 8, 8], 8, 8);
+    // the one that the course began with among them,
+    check_anchor(7, &[1, 5, 7, 7], 7, 7);
+    // or put in.
+    check_anchor(11, &[1, 5, 11, 11], 8, 9);
+    // What cannot be, but for a store that gives a wrong state, does no harm.
+    check_anchor(3, &[1, 3, 3], 3, 3);
+}
+
+#[test]
+fn ids_are_shown_and_read_alike() {
+    let id = SessionId::from_bytes([0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 255]);
+    assert_eq!(id.to_string(), "000102030405060708090a0b0c0d0eff");
+    assert_eq!(SessionId::parse(&id.to_string()), Some(id));
+    for none in [
+        "",
+        "00",
+        "000102030405060708090A0B0C0D0EFF",
+        &"g".repeat(32),
+    ] {
+        assert_eq!(SessionId::parse(none), None);
+    }
+}
+
+proptest! {
+    #[test]
+    fn any_records_are_stored_within_the_bound(count in 0..300_u32, chars in 0..5_000_usize) {
+        let state = with_records(records(count, chars));
+        let encoded = state.encode().unwrap();
+        prop_assert!(encoded.bytes.len() <= MAX_BYTES);
+        let read = State::decode(&encoded.bytes).unwrap();
+        let records = &state.recovery.records;
+        prop_assert_eq!(&read.recovery.records, &records[encoded.records_shed..]);
+        let (shed, kept) = records.split_at(encoded.records_shed);
+        let places = shed.last().zip(kept.first());
+        prop_assert!(places.is_none_or(|(shed, kept)| shed.place < kept.place));
+    }
+
+    #[test]
+    fn places_never_fall_behind_the_answer(
+        mut places in prop::collection::vec(0..40_u32, 0..12),
+        messages in 0..40_u32,
+        answer_at in 0..40_u32,
+        boundary in 0..40_u32,
+    ) {
+        places.sort_unstable();
+        let what = What::Prompt("p".into());
+        let record = |place| Record { place, what: what.clone() };
+        let mut state = with_records(places.into_iter().map(record).collect());
+        state.messages = messages;
+        state.recovery.course = Some(Course { number: 2, boundary, preface: "p".into() });
+        state.anchor(answer_at);
+        let recall = state.recall();
+        prop_assert!(recall.messages <= answer_at as usize);
+        prop_assert!(recall.ours.records.iter().all(|one| one.place <= answer_at));
+        prop_assert!(recall.ours.course.unwrap().boundary <= answer_at);
+        let again = state.clone();
+        state.anchor(answer_at);
+        prop_assert_eq!(again, state);
+    }
+
+    #[test]
+    fn reading_anything_never_panics(mut bytes: Vec<u8>, versioned: bool) {
+        if versioned {
+            bytes.insert(0, VERSION);
+        }
+        let _ = State::decode(&bytes);
+    }
+
+    #[test]
+    fn reading_a_damaged_state_never_panics(at: prop::sample::Index, to: u8) {
+        let mut bytes = state().encode().unwrap().bytes;
+        let at = at.index(bytes.len());
+        bytes[at] = to;
+        let _ = State::decode(&bytes);
+        let _ = State::decode(&bytes[..at]);
+    }
+}
