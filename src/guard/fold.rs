@@ -108,6 +108,8 @@ pub struct Replay<'a> {
     pub high: u32,
     /// Raw tokens of a preface.
     pub preface: u32,
+    /// Whether the preface stands whatever is folded, as that of a course does.
+    pub prefaced: bool,
     /// Raw tokens between two cuts.
     pub step: u32,
 }
@@ -130,6 +132,19 @@ impl Replay<'_> {
             boundary,
             removed: mark.removed,
         })
+    }
+
+    /// The fold that a course begins with: all up to message `said` is gone, system messages
+    /// apart, whatever the grid says.
+    pub fn begin(&self, said: u32) -> Fold {
+        let boundary = at_said(self.units, said);
+        let removed = (units::pinned(self.units)..boundary)
+            .fold(0u32, |sum, unit| sum.saturating_add(self.weight(unit)));
+        Fold {
+            k: removed / self.step,
+            boundary,
+            removed,
+        }
     }
 
     pub fn mark(&self, fold: Fold) -> Option<Mark> {
@@ -196,7 +211,11 @@ impl Replay<'_> {
     }
 
     const fn note(&self, fold: &Fold) -> u32 {
-        if fold.removed > 0 { self.preface } else { 0 }
+        if fold.removed > 0 || self.prefaced {
+            self.preface
+        } else {
+            0
+        }
     }
 
     fn goes(&self, unit: usize) -> bool {
@@ -206,7 +225,7 @@ impl Replay<'_> {
     /// Moves the boundary on to the next step of the grid that makes the request at `at` fit.
     /// Returns the raw tokens that went.
     fn advance(&self, at: usize, live: u32, pinned: usize, fold: &mut Fold) -> u32 {
-        let newest = self.newest(at, pinned);
+        let newest = newest(self.units, at, pinned);
         let before = *fold;
         let needed = live.saturating_add(self.preface).saturating_sub(self.high);
         let k = needed
@@ -254,18 +273,37 @@ impl Replay<'_> {
             }
         }
     }
+}
 
-    /// The first unit that must stay in the request that ended at `at`: the last one that is
-    /// said and not an instruction, and with the beginning of an answer what it answers.
-    fn newest(&self, at: usize, pinned: usize) -> usize {
-        let said = |before: usize| (pinned..before).rev().find(|&unit| self.goes(unit));
-        let mut first = said(at + 1).unwrap_or(at);
-        // An answer may have been begun in several messages.
-        while self.units[first].kind == UnitKind::Assistant
-            && let Some(before) = said(first)
-        {
-            first = before;
-        }
-        first.max(pinned)
+/// The first unit that must stay in the request that ended at unit `at`: the last one that is
+/// said and not an instruction, and with the beginning of an answer what it answers.
+pub fn newest(units: &[Unit], at: usize, pinned: usize) -> usize {
+    let said = |before: usize| (pinned..before).rev().find(|&unit| !units[unit].stays);
+    let mut first = said(at + 1).unwrap_or(at);
+    // An answer may have been begun in several messages.
+    while units[first].kind == UnitKind::Assistant
+        && let Some(before) = said(first)
+    {
+        first = before;
     }
+    first.max(pinned)
+}
+
+/// The unit with which a course begins that keeps message `said` and what follows, counted without
+/// system messages: the one that holds it, but neither pinned nor after the newest.
+pub fn at_said(units: &[Unit], said: u32) -> usize {
+    let Some(last) = units.len().checked_sub(1) else {
+        return 0;
+    };
+    let mut passed = 0;
+    let place = units.iter().position(|unit| {
+        if unit.kind == UnitKind::System {
+            return false;
+        }
+        passed += unit.messages.len();
+        passed > said as usize
+    });
+    let place = place.unwrap_or(units.len());
+    let pinned = units::pinned(units);
+    place.min(newest(units, last, pinned)).max(pinned)
 }

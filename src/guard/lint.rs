@@ -16,8 +16,14 @@ use crate::wire::{
 pub enum Item {
     /// A message of the conversation, by its index.
     Theirs(usize),
+    /// One of the conversation that the guard put so many calls of ours into.
+    With(usize, u32),
     /// One that the guard put in.
     Ours(Role),
+    /// One of the model's that the guard put in, with so many calls.
+    Asks(u32),
+    /// One that the guard put in, a result of one of these.
+    Answers,
 }
 
 /// The rules that can be broken, as providers word them.
@@ -74,8 +80,10 @@ pub fn broken(conversation: &Conversation, items: &[Item], profile: &Profile) ->
         broken.add(Rule::Pairing);
     }
     let role = |item: &Item| match item {
-        Item::Theirs(at) => conversation.messages[*at].role,
+        Item::Theirs(at) | Item::With(at, _) => conversation.messages[*at].role,
         Item::Ours(role) => *role,
+        Item::Asks(_) => Role::Assistant,
+        Item::Answers => Role::Tool,
     };
     let strict_turns = profile.adjacent_users == Takes::No;
     let mut last: Option<Role> = None;
@@ -114,10 +122,19 @@ fn pairs(conversation: &Conversation, items: &[Item]) -> bool {
     // Calls of the last assistant message by id, and how many of each are still open.
     let mut asked: HashMap<Option<u128>, usize> = HashMap::new();
     let mut open = 0;
+    // Calls of ours among them.
+    let mut own = 0;
     for item in items {
-        let (role, index) = match *item {
-            Item::Ours(role) => (role, None),
-            Item::Theirs(at) => (conversation.messages[at].role, Some(at)),
+        let (role, index, calls) = match *item {
+            Item::Ours(role) => (role, None, 0),
+            Item::Asks(calls) => (Role::Assistant, None, calls),
+            Item::Theirs(at) => (conversation.messages[at].role, Some(at), 0),
+            Item::With(at, calls) => (conversation.messages[at].role, Some(at), calls),
+            Item::Answers if own > 0 => {
+                own -= 1;
+                continue;
+            }
+            Item::Answers => return false,
         };
         let message = index.map(|at| &conversation.messages[at]);
         if role.answers() {
@@ -135,9 +152,10 @@ fn pairs(conversation: &Conversation, items: &[Item]) -> bool {
             }
             continue;
         }
-        if open > 0 {
+        if open > 0 || own > 0 {
             return false;
         }
+        own = calls;
         asked.clear();
         for call in message.map_or(&[][..], |message| conversation.calls(message)) {
             let id = call.id.map(|id| text::digest(conversation.raw(id)));
@@ -145,7 +163,7 @@ fn pairs(conversation: &Conversation, items: &[Item]) -> bool {
             open += 1;
         }
     }
-    open == 0
+    open == 0 && own == 0
 }
 
 #[cfg(test)]
@@ -170,6 +188,27 @@ mod tests {
         let conversation = index(Bytes::from(body)).unwrap();
         let items: Vec<_> = (0..conversation.messages.len()).map(Item::Theirs).collect();
         broken(&conversation, &items, named(profile).unwrap())
+    }
+
+    #[test]
+    fn calls_of_ours_are_answered_like_any_other() {
+        let body = r#"{"messages":[{"role":"user","content":"u"},{"role":"assistant","tool_calls":[{"id":"x","function":{"name":"f","arguments":""}}]},{"role":"tool","tool_call_id":"x","content":"t"}]}"#;
+        let conversation = index(Bytes::from_static(body.as_bytes())).unwrap();
+        let (user, result) = (Item::Theirs(0), Item::Theirs(2));
+        let whole = |items: &[Item]| {
+            !broken(&conversation, items, named("openai").unwrap()).has(Rule::Pairing)
+        };
+        let with = |calls| Item::With(1, calls);
+        assert!(whole(&[user, with(1), Item::Answers, result]));
+        assert!(whole(&[user, with(1), result, Item::Answers]));
+        assert!(whole(&[user, Item::Asks(2), Item::Answers, Item::Answers]));
+        assert!(!whole(&[user, with(1), result]));
+        assert!(!whole(&[user, with(0), Item::Answers, result]));
+        assert!(!whole(&[user, Item::Asks(1), user, Item::Answers]));
+        assert!(!whole(&[user, Item::Asks(1)]));
+        let ends = [user, Item::Asks(1), Item::Answers, Item::Asks(0)];
+        let strict = broken(&conversation, &ends, named("template").unwrap());
+        assert!(strict.has(Rule::EndsWithAssistant) && !strict.has(Rule::Pairing));
     }
 
     #[test]

@@ -1,44 +1,57 @@
 //! Keeps a conversation inside its window: `(conversation, policy, recall) -> plan`.
 //!
-//! Order: truncate tool results → cuts (the remembered one first, then by replay) → where the
-//! newest step alone is too large, its results cut harder. Every plan is linted; one that does
+//! Order: truncate tool results → cuts (the course's or the remembered one first, then by replay)
+//! → where the newest step alone is too large, its results cut harder → what is ours is put back
+//! at its places. Every plan is linted; one that does
 //! not pass is thrown away and the original goes out, counted as a fault of ours.
 //!
 //! No I/O and no clock here. Nothing is ever done to a conversation that came in invalid.
 
 pub mod budget;
+mod course;
+mod echo;
 pub mod estimate;
+mod fit;
 pub mod fold;
 pub mod lint;
+mod place;
 mod preface;
 pub mod profile;
+mod putback;
 pub mod record;
 mod report;
 mod results;
+mod rounds;
+mod schemas;
 pub mod truncate;
 pub mod units;
 
 use serde::{Deserialize, Serialize};
 
 use self::{
-    budget::{Budget, Shares},
+    budget::Shares,
     estimate::{Calibration, Weights},
-    fold::{Fold, Ground, Mark, Replay},
+    fit::{Fit, fresh},
+    fold::{Ground, Mark},
     lint::Item,
     preface::Folding,
     profile::Profile,
+    putback::Putback,
     record::Ours,
-    results::Results,
-    units::{Unit, UnitKind},
+    results::{Held, Results},
+    schemas::Schemas,
+    units::Unit,
 };
 pub use self::{
+    course::{removed_by, tail},
+    place::may_prompt,
     preface::NOTE,
     report::{Folded, Report, StoodBack},
     results::{Truncated, most_chars, tool},
 };
 use crate::{
     config::GuardConfig,
-    wire::{chat::Conversation, edit::Edits, text},
+    wire::{chat::Conversation, edit::Edits},
 };
 
 /// What a request is measured against.
@@ -66,7 +79,7 @@ pub struct Memory {
     fold: Option<Mark>,
     /// Tighter limits of results that were the newest and did not fit: message digest and
     /// characters. Applied ever after.
-    tight: Vec<(u128, u32)>,
+    tight: Vec<(u128, Held)>,
 }
 
 impl Memory {
@@ -112,7 +125,7 @@ pub struct Plan {
 
 /// Plans what is done to a request.
 pub fn plan(conversation: &Conversation, policy: &Policy<'_>, recall: &Recall) -> Plan {
-    let mut results = Results::new(conversation, policy);
+    let results = Results::new(conversation, policy);
     let before = results.tokens.clone();
     let shares = budget::shares(conversation, policy, &before);
     let mut report = Report {
@@ -134,18 +147,52 @@ pub fn plan(conversation: &Conversation, policy: &Policy<'_>, recall: &Recall) -
             };
         }
     };
+    let ours = Mine {
+        records: Putback::new(conversation, &units, policy, &recall.ours),
+        schemas: recall
+            .ours
+            .tools
+            .as_ref()
+            .and_then(|tools| Schemas::of(conversation, tools)),
+    };
+    let mut results = results.with_blocks(ours.records.blocks());
     results.first_line();
     results.remembered(&recall.memory.tight);
-    let fit = fit(&units, shares, &mut results, policy, recall, &report.budget);
+    if let Some(chars) = recall.ours.tight_chars {
+        results.nearly_full(fresh(&units, recall.messages), chars);
+    }
+    let weight = fit::Ours {
+        records: ours.records.weigh(&units, recall.messages),
+        tools: ours
+            .schemas
+            .as_ref()
+            .map_or(0, |it| it.tokens(&policy.weights())),
+    };
+    let shares_and_ours = (shares, &weight);
+    let fit = fit::fit(
+        &units,
+        shares_and_ours,
+        &mut results,
+        policy,
+        recall,
+        &report.budget,
+    );
     let folding = preface::fold(
         conversation,
         &units,
         units::pinned(&units),
         fit.fold.boundary,
         policy.profile,
+        recall.ours.course.as_ref(),
     );
-    let plan = assemble(&units, &fit, folding, &results, recall, report);
+    let plan = assemble(&units, &fit, folding, &results, &ours, recall, report);
     checked(conversation, policy, plan, &shares)
+}
+
+/// What of ours the request carries.
+struct Mine<'a> {
+    records: Putback<'a>,
+    schemas: Option<Schemas<'a>>,
 }
 
 /// The units, or why nothing is to be done.
@@ -178,92 +225,12 @@ fn manages_itself(conversation: &Conversation) -> Option<&'static str> {
     says("plugins", b"\"context-compression\"").then_some("plugins")
 }
 
-/// A conversation that was replayed, and where it is folded.
-struct Fit<'a> {
-    replay: Replay<'a>,
-    fold: Fold,
-    ground: Ground,
-}
-
-/// Replays the conversation and finds the fold.
-fn fit<'a>(
-    units: &'a [Unit],
-    shares: Shares,
-    results: &mut Results<'_>,
-    policy: &Policy<'_>,
-    recall: &Recall,
-    budget: &Budget,
-) -> Fit<'a> {
-    let of = |unit: &Unit| {
-        unit.messages
-            .clone()
-            .map(|at| results.tokens[at])
-            .fold(0, u32::saturating_add)
-    };
-    let tokens: Vec<u32> = units.iter().map(of).collect();
-    let fresh = fresh(units, recall.messages);
-    let added = results.tokens[fresh..]
-        .iter()
-        .fold(0, |sum: u32, &tokens| sum.saturating_add(tokens));
-    let first_user = units.iter().position(|unit| unit.kind == UnitKind::User);
-    let before = units
-        .iter()
-        .zip(&tokens)
-        .filter(|(unit, _)| unit.kind == UnitKind::System)
-        .fold(shares.tools, |sum, (_, &tokens)| sum.saturating_add(tokens));
-    let fixed = before.saturating_add(first_user.map_or(0, |unit| tokens[unit]));
-    let ground = Ground::of(policy, fixed).or(recall.memory.ground);
-    let mut replay = Replay {
-        units,
-        tokens,
-        beside: shares.tools,
-        high: recall.calibration.raw(budget.tokens, added),
-        preface: policy
-            .weights()
-            .text(&text::measure(NOTE.as_bytes()))
-            .ceil() as u32
-            + 8,
-        step: ground.step(),
-    };
-    // Requests whose cuts are remembered are not replayed, unless they were cut on another grid.
-    let same_grid = recall.memory.ground == ground;
-    let remembered = replay.recall(recall.memory.fold.filter(|_| same_grid));
-    let lost = recall.memory.fold.is_some() && remembered.is_none();
-    let from = if !same_grid || lost {
-        0
-    } else {
-        units
-            .iter()
-            .position(|unit| unit.messages.end > fresh)
-            .unwrap_or(units.len().saturating_sub(1))
-    };
-    let fold = replay.run(from, remembered, |unit, excess| {
-        results.tighten(units[unit].messages.clone(), excess)
-    });
-    Fit {
-        replay,
-        fold,
-        ground,
-    }
-}
-
-/// The first message that was not part of the last request.
-fn fresh(units: &[Unit], known: usize) -> usize {
-    let mut said = 0;
-    for unit in units.iter().filter(|unit| unit.kind != UnitKind::System) {
-        if said + unit.messages.len() > known {
-            return unit.messages.start + (known - said);
-        }
-        said += unit.messages.len();
-    }
-    units.last().map_or(0, |unit| unit.messages.end)
-}
-
 fn assemble(
     units: &[Unit],
     fit: &Fit<'_>,
     folding: Folding,
     results: &Results<'_>,
+    ours: &Mine<'_>,
     recall: &Recall,
     mut report: Report,
 ) -> (Plan, Vec<Item>) {
@@ -276,6 +243,14 @@ fn assemble(
     }
     let fresh = fresh(units, recall.messages);
     report.truncated = results.made(units, &kept, fresh, &mut edits);
+    let (outline, left_out) = ours.records.put(&kept, folding.outline, &mut edits);
+    report.records_left_out = left_out;
+    report.own_tools = ours.schemas.is_some();
+    if let Some(schemas) = &ours.schemas {
+        schemas.put(&mut edits);
+    }
+    let course = recall.ours.course.as_ref().filter(|_| folding.prefaced);
+    report.course = course.map(|course| course.number);
     let mark = fit.replay.mark(fit.fold);
     report.raw_after = fit.replay.sent(fit.fold);
     report.expected = recall.calibration.tokens(report.raw_after);
@@ -297,7 +272,7 @@ fn assemble(
         report,
         memory,
     };
-    (plan, folding.outline)
+    (plan, outline)
 }
 
 /// Lints a plan; one that would break what was whole is thrown away.
@@ -310,8 +285,9 @@ fn checked(
     (plan, outline): (Plan, Vec<Item>),
     shares: &Shares,
 ) -> Plan {
-    if plan.report.folded.is_none() {
-        // Truncation changes no message's place.
+    let theirs = |item: &Item| matches!(item, Item::Theirs(_));
+    if plan.report.folded.is_none() && outline.iter().all(theirs) {
+        // Truncation changes no message's place, nor do paragraphs and schemas.
         return plan;
     }
     let before: Vec<_> = (0..conversation.messages.len()).map(Item::Theirs).collect();
@@ -329,6 +305,9 @@ fn checked(
             stood_back: Some(StoodBack::Unsound(broken)),
             truncated: Vec::new(),
             folded: None,
+            course: None,
+            own_tools: false,
+            records_left_out: 0,
             raw_after: shares.total(),
             ..plan.report
         },

@@ -6,7 +6,9 @@
 
 use super::{
     lint::Item,
+    place,
     profile::{Profile, Takes},
+    record::Course,
     units::{Unit, UnitKind},
 };
 use crate::wire::{
@@ -37,33 +39,34 @@ enum Place {
 pub(super) struct Folding {
     /// Messages that were left out.
     pub(super) messages: usize,
+    /// A note or a preface was put in their place.
+    pub(super) prefaced: bool,
     pub(super) edits: Edits,
     /// The messages of the edited conversation.
     pub(super) outline: Vec<Item>,
 }
 
 /// Leaves out the units from `pinned` to `boundary`, but for system messages, and puts the note
-/// in their place.
+/// in their place; where there is a course, its preface, also where nothing goes.
 pub(super) fn fold(
     conversation: &Conversation,
     units: &[Unit],
     pinned: usize,
     boundary: usize,
     profile: &Profile,
+    course: Option<&Course>,
 ) -> Folding {
     let mut folding = Folding::default();
     let gone = |unit: usize| (pinned..boundary).contains(&unit) && !units[unit].stays;
     let any = (pinned..boundary).any(gone);
-    let place = if any {
+    let place = if any || course.is_some() {
         place(conversation, units, pinned, gone, profile)
     } else {
         Place::Nowhere
     };
     for (at, unit) in units.iter().enumerate() {
-        if at == pinned
-            && let Place::Message(role) = place
-        {
-            folding.outline.push(Item::Ours(role));
+        if at == pinned {
+            folding.outline.extend(place.item());
         }
         if gone(at) {
             folding.messages += unit.messages.len();
@@ -73,11 +76,24 @@ pub(super) fn fold(
                 .extend(unit.messages.clone().map(Item::Theirs));
         }
     }
-    if any {
-        remove(conversation, units, gone, &mut folding.edits);
-        put(conversation, units, pinned, gone, place, &mut folding.edits);
+    if units.len() == pinned {
+        folding.outline.extend(place.item());
     }
+    remove(conversation, units, gone, &mut folding.edits);
+    let note = course.map_or(NOTE, |course| &course.preface);
+    let edits = &mut folding.edits;
+    folding.prefaced = put(conversation, units, pinned, gone, (place, note), edits);
     folding
+}
+
+impl Place {
+    /// The message it is.
+    const fn item(self) -> Option<Item> {
+        match self {
+            Self::Message(role) => Some(Item::Ours(role)),
+            _ => None,
+        }
+    }
 }
 
 fn place(
@@ -143,17 +159,18 @@ fn remove(
     }
 }
 
+/// Whether the note could be put there.
 fn put(
     conversation: &Conversation,
     units: &[Unit],
     pinned: usize,
     gone: impl Fn(usize) -> bool,
-    place: Place,
+    (place, note): (Place, &str),
     edits: &mut Edits,
-) {
-    let note = text::escape(NOTE);
+) -> bool {
+    let note = text::escape(note);
     match place {
-        Place::Nowhere => {}
+        Place::Nowhere => return false,
         Place::Message(role) => {
             let role = if role == Role::User {
                 "user"
@@ -170,30 +187,14 @@ fn put(
                     let kept = (0..units.len()).find(|&unit| !gone(unit));
                     let before =
                         kept.map(|unit| &conversation.messages[units[unit].messages.start]);
-                    if let Some(before) = before {
-                        edits.insert(before.span.start, format!("{message},"));
-                    }
+                    let Some(before) = before else {
+                        return false;
+                    };
+                    edits.insert(before.span.start, format!("{message},"));
                 }
             }
         }
-        Place::Paragraph(at) => paragraph(conversation, at, &note, edits),
+        Place::Paragraph(at) => place::paragraph(conversation, at, &note, edits),
     }
-}
-
-/// Adds the note at the end of a message: a paragraph of a string, a part of an array.
-fn paragraph(conversation: &Conversation, at: usize, note: &str, edits: &mut Edits) {
-    match &conversation.messages[at].content {
-        Content::Text(text) => {
-            let gap = if text.span.is_empty() { "" } else { "\\n\\n" };
-            edits.insert(text.span.end, format!("{gap}{note}"));
-        }
-        Content::Parts(parts, array) => {
-            let comma = if parts.is_empty() { "" } else { "," };
-            edits.insert(
-                array.end - 1,
-                format!(r#"{comma}{{"type":"text","text":"{note}"}}"#),
-            );
-        }
-        _ => {}
-    }
+    true
 }

@@ -14,6 +14,13 @@ pub struct Report {
     pub stood_back: Option<StoodBack>,
     pub truncated: Vec<Truncated>,
     pub folded: Option<Folded>,
+    /// The number of the course whose preface stands in the request.
+    pub course: Option<u32>,
+    /// Our tools were added to the client's.
+    pub own_tools: bool,
+    /// Records whose places are there, but where they cannot stand; those that went with a fold
+    /// do not count.
+    pub records_left_out: usize,
     /// Raw tokens of the request as it came, and as it goes out.
     pub raw_before: u32,
     pub raw_after: u32,

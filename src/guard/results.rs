@@ -5,9 +5,11 @@ use std::{
     ops::Range,
 };
 
+use serde::{Deserialize, Serialize};
+
 use super::{
     Policy, estimate,
-    truncate::{self, Cut, Limit},
+    truncate::{self, Cut, Limit, Marker},
     units::Unit,
 };
 use crate::wire::{
@@ -21,6 +23,8 @@ use crate::wire::{
 const LEAST_CHARS: usize = 200;
 /// The largest share of the window that one result may take.
 const RESULT_SHARE: f64 = 0.3;
+/// The same while a session is not healthy.
+const TIGHT_SHARE: f64 = 0.05;
 /// Rounds in which a step's results are brought down to what is left for them.
 const TIGHTEN_ROUNDS: usize = 4;
 /// Rounds in which a result is brought within its share by what it is made of.
@@ -49,8 +53,59 @@ pub(super) struct Results<'a> {
     /// Raw tokens of every message, as it goes out.
     pub(super) tokens: Vec<u32>,
     cuts: BTreeMap<usize, Cut>,
-    /// Messages with a limit of their own; characters.
-    tight: BTreeMap<usize, u32>,
+    /// Messages with a limit of their own.
+    tight: BTreeMap<usize, Held>,
+    /// Texts of ours that go to the end of results.
+    blocks: BTreeMap<usize, Sizes>,
+}
+
+/// A limit of its own that a result is held to: characters, and in the highest bit whether its
+/// marker says that the window was nearly full.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(transparent)]
+pub(super) struct Held(u32);
+
+impl Held {
+    const NEARLY_FULL: u32 = 1 << 31;
+
+    fn new(chars: usize, marker: Marker) -> Self {
+        let chars = u32::try_from(chars).unwrap_or(u32::MAX) & !Self::NEARLY_FULL;
+        match marker {
+            Marker::Plain => Self(chars),
+            Marker::NearlyFull => Self(chars | Self::NEARLY_FULL),
+        }
+    }
+
+    const fn chars(self) -> usize {
+        (self.0 & !Self::NEARLY_FULL) as usize
+    }
+
+    const fn marker(self) -> Marker {
+        if self.0 & Self::NEARLY_FULL == 0 {
+            Marker::Plain
+        } else {
+            Marker::NearlyFull
+        }
+    }
+}
+
+/// What makes a result too large, and what stays of it.
+#[derive(Clone, Copy, Debug)]
+struct Rule {
+    /// The longest; characters.
+    chars: usize,
+    /// The largest part of the window.
+    share: f64,
+    /// Kept of one that is cut; characters. None: half of what is left alone, each.
+    ends: Option<(usize, usize)>,
+    marker: Marker,
+}
+
+impl Rule {
+    fn limit(&self, chars: usize) -> Limit {
+        let (head, tail) = self.ends.unwrap_or((chars / 2, chars / 2));
+        Limit { chars, head, tail }
+    }
 }
 
 impl<'a> Results<'a> {
@@ -75,7 +130,15 @@ impl<'a> Results<'a> {
             tokens,
             cuts: BTreeMap::new(),
             tight: BTreeMap::new(),
+            blocks: BTreeMap::new(),
         }
+    }
+
+    /// Texts that will stand at the end of results: a result and its block together are held to
+    /// the limits, so that a second pass finds nothing to do.
+    pub(super) fn with_blocks(mut self, blocks: BTreeMap<usize, Sizes>) -> Self {
+        self.blocks = blocks;
+        self
     }
 
     /// Cuts every result that is too large by the settings and the window alone.
@@ -85,46 +148,93 @@ impl<'a> Results<'a> {
         }
     }
 
-    /// What stays may be of a denser kind of text than the whole was. So a cut is measured like
-    /// any other result, and made again until it is within its share: a second pass over what
-    /// was sent then finds nothing to do.
     fn first_cut(&mut self, at: usize) {
         let settings = self.policy.settings;
-        let message = &self.conversation.messages[at];
-        let mut chars = most_chars(&text_sizes(self.conversation, message), self.policy);
-        for round in 1.. {
-            let limit = Limit {
-                chars,
-                head: settings.truncate_head_chars,
-                tail: settings.truncate_tail_chars,
-            };
-            if !self.cut(at, limit) {
-                return;
+        let rule = Rule {
+            chars: settings.max_tool_result_chars,
+            share: RESULT_SHARE,
+            ends: Some((settings.truncate_head_chars, settings.truncate_tail_chars)),
+            marker: Marker::Plain,
+        };
+        self.cut_by(at, &rule);
+    }
+
+    /// Cuts results from message `from` on that are longer than `chars` characters, or than a
+    /// small part of the window. The limits are remembered, since the next request's may be others.
+    pub(super) fn nearly_full(&mut self, from: usize, chars: usize) {
+        let rule = Rule {
+            chars: chars.max(LEAST_CHARS),
+            share: TIGHT_SHARE,
+            ends: None,
+            marker: Marker::NearlyFull,
+        };
+        for at in self.answers(from..self.tokens.len()) {
+            if let Some(chars) = self.cut_by(at, &rule) {
+                self.tight.insert(at, Held::new(chars, rule.marker));
             }
-            let left = self
-                .cuts
-                .get(&at)
-                .map_or_else(Sizes::default, |cut| cut.sizes);
-            let mut next = most_chars(&left, self.policy);
-            if left.chars() <= next {
-                return;
-            }
-            if round == FIRST_ROUNDS {
-                next = next.min(self.surely_within()).max(LEAST_CHARS);
-            }
-            chars = next;
         }
     }
 
+    /// Cuts a result by a rule; gives the limit that it was cut to.
+    ///
+    /// What stays may be of a denser kind of text than the whole was. So a cut is measured like
+    /// any other result, and made again until it is within its share: a second pass over what
+    /// was sent then finds nothing to do.
+    fn cut_by(&mut self, at: usize, rule: &Rule) -> Option<usize> {
+        let now = self.left(at);
+        let mut chars = self.most(at, &now, rule);
+        if now.chars() <= chars {
+            return None;
+        }
+        for round in 1.. {
+            if !self.cut(at, rule.limit(chars), rule.marker) {
+                break;
+            }
+            let left = self.left(at);
+            let mut next = self.most(at, &left, rule);
+            if left.chars() <= next {
+                return Some(chars);
+            }
+            if round == FIRST_ROUNDS {
+                next = next.min(self.surely_within(rule.share)).max(LEAST_CHARS);
+            }
+            if next >= chars {
+                return Some(chars);
+            }
+            chars = next;
+        }
+        None
+    }
+
+    /// The sizes of the text of a result, as far as it was cut.
+    fn left(&self, at: usize) -> Sizes {
+        self.cuts.get(&at).map_or_else(
+            || text_sizes(self.conversation, &self.conversation.messages[at]),
+            |cut| cut.sizes,
+        )
+    }
+
+    /// The longest result of this kind of text that a rule leaves alone, in characters; what of
+    /// ours goes to its end counts with it.
+    fn most(&self, at: usize, sizes: &Sizes, rule: &Rule) -> usize {
+        let Some(&block) = self.blocks.get(&at) else {
+            return within(sizes, rule, self.policy);
+        };
+        let mut whole = *sizes;
+        whole += block;
+        let most = within(&whole, rule, self.policy);
+        most.saturating_sub(block.chars()).max(LEAST_CHARS)
+    }
+
     /// Applies the limits that the session remembers, by the messages' digests.
-    pub(super) fn remembered(&mut self, limits: &[(u128, u32)]) {
+    pub(super) fn remembered(&mut self, limits: &[(u128, Held)]) {
         if limits.is_empty() {
             return;
         }
-        let limits: HashMap<u128, u32> = limits.iter().rev().copied().collect();
+        let limits: HashMap<u128, Held> = limits.iter().rev().copied().collect();
         for at in self.answers(0..self.tokens.len()) {
-            if let Some(&chars) = limits.get(&self.conversation.messages[at].digest) {
-                self.hold(at, chars as usize);
+            if let Some(&held) = limits.get(&self.conversation.messages[at].digest) {
+                self.hold(at, held);
             }
         }
     }
@@ -181,11 +291,11 @@ impl<'a> Results<'a> {
     }
 
     /// The limits to remember: those of messages that are still part of the conversation.
-    pub(super) fn limits(&self, kept: &[bool]) -> Vec<(u128, u32)> {
+    pub(super) fn limits(&self, kept: &[bool]) -> Vec<(u128, Held)> {
         self.tight
             .iter()
             .filter(|(at, _)| kept[**at])
-            .map(|(&at, &chars)| (self.conversation.messages[at].digest, chars))
+            .map(|(&at, &held)| (self.conversation.messages[at].digest, held))
             .collect()
     }
 
@@ -196,8 +306,8 @@ impl<'a> Results<'a> {
     }
 
     /// Characters that are within the share of the window whatever their kind.
-    fn surely_within(&self) -> usize {
-        let share = RESULT_SHARE * f64::from(self.policy.window);
+    fn surely_within(&self, share: f64) -> usize {
+        let share = share * f64::from(self.policy.window);
         (share / self.policy.weights().heaviest()) as usize
     }
 
@@ -214,24 +324,26 @@ impl<'a> Results<'a> {
                 cut.after
             });
         let chars = chars as u64 * u64::from(level) / u64::from(now.max(1));
-        self.hold(at, (chars as usize).max(LEAST_CHARS));
+        let marker = self.tight.get(&at).map_or(Marker::Plain, |it| it.marker());
+        self.hold(at, Held::new((chars as usize).max(LEAST_CHARS), marker));
     }
 
     /// Holds one result to a limit of its own.
-    fn hold(&mut self, at: usize, chars: usize) {
+    fn hold(&mut self, at: usize, held: Held) {
+        let chars = held.chars();
         let limit = Limit {
             chars,
             head: chars / 2,
             tail: chars / 2,
         };
-        if self.cut(at, limit) {
-            self.tight.insert(at, chars as u32);
+        if self.cut(at, limit, held.marker()) {
+            self.tight.insert(at, held);
         }
     }
 
-    fn cut(&mut self, at: usize, limit: Limit) -> bool {
+    fn cut(&mut self, at: usize, limit: Limit, marker: Marker) -> bool {
         let message = &self.conversation.messages[at];
-        let Some(cut) = truncate::cut(self.conversation, message, limit) else {
+        let Some(cut) = truncate::cut(self.conversation, message, limit, marker) else {
             return false;
         };
         let mut sizes = cut.sizes;
@@ -256,15 +368,25 @@ impl<'a> Results<'a> {
 /// The longest result of this kind of text that is left alone, in characters: the configured
 /// length, or the share of the window in tokens.
 pub fn most_chars(sizes: &Sizes, policy: &Policy<'_>) -> usize {
-    let configured = policy.settings.max_tool_result_chars;
-    let share = RESULT_SHARE * f64::from(policy.window);
+    let rule = Rule {
+        chars: policy.settings.max_tool_result_chars,
+        share: RESULT_SHARE,
+        ends: None,
+        marker: Marker::Plain,
+    };
+    within(sizes, &rule, policy)
+}
+
+/// The longest result of this kind of text that a rule leaves alone, in characters.
+fn within(sizes: &Sizes, rule: &Rule, policy: &Policy<'_>) -> usize {
+    let share = rule.share * f64::from(policy.window);
     let tokens = policy.weights().text(sizes);
     let chars = (sizes.chars() as f64 * share / tokens) as usize;
     if tokens <= share {
         // Rounding must not cut what is within its share.
-        return configured.min(chars.max(sizes.chars()));
+        return rule.chars.min(chars.max(sizes.chars()));
     }
-    configured.min(chars).max(LEAST_CHARS)
+    rule.chars.min(chars).max(LEAST_CHARS)
 }
 
 /// The name of the tool that gave the result `at`: its own, or that of the call it answers; empty

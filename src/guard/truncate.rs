@@ -36,13 +36,49 @@ pub struct Cut {
     pub edits: Edits,
 }
 
-/// The longest marker: its words, the number, two line ends.
+/// What stands for the missing characters.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Marker {
+    Plain,
+    /// Says that the window is nearly full, so that the model asks for less.
+    NearlyFull,
+}
+
+/// The longest plain marker: its words, the number, two line ends.
 const MARKER_CHARS: usize = 52;
+/// What the other marker says besides.
+const NEARLY_FULL: &str = ": the context window is nearly full, read smaller parts";
+
+impl Marker {
+    /// The longest that it may be.
+    const fn chars(self) -> usize {
+        MARKER_CHARS + self.says().len()
+    }
+
+    const fn says(self) -> &'static str {
+        match self {
+            Self::Plain => "",
+            Self::NearlyFull => NEARLY_FULL,
+        }
+    }
+
+    /// In the place of so many characters, escaped.
+    fn text(self, chars: usize) -> String {
+        let says = self.says();
+        format!("\\n... [{chars} characters truncated{says}] ...\\n")
+    }
+}
+
 /// How far a cut moves to reach the end of a line, at most; characters.
 const NEAR_CHARS: usize = 200;
 
 /// Cuts a tool result down to its limit; `None` where it is within the limit or cannot be cut.
-pub fn cut(conversation: &Conversation, message: &Message, limit: Limit) -> Option<Cut> {
+pub fn cut(
+    conversation: &Conversation,
+    message: &Message,
+    limit: Limit,
+    marker: Marker,
+) -> Option<Cut> {
     let texts = texts(conversation, message)?;
     // A character is a byte at least: most results are told by their length alone.
     let bytes: usize = texts.iter().map(|piece| piece.text.span.len()).sum();
@@ -57,7 +93,7 @@ pub fn cut(conversation: &Conversation, message: &Message, limit: Limit) -> Opti
             return None;
         }
     }
-    let kept = keep(before, limit)?;
+    let kept = keep(before, limit, marker)?;
     let mut after = Cut {
         before,
         after: 0,
@@ -68,17 +104,18 @@ pub fn cut(conversation: &Conversation, message: &Message, limit: Limit) -> Opti
         conversation,
         texts: &texts,
         total: before,
+        marker,
     }
     .cut(kept, &mut after);
     Some(after)
 }
 
 /// How many characters of the head and the tail stay; `None` where nothing is to be cut.
-fn keep(total: usize, limit: Limit) -> Option<(usize, usize)> {
+fn keep(total: usize, limit: Limit, marker: Marker) -> Option<(usize, usize)> {
     if total <= limit.chars {
         return None;
     }
-    let room = limit.chars.saturating_sub(MARKER_CHARS);
+    let room = limit.chars.saturating_sub(marker.chars());
     let wanted = limit.head + limit.tail;
     if wanted <= room {
         return Some((limit.head, limit.tail));
@@ -123,13 +160,14 @@ struct Pieces<'a> {
     conversation: &'a Conversation,
     texts: &'a [Piece],
     total: usize,
+    marker: Marker,
 }
 
 impl Pieces<'_> {
     /// Takes out what lies between the first `head` and the last `tail` characters.
     fn cut(&self, (head, tail): (usize, usize), cut: &mut Cut) {
         let gone = self.at_lines(head..self.total - tail);
-        let marker = marker(gone.len());
+        let marker = self.marker.text(gone.len());
         let mut start = 0;
         let mut marked = false;
         for piece in self.texts {
@@ -215,13 +253,8 @@ impl Pieces<'_> {
     }
 }
 
-/// What stands for the missing characters.
-fn marker(chars: usize) -> String {
-    format!("\\n... [{chars} characters truncated] ...\\n")
-}
-
 /// The byte at which character `place` begins.
-fn offset(raw: &[u8], place: usize) -> usize {
+pub(super) fn offset(raw: &[u8], place: usize) -> usize {
     Walk::new(raw)
         .nth(place)
         .map_or(raw.len(), |character| character.at)
@@ -249,7 +282,12 @@ mod tests {
 
     fn apply(content: &str, limit: Limit) -> Option<(Cut, serde_json::Value)> {
         let conversation = with_content(content);
-        let cut = cut(&conversation, &conversation.messages[0], limit)?;
+        let cut = cut(
+            &conversation,
+            &conversation.messages[0],
+            limit,
+            Marker::Plain,
+        )?;
         let body = cut.edits.apply(&conversation.body).to_bytes();
         let body: serde_json::Value = serde_json::from_slice(&body).unwrap();
         Some((cut, body["messages"][0]["content"].clone()))
@@ -267,6 +305,21 @@ mod tests {
         assert_eq!(content, expected);
         assert_eq!((cut.before, cut.after), (400, expected.chars().count()));
         assert_eq!(cut.sizes.chars(), cut.after);
+    }
+
+    #[test]
+    fn the_marker_says_that_the_window_is_nearly_full() {
+        let conversation = with_content(&format!("\"{}\"", "a".repeat(400)));
+        let message = &conversation.messages[0];
+        let cut = cut(&conversation, message, LIMIT, Marker::NearlyFull).unwrap();
+        assert!(cut.after <= LIMIT.chars);
+        let body = cut.edits.apply(&conversation.body).to_bytes();
+        let says = "\\n... [300 characters truncated: the context window is nearly full, read \
+                    smaller parts] ...\\n";
+        assert!(String::from_utf8_lossy(&body).contains(says));
+        // Its line ends are two bytes each, and a body has fewer characters than this.
+        let longest = Marker::NearlyFull.text(u32::MAX as usize).len() - 2;
+        assert!(longest <= Marker::NearlyFull.chars());
     }
 
     #[test]
@@ -301,7 +354,8 @@ mod tests {
     fn half_a_pair_is_never_edited() {
         let text = format!("\"{}\\ud800{}\"", "a".repeat(300), "b".repeat(300));
         let conversation = with_content(&text);
-        assert!(cut(&conversation, &conversation.messages[0], LIMIT).is_none());
+        let half = &conversation.messages[0];
+        assert!(cut(&conversation, half, LIMIT, Marker::Plain).is_none());
     }
 
     #[test]

@@ -1,0 +1,58 @@
+//! Where a new course begins.
+
+use super::{
+    Policy, budget, fold,
+    results::Results,
+    stands_back,
+    units::{self, Unit, UnitKind},
+};
+use crate::wire::chat::Conversation;
+
+/// The part of the budget that the newest steps may take with them into a new course.
+const SHARE: u32 = 8;
+
+/// The boundary of a course that begins with this request, in messages without system ones: as
+/// many of the newest whole units are kept as fit into an eighth of the budget, in raw tokens,
+/// and always the newest one.
+///
+/// `None` where the guard does nothing to this conversation.
+pub fn tail(conversation: &Conversation, policy: &Policy<'_>) -> Option<u32> {
+    let units = stands_back(conversation, policy).ok()?;
+    let last = units.len().checked_sub(1)?;
+    let mut results = Results::new(conversation, policy);
+    results.first_line();
+    let weight = |unit: &Unit| {
+        let tokens = unit.messages.clone().map(|at| results.tokens[at]);
+        tokens.fold(0, u32::saturating_add)
+    };
+    let pinned = units::pinned(&units);
+    let room = budget::budget(conversation, policy).tokens / SHARE;
+    let mut first = fold::newest(&units, last, pinned);
+    let mut kept = units[first.min(units.len())..]
+        .iter()
+        .fold(0, |sum: u32, unit| sum.saturating_add(weight(unit)));
+    while first > pinned {
+        kept = kept.saturating_add(weight(&units[first - 1]));
+        if kept > room {
+            break;
+        }
+        first -= 1;
+    }
+    let before = units[..first].iter();
+    let said = before.filter(|unit| unit.kind != UnitKind::System);
+    u32::try_from(said.map(|unit| unit.messages.len()).sum::<usize>()).ok()
+}
+
+/// The messages that a course with this boundary leaves out, in order; none where the conversation
+/// is invalid.
+pub fn removed_by(conversation: &Conversation, boundary: u32) -> Vec<usize> {
+    let Ok(units) = units::split(conversation) else {
+        return Vec::new();
+    };
+    let gone = units::pinned(&units)..fold::at_said(&units, boundary);
+    units[gone]
+        .iter()
+        .filter(|unit| !unit.stays)
+        .flat_map(|unit| unit.messages.clone())
+        .collect()
+}

@@ -1,0 +1,272 @@
+use bytes::Bytes;
+use serde_json::{Value, json};
+
+use super::*;
+use crate::wire::chat::index;
+
+const WEIGHTS: f64 = 3.0;
+
+/// The answer with the records put in, and how many had to be left out.
+fn put(answer: &str, records: &[What]) -> (Vec<Value>, usize) {
+    let body = format!(r#"{{"messages":[{answer}]}}"#);
+    let conversation = index(Bytes::from(body)).unwrap();
+    let records: Vec<&What> = records.iter().collect();
+    let echo = echo(&conversation, 0, &records, true, &Weights::new(WEIGHTS));
+    let body = echo.edits.apply(&conversation.body).to_bytes();
+    let body: Value = serde_json::from_slice(&body).unwrap();
+    let messages = body["messages"].as_array().unwrap().clone();
+    assert_eq!(messages.len(), 1 + echo.results as usize);
+    (messages, echo.left_out)
+}
+
+fn check(content: &str, records: &[What], expected: &Value) {
+    let answer = format!(r#"{{"role":"assistant","content":{content}}}"#);
+    let (messages, left_out) = put(&answer, records);
+    assert_eq!(
+        (&messages[0]["content"], left_out),
+        (expected, 0),
+        "{content}"
+    );
+}
+
+fn left_out(answer: &str, record: What) {
+    let (messages, left_out) = put(answer, &[record]);
+    let before: Value = serde_json::from_str(answer).unwrap();
+    assert_eq!((&messages[0], left_out), (&before, 1), "{answer}");
+}
+
+fn text(before_chars: u32, text: &str) -> What {
+    What::Text {
+        before_chars,
+        text: text.into(),
+    }
+}
+
+fn spoken(raw: &str, chars: u32) -> What {
+    What::Spoken {
+        chars,
+        digest: text::digest(raw.as_bytes()),
+    }
+}
+
+fn calls(theirs: u32, before: &[u32]) -> What {
+    let call = |at: &u32| {
+        OwnCall {
+        before: *at,
+        json: format!(r#"{{"id":"own{at}","type":"function","function":{{"name":"add_reminder","arguments":"{{}}"}}}}"#).into(),
+    }
+    };
+    let result =
+        |at: &u32| format!(r#"{{"role":"tool","tool_call_id":"own{at}","content":"ok"}}"#).into();
+    What::Calls {
+        theirs,
+        calls: before.iter().map(call).collect(),
+        results: before.iter().map(result).collect(),
+    }
+}
+
+fn calling(content: &str, ids: &[&str]) -> String {
+    let calls: Vec<_> = ids
+        .iter()
+        .map(|id| json!({"id": id, "function": {"name": "f", "arguments": ""}}).to_string())
+        .collect();
+    format!(
+        r#"{{"role":"assistant","content":{content},"tool_calls":[ {} ]}}"#,
+        calls.join(" , ")
+    )
+}
+
+#[test]
+fn text_goes_where_it_stood() {
+    let package = "<continuation_package>\n\"x\"</continuation_package>";
+    for (content, before, expected) in [
+        (r#""abcd""#, 2, json!(format!("ab{package}cd"))),
+        (r#""abcd""#, 0, json!(format!("{package}abcd"))),
+        (r#""abcd""#, 4, json!(format!("abcd{package}"))),
+        (r#""abcd""#, 90, json!(format!("abcd{package}"))),
+        (r#""""#, 0, json!(package)),
+        (
+            r#""a\u4e2d\n\ud83d\ude00b""#,
+            4,
+            json!(format!("a中\n😀{package}b")),
+        ),
+        ("null", 3, json!(package)),
+        (
+            r#"[{"type":"text","text":"ab"},{"type":"text","text":"cd"}]"#,
+            2,
+            json!([{"type": "text", "text": format!("ab{package}")}, {"type": "text", "text": "cd"}]),
+        ),
+        (
+            r#"[{"type":"text","text":"ab"},{"type":"text","text":"cd"}]"#,
+            3,
+            json!([{"type": "text", "text": "ab"}, {"type": "text", "text": format!("c{package}d")}]),
+        ),
+        (
+            r#"[{"type":"text","text":"ab"},{"type":"text","text":"cd"}]"#,
+            9,
+            json!([{"type": "text", "text": "ab"}, {"type": "text", "text": format!("cd{package}")}]),
+        ),
+    ] {
+        check(content, &[text(before, package)], &expected);
+    }
+}
+
+#[test]
+fn text_is_left_out_where_nothing_can_be_edited() {
+    for content in [
+        r#""a\ud800b""#,
+        "[]",
+        r#"[{"type":"refusal","refusal":"no"}]"#,
+        "7",
+    ] {
+        let answer = format!(r#"{{"role":"assistant","content":{content}}}"#);
+        let body = format!(r#"{{"messages":[{answer}]}}"#);
+        let conversation = index(Bytes::from(body)).unwrap();
+        let record = text(0, "x");
+        let echo = echo(&conversation, 0, &[&record], true, &Weights::new(WEIGHTS));
+        assert!(echo.edits.is_empty() && echo.left_out == 1, "{content}");
+    }
+    left_out(r#"{"role":"assistant"}"#, text(0, "x"));
+}
+
+#[test]
+fn what_was_spoken_in_a_round_is_not_said_twice() {
+    for (content, expected) in [
+        (r#""abcd""#, json!("cd")),
+        (r#""\u0061bcd""#, json!("cd")),
+        (
+            r#"[{"type":"text","text":"abcd"}]"#,
+            json!([{"type": "text", "text": "cd"}]),
+        ),
+        (
+            r#"[{"type":"text","text":"a"} , {"type":"text","text":"bcd"}]"#,
+            json!([{"type": "text", "text": "cd"}]),
+        ),
+        (
+            r#"[{"type":"text","text":"ab"} , {"type":"text","text":"cd"}]"#,
+            json!([{"type": "text", "text": "cd"}]),
+        ),
+        (
+            r#"[{"type":"text","text":"ab"},{"type":"refusal","refusal":"no"}]"#,
+            json!([{"type": "refusal", "refusal": "no"}]),
+        ),
+    ] {
+        check(content, &[spoken("ab", 2)], &expected);
+    }
+}
+
+#[test]
+fn spoken_text_stays_where_it_is_another_or_nothing_would_be_left() {
+    for content in [
+        r#""abcd""#,
+        r#""x""#,
+        r#""""#,
+        "null",
+        r#""xy""#,
+        r#""xy \n""#,
+        r#"[{"type":"text","text":"xy"}]"#,
+        r#"[{"type":"refusal","refusal":"no"},{"type":"text","text":"xy"}]"#,
+        r#"[{"type":"text","text":"x","cache_control":{}},{"type":"text","text":"yz"}]"#,
+    ] {
+        let answer = format!(r#"{{"role":"assistant","content":{content}}}"#);
+        left_out(&answer, spoken("xy", 2));
+    }
+    left_out(r#"{"role":"assistant"}"#, spoken("xy", 2));
+    let answer = r#"{"role":"assistant","content":"xyz"}"#;
+    let body = format!(r#"{{"messages":[{answer}]}}"#);
+    let conversation = index(Bytes::from(body)).unwrap();
+    let record = spoken("xy", 2);
+    // Its round is gone: the only place where it is said is here.
+    let echo = echo(&conversation, 0, &[&record], false, &Weights::new(WEIGHTS));
+    assert!(echo.edits.is_empty() && echo.left_out == 1);
+}
+
+#[test]
+fn an_answer_left_with_calls_alone_says_null() {
+    for content in [r#""xy""#, r#""xy\n\n""#, r#"[{"type":"text","text":"xy"}]"#] {
+        let (messages, left_out) = put(&calling(content, &["a"]), &[spoken("xy", 2)]);
+        assert_eq!((&messages[0]["content"], left_out), (&Value::Null, 0));
+        assert_eq!(messages[0]["tool_calls"].as_array().unwrap().len(), 1);
+    }
+}
+
+#[test]
+fn spoken_and_taken_text_meet() {
+    for (content, expected) in [
+        (r#""xy""#, json!("P")),
+        (r#""xyz""#, json!("Pz")),
+        (
+            r#"[{"type":"text","text":"xy"}]"#,
+            json!([{"type": "text", "text": "P"}]),
+        ),
+        (
+            r#"[{"type":"text","text":"x"},{"type":"text","text":"y"}]"#,
+            json!([{"type": "text", "text": "P"}]),
+        ),
+        (
+            r#"[{"type":"text","text":"xy"},{"type":"text","text":"z"}]"#,
+            json!([{"type": "text", "text": "Pz"}]),
+        ),
+    ] {
+        for before in 0..=2 {
+            check(content, &[spoken("xy", 2), text(before, "P")], &expected);
+            check(content, &[text(before, "P"), spoken("xy", 2)], &expected);
+        }
+    }
+    check(r#""xyz""#, &[spoken("xy", 2), text(3, "P")], &json!("zP"));
+}
+
+#[test]
+fn calls_stand_between_the_client_s() {
+    for (before, order, left_out) in [
+        (vec![0], "own0 a b", 0),
+        (vec![1], "a own1 b", 0),
+        (vec![2], "a b own2", 0),
+        (vec![9], "a b own9", 0),
+        (vec![0, 1, 2], "own0 a own1 b own2", 0),
+    ] {
+        for content in ["null", r#""text""#, r#"[{"type":"text","text":"t"}]"#] {
+            let (messages, left) = put(&calling(content, &["a", "b"]), &[calls(2, &before)]);
+            let ids = messages[0]["tool_calls"].as_array().unwrap().iter();
+            let ids: Vec<_> = ids.map(|call| call["id"].as_str().unwrap()).collect();
+            assert_eq!((ids.join(" ").as_str(), left), (order, left_out));
+            for (result, at) in messages[1..].iter().zip(&before) {
+                assert_eq!(result["tool_call_id"], format!("own{at}"));
+            }
+        }
+    }
+}
+
+#[test]
+fn calls_are_left_out_whole_where_the_echo_is_another() {
+    let legacy =
+        r#"{"role":"assistant","content":null,"function_call":{"name":"f","arguments":""}}"#;
+    for answer in [
+        calling("null", &["a"]),
+        calling("null", &["a", "b", "c"]),
+        legacy.to_owned(),
+        r#"{"role":"assistant","content":"none"}"#.to_owned(),
+    ] {
+        left_out(&answer, calls(2, &[1]));
+        left_out(&answer, calls(0, &[0]));
+    }
+    left_out(legacy, calls(1, &[0]));
+    // A call without a result, a result that is no message, two calls in one.
+    let What::Calls { calls, results, .. } = calls(1, &[0, 1]) else {
+        unreachable!()
+    };
+    let broken = |calls: &[OwnCall], results: &[Box<str>]| What::Calls {
+        theirs: 1,
+        calls: calls.to_vec(),
+        results: results.to_vec(),
+    };
+    let both = OwnCall {
+        before: 0,
+        json: format!("{},{}", calls[0].json, calls[1].json).into(),
+    };
+    let answer = calling("null", &["a"]);
+    left_out(&answer, broken(&calls, &results[..1]));
+    left_out(&answer, broken(&calls[..1], &results));
+    left_out(&answer, broken(&calls[..1], &["7".into()]));
+    left_out(&answer, broken(&[both], &results));
+}

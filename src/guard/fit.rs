@@ -1,0 +1,121 @@
+//! Finds the fold of a conversation: what everything weighs, what the session remembers, and the
+//! replay of what it does not.
+
+use super::{
+    Policy, Recall,
+    budget::{Budget, Shares},
+    fold::{Fold, Ground, Replay},
+    preface::NOTE,
+    putback::Weighed,
+    results::Results,
+    rounds,
+    units::{Unit, UnitKind},
+};
+use crate::wire::text;
+
+/// A conversation that was replayed, and where it is folded.
+pub(super) struct Fit<'a> {
+    pub(super) replay: Replay<'a>,
+    pub(super) fold: Fold,
+    pub(super) ground: Ground,
+}
+
+/// Raw tokens of what is ours.
+pub(super) struct Ours {
+    pub(super) records: Weighed,
+    pub(super) tools: u32,
+}
+
+/// Replays the conversation and finds the fold.
+pub(super) fn fit<'a>(
+    units: &'a [Unit],
+    (shares, ours): (Shares, &Ours),
+    results: &mut Results<'_>,
+    policy: &Policy<'_>,
+    recall: &Recall,
+    budget: &Budget,
+) -> Fit<'a> {
+    let of = |unit: &Unit| {
+        unit.messages
+            .clone()
+            .map(|at| results.tokens[at])
+            .fold(0, u32::saturating_add)
+    };
+    let tokens: Vec<u32> = units.iter().map(of).collect();
+    let fresh = fresh(units, recall.messages);
+    let added = results.tokens[fresh..]
+        .iter()
+        .fold(0, |sum: u32, &tokens| sum.saturating_add(tokens))
+        .saturating_add_signed(narrow(ours.records.fresh));
+    let first_user = units.iter().position(|unit| unit.kind == UnitKind::User);
+    let before = units
+        .iter()
+        .zip(&tokens)
+        .filter(|(unit, _)| unit.kind == UnitKind::System)
+        .fold(shares.tools, |sum, (_, &tokens)| sum.saturating_add(tokens));
+    let fixed = before.saturating_add(first_user.map_or(0, |unit| tokens[unit]));
+    let ground = Ground::of(policy, fixed).or(recall.memory.ground);
+    let note = recall.ours.course.as_ref();
+    let note = note.map_or(NOTE, |course| &course.preface);
+    let mut replay = Replay {
+        units,
+        // What is ours moves no grid, so it counts only from here on.
+        tokens: tokens
+            .iter()
+            .zip(&ours.records.units)
+            .map(|(tokens, &more)| tokens.saturating_add_signed(narrow(more)))
+            .collect(),
+        beside: shares
+            .tools
+            .saturating_add(ours.tools)
+            .saturating_add_signed(narrow(ours.records.beside)),
+        high: recall.calibration.raw(budget.tokens, added),
+        preface: rounds::tokens(&text::escape(note), &policy.weights()).saturating_add(8),
+        prefaced: recall.ours.course.is_some(),
+        step: ground.step(),
+    };
+    // Requests whose cuts are remembered are not replayed, unless they were cut on another grid.
+    let same_grid = recall.memory.ground == ground;
+    let remembered = replay.recall(recall.memory.fold.filter(|_| same_grid));
+    let lost = recall.memory.fold.is_some() && remembered.is_none();
+    let from = if !same_grid || lost {
+        0
+    } else {
+        units
+            .iter()
+            .position(|unit| unit.messages.end > fresh)
+            .unwrap_or(units.len().saturating_sub(1))
+    };
+    let course = recall.ours.course.as_ref();
+    let course = course.map(|course| replay.begin(course.boundary));
+    // Requests from before the course are none of its own.
+    let from = from.max(course.map_or(0, |fold| fold.boundary));
+    let base = match (remembered, course) {
+        (Some(mark), Some(course)) if mark.boundary < course.boundary => Some(course),
+        (mark, course) => mark.or(course),
+    };
+    let fold = replay.run(from, base, |unit, excess| {
+        results.tighten(units[unit].messages.clone(), excess)
+    });
+    Fit {
+        replay,
+        fold,
+        ground,
+    }
+}
+
+/// The first message that was not part of the last request.
+pub(super) fn fresh(units: &[Unit], known: usize) -> usize {
+    let mut said = 0;
+    for unit in units.iter().filter(|unit| unit.kind != UnitKind::System) {
+        if said + unit.messages.len() > known {
+            return unit.messages.start + (known - said);
+        }
+        said += unit.messages.len();
+    }
+    units.last().map_or(0, |unit| unit.messages.end)
+}
+
+fn narrow(tokens: i64) -> i32 {
+    tokens.clamp(i32::MIN.into(), i32::MAX.into()) as i32
+}

@@ -1,0 +1,182 @@
+//! Where a prompt of ours may stand, and which message may follow which: by the profile.
+//!
+//! Never in a system message, never in an answer, and never where the client's message cannot be
+//! added to without touching what it says.
+
+use super::{
+    profile::{Profile, Takes},
+    units,
+};
+use crate::wire::{
+    chat::{Content, Conversation, Role},
+    edit::Edits,
+    text::Walk,
+};
+
+/// What goes before a prompt at the end of a tool result, where nothing else tells it from the
+/// tool's own output.
+pub(super) const LABEL: &str =
+    "[From here on by the context guard between client and model, not output of the tool]";
+
+/// How a prompt is put after a message.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Place {
+    /// As a user message of its own.
+    Message,
+    /// As a paragraph, or a part, at the end of the user message.
+    Paragraph,
+    /// As a labelled block at the end of the tool result.
+    Block,
+}
+
+/// Whether a prompt can go with the request that this conversation is.
+///
+/// Where the profile takes no user message after a tool result, a prompt waits for the next user
+/// message unless it is `urgent`. Never after a prefilled answer, nor in an invalid conversation.
+pub fn may_prompt(conversation: &Conversation, profile: &Profile, urgent: bool) -> bool {
+    let last = conversation
+        .messages
+        .iter()
+        .rposition(|message| !message.role.instructs());
+    let place = last.and_then(|last| of_prompt(conversation, last, profile));
+    place.is_some_and(|place| urgent || place != Place::Block) && units::split(conversation).is_ok()
+}
+
+/// How a prompt is put after message `at`; `None` where it cannot be.
+pub(super) fn of_prompt(
+    conversation: &Conversation,
+    at: usize,
+    profile: &Profile,
+) -> Option<Place> {
+    let place = match conversation.messages[at].role {
+        Role::User if profile.adjacent_users == Takes::No => Place::Paragraph,
+        Role::Tool | Role::Function if profile.user_after_tool == Takes::No => Place::Block,
+        Role::User | Role::Tool | Role::Function => Place::Message,
+        Role::Assistant | Role::System | Role::Developer | Role::Other => return None,
+    };
+    (place == Place::Message || takes_text(conversation, at)).then_some(place)
+}
+
+/// Whether a message by `now` may stand directly after one by `before`.
+pub(super) fn follows(before: Role, now: Role, profile: &Profile) -> bool {
+    let takes = match (before, now) {
+        (Role::User, Role::User) | (Role::Assistant, Role::Assistant) => profile.adjacent_users,
+        (Role::Tool | Role::Function, Role::User) => profile.user_after_tool,
+        _ => Takes::Yes,
+    };
+    takes != Takes::No
+}
+
+/// Whether text can be added at the end of a message. Text with half a surrogate pair is never
+/// edited.
+fn takes_text(conversation: &Conversation, at: usize) -> bool {
+    match &conversation.messages[at].content {
+        Content::Text(text) => sound(conversation.raw(*text)),
+        Content::Parts(..) => true,
+        Content::Absent | Content::Null | Content::Other(_) => false,
+    }
+}
+
+/// Whether a text has a decoded form.
+pub(super) fn sound(raw: &[u8]) -> bool {
+    if memchr::memchr(b'\\', raw).is_none() {
+        return true;
+    }
+    let mut walk = Walk::new(raw);
+    walk.by_ref().for_each(drop);
+    walk.sound()
+}
+
+/// Adds a note at the end of a message, escaped: a paragraph of a string, a part of an array.
+pub(super) fn paragraph(conversation: &Conversation, at: usize, note: &str, edits: &mut Edits) {
+    match &conversation.messages[at].content {
+        Content::Text(text) => {
+            let gap = if text.span.is_empty() { "" } else { "\\n\\n" };
+            edits.insert(text.span.end, format!("{gap}{note}"));
+        }
+        Content::Parts(parts, array) => {
+            let comma = if parts.is_empty() { "" } else { "," };
+            edits.insert(
+                array.end - 1,
+                format!(r#"{comma}{{"type":"text","text":"{note}"}}"#),
+            );
+        }
+        _ => {}
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use bytes::Bytes;
+
+    use super::*;
+    use crate::{guard::profile::named, wire::chat::index};
+
+    const STEP: &str =
+        r#"{"role":"assistant","tool_calls":[{"id":"x","function":{"name":"f","arguments":""}}]}"#;
+
+    fn may(last: &str, profile: &str, urgent: bool) -> bool {
+        let body = format!(r#"{{"messages":[{{"role":"user","content":"u"}},{last}]}}"#);
+        let conversation = index(Bytes::from(body)).unwrap();
+        may_prompt(&conversation, named(profile).unwrap(), urgent)
+    }
+
+    #[test]
+    fn a_prompt_goes_where_the_profile_takes_one() {
+        let result = |content: &str| {
+            format!(r#"{STEP},{{"role":"tool","tool_call_id":"x","content":{content}}}"#)
+        };
+        let user = |content: &str| {
+            let answer = r#"{"role":"assistant","content":"a"}"#;
+            format!(r#"{answer},{{"role":"user","content":{content}}}"#)
+        };
+        for (last, calm, urgent) in [
+            (
+                user("\"q\""),
+                "openai mistral template gemini",
+                "openai mistral",
+            ),
+            (user("[]"), "openai mistral", "mistral"),
+            (user("null"), "openai anthropic", "openai"),
+            (user(r#""\ud800""#), "openai", "openai"),
+            (
+                result("\"r\""),
+                "openai anthropic gemini ollama",
+                "openai mistral template",
+            ),
+            (result("null"), "openai", "openai"),
+        ] {
+            for profile in [
+                "openai",
+                "anthropic",
+                "gemini",
+                "ollama",
+                "mistral",
+                "template",
+            ] {
+                let named = |list: &str| list.split(' ').any(|it| it == profile);
+                let (is_calm, is_urgent) = (may(&last, profile, false), may(&last, profile, true));
+                assert!(is_calm || !named(calm), "{last} {profile}");
+                assert!(is_urgent || !named(urgent), "{last} {profile}, urgent");
+                assert!(is_urgent || !is_calm);
+            }
+        }
+        assert!(!may(&result("\"r\""), "template", false));
+        assert!(!may(&result("null"), "mistral", true));
+        assert!(!may(&user("null"), "mistral", true));
+        assert!(!may(&user(r#""\ud800""#), "template", true));
+    }
+
+    #[test]
+    fn a_prompt_never_goes_after_an_answer_or_into_what_is_invalid() {
+        for last in [r#"{"role":"assistant","content":"Well,"}"#, STEP] {
+            for profile in ["openai", "template"] {
+                assert!(!may(last, profile, true));
+            }
+        }
+        let system = r#"{"role":"system","content":"s"}"#;
+        assert!(may(system, "openai", false));
+        let orphan = r#"{"role":"tool","tool_call_id":"x","content":"r"}"#;
+        assert!(!may(orphan, "openai", true));
+    }
+}
