@@ -2,21 +2,25 @@
 //!
 //! [`stream`] passes a streamed answer on, [`whole`] takes one that is not streamed into memory,
 //! within a bound, so that its headers can speak of it. Neither changes a byte, but for the usage
-//! chunk that we asked for ourselves. What is held back: an event that may still turn out to be
+//! chunk that we asked for ourselves. [`sifted`] and [`sifted_whole`] are the same for requests that
+//! carry something of ours: they take it out, and go on with the next answer where one was for us
+//! alone. What is held back: an event that may still turn out to be
 //! that chunk, and the end of an answer until [`Ending`] has stored what was heard.
 
 mod decode;
 mod own;
 mod passage;
+mod sieve;
 mod stream;
 mod tap;
+mod way;
 mod whole;
 
 pub use self::{
     own::{Before, Own, Package, Rounds, Sifting, Spoken},
-    stream::{Closing, Ending, stream},
+    stream::{Closing, Ending, sifted, stream},
     tap::Heard,
-    whole::{Whole, unpacked, whole},
+    whole::{Whole, sifted_whole, unpacked, whole},
 };
 
 /// Why an answer is none.

@@ -239,4 +239,6 @@ impl Choices {
 }
 
 #[cfg(test)]
+pub(super) mod recorded;
+#[cfg(test)]
 mod tests;

@@ -13,19 +13,29 @@ use futures_util::{future::BoxFuture, stream::unfold};
 use http::{
     HeaderMap, HeaderValue, Response,
     header::{CONTENT_ENCODING, CONTENT_LENGTH, TRAILER},
+    response::Parts,
 };
 use http_body::Frame;
 use http_body_util::{BodyExt, StreamBody};
 
 use super::{
+    Rounds, Sifting,
     decode::Decoder,
     passage::{Passage, Piece},
+    sieve::Sieve,
     tap::Heard,
+    way::Way,
 };
 use crate::wire::{Body, fault::Fault};
 
 /// How long the end of a stream is held for the state to be stored.
 const STORE_WAIT: Duration = Duration::from_millis(50);
+
+/// How long the rest of an answer for us alone is waited for, behind its finish reason.
+const HEAR_OUT_WAIT: Duration = Duration::from_secs(1);
+
+/// Bytes of that rest that are read; a usage chunk is far smaller.
+const MAX_HEARD_OUT: usize = 256 << 10;
 
 /// What happens at the end of a stream.
 pub struct Ending {
@@ -37,8 +47,10 @@ pub struct Ending {
     /// Called once for every stream that the provider ended, broken ones included, before the
     /// last bytes go out. Dropped after 50 ms: what must outlive that is spawned inside.
     /// Not called when the client leaves.
-    pub on_end: Box<dyn FnOnce(Heard) -> BoxFuture<'static, Closing> + Send>,
+    pub on_end: OnEnd,
 }
+
+pub(super) type OnEnd = Box<dyn FnOnce(Heard) -> BoxFuture<'static, Closing> + Send>;
 
 /// What is added to the end of a stream.
 #[derive(Clone, Debug, Default)]
@@ -48,19 +60,25 @@ pub struct Closing {
     pub comment: Option<Bytes>,
 }
 
+/// The source gave out before its end.
+struct Broken;
+
 struct Relay {
     source: Body,
     /// Unpacks the stream itself, where something must be taken out of it.
     unpack: Option<Decoder>,
-    passage: Passage,
+    way: Way,
     out: VecDeque<Piece>,
-    ending: Option<Ending>,
+    /// The client accepts trailers.
+    takes_trailers: bool,
     trailers: Option<HeaderMap>,
     phase: Phase,
 }
 
 enum Phase {
     Flows,
+    /// The answer was for us alone: the next one is to come.
+    Turns,
     /// The source is done; what is left goes out.
     Drains,
     /// As above, and then the connection ends abnormally.
@@ -70,24 +88,58 @@ enum Phase {
 
 /// Passes a streamed answer on. The length is unknown from here on.
 pub fn stream(answer: Response<Body>, ending: Ending) -> Response<Body> {
-    let (mut head, source) = answer.into_parts();
-    head.headers.remove(CONTENT_LENGTH);
-    for name in ending.trailers {
-        head.headers.append(TRAILER, HeaderValue::from_static(name));
-    }
+    let (head, source) = answer.into_parts();
     let mut decoder = Decoder::of(&head.headers);
     // What is compressed cannot be cut. A client that never asked for a chunk without choices may
     // fail on it, so such a stream, which nobody should have compressed, goes on unpacked.
     let unpack = decoder.take_if(|decoder| ending.strip_usage && decoder.reads());
+    let way = Way::Plain {
+        passage: Passage::new(decoder, ending.strip_usage),
+        on_end: Some(ending.on_end),
+    };
+    relay(head, source, unpack, way, ending.trailers)
+}
+
+/// Passes a streamed answer on without what is ours in it, and the answers that follow where it
+/// was for us alone, as one. The other arguments are those of [`Ending`]. A compressed stream goes
+/// on unpacked; one that cannot be unpacked passes as it is.
+pub fn sifted(
+    answer: Response<Body>,
+    sifting: Sifting,
+    rounds: Box<dyn Rounds>,
+    strip_usage: bool,
+    trailers: &'static [&'static str],
+) -> Response<Body> {
+    let (head, source) = answer.into_parts();
+    let decoder = Decoder::of(&head.headers);
+    let blind = decoder.as_ref().is_some_and(|decoder| !decoder.reads());
+    let way = Way::Sifted {
+        sieve: Box::new(Sieve::new(sifting, strip_usage, blind)),
+        rounds: Some(rounds),
+    };
+    relay(head, source, decoder.filter(|_| !blind), way, trailers)
+}
+
+fn relay(
+    mut head: Parts,
+    source: Body,
+    unpack: Option<Decoder>,
+    way: Way,
+    trailers: &[&'static str],
+) -> Response<Body> {
+    head.headers.remove(CONTENT_LENGTH);
+    for name in trailers {
+        head.headers.append(TRAILER, HeaderValue::from_static(name));
+    }
     if unpack.is_some() {
         head.headers.remove(CONTENT_ENCODING);
     }
     let relay = Relay {
         source,
         unpack,
-        passage: Passage::new(decoder, ending.strip_usage),
+        way,
         out: VecDeque::new(),
-        ending: Some(ending),
+        takes_trailers: !trailers.is_empty(),
         trailers: None,
         phase: Phase::Flows,
     };
@@ -111,6 +163,7 @@ impl Relay {
             }
             match self.phase {
                 Phase::Flows => self.read().await,
+                Phase::Turns => self.turn().await,
                 Phase::Drains => {
                     self.phase = Phase::Over;
                     let trailers = self.trailers.take().filter(|t| !t.is_empty());
@@ -132,32 +185,83 @@ impl Relay {
     }
 
     async fn read(&mut self) {
-        match self.source.frame().await {
-            Some(Ok(frame)) => {
-                // Trailers of the provider belong to its connection.
-                let Ok(chunk) = frame.into_data() else {
-                    return;
-                };
-                match self.unpack.as_mut().map(|decoder| decoder.push(&chunk)) {
-                    None => self.passage.push(chunk, &mut self.out),
-                    Some(Some(text)) => self.passage.push(text.into(), &mut self.out),
-                    Some(None) => {
-                        tracing::warn!("a compressed answer could not be unpacked");
-                        self.over(true);
-                    }
+        match self.chunk().await {
+            Some(Ok(chunk)) => {
+                self.way.push(chunk, &mut self.out);
+                if self.way.turns() {
+                    self.phase = Phase::Turns;
                 }
             }
-            Some(Err(error)) => {
-                tracing::warn!(error = %crate::error::chain(&error), "an answer broke off");
-                self.over(true);
-            }
+            Some(Err(Broken)) => self.over(true),
             None => self.over(false),
         }
     }
 
+    /// The next bytes of the source, unpacked where they must be.
+    async fn chunk(&mut self) -> Option<Result<Bytes, Broken>> {
+        loop {
+            let chunk = match self.source.frame().await? {
+                // Trailers of the provider belong to its connection.
+                Ok(frame) => match frame.into_data() {
+                    Ok(chunk) => chunk,
+                    Err(_) => continue,
+                },
+                Err(error) => {
+                    tracing::warn!(error = %crate::error::chain(&error), "an answer broke off");
+                    return Some(Err(Broken));
+                }
+            };
+            let Some(decoder) = &mut self.unpack else {
+                return Some(Ok(chunk));
+            };
+            let text = decoder.push(&chunk).map(Bytes::from);
+            if text.is_none() {
+                tracing::warn!("a compressed answer could not be unpacked");
+            }
+            return Some(text.ok_or(Broken));
+        }
+    }
+
+    /// Hears the answer out, which was for us alone, and goes on with the next.
+    async fn turn(&mut self) {
+        let rest = self.hear_out();
+        if tokio::time::timeout(HEAR_OUT_WAIT, rest).await.is_err() {
+            tracing::debug!("an answer that was for the proxy did not end");
+        }
+        self.way.finish(false, &mut self.out);
+        match self.way.turn().await {
+            Some(answer) => {
+                let (head, source) = answer.into_parts();
+                self.unpack = Decoder::of(&head.headers);
+                self.source = source;
+                self.phase = Phase::Flows;
+            }
+            None => self.over(true),
+        }
+    }
+
+    /// Reads what follows the finish reason: usage may be there.
+    async fn hear_out(&mut self) {
+        let mut left = MAX_HEARD_OUT;
+        while !self.way.drained() {
+            let Some(Ok(chunk)) = self.chunk().await else {
+                break;
+            };
+            self.way.push(chunk.clone(), &mut self.out);
+            left = left.saturating_sub(chunk.len());
+            if left == 0 {
+                break;
+            }
+        }
+    }
+
     fn over(&mut self, broken: bool) {
-        self.passage.finish(&mut self.out);
-        let heard = self.passage.heard();
+        self.way.finish(broken, &mut self.out);
+        if self.way.turns() {
+            self.phase = Phase::Turns;
+            return;
+        }
+        let heard = self.way.heard();
         let ended = heard.finished || heard.error || heard.blind;
         // What breaks after `[DONE]` has nothing left to lose.
         if heard.done || (ended && !broken) {
@@ -167,7 +271,7 @@ impl Relay {
         if !broken {
             tracing::warn!("an answer ended without a finish reason");
         }
-        if self.passage.legible() {
+        if self.way.legible() {
             self.out.push_back(Piece::Bytes(broken_event()));
         }
         self.phase = Phase::Breaks;
@@ -175,18 +279,17 @@ impl Relay {
 
     /// Lets the state be stored, and puts what is to be said at the end into the stream.
     async fn close(&mut self) {
-        let Some(ending) = self.ending.take() else {
+        let Some(stored) = self.way.end() else {
             return;
         };
-        let stored = (ending.on_end)(self.passage.heard());
         let Ok(closing) = tokio::time::timeout(STORE_WAIT, stored).await else {
             tracing::warn!("storing the state took too long; the answer goes on without it");
             return;
         };
-        if let Some(comment) = closing.comment.filter(|_| self.passage.legible()) {
+        if let Some(comment) = closing.comment.filter(|_| self.way.legible()) {
             self.out.push_front(Piece::Bytes(comment));
         }
-        if !ending.trailers.is_empty() {
+        if self.takes_trailers {
             self.trailers = Some(closing.trailers);
         }
     }

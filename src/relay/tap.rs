@@ -164,6 +164,11 @@ impl Tap {
         }
     }
 
+    /// Another answer goes on with this one: what the last one costs is what counts.
+    pub(super) fn turn(&mut self) {
+        self.heard.usage = None;
+    }
+
     /// Nothing more will be understood.
     pub(super) fn blind(&mut self) {
         self.heard.blind = true;

@@ -4,14 +4,19 @@ use std::io;
 
 use bytes::Bytes;
 use futures_util::stream::unfold;
-use http::{HeaderMap, Response, response::Parts};
+use http::{
+    HeaderMap, Response,
+    header::{CONTENT_ENCODING, CONTENT_LENGTH},
+    response::Parts,
+};
 use http_body::Frame;
 use http_body_util::{BodyExt, StreamBody};
 use serde::de::IgnoredAny;
 
 use super::{
-    BadAnswer,
+    BadAnswer, Before, Rounds, Sifting, Spoken,
     decode::Decoder,
+    sieve::{Sifted, Sifter},
     tap::{Heard, Tap},
 };
 use crate::wire::{Body, gather::Gather};
@@ -61,6 +66,71 @@ pub async fn whole(
         provider: provider.to_owned(),
     })?;
     Ok(Whole::Complete { head, body, heard })
+}
+
+/// Reads an answer and takes out what is ours; where it was for us alone, goes on with the next
+/// ([`Rounds::go_on`]; the end is the caller's). The last answer is what the client gets, with the
+/// text of all; [`Spoken`] is what it said. What cannot be read or taken into memory goes on as it
+/// is, and nothing is known of it.
+///
+/// # Errors
+/// An answer broke off, a successful one is not JSON, or there is no next one.
+pub async fn sifted_whole(
+    mut answer: Response<Body>,
+    sifting: Sifting,
+    rounds: &mut dyn Rounds,
+    provider: &str,
+    mut room: impl FnMut(usize) -> bool,
+) -> Result<(Whole, Spoken, Before), BadAnswer> {
+    let mut sifter = Sifter::new(sifting);
+    let mut first = true;
+    loop {
+        let read = whole(answer, provider, &mut room).await?;
+        let Whole::Complete { head, body, heard } = read else {
+            return Ok((read, Spoken::default(), sifter.before()));
+        };
+        if !head.status.is_success() && !first {
+            return Err(no_more(provider));
+        }
+        let text = unpacked(&head.headers, &body).filter(|_| head.status.is_success());
+        let text = text.map(|text| match text.strip_prefix(b"\xef\xbb\xbf") {
+            Some(_) => text.slice(3..),
+            None => text,
+        });
+        match text.and_then(|text| Some((sifter.answer(&text)?, text))) {
+            None => {
+                let read = Whole::Complete { head, body, heard };
+                return Ok((read, Spoken::default(), sifter.before()));
+            }
+            Some((Sifted::Round(spoken), _)) => {
+                let next = rounds.go_on(spoken).await;
+                answer = next.ok_or_else(|| no_more(provider))?;
+                first = false;
+            }
+            Some((Sifted::Last { json, spoken }, text)) => {
+                let read = if json == text {
+                    Whole::Complete { head, body, heard }
+                } else {
+                    edited(head, json)
+                };
+                return Ok((read, spoken, sifter.before()));
+            }
+        }
+    }
+}
+
+fn no_more(provider: &str) -> BadAnswer {
+    BadAnswer::Broken {
+        provider: provider.to_owned(),
+    }
+}
+
+/// An answer that is no longer the one that the provider sent.
+fn edited(mut head: Parts, body: Bytes) -> Whole {
+    head.headers.remove(CONTENT_ENCODING);
+    head.headers.remove(CONTENT_LENGTH);
+    let heard = judge(&head, &body).unwrap_or_default();
+    Whole::Complete { head, body, heard }
 }
 
 /// The body of an answer without its content encoding; `None` where it cannot be read.

@@ -47,6 +47,35 @@ impl Edits {
         self.replace(span, Bytes::new());
     }
 
+    /// Takes elements out of an array, or members out of an object, with the commas between.
+    /// `items` are all of them, in their order.
+    pub fn take_out(&mut self, items: &[Span], gone: impl Fn(usize) -> bool) {
+        let mut kept = None;
+        let gone: Vec<bool> = (0..items.len()).map(gone).collect();
+        let all = gone.iter().all(|gone| *gone);
+        for (at, item) in items.iter().enumerate().filter(|_| !all) {
+            if !gone[at] {
+                kept = Some(at);
+            } else if kept.is_some() {
+                self.remove(Span {
+                    start: items[at - 1].end,
+                    end: item.end,
+                });
+            } else {
+                self.remove(Span {
+                    start: item.start,
+                    end: items[at + 1].start,
+                });
+            }
+        }
+        if let (true, Some(first), Some(last)) = (all, items.first(), items.last()) {
+            self.remove(Span {
+                start: first.start,
+                end: last.end,
+            });
+        }
+    }
+
     pub fn merge(&mut self, other: Self) {
         self.edits.extend(other.edits);
     }
@@ -176,6 +205,26 @@ mod tests {
         let body = Bytes::from(vec![b'x'; 100]);
         let rope = Edits::default().apply(&body);
         assert_eq!(rope.to_bytes().as_ptr(), body.as_ptr());
+    }
+
+    #[test]
+    fn what_is_taken_out_takes_its_commas_along() {
+        let text = "[10, 11 ,12 , 13]";
+        let items: Vec<_> = [(1, 3), (5, 7), (9, 11), (14, 16)]
+            .map(|(start, end)| Span::new(start, end))
+            .into();
+        for gone in 0u32..16 {
+            let mut edits = Edits::default();
+            edits.take_out(&items, |at| gone >> at & 1 == 1);
+            let left = edits.apply(&Bytes::from_static(text.as_bytes())).to_bytes();
+            let left: Vec<u32> = serde_json::from_slice(&left).unwrap();
+            let kept: Vec<u32> = (0..4)
+                .filter(|at| gone >> at & 1 == 0)
+                .map(|at| 10 + at)
+                .collect();
+            assert_eq!(left, kept);
+        }
+        Edits::default().take_out(&[], |_| true);
     }
 
     proptest! {

@@ -12,6 +12,7 @@
 //! - an empty `messages` is a conversation without messages, numbers may be of any length, and
 //!   half a surrogate pair in a text is indexed like any other text.
 
+pub mod answer;
 mod glance;
 mod index;
 mod said;

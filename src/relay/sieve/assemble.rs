@@ -1,0 +1,371 @@
+//! A message put together from its deltas, as clients' libraries do it.
+//!
+//! Strings are appended to, but for those that name what they stand in; objects are merged;
+//! elements of lists that carry an `index` are merged by it, others appended; of anything else the
+//! last counts. Strings and numbers keep the provider's spelling.
+
+use crate::wire::{
+    chat::answer::Said,
+    scan::{Kind, Malformed, Scan},
+};
+
+/// Bytes of deltas that one message may have.
+pub(super) const MAX_BYTES: usize = 1 << 20;
+
+/// Nesting that is followed; what lies deeper is one value.
+const MAX_DEPTH: usize = 16;
+
+/// Strings that name what they stand in: said again, they are not appended.
+const NAMING: [&[u8]; 5] = [b"role", b"id", b"type", b"format", b"name"];
+
+/// Members that only answers have.
+pub(super) const ANSWERS_ONLY: [&[u8]; 2] = [b"annotations", b"audio"];
+
+#[derive(Default)]
+pub(super) struct Assembled {
+    members: Members,
+    /// Elements of `tool_calls`, with the number of the call.
+    calls: Vec<(usize, Node)>,
+    bytes: usize,
+}
+
+type Members = Vec<(Box<[u8]>, Node)>;
+
+#[derive(Debug)]
+enum Node {
+    /// What stands between the quotes.
+    Text(Vec<u8>),
+    List(Vec<Node>),
+    Object(Members),
+    Other(Vec<u8>),
+}
+
+impl Assembled {
+    /// Takes a delta. `slots` are the numbers of the calls that its fragments belong to.
+    pub(super) fn push(&mut self, json: &[u8], said: &Said, slots: &[Option<usize>]) {
+        self.bytes = self.bytes.saturating_add(said.span.len());
+        if self.bytes > MAX_BYTES {
+            self.members = Members::new();
+            self.calls = Vec::new();
+            return;
+        }
+        for (fragment, slot) in said.calls.iter().zip(slots) {
+            let node = read(json, &mut Scan::new(json, fragment.span.start as usize), 0);
+            let (Some(slot), Ok(node), false) = (*slot, node, fragment.legacy) else {
+                continue;
+            };
+            match self.calls.iter_mut().find(|(at, _)| *at == slot) {
+                Some((_, call)) => call.merge(node, b""),
+                None => self.calls.push((slot, node)),
+            }
+        }
+        for member in &said.members {
+            let key = &json[member.key.span.range()];
+            if key == b"tool_calls" && member.kind == Kind::Array {
+                continue;
+            }
+            let value = read(json, &mut Scan::new(json, member.value.start as usize), 0);
+            if let Ok(value) = value {
+                add(&mut self.members, key, value);
+            }
+        }
+    }
+
+    /// The message as a request would carry it; empty where it was too long, or there was none.
+    pub(super) fn message(&self) -> String {
+        if self.bytes == 0 || self.bytes > MAX_BYTES {
+            return String::new();
+        }
+        let mut out = br#"{"role":"assistant""#.to_vec();
+        for (key, value) in &self.members {
+            if &key[..] == b"role" || ANSWERS_ONLY.contains(&&key[..]) || value.is_empty() {
+                continue;
+            }
+            out.extend_from_slice(b",\"");
+            out.extend_from_slice(key);
+            out.extend_from_slice(b"\":");
+            value.write(&mut out);
+        }
+        if !self.calls.is_empty() {
+            out.extend_from_slice(b",\"tool_calls\":[");
+            for (at, (_, call)) in self.calls.iter().enumerate() {
+                if at > 0 {
+                    out.push(b',');
+                }
+                call.write_call(&mut out);
+            }
+            out.push(b']');
+        }
+        out.push(b'}');
+        text(out)
+    }
+
+    /// The element of a call, or the legacy one; `None` where it was not kept.
+    pub(super) fn call(&self, slot: usize) -> Option<String> {
+        if self.bytes > MAX_BYTES {
+            return None;
+        }
+        let mut out = Vec::new();
+        if let Some((_, call)) = self.calls.iter().find(|(at, _)| *at == slot) {
+            call.write_call(&mut out);
+        } else {
+            let legacy = |(key, _): &&(Box<[u8]>, Node)| &key[..] == b"function_call";
+            self.members.iter().find(legacy)?.1.write(&mut out);
+        }
+        Some(text(out))
+    }
+}
+
+/// What is no UTF-8 was no JSON either.
+fn text(bytes: Vec<u8>) -> String {
+    String::from_utf8(bytes).unwrap_or_default()
+}
+
+fn read(json: &[u8], scan: &mut Scan<'_>, depth: usize) -> Result<Node, Malformed> {
+    match scan.peek() {
+        Some(b'"') => Ok(Node::Text(json[scan.string()?.span.range()].to_vec())),
+        Some(b'{') if depth < MAX_DEPTH => {
+            let mut members = Members::new();
+            scan.object(|scan, key| {
+                let value = read(json, scan, depth + 1)?;
+                members.push((json[key.span.range()].into(), value));
+                Ok::<_, Malformed>(())
+            })?;
+            Ok(Node::Object(members))
+        }
+        Some(b'[') if depth < MAX_DEPTH => {
+            let mut elements = Vec::new();
+            scan.array(|scan| {
+                elements.push(read(json, scan, depth + 1)?);
+                Ok::<_, Malformed>(())
+            })?;
+            Ok(Node::List(elements))
+        }
+        _ => Ok(Node::Other(json[scan.value()?.0.range()].to_vec())),
+    }
+}
+
+fn add(members: &mut Members, key: &[u8], value: Node) {
+    match members.iter_mut().find(|(name, _)| &name[..] == key) {
+        Some((_, known)) => known.merge(value, key),
+        None => members.push((key.into(), value)),
+    }
+}
+
+impl Node {
+    fn is_empty(&self) -> bool {
+        match self {
+            Self::Text(text) => text.is_empty(),
+            Self::List(list) => list.is_empty(),
+            Self::Object(members) => members.is_empty(),
+            Self::Other(raw) => raw == b"null",
+        }
+    }
+
+    fn merge(&mut self, more: Self, key: &[u8]) {
+        match (self, more) {
+            (_, Self::Other(raw)) if raw == b"null" => {}
+            (Self::Text(text), Self::Text(more)) => {
+                let named = NAMING.contains(&key) && !text.is_empty();
+                // Names may come in pieces, and whole in every piece.
+                if !named || (key == b"name" && *text != more) {
+                    text.extend_from_slice(&more);
+                }
+            }
+            (Self::Object(members), Self::Object(more)) => {
+                for (key, value) in more {
+                    add(members, &key, value);
+                }
+            }
+            (Self::List(list), Self::List(more)) => {
+                more.into_iter().for_each(|element| join(list, element));
+            }
+            (Self::List(list), Self::Text(more)) => say(list, more),
+            (node @ Self::Text(_), Self::List(more)) => {
+                let mut list = Vec::new();
+                if let Self::Text(text) = std::mem::replace(node, Self::Other(Vec::new())) {
+                    say(&mut list, text);
+                }
+                list.extend(more);
+                *node = Self::List(list);
+            }
+            (node, more) => *node = more,
+        }
+    }
+
+    fn member(&self, key: &[u8]) -> Option<&Self> {
+        let Self::Object(members) = self else {
+            return None;
+        };
+        let found = members.iter().find(|(name, _)| &name[..] == key);
+        found.map(|(_, value)| value)
+    }
+
+    fn same(&self, other: &Self, key: &[u8]) -> Option<bool> {
+        match (self.member(key)?, other.member(key)?) {
+            (Self::Text(a) | Self::Other(a), Self::Text(b) | Self::Other(b)) => Some(a == b),
+            _ => None,
+        }
+    }
+
+    fn write(&self, out: &mut Vec<u8>) {
+        match self {
+            Self::Text(text) => {
+                out.push(b'"');
+                out.extend_from_slice(text);
+                out.push(b'"');
+            }
+            Self::Other(raw) => out.extend_from_slice(raw),
+            Self::List(list) => {
+                out.push(b'[');
+                for (at, element) in list.iter().enumerate() {
+                    if at > 0 {
+                        out.push(b',');
+                    }
+                    element.write(out);
+                }
+                out.push(b']');
+            }
+            Self::Object(members) => write_members(members.iter(), out),
+        }
+    }
+
+    /// A call without the index that only streams have.
+    fn write_call(&self, out: &mut Vec<u8>) {
+        match self {
+            Self::Object(members) => {
+                let kept = members.iter().filter(|(key, _)| &key[..] != b"index");
+                write_members(kept, out);
+            }
+            other => other.write(out),
+        }
+    }
+}
+
+fn write_members<'a>(members: impl Iterator<Item = &'a (Box<[u8]>, Node)>, out: &mut Vec<u8>) {
+    out.push(b'{');
+    for (at, (key, value)) in members.enumerate() {
+        if at > 0 {
+            out.push(b',');
+        }
+        out.push(b'"');
+        out.extend_from_slice(key);
+        out.extend_from_slice(b"\":");
+        value.write(out);
+    }
+    out.push(b'}');
+}
+
+/// An element into the one with its index, or to the end.
+fn join(list: &mut Vec<Node>, element: Node) {
+    let same = |known: &&mut Node| {
+        known.same(&element, b"index") == Some(true) && known.same(&element, b"type") != Some(false)
+    };
+    match list.iter_mut().find(same) {
+        Some(known) => known.merge(element, b""),
+        None => list.push(element),
+    }
+}
+
+/// Text where parts came before: into the last part if that is text.
+fn say(list: &mut Vec<Node>, text: Vec<u8>) {
+    if text.is_empty() {
+        return;
+    }
+    let is_text =
+        |part: &Node| matches!(part.member(b"type"), Some(Node::Text(kind)) if kind == b"text");
+    if let Some(Node::Object(part)) = list.last_mut().filter(|part| is_text(part)) {
+        add(part, b"text", Node::Text(text));
+        return;
+    }
+    list.push(Node::Object(vec![
+        (b"type"[..].into(), Node::Text(b"text".to_vec())),
+        (b"text"[..].into(), Node::Text(text)),
+    ]));
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Assembled, MAX_BYTES};
+    use crate::wire::chat::answer;
+
+    fn message<'a>(deltas: impl IntoIterator<Item = (&'a str, &'a [Option<usize>])>) -> String {
+        let mut assembled = Assembled::default();
+        for (delta, slots) in deltas {
+            let json = format!(r#"{{"choices":[{{"delta":{delta}}}]}}"#);
+            let answer = answer::read(json.as_bytes()).unwrap();
+            let said = answer.first.unwrap().said.unwrap();
+            assembled.push(json.as_bytes(), &said, slots);
+        }
+        assembled.message()
+    }
+
+    #[test]
+    fn deltas_become_the_message_that_was_said() {
+        let none: &[Option<usize>] = &[];
+        let whole = message([
+            (
+                r#"{"role":"assistant","content":"","refusal":null,"audio":{"a":1}}"#,
+                none,
+            ),
+            (
+                r#"{"role":"assistant","reasoning_content":"t\ud83d"}"#,
+                none,
+            ),
+            (r#"{"reasoning_content":"\ude00","n":1.50}"#, none),
+            (
+                r#"{"reasoning_details":[{"index":0,"type":"reasoning.text","text":"a","format":"f"}]}"#,
+                none,
+            ),
+            (
+                r#"{"reasoning_details":[{"index":0,"type":"reasoning.text","text":"b","format":"f"}]}"#,
+                none,
+            ),
+            (
+                r#"{"reasoning_details":[{"index":0,"type":"reasoning.text","signature":"s"}]}"#,
+                none,
+            ),
+            (r#"{"content":"é"}"#, none),
+            (
+                r#"{"tool_calls":[{"index":0,"id":"x","type":"function","function":{"name":"f","arguments":""}}]}"#,
+                &[Some(0)],
+            ),
+            (
+                r#"{"tool_calls":[{"index":0,"id":"x","function":{"name":"f","arguments":"{"}},{"index":0,"id":"y"}]}"#,
+                &[Some(0), Some(1)],
+            ),
+            (
+                r#"{"tool_calls":[{"index":0,"function":{"arguments":"}"},"extra_content":{"google":{"thought_signature":"g"}}}]}"#,
+                &[Some(0)],
+            ),
+        ]);
+        assert_eq!(
+            whole,
+            r#"{"role":"assistant","content":"é","reasoning_content":"t\ud83d\ude00","n":1.50,"reasoning_details":[{"index":0,"type":"reasoning.text","text":"ab","format":"f","signature":"s"}],"tool_calls":[{"id":"x","type":"function","function":{"name":"f","arguments":"{}"},"extra_content":{"google":{"thought_signature":"g"}}},{"id":"y"}]}"#
+        );
+    }
+
+    #[test]
+    fn parts_and_text_are_one_content() {
+        let none: &[Option<usize>] = &[];
+        let whole = message([
+            (r#"{"content":""}"#, none),
+            (r#"{"content":[{"type":"thinking","thinking":"t"}]}"#, none),
+            (r#"{"content":"a"}"#, none),
+            (r#"{"content":"b"}"#, none),
+        ]);
+        assert_eq!(
+            whole,
+            r#"{"role":"assistant","content":[{"type":"thinking","thinking":"t"},{"type":"text","text":"ab"}]}"#
+        );
+    }
+
+    #[test]
+    fn too_much_is_nothing() {
+        let long = format!(r#"{{"content":"{}"}}"#, "x".repeat(MAX_BYTES));
+        assert_eq!(
+            message([(&*long, &[][..]), (r#"{"content":"y"}"#, &[])]),
+            ""
+        );
+    }
+}
