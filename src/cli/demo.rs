@@ -1,11 +1,14 @@
 //! `plimsoll demo`: a long coding session in a small window, drawn as it goes.
 //!
+//! It sees the model warned, its notes, and the session going on in a new course.
+//!
 //! A real proxy in this process, on a free loopback port, in front of the built-in provider; an
 //! agent that talks to it over HTTP as any client would. No key, no network, and nothing stays
 //! on the disk.
 
 mod agent;
 mod call;
+mod event;
 mod gauge;
 mod scene;
 mod screen;

@@ -6,7 +6,7 @@
 use http::HeaderMap;
 use serde_json::{Value, json};
 
-use super::scene::Scene;
+use super::{event::Recovery, scene::Scene};
 
 /// The agent's side of the session.
 #[derive(Clone, Debug)]
@@ -32,6 +32,7 @@ pub(super) struct Reading {
     pub(super) level: String,
     pub(super) actions: String,
     pub(super) hard_util: Option<f64>,
+    pub(super) recovery: Recovery,
     /// What the model did: the tools it called, or `answer`.
     pub(super) did: String,
 }
@@ -60,6 +61,7 @@ impl Agent {
         let answer: Value = serde_json::from_slice(answer).unwrap_or_default();
         let usage = &answer["usage"];
         let tokens = |value: &Value| value.as_u64().and_then(|count| u32::try_from(count).ok());
+        let actions = header("x-plimsoll-actions").unwrap_or("none");
         let mut reading = Reading {
             turn: self.turn,
             messages: self.messages.len(),
@@ -68,8 +70,9 @@ impl Agent {
             prompt_tokens: tokens(&usage["prompt_tokens"]),
             cached_tokens: tokens(&usage["prompt_tokens_details"]["cached_tokens"]).unwrap_or(0),
             level: header("x-plimsoll-health").unwrap_or("unknown").to_owned(),
-            actions: header("x-plimsoll-actions").unwrap_or("none").to_owned(),
+            actions: actions.to_owned(),
             hard_util: header("x-plimsoll-hard-util").and_then(|ratio| ratio.parse().ok()),
+            recovery: Recovery::of(headers, actions),
             did: String::new(),
         };
         if status == 200 {

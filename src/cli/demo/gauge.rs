@@ -41,6 +41,20 @@ pub(super) fn legend(window: u32, limits: &Limits) -> String {
     line
 }
 
+/// Marks under the bar where the model was given a prompt, in tokens.
+pub(super) fn prompts(at: &[u32], window: u32) -> String {
+    let cells: Vec<usize> = at
+        .iter()
+        .map(|tokens| cell(*tokens, window).min(CELLS - 1))
+        .collect();
+    let marked = |at| if cells.contains(&at) { '▲' } else { ' ' };
+    let line: String = (0..CELLS).map(marked).collect();
+    match cells.is_empty() {
+        true => String::new(),
+        false => format!("{} prompts", line.trim_end()),
+    }
+}
+
 /// Cells of the optimal and of the critical limit, never the same one.
 fn marks(window: u32, limits: &Limits) -> (usize, usize) {
     let critical = cell(limits.critical_max_tokens, window).clamp(1, CELLS - 1);
@@ -86,6 +100,15 @@ mod tests {
         assert_eq!(legend.chars().position(|one| one == '↑'), Some(28));
         assert_eq!(legend.chars().filter(|one| *one == '↑').count(), 2);
         assert_eq!(legend.chars().nth(42), Some('↑'));
+    }
+
+    #[test]
+    fn prompts_are_marked_where_they_were_given() {
+        assert_eq!(prompts(&[], 1_000), "");
+        let line = prompts(&[500, 501, 2_000], 1_000);
+        assert_eq!(line.chars().position(|one| one == '▲'), Some(28));
+        assert_eq!(line.chars().filter(|one| *one == '▲').count(), 2);
+        assert_eq!(line.chars().nth(CELLS - 1), Some('▲'));
     }
 
     #[test]

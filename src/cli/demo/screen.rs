@@ -11,8 +11,8 @@ use crossterm::{
 
 use super::{
     agent::Reading,
-    gauge::{bar, legend, level},
-    tally::Tally,
+    gauge::{bar, legend, level, prompts},
+    tally::{EVENTS, Tally},
 };
 use crate::{cli::table::grouped, health::limits::Limits};
 
@@ -94,7 +94,8 @@ impl<W: Write> Screen<W> {
         writeln!(
             self.out,
             "\n{} requests, {} refused, {} folds, {} tool results truncated, \
-             window at most {:.1} % full, {:.1} % of {} prompt tokens read from the provider's cache ({})",
+             window at most {:.1} % full, {:.1} % of {} prompt tokens read from the provider's cache, \
+             {} recovery prompts, {} reminders written, {} new courses ({})",
             tally.requests,
             tally.refused,
             tally.folds,
@@ -102,6 +103,9 @@ impl<W: Write> Screen<W> {
             tally.fullest * 100.0,
             tally.cached_percent(),
             grouped(tally.prompt_tokens),
+            tally.prompts,
+            tally.reminders,
+            tally.courses,
             scale.model,
         )?;
         self.out.flush()
@@ -121,54 +125,27 @@ impl<W: Write> Screen<W> {
             tally.cached_percent(),
             reading.actions,
         )?;
-        match &reading.refused {
-            Some(said) => writeln!(self.out, "  REFUSED {said}"),
-            None => writeln!(self.out),
+        let told = reading.recovery.told();
+        if !told.is_empty() {
+            write!(self.out, "  ({told})")?;
         }
+        match &reading.refused {
+            Some(said) => writeln!(self.out, "  REFUSED {said}")?,
+            None => writeln!(self.out)?,
+        }
+        for event in &reading.recovery.events {
+            writeln!(self.out, "  ==> {}", event.told())?;
+        }
+        Ok(())
     }
 
     fn panel(&mut self, scale: &Scale, reading: &Reading, tally: &Tally) -> io::Result<()> {
-        let used = reading.prompt_tokens.unwrap_or(0);
-        let percent = 100.0 * f64::from(used) / f64::from(scale.window.max(1));
-        let sent = format!(
-            "{} messages, {} bytes; the model did: {}",
-            reading.messages,
-            grouped(reading.bytes as u64),
-            reading.did
-        );
-        let cache = format!(
-            "{:.1} % of all prompt tokens so far",
-            tally.cached_percent()
-        );
-        let rows = [
-            format!(
-                "step    {} of {}, turn {}",
-                tally.requests, scale.steps, reading.turn
-            ),
-            format!("sent    {sent}"),
-            format!(
-                "window  {} of {} tokens, {percent:.1} %",
-                grouped(used.into()),
-                grouped(scale.window.into())
-            ),
-            bar(used, scale.window, &scale.limits, '█', '░'),
-            legend(scale.window, &scale.limits),
-            format!("level   {}", level(&reading.level)),
-            match &reading.refused {
-                Some(said) => format!("REFUSED {said}"),
-                None => format!("guard   {}", reading.actions),
-            },
-            format!("cached  {cache}"),
-            format!(
-                "total   {} folds, {} results truncated, {} requests refused",
-                tally.folds, tally.truncations, tally.refused
-            ),
-        ];
+        let rows = rows(scale, reading, tally);
         if self.drawn > 0 {
             queue!(self.out, MoveUp(self.drawn))?;
         }
         for (at, row) in rows.iter().enumerate() {
-            let coloured = self.colour && (at == 3 || at == 5);
+            let coloured = self.colour && COLOURED.contains(&at);
             queue!(self.out, Clear(ClearType::CurrentLine))?;
             if coloured {
                 queue!(self.out, SetForegroundColor(colour_of(&reading.level)))?;
@@ -193,6 +170,66 @@ impl<W: Write> Drop for Screen<W> {
     }
 }
 
+/// The panel, always of as many rows: the bar and the level stand in those that are coloured.
+fn rows(scale: &Scale, reading: &Reading, tally: &Tally) -> Vec<String> {
+    let used = reading.prompt_tokens.unwrap_or(0);
+    let percent = 100.0 * f64::from(used) / f64::from(scale.window.max(1));
+    let told = reading.recovery.told();
+    let mut rows = vec![
+        format!(
+            "step    {} of {}, turn {}",
+            tally.requests, scale.steps, reading.turn
+        ),
+        format!(
+            "sent    {} messages, {} bytes; the model did: {}",
+            reading.messages,
+            grouped(reading.bytes as u64),
+            reading.did
+        ),
+        format!(
+            "window  {} of {} tokens, {percent:.1} %",
+            grouped(used.into()),
+            grouped(scale.window.into())
+        ),
+        bar(used, scale.window, &scale.limits, '█', '░'),
+        legend(scale.window, &scale.limits),
+        prompts(&tally.prompted_at, scale.window),
+        format!("level   {}", level(&reading.level)),
+        match &reading.refused {
+            Some(said) => format!("REFUSED {said}"),
+            None => format!("guard   {}", reading.actions),
+        },
+        match told.as_str() {
+            "" => "memory  nothing to keep yet".to_owned(),
+            told => format!("memory  {told}"),
+        },
+        format!(
+            "cached  {:.1} % of all prompt tokens so far",
+            tally.cached_percent()
+        ),
+        format!(
+            "total   {} folds, {} results truncated, {} requests refused, {} prompts, \
+             {} reminders, {} new courses",
+            tally.folds,
+            tally.truncations,
+            tally.refused,
+            tally.prompts,
+            tally.reminders,
+            tally.courses
+        ),
+    ];
+    // Rows for events that are still to come: a panel that grows could not be redrawn in place.
+    let mut events = tally.events.iter();
+    rows.extend((0..EVENTS).map(|_| match events.next() {
+        Some((step, event)) => format!("step {step:>4}: {}", event.told()),
+        None => String::new(),
+    }));
+    rows
+}
+
+/// Rows of the panel in the colour of the level.
+const COLOURED: [usize; 2] = [3, 6];
+
 /// A row that wraps would break the redrawing of the panel.
 fn clip(row: &str) -> String {
     let width = crossterm::terminal::size().map_or(80, |(width, _)| usize::from(width));
@@ -207,3 +244,6 @@ fn colour_of(level: &str) -> Color {
         _ => Color::Grey,
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -1,6 +1,13 @@
 //! What the session came to: sums over all its answers.
 
-use super::agent::Reading;
+use std::collections::VecDeque;
+
+use super::{agent::Reading, event::Event};
+
+/// Events that are remembered.
+pub(super) const EVENTS: usize = 3;
+/// Prompts of one course that are marked.
+const MARKS: usize = 64;
 
 /// Counted as the answers come.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -15,6 +22,17 @@ pub(super) struct Tally {
     pub(super) cached_tokens: u64,
     /// The fullest the window has been, as a ratio.
     pub(super) fullest: f64,
+    /// Clears: courses that began.
+    pub(super) courses: u64,
+    /// Prompts that the model was given.
+    pub(super) prompts: u64,
+    /// Reminders that the model wrote.
+    pub(super) reminders: u64,
+    /// Prompt tokens at the prompts of this course, for the gauge.
+    pub(super) prompted_at: Vec<u32>,
+    /// The newest events, the oldest first, each with its step.
+    pub(super) events: VecDeque<(u64, Event)>,
+    kept: u32,
     dropped: u64,
     truncated: u64,
 }
@@ -33,6 +51,27 @@ impl Tally {
         self.prompt_tokens += u64::from(reading.prompt_tokens.unwrap_or(0));
         self.cached_tokens += u64::from(reading.cached_tokens);
         self.fullest = self.fullest.max(reading.hard_util.unwrap_or(0.0));
+        self.recover(reading);
+    }
+
+    fn recover(&mut self, reading: &Reading) {
+        let kept = reading.recovery.reminders;
+        self.reminders += u64::from(kept.saturating_sub(self.kept));
+        self.kept = kept;
+        for event in &reading.recovery.events {
+            self.prompts += u64::from(event.is_prompt());
+            if event.is_prompt() && self.prompted_at.len() < MARKS {
+                self.prompted_at.push(reading.prompt_tokens.unwrap_or(0));
+            }
+            if let Event::Course { .. } = event {
+                self.courses += 1;
+                self.prompted_at.clear();
+            }
+            self.events.push_back((self.requests, *event));
+            if self.events.len() > EVENTS {
+                self.events.pop_front();
+            }
+        }
     }
 
     /// The share of all prompt tokens that the provider read from its cache, in percent.
@@ -55,6 +94,38 @@ fn count(actions: &str, name: &str) -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::cli::demo::event::Recovery;
+
+    #[test]
+    fn prompts_and_courses_are_counted_and_the_newest_events_kept() {
+        let mut tally = Tally::default();
+        let read = |reminders, events: &[Event]| Reading {
+            prompt_tokens: Some(700),
+            recovery: Recovery {
+                course: 1,
+                reminders,
+                countdown: None,
+                events: events.to_vec(),
+            },
+            ..Reading::default()
+        };
+        let critical = |left| Event::Critical {
+            countdown: Some(left),
+        };
+        tally.add(&read(2, &[Event::Caution]));
+        tally.add(&read(2, &[critical(2)]));
+        tally.add(&read(1, &[critical(1)]));
+        assert_eq!(tally.prompted_at, [700, 700, 700]);
+        let course = Event::Course {
+            number: 2,
+            reminders: 3,
+        };
+        tally.add(&read(3, &[course]));
+        assert_eq!((tally.courses, tally.prompts, tally.reminders), (1, 3, 4));
+        assert!(tally.prompted_at.is_empty());
+        let steps: Vec<u64> = tally.events.iter().map(|(step, _)| *step).collect();
+        assert_eq!(steps, [2, 3, 4]);
+    }
 
     #[test]
     fn cuts_are_counted_once() {

@@ -2,7 +2,8 @@
 //!
 //! It plays the foreign party. It answers with plausible text and tool calls, counts tokens by
 //! a rule of its own, keeps a window and a prefix cache, and refuses an overlong or invalid
-//! conversation in OpenAI's words. Nothing of `wire` or `guard` is used here, so that their
+//! conversation in OpenAI's words. A notice that asks it to write notes, or to clear its mind, it
+//! obeys as a model would. Nothing of `wire`, `guard` or `recovery` is used here, so that their
 //! mistakes cannot hide behind the same mistake on this side.
 //!
 //! The same request always gets the same answer, cached tokens apart. No clock, no I/O.
@@ -12,6 +13,7 @@ mod cache;
 mod check;
 mod count;
 mod dice;
+mod package;
 mod prompt;
 mod prose;
 mod refusal;
@@ -19,6 +21,7 @@ mod render;
 mod reply;
 mod schema;
 mod tool;
+mod wanted;
 
 use bytes::Bytes;
 use http::{HeaderValue, Method, Request, Response, StatusCode, header};

@@ -72,14 +72,19 @@ pub(super) fn topic(text: &str) -> String {
     }
 }
 
-/// An answer of a few sentences, in Chinese where `text` is.
-pub(super) fn answer(text: &str, dice: &mut Dice) -> String {
+/// Whether a third of the characters are Chinese ones.
+pub(super) fn is_chinese(text: &str) -> bool {
     let han = text
         .chars()
         .filter(|character| matches!(character, '\u{4e00}'..='\u{9fff}'))
         .count();
+    han * 3 > text.chars().count()
+}
+
+/// An answer of a few sentences, in Chinese where `text` is.
+pub(super) fn answer(text: &str, dice: &mut Dice) -> String {
     let sentences = 2 + dice.below(6);
-    if han * 3 > text.chars().count() {
+    if is_chinese(text) {
         return (0..sentences)
             .filter_map(|_| dice.pick(HAN).copied())
             .collect();

@@ -1,8 +1,8 @@
 //! What is answered: text, calls, or both, and why it ended.
 //!
 //! With tools, mostly a call after a user message, then another after each result with falling
-//! odds, so that a loop ends after a few rounds. The same conversation gets the same answer,
-//! streamed or not.
+//! odds, so that a loop ends after a few rounds. A notice that asks for notes is obeyed first. The
+//! same conversation gets the same answer, streamed or not.
 
 use serde_json::{Value, json};
 
@@ -11,9 +11,11 @@ use super::{
     check::role,
     count,
     dice::Dice,
+    package::{self, Package},
     prompt::Prompt,
     prose, schema,
     tool::{Choice, Kind, Tool},
+    wanted::{self, Wanted},
 };
 
 /// Rounds of one turn after which there is always a text.
@@ -72,9 +74,14 @@ fn one(ask: &Ask<'_>, seed: u64, limit: u32) -> Reply {
     let mut dice = Dice::new(seed);
     let said = last_text(ask.messages);
     let tools = callable(ask);
+    let wanted = wanted::wanted(ask);
     let mut reply = Reply::default();
-    if !tools.is_empty() && calls_now(ask, &mut dice) {
-        reply.calls = calls(ask, &tools, &prose::topic(&said), &mut dice);
+    let own = own_calls(ask, wanted, &mut dice);
+    if !own.is_empty() || !tools.is_empty() && calls_now(ask, &mut dice) {
+        reply.calls = match own.is_empty() {
+            true => calls(ask, &tools, &prose::topic(&said), &mut dice),
+            false => mixed(ask, own, &tools, &prose::topic(&said), &mut dice),
+        };
         let first = reply.calls.first();
         reply.content = first
             .filter(|_| dice.chance(40))
@@ -96,28 +103,31 @@ fn one(ask: &Ask<'_>, seed: u64, limit: u32) -> Reply {
             }
         });
     }
+    if let (Some(Wanted::Block), Some(content)) = (wanted, &mut reply.content) {
+        let block = Package::of(ask.messages).block();
+        *content = format!("{content}\n\n{block}");
+    }
     stop_at(&mut reply, &ask.stop);
     fit(&mut reply, limit);
     reply
 }
 
-/// The text of the newest user message, else of the newest message at all.
+/// What the user wants, else the text of the newest message at all.
 fn last_text(messages: &[Value]) -> String {
-    let newest = messages.iter().rev().find(|one| role(one) == "user");
-    match newest.or(messages.last()).map(|one| &one["content"]) {
-        Some(Value::String(text)) => text.clone(),
-        Some(Value::Array(parts)) => {
-            let texts = parts.iter().filter_map(|part| part["text"].as_str());
-            texts.collect::<Vec<_>>().join(" ")
-        }
-        _ => String::new(),
+    match messages.iter().any(|one| role(one) == "user") {
+        true => package::task(messages),
+        false => messages.last().map(wanted::text_of).unwrap_or_default(),
     }
 }
 
+/// What may be called unasked: the memory's own tools only where a call is demanded and there is
+/// no other.
 fn callable<'a>(ask: &Ask<'a>) -> Vec<Tool<'a>> {
+    let others = ask.tools.iter().any(|tool| !wanted::is_own(tool.name));
     let allowed = |tool: &&Tool<'_>| match ask.choice {
         Choice::None => false,
-        Choice::Auto | Choice::Required => true,
+        Choice::Auto => !wanted::is_own(tool.name),
+        Choice::Required => !(others && wanted::is_own(tool.name)),
         Choice::Named(name) => tool.name == name,
     };
     ask.tools.iter().filter(allowed).copied().collect()
@@ -163,6 +173,70 @@ fn calls(ask: &Ask<'_>, tools: &[Tool<'_>], topic: &str, dice: &mut Dice) -> Vec
             })
         })
         .collect()
+}
+
+/// Calls that a notice asked for: one note of everything, or one for each thing.
+fn own_calls(ask: &Ask<'_>, wanted: Option<Wanted>, dice: &mut Dice) -> Vec<Call> {
+    let name = match wanted {
+        Some(Wanted::Notes) => wanted::ADD,
+        Some(Wanted::Clear) => wanted::CLEAR,
+        Some(Wanted::Block) | None => return Vec::new(),
+    };
+    let Some(tool) = ask.tools.iter().find(|tool| tool.name == name) else {
+        return Vec::new();
+    };
+    let lines = Package::of(ask.messages).lines();
+    let several = wanted == Some(Wanted::Notes) && may_be_several(ask, tool) && dice.chance(25);
+    let notes = match several {
+        true => lines.to_vec(),
+        false => vec![lines.join("\n")],
+    };
+    let call = |note: String| Call {
+        id: dice.id("call_"),
+        name: name.to_owned(),
+        input: noted(tool, note),
+        kind: tool.kind,
+    };
+    notes.into_iter().map(call).collect()
+}
+
+fn may_be_several(ask: &Ask<'_>, tool: &Tool<'_>) -> bool {
+    ask.parallel && tool.kind != Kind::Legacy
+}
+
+/// The arguments that carry a note: in the first text that the tool must have, else in the first
+/// that it may have.
+fn noted(tool: &Tool<'_>, note: String) -> String {
+    if tool.kind == Kind::Custom {
+        return note;
+    }
+    let properties = tool.parameters["properties"].as_object();
+    let must = tool.parameters["required"].as_array();
+    let must = must.into_iter().flatten().filter_map(Value::as_str);
+    let may = properties
+        .into_iter()
+        .flat_map(|all| all.keys().map(String::as_str));
+    let place = must.chain(may).next();
+    place.map_or_else(|| "{}".to_owned(), |name| json!({name: note}).to_string())
+}
+
+/// Now and then the model goes on with its work in the same breath, before its notes or after.
+fn mixed(
+    ask: &Ask<'_>,
+    own: Vec<Call>,
+    tools: &[Tool<'_>],
+    topic: &str,
+    dice: &mut Dice,
+) -> Vec<Call> {
+    let several = own.first().is_some_and(|call| call.kind != Kind::Legacy);
+    if tools.is_empty() || !ask.parallel || !several || !dice.chance(30) {
+        return own;
+    }
+    let theirs = calls(ask, tools, topic, dice);
+    match dice.chance(50) {
+        true => [own, theirs].concat(),
+        false => [theirs, own].concat(),
+    }
 }
 
 fn arguments(parameters: &Value, topic: &str, dice: &mut Dice) -> String {

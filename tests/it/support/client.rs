@@ -21,6 +21,7 @@ const OURS: &[&str] = &[
     "x-plimsoll-billed-tokens",
     "x-plimsoll-context-limit",
     "x-plimsoll-countdown",
+    "x-plimsoll-course",
     "x-plimsoll-error",
     "x-plimsoll-hard-util",
     "x-plimsoll-health",
@@ -28,6 +29,7 @@ const OURS: &[&str] = &[
     "x-plimsoll-optimal-util",
     "x-plimsoll-prompt-tokens",
     "x-plimsoll-provider",
+    "x-plimsoll-reminders",
     "x-plimsoll-session",
 ];
 

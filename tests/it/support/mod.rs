@@ -2,12 +2,14 @@
 
 #![allow(dead_code, reason = "tests and benches use different parts of it")]
 
+pub(crate) mod agent;
 pub(crate) mod cache;
 pub(crate) mod client;
 pub(crate) mod count;
 pub(crate) mod data;
 pub(crate) mod drive;
 pub(crate) mod generate;
+pub(crate) mod model;
 pub(crate) mod parse;
 pub(crate) mod provider;
 pub(crate) mod proxy;

@@ -146,3 +146,76 @@ fn a_tool_loop_ends_after_a_few_rounds() {
     assert!(lengths[59] <= ROUNDS, "{lengths:?}");
     assert!((2..=4).contains(&lengths[30]), "{lengths:?}");
 }
+
+fn reminding() -> Value {
+    let note = |name: &str, property: &str, required: Value| {
+        json!({"type": "function", "function": {"name": name, "parameters": {"type": "object",
+            "properties": {property: {"type": "string"}}, "required": required}}})
+    };
+    let mut tools = tools();
+    let own = [
+        note("add_reminder", "content", json!(["content"])),
+        note("clear_mind", "reminder_content", json!([])),
+    ];
+    tools.as_array_mut().unwrap().extend(own);
+    tools
+}
+
+#[test]
+fn notes_are_written_when_asked_for_and_never_before() {
+    let name = |reply: &Reply| -> Vec<String> {
+        reply.calls.iter().map(|call| call.name.clone()).collect()
+    };
+    let (mut several, mut before, mut after) = (0, 0, 0);
+    for seed in 0..200 {
+        let unasked = only(json!({"tools": reminding(), "seed": seed}));
+        assert!(!name(&unasked).contains(&"add_reminder".to_owned()));
+        let notice = json!({"role": "user", "content": "The window fills up: call add_reminder."});
+        let task = json!({"role": "user", "content": "Please list the harbours"});
+        let asked = only(json!({"tools": reminding(), "seed": seed, "messages": [task, notice]}));
+        assert_eq!(asked.finish, Finish::ToolCalls);
+        let names = name(&asked);
+        let own = names.iter().filter(|name| *name == "add_reminder").count();
+        assert!(own == 1 || own == 4, "{names:?}");
+        several += usize::from(own == 4);
+        before += usize::from(names[0] != "add_reminder");
+        after += usize::from(names[0] == "add_reminder" && names.len() > own);
+        let first = asked.calls.iter().find(|call| call.name == "add_reminder");
+        let note: Value = serde_json::from_str(&first.unwrap().input).unwrap();
+        assert!(
+            note["content"].as_str().unwrap().contains("First step"),
+            "{note}"
+        );
+    }
+    assert!(
+        several > 20 && before > 10 && after > 10,
+        "{several} {before} {after}"
+    );
+}
+
+#[test]
+fn the_mind_is_cleared_with_a_last_note() {
+    let notice = "2 generations remain before the context is cleared: add_reminder, or clear_mind";
+    let messages = json!([{"role": "user", "content": notice}]);
+    let reply = only(json!({"tools": reminding(), "messages": messages,
+        "parallel_tool_calls": false}));
+    assert_eq!(
+        (reply.calls.len(), reply.calls[0].name.as_str()),
+        (1, "clear_mind")
+    );
+    assert!(
+        reply.calls[0]
+            .input
+            .starts_with("{\"reminder_content\":\"First step")
+    );
+}
+
+#[test]
+fn a_block_stands_at_the_end_of_an_answer() {
+    let messages = json!([{"role": "user", "content": "Please list the harbours"},
+        {"role": "user", "content": "End with <continuation_package>…</continuation_package>."}]);
+    let content = only(json!({"messages": messages})).content.unwrap();
+    let (said, block) = content.split_once("\n\n<continuation_package>\n").unwrap();
+    assert!(said.contains("harbours") && block.ends_with("\n</continuation_package>"));
+    assert!(block.contains("First step: go on with Please list harbours"));
+}

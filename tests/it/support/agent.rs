@@ -1,0 +1,364 @@
+//! A client as agents are: it keeps its whole conversation, runs the tools it is asked to run, and
+//! echoes each answer as it was put together. It knows nothing of the proxy but its address, and
+//! fails where it sees a call or a block that is none of its own.
+
+use http::{HeaderMap, Method};
+use serde_json::{Value, json};
+
+use super::{
+    client::{Answer, Client, full},
+    model::OWN,
+    proxy::Running,
+};
+
+pub(crate) struct Agent {
+    client: Client,
+    pub(crate) messages: Vec<Value>,
+    /// Fields of the request beside `messages`.
+    pub(crate) fields: Value,
+    pub(crate) headers: HeaderMap,
+    /// What a tool returns, by the number of results before it.
+    pub(crate) result: fn(usize) -> String,
+    /// What the user says when a turn is over.
+    pub(crate) user: fn(usize) -> String,
+    results: usize,
+    turns: usize,
+}
+
+/// One answer, and the message that the client made of it.
+#[derive(Debug)]
+pub(crate) struct Generation {
+    pub(crate) answer: Answer,
+    pub(crate) message: Value,
+    pub(crate) finish: String,
+    /// As the client was told; `null` where it was not.
+    pub(crate) usage: Value,
+}
+
+impl Generation {
+    /// The value of a header of ours.
+    pub(crate) fn header(&self, name: &str) -> Option<&str> {
+        let value = self.answer.headers.get(format!("x-plimsoll-{name}"));
+        value.and_then(|value| value.to_str().ok())
+    }
+
+    /// A word of `x-plimsoll-actions`, as `injected`; `None` where it was not done.
+    pub(crate) fn action(&self, name: &str) -> Option<&str> {
+        let words = self.header("actions")?.split(',');
+        let mut pairs = words.filter_map(|word| word.trim().split_once('='));
+        pairs.find(|(key, _)| *key == name).map(|(_, value)| value)
+    }
+
+    /// What was injected: `caution`, `critical`, or nothing.
+    pub(crate) fn injected(&self) -> Option<&str> {
+        self.action("injected")
+    }
+
+    /// The course that it belongs to; the first where no header tells.
+    pub(crate) fn course(&self) -> u32 {
+        self.number("course").unwrap_or(1)
+    }
+
+    pub(crate) fn number(&self, name: &str) -> Option<u32> {
+        self.header(name).and_then(|value| value.parse().ok())
+    }
+
+    pub(crate) fn text(&self) -> &str {
+        self.message["content"].as_str().unwrap_or("")
+    }
+
+    /// Names of the calls that the client got.
+    pub(crate) fn called(&self) -> Vec<&str> {
+        let calls = self.message["tool_calls"].as_array().into_iter().flatten();
+        calls
+            .filter_map(|call| call["function"]["name"].as_str())
+            .collect()
+    }
+}
+
+/// A tool of the client.
+pub(crate) fn tool(name: &str) -> Value {
+    json!({"type": "function", "function": {"name": name, "description": "Reads a file",
+        "parameters": {"type": "object", "properties": {"path": {"type": "string"}},
+            "required": ["path"]}}})
+}
+
+impl Agent {
+    /// With a tool, a system message, and a first question.
+    pub(crate) fn new(proxy: &Running) -> Self {
+        let mut agent = Self::bare(proxy);
+        agent.fields["tools"] = json!([tool("read_file")]);
+        agent.messages = vec![
+            json!({"role": "system", "content": "You mend ships in the repository `hull`."}),
+            json!({"role": "user", "content": "Find every leak and mend it."}),
+        ];
+        agent
+    }
+
+    /// With nothing said yet, and no tools.
+    pub(crate) fn bare(proxy: &Running) -> Self {
+        Self {
+            client: proxy.client(),
+            messages: Vec::new(),
+            fields: json!({"model": "m"}),
+            headers: HeaderMap::new(),
+            result: |nth| format!("result {nth}"),
+            user: |nth| format!("Well done. Now part {nth}."),
+            results: 0,
+            turns: 0,
+        }
+    }
+
+    pub(crate) fn set(mut self, name: &str, value: impl Into<Value>) -> Self {
+        self.fields[name] = value.into();
+        self
+    }
+
+    /// With a header in every request.
+    pub(crate) fn with(mut self, name: &'static str, value: &str) -> Self {
+        self.headers.insert(name, value.parse().unwrap());
+        self
+    }
+
+    pub(crate) fn says(mut self, text: &str) -> Self {
+        self.messages.push(json!({"role": "user", "content": text}));
+        self
+    }
+
+    /// The same client at another point: it keeps its settings, and is told what was said.
+    pub(crate) fn branch(&self, proxy: &Running, messages: &[Value]) -> Self {
+        Self {
+            client: proxy.client(),
+            messages: messages.to_vec(),
+            fields: self.fields.clone(),
+            headers: self.headers.clone(),
+            ..*self
+        }
+    }
+
+    pub(crate) fn body(&self) -> String {
+        let mut body = self.fields.clone();
+        body["messages"] = self.messages.clone().into();
+        body.to_string()
+    }
+
+    /// Sends what was said, and keeps nothing of the answer.
+    pub(crate) async fn send(&self) -> Answer {
+        let path = "/v1/chat/completions";
+        let mut request = self.client.request(Method::POST, path);
+        request = request.header("content-type", "application/json");
+        let mut request = request.body(full(self.body())).unwrap();
+        request.headers_mut().extend(self.headers.clone());
+        self.client.send(request).await
+    }
+
+    /// Sends what was said, and reads the answer; the conversation stays as it is.
+    pub(crate) async fn ask(&self) -> Generation {
+        let answer = self.send().await;
+        assert_eq!(answer.status, 200, "{}", answer.text());
+        assert!(answer.whole);
+        let mut generation = match self.fields["stream"] == true {
+            true => streamed(answer),
+            false => whole(answer),
+        };
+        let theirs = self.tools_of_ours();
+        if theirs.is_empty() {
+            only_its_own(&generation);
+        }
+        // Beside calls, agents echo no text as null.
+        if generation.text().is_empty() && !generation.called().is_empty() {
+            generation.message["content"] = Value::Null;
+        }
+        generation
+    }
+
+    /// One generation: asks, keeps the answer, runs the tools or goes on to the next question.
+    pub(crate) async fn step(&mut self) -> Generation {
+        let generation = self.ask().await;
+        self.keep(&generation);
+        generation
+    }
+
+    pub(crate) fn keep(&mut self, generation: &Generation) {
+        let message = &generation.message;
+        self.messages.push(message.clone());
+        let listed = message["tool_calls"].as_array().cloned();
+        for call in listed.iter().flatten() {
+            let result = (self.result)(self.results);
+            self.results += 1;
+            self.messages
+                .push(json!({"role": "tool", "tool_call_id": call["id"], "content": result}));
+        }
+        let legacy = &message["function_call"];
+        if legacy.is_object() {
+            let result = (self.result)(self.results);
+            self.results += 1;
+            self.messages
+                .push(json!({"role": "function", "name": legacy["name"], "content": result}));
+        } else if listed.is_none_or(|calls| calls.is_empty()) {
+            self.turns += 1;
+            let user = (self.user)(self.turns);
+            self.messages.push(json!({"role": "user", "content": user}));
+        }
+    }
+
+    /// So many generations.
+    pub(crate) async fn steps(&mut self, count: usize) -> Vec<Generation> {
+        let mut generations = Vec::new();
+        for _ in 0..count {
+            generations.push(self.step().await);
+        }
+        generations
+    }
+
+    /// Goes on until one is as wanted; fails after `most`.
+    pub(crate) async fn until(
+        &mut self,
+        most: usize,
+        wanted: impl Fn(&Generation) -> bool,
+    ) -> Generation {
+        for _ in 0..most {
+            let generation = self.step().await;
+            if wanted(&generation) {
+                return generation;
+            }
+        }
+        panic!("not within {most} generations");
+    }
+
+    /// What the API tells of the session of this answer.
+    pub(crate) async fn session(&self, generation: &Generation) -> Value {
+        let id = generation.header("session").unwrap();
+        let answer = self.api(Method::GET, &format!("sessions/{id}")).await;
+        assert_eq!(answer.status, 200, "{}", answer.text());
+        answer.json()
+    }
+
+    pub(crate) async fn api(&self, method: Method, path: &str) -> Answer {
+        let path = format!("/plimsoll/api/{path}");
+        let mut request = self.client.request(method, &path);
+        request.headers_mut().unwrap().extend(self.headers.clone());
+        self.client.send(request.body(full("")).unwrap()).await
+    }
+
+    /// Tools of the client that are named as the proxy's.
+    fn tools_of_ours(&self) -> Vec<&str> {
+        let tools = self.fields["tools"].as_array().into_iter().flatten();
+        let names = tools.filter_map(|tool| tool["function"]["name"].as_str());
+        names.filter(|name| OWN.contains(name)).collect()
+    }
+}
+
+/// Nothing of the proxy's own reached the client.
+#[track_caller]
+fn only_its_own(generation: &Generation) {
+    let text = generation.answer.text();
+    for name in OWN {
+        assert!(!text.contains(name), "{name} reached the client: {text}");
+    }
+    let tag = "continuation_package";
+    assert!(!text.contains(tag), "a block reached the client: {text}");
+    let calls = !generation.called().is_empty();
+    let wanted: &[&str] = match (calls, generation.message["function_call"].is_object()) {
+        (_, true) => &["function_call", "stop"],
+        (true, _) => &["tool_calls", "stop"],
+        (false, _) => &["stop", "length"],
+    };
+    assert!(wanted.contains(&generation.finish.as_str()), "{text}");
+    let listed = generation.message.get("tool_calls");
+    assert!(
+        listed.is_none_or(|calls| calls.as_array().is_some_and(|calls| !calls.is_empty())),
+        "an empty list of calls: {text}"
+    );
+}
+
+fn whole(answer: Answer) -> Generation {
+    let body = answer.json();
+    let choice = &body["choices"][0];
+    Generation {
+        message: choice["message"].clone(),
+        finish: choice["finish_reason"].as_str().unwrap_or("").to_owned(),
+        usage: body["usage"].clone(),
+        answer,
+    }
+}
+
+/// Puts a stream together, and holds it to what every stream is like: one id, one role, indices
+/// without gaps, one finish, `[DONE]` at the end.
+fn streamed(answer: Answer) -> Generation {
+    let text = answer.text();
+    let mut events: Vec<&str> = text
+        .split_terminator("\n\n")
+        .filter_map(|event| event.strip_prefix("data: "))
+        .collect();
+    assert_eq!(events.pop(), Some("[DONE]"), "{text}");
+    let (mut usage, mut finish) = (Value::Null, None);
+    let mut message = json!({"role": null, "content": null});
+    let mut ids = Vec::new();
+    for event in events {
+        let chunk: Value = serde_json::from_str(event).unwrap();
+        ids.push(chunk["id"].clone());
+        if chunk["usage"].is_object() {
+            usage = chunk["usage"].clone();
+        }
+        let Some(choice) = chunk["choices"].get(0) else {
+            continue;
+        };
+        assert!(finish.is_none(), "more after the finish: {text}");
+        add(&mut message, &choice["delta"]);
+        finish = choice["finish_reason"].as_str().map(str::to_owned);
+    }
+    ids.dedup();
+    assert_eq!(ids.len(), 1, "several ids in {text}");
+    assert_eq!(message["role"], "assistant", "{text}");
+    Generation {
+        message,
+        finish: finish.expect("a stream has a finish"),
+        usage,
+        answer,
+    }
+}
+
+/// Adds a delta to the message as the SDKs do.
+fn add(message: &mut Value, delta: &Value) {
+    if let Some(role) = delta["role"].as_str() {
+        assert!(message["role"].is_null(), "the role comes once");
+        message["role"] = role.into();
+    }
+    append(&mut message["content"], &delta["content"]);
+    let legacy = &delta["function_call"];
+    if legacy.is_object() {
+        append(&mut message["function_call"]["name"], &legacy["name"]);
+        append(
+            &mut message["function_call"]["arguments"],
+            &legacy["arguments"],
+        );
+    }
+    for piece in delta["tool_calls"].as_array().into_iter().flatten() {
+        let at = usize::try_from(piece["index"].as_u64().unwrap()).unwrap();
+        if message["tool_calls"].is_null() {
+            message["tool_calls"] = json!([]);
+        }
+        let calls = message["tool_calls"].as_array_mut().unwrap();
+        assert!(at <= calls.len(), "an index was left out");
+        if at == calls.len() {
+            assert!(
+                piece["function"]["name"].is_string(),
+                "a call without a name"
+            );
+            calls.push(json!({"id": piece["id"], "type": "function",
+                "function": {"name": piece["function"]["name"], "arguments": ""}}));
+        }
+        append(
+            &mut calls[at]["function"]["arguments"],
+            &piece["function"]["arguments"],
+        );
+    }
+}
+
+fn append(to: &mut Value, piece: &Value) {
+    if let Some(piece) = piece.as_str() {
+        let before = to.as_str().unwrap_or("");
+        *to = format!("{before}{piece}").into();
+    }
+}

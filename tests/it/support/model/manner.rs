@@ -1,0 +1,129 @@
+//! The usual minds: an agent's model that works with the client's tools, and follows the notices
+//! of the proxy, ignores them, or follows them half.
+
+use std::sync::atomic::{AtomicU32, Ordering};
+
+use serde_json::json;
+
+use super::{Call, Heard, OWN, Said};
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Manner {
+    /// Writes a reminder at every notice, and clears its mind at the last.
+    Follows,
+    /// Never does anything of it.
+    Ignores,
+    /// Writes at every second notice, and never clears its mind.
+    HalfFollows,
+}
+
+/// How calls of the proxy's tools go with calls of the client's.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Mixing {
+    Never,
+    /// The proxy's come first.
+    Before,
+    /// The client's come first.
+    After,
+}
+
+/// A worker: mostly one call, now and then two at once, and an answer in words at the end of every
+/// turn. The same story every time.
+pub(crate) struct Worker {
+    pub(crate) manner: Manner,
+    pub(crate) mixing: Mixing,
+    /// Steps of one turn; the last is words.
+    pub(crate) turn: u32,
+    done: AtomicU32,
+    notices: AtomicU32,
+    ids: AtomicU32,
+}
+
+impl Worker {
+    pub(crate) fn new(manner: Manner, mixing: Mixing) -> Self {
+        Self {
+            manner,
+            mixing,
+            turn: 8,
+            done: AtomicU32::new(0),
+            notices: AtomicU32::new(0),
+            ids: AtomicU32::new(0),
+        }
+    }
+
+    pub(crate) fn think(&self, heard: &Heard<'_>) -> Said {
+        let own = self.own(heard);
+        let block = heard.notice.as_ref().is_some_and(|it| it.block) && self.obeys();
+        if !own.is_empty() && self.mixing == Mixing::Never {
+            return Said::calls(own);
+        }
+        let (mut text, calls) = self.work(heard);
+        if block {
+            let nth = self.ids.fetch_add(1, Ordering::SeqCst);
+            text.push_str(&format!(
+                "\n\n<continuation_package>\nfirst: step {nth}\nverify: run the tests\n\
+                 </continuation_package>"
+            ));
+        }
+        Said::Says(
+            text,
+            match self.mixing {
+                Mixing::After => [calls, own].concat(),
+                _ => [own, calls].concat(),
+            },
+        )
+    }
+
+    /// Counts a notice, and says whether the model does what it asks for.
+    fn obeys(&self) -> bool {
+        let nth = self.notices.fetch_add(1, Ordering::SeqCst);
+        match self.manner {
+            Manner::Follows => true,
+            Manner::Ignores => false,
+            Manner::HalfFollows => nth % 2 == 1,
+        }
+    }
+
+    fn own(&self, heard: &Heard<'_>) -> Vec<Call> {
+        let Some(notice) = heard.notice.as_ref().filter(|it| it.notes) else {
+            return Vec::new();
+        };
+        if !heard.offers("add_reminder") || !self.obeys() {
+            return Vec::new();
+        }
+        let nth = self.done.load(Ordering::SeqCst);
+        if self.manner == Manner::Follows && notice.left == Some(1) && heard.offers("clear_mind") {
+            let last = json!({"reminder_content": format!("last: go on after step {nth}")});
+            return vec![self.call("clear_mind", &last)];
+        }
+        let content = format!(
+            "first: go on after step {nth}; pointers: src/hull.rs; verify: cargo test; detail: \
+             the datum is in metres"
+        );
+        vec![self.call("add_reminder", &json!({ "content": content }))]
+    }
+
+    /// The next step of the work itself.
+    fn work(&self, heard: &Heard<'_>) -> (String, Vec<Call>) {
+        let nth = self.done.fetch_add(1, Ordering::SeqCst);
+        let offered = heard.offered();
+        let tool = offered.iter().find(|name| !OWN.contains(name));
+        let choice = &heard.body["tool_choice"];
+        let tool = tool.filter(|_| choice != "none" && nth % self.turn != self.turn - 1);
+        let Some(tool) = tool else {
+            return (format!("Step {nth} is done; the plan holds."), Vec::new());
+        };
+        let both = nth % 5 == 3 && heard.body["parallel_tool_calls"] != false;
+        let count = if both { 2 } else { 1 };
+        let calls = (0..count).map(|part| {
+            let path = format!("src/deck_{nth}_{part}.rs");
+            self.call(tool, &json!({ "path": path }))
+        });
+        (String::new(), calls.collect())
+    }
+
+    fn call(&self, name: &str, arguments: &serde_json::Value) -> Call {
+        let id = self.ids.fetch_add(1, Ordering::SeqCst);
+        Call::new(&format!("call_{id}"), name, arguments)
+    }
+}

@@ -1,0 +1,141 @@
+//! An answer as OpenAI writes it, whole or in events.
+
+use serde_json::{Value, json};
+
+use super::Call;
+use crate::support::provider::{DONE, Step, answer, send, stream_head};
+
+/// Tokens of every answer.
+const ANSWER: u64 = 11;
+
+pub(super) struct Render<'a> {
+    pub(super) body: &'a Value,
+    pub(super) tokens: u64,
+    /// Bytes of a fragment, at least; never within a character.
+    pub(super) fragment: usize,
+    pub(super) drips: bool,
+}
+
+impl Render<'_> {
+    pub(super) fn steps(&self, text: &str, calls: &[Call]) -> Vec<Step> {
+        if self.body["stream"] != true {
+            return vec![answer("200 OK", "", self.whole(text, calls).to_string())];
+        }
+        let events = self.events(text, calls);
+        let events = match self.drips {
+            true => Step::Drip(events.into_bytes()),
+            false => send(events),
+        };
+        vec![stream_head(), events, send(DONE), Step::Close]
+    }
+
+    fn legacy(&self) -> bool {
+        self.body.get("tools").is_none() && self.body.get("functions").is_some()
+    }
+
+    fn finish(&self, calls: &[Call]) -> &'static str {
+        match (calls.is_empty(), self.legacy()) {
+            (true, _) => "stop",
+            (false, true) => "function_call",
+            (false, false) => "tool_calls",
+        }
+    }
+
+    fn usage(&self) -> Value {
+        json!({"prompt_tokens": self.tokens, "completion_tokens": ANSWER,
+            "total_tokens": self.tokens + ANSWER})
+    }
+
+    fn whole(&self, text: &str, calls: &[Call]) -> Value {
+        let content = match text.is_empty() && !calls.is_empty() {
+            true => Value::Null,
+            false => text.into(),
+        };
+        let mut message = json!({"role": "assistant", "content": content, "refusal": null});
+        match calls.first() {
+            None => {}
+            Some(call) if self.legacy() => {
+                message["function_call"] = json!({"name": call.name, "arguments": call.arguments});
+            }
+            Some(_) => message["tool_calls"] = calls.iter().map(call_value).collect(),
+        }
+        let finish = self.finish(calls);
+        let choices = (0..self.body["n"].as_u64().unwrap_or(1)).map(|index| {
+            json!({"index": index, "message": message, "logprobs": null, "finish_reason": finish})
+        });
+        json!({"id": "chatcmpl-1", "object": "chat.completion", "created": 1, "model": "m",
+            "choices": choices.collect::<Vec<_>>(), "usage": self.usage()})
+    }
+
+    fn events(&self, text: &str, calls: &[Call]) -> String {
+        let mut events = String::new();
+        for index in 0..self.body["n"].as_u64().unwrap_or(1) {
+            for delta in self.deltas(text, calls) {
+                let choice = json!({"index": index, "delta": delta, "finish_reason": null});
+                self.event(&mut events, json!([choice]), None);
+            }
+            let finish = self.finish(calls);
+            let choice = json!({"index": index, "delta": {}, "finish_reason": finish});
+            self.event(&mut events, json!([choice]), None);
+        }
+        if self.body["stream_options"]["include_usage"] == true {
+            self.event(&mut events, json!([]), Some(self.usage()));
+        }
+        events
+    }
+
+    fn event(&self, events: &mut String, choices: Value, usage: Option<Value>) {
+        let mut chunk = json!({"id": "chatcmpl-1", "object": "chat.completion.chunk",
+            "created": 1, "model": "m", "choices": choices});
+        if let Some(usage) = usage {
+            chunk["usage"] = usage;
+        }
+        events.push_str(&format!("data: {chunk}\n\n"));
+    }
+
+    fn deltas(&self, text: &str, calls: &[Call]) -> Vec<Value> {
+        let mut deltas = vec![json!({"role": "assistant", "content": ""})];
+        let said = pieces(text, self.fragment);
+        deltas.extend(said.map(|piece| json!({ "content": piece })));
+        for (index, call) in calls.iter().enumerate() {
+            let arguments = pieces(&call.arguments, self.fragment);
+            if self.legacy() {
+                deltas.push(json!({"function_call": {"name": call.name, "arguments": ""}}));
+                let more = arguments.map(|it| json!({"function_call": {"arguments": it}}));
+                deltas.extend(more);
+                continue;
+            }
+            let mut first = call_value(call);
+            first["index"] = index.into();
+            first["function"]["arguments"] = "".into();
+            deltas.push(json!({"tool_calls": [first]}));
+            deltas.extend(arguments.map(|piece| {
+                let function = json!({ "arguments": piece });
+                json!({"tool_calls": [{"index": index, "function": function}]})
+            }));
+        }
+        deltas
+    }
+}
+
+fn call_value(call: &Call) -> Value {
+    let function = json!({"name": call.name, "arguments": call.arguments});
+    let mut value = json!({"type": "function", "function": function});
+    if let Some(id) = &call.id {
+        value["id"] = id.as_str().into();
+    }
+    value
+}
+
+fn pieces(text: &str, size: usize) -> impl Iterator<Item = &str> {
+    let mut rest = text;
+    std::iter::from_fn(move || {
+        let mut end = size.max(1).min(rest.len());
+        while !rest.is_char_boundary(end) {
+            end += 1;
+        }
+        let (piece, after) = rest.split_at(end);
+        rest = after;
+        (!piece.is_empty()).then_some(piece)
+    })
+}
