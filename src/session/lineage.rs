@@ -8,7 +8,6 @@
 //!
 //! Never reads text: only the digests that the index made. No I/O here.
 
-use serde::{Deserialize, Serialize};
 use xxhash_rust::xxh3::xxh3_128;
 
 use super::tenant::Tenant;
@@ -39,7 +38,7 @@ pub struct Lineage {
 }
 
 /// The keys of one generation's state.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Keys {
     /// The request's messages and the answer.
     pub exact: Key,
@@ -81,13 +80,6 @@ impl Lineage {
     /// system messages apart. `None` where there is no such probe.
     pub fn answer_at(&self, probe: usize) -> Option<u32> {
         self.answers.get(probe).copied()
-    }
-
-    /// Whether this conversation goes on from the generation of these keys.
-    pub fn continues(&self, keys: &Keys) -> bool {
-        let theirs = [Some(keys.exact), keys.gap, Some(keys.bare)];
-        let mut ours = self.probes.iter();
-        ours.any(|probe| theirs.contains(&Some(*probe)))
     }
 
     /// A digest of the first message: keeps apart conversations that were grouped in one session

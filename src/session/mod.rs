@@ -36,7 +36,7 @@ pub use hint::Hint;
 pub use lineage::Lineage;
 pub use orders::Orders;
 pub use report::{Reader, Report, report};
-pub use state::{SessionId, State};
+pub use state::{GenerationId, SessionId, State};
 pub use tenant::{Account, Client, Tenant, Tenants};
 
 /// How long a request waits for the store before it goes on without a state.
@@ -67,6 +67,7 @@ pub struct Inherited {
     /// This request is to begin a new course, because that was asked for from outside. Its state
     /// is to count [`Orders::clears`] then.
     pub clear_ordered: bool,
+    generation: GenerationId,
     /// The store did not answer, or not with a state: health is unknown, and a warning is due in
     /// the request's record.
     pub lost: bool,
@@ -84,6 +85,11 @@ impl Inherited {
             .state
             .clone()
             .unwrap_or_else(|| State::new(self.session));
+        state.follows = match self.clear_ordered {
+            true => self.orders.made_for,
+            false => state.id,
+        };
+        state.id = self.generation;
         state.generations = state.generations.saturating_add(1);
         state.messages = self.lineage.messages();
         state.billed_prompt_tokens = None;
@@ -135,10 +141,11 @@ impl Sessions {
             session,
             orders: Orders::default(),
             clear_ordered: false,
+            generation: self.ids.generation(),
             lost,
         };
         if let Some(found) = ancestor {
-            inherited.clear_ordered = found.orders.ask_clear_of(&inherited.lineage, &found.state);
+            inherited.clear_ordered = found.orders.ask_clear_after(&found.state);
             inherited.state = Some(found.state);
             inherited.answer_at = found.answer_at;
             inherited.orders = found.orders;
@@ -243,7 +250,7 @@ impl Sessions {
         row.map(|row| Known::read(&row)).transpose()
     }
 
-    /// Asks for a new course with the next request that continues the session's newest
+    /// Asks for a new course with the next request that goes on from the session's newest
     /// generation; gives back what is known of the session then. Asking twice before that request
     /// is asking once.
     ///
@@ -257,12 +264,10 @@ impl Sessions {
         account: Option<&Account>,
         id: SessionId,
     ) -> Result<Option<Known>, SessionError> {
-        let row = bounded(self.find_within, self.store.session(account, id)).await?;
-        let Some(row) = row else {
+        let Some(known) = self.session(account, id).await? else {
             return Ok(None);
         };
-        let known = Known::read(&row)?;
-        let orders = Bytes::from(Orders::clear(&row, &known.state).encode()?);
+        let orders = Bytes::from(Orders::clear(&known.state).encode()?);
         let ordered = self.store.order(account, id, orders);
         let there = bounded(self.find_within, ordered).await?;
         Ok(there.then_some(Known {
@@ -293,7 +298,7 @@ impl Known {
         let state = State::decode(&row.state)?;
         let orders = readable(&row.orders, state.session);
         Ok(Self {
-            clear_pending: orders.clear_pending(row, &state),
+            clear_pending: orders.ask_clear_after(&state),
             state,
         })
     }
@@ -362,13 +367,21 @@ impl Ids {
     }
 
     fn next(&self) -> SessionId {
+        SessionId::from_bytes(self.bytes())
+    }
+
+    fn generation(&self) -> GenerationId {
+        GenerationId::from_bytes(self.bytes())
+    }
+
+    fn bytes<const N: usize>(&self) -> [u8; N] {
         let number = self.made.fetch_add(1, Ordering::Relaxed);
-        let mut id = [0; 16];
+        let mut id = [0; N];
         blake3::Hasher::new_keyed(&self.seed)
             .update(&number.to_le_bytes())
             .finalize_xof()
             .fill(&mut id);
-        SessionId::from_bytes(id)
+        id
     }
 }
 

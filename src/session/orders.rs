@@ -4,17 +4,12 @@
 //! Reading anything else is an error, never a panic.
 //!
 //! SECURITY: a hint may group conversations in one session, such as an agent's and those of its
-//! sub-agents. So a wish names the generation that was the session's newest when it was made, and
-//! counts only for conversations that continue it.
+//! sub-agents, which may even begin alike. So a wish names the generation that was the session's
+//! newest when it was made, and counts only for what goes on from that one.
 
 use serde::{Deserialize, Serialize};
 
-use super::{
-    Lineage,
-    lineage::Keys,
-    state::{State, StateError},
-};
-use crate::store::Row;
+use super::state::{GenerationId, State, StateError};
 
 /// First byte of all stored orders; changes with the meaning of any byte after it.
 const VERSION: u8 = 1;
@@ -25,46 +20,25 @@ pub struct Orders {
     /// A new course is asked for until the conversation's state counts so many clears from
     /// outside: a retry of the request that carried it out clears again, one after it does not.
     pub clears: u32,
-    made_for: Option<MadeFor>,
-}
-
-/// The generation that was the newest.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-struct MadeFor {
-    keys: Keys,
-    opening: u64,
+    pub(super) made_for: GenerationId,
 }
 
 impl Orders {
-    /// A new course for the conversation of the session's newest generation. Asked for twice
-    /// before it was carried out, it is one.
-    pub fn clear(newest: &Row, state: &State) -> Self {
+    /// A new course for the conversation of the session's newest generation, whose state this is.
+    /// Asked for twice before it was carried out, it is one.
+    pub const fn clear(newest: &State) -> Self {
         Self {
-            clears: state.recovery.clears.saturating_add(1),
-            made_for: Some(MadeFor {
-                keys: newest.keys,
-                opening: newest.opening,
-            }),
+            clears: newest.recovery.clears.saturating_add(1),
+            made_for: newest.id,
         }
     }
 
-    /// Whether a request is to begin a new course, which continues `state`.
-    pub fn ask_clear_of(&self, lineage: &Lineage, state: &State) -> bool {
-        self.clears > state.recovery.clears
-            && self
-                .made_for
-                .is_some_and(|made_for| lineage.continues(&made_for.keys))
-    }
-
-    /// Whether a clear is asked for and not yet carried out, by the session's newest generation.
+    /// Whether a new course is asked for of what goes on from this state, and was not begun yet.
     ///
-    /// It may have been made by a request that was under way when the clear was asked for, so its
-    /// conversation is compared, not the generation.
-    pub fn clear_pending(&self, newest: &Row, state: &State) -> bool {
-        self.clears > state.recovery.clears
-            && self
-                .made_for
-                .is_some_and(|made_for| made_for.opening == newest.opening)
+    /// The order may have come while the request of this state was under way: then it was made for
+    /// the generation before.
+    pub fn ask_clear_after(&self, state: &State) -> bool {
+        self.clears > state.recovery.clears && [state.id, state.follows].contains(&self.made_for)
     }
 
     /// The stored form.
@@ -97,19 +71,11 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
-    use crate::store::suite::key;
 
     fn orders() -> Orders {
         Orders {
-            clears: 3,
-            made_for: Some(MadeFor {
-                keys: Keys {
-                    exact: key(1),
-                    gap: None,
-                    bare: key(2),
-                },
-                opening: u64::MAX,
-            }),
+            clears: u32::MAX,
+            made_for: GenerationId::from_bytes([255; 8]),
         }
     }
 
@@ -117,7 +83,7 @@ mod tests {
     fn what_was_written_is_read() {
         let bytes = orders().encode().unwrap();
         assert_eq!(Orders::decode(&bytes).unwrap(), orders());
-        assert!(bytes.len() <= 64, "{}", bytes.len());
+        assert!(bytes.len() <= 16, "{}", bytes.len());
         assert_eq!(Orders::decode(&[]).unwrap(), Orders::default());
     }
 

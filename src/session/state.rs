@@ -54,10 +54,23 @@ impl fmt::Debug for SessionId {
     }
 }
 
+/// Tells a generation from all others of its session; random, and never shown.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct GenerationId([u8; 8]);
+
+impl GenerationId {
+    pub const fn from_bytes(bytes: [u8; 8]) -> Self {
+        Self(bytes)
+    }
+}
+
 /// A session as it was after one generation.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct State {
     pub session: SessionId,
+    pub id: GenerationId,
+    /// The generation before; or the one that an order was made for which is still open.
+    pub follows: GenerationId,
     /// Answers so far, along this branch of the conversation.
     pub generations: u32,
     /// Messages the client sent with the request of that generation, system messages apart. Of an
@@ -110,6 +123,8 @@ impl State {
     pub fn new(session: SessionId) -> Self {
         Self {
             session,
+            id: GenerationId::default(),
+            follows: GenerationId::default(),
             generations: 0,
             messages: 0,
             model: Box::default(),

@@ -14,6 +14,8 @@ mod any;
 mod broken;
 mod echo;
 mod hints;
+mod orders;
+mod places;
 
 const WITHIN: Duration = Duration::from_millis(50);
 

@@ -9,7 +9,6 @@ use std::{io, time::Duration};
 
 use async_trait::async_trait;
 use bytes::Bytes;
-use serde::{Deserialize, Serialize};
 
 use crate::session::{Account, SessionId, Tenant, lineage::Keys};
 
@@ -18,7 +17,7 @@ pub mod memory;
 pub(crate) mod suite;
 
 /// Names a state within its tenant.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Key([u8; 16]);
 
 impl Key {
@@ -62,9 +61,6 @@ pub struct Row {
     pub session: SessionId,
     /// Seconds since 1970.
     pub saved_s: u64,
-    /// As the state was saved with.
-    pub opening: u64,
-    pub keys: Keys,
     pub state: Bytes,
     /// As they were last given; empty where none were.
     pub orders: Bytes,

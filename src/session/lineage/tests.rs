@@ -98,6 +98,28 @@ fn several_answers_in_a_row_belong_to_the_request_before_the_first() {
 }
 
 #[test]
+fn every_probe_knows_where_its_answer_stands() {
+    let said = [
+        system("s"),
+        user("1"),
+        assistant("a"),
+        system("now"),
+        user("2"),
+        assistant("b"),
+        assistant("c"),
+        user("3"),
+    ];
+    let lineage = lineage(&said);
+    // The whole key of `c`; the three of `b`; the two of `a`.
+    let expected = [4, 3, 3, 3, 1, 1].map(Some);
+    let found: Vec<_> = (0..lineage.probes().len())
+        .map(|probe| lineage.answer_at(probe))
+        .collect();
+    assert_eq!(found, expected);
+    assert_eq!(lineage.answer_at(expected.len()), None);
+}
+
+#[test]
 fn tenants_and_kinds_never_share_a_key() {
     let said = [user("1"), assistant("a"), user("2")];
     let [one, other] = ["a", "b"].map(|name| {

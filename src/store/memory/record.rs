@@ -6,7 +6,7 @@ use super::{
     super::{Key, Row, Saved},
     cost,
 };
-use crate::session::{SessionId, Tenant, lineage::Keys};
+use crate::session::{SessionId, Tenant};
 
 /// Ancestors kept of one conversation, if they fit in [`KEPT_BYTES`]…
 pub(super) const MAX_KEPT: usize = 16;
@@ -32,7 +32,8 @@ pub(super) struct Record {
 pub(super) struct Generation {
     /// Unlike any other's of the record.
     pub(super) number: u32,
-    opening: u64,
+    /// Part of the digest: enough to tell the conversations of one session apart.
+    opening: u32,
     exact: Key,
     gap: Option<Key>,
     bare: Key,
@@ -99,7 +100,7 @@ impl Record {
         self.generations.reserve_exact(1);
         self.generations.push(Generation {
             number,
-            opening: saved.opening,
+            opening: saved.opening as u32,
             exact: saved.keys.exact,
             gap: saved.keys.gap,
             bare: saved.keys.bare,
@@ -116,12 +117,6 @@ impl Record {
             tenant: self.tenant,
             session: self.session,
             saved_s: self.saved_s,
-            opening: newest.opening,
-            keys: Keys {
-                exact: newest.exact,
-                gap: newest.gap,
-                bare: newest.bare,
-            },
             state: Bytes::copy_from_slice(&newest.state),
             orders: Bytes::copy_from_slice(&self.orders),
         })

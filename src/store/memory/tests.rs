@@ -134,6 +134,36 @@ async fn what_is_too_old_is_not_found_and_then_removed() {
 }
 
 #[tokio::test]
+async fn orders_expire_with_their_session_and_count_as_bytes() {
+    let (store, now) = clocked(&LIMITS);
+    let one = tenant("a");
+    let account = one.account();
+    let order = async |bytes: usize| {
+        let orders = Bytes::from(vec![0; bytes]);
+        store.order(Some(&account), session(1), orders).await
+    };
+    store.save(saved(one, session(1), 10)).await.unwrap();
+    let before = store.bytes();
+    assert!(order(100).await.unwrap());
+    assert_eq!(store.bytes(), before + cost::orders(100));
+    check_sound(&store);
+    assert!(order(0).await.unwrap());
+    assert_eq!(store.bytes(), before);
+    // An order is no use of the session: it does not live longer for it.
+    now.fetch_add(3_600, Ordering::SeqCst);
+    assert!(order(100).await.unwrap());
+    now.fetch_add(1, Ordering::SeqCst);
+    assert!(!order(100).await.unwrap());
+    store.save(saved(one, session(2), 20)).await.unwrap();
+    assert_eq!((store.len(), store.bytes()), (1, before));
+    // A session of that id that begins anew has none.
+    store.save(saved(one, session(1), 10)).await.unwrap();
+    let found = store.find(&one, &[key(10)]).await.unwrap().unwrap();
+    assert!(found.orders.is_empty());
+    check_sound(&store);
+}
+
+#[tokio::test]
 async fn a_clock_that_goes_back_loses_nothing() {
     let (store, now) = clocked(&LIMITS);
     store
@@ -164,6 +194,9 @@ async fn an_idle_session_costs_under_4_kb() {
         next.state = state.clone();
         store.save(next).await.unwrap();
     }
+    // Longer than what we ever ask.
+    let orders = Bytes::from(vec![0; 32]);
+    assert!(store.order(None, session(1), orders).await.unwrap());
     assert_eq!(store.len(), 1);
     assert!(store.bytes() < 4_096, "{}", store.bytes());
     let kept = store
@@ -226,7 +259,10 @@ mod soundness {
                         state: Bytes::from(vec![0; usize::from(wait)]),
                         ..saved(one, session(id), 0)
                     };
+                    let account = saved.tenant.account();
                     store.save(saved).await.unwrap();
+                    let orders = Bytes::from(vec![0; usize::from(wait) % 99]);
+                    store.order(Some(&account), session(answer), orders).await.unwrap();
                     assert!(store.len() <= 5 && store.bytes() <= 20_000);
                     now.fetch_add(wait.into(), Ordering::SeqCst);
                     check_sound(&store);

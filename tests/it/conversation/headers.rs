@@ -130,7 +130,7 @@ async fn provider_errors_pass_and_say_what_we_did() {
         // What is known is the health of the answer before.
         assert_eq!(
             health(&got.headers),
-            "healthy previous 500 10000 0.050 0.111"
+            "healthy previous 500 10000 0.050 0.113"
         );
     }
     assert_eq!(talk.session(&first).await["generations"], 1);

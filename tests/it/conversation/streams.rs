@@ -227,7 +227,7 @@ async fn a_stream_answered_in_one_piece_is_judged_at_once() {
     let got = talk.ask().await;
     assert_eq!(
         health(&got.headers),
-        "healthy response 1000 10000 0.100 0.222"
+        "healthy response 1000 10000 0.100 0.226"
     );
     // And the other way round: a stream that nobody asked for.
     let mut talk = Talk::new(&proxy);
