@@ -176,3 +176,6 @@ fn resume(read: Bytes, source: Body) -> Body {
     });
     StreamBody::new(frames).boxed_unsync()
 }
+
+#[cfg(test)]
+mod tests;

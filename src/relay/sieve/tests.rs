@@ -1,13 +1,13 @@
-use std::collections::VecDeque;
+use std::collections::{HashMap, VecDeque};
 
 use bytes::Bytes;
 use proptest::prelude::*;
 use serde_json::{Value, json};
 
-use super::{MAX_HELD, Sieve};
+use super::{MAX_HELD, Sieve, Sifted, Sifter};
 use crate::{
     relay::{
-        Before, Heard, Sifting, Spoken,
+        Before, Heard, Own, Sifting, Spoken,
         passage::{
             Piece,
             recorded::{random_pieces, recordings},
@@ -161,7 +161,8 @@ fn calls(calls: &[Value]) -> String {
 /// What a client's library makes of the stream: text, calls as (index, id, name, arguments), and
 /// the finish reason.
 fn client(stream: &str) -> (String, Vec<(u64, String, String, String)>, Option<String>) {
-    let (mut text, mut calls, mut finish) = (String::new(), Vec::new(), None);
+    let (mut text, mut finish) = (String::new(), None);
+    let mut calls = Vec::<(u64, String, String, String)>::new();
     for message in messages(stream) {
         let choice = &message["choices"][0];
         text += choice["delta"]["content"].as_str().unwrap_or_default();
@@ -170,7 +171,7 @@ fn client(stream: &str) -> (String, Vec<(u64, String, String, String)>, Option<S
             .into_iter()
             .flatten()
         {
-            let index = call["index"].as_u64().unwrap();
+            let index = call["index"].as_u64().unwrap_or(0);
             let said = |value: &Value| value.as_str().unwrap_or_default().to_owned();
             let function = &call["function"];
             if !calls.iter().any(|(at, ..)| *at == index) {
@@ -428,7 +429,11 @@ fn a_legacy_call_is_one_too() {
         r#"{"arguments":"{\"a\":1}","name":"clear_mind"}"#
     );
     let (role, rest) = (messages(&came.bytes), messages(&stream));
-    assert_eq!(role[1..], rest[1..]);
+    assert_eq!(role[2..], rest[1..]);
+    assert_eq!(
+        role[0]["choices"][0]["delta"],
+        json!({"role": "assistant", "content": null})
+    );
 }
 
 #[test]
@@ -446,7 +451,7 @@ fn several_answers_are_one() {
         .replace("note that.", "note more. ");
     let third = [
         chunk(json!({"role": "assistant", "content": ""})),
-        chunk(json!({"role": "assistant", "content": "Done"})),
+        chunk(json!({"role": "assistant", "content": "Ready"})),
         calls(&[call(0, "t", "get", "{}")]),
         finish("tool_calls"),
         usage(130, 7),
@@ -455,7 +460,7 @@ fn several_answers_are_one() {
     .concat()
     .replace("one", "three");
     let came = run(&[&first, &second, &third], TOOLS);
-    let text = "Let me note that.\n\nLet me note more. Done";
+    let text = "Let me note that.\n\nLet me note more. Ready";
     let call = (0, "t".to_owned(), "get".to_owned(), "{}".to_owned());
     assert_eq!(
         client(&came.bytes),
@@ -474,7 +479,7 @@ fn several_answers_are_one() {
         *usage,
         json!({"prompt_tokens": 130, "completion_tokens": 47, "total_tokens": 177})
     );
-    let spoke = text.strip_suffix("Done").unwrap();
+    let spoke = text.strip_suffix("Ready").unwrap();
     assert_eq!(came.before.chars as usize, spoke.chars().count());
     assert_eq!(
         came.before.digest,
@@ -491,7 +496,7 @@ fn several_answers_are_one() {
     assert_eq!(reported, [Some(20), Some(20), Some(7)]);
     assert_eq!(
         &*came.spoken[2].message,
-        r#"{"role":"assistant","content":"Done","tool_calls":[{"function":{"arguments":"{}","name":"get"},"id":"t","type":"function"}]}"#
+        r#"{"role":"assistant","content":"Ready","tool_calls":[{"function":{"arguments":"{}","name":"get"},"id":"t","type":"function"}]}"#
     );
 }
 
@@ -742,16 +747,60 @@ fn event() -> impl Strategy<Value = String> {
     ]
 }
 
-/// Whether any fragment of ours came through.
-fn clean(bytes: &str) -> bool {
-    messages(bytes).iter().all(|message| {
-        let calls = message["choices"][0]["delta"]["tool_calls"].as_array();
-        calls.is_none_or(|calls| {
-            calls
-                .iter()
-                .all(|call| call["function"]["name"] != "clear_mind")
+/// The calls of an answer as a stream, arguments in so many pieces.
+fn answer_of(all: &[Value], text: &str, pieces: usize) -> String {
+    let mut stream = chunk(json!({"role": "assistant", "content": text}));
+    for call in all {
+        let arguments: Vec<_> = call["function"]["arguments"]
+            .as_str()
+            .unwrap()
+            .chars()
+            .collect();
+        let mut first = call.clone();
+        first["function"]["arguments"] = json!("");
+        stream += &calls(&[first]);
+        for piece in arguments.chunks(arguments.len().div_ceil(pieces).max(1)) {
+            let mut fragment = json!({"function": {"arguments": piece.iter().collect::<String>()}});
+            if let Some(index) = call.get("index") {
+                fragment["index"] = index.clone();
+            }
+            stream += &calls(&[fragment]);
+        }
+    }
+    stream + &finish("tool_calls") + DONE
+}
+
+/// Index, name and arguments by id, of a stream in which every call says its id first.
+fn calls_of(stream: &str) -> HashMap<String, (Option<u64>, String, String)> {
+    let mut found = HashMap::new();
+    let mut last = String::new();
+    for message in messages(stream) {
+        for call in message["choices"][0]["delta"]["tool_calls"]
+            .as_array()
+            .into_iter()
+            .flatten()
+        {
+            if let Some(id) = call["id"].as_str() {
+                last = id.to_owned();
+            }
+            let entry: &mut (Option<u64>, String, String) = found.entry(last.clone()).or_default();
+            entry.0 = call["index"].as_u64();
+            entry.1 += call["function"]["name"].as_str().unwrap_or_default();
+            entry.2 += call["function"]["arguments"].as_str().unwrap_or_default();
+        }
+    }
+    found
+}
+
+/// Calls with the spelling of others, which differs between the modes.
+fn same_json(own: &[Own], spelled: &Spoken) -> Vec<Own> {
+    let pairs = own.iter().zip(&spelled.own);
+    pairs
+        .map(|(own, other)| Own {
+            json: other.json.clone(),
+            ..own.clone()
         })
-    })
+        .collect()
 }
 
 proptest! {
@@ -795,9 +844,62 @@ proptest! {
         prop_assert_eq!(&cut, &whole);
         let one = run(&|answer| answer.chunks(1).map(Bytes::copy_from_slice).collect());
         prop_assert_eq!(&one, &whole);
-        prop_assert!(clean(&whole.0), "{}", whole.0);
         for spoken in &whole.1 {
             prop_assert!(spoken.message.is_empty() || serde_json::from_str::<Value>(&spoken.message).is_ok());
         }
+    }
+
+    #[test]
+    fn the_client_gets_its_calls_and_the_text_in_both_modes(
+        called in prop::collection::vec((0usize..5, 0usize..4), 1..6),
+        style in 0usize..3,
+        pieces in 1usize..5,
+        size in 1usize..90,
+        text in prop_oneof![Just(""), Just("Let me see."), Just("hm ")],
+    ) {
+        const NAMES: [&str; 5] = ["add_reminder", "clear_mind", "get", "add", "add_reminders"];
+        const ARGUMENTS: [&str; 4] = ["", "{}", "{\"a\":\"é\\n\"}", "no json"];
+        let all: Vec<_> = called.iter().enumerate().map(|(at, (name, arguments))| {
+            let mut call = call(at as u32, &format!("id{at}"), NAMES[*name], ARGUMENTS[*arguments]);
+            if style == 1 {
+                call["index"] = json!(0);
+            } else if style == 2 {
+                call.as_object_mut().unwrap().remove("index");
+            }
+            call
+        }).collect();
+        let answer = answer_of(&all, text, pieces);
+        let whole = json!({"id": "one", "choices": [{"message": {"role": "assistant", "content": text, "tool_calls": all}, "finish_reason": "tool_calls"}]});
+        let last = json!({"id": "two", "choices": [{"message": {"role": "assistant", "content": "End."}, "finish_reason": "stop"}]});
+        let alone = called.iter().all(|(name, _)| *name < 2);
+        let end = say(&["End."]) + &finish("stop") + DONE;
+        let answers = if alone { vec![&*answer, &*end] } else { vec![&*answer] };
+        let came = run_cut(&answers, TOOLS, false, |answer| cut_at(answer, size));
+
+        let mut sifter = Sifter::new(TOOLS);
+        let mut sifted = sifter.answer(&whole.to_string().into()).unwrap();
+        if alone {
+            prop_assert!(matches!(&sifted, Sifted::Round(spoken) if spoken.own == same_json(&came.spoken[0].own, spoken)));
+            sifted = sifter.answer(&last.to_string().into()).unwrap();
+        }
+        let Sifted::Last { json, spoken } = sifted else { panic!("no end") };
+        let message = serde_json::from_slice::<Value>(&json).unwrap()["choices"][0]["message"].clone();
+        prop_assert_eq!(sifter.before(), came.before);
+        prop_assert_eq!(spoken.theirs, came.spoken.last().unwrap().theirs);
+        prop_assert_eq!(client(&came.bytes).0, message["content"].as_str().unwrap());
+        let theirs: Vec<_> = all.iter().zip(&called).filter(|(_, (name, _))| *name > 1).collect();
+        let kept = message["tool_calls"].as_array().cloned().unwrap_or_default();
+        prop_assert_eq!(kept.len(), theirs.len());
+        let mut streamed = calls_of(&came.bytes);
+        for (at, (call, _)) in theirs.iter().enumerate() {
+            let mut call = (*call).clone();
+            if style == 0 {
+                call["index"] = json!(at);
+            }
+            prop_assert_eq!(&call, &kept[at]);
+            let id = call["id"].as_str().unwrap();
+            prop_assert_eq!(streamed.remove(id), Some((call["index"].as_u64(), call["function"]["name"].as_str().unwrap().to_owned(), call["function"]["arguments"].as_str().unwrap().to_owned())));
+        }
+        prop_assert!(streamed.is_empty());
     }
 }

@@ -1,0 +1,192 @@
+use async_trait::async_trait;
+use http::{Response, StatusCode};
+use serde_json::{Value, json};
+
+use super::{Whole, sifted_whole};
+use crate::{
+    relay::{BadAnswer, Before, Closing, Heard, Rounds, Sifting, Spoken},
+    wire::{Body, text::digest, whole},
+};
+
+const SIFTING: Sifting = Sifting {
+    tools: &["clear_mind", "add_reminder"],
+    package: true,
+};
+
+struct Scripted {
+    answers: Vec<Response<Body>>,
+    spoken: Vec<Spoken>,
+}
+
+#[async_trait]
+impl Rounds for Scripted {
+    async fn go_on(&mut self, spoken: Spoken) -> Option<Response<Body>> {
+        self.spoken.push(spoken);
+        (!self.answers.is_empty()).then(|| self.answers.remove(0))
+    }
+
+    async fn end(self: Box<Self>, _: Heard, _: Spoken, _: Before) -> Closing {
+        Closing::default()
+    }
+}
+
+type Read = Result<(Whole, Spoken, Before), BadAnswer>;
+
+async fn read(first: Response<Body>, answers: Vec<Response<Body>>) -> (Read, Vec<Spoken>) {
+    let mut rounds = Scripted {
+        answers,
+        spoken: Vec::new(),
+    };
+    let read = sifted_whole(first, SIFTING, &mut rounds, "p", |_| true).await;
+    (read, rounds.spoken)
+}
+
+fn complete(read: Read) -> (String, Heard, Spoken, Before) {
+    match read.unwrap() {
+        (Whole::Complete { body, heard, .. }, spoken, before) => (
+            String::from_utf8(body.to_vec()).unwrap(),
+            heard,
+            spoken,
+            before,
+        ),
+        _ => panic!("too long"),
+    }
+}
+
+fn answer(message: &str, finish: &str, completion: u32) -> String {
+    format!(
+        r#"{{"id":"x", "choices":[ {{"index":0,"message":{message},"finish_reason":"{finish}"}}],"usage":{{"prompt_tokens":9,"completion_tokens":{completion},"total_tokens":{}}}}}"#,
+        9 + completion
+    )
+}
+
+fn call(id: &str, name: &str) -> String {
+    format!(
+        r#"{{"id":"{id}","type":"function", "function":{{"name":"{name}","arguments":"{{}}"}}}}"#
+    )
+}
+
+fn ok(body: impl Into<String>) -> Response<Body> {
+    Response::new(whole(body.into()))
+}
+
+#[tokio::test]
+async fn an_answer_without_anything_of_ours_is_untouched() {
+    let message = format!(
+        r#"{{"role":"assistant","content":"a \u003c b","tool_calls":[{}]}}"#,
+        call("t", "get")
+    );
+    for body in [
+        answer(&message, "tool_calls", 3),
+        answer(r#"{"role":"assistant","content":null}"#, "stop", 3),
+        r#"{"error":{"message":"m"}}"#.to_owned(),
+        r#"{"choices":[],"x":NaN}"#.to_owned(),
+    ] {
+        let (read, _) = read(ok(&*body), vec![]).await;
+        assert_eq!(complete(read).0, body);
+    }
+    let mut refused = ok("no json");
+    *refused.status_mut() = StatusCode::BAD_REQUEST;
+    assert_eq!(complete(read(refused, vec![]).await.0).0, "no json");
+}
+
+#[tokio::test]
+async fn mixed_calls_lose_ours_and_nothing_else() {
+    let (own, get) = (call("o", "clear_mind"), call("t", "get"));
+    let message = |calls: &str| {
+        format!(
+            r#"{{"role":"assistant","content":null,"tool_calls":[{calls}], "reasoning":"r\u00e9"}}"#
+        )
+    };
+    for (before, after, preceding) in [
+        (format!("{own}, {get}"), get.clone(), 0),
+        (format!("{get} ,{own}"), get.clone(), 1),
+        (
+            format!("{own},{own},{get},{own},{get}"),
+            format!("{get},{get}"),
+            0,
+        ),
+    ] {
+        let body = answer(&message(&before), "tool_calls", 3);
+        let (text, heard, spoken, _) = complete(read(ok(&*body), vec![]).await.0);
+        assert_eq!(text, answer(&message(&after), "tool_calls", 3));
+        assert_eq!(heard.call_ids.len(), after.matches("get").count());
+        assert_eq!(spoken.own[0].before, preceding);
+        assert_eq!(&*spoken.own[0].json, own);
+        assert_eq!(
+            &*spoken.message,
+            message(&before)
+                .replace(r#""content":null,"#, "")
+                .replace("], ", "],")
+        );
+    }
+    let body = answer(&message(&own), "length", 3);
+    let (text, ..) = complete(read(ok(body), vec![]).await.0);
+    assert_eq!(
+        text,
+        answer(&message("").replace(r#","tool_calls":[]"#, ""), "length", 3)
+    );
+}
+
+#[tokio::test]
+async fn rounds_are_one_answer() {
+    let own = format!(
+        r#"{{"content":"One.","annotations":[],"tool_calls":[{}]}}"#,
+        call("o", "add_reminder")
+    );
+    let block = r#"{"content":" <continuation_package>x</continuation_package>"}"#;
+    let first = || ok(answer(&own, "stop", 10));
+    for (last, content) in [
+        (r#"{"content":"Two."}"#, json!("One.\n\n Two.")),
+        (r#"{"content":null}"#, json!("One.\n\n ")),
+        (r#"{"content":""}"#, json!("One.\n\n ")),
+        ("{}", json!("One.\n\n ")),
+        (r#"{"role":"assistant"}"#, json!("One.\n\n ")),
+        (
+            r#"{"content":[{"type":"thinking"}]}"#,
+            json!([{"type": "text", "text": "One.\n\n "}, {"type": "thinking"}]),
+        ),
+        (
+            r#"{"content":[{"type":"text","text":"Two."}]}"#,
+            json!([{"type": "text", "text": "One.\n\n Two."}]),
+        ),
+    ] {
+        let answers = vec![ok(answer(block, "stop", 5)), ok(answer(last, "stop", 1))];
+        let (read, spoken) = read(first(), answers).await;
+        let (text, heard, _, before) = complete(read);
+        let json: Value = serde_json::from_str(&text).unwrap();
+        assert_eq!(json["choices"][0]["message"]["content"], content, "{last}");
+        assert_eq!(
+            json["usage"],
+            json!({"prompt_tokens": 9, "completion_tokens": 16, "total_tokens": 25})
+        );
+        assert_eq!(heard.usage.unwrap().completion_tokens, Some(16));
+        assert_eq!((before.chars, before.digest), (7, digest(br"One.\n\n ")));
+        let said = own.replacen('{', "{\"role\":\"assistant\",", 1);
+        assert_eq!(
+            &*spoken[0].message,
+            said.replace(r#""annotations":[],"#, "")
+        );
+        assert!(spoken[1].package.as_ref().unwrap().alone);
+    }
+}
+
+#[tokio::test]
+async fn without_a_next_answer_there_is_none() {
+    let own = || {
+        ok(answer(
+            &format!(r#"{{"tool_calls":[{}]}}"#, call("o", "clear_mind")),
+            "tool_calls",
+            1,
+        ))
+    };
+    let mut refused = ok("{}");
+    *refused.status_mut() = StatusCode::SERVICE_UNAVAILABLE;
+    for answers in [vec![], vec![refused]] {
+        let (read, spoken) = read(own(), answers).await;
+        assert_eq!(spoken.len(), 1);
+        assert!(matches!(read, Err(BadAnswer::Broken { .. })));
+    }
+    let (read, _) = read(own(), vec![ok("<html>")]).await;
+    assert!(matches!(read, Err(BadAnswer::NotJson { .. })));
+}
