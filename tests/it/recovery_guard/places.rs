@@ -1,0 +1,391 @@
+//! Each kind of record where it meets a truncation, a fold or a course.
+
+use serde_json::Value;
+
+use super::*;
+
+fn value(body: &[u8]) -> Vec<Value> {
+    let body = parse::value(body).unwrap();
+    body["messages"].as_array().unwrap().clone()
+}
+
+fn body(messages: &[Value]) -> Vec<u8> {
+    json!({ "messages": messages, "tools": [] })
+        .to_string()
+        .into_bytes()
+}
+
+fn by(role: &str, content: &str) -> Value {
+    json!({"role": role, "content": content})
+}
+
+fn step(id: &str, content: &Value) -> [Value; 2] {
+    let call = json!({"id": id, "type": "function", "function": {"name": "f", "arguments": "{}"}});
+    [
+        json!({"role": "assistant", "content": null, "tool_calls": [call]}),
+        json!({"role": "tool", "tool_call_id": id, "content": content}),
+    ]
+}
+
+/// An agent's turn of so many steps.
+fn loop_of(steps: usize) -> Vec<Value> {
+    let mut messages = vec![by("system", "s"), by("user", "the task")];
+    for at in 0..steps {
+        let content = format!("{at}: {}", "what came out of it. ".repeat(20));
+        messages.extend(step(&format!("c{at}"), &content.into()));
+    }
+    messages
+}
+
+fn at(place: u32, what: What) -> Record {
+    Record { place, what }
+}
+
+fn with(records: Vec<Record>) -> Recall {
+    let ours = Ours {
+        records,
+        ..Ours::default()
+    };
+    Recall {
+        ours,
+        ..Recall::default()
+    }
+}
+
+/// The plan, and the messages that go out; checked for all that must hold.
+fn planned(messages: &[Value], window: u32, profile: &str, recall: &Recall) -> (Plan, Vec<Value>) {
+    let body = body(messages);
+    let plan = check(&body, window, named(profile).unwrap(), recall).expect("a sound plan");
+    let sent = value(&sent(&read(&body), &plan));
+    (plan, sent)
+}
+
+#[test]
+fn a_block_stands_at_the_end_of_a_truncated_result() {
+    let long = "word ".repeat(20_000);
+    let parts = json!([{"type": "text", "text": long}, {"type": "text", "text": long}]);
+    for content in [json!(long), parts] {
+        let mut messages = vec![by("user", "the task")];
+        messages.extend(step("a", &content));
+        let recall = with(vec![at(3, What::Prompt(PROMPT.into()))]);
+        for profile in ["template", "mistral"] {
+            let (plan, sent) = planned(&messages, 32_768, profile, &recall);
+            assert_eq!(plan.report.truncated.len(), 1);
+            assert_eq!((sent.len(), plan.report.records_left_out), (3, 0));
+            let text = match &sent[2]["content"] {
+                Value::Array(parts) => parts.last().unwrap()["text"].as_str().unwrap(),
+                text => text.as_str().unwrap(),
+            };
+            assert!(
+                text.ends_with(&format!("not output of the tool]\n{PROMPT}")),
+                "{text}"
+            );
+            assert!(sent[2].to_string().contains("characters truncated]"));
+        }
+        let (_, sent) = planned(&messages, 32_768, "openai", &recall);
+        assert_eq!(sent.len(), 4);
+        assert_eq!(
+            (&sent[3]["role"], &sent[3]["content"]),
+            (&json!("user"), &json!(PROMPT))
+        );
+    }
+}
+
+/// A result that is just within its limit would be over it with the block, and be cut again.
+#[test]
+fn a_block_counts_with_the_result_that_it_stands_at() {
+    for chars in [49_700, 49_900, 50_000] {
+        let mut messages = vec![by("user", "the task")];
+        messages.extend(step("a", &json!("x".repeat(chars))));
+        let recall = with(vec![at(3, What::Prompt(PROMPT.into()))]);
+        let (plan, _) = planned(&messages, 200_000, "template", &recall);
+        assert_eq!(plan.report.truncated.len(), usize::from(chars > 49_800));
+    }
+}
+
+#[test]
+fn a_paragraph_and_a_preface_share_the_first_question() {
+    let messages = [by("system", "s"), by("user", "the task")];
+    let mut recall = with(vec![at(1, What::Prompt(PROMPT.into()))]);
+    recall.ours.course = Some(course(1));
+    let (plan, sent) = planned(&messages, 8_192, "template", &recall);
+    assert_eq!(
+        (plan.report.course, plan.report.records_left_out),
+        (Some(2), 0)
+    );
+    let text = sent[1]["content"].as_str().unwrap();
+    assert!(text.starts_with("the task\n\n[Course 2, by"));
+    assert!(text.ends_with(PROMPT));
+    let (_, sent) = planned(&messages, 8_192, "openai", &recall);
+    assert_eq!(sent.len(), 4);
+    assert!(
+        sent[2]["content"]
+            .as_str()
+            .unwrap()
+            .starts_with("[Course 2, by")
+    );
+    assert_eq!(sent[3]["content"], PROMPT);
+}
+
+#[test]
+fn whole_rounds_stand_between_the_question_and_its_answer() {
+    let messages = [
+        by("user", "the task"),
+        by("assistant", "Let me note that. Done."),
+        by("user", "more"),
+    ];
+    let answer = text::digest(b"Let me note that. ");
+    let spoken = What::Spoken {
+        chars: 18,
+        digest: answer,
+    };
+    for profile in PROFILES {
+        let recall = with(vec![
+            at(1, What::Prompt(PROMPT.into())),
+            at(1, round(2)),
+            at(1, spoken.clone()),
+            at(3, What::Prompt(PROMPT.into())),
+            at(3, written()),
+        ]);
+        let (plan, sent) = planned(&messages, 8_192, profile.name, &recall);
+        assert_eq!(plan.report.records_left_out, 0);
+        let roles: Vec<_> = sent.iter().map(|it| it["role"].as_str().unwrap()).collect();
+        let alone = profile.adjacent_users != guard::profile::Takes::No;
+        let expected = if alone {
+            "user user assistant tool tool assistant user user assistant user"
+        } else {
+            "user assistant tool tool assistant user assistant user"
+        };
+        assert_eq!(roles.join(" "), expected, "{}", profile.name);
+        let answer = sent.iter().find(|it| it["content"] == "Done.");
+        assert!(answer.is_some());
+    }
+}
+
+#[test]
+fn records_go_with_the_messages_around_them() {
+    let messages = loop_of(100);
+    let records = vec![
+        at(1, What::Prompt("first".into())),
+        at(21, round(1)),
+        at(21, beside(1, 1)),
+        at(199, round(1)),
+        at(199, beside(1, 0)),
+    ];
+    for profile in PROFILES {
+        let (plan, sent) = planned(&messages, 8_192, profile.name, &with(records.clone()));
+        let boundary = plan.memory.boundary().expect("a fold");
+        assert!((22..199).contains(&boundary), "{boundary}");
+        let text = Value::from(sent).to_string();
+        assert!(!text.contains("\"first\""));
+        assert_eq!(
+            text.matches("\"own-0\"").count(),
+            2,
+            "a call and its result"
+        );
+        assert_eq!(text.matches("\"own-x\"").count(), 2);
+        assert_eq!(plan.report.records_left_out, 0);
+    }
+}
+
+#[test]
+fn a_record_that_cannot_stand_is_left_out_alone() {
+    let messages = loop_of(3);
+    let records = vec![
+        at(0, What::Prompt("before all".into())),
+        at(2, What::Prompt("in a step".into())),
+        at(3, beside(2, 0)),
+        at(5, What::Prompt("good".into())),
+        at(8, beside(1, 0)),
+        at(90, What::Prompt("far".into())),
+    ];
+    let (plan, sent) = planned(&messages, 32_768, "openai", &with(records));
+    assert_eq!(plan.report.records_left_out, 5);
+    assert_eq!(sent.len(), messages.len() + 1);
+    assert_eq!(sent[6]["content"], "good");
+}
+
+#[test]
+fn the_grid_goes_on_from_a_course_and_never_back() {
+    let settings = GuardConfig::default();
+    for profile in PROFILES {
+        let policy = policy(8_192, profile, &settings);
+        let mut recall = Recall::default();
+        let before = loop_of(60);
+        let (plan, _) = planned(&before, 8_192, profile.name, &recall);
+        let fold = plan.memory.boundary().expect("a fold");
+        let boundary = guard::tail(&read(&body(&before)), &policy).unwrap();
+        assert!(boundary > fold);
+        recall.memory = plan.memory;
+        recall.messages = before.len() - 1;
+        recall.ours.course = Some(course(boundary));
+        let (plan, sent) = planned(&before, 8_192, profile.name, &recall);
+        assert_eq!(plan.memory.boundary(), Some(boundary));
+        assert!(Value::from(sent).to_string().contains("r1: "));
+        // With no memory, or that of another grid, the course stands all the same.
+        for memory in [
+            guard::Memory::default(),
+            planned(&before, 16_384, profile.name, &Recall::default())
+                .0
+                .memory,
+        ] {
+            let other = Recall {
+                memory,
+                ours: recall.ours.clone(),
+                ..Recall::default()
+            };
+            let (other, _) = planned(&before, 8_192, profile.name, &other);
+            assert_eq!(other.memory, plan.memory);
+        }
+        recall.memory = plan.memory;
+        let after = loop_of(140);
+        let (plan, sent) = planned(&after, 8_192, profile.name, &recall);
+        let moved = plan.memory.boundary().unwrap();
+        assert!(moved > boundary && plan.report.folded.unwrap().new);
+        let text = Value::from(sent).to_string();
+        assert!(text.contains("r1: ") && !text.contains(guard::NOTE));
+        // The newer of both holds.
+        recall.memory = plan.memory;
+        recall.messages = after.len() - 1;
+        let (plan, _) = planned(&after, 8_192, profile.name, &recall);
+        assert_eq!(plan.memory.boundary(), Some(moved));
+        assert!(!plan.report.folded.unwrap().new);
+    }
+}
+
+#[test]
+fn what_a_prompt_weighs_counts_at_the_end_too() {
+    let settings = GuardConfig::default();
+    for profile in ["openai", "template"] {
+        let policy = policy(8_192, named(profile).unwrap(), &settings);
+        let messages = loop_of(3);
+        let conversation = read(&body(&messages));
+        let bare = guard::plan(&conversation, &policy, &Recall::default()).report;
+        let recall = with(vec![at(7, What::Prompt("word ".repeat(600).into()))]);
+        let asked = guard::plan(&conversation, &policy, &recall).report;
+        let more = asked.raw_after - bare.raw_after;
+        assert!((1_000..1_060).contains(&more), "{more}");
+        assert_eq!(asked.raw_before, bare.raw_before);
+    }
+}
+
+#[test]
+fn tools_are_added_and_move_no_grid() {
+    let messages = loop_of(100);
+    let own = OwnTools {
+        field: "tools",
+        json: Bytes::from_static(
+            br#"{"type":"function","function":{"name":"clear_mind","description":"a long one"}}"#,
+        ),
+    };
+    let recall = Recall {
+        ours: Ours {
+            tools: Some(own),
+            ..Ours::default()
+        },
+        ..Recall::default()
+    };
+    let (plan, _) = planned(&messages, 8_192, "openai", &recall);
+    let (bare, _) = planned(&messages, 8_192, "openai", &Recall::default());
+    assert!(plan.report.own_tools && !bare.report.own_tools);
+    assert_eq!(plan.memory, bare.memory);
+    assert!(plan.report.raw_after > bare.report.raw_after);
+    for (field, value) in [
+        ("tools", json!(null)),
+        ("tools", json!({})),
+        ("functions", json!([])),
+    ] {
+        let mut body = json!({"messages": messages});
+        body[field] = value;
+        let body = body.to_string().into_bytes();
+        let settings = GuardConfig::default();
+        let policy = policy(200_000, named("openai").unwrap(), &settings);
+        let plan = guard::plan(&read(&body), &policy, &recall);
+        assert!(!plan.report.own_tools && plan.edits.is_empty());
+    }
+}
+
+#[test]
+fn new_results_are_held_to_the_tighter_limit_ever_after() {
+    let says = "the context window is nearly full, read smaller parts";
+    let mut messages = vec![by("user", "the task")];
+    messages.extend(step("a", &json!("old ".repeat(1_500))));
+    let known = messages.len();
+    messages.extend(step("b", &json!("new ".repeat(1_500))));
+    let mut recall = Recall {
+        messages: known,
+        ..Recall::default()
+    };
+    recall.ours.tight_chars = Some(1_000);
+    let (plan, first) = planned(&messages, 200_000, "openai", &recall);
+    assert_eq!(first[2], messages[2], "what was sent before stays");
+    let cut = first[4]["content"].as_str().unwrap();
+    assert!(cut.contains(says) && cut.chars().count() <= 1_000, "{cut}");
+    assert_eq!(
+        (plan.report.truncated.len(), plan.memory.tightened()),
+        (1, 1)
+    );
+    // Remembered, also where the session is healthy again, and in a stored state.
+    let stored: guard::Memory = postcard_of(&plan.memory);
+    assert_eq!(stored, plan.memory);
+    messages.extend(step("c", &json!("later ".repeat(1_500))));
+    let recall = Recall {
+        memory: stored,
+        messages: 5,
+        ..Recall::default()
+    };
+    let (_, second) = planned(&messages, 200_000, "openai", &recall);
+    assert_eq!(&second[..5], &first[..]);
+    assert_eq!(second[6], messages[6]);
+    // A small window allows less than the number says, but never next to nothing.
+    let mut recall = Recall::default();
+    recall.ours.tight_chars = Some(100_000);
+    let (_, small) = planned(&messages[..3], 4_096, "openai", &recall);
+    let chars = small[2]["content"].as_str().unwrap().chars().count();
+    assert!((400..=640).contains(&chars), "{chars}");
+    recall.ours.tight_chars = Some(0);
+    let (_, least) = planned(&messages[..3], 200_000, "openai", &recall);
+    let chars = least[2]["content"].as_str().unwrap().chars().count();
+    assert!((100..=200).contains(&chars), "{chars}");
+}
+
+fn postcard_of(memory: &guard::Memory) -> guard::Memory {
+    serde_json::from_str(&serde_json::to_string(memory).unwrap()).unwrap()
+}
+
+#[test]
+fn a_result_of_the_first_line_keeps_the_tighter_of_both() {
+    let mut messages = vec![by("user", "the task")];
+    messages.extend(step("a", &json!("word ".repeat(20_000))));
+    for (tight, says) in [(10_000, false), (1_000, true)] {
+        let mut recall = Recall::default();
+        recall.ours.tight_chars = Some(tight);
+        let (_, sent) = planned(&messages, 200_000, "openai", &recall);
+        let text = sent[2]["content"].as_str().unwrap();
+        assert!(text.chars().count() <= 4_060.min(tight));
+        assert_eq!(text.contains("nearly full"), says);
+        // What was cut is not cut again.
+        let (again, _) = planned(&sent, 200_000, "openai", &recall);
+        assert!(again.report.truncated.is_empty());
+    }
+}
+
+proptest! {
+    #[test]
+    fn tighter_cuts_are_made_once(text in "[a-z中😀\n]{0,3000}", window in 1_024u32..20_000, tight in 0usize..2_000, parts in any::<bool>()) {
+        let content = if parts {
+            json!([{"type": "text", "text": text}, {"type": "text", "text": "end"}])
+        } else {
+            json!(text)
+        };
+        let mut messages = vec![by("user", "the task")];
+        messages.extend(step("a", &content));
+        let mut recall = Recall::default();
+        recall.ours.tight_chars = Some(tight);
+        let (plan, sent) = planned(&messages, window, "openai", &recall);
+        prop_assume!(plan.report.raw_after <= plan.report.budget.tokens);
+        let (again, twice) = planned(&sent, window, "openai", &recall);
+        prop_assert!(again.report.truncated.is_empty());
+        prop_assert_eq!(twice, sent);
+    }
+}
