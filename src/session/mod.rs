@@ -5,25 +5,19 @@
 //! fails a request: without a store it goes on with no state. Never lets one tenant reach
 //! another's state, not even with an identical conversation.
 
-use std::{
-    fmt,
-    future::Future,
-    sync::{
-        Arc,
-        atomic::{AtomicU64, Ordering},
-    },
-    time::Duration,
-};
+use std::{fmt, future::Future, sync::Arc, time::Duration};
 
 use bytes::Bytes;
 
 use crate::{
     guard::Recall,
-    store::{Row, Saved, Store, StoreError},
+    store::{Saved, Store, StoreError},
     wire::chat::Conversation,
 };
 
 pub mod hint;
+mod ids;
+mod known;
 pub mod lineage;
 pub mod orders;
 pub mod ratios;
@@ -33,6 +27,9 @@ pub mod state;
 pub mod tenant;
 
 pub use hint::Hint;
+use ids::Ids;
+pub use known::Known;
+use known::readable;
 pub use lineage::Lineage;
 pub use orders::Orders;
 pub use report::{Reader, Report, report};
@@ -236,45 +233,6 @@ impl Sessions {
         bounded(within, self.store.save(saved)).await?;
         Ok(true)
     }
-
-    /// The newest state of a session of that account, or of any (for the administrator).
-    ///
-    /// # Errors
-    /// Where the store does not answer, or not with a state.
-    pub async fn session(
-        &self,
-        account: Option<&Account>,
-        id: SessionId,
-    ) -> Result<Option<Known>, SessionError> {
-        let row = bounded(self.find_within, self.store.session(account, id)).await?;
-        row.map(|row| Known::read(&row)).transpose()
-    }
-
-    /// Asks for a new course with the next request that goes on from the session's newest
-    /// generation; gives back what is known of the session then. Asking twice before that request
-    /// is asking once.
-    ///
-    /// SECURITY: scoped to the account as reading is, and to one conversation of those that a hint
-    /// may have grouped in the session.
-    ///
-    /// # Errors
-    /// Where the store does not answer, or not with a state.
-    pub async fn clear(
-        &self,
-        account: Option<&Account>,
-        id: SessionId,
-    ) -> Result<Option<Known>, SessionError> {
-        let Some(known) = self.session(account, id).await? else {
-            return Ok(None);
-        };
-        let orders = Bytes::from(Orders::clear(&known.state).encode()?);
-        let ordered = self.store.order(account, id, orders);
-        let there = bounded(self.find_within, ordered).await?;
-        Ok(there.then_some(Known {
-            clear_pending: true,
-            ..known
-        }))
-    }
 }
 
 /// The generation that a request continues, as it stands in the request's conversation.
@@ -282,34 +240,6 @@ struct Ancestor {
     state: State,
     answer_at: u32,
     orders: Orders,
-}
-
-/// What is known of a session.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Known {
-    /// After its newest generation.
-    pub state: State,
-    /// A new course was asked for from outside, and has not begun.
-    pub clear_pending: bool,
-}
-
-impl Known {
-    fn read(row: &Row) -> Result<Self, SessionError> {
-        let state = State::decode(&row.state)?;
-        let orders = readable(&row.orders, state.session);
-        Ok(Self {
-            clear_pending: orders.ask_clear_after(&state),
-            state,
-        })
-    }
-}
-
-/// Orders that cannot be read are none: a state is worth more than a wish.
-fn readable(bytes: &[u8], session: SessionId) -> Orders {
-    Orders::decode(bytes).unwrap_or_else(|error| {
-        tracing::warn!(%session, error = %error, "orders of a session could not be read");
-        Orders::default()
-    })
 }
 
 /// A state as it is stored; what had to be left out is said here.
@@ -347,42 +277,6 @@ async fn bounded<T>(
     tokio::time::timeout(within, asked)
         .await
         .unwrap_or(Err(StoreError::TooSlow(within)))
-}
-
-/// Session ids: the output of a keyed digest over a counter, so that none tells of another and
-/// making one cannot fail.
-struct Ids {
-    seed: [u8; 32],
-    made: AtomicU64,
-}
-
-impl Ids {
-    fn new() -> Result<Self, getrandom::Error> {
-        let mut seed = [0; 32];
-        getrandom::fill(&mut seed)?;
-        Ok(Self {
-            seed,
-            made: AtomicU64::new(0),
-        })
-    }
-
-    fn next(&self) -> SessionId {
-        SessionId::from_bytes(self.bytes())
-    }
-
-    fn generation(&self) -> GenerationId {
-        GenerationId::from_bytes(self.bytes())
-    }
-
-    fn bytes<const N: usize>(&self) -> [u8; N] {
-        let number = self.made.fetch_add(1, Ordering::Relaxed);
-        let mut id = [0; N];
-        blake3::Hasher::new_keyed(&self.seed)
-            .update(&number.to_le_bytes())
-            .finalize_xof()
-            .fill(&mut id);
-        id
-    }
 }
 
 #[cfg(test)]

@@ -1,0 +1,43 @@
+//! Random names, of sessions and of generations.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use super::{GenerationId, SessionId};
+
+/// The output of a keyed digest over a counter, so that no name tells of another and making one
+/// cannot fail.
+pub(super) struct Ids {
+    seed: [u8; 32],
+    made: AtomicU64,
+}
+
+impl Ids {
+    /// # Errors
+    /// Where the system gives no random bits.
+    pub(super) fn new() -> Result<Self, getrandom::Error> {
+        let mut seed = [0; 32];
+        getrandom::fill(&mut seed)?;
+        Ok(Self {
+            seed,
+            made: AtomicU64::new(0),
+        })
+    }
+
+    pub(super) fn next(&self) -> SessionId {
+        SessionId::from_bytes(self.bytes())
+    }
+
+    pub(super) fn generation(&self) -> GenerationId {
+        GenerationId::from_bytes(self.bytes())
+    }
+
+    fn bytes<const N: usize>(&self) -> [u8; N] {
+        let number = self.made.fetch_add(1, Ordering::Relaxed);
+        let mut id = [0; N];
+        blake3::Hasher::new_keyed(&self.seed)
+            .update(&number.to_le_bytes())
+            .finalize_xof()
+            .fill(&mut id);
+        id
+    }
+}
