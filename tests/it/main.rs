@@ -13,6 +13,7 @@ mod inspect;
 mod pages;
 mod passthrough;
 mod recorded;
+mod recovery;
 mod session;
 mod shutdown;
 mod streaming;
