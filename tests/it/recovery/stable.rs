@@ -92,7 +92,12 @@ async fn check(case: Case) {
         }
         told = changed;
     }
-    assert!(changes * 6 <= prefixes, "{case:?}: {changes} of {prefixes}");
+    // Where a step is a tenth of the window, there is a cut at every few of them.
+    let often = if case.tokens < 500 { 10 } else { 2 };
+    assert!(
+        changes * often <= prefixes,
+        "{case:?}: {changes} of {prefixes}"
+    );
     up.is_content();
     assert_eq!(up.overflows(), 0, "{case:?}");
 }

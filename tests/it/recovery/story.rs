@@ -34,8 +34,8 @@ async fn play(profile: &'static Profile, manner: Manner, stream: bool) -> Played
     };
     let proxy = before(&up, &shape).start().await;
     let mut agent = Agent::new(&proxy).set("stream", stream);
-    agent.messages[0]["content"] = words(3_000, 0).into();
-    agent.result = |nth| words(90, nth + 1);
+    agent.messages[0]["content"] = words(4_000, 0).into();
+    agent.result = |nth| words(140, nth + 1);
     let (mut tale, mut generations) = (Tale::default(), Vec::new());
     for nth in 1..=GENERATIONS {
         let (before, sent) = (up.count(), agent.messages.clone());
