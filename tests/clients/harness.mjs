@@ -28,6 +28,10 @@ export const USAGE = {
   prompt_tokens_details: { cached_tokens: 128 },
 };
 
+export const CITIES = ["Bergen", "Porto", "Cork", "Riga", "Genoa", "Split", "Ghent", "Vigo", "Brest", "Hull"];
+export const OWN = ["add_reminder", "update_reminder", "delete_reminder", "clear_mind"];
+export const RECOVERY = ["alone", "parallel", "before", "after", "clear"];
+
 // The SDK, from beside the tests or from where the test command installs it.
 export async function sdk() {
   try {
@@ -55,6 +59,7 @@ export class Scripted {
   requests = [];
   closed = new Set();
   #seen = new Map();
+  #made = new Map();
 
   async start() {
     this.server = http.createServer((request, response) => this.#serve(request, response));
@@ -79,6 +84,24 @@ export class Scripted {
     return found;
   }
 
+  // A worker that obeys the notices of the proxy: what it says to this request.
+  #recover(body, how) {
+    const nth = this.of(body.user).length;
+    const note = JSON.stringify({ content: `go on after request ${nth}` });
+    const notes = [0, 1, 2].map((at) => call(`own_${nth}_${at}`, note, "add_reminder"));
+    const last = JSON.stringify({ reminder_content: `go on after request ${nth}` });
+    const clear = [call(`own_${nth}`, last, "clear_mind")];
+    const own = { parallel: notes, clear }[how] ?? notes.slice(0, 1);
+    const asked = notice(body);
+    if (asked && how !== "before" && how !== "after") return { content: null, tool_calls: own };
+    const made = this.#made.get(body.user) ?? 0;
+    if (made >= CITIES.length) return { content: TEXT };
+    this.#made.set(body.user, made + 1);
+    const theirs = call(`call_${nth}`, JSON.stringify({ city: CITIES[made] }));
+    if (!asked) return { content: null, tool_calls: [theirs] };
+    return { content: null, tool_calls: how === "before" ? [...own, theirs] : [theirs, ...own] };
+  }
+
   async #serve(request, response) {
     const pieces = [];
     try {
@@ -94,8 +117,10 @@ export class Scripted {
       if (!response.writableFinished) this.closed.add(body.user);
     });
     const [name, detail] = body.model.split("-");
-    const say = (message, compress = false) =>
-      body.stream ? stream(response, body, message, compress) : whole(response, body, message, compress);
+    const say = (message, compress = false, usage = USAGE) =>
+      body.stream
+        ? stream(response, body, message, compress, usage)
+        : whole(response, body, message, compress, usage);
     switch (name) {
       case "text":
       case "window":
@@ -108,6 +133,8 @@ export class Scripted {
         const calls = [call("call_a", '{"city": "Bergen"}'), call("call_b", '{"city": "Porto"}')];
         return say({ content: null, tool_calls: calls });
       }
+      case "recovery":
+        return say(this.#recover(body, detail), false, counted(raw));
       case "status": {
         const error = { message: `scripted ${detail}`, type: "scripted_error", param: null, code: `code_${detail}` };
         return answer(response, Number(detail), { error }, detail === "429" ? { "retry-after": "7" } : {});
@@ -135,8 +162,31 @@ export class Scripted {
   }
 }
 
-function call(id, args) {
-  return { id, type: "function", function: { name: "weather", arguments: args } };
+function call(id, args, name = "weather") {
+  return { id, type: "function", function: { name, arguments: args } };
+}
+
+// A token for four bytes.
+function counted(raw) {
+  const prompt = Math.floor(raw.length / 4);
+  return { prompt_tokens: prompt, completion_tokens: 9, total_tokens: prompt + 9 };
+}
+
+// The tools that a request offers.
+export function names(body) {
+  return (body.tools ?? []).map((tool) => tool.function.name);
+}
+
+// Whether the newest words ask for reminders, and the tool for them is there.
+function notice(body) {
+  const last = body.messages.findLastIndex((one) => one.role === "assistant");
+  const calls = body.messages[last]?.tool_calls ?? [];
+  const own = calls.filter((one) => OWN.includes(one.function.name)).map((one) => one.id);
+  const newest = body.messages
+    .slice(last + 1)
+    .filter((one) => one.role === "user" || (one.role === "tool" && !own.includes(one.tool_call_id)));
+  const asked = newest.some((one) => JSON.stringify(one.content).includes("add_reminder"));
+  return asked && names(body).includes("add_reminder");
 }
 
 function choice(delta, finish = null) {
@@ -161,14 +211,14 @@ function answer(response, status, body, headers = {}, compress = false) {
   response.end(data);
 }
 
-function whole(response, body, message, compress) {
+function whole(response, body, message, compress, usage) {
   const said = { role: "assistant", ...message };
   const one = { index: 0, message: said, finish_reason: finish(message), logprobs: null };
   const head = { id: "chatcmpl-1", object: "chat.completion", created: 1, model: body.model };
-  answer(response, 200, { ...head, choices: [one], usage: USAGE }, { "x-scripted": "yes" }, compress);
+  answer(response, 200, { ...head, choices: [one], usage }, { "x-scripted": "yes" }, compress);
 }
 
-function stream(response, body, message, compress) {
+function stream(response, body, message, compress, usage) {
   const deltas = [{ role: "assistant", content: "" }];
   for (const piece of (message.content ?? "").match(/.{1,7}/gsu) ?? []) deltas.push({ content: piece });
   for (const [index, one] of (message.tool_calls ?? []).entries()) {
@@ -180,7 +230,7 @@ function stream(response, body, message, compress) {
   }
   const events = deltas.map((delta) => event(body.model, [choice(delta)]));
   events.push(event(body.model, [choice({}, finish(message))]));
-  if (body.stream_options?.include_usage) events.push(event(body.model, [], USAGE));
+  if (body.stream_options?.include_usage) events.push(event(body.model, [], usage));
   events.push("data: [DONE]\n\n");
   const encoding = compress ? { "content-encoding": "gzip" } : {};
   response.writeHead(200, { "content-type": "text/event-stream", ...encoding });
@@ -221,7 +271,7 @@ profile = "openai"
 
 [models."scripted/window-8k"]
 context_length = 8192
-`,
+${RECOVERY.map((how) => `[models."scripted/recovery-${how}"]\ncontext_length = 16384\n`).join("\n")}`,
   );
   // Another process may take a free port before the proxy does: then with another one.
   for (let attempt = 0; attempt < 5; attempt += 1) {

@@ -57,6 +57,7 @@ class Scripted:
         self.requests = []
         self.closed = set()
         self.seen = {}
+        self.made = {}
         outer = self
 
         class Handler(Answers):
@@ -96,6 +97,7 @@ class Answers(BaseHTTPRequestHandler):
 
     protocol_version = "HTTP/1.1"
     provider = None
+    usage = None
 
     def log_message(self, *_):
         pass
@@ -104,7 +106,7 @@ class Answers(BaseHTTPRequestHandler):
         self.answer(200, {"object": "list", "data": [{"id": "text", "object": "model"}]})
 
     def do_POST(self):
-        raw = self.rfile.read(int(self.headers.get("content-length", 0)))
+        raw = self.raw = self.rfile.read(int(self.headers.get("content-length", 0)))
         self.body = json.loads(raw)
         self.tag = self.body.get("user", "")
         record = {"headers": dict(self.headers.items()), "raw": raw, "body": self.body}
@@ -153,6 +155,47 @@ class Answers(BaseHTTPRequestHandler):
         else:
             self.say({"content": TEXT})
 
+    def model_recovery(self, how):
+        """A worker in a window that it counts by bytes, obeying the notices of the proxy."""
+        prompt = len(self.raw) // 4
+        self.usage = {"prompt_tokens": prompt, "completion_tokens": 9, "total_tokens": prompt + 9}
+        nth = self.step()
+        asked = notice(self.body)
+        if not asked:
+            self.work(nth)
+            return
+        note = {"content": f"go on after request {nth}; verify with the weather tool"}
+        notes = [call(f"own_{nth}_{at}", "add_reminder", json.dumps(note)) for at in range(3)]
+        last = {"reminder_content": f"go on after request {nth}"}
+        own = {"parallel": notes, "clear": [call(f"own_{nth}", "clear_mind", json.dumps(last))]}
+        own = own.get(how, notes[:1])
+        if how == "before":
+            self.work(nth, before=own)
+        elif how == "after":
+            self.work(nth, after=own)
+        else:
+            self.say({"content": None, "tool_calls": own})
+
+    def step(self):
+        """How many requests of this tag came before."""
+        with self.provider.lock:
+            nth = self.provider.seen.get(self.tag, 0)
+            self.provider.seen[self.tag] = nth + 1
+        return nth
+
+    def work(self, nth, before=(), after=()):
+        """The next city, by the calls that were really made; in the end, words."""
+        with self.provider.lock:
+            made = self.provider.made.setdefault(self.tag, [])
+            city = CITIES[len(made)] if len(made) < len(CITIES) else None
+            if city:
+                made.append(city)
+        if city is None:
+            self.say({"content": TEXT})
+            return
+        theirs = call(f"call_{nth}", "weather", json.dumps({"city": city}))
+        self.say({"content": None, "tool_calls": [*before, theirs, *after]})
+
     def model_hang(self, _):
         self.wait_for_close()
 
@@ -189,7 +232,7 @@ class Answers(BaseHTTPRequestHandler):
             return
         whole = {"index": 0, "message": message, "finish_reason": finish, "logprobs": None}
         body = {"id": "chatcmpl-1", "object": "chat.completion", "created": 1, "choices": [whole],
-                "model": self.body["model"], "usage": USAGE}
+                "model": self.body["model"], "usage": self.usage or USAGE}
         self.answer(200, body, {"x-scripted": "yes"}, compress)
 
     def answer(self, status, body, headers=None, compress=False):
@@ -228,7 +271,7 @@ class Answers(BaseHTTPRequestHandler):
         events = [event(model, [choice(delta)]) for delta in deltas]
         events.append(event(model, [choice({}, finish)]))
         if (self.body.get("stream_options") or {}).get("include_usage"):
-            events.append(event(model, [], USAGE))
+            events.append(event(model, [], self.usage or USAGE))
         events.append(b"data: [DONE]\n\n")
         self.begin_stream(compress)
         if compress:
@@ -245,6 +288,30 @@ class Answers(BaseHTTPRequestHandler):
 TEXT = "Fair winds, and a following sea. 顺风。"
 USAGE = {"prompt_tokens": 321, "completion_tokens": 12, "total_tokens": 333,
          "prompt_tokens_details": {"cached_tokens": 128}}
+
+
+CITIES = ["Bergen", "Porto", "Cork", "Riga", "Genoa", "Split", "Ghent", "Vigo", "Brest", "Hull",
+          "Oban", "Turku", "Kotor", "Sines"]
+OWN = ["add_reminder", "update_reminder", "delete_reminder", "clear_mind"]
+RECOVERY = ["alone", "parallel", "before", "after", "clear"]
+
+
+def names(body):
+    """The tools that a request offers."""
+    return [tool["function"]["name"] for tool in body.get("tools") or []]
+
+
+def notice(body):
+    """Whether the newest words ask for reminders, and the tool for them is there."""
+    messages = body["messages"]
+    said = [at for at, one in enumerate(messages) if one["role"] == "assistant"]
+    start = said[-1] + 1 if said else 0
+    calls = messages[start - 1].get("tool_calls") or [] if said else []
+    own = {one["id"] for one in calls if one["function"]["name"] in OWN}
+    newest = [one for one in messages[start:]
+              if one["role"] == "user" or one["role"] == "tool" and one["tool_call_id"] not in own]
+    asked = any("add_reminder" in json.dumps(one["content"]) for one in newest)
+    return asked and "add_reminder" in names(body)
 
 
 def call(call_id, name, arguments):
@@ -274,7 +341,10 @@ profile = "openai"
 
 [models."scripted/window-8k"]
 context_length = 8192
-"""
+""" + "".join(f"""
+[models."scripted/recovery-{how}"]
+context_length = 16384
+""" for how in RECOVERY)
 
 
 @contextmanager

@@ -14,6 +14,7 @@ mod pages;
 mod passthrough;
 mod recorded;
 mod recovery_guard;
+mod recovery;
 mod session;
 mod shutdown;
 mod streaming;

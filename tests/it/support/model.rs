@@ -120,8 +120,9 @@ pub(crate) struct Model {
     pub(crate) fragment: usize,
     /// Streams are written byte by byte.
     pub(crate) drips: bool,
-    /// How prompts are counted; the foreign count where there is none.
-    pub(crate) count: Option<fn(&[u8]) -> u64>,
+    /// Nothing is read nor checked, and a token counted for every four bytes: for requests that
+    /// are too long to be read each time. The mind hears an empty request.
+    pub(crate) deaf: bool,
 }
 
 impl Model {
@@ -131,7 +132,7 @@ impl Model {
             profile: named("openai").unwrap(),
             fragment: 5,
             drips: false,
-            count: None,
+            deaf: false,
         }
     }
 
@@ -152,23 +153,11 @@ impl Model {
 
     fn answer(&self, seen: &Seen, mind: &Mind, log: &Log) -> Vec<Step> {
         let nth = log.heard.fetch_add(1, Ordering::SeqCst);
-        let Ok(body) = parse::value(&seen.body) else {
-            log.fault(nth, "not JSON".to_owned());
+        let Some((body, tokens)) = self.read(nth, &seen.body, log) else {
             return refuse(400, "invalid_json", "not JSON");
         };
-        for found in strict::violations(&seen.body, self.profile) {
-            log.fault(nth, format!("{found:?}"));
-        }
-        for found in tools_of(&body) {
-            log.fault(nth, found);
-        }
-        let count = self.count.unwrap_or(foreign);
-        let tokens = count(&seen.body);
         log.tokens.lock().unwrap().push(tokens);
-        let asked = ["max_completion_tokens", "max_tokens"];
-        let asked = asked.iter().find_map(|name| body[*name].as_u64());
-        let asked = asked.filter(|_| self.profile.answer_inside_window);
-        if tokens + asked.unwrap_or(0) > u64::from(self.window) {
+        if !self.fits(&body, tokens) {
             log.overflows.fetch_add(1, Ordering::SeqCst);
             let message = format!(
                 "This model's maximum context length is {} tokens. However, your messages \
@@ -196,6 +185,34 @@ impl Model {
                 render.steps(&text, &calls)
             }
         }
+    }
+}
+
+impl Model {
+    /// The request and its count, with every fault of it kept.
+    fn read(&self, nth: usize, bytes: &[u8], log: &Log) -> Option<(Value, u64)> {
+        if self.deaf {
+            return Some((json!({}), bytes.len() as u64 / 4));
+        }
+        let Ok(body) = parse::value(bytes) else {
+            log.fault(nth, "not JSON".to_owned());
+            return None;
+        };
+        for found in strict::violations(bytes, self.profile) {
+            log.fault(nth, format!("{found:?}"));
+        }
+        for found in tools_of(&body) {
+            log.fault(nth, found);
+        }
+        let tokens = foreign(bytes);
+        Some((body, tokens))
+    }
+
+    fn fits(&self, body: &Value, tokens: u64) -> bool {
+        let asked = ["max_completion_tokens", "max_tokens"];
+        let asked = asked.iter().find_map(|name| body[*name].as_u64());
+        let asked = asked.filter(|_| self.profile.answer_inside_window);
+        tokens + asked.unwrap_or(0) <= u64::from(self.window)
     }
 }
 
@@ -255,11 +272,6 @@ impl Up {
 fn foreign(body: &[u8]) -> u64 {
     static COUNTER: OnceLock<Counter> = OnceLock::new();
     COUNTER.get_or_init(Counter::o200k).request(body)
-}
-
-/// A token for four bytes: for requests that are too long to be read every time.
-pub(crate) fn quarter(body: &[u8]) -> u64 {
-    body.len() as u64 / 4
 }
 
 /// What is wrong with the offered tools: a name twice, or a choice of one that is not there.

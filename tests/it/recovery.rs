@@ -1,0 +1,121 @@
+//! Recovery over real sockets: the model is warned, writes down what matters, and goes on in a new
+//! course, and the client sees nothing of it but its own answers.
+
+mod abuse;
+mod apart;
+mod api;
+mod ask;
+mod fails;
+mod mixed;
+mod off;
+mod stable;
+mod story;
+mod tale;
+mod text;
+mod thresholds;
+mod usage;
+
+use plimsoll::config::ModelConfig;
+use serde_json::{Value, json};
+
+use crate::support::{
+    agent::{Agent, Generation},
+    model::{Call, Heard, Model, OWN, Said, Up},
+    proxy::{Proxy, Running},
+};
+
+/// A window in which a session is over after a few dozen steps.
+const WINDOW: u32 = 20_000;
+
+/// A proxy before the model `m`, whose profile and window are those of `model`.
+fn before(up: &Up, model: &Shape) -> Proxy {
+    let (window, profile) = (model.window, model.profile);
+    let settings = ModelConfig {
+        context_length: Some(window),
+        ..ModelConfig::default()
+    };
+    let proxy = Proxy::new().provider("up", &up.provider);
+    let proxy = proxy.providers(|provider| {
+        if provider.base_url.is_some() {
+            provider.profile = profile;
+        }
+    });
+    proxy.set(|config| drop(config.models.insert("m".into(), settings)))
+}
+
+/// What a proxy is told of a model.
+#[derive(Clone, Copy)]
+struct Shape {
+    window: u32,
+    profile: &'static plimsoll::guard::profile::Profile,
+}
+
+impl Default for Shape {
+    fn default() -> Self {
+        Self {
+            window: WINDOW,
+            profile: plimsoll::guard::profile::named("openai").unwrap(),
+        }
+    }
+}
+
+/// A proxy and a model of the usual shape, whose mind is given.
+async fn pair(mind: impl Fn(&Heard<'_>) -> Said + Send + Sync + 'static) -> (Running, Up) {
+    let up = Model::new(WINDOW).start(mind).await;
+    (before(&up, &Shape::default()).start().await, up)
+}
+
+/// Text of about so many tokens, each time another.
+fn words(tokens: usize, nth: usize) -> String {
+    let mut text = format!("part {nth}:");
+    for word in 0..tokens / 2 {
+        text.push_str([" keel", " mast", " sail", " rope", " deck"][(word + nth) % 5]);
+        text.push_str(" of");
+    }
+    text
+}
+
+/// An agent whose first question alone is past the optimal line, so that its second request
+/// carries the first prompt.
+fn deep(proxy: &Running) -> Agent {
+    Agent::new(proxy).says(&words(10_500, 0))
+}
+
+/// The first generation that carried a prompt.
+async fn prompted(agent: &mut Agent) -> Generation {
+    agent.until(4, |it| it.injected().is_some()).await
+}
+
+/// Texts of user messages, and of blocks in tool results, that the client never sent.
+fn prompts(upstream: &Value) -> usize {
+    let messages = upstream["messages"].as_array().into_iter().flatten();
+    let texts = messages.map(crate::support::model::notice::text_of);
+    texts
+        .filter(|text| text.contains("add_reminder") || text.contains("<continuation_package>"))
+        .count()
+}
+
+/// A mind that writes a reminder whenever a notice asks for one, and else works: with the client's
+/// tool where there is one, in words where there is none.
+fn obliging(heard: &Heard<'_>) -> Said {
+    let nth = heard.nth;
+    let asked = heard.notice.as_ref().is_some_and(|it| it.notes);
+    if asked && heard.offers("add_reminder") {
+        let note = json!({"content": format!("go on after request {nth}")});
+        return Said::calls([Call::new(&format!("own_{nth}"), "add_reminder", &note)]);
+    }
+    work(heard)
+}
+
+fn work(heard: &Heard<'_>) -> Said {
+    let nth = heard.nth;
+    let offered = heard.offered();
+    let theirs = offered.iter().find(|name| !OWN.contains(name));
+    match theirs.filter(|_| heard.body["tool_choice"] != "none") {
+        Some(name) => {
+            let path = json!({"path": format!("deck_{nth}.rs")});
+            Said::calls([Call::new(&format!("call_{nth}"), name, &path)])
+        }
+        None => Said::text(&format!("Done with {nth}.")),
+    }
+}

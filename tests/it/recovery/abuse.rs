@@ -1,0 +1,197 @@
+//! A model that makes the worst of the tools: bounded, told what is wrong, and no concern of the
+//! client's.
+
+use serde_json::{Value, json};
+
+use super::{Shape, WINDOW, before, deep, obliging, pair, prompted, work};
+use crate::support::{
+    agent::Agent,
+    model::{Call, Heard, Model, Said},
+};
+
+/// Requests that one request of a client may take, whatever the model does.
+const MOST: usize = 24;
+
+fn own(heard: &Heard<'_>, name: &str, arguments: &str) -> Said {
+    Said::calls([Call {
+        id: Some(format!("own_{}", heard.nth)),
+        name: name.to_owned(),
+        arguments: arguments.to_owned(),
+    }])
+}
+
+#[tokio::test]
+async fn a_model_that_adds_reminders_for_ever() {
+    for stream in [false, true] {
+        let (proxy, up) = pair(|heard| match heard.offers("add_reminder") {
+            true => own(heard, "add_reminder", r#"{"content":"again"}"#),
+            false => work(heard),
+        })
+        .await;
+        let mut agent = deep(&proxy).set("stream", stream);
+        let mut before = up.count();
+        for _ in 0..6 {
+            agent.step().await;
+            let now = up.count();
+            assert!(now - before <= MOST, "{} requests", now - before);
+            before = now;
+        }
+        // A session that is over its bound still ends in something that the client can go on with.
+        assert!(agent.messages.len() > 6);
+        up.is_content();
+    }
+}
+
+/// A mind that makes this call at the first notice, and works ever after.
+async fn check(name: &'static str, arguments: String, tells: &[&str]) {
+    for stream in [false, true] {
+        let arguments = arguments.clone();
+        let (proxy, up) = pair(move |heard| {
+            let asked = heard.notice.as_ref().is_some_and(|it| it.notes);
+            match asked && heard.offers(name) {
+                true => own(heard, name, &arguments),
+                false => work(heard),
+            }
+        })
+        .await;
+        let mut agent = deep(&proxy).set("stream", stream);
+        agent.step().await;
+        let before = up.count();
+        let generation = prompted(&mut agent).await;
+        assert_eq!(generation.called(), ["read_file"]);
+        let bodies = up.bodies().await.split_off(before);
+        assert_eq!(bodies.len(), 2, "one round, answered and gone on from");
+        let result = bodies[1]["messages"].as_array().unwrap().last().unwrap();
+        assert_eq!(result["role"], "tool");
+        let told = result["content"].as_str().unwrap().to_lowercase();
+        let start = told.chars().take(200).collect::<String>();
+        let name = format!("{name} {}: {start}", &arguments_of(&bodies[1]));
+        assert!(told.len() < 4_000, "{} bytes", told.len());
+        assert!(
+            tells.is_empty() || tells.iter().any(|it| told.contains(it)),
+            "{name}"
+        );
+        let size = bodies[1].to_string().len();
+        assert!(size < 400_000, "{size} bytes of it went upstream again");
+        agent.steps(3).await;
+        up.is_content();
+    }
+}
+
+fn arguments_of(body: &Value) -> String {
+    let messages = body["messages"].as_array().unwrap();
+    let calls = &messages[messages.len() - 2]["tool_calls"];
+    calls.to_string().chars().take(120).collect()
+}
+
+#[tokio::test]
+async fn broken_arguments_are_answered_with_what_is_wrong() {
+    let wrong = [
+        "error", "invalid", "not", "must", "missing", "required", "expected",
+    ];
+    for arguments in [
+        "",
+        "{",
+        "null",
+        "[]",
+        "7",
+        "\"text\"",
+        "{}",
+        r#"{"content":7}"#,
+        r#"{"content":null}"#,
+        r#"{"content":""}"#,
+        r#"{"content":"a"#,
+        "\u{0}",
+        r#"{"content":"\ud800"}"#,
+    ] {
+        check(
+            "add_reminder",
+            arguments.to_owned(),
+            if arguments.contains("ud800") {
+                &[]
+            } else {
+                &wrong
+            },
+        )
+        .await;
+    }
+}
+
+#[tokio::test]
+async fn a_megabyte_of_reminder_is_bounded() {
+    let long = json!({"content": "keel ".repeat(200_000)});
+    check("add_reminder", long.to_string(), &[]).await;
+    let wide = json!({"content": "龙骨".repeat(200_000)});
+    check("add_reminder", wide.to_string(), &[]).await;
+}
+
+#[tokio::test]
+async fn an_unknown_id_is_answered_with_an_error() {
+    let wrong = ["no reminder", "unknown", "not", "error"];
+    for id in [
+        json!("r99"),
+        json!("x"),
+        json!(99),
+        json!(-1),
+        json!({}),
+        json!("r18446744073709551616"),
+    ] {
+        let update = json!({"id": id, "content": "other"});
+        check("update_reminder", update.to_string(), &wrong).await;
+        check("delete_reminder", json!({"id": id}).to_string(), &wrong).await;
+    }
+}
+
+#[tokio::test]
+async fn calls_without_an_id_do_not_harm() {
+    for stream in [false, true] {
+        let model = Model::new(WINDOW);
+        let up = model
+            .start(|heard| {
+                let asked = heard.notice.as_ref().is_some_and(|it| it.notes);
+                match asked && heard.offers("add_reminder") {
+                    true => Said::calls([Call {
+                        id: None,
+                        name: "add_reminder".to_owned(),
+                        arguments: r#"{"content":"nameless"}"#.to_owned(),
+                    }]),
+                    false => work(heard),
+                }
+            })
+            .await;
+        let proxy = before(&up, &Shape::default()).start().await;
+        let mut agent = deep(&proxy).set("stream", stream);
+        agent.steps(5).await;
+        up.is_content();
+    }
+}
+
+#[tokio::test]
+async fn reminders_are_bounded_in_number() {
+    // Twenty reminders at every notice, over a whole countdown.
+    let (proxy, up) = pair(|heard| {
+        let asked = heard.notice.as_ref().is_some_and(|it| it.notes);
+        match asked && heard.offers("add_reminder") {
+            true => Said::calls(
+                (0..20)
+                    .map(|at| {
+                        let note = json!({"content": format!("{at} {}", "long ".repeat(400))});
+                        Call::new(&format!("own_{}_{at}", heard.nth), "add_reminder", &note)
+                    })
+                    .collect::<Vec<_>>(),
+            ),
+            false => obliging(heard),
+        }
+    })
+    .await;
+    let mut agent: Agent = deep(&proxy);
+    agent.result = |nth| super::words(300, nth);
+    let generations = agent.steps(30).await;
+    assert!(
+        generations.iter().any(|it| it.course() > 1),
+        "no course came"
+    );
+    let largest = up.tokens().into_iter().max().unwrap();
+    assert!(largest <= u64::from(WINDOW), "{largest} tokens");
+    up.is_content();
+}

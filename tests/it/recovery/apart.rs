@@ -1,0 +1,105 @@
+//! What one conversation did is nobody else's, and a branch has what its prefix had.
+
+use serde_json::Value;
+
+use super::{deep, obliging, pair, prompted, prompts};
+use crate::support::agent::Agent;
+
+#[tokio::test]
+async fn tenants_with_the_same_conversation_share_nothing() {
+    let (proxy, up) = pair(obliging).await;
+    let mut a = deep(&proxy).with("authorization", "Bearer sk-secret-a");
+    prompted(&mut a).await;
+    let generation = a.step().await;
+    assert_eq!(generation.number("reminders"), Some(1));
+    // The very same words, from another.
+    let mut b = a
+        .branch(&proxy, &a.messages)
+        .with("authorization", "Bearer sk-secret-b");
+    let before = up.count();
+    let theirs = b.step().await;
+    let sent = up.bodies().await.split_off(before);
+    assert_eq!(prompts(&sent[0]), 0);
+    assert!(
+        !sent[0].to_string().contains("go on after request"),
+        "{:#}",
+        sent[0]
+    );
+    assert_eq!(theirs.number("reminders").unwrap_or(0), 0);
+    assert_ne!(theirs.header("session"), generation.header("session"));
+    // Nor with the session's name.
+    let id = generation.header("session").unwrap().to_owned();
+    let mut hinted = a
+        .branch(&proxy, &a.messages)
+        .with("authorization", "Bearer sk-secret-b")
+        .with("x-plimsoll-session", &id);
+    let before = up.count();
+    hinted.step().await;
+    assert!(
+        !up.bodies().await[before]
+            .to_string()
+            .contains("go on after request")
+    );
+    up.is_content();
+}
+
+/// All messages of the first request that a step takes.
+async fn sent(agent: &mut Agent, up: &crate::support::model::Up) -> Vec<Value> {
+    let before = up.count();
+    agent.step().await;
+    let body = up.bodies().await.swap_remove(before);
+    body["messages"].as_array().unwrap().clone()
+}
+
+#[tokio::test]
+async fn a_branch_has_exactly_what_its_prefix_had() {
+    let (proxy, up) = pair(obliging).await;
+    let mut agent = deep(&proxy);
+    let first = agent.step().await;
+    let calm = agent.messages.clone();
+    let second = agent.step().await;
+    assert_eq!(
+        (first.injected(), second.injected()),
+        (None, Some("caution"))
+    );
+    let warned = agent.messages.clone();
+    agent.steps(3).await;
+
+    // Before the prompt: it is due there as it was.
+    let mut early = agent.branch(&proxy, &calm).says("Otherwise.");
+    let messages = sent(&mut early, &up).await;
+    assert_eq!(prompts(&serde_json::json!({ "messages": messages })), 1);
+    // After it: it stands where it stood, and none is due.
+    let before = up.count();
+    let mut late = agent.branch(&proxy, &warned);
+    late.messages
+        .push(serde_json::json!({"role": "user", "content": "Something else."}));
+    let generation = late.step().await;
+    assert_eq!(generation.injected(), None);
+    assert_eq!(generation.number("reminders"), Some(1));
+    let messages = up.bodies().await.swap_remove(before);
+    assert_eq!(prompts(&messages), 1);
+    // A conversation that only begins alike has nothing of it.
+    let mut other = agent
+        .branch(&proxy, &calm[..2])
+        .says("Something else entirely.");
+    let messages = sent(&mut other, &up).await;
+    assert_eq!(prompts(&serde_json::json!({ "messages": messages })), 0);
+    up.is_content();
+}
+
+#[tokio::test]
+async fn a_retry_is_the_same_again() {
+    let (proxy, up) = pair(obliging).await;
+    let mut agent = deep(&proxy);
+    agent.step().await;
+    let mut sent = Vec::new();
+    for _ in 0..3 {
+        let before = up.count();
+        let generation = agent.ask().await;
+        assert_eq!(generation.injected(), Some("caution"));
+        sent.push(up.bodies().await.swap_remove(before));
+    }
+    assert!(sent.windows(2).all(|pair| pair[0] == pair[1]));
+    up.is_content();
+}

@@ -1,0 +1,92 @@
+//! What the session API shows and does.
+
+use http::Method;
+use serde_json::Value;
+
+use super::{deep, obliging, pair, prompted, prompts, words};
+use crate::support::{
+    agent::{Agent, Generation},
+    model::Up,
+};
+
+async fn clear(agent: &Agent, generation: &Generation) {
+    let id = generation.header("session").unwrap();
+    let answer = agent
+        .api(Method::POST, &format!("sessions/{id}/clear"))
+        .await;
+    assert!(answer.status.is_success(), "{}", answer.text());
+}
+
+async fn newest(up: &Up) -> Value {
+    up.bodies().await.pop().unwrap()
+}
+
+#[tokio::test]
+async fn reminders_and_prompts_are_shown() {
+    let (proxy, _up) = pair(obliging).await;
+    let mut agent = deep(&proxy);
+    let generation = prompted(&mut agent).await;
+    let shown = agent.session(&generation).await.to_string();
+    assert!(shown.contains("go on after request 1"), "{shown}");
+    assert!(
+        shown.contains("add_reminder"),
+        "the prompt is there to be read: {shown}"
+    );
+}
+
+#[tokio::test]
+async fn a_clear_from_outside_begins_a_course_with_the_next_request() {
+    for stream in [false, true] {
+        let (proxy, up) = pair(obliging).await;
+        let mut agent = deep(&proxy).set("stream", stream);
+        agent.result = |nth| words(40, nth);
+        agent.steps(4).await;
+        // In the middle of a tool loop: a result stands last.
+        let generation = agent.step().await;
+        assert_eq!(agent.messages.last().unwrap()["role"], "tool");
+        clear(&agent, &generation).await;
+        let cleared = agent.step().await;
+        assert_eq!(cleared.action("course"), Some("2"));
+        let sent = newest(&up).await;
+        assert_eq!(prompts(&sent), 0, "{sent:#}");
+        assert!(
+            sent.to_string().contains("go on after request 1"),
+            "reminders go over"
+        );
+        let last = sent["messages"].as_array().unwrap().last().unwrap();
+        assert_eq!(last["role"], "tool");
+        // Once is once.
+        let next = agent.step().await;
+        assert_eq!((next.action("course"), next.course()), (None, 2));
+        up.is_content();
+    }
+}
+
+#[tokio::test]
+async fn a_clear_with_no_reminders_carries_facts() {
+    let (proxy, up) = pair(super::work).await;
+    let mut agent = Agent::new(&proxy).says("The datum is in fathoms, mind you.");
+    agent.result = |nth| words(400, nth);
+    agent.steps(20).await;
+    let generation = agent.step().await;
+    clear(&agent, &generation).await;
+    let cleared = agent.step().await;
+    assert_eq!(cleared.action("course"), Some("2"));
+    let sent = newest(&up).await.to_string();
+    assert!(sent.contains("fathoms"), "what the user said: {sent}");
+    up.is_content();
+}
+
+#[tokio::test]
+async fn a_session_of_another_client_cannot_be_cleared() {
+    let (proxy, _up) = pair(obliging).await;
+    let mut agent = deep(&proxy).with("authorization", "Bearer sk-secret-a");
+    let generation = agent.step().await;
+    let id = generation.header("session").unwrap();
+    let thief = Agent::bare(&proxy).with("authorization", "Bearer sk-secret-b");
+    let answer = thief
+        .api(Method::POST, &format!("sessions/{id}/clear"))
+        .await;
+    answer.is_error(404, "session_not_found");
+    assert_eq!(agent.step().await.action("course"), None);
+}

@@ -1,0 +1,217 @@
+//! What a request says about tools, and what becomes of it when ours stand beside them.
+
+use serde_json::{Value, json};
+
+use super::{Shape, WINDOW, before, deep, obliging, pair, prompts, work};
+use crate::support::{
+    agent::{Agent, Generation, tool},
+    model::{Call, Model, OWN, Said, Up},
+};
+
+fn offers(body: &Value) -> Vec<&str> {
+    let tools = body["tools"].as_array().into_iter().flatten();
+    let names = tools.filter_map(|tool| tool["function"]["name"].as_str());
+    let functions = body["functions"].as_array().into_iter().flatten();
+    names
+        .chain(functions.filter_map(|function| function["name"].as_str()))
+        .collect()
+}
+
+fn with_ours(bodies: &[Value]) -> bool {
+    let ours = |body: &Value| OWN.iter().all(|name| offers(body).contains(name));
+    bodies.iter().any(ours)
+}
+
+/// A few generations of an agent with these fields, and all that went upstream.
+async fn played(stream: bool, fields: &[(&str, Value)]) -> (Vec<Generation>, Vec<Value>, Up) {
+    let (proxy, up) = pair(obliging).await;
+    let mut agent = deep(&proxy).set("stream", stream);
+    for (name, value) in fields {
+        agent = agent.set(name, value.clone());
+    }
+    let generations = agent.steps(5).await;
+    up.is_content();
+    let bodies = up.bodies().await;
+    (generations, bodies, up)
+}
+
+#[tokio::test]
+async fn our_tools_come_with_the_first_prompt_and_stay() {
+    let (generations, bodies, _) = played(false, &[]).await;
+    assert_eq!(generations[0].injected(), None);
+    assert_eq!(generations[1].injected(), Some("caution"));
+    assert_eq!(offers(&bodies[0]), ["read_file"]);
+    for body in &bodies[1..] {
+        let offered = offers(body);
+        assert_eq!(offered[0], "read_file");
+        assert!(OWN.iter().all(|name| offered.contains(name)), "{offered:?}");
+        assert_eq!(prompts(body), 1, "the prompt stays where it was given");
+    }
+    let tools: Vec<&Value> = bodies[1..].iter().map(|body| &body["tools"]).collect();
+    assert!(tools.windows(2).all(|pair| pair[0] == pair[1]));
+}
+
+#[tokio::test]
+async fn a_choice_of_none_stays_none() {
+    for stream in [false, true] {
+        let (generations, bodies, _) = played(stream, &[("tool_choice", "none".into())]).await;
+        assert!(generations.iter().all(|it| it.called().is_empty()));
+        assert!(bodies.iter().all(|body| body["tool_choice"] == "none"));
+    }
+}
+
+#[tokio::test]
+async fn a_demanded_call_is_one_of_the_clients() {
+    let named = json!({"type": "function", "function": {"name": "read_file"}});
+    for choice in [json!("required"), named] {
+        for stream in [false, true] {
+            let (generations, bodies, _) = played(stream, &[("tool_choice", choice.clone())]).await;
+            for generation in &generations {
+                assert_eq!(generation.called(), ["read_file"]);
+            }
+            assert!(bodies.iter().all(|body| body["tool_choice"] == choice));
+        }
+    }
+}
+
+#[tokio::test]
+async fn calls_one_after_another() {
+    for stream in [false, true] {
+        let (generations, bodies, _) =
+            played(stream, &[("parallel_tool_calls", false.into())]).await;
+        assert!(generations.iter().all(|it| it.called() == ["read_file"]));
+        assert!(
+            bodies
+                .iter()
+                .all(|body| body["parallel_tool_calls"] == false)
+        );
+        assert!(with_ours(&bodies));
+    }
+}
+
+#[tokio::test]
+async fn several_answers_are_all_the_clients() {
+    let (proxy, up) = pair(obliging).await;
+    let mut agent = deep(&proxy).set("n", 2);
+    for _ in 0..5 {
+        let generation = agent.step().await;
+        let body = generation.answer.json();
+        let choices = body["choices"].as_array().unwrap();
+        assert_eq!(choices.len(), 2);
+        for choice in choices {
+            let calls = choice["message"]["tool_calls"].as_array().unwrap();
+            assert_eq!(calls[0]["function"]["name"], "read_file", "{choice}");
+        }
+    }
+    up.is_content();
+}
+
+#[tokio::test]
+async fn strict_schemas_are_strict_throughout() {
+    let mut strict = tool("read_file");
+    strict["function"]["strict"] = true.into();
+    strict["function"]["parameters"]["additionalProperties"] = false.into();
+    let (generations, bodies, _) = played(false, &[("tools", json!([strict]))]).await;
+    assert!(with_ours(&bodies));
+    for tool in bodies
+        .iter()
+        .flat_map(|body| body["tools"].as_array().unwrap())
+    {
+        if tool["function"]["strict"] == true {
+            let parameters = &tool["function"]["parameters"];
+            assert_eq!(parameters["additionalProperties"], false, "{tool}");
+            let properties = parameters["properties"].as_object().unwrap();
+            let required = parameters["required"].as_array().unwrap();
+            let all = properties
+                .keys()
+                .all(|name| required.contains(&name.as_str().into()));
+            assert!(all, "{tool}");
+        }
+    }
+    assert!(generations.iter().all(|it| it.called() == ["read_file"]));
+}
+
+#[tokio::test]
+async fn legacy_functions_get_ours_as_functions() {
+    for stream in [false, true] {
+        let (proxy, up) = pair(obliging).await;
+        let mut agent = deep(&proxy).set("stream", stream);
+        let functions = json!([tool("read_file")["function"]]);
+        agent.fields["functions"] = functions;
+        agent.fields.as_object_mut().unwrap().remove("tools");
+        let before = up.count();
+        let generations = agent.steps(4).await;
+        for generation in &generations {
+            assert_eq!(generation.message["function_call"]["name"], "read_file");
+            assert_eq!(generation.finish, "function_call");
+        }
+        let bodies = up.bodies().await.split_off(before);
+        assert!(bodies.iter().all(|body| body.get("tools").is_none()));
+        assert!(with_ours(&bodies), "{bodies:#?}");
+        assert!(bodies.len() > generations.len(), "a round was gone through");
+        up.is_content();
+    }
+}
+
+#[tokio::test]
+async fn a_client_with_a_tool_of_that_name_keeps_its_own() {
+    for name in OWN {
+        for stream in [false, true] {
+            // The model calls the client's tool of that name all the time.
+            let model = Model::new(WINDOW);
+            let up = model
+                .start(move |heard| {
+                    let path = json!({"path": "x"});
+                    Said::calls([Call::new(&format!("c{}", heard.nth), name, &path)])
+                })
+                .await;
+            let proxy = before(&up, &Shape::default()).start().await;
+            let mut agent = deep(&proxy)
+                .set("stream", stream)
+                .set("tools", json!([tool(name)]));
+            let generations = agent.steps(4).await;
+            assert!(generations.iter().all(|it| it.called() == [name]));
+            let bodies = up.bodies().await;
+            assert_eq!(bodies.len(), 4);
+            assert!(bodies.iter().all(|body| offers(body) == [name]));
+            up.is_content();
+        }
+    }
+}
+
+#[tokio::test]
+async fn auxiliary_requests_get_nothing_of_ours() {
+    let (proxy, up) = pair(obliging).await;
+    let mut agent = deep(&proxy);
+    agent.steps(2).await;
+    let mut title = Agent::bare(&proxy);
+    title.messages = agent.messages.clone();
+    let title = title.says("A title, please.").set("max_tokens", 20);
+    let before = up.count();
+    title.ask().await;
+    let bodies = up.bodies().await.split_off(before);
+    assert_eq!(bodies.len(), 1);
+    assert!(offers(&bodies[0]).is_empty());
+    let last = bodies[0]["messages"].as_array().unwrap().last().unwrap();
+    assert_eq!(last["content"], "A title, please.");
+    up.is_content();
+}
+
+#[tokio::test]
+async fn an_unasked_call_of_ours_is_executed_all_the_same() {
+    // The tools stay, so the model may think of them by itself.
+    let (proxy, up) = pair(|heard| match heard.nth {
+        4 if heard.offers("add_reminder") => Said::calls([Call::new(
+            "own",
+            "add_reminder",
+            &json!({"content": "by the way"}),
+        )]),
+        _ => work(heard),
+    })
+    .await;
+    let mut agent = deep(&proxy);
+    let generations = agent.steps(7).await;
+    assert_eq!(up.count(), 8);
+    assert_eq!(generations.last().unwrap().number("reminders"), Some(1));
+    up.is_content();
+}

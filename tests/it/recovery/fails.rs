@@ -1,0 +1,84 @@
+//! Where something fails, the client gets what it would have got without us.
+
+use serde_json::Value;
+
+use super::{deep, obliging, pair, work};
+use crate::support::model::{OWN, Said};
+
+#[tokio::test]
+async fn a_provider_that_refuses_our_tools_is_asked_without_them() {
+    for stream in [false, true] {
+        let (proxy, up) = pair(|heard| match heard.offers("add_reminder") {
+            true => Said::Fails(400, "invalid_value"),
+            false => work(heard),
+        })
+        .await;
+        let mut agent = deep(&proxy).set("stream", stream);
+        for generation in agent.steps(6).await {
+            assert_eq!(generation.called(), ["read_file"]);
+        }
+        // It is not asked for the same thing every time.
+        let refused = up.bodies().await;
+        let refused = refused.iter().filter(|body| {
+            let tools = body["tools"].as_array().unwrap();
+            tools
+                .iter()
+                .any(|tool| OWN.iter().any(|name| tool["function"]["name"] == *name))
+        });
+        assert!(refused.count() <= 2);
+        up.is_content();
+    }
+}
+
+#[tokio::test]
+async fn a_request_that_fails_with_us_and_without_fails_in_the_providers_words() {
+    let (proxy, up) = pair(|heard| match heard.nth {
+        0 => work(heard),
+        _ => Said::Fails(400, "of_its_own"),
+    })
+    .await;
+    let mut agent = deep(&proxy);
+    agent.step().await;
+    let answer = agent.send().await;
+    assert_eq!(answer.status, 400);
+    assert_eq!(answer.json()["error"]["code"], "of_its_own");
+    assert!(up.count() <= 4);
+}
+
+#[tokio::test]
+async fn a_continuation_that_fails_falls_back_to_the_request() {
+    for stream in [false, true] {
+        for status in [400, 429, 500, 503] {
+            let (proxy, up) = pair(move |heard| match heard.after_own() {
+                true => Said::Fails(status, "no_more"),
+                false => obliging(heard),
+            })
+            .await;
+            let mut agent = deep(&proxy).set("stream", stream);
+            for generation in agent.steps(5).await {
+                let said = !generation.called().is_empty() || !generation.text().is_empty();
+                assert!(said || stream, "{status}: {:?}", generation.message);
+            }
+            assert!(up.count() <= 20, "{} requests", up.count());
+            up.is_content();
+        }
+    }
+}
+
+#[tokio::test]
+async fn errors_before_any_answer_pass_as_they_are() {
+    for status in [401, 429, 500] {
+        let (proxy, up) = pair(move |heard| match heard.nth {
+            0 => work(heard),
+            _ => Said::Fails(status, "theirs"),
+        })
+        .await;
+        let mut agent = deep(&proxy);
+        agent.step().await;
+        let answer = agent.send().await;
+        assert_eq!(answer.status, status);
+        let body: Value = answer.json();
+        assert_eq!(body["error"]["code"], "theirs");
+        assert_eq!(up.count(), 2, "nothing else is a matter of our tools");
+    }
+}

@@ -1,0 +1,209 @@
+//! Calls of ours beside the client's, in both orders, in parallel, in fragments.
+
+use serde_json::{Value, json};
+
+use super::{Shape, WINDOW, before, deep, prompted, work};
+use crate::support::{
+    agent::Generation,
+    model::{Call, Heard, Model, Said, Up},
+};
+
+/// Ids and names.
+type Calls = &'static [(&'static str, &'static str)];
+
+fn asked(heard: &Heard<'_>) -> bool {
+    heard.notice.as_ref().is_some_and(|it| it.notes) && heard.offers("add_reminder")
+}
+
+fn call(id: &str, name: &str) -> Call {
+    let arguments = match name {
+        "read_file" => json!({"path": format!("{id}.rs")}),
+        "clear_mind" => json!({"reminder_content": format!("the last of {id} \u{1f6a2}")}),
+        _ => json!({"content": format!("note {id}: \"quoted\", ünïcode, 顺风")}),
+    };
+    Call::new(id, name, &arguments)
+}
+
+/// What came of a prompt that was answered with these calls.
+struct Answered {
+    up: Up,
+    generation: Generation,
+    /// Bodies that the generation took.
+    took: Vec<Value>,
+    /// The first body of the next one.
+    next: Value,
+    after: Generation,
+}
+
+async fn answered(calls: Calls, stream: bool, fragment: usize) -> Answered {
+    let mut model = Model::new(WINDOW);
+    model.fragment = fragment;
+    model.drips = fragment == 1;
+    let up = model
+        .start(move |heard| match asked(heard) {
+            true => Said::Says(
+                "Let me see.".to_owned(),
+                calls.iter().map(|(id, name)| call(id, name)).collect(),
+            ),
+            false => work(heard),
+        })
+        .await;
+    let proxy = before(&up, &Shape::default()).start().await;
+    let mut agent = deep(&proxy).set("stream", stream);
+    agent.step().await;
+    let start = up.count();
+    let generation = prompted(&mut agent).await;
+    let end = up.count();
+    let after = agent.step().await;
+    let mut bodies = up.bodies().await;
+    up.is_content();
+    let next = bodies[end].clone();
+    let took = bodies.drain(start..end).collect();
+    Answered {
+        up,
+        generation,
+        took,
+        next,
+        after,
+    }
+}
+
+/// Whether a conversation has this call, and an answer to it.
+fn has(body: &Value, id: &str) -> bool {
+    let messages = body["messages"].as_array().unwrap();
+    let called = |it: &Value| {
+        let calls = it["tool_calls"].as_array().into_iter().flatten();
+        calls.into_iter().any(|call| call["id"] == id)
+    };
+    messages.iter().any(called) && messages.iter().any(|it| it["tool_call_id"] == id)
+}
+
+#[tokio::test]
+async fn calls_of_ours_are_taken_out_from_between_the_clients() {
+    const MIXES: &[(Calls, &[&str])] = &[
+        (&[("o1", "add_reminder"), ("t1", "read_file")], &["t1"]),
+        (&[("t1", "read_file"), ("o1", "add_reminder")], &["t1"]),
+        (
+            &[
+                ("t1", "read_file"),
+                ("o1", "add_reminder"),
+                ("t2", "read_file"),
+                ("o2", "add_reminder"),
+            ],
+            &["t1", "t2"],
+        ),
+    ];
+    for (calls, theirs) in MIXES {
+        for (stream, fragment) in [(false, 5), (true, 1), (true, 5), (true, 1_000)] {
+            let answered = answered(calls, stream, fragment).await;
+            assert_eq!(
+                answered.took.len(),
+                1,
+                "the client's calls are the client's to answer"
+            );
+            let listed = answered.generation.message["tool_calls"]
+                .as_array()
+                .unwrap();
+            let ids: Vec<&Value> = listed.iter().map(|call| &call["id"]).collect();
+            assert_eq!(ids, *theirs);
+            assert_eq!(answered.generation.finish, "tool_calls");
+            assert_eq!(answered.generation.text(), "Let me see.");
+            for one in listed {
+                let arguments = one["function"]["arguments"].as_str().unwrap();
+                let path = format!("{}.rs", one["id"].as_str().unwrap());
+                assert_eq!(
+                    serde_json::from_str::<Value>(arguments).unwrap(),
+                    json!({"path": path})
+                );
+            }
+            // The model finds its own calls again, in the order in which it made them.
+            for (id, _) in *calls {
+                assert!(
+                    has(&answered.next, id),
+                    "{id} is missing in {:#}",
+                    answered.next
+                );
+            }
+            let messages = answered.next["messages"].as_array().unwrap();
+            let echoed = messages.iter().find(|it| {
+                it["tool_calls"]
+                    .as_array()
+                    .is_some_and(|it| it.len() == calls.len())
+            });
+            let order: Vec<&Value> = echoed.unwrap()["tool_calls"]
+                .as_array()
+                .unwrap()
+                .iter()
+                .map(|it| &it["id"])
+                .collect();
+            let made: Vec<&str> = calls.iter().map(|(id, _)| *id).collect();
+            assert_eq!(order, made);
+            assert_eq!(answered.after.called(), ["read_file"]);
+        }
+    }
+}
+
+#[tokio::test]
+async fn calls_of_ours_alone_go_on_within_the_request() {
+    for (stream, fragment) in [(false, 5), (true, 1), (true, 3), (true, 1_000)] {
+        for calls in [
+            &[("o1", "add_reminder")][..],
+            &[
+                ("o1", "add_reminder"),
+                ("o2", "add_reminder"),
+                ("o3", "add_reminder"),
+            ],
+        ] {
+            let answered = answered(calls, stream, fragment).await;
+            assert_eq!(answered.took.len(), 2);
+            assert_eq!(answered.generation.called(), ["read_file"]);
+            assert_eq!(answered.generation.finish, "tool_calls");
+            // What was said beside the calls reached the client once.
+            assert_eq!(answered.generation.text(), "Let me see.");
+            for body in [&answered.took[1], &answered.next] {
+                for (id, _) in calls {
+                    assert!(has(body, id), "{id} is missing in {body:#}");
+                }
+            }
+            let said = answered.next.to_string().matches("Let me see.").count();
+            assert_eq!(said, 1, "{:#}", answered.next);
+            assert_eq!(answered.after.number("reminders"), Some(calls.len() as u32));
+        }
+    }
+}
+
+#[tokio::test]
+async fn clear_mind_alone_goes_on_in_the_new_course() {
+    for stream in [false, true] {
+        let answered = answered(&[("c1", "clear_mind")], stream, 5).await;
+        assert_eq!(answered.took.len(), 2);
+        assert_eq!(answered.generation.called(), ["read_file"]);
+        assert_eq!(answered.after.course(), 2);
+        let fresh = answered.took[1].to_string();
+        assert!(
+            fresh.contains("the last of c1"),
+            "the reminder went over: {fresh}"
+        );
+        assert!(!has(&answered.next, "c1"));
+        assert!(answered.up.overflows() == 0);
+    }
+}
+
+#[tokio::test]
+async fn clear_mind_beside_a_call_of_the_clients_waits_for_its_result() {
+    for stream in [false, true] {
+        for calls in [
+            &[("t1", "read_file"), ("c1", "clear_mind")],
+            &[("c1", "clear_mind"), ("t1", "read_file")],
+        ] {
+            let answered = answered(calls, stream, 5).await;
+            assert_eq!(answered.took.len(), 1);
+            assert_eq!(answered.generation.called(), ["read_file"]);
+            assert_eq!(answered.after.action("course"), Some("2"));
+            assert!(
+                has(&answered.next, "t1"),
+                "the step that is under way stays"
+            );
+        }
+    }
+}

@@ -1,0 +1,110 @@
+//! Between the few moments at which something new begins, what was sent stays sent.
+
+use plimsoll::guard::profile::PROFILES;
+use serde_json::Value;
+
+use super::{Shape, WINDOW, before, words};
+use crate::support::{
+    agent::{Agent, Generation},
+    model::{
+        Model,
+        manner::{Manner, Mixing, Worker},
+    },
+};
+
+fn messages(body: &Value) -> &[Value] {
+    body["messages"].as_array().unwrap()
+}
+
+/// Whether a request of that generation may begin otherwise than the one before.
+fn turns(generation: &Generation) -> bool {
+    let new = ["course", "dropped", "cleared", "truncated", "refitted"];
+    new.iter().any(|name| generation.action(name).is_some())
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Case {
+    profile: usize,
+    manner: Manner,
+    mixing: Mixing,
+    turn: u32,
+    stream: bool,
+    tokens: usize,
+}
+
+fn cases() -> Vec<Case> {
+    let manners = [Manner::Follows, Manner::HalfFollows, Manner::Ignores];
+    let mixings = [Mixing::Never, Mixing::Before, Mixing::After];
+    let cases = (0..27).map(|nth| Case {
+        profile: nth % PROFILES.len(),
+        manner: manners[nth / 3 % 3],
+        mixing: mixings[nth % 3],
+        turn: [1, 3, 8, 60][nth % 4],
+        stream: nth % 2 == 0,
+        tokens: [60, 250, 700, 1_500, 90][nth % 5],
+    });
+    cases.collect()
+}
+
+async fn check(case: Case) {
+    let profile = &PROFILES[case.profile];
+    let mut worker = Worker::new(case.manner, case.mixing);
+    worker.turn = case.turn;
+    let model = Model::new(WINDOW).profile(profile);
+    let up = model.start(move |heard| worker.think(heard)).await;
+    let shape = Shape {
+        window: WINDOW,
+        profile,
+    };
+    let proxy = before(&up, &shape).start().await;
+    let mut agent = Agent::new(&proxy).set("stream", case.stream);
+    agent.messages[0]["content"] = words(2_000, 0).into();
+    agent.result = match case.tokens {
+        60 => |nth| words(60, nth),
+        90 => |nth| words(90, nth),
+        250 => |nth| words(250, nth),
+        700 => |nth| words(700, nth),
+        _ => |nth| words(1_500, nth),
+    };
+    agent.user = |nth| words(200, nth);
+    // What the newest request began with, and whether the client was told of a change.
+    let mut known: Option<Value> = None;
+    let (mut told, mut changes, mut prefixes) = (false, 0, 0);
+    for nth in 0..60 {
+        let before = up.count();
+        let generation = agent.step().await;
+        let changed = turns(&generation);
+        for body in up.bodies().await.split_off(before) {
+            if let Some(known) = &known {
+                let (before, now) = (messages(known), messages(&body));
+                let same = now.len() >= before.len() && now[..before.len()] == *before;
+                prefixes += 1;
+                changes += usize::from(!same);
+                // A cut that was made stays, and is told of each time: what counts is that nothing
+                // changes where there is none.
+                assert!(
+                    same || changed || told,
+                    "{case:?}: generation {nth} changed the prefix: {:?}",
+                    generation.header("actions")
+                );
+            }
+            known = Some(body);
+        }
+        told = changed;
+    }
+    // Where a step is a tenth of the window, there is a cut at every few of them.
+    let often = if case.tokens < 500 { 10 } else { 2 };
+    assert!(
+        changes * often <= prefixes,
+        "{case:?}: {changes} of {prefixes}"
+    );
+    up.is_content();
+    assert_eq!(up.overflows(), 0, "{case:?}");
+}
+
+#[tokio::test]
+async fn the_prefix_changes_only_where_something_begins() {
+    for case in cases() {
+        check(case).await;
+    }
+}

@@ -1,0 +1,158 @@
+//! The whole story over a hundred generations, as golden files of what went upstream.
+//!
+//! `tests/data/recovery/NAME.golden`; `UPDATE_GOLDEN=1` writes them anew.
+
+use std::{fs, path::PathBuf};
+
+use plimsoll::guard::profile::{PROFILES, Profile};
+
+use super::{Shape, WINDOW, before, tale::Tale, words};
+use crate::support::{
+    agent::{Agent, Generation},
+    model::{
+        Model,
+        manner::{Manner, Mixing, Worker},
+    },
+};
+
+const GENERATIONS: usize = 100;
+/// Profiles whose story is kept in a file: one that takes everything, and the strictest.
+const KEPT: [&str; 2] = ["openai", "template"];
+
+struct Played {
+    generations: Vec<Generation>,
+    tale: String,
+}
+
+async fn play(profile: &'static Profile, manner: Manner, stream: bool) -> Played {
+    let worker = Worker::new(manner, Mixing::Never);
+    let model = Model::new(WINDOW).profile(profile);
+    let up = model.start(move |heard| worker.think(heard)).await;
+    let shape = Shape {
+        window: WINDOW,
+        profile,
+    };
+    let proxy = before(&up, &shape).start().await;
+    let mut agent = Agent::new(&proxy).set("stream", stream);
+    agent.messages[0]["content"] = words(4_000, 0).into();
+    agent.result = |nth| words(140, nth + 1);
+    let (mut tale, mut generations) = (Tale::default(), Vec::new());
+    for nth in 1..=GENERATIONS {
+        let (before, sent) = (up.count(), agent.messages.clone());
+        let generation = agent.step().await;
+        let upstream = up.bodies().await.split_off(before);
+        tale.generation(nth, &sent, &upstream, &generation);
+        generations.push(generation);
+    }
+    up.is_content();
+    assert_eq!(up.overflows(), 0);
+    Played {
+        generations,
+        tale: tale.text,
+    }
+}
+
+fn is_kept(name: &str, tale: &str) {
+    let folder = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("tests/data/recovery");
+    let place = folder.join(format!("{name}.golden"));
+    if std::env::var_os("UPDATE_GOLDEN").is_some() {
+        fs::create_dir_all(&folder).unwrap();
+        fs::write(&place, tale).unwrap();
+    }
+    let expected = fs::read_to_string(&place).unwrap_or_default();
+    let first = tale.lines().zip(expected.lines()).position(|(a, b)| a != b);
+    assert!(
+        tale == expected,
+        "{} is otherwise from line {:?} on",
+        place.display(),
+        first.map(|at| at + 1)
+    );
+}
+
+/// Generations that carried such a prompt, from 0.
+fn places(generations: &[Generation], word: &str) -> Vec<usize> {
+    let listed = generations.iter().enumerate();
+    let found = listed.filter(|(_, it)| it.injected() == Some(word));
+    found.map(|(at, _)| at).collect()
+}
+
+/// Caution on entry and again after ten, a countdown of five, and a second course in good health.
+#[track_caller]
+fn has_its_course(generations: &[Generation], manner: Manner) {
+    let (cautions, criticals) = (
+        places(generations, "caution"),
+        places(generations, "critical"),
+    );
+    let began = generations
+        .iter()
+        .position(|it| it.action("course") == Some("2"));
+    let began = began.expect("a second course begins");
+    let first: Vec<usize> = cautions.iter().copied().filter(|at| *at < began).collect();
+    assert!(first.len() >= 2, "{cautions:?}");
+    assert!(
+        first.windows(2).all(|pair| pair[1] - pair[0] == 10),
+        "{cautions:?}"
+    );
+    let down: Vec<usize> = criticals
+        .iter()
+        .copied()
+        .filter(|at| *at <= began)
+        .collect();
+    assert_eq!(down.len(), 5, "{criticals:?}");
+    assert!(
+        down.windows(2).all(|pair| pair[1] - pair[0] == 1),
+        "{criticals:?}"
+    );
+    // The model clears its mind in the last of the five; left alone, the next request does it.
+    let last = down[4];
+    assert_eq!(
+        began,
+        if manner == Manner::Follows {
+            last
+        } else {
+            last + 1
+        }
+    );
+    assert!(generations[..began].iter().all(|it| it.course() == 1));
+    assert!(generations[began..].iter().all(|it| it.course() >= 2));
+    let after = &generations[began + 1];
+    assert_eq!(after.header("health"), Some("healthy"), "{after:?}");
+    let kept = after.number("reminders").unwrap_or(0);
+    assert_eq!(kept > 0, manner != Manner::Ignores, "{kept} reminders");
+    let cut = generations[..=began]
+        .iter()
+        .any(|it| it.action("dropped").is_some());
+    assert!(!cut, "the guard cut before the course was over");
+}
+
+async fn check(manner: Manner, name: &str) {
+    for profile in PROFILES {
+        for (stream, mode) in [(false, "whole"), (true, "stream")] {
+            let played = play(profile, manner, stream).await;
+            if KEPT.contains(&profile.name) {
+                is_kept(&format!("{name}.{}.{mode}", profile.name), &played.tale);
+            }
+            // Where a prompt waits for a place of its own, generations are counted otherwise.
+            if profile.user_after_tool != plimsoll::guard::profile::Takes::No {
+                has_its_course(&played.generations, manner);
+            }
+            let courses = played.generations.iter().map(Generation::course).max();
+            assert!(courses >= Some(2), "{}: {courses:?}", profile.name);
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_model_that_follows() {
+    check(Manner::Follows, "follows").await;
+}
+
+#[tokio::test]
+async fn a_model_that_ignores_everything() {
+    check(Manner::Ignores, "ignores").await;
+}
+
+#[tokio::test]
+async fn a_model_that_half_follows() {
+    check(Manner::HalfFollows, "half").await;
+}

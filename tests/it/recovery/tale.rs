@@ -1,0 +1,164 @@
+//! What went upstream in a session, written down for a person to read.
+//!
+//! The client's own messages stand there as ranges of their numbers; whatever is ours stands in
+//! full where it first appears, with a number by which it is named ever after.
+
+use std::fmt::Write as _;
+
+use serde_json::Value;
+
+use crate::support::{agent::Generation, model::notice::text_of};
+
+#[derive(Default)]
+pub(super) struct Tale {
+    pub(super) text: String,
+    ours: Vec<String>,
+    tools: Vec<String>,
+}
+
+impl Tale {
+    /// One generation: what the client was told, and each request that it took.
+    pub(super) fn generation(
+        &mut self,
+        nth: usize,
+        client: &[Value],
+        upstream: &[Value],
+        generation: &Generation,
+    ) {
+        let header = |name: &str| generation.header(name).unwrap_or("-").to_owned();
+        let _ = writeln!(
+            self.text,
+            "{nth}: {} ({}), {} | course {}, reminders {}, countdown {}",
+            header("health"),
+            header("health-from"),
+            header("actions"),
+            header("course"),
+            header("reminders"),
+            header("countdown"),
+        );
+        for body in upstream {
+            self.request(client, body);
+        }
+    }
+
+    fn request(&mut self, client: &[Value], body: &Value) {
+        let tools = body["tools"].as_array().into_iter().flatten();
+        let tools = tools.filter_map(|tool| tool["function"]["name"].as_str());
+        let tools: Vec<String> = tools.map(str::to_owned).collect();
+        if tools != self.tools {
+            let _ = writeln!(self.text, "  tools: {}", tools.join(", "));
+            self.tools = tools;
+        }
+        let (mut line, mut new) = (Line::default(), Vec::new());
+        let mut next = 0;
+        for message in body["messages"].as_array().into_iter().flatten() {
+            let same = (next..client.len()).find(|&at| client[at] == *message);
+            if let Some(at) = same {
+                line.theirs(at);
+                next = at + 1;
+                continue;
+            }
+            let edited =
+                (next..client.len()).find_map(|at| Some((at, added(&client[at], message)?)));
+            let (place, text) = match edited {
+                Some((at, text)) => {
+                    next = at + 1;
+                    (format!("[{at}]+"), text)
+                }
+                None => (String::new(), told(message)),
+            };
+            let number = self.number(text, &mut new);
+            line.ours(&format!("{place}#{number}"));
+        }
+        let _ = writeln!(self.text, "  {}", line.done());
+        for number in new {
+            let _ = writeln!(
+                self.text,
+                "    #{number} {}",
+                self.ours[number - 1].replace('\n', "\n      ")
+            );
+        }
+    }
+
+    fn number(&mut self, text: String, new: &mut Vec<usize>) -> usize {
+        if let Some(at) = self.ours.iter().position(|known| *known == text) {
+            return at + 1;
+        }
+        self.ours.push(text);
+        new.push(self.ours.len());
+        self.ours.len()
+    }
+}
+
+/// A message of ours, in full.
+fn told(message: &Value) -> String {
+    let role = message["role"].as_str().unwrap_or("?");
+    let calls = match &message["tool_calls"] {
+        Value::Null => String::new(),
+        calls => format!(" {calls}"),
+    };
+    let id = message["tool_call_id"].as_str().unwrap_or("");
+    format!("{role} {id}{calls}\n{}", text_of(message))
+}
+
+/// What was added to a message of the client: text at its end, or calls. `None` where this is
+/// another message.
+fn added(theirs: &Value, sent: &Value) -> Option<String> {
+    if theirs["role"] != sent["role"] || theirs["tool_call_id"] != sent["tool_call_id"] {
+        return None;
+    }
+    let (before, after) = (text_of(theirs), text_of(sent));
+    let (calls, more) = (
+        theirs["tool_calls"].as_array(),
+        sent["tool_calls"].as_array(),
+    );
+    match (calls, more) {
+        (Some(calls), Some(more)) if calls.iter().all(|call| more.contains(call)) => {
+            let own = more.iter().filter(|call| !calls.contains(call));
+            let own: Vec<String> = own.map(Value::to_string).collect();
+            Some(format!("calls {}", own.join(" ")))
+        }
+        (None, None) if !before.is_empty() && after.starts_with(&before) => {
+            Some(format!("at its end\n{}", after[before.len()..].trim()))
+        }
+        _ => None,
+    }
+}
+
+/// Runs of the client's messages, and what stands between them.
+#[derive(Default)]
+struct Line {
+    text: String,
+    run: Option<(usize, usize)>,
+}
+
+impl Line {
+    fn theirs(&mut self, at: usize) {
+        match &mut self.run {
+            Some((_, end)) if *end + 1 == at => *end = at,
+            _ => {
+                self.flush();
+                self.run = Some((at, at));
+            }
+        }
+    }
+
+    fn ours(&mut self, what: &str) {
+        self.flush();
+        self.text.push_str(what);
+        self.text.push(' ');
+    }
+
+    fn flush(&mut self) {
+        match self.run.take() {
+            Some((start, end)) if start == end => self.text.push_str(&format!("[{start}] ")),
+            Some((start, end)) => self.text.push_str(&format!("[{start}-{end}] ")),
+            None => {}
+        }
+    }
+
+    fn done(mut self) -> String {
+        self.flush();
+        self.text.trim_end().to_owned()
+    }
+}

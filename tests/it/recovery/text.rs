@@ -1,0 +1,130 @@
+//! Requests without tools: the block in the answer.
+
+use serde_json::json;
+
+use super::{Shape, WINDOW, before, prompts, words};
+use crate::support::{
+    agent::Agent,
+    model::{Model, Said, Up},
+    proxy::Running,
+};
+
+const PLAIN: &str = "The plan holds. 顺风 < 5 knots; a <continuation is no tag.";
+
+/// A model that puts a block where it is asked for one: `before`, `after`, or alone.
+async fn pair(text: [&'static str; 2], fragment: usize) -> (Running, Up) {
+    let mut model = Model::new(WINDOW);
+    model.fragment = fragment;
+    let up = model
+        .start(move |heard| {
+            let nth = heard.nth;
+            let asked = heard.notice.as_ref().is_some_and(|it| it.block);
+            match asked {
+                true => Said::text(&format!(
+                    "{}<continuation_package>\nfirst: go on after {nth}\n</continuation_package>{}",
+                    text[0], text[1]
+                )),
+                false => Said::text(PLAIN),
+            }
+        })
+        .await;
+    (before(&up, &Shape::default()).start().await, up)
+}
+
+fn chat(proxy: &Running) -> Agent {
+    let mut agent = Agent::bare(proxy).says(&words(10_500, 0));
+    agent.user = |nth| format!("And then? {nth}");
+    agent
+}
+
+#[tokio::test]
+async fn a_block_is_taken_out_and_the_rest_reaches_the_client() {
+    for (stream, fragment) in [(false, 7), (true, 1), (true, 3), (true, 7), (true, 1_000)] {
+        for text in [[PLAIN, ""], ["", PLAIN], ["One. ", " Two."]] {
+            let (proxy, up) = pair(text, fragment).await;
+            let mut agent = chat(&proxy).set("stream", stream);
+            assert_eq!(agent.step().await.text(), PLAIN);
+            let asked = agent.step().await;
+            assert_eq!(asked.injected(), Some("caution"));
+            let seen: String = asked.text().split_whitespace().collect();
+            let said: String = text.concat().split_whitespace().collect();
+            assert_eq!(seen, said);
+            assert_eq!(asked.finish, "stop");
+            // The model finds its block again, and is asked no more for it.
+            let next = agent.step().await;
+            assert_eq!(next.number("reminders").unwrap_or(0), 1);
+            let sent = up.bodies().await.pop().unwrap();
+            assert!(
+                sent.to_string().contains("first: go on after 1"),
+                "{sent:#}"
+            );
+            assert_eq!(up.count(), 3);
+            up.is_content();
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_block_alone_is_gone_on_from() {
+    for stream in [false, true] {
+        let (proxy, up) = pair(["", ""], 5).await;
+        let mut agent = chat(&proxy).set("stream", stream);
+        agent.step().await;
+        let asked = agent.step().await;
+        assert_eq!(asked.text().trim(), PLAIN);
+        assert_eq!(up.count(), 3);
+        up.is_content();
+    }
+}
+
+#[tokio::test]
+async fn a_block_is_not_asked_for_where_it_would_break_the_answer() {
+    let fields = [
+        ("response_format", json!({"type": "json_object"})),
+        ("n", json!(2)),
+        ("stop", json!(["END"])),
+        ("stop", json!("END")),
+        ("logprobs", json!(true)),
+    ];
+    for (name, value) in fields {
+        let (proxy, up) = pair([PLAIN, ""], 5).await;
+        let mut agent = chat(&proxy).set(name, value);
+        for generation in agent.steps(4).await {
+            assert_eq!(generation.injected(), None, "{name}");
+        }
+        assert!(
+            up.bodies().await.iter().all(|body| prompts(body) == 0),
+            "{name}"
+        );
+    }
+    // Nor beside the beginning of an answer.
+    let (proxy, up) = pair([PLAIN, ""], 5).await;
+    let mut agent = chat(&proxy);
+    agent.step().await;
+    agent
+        .messages
+        .push(json!({"role": "assistant", "content": "So I"}));
+    agent.ask().await;
+    assert_eq!(prompts(&up.bodies().await.pop().unwrap()), 0);
+}
+
+#[tokio::test]
+async fn the_story_goes_on_in_a_second_course() {
+    for stream in [false, true] {
+        let (proxy, up) = pair([PLAIN, ""], 5).await;
+        let mut agent = chat(&proxy).set("stream", stream);
+        agent.user = |nth| words(300, nth);
+        let generations = agent.steps(40).await;
+        let began = generations
+            .iter()
+            .position(|it| it.action("course").is_some());
+        let began = began.expect("a second course begins");
+        let down = generations[..began]
+            .iter()
+            .filter(|it| it.injected() == Some("critical"));
+        assert_eq!(down.count(), 5);
+        assert!(generations[began].number("reminders") > Some(0));
+        up.is_content();
+        assert_eq!(up.overflows(), 0);
+    }
+}

@@ -1,0 +1,187 @@
+//! At default thresholds the levels come in their order, before the guard cuts.
+//!
+//! Requests of a megabyte and more are not worth reading each time: the model counts a token for
+//! four bytes here, and the body is put together from pieces.
+
+use std::fmt::Write as _;
+
+use super::{Shape, before};
+use crate::support::{
+    client::{Answer, Client},
+    model::{Heard, Model, Said},
+};
+
+const HEAD: &str = r#"{"model":"m","tools":[{"type":"function","function":{"name":"read_file","parameters":{"type":"object"}}}],"#;
+
+/// A conversation of one long turn, written and never read.
+struct Grown {
+    body: String,
+    step: String,
+    steps: usize,
+}
+
+impl Grown {
+    fn new(max_tokens: Option<u32>, step_tokens: u32) -> Self {
+        let mut body = HEAD.to_owned();
+        if let Some(most) = max_tokens {
+            let _ = write!(body, r#""max_tokens":{most},"#);
+        }
+        body.push_str(r#""messages":[{"role":"user","content":"Mend every leak."}]}"#);
+        let frame = 200;
+        let bytes = (step_tokens as usize * 4).saturating_sub(frame).max(40);
+        let mut step = String::with_capacity(bytes + 20);
+        while step.len() < bytes {
+            step.push_str("fn mend(leak: &Leak) -> Hull { patch(leak) } ");
+        }
+        step.truncate(bytes);
+        Self {
+            body,
+            step,
+            steps: 0,
+        }
+    }
+
+    fn grow(&mut self) {
+        self.body.truncate(self.body.len() - 2);
+        let (at, text) = (self.steps, &self.step);
+        let _ = write!(
+            self.body,
+            r#",{{"role":"assistant","content":null,"tool_calls":[{{"id":"c{at}","type":"function","function":{{"name":"read_file","arguments":"{{}}"}}}}]}},{{"role":"tool","tool_call_id":"c{at}","content":"{text}"}}]}}"#
+        );
+        self.steps += 1;
+    }
+}
+
+fn header<'a>(answer: &'a Answer, name: &str) -> &'a str {
+    let value = answer.headers.get(format!("x-plimsoll-{name}"));
+    value.map_or("", |value| value.to_str().unwrap())
+}
+
+/// What happened, in its order: levels and actions where they changed.
+async fn told(client: &Client, grown: &mut Grown, most: usize) -> Vec<String> {
+    let mut told: Vec<String> = Vec::new();
+    for _ in 0..most {
+        let answer = client.chat(grown.body.clone()).await;
+        assert_eq!(answer.status, 200, "{}", answer.text());
+        let actions = header(&answer, "actions");
+        for action in actions.split(',').map(str::trim) {
+            if ["injected", "dropped", "course"]
+                .iter()
+                .any(|it| action.starts_with(it))
+            {
+                // Of a cut it is enough that there is one.
+                let word = match action.starts_with("dropped") {
+                    true => "dropped",
+                    false => action,
+                };
+                if word != "dropped" || told.last().is_none_or(|last| last != "dropped") {
+                    told.push(word.to_owned());
+                }
+            }
+        }
+        if actions.contains("course=") {
+            break;
+        }
+        grown.grow();
+    }
+    told
+}
+
+async fn check(window: u32, max_tokens: Option<u32>) {
+    let mut model = Model::new(window);
+    model.deaf = true;
+    let up = model.start(answers).await;
+    let shape = Shape {
+        window,
+        ..Shape::default()
+    };
+    let proxy = before(&up, &shape).start().await;
+    let mut grown = Grown::new(max_tokens, window / 200);
+    // What lies far under the first line needs no request of its own.
+    let start = if window >= 200_000 { 60 } else { 30 };
+    for _ in 0..start {
+        grown.grow();
+    }
+    let told = told(&proxy.client(), &mut grown, 220).await;
+    let name = format!("{window} tokens, max_tokens {max_tokens:?}: {told:?}");
+    assert_eq!(
+        told.first().map(String::as_str),
+        Some("injected=caution"),
+        "{name}"
+    );
+    assert_eq!(told.last().map(String::as_str), Some("course=2"), "{name}");
+    let down = told.iter().filter(|it| *it == "injected=critical").count();
+    assert_eq!(down, 5, "{name}");
+    assert!(!told.contains(&"dropped".to_owned()), "{name}");
+}
+
+fn answers(_: &Heard<'_>) -> Said {
+    Said::text("Aye.")
+}
+
+#[tokio::test]
+async fn every_level_comes_before_a_cut_at_32k() {
+    for max_tokens in [None, Some(4_096), Some(16_000)] {
+        check(32_768, max_tokens).await;
+    }
+}
+
+#[tokio::test]
+async fn every_level_comes_before_a_cut_at_128k() {
+    for max_tokens in [None, Some(4_096), Some(16_000), Some(32_000)] {
+        check(128_000, max_tokens).await;
+    }
+}
+
+#[tokio::test]
+async fn every_level_comes_before_a_cut_at_200k() {
+    for max_tokens in [None, Some(4_096), Some(16_000), Some(32_000)] {
+        check(200_000, max_tokens).await;
+    }
+}
+
+#[tokio::test]
+async fn every_level_comes_before_a_cut_at_a_million() {
+    for max_tokens in [None, Some(32_000)] {
+        check(1_000_000, max_tokens).await;
+    }
+}
+
+/// With steps of a tenth of the window a cut may come first. It begins no countdown and ends none.
+#[tokio::test]
+async fn large_steps_neither_start_nor_end_a_countdown() {
+    for (window, max_tokens) in [(32_768, None), (128_000, Some(4_096)), (200_000, None)] {
+        let mut model = Model::new(window);
+        model.deaf = true;
+        let up = model.start(answers).await;
+        let shape = Shape {
+            window,
+            ..Shape::default()
+        };
+        let proxy = before(&up, &shape).start().await;
+        let client = proxy.client();
+        let mut grown = Grown::new(max_tokens, window / 10);
+        let mut left: Option<u32> = None;
+        for _ in 0..30 {
+            let answer = client.chat(grown.body.clone()).await;
+            assert_eq!(answer.status, 200, "{}", answer.text());
+            let critical = header(&answer, "health") == "critical";
+            let cleared = header(&answer, "actions").contains("course=");
+            let countdown: Option<u32> = header(&answer, "countdown").parse().ok();
+            match (left, countdown) {
+                // It begins where the provider's own count says so, and nowhere else.
+                (None, Some(_)) => assert!(critical, "{:?}", answer.headers),
+                // A clear ends it, or leaving critical with nothing cut.
+                (Some(_), None) => assert!(
+                    cleared || !header(&answer, "actions").contains("dropped"),
+                    "{:?}",
+                    answer.headers
+                ),
+                (Some(before), Some(now)) => assert!(now < before, "{before} then {now}"),
+                (None, None) => {}
+            }
+            left = countdown;
+            grown.grow();
+        }
+    }
+}

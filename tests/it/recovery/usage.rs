@@ -1,0 +1,38 @@
+//! What the client is told of tokens when one request took several.
+
+use super::{deep, obliging, pair, prompted};
+
+#[tokio::test]
+async fn the_last_prompt_and_the_sum_of_the_answers() {
+    for stream in [false, true] {
+        let (proxy, up) = pair(obliging).await;
+        let mut agent = deep(&proxy).set("stream", stream);
+        if stream {
+            agent = agent.set("stream_options", serde_json::json!({"include_usage": true}));
+        }
+        agent.step().await;
+        let before = up.count();
+        let generation = prompted(&mut agent).await;
+        let tokens = up.tokens().split_off(before);
+        assert_eq!(tokens.len(), 2);
+        let usage = &generation.usage;
+        assert_eq!(usage["prompt_tokens"], tokens[1]);
+        assert_eq!(usage["completion_tokens"], 22);
+        assert_eq!(usage["total_tokens"], tokens[1] + 22);
+        if !stream {
+            assert_eq!(
+                generation.header("prompt-tokens"),
+                Some(tokens[1].to_string().as_str())
+            );
+            let billed = generation.number("billed-tokens").unwrap();
+            assert!(u64::from(billed) >= tokens[0], "{billed}");
+        }
+        // The whole session counts one generation for it.
+        let shown = agent.session(&generation).await;
+        assert_eq!(shown["generations"], 2);
+        // And what is plain is told plainly.
+        let plain = agent.step().await;
+        assert_eq!(plain.usage["completion_tokens"], 11);
+        assert_eq!(plain.header("billed-tokens"), None);
+    }
+}
