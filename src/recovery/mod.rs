@@ -4,12 +4,19 @@
 //! No I/O and no clock here.
 
 pub mod clock;
+pub mod course;
+mod fence;
+pub mod language;
+pub mod prompt;
 pub mod reminder;
+pub mod tool;
 
 use serde::{Deserialize, Serialize};
 
 use crate::guard::record::{Course, Record};
 pub use clock::{Clock, Due};
+pub use language::Language;
+pub use prompt::Prompts;
 pub use reminder::{Reminder, Reminders};
 
 /// What recovery remembers of a session.
@@ -37,11 +44,4 @@ impl Memory {
     pub fn course_number(&self) -> u32 {
         self.course.as_ref().map_or(1, |course| course.number)
     }
-}
-
-/// The language of what we say to the model.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub enum Language {
-    English,
-    Chinese,
 }
