@@ -6,8 +6,9 @@ use std::io::Write;
 
 use super::{Failed, models, table};
 use crate::{
-    config::{Auth, Config, Environment, Flags, GuardConfig, load, warnings},
+    config::{AddTools, Auth, Config, Environment, Flags, GuardConfig, load, warnings},
     provider::Registry,
+    recovery::Language,
 };
 
 pub(super) fn run(
@@ -27,6 +28,8 @@ pub(super) fn run(
     table::write(out, &models::rows(config, &registry))?;
     writeln!(out, "\nguard")?;
     table::write(out, &guard(&config.guard))?;
+    writeln!(out, "\nrecovery")?;
+    table::write(out, &recovery(config))?;
     let mut doubts = loaded.warnings;
     doubts.extend(warnings(config, &registry));
     if !doubts.is_empty() {
@@ -115,6 +118,50 @@ fn guard(guard: &GuardConfig) -> Vec<[String; 2]> {
     ]
 }
 
+fn recovery(config: &Config) -> Vec<[String; 2]> {
+    let recovery = &config.recovery;
+    let language = match recovery.language {
+        None => "each conversation's own",
+        Some(Language::English) => "English",
+        Some(Language::Chinese) => "Chinese",
+    };
+    let tools = match recovery.tools {
+        AddTools::WhenDue => "from the first prompt on",
+        AddTools::Always => "always",
+        AddTools::Never => "never",
+    };
+    let folder = recovery.prompts_dir.as_ref();
+    let prompts = folder.map_or("built in".to_owned(), |path| path.display().to_string());
+    let mut rows = vec![
+        row("enabled", recovery.enabled),
+        row("language", language),
+        row("tools", tools),
+        row("caution_cadence", recovery.caution_cadence),
+        row("critical_countdown", recovery.critical_countdown),
+        row("max_rounds", recovery.max_rounds),
+        row("max_tool_result_chars", recovery.max_tool_result_chars),
+        row("prompts", prompts),
+    ];
+    let models = config.models.iter();
+    let models = models.filter(|(_, model)| model.recovery == Some(false));
+    let clients = config.clients.iter().filter(|(_, client)| !client.recovery);
+    for (kind, names) in [
+        (
+            "off for models",
+            models.map(|(name, _)| name.as_str()).collect::<Vec<_>>(),
+        ),
+        (
+            "off for clients",
+            clients.map(|(name, _)| name.as_str()).collect(),
+        ),
+    ] {
+        if !names.is_empty() {
+            rows.push(row(kind, names.join(", ")));
+        }
+    }
+    rows
+}
+
 #[cfg(test)]
 mod tests {
     use std::fs;
@@ -173,6 +220,32 @@ mod tests {
         for secret in ["sk-secret", digest] {
             assert!(!shown.contains(secret), "{shown}");
         }
+    }
+
+    #[test]
+    fn it_shows_where_recovery_acts() {
+        let digest = "2bd806c97f0e00af1a1fc3328fa763a9269723c8db8fac4f93af71db186d6e90";
+        let shown = checked(&format!(
+            "[clients.alice]\nkey_sha256 = \"{digest}\"\nrecovery = false\n\
+             [models.\"simulated/plimsoll-8k\"]\nrecovery = false\n\
+             [guard]\nenabled = false\n[recovery]\nlanguage = \"zh\"\n"
+        ))
+        .unwrap();
+        for line in [
+            "language Chinese",
+            "tools from the first prompt on",
+            "caution_cadence 10",
+            "off for models simulated/plimsoll-8k",
+            "off for clients alice",
+        ] {
+            let words: Vec<_> = line.split(' ').collect();
+            let fits = |line: &str| line.split_whitespace().eq(words.iter().copied());
+            assert!(shown.lines().any(fits), "no {line:?} in\n{shown}");
+        }
+        assert!(
+            shown.contains("recovery.enabled: recovery cannot act without the guard"),
+            "{shown}"
+        );
     }
 
     #[test]

@@ -4,6 +4,7 @@
 //! a setting again: sizes, times, digests and profiles have their types.
 
 mod provider;
+mod recovery;
 mod server;
 
 use std::{collections::BTreeMap, fmt::Display, ops::RangeInclusive, time::Duration};
@@ -43,6 +44,7 @@ pub(super) fn check(
         default_provider: checker.default_provider(file),
         models: checker.models(file),
         guard: checker.guard(&file.guard),
+        recovery: checker.recovery(&file.recovery),
         store: checker.store(&file.store),
     };
     match checker.problems {
@@ -148,8 +150,12 @@ impl Checker<'_> {
                 let message = format!("is also the key of clients.{twin}; give each its own");
                 self.refuse(&path, None, message);
             }
-            let models = client.models.clone();
-            clients.insert(name.clone(), ClientConfig { key_sha256, models });
+            let checked = ClientConfig {
+                key_sha256,
+                models: client.models.clone(),
+                recovery: client.recovery,
+            };
+            clients.insert(name.clone(), checked);
         }
         clients
     }
@@ -193,6 +199,10 @@ impl Checker<'_> {
                     model.critical_max_tokens,
                     1..=u32::MAX,
                 ),
+                caution_cadence: model
+                    .caution_cadence
+                    .map(|value| self.cadence(&["models", name, "caution_cadence"], value)),
+                recovery: model.recovery,
             };
             models.insert(name.clone(), checked);
         }

@@ -8,6 +8,8 @@ use std::collections::BTreeMap;
 
 use serde::Deserialize;
 
+use super::AddTools;
+
 #[derive(Clone, Debug, Default, Deserialize, PartialEq)]
 #[serde(deny_unknown_fields, default)]
 pub(super) struct File {
@@ -18,6 +20,7 @@ pub(super) struct File {
     pub(super) providers: BTreeMap<String, Provider>,
     pub(super) models: BTreeMap<String, Model>,
     pub(super) guard: Guard,
+    pub(super) recovery: Recovery,
     pub(super) store: Store,
 }
 
@@ -63,6 +66,7 @@ pub(super) struct Client {
     /// Required; its absence is reported together with all other problems.
     pub(super) key_sha256: Option<String>,
     pub(super) models: Vec<String>,
+    pub(super) recovery: bool,
 }
 
 impl Default for Client {
@@ -70,6 +74,7 @@ impl Default for Client {
         Self {
             key_sha256: None,
             models: vec!["*".to_owned()],
+            recovery: true,
         }
     }
 }
@@ -119,6 +124,8 @@ pub(super) struct Model {
     pub(super) input_length: Option<u32>,
     pub(super) optimal_max_tokens: Option<u32>,
     pub(super) critical_max_tokens: Option<u32>,
+    pub(super) caution_cadence: Option<u32>,
+    pub(super) recovery: Option<bool>,
 }
 
 #[derive(Clone, Debug, Deserialize, PartialEq)]
@@ -147,6 +154,42 @@ impl Default for Guard {
             max_prompt_tokens: None,
         }
     }
+}
+
+#[derive(Clone, Debug, Deserialize, PartialEq)]
+#[serde(deny_unknown_fields, default)]
+pub(super) struct Recovery {
+    pub(super) enabled: bool,
+    pub(super) language: Speech,
+    pub(super) tools: AddTools,
+    pub(super) caution_cadence: u32,
+    pub(super) critical_countdown: u32,
+    pub(super) max_rounds: u32,
+    pub(super) max_tool_result_chars: u64,
+    pub(super) prompts_dir: Option<String>,
+}
+
+impl Default for Recovery {
+    fn default() -> Self {
+        Self {
+            enabled: true,
+            language: Speech::Auto,
+            tools: AddTools::WhenDue,
+            caution_cadence: 10,
+            critical_countdown: 5,
+            max_rounds: 8,
+            max_tool_result_chars: 10_000,
+            prompts_dir: None,
+        }
+    }
+}
+
+#[derive(Clone, Copy, Debug, Deserialize, PartialEq, Eq)]
+#[serde(rename_all = "lowercase")]
+pub(super) enum Speech {
+    Auto,
+    En,
+    Zh,
 }
 
 #[derive(Clone, Debug, Deserialize, PartialEq)]

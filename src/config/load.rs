@@ -187,13 +187,14 @@ fn setting(name: &str) -> Named {
     if lower.contains("__") || lower == "default_provider" {
         return Named::Setting(lower.split("__").map(str::to_owned).collect());
     }
-    const SECTIONS: [&str; 7] = [
+    const SECTIONS: [&str; 8] = [
         "server",
         "admin",
         "clients",
         "providers",
         "models",
         "guard",
+        "recovery",
         "store",
     ];
     let key_of = |section: &&str| {

@@ -17,7 +17,11 @@ pub use load::{Environment, Flags, Loaded, load};
 pub use problem::{Problem, Problems};
 pub use warn::warnings;
 
-use std::{collections::BTreeMap, net::SocketAddr, path::PathBuf, time::Duration};
+use std::{collections::BTreeMap, net::SocketAddr, path::PathBuf, sync::Arc, time::Duration};
+
+use serde::Deserialize;
+
+use crate::recovery::{Language, Prompts, clock::Pace};
 
 /// Everything the proxy was told, as used.
 #[derive(Clone, Debug)]
@@ -33,6 +37,7 @@ pub struct Config {
     /// By the name a client uses (`gpt-4o`, `openai/gpt-4o`).
     pub models: BTreeMap<String, ModelConfig>,
     pub guard: GuardConfig,
+    pub recovery: RecoveryConfig,
     pub store: StoreConfig,
 }
 
@@ -67,6 +72,8 @@ pub struct ClientConfig {
     pub key_sha256: [u8; 32],
     /// Names or patterns with a trailing `*`.
     pub models: Vec<String>,
+    /// Whether recovery may act for this client.
+    pub recovery: bool,
 }
 
 #[derive(Clone, Debug)]
@@ -103,6 +110,10 @@ pub struct ModelConfig {
     pub input_length: Option<u32>,
     pub optimal_max_tokens: Option<u32>,
     pub critical_max_tokens: Option<u32>,
+    /// Unset: `recovery.caution_cadence`.
+    pub caution_cadence: Option<u32>,
+    /// Whether recovery may act for this model; unset: it may.
+    pub recovery: Option<bool>,
 }
 
 #[derive(Clone, Debug)]
@@ -124,6 +135,59 @@ impl Default for GuardConfig {
     /// As in the shipped settings.
     fn default() -> Self {
         Config::default().guard
+    }
+}
+
+#[derive(Clone, Debug)]
+pub struct RecoveryConfig {
+    pub enabled: bool,
+    /// Unset: each conversation's own.
+    pub language: Option<Language>,
+    pub tools: AddTools,
+    /// Generations from one caution prompt to the next.
+    pub caution_cadence: u32,
+    /// Generations of a countdown.
+    pub critical_countdown: u32,
+    /// Calls to the provider within one client request, that the model spends on our tools alone.
+    pub max_rounds: u32,
+    /// New results are held to so many characters while a session is not healthy.
+    pub max_tool_result_chars: usize,
+    pub prompts: Arc<Prompts>,
+    /// Where texts were read from that are not the built-in ones.
+    pub prompts_dir: Option<PathBuf>,
+}
+
+/// From when on the tools of recovery are added to requests that have tools.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum AddTools {
+    /// From the first prompt on.
+    WhenDue,
+    Always,
+    Never,
+}
+
+impl Default for RecoveryConfig {
+    /// As in the shipped settings.
+    fn default() -> Self {
+        Config::default().recovery
+    }
+}
+
+impl RecoveryConfig {
+    /// How often prompts are due with a model.
+    pub fn pace(&self, model: &ModelConfig) -> Pace {
+        Pace {
+            caution_cadence: model.caution_cadence.unwrap_or(self.caution_cadence),
+            critical_countdown: self.critical_countdown,
+        }
+    }
+
+    /// Whether recovery acts for a model and, where clients have keys, a client.
+    pub fn acts(&self, model: &ModelConfig, client: Option<&ClientConfig>) -> bool {
+        self.enabled
+            && model.recovery.unwrap_or(true)
+            && client.is_none_or(|client| client.recovery)
     }
 }
 

@@ -10,8 +10,11 @@ use figment::{
     value::{Dict, Value},
 };
 
-use super::{Auth, Config, Environment, Flags, file::File, load, load::merge};
-use crate::provider::Registry;
+use super::{AddTools, Auth, Config, Environment, Flags, file::File, load, load::merge};
+use crate::{
+    provider::Registry,
+    recovery::{Language, prompt::Way},
+};
 
 const SHIPPED: &str = include_str!("../../config.toml");
 
@@ -72,12 +75,15 @@ fn with_examples() -> String {
 #[test]
 fn the_examples_of_the_shipped_file_are_valid() {
     let variables = [("OPENAI_API_KEY", "sk-1")];
-    let loaded = merge(written(&with_examples()), &environment(&variables), None);
+    let folder = tempfile::tempdir().unwrap();
+    let text = with_examples().replace("\"prompts\"", &format!("{:?}", folder.path()));
+    let loaded = merge(written(&text), &environment(&variables), None);
     let (config, warnings) = loaded.unwrap_or_else(|problems| panic!("{problems}"));
     assert_eq!(warnings, []);
     let registry = Registry::new(&config).unwrap();
     assert_eq!(super::warnings(&config, &registry), []);
     assert_eq!(config.clients["alice"].models, ["*"]);
+    assert_eq!(config.recovery.prompts_dir.as_deref(), Some(folder.path()));
     assert!(matches!(config.providers["openai"].auth, Auth::Key(_)));
     assert_eq!(
         config.models["local/qwen3-coder"].context_length,
@@ -271,6 +277,77 @@ fn a_key_is_never_shown_or_serialised() {
         assert!(!shown.contains("sk-1"), "{shown}");
         assert!(shown.contains("[hidden]"), "{shown}");
     }
+}
+
+#[test]
+fn texts_of_a_directory_take_the_place_of_the_prompts() {
+    let folder = tempfile::tempdir().unwrap();
+    let text = |name: &str, text: &str| {
+        let path = folder.path().join(name);
+        fs::create_dir_all(path.parent().unwrap()).unwrap();
+        fs::write(path, text).unwrap();
+    };
+    text("zh/go-on.txt", "继续\n");
+    text("zh/.go-on.txt.swp", "\u{0}");
+    text(".DS_Store", "");
+    text("en/critical-text.txt", "{remaining} left, {remaining}!");
+    let setting = format!("[recovery]\nprompts_dir = {:?}", folder.path());
+    let prompts = accepted(&setting).recovery.prompts;
+    assert_eq!(prompts.go_on(Language::Chinese), "继续");
+    assert_eq!(
+        prompts.critical(Language::English, Way::Text, 3),
+        "3 left, 3!"
+    );
+    let built_in = Config::default().recovery.prompts;
+    for prompts in [&prompts, &built_in] {
+        let caution = prompts.caution(Language::English, Way::Tools);
+        assert!(
+            caution.starts_with("[Context notice, caution."),
+            "{caution}"
+        );
+    }
+}
+
+#[test]
+fn recovery_can_be_set_for_a_model_and_a_client() {
+    let digest = "2bd806c97f0e00af1a1fc3328fa763a9269723c8db8fac4f93af71db186d6e90";
+    let config = accepted(&format!(
+        "[recovery]\ncaution_cadence = 7\nlanguage = \"zh\"\ntools = \"always\"\n\
+         [models.a]\ncaution_cadence = 3\n[models.b]\nrecovery = false\n\
+         [clients.c]\nkey_sha256 = \"{digest}\"\nrecovery = false"
+    ));
+    let recovery = &config.recovery;
+    assert_eq!(recovery.language, Some(Language::Chinese));
+    assert_eq!(recovery.tools, AddTools::Always);
+    let (a, b, c) = (
+        &config.models["a"],
+        &config.models["b"],
+        &config.clients["c"],
+    );
+    assert_eq!(recovery.pace(a).caution_cadence, 3);
+    assert_eq!(recovery.pace(b).caution_cadence, 7);
+    assert_eq!(recovery.pace(b).critical_countdown, 5);
+    assert!(recovery.acts(a, None));
+    assert!(!recovery.acts(b, None));
+    assert!(!recovery.acts(a, Some(c)));
+    let off = accepted("[recovery]\nenabled = false").recovery;
+    assert!(!off.acts(a, None));
+}
+
+#[test]
+fn recovery_that_cannot_act_is_warned_of() {
+    assert_eq!(
+        warned("[guard]\nenabled = false", &[]),
+        "recovery.enabled: recovery cannot act without the guard; set guard.enabled = true, or \
+         recovery.enabled = false"
+    );
+    let off = "[recovery]\nenabled = false\n[guard]\nenabled = false\n";
+    assert_eq!(warned(off, &[]), "");
+    let model = "[models.\"simulated/plimsoll-8k\"]\nrecovery = true";
+    assert_eq!(
+        warned(&format!("{off}{model}"), &[]),
+        "models.\"simulated/plimsoll-8k\".recovery: has no effect, since recovery.enabled is false"
+    );
 }
 
 #[test]

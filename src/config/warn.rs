@@ -26,6 +26,7 @@ pub fn warnings(config: &Config, registry: &Registry) -> Vec<Problem> {
     for name in config.models.keys() {
         model(config, registry, name, &mut found);
     }
+    recovery(config, &mut found);
     for (name, client) in &config.clients {
         if client.models.is_empty() {
             let message = "is empty, so this client may use no model; write [\"*\"] for all";
@@ -33,6 +34,23 @@ pub fn warnings(config: &Config, registry: &Registry) -> Vec<Problem> {
         }
     }
     found
+}
+
+fn recovery(config: &Config, found: &mut Vec<Problem>) {
+    if config.recovery.enabled {
+        if !config.guard.enabled {
+            let message = "recovery cannot act without the guard; set guard.enabled = true, or \
+                           recovery.enabled = false";
+            found.push(doubt(&["recovery", "enabled"], message.to_owned()));
+        }
+        return;
+    }
+    for (name, model) in &config.models {
+        if model.recovery == Some(true) {
+            let message = "has no effect, since recovery.enabled is false";
+            found.push(doubt(&["models", name, "recovery"], message.to_owned()));
+        }
+    }
 }
 
 fn doubt(path: &[&str], message: String) -> Problem {

@@ -1,6 +1,7 @@
 //! When a prompt is due, and when a new course is.
 //!
-//! Driven by the level of each generation and nothing else; an unknown level changes nothing.
+//! Driven by the level of each generation and nothing else. An unknown level neither advances a
+//! count nor resets it; of such a generation is only kept what was done in it.
 
 use serde::{Deserialize, Serialize};
 
@@ -14,7 +15,8 @@ pub enum Clock {
     Caution {
         /// A prompt is to go with the next request that can carry one.
         due: bool,
-        /// Generations since the last prompt, the one that carried it included.
+        /// Generations since the last prompt, the one that carried it included, and those of
+        /// unknown level left out.
         since: u32,
     },
     Critical {
@@ -76,11 +78,7 @@ impl Clock {
     pub fn after(self, level: Level, did: Did, pace: Pace) -> Self {
         let before = if did.cleared { Self::Calm } else { self };
         match (before, level) {
-            (Self::Caution { since, due }, Level::Unknown) => Self::Caution {
-                due: due && !did.asked,
-                since: if did.asked { 0 } else { since },
-            },
-            (before, Level::Unknown) => before,
+            (before, Level::Unknown) => before.unjudged(did),
             (Self::Critical { left, cut }, level) if level == Level::Critical || cut || did.cut => {
                 Self::Critical {
                     left: left.saturating_sub(1),
@@ -103,11 +101,34 @@ impl Clock {
                     since,
                 }
             }
-            // Falling from critical is no entering: prompts were given already.
-            (before, Level::Caution) => Self::Caution {
-                due: before == Self::Calm,
+            (Self::Calm, Level::Caution) => Self::Caution {
+                due: true,
                 since: 0,
+            },
+            // Falling from critical is no entering, where its last prompt was heard.
+            (Self::Critical { .. }, Level::Caution) => Self::Caution {
+                due: !did.asked || pace.caution_cadence <= 1,
+                since: u32::from(did.asked),
             },
         }
     }
+
+    /// After a generation without usage: nothing is counted, but a prompt was given, and a cut
+    /// was made, all the same.
+    const fn unjudged(self, did: Did) -> Self {
+        match self {
+            Self::Caution { .. } if did.asked => Self::Caution {
+                due: false,
+                since: 0,
+            },
+            Self::Critical { left, cut } => Self::Critical {
+                left,
+                cut: cut || did.cut,
+            },
+            before => before,
+        }
+    }
 }
+
+#[cfg(test)]
+mod tests;

@@ -4,8 +4,13 @@
 //! No I/O and no clock here.
 
 pub mod clock;
+pub mod course;
+mod fence;
 pub mod headers;
+pub mod language;
+pub mod prompt;
 pub mod reminder;
+pub mod tool;
 
 #[cfg(test)]
 pub(crate) mod fixture;
@@ -14,6 +19,8 @@ use serde::{Deserialize, Serialize};
 
 use crate::guard::record::{Course, Record};
 pub use clock::{Clock, Due};
+pub use language::Language;
+pub use prompt::Prompts;
 pub use reminder::{Reminder, Reminders};
 
 /// What recovery remembers of a session.
@@ -41,11 +48,4 @@ impl Memory {
     pub fn course_number(&self) -> u32 {
         self.course.as_ref().map_or(1, |course| course.number)
     }
-}
-
-/// The language of what we say to the model.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub enum Language {
-    English,
-    Chinese,
 }

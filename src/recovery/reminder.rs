@@ -1,7 +1,27 @@
 //! Reminders: notes that the model keeps for itself. Together they are the continuation package
-//! of a session, and survive a clear. Bounded in number and length.
+//! of a session, and survive a clear.
+//!
+//! Bounded in number and length, also as they are stored: they stand in the state of a session
+//! twice, the second time in a course's preface. A note is kept as the model wrote it; what it
+//! could do to the fences around it is taken out when it is shown.
+
+use std::fmt::Write;
 
 use serde::{Deserialize, Serialize};
+use thiserror::Error;
+
+use super::fence;
+
+/// Characters of one note.
+pub const MAX_NOTE_CHARS: usize = 4_000;
+/// Characters of a continuation block, which is a package by itself.
+pub const MAX_PACKAGE_CHARS: usize = 8_000;
+/// Notes of a session.
+pub const MAX_NOTES: usize = 32;
+/// Characters of all notes.
+pub const MAX_CHARS: usize = 16_000;
+/// Bytes of all notes: what a state can hold twice, whatever the script.
+pub const MAX_BYTES: usize = 20_000;
 
 /// One note.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -9,17 +29,195 @@ pub struct Reminder {
     /// Shown to the model as `r1`, `r2`, …; never used again in a session.
     pub id: u32,
     pub text: Box<str>,
+    pub kind: Kind,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Kind {
+    /// Added with a tool.
+    Note,
+    /// The newest continuation block of a reply; at most one.
+    Package,
 }
 
 /// All notes of a session, oldest first.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Reminders {
     notes: Vec<Reminder>,
+    /// Ids given so far.
     next: u32,
+}
+
+/// A note as it was kept.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Kept {
+    pub id: u32,
+    /// It was longer than a note may be, and lost its end.
+    pub cut: bool,
+}
+
+/// Why a note was not kept, changed or deleted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
+pub enum Refused {
+    #[error("the reminder is empty")]
+    Empty,
+    #[error("there are {MAX_NOTES} reminders already, which is the most")]
+    TooMany,
+    #[error("all reminders together would be too long")]
+    TooLong,
+    #[error("there is no reminder of that id")]
+    Unknown,
 }
 
 impl Reminders {
     pub fn notes(&self) -> &[Reminder] {
         &self.notes
     }
+
+    pub const fn is_empty(&self) -> bool {
+        self.notes.is_empty()
+    }
+
+    /// Keeps a new note, without the white space around it, cut at [`MAX_NOTE_CHARS`].
+    ///
+    /// # Errors
+    /// It is empty, or there is no room; nothing has changed then.
+    pub fn add(&mut self, text: &str) -> Result<Kept, Refused> {
+        let (text, cut) = head(text, MAX_NOTE_CHARS)?;
+        if self.notes.len() >= MAX_NOTES {
+            return Err(Refused::TooMany);
+        }
+        if !self.room(None).holds(text) {
+            return Err(Refused::TooLong);
+        }
+        let id = self.push(text, Kind::Note).ok_or(Refused::TooMany)?;
+        Ok(Kept { id, cut })
+    }
+
+    /// Puts another text in the place of a note's, by the same rules.
+    ///
+    /// # Errors
+    /// There is no such note, the text is empty, or there is no room; nothing has changed then.
+    pub fn update(&mut self, id: u32, text: &str) -> Result<Kept, Refused> {
+        let at = self.find(id).ok_or(Refused::Unknown)?;
+        let (text, cut) = head(text, MAX_NOTE_CHARS)?;
+        if !self.room(Some(at)).holds(text) {
+            return Err(Refused::TooLong);
+        }
+        self.notes[at].text = text.into();
+        Ok(Kept { id, cut })
+    }
+
+    /// # Errors
+    /// There is no such note.
+    pub fn delete(&mut self, id: u32) -> Result<(), Refused> {
+        let at = self.find(id).ok_or(Refused::Unknown)?;
+        self.notes.remove(at);
+        Ok(())
+    }
+
+    /// Keeps the text of a continuation block, tags and all else around it left out, in the place
+    /// of the one before, cut to what there is room for. Returns whether it holds anything.
+    pub fn keep_package(&mut self, block: &str) -> bool {
+        let before = self.notes.iter().position(|n| n.kind == Kind::Package);
+        let room = self.room(before);
+        let Ok((text, _)) = head(inside(block), MAX_PACKAGE_CHARS.min(room.chars)) else {
+            return false;
+        };
+        let ends = text.char_indices().map(|(at, c)| at + c.len_utf8());
+        let end = ends.take_while(|&end| end <= room.bytes).last();
+        let text = text[..end.unwrap_or(0)].trim_end();
+        if text.is_empty() {
+            return false;
+        }
+        match before {
+            Some(at) => self.notes[at].text = text.into(),
+            None if self.notes.len() < MAX_NOTES => {
+                return self.push(text, Kind::Package).is_some();
+            }
+            None => return false,
+        }
+        true
+    }
+
+    /// All notes between fences, oldest first. Nothing in them looks like a fence.
+    pub fn render(&self) -> String {
+        let mut shown = String::new();
+        for note in &self.notes {
+            let (tag, id, text) = (fence::REMINDER, note.id, fence::neutral(&note.text));
+            let gap = if shown.is_empty() { "" } else { "\n" };
+            // Writing to a string cannot fail.
+            let _ = write!(shown, "{gap}<{tag} id=\"r{id}\">\n{text}\n</{tag}>");
+        }
+        shown
+    }
+
+    fn push(&mut self, text: &str, kind: Kind) -> Option<u32> {
+        let id = self.next.checked_add(1)?;
+        self.next = id;
+        let text = text.into();
+        self.notes.push(Reminder { id, text, kind });
+        Some(id)
+    }
+
+    fn find(&self, id: u32) -> Option<usize> {
+        self.notes.iter().position(|note| note.id == id)
+    }
+
+    /// What is free for one more note, or for the one in the place of `instead`.
+    fn room(&self, instead: Option<usize>) -> Room {
+        let mut room = Room {
+            chars: MAX_CHARS,
+            bytes: MAX_BYTES,
+        };
+        for (at, note) in self.notes.iter().enumerate() {
+            if Some(at) != instead {
+                room.chars = room.chars.saturating_sub(note.text.chars().count());
+                room.bytes = room.bytes.saturating_sub(note.text.len());
+            }
+        }
+        room
+    }
 }
+
+#[derive(Clone, Copy)]
+struct Room {
+    chars: usize,
+    bytes: usize,
+}
+
+impl Room {
+    fn holds(self, text: &str) -> bool {
+        text.len() <= self.bytes && text.chars().count() <= self.chars
+    }
+}
+
+/// The beginning of a text, and whether there was more.
+fn head(text: &str, chars: usize) -> Result<(&str, bool), Refused> {
+    let text = text.trim();
+    if text.is_empty() {
+        return Err(Refused::Empty);
+    }
+    Ok(match text.char_indices().nth(chars) {
+        Some((end, _)) => (text[..end].trim_end(), true),
+        None => (text, false),
+    })
+}
+
+/// What stands between the tags of a block, or in all of it where they are missing.
+fn inside(block: &str) -> &str {
+    let mut text = block.trim();
+    if let Some(rest) = text.strip_prefix('<')
+        && let Some(rest) = rest.strip_prefix(fence::PACKAGE)
+        && let Some(end) = rest.find('>')
+    {
+        text = &rest[end + 1..];
+    }
+    match text.rfind("</").map(|at| (at, &text[at + 2..])) {
+        Some((at, end)) if end.starts_with(fence::PACKAGE) => &text[..at],
+        _ => text,
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -53,6 +53,7 @@ impl Proxy {
         let client = ClientConfig {
             key_sha256: Sha256::digest(key).into(),
             models: models.iter().map(|&model| model.into()).collect(),
+            recovery: true,
         };
         self.config.clients.insert(name.into(), client);
         self

@@ -1,0 +1,262 @@
+//! What is said to the model: built in, or replaced by files of the same names.
+//!
+//! Each text says plainly where it comes from (the context guard between client and model, not the
+//! user), that it is no new request and no new task, what to do now, and that the work goes on.
+//! None claims authority or asks for secrecy: models rightly take that for an attack. They are
+//! short, since in a small window a whole countdown of them must fit under the budget.
+//!
+//! No I/O here: who reads files hands their texts in.
+
+use std::borrow::Cow;
+
+use thiserror::Error;
+
+use super::Language;
+
+/// Characters of one text.
+pub const MAX_CHARS: usize = 8_000;
+
+/// Stands for how many replies remain.
+const REMAINING: &str = "{remaining}";
+/// Stands for the number of a course.
+const COURSE: &str = "{course}";
+
+/// How the model is asked to save its notes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Way {
+    /// By our tools.
+    Tools,
+    /// By a block in its reply.
+    Text,
+}
+
+/// All texts, in both languages.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Prompts {
+    /// In the order of [`BUILT_IN`].
+    texts: [Cow<'static, str>; 2 * KINDS],
+}
+
+/// Why a text cannot be used.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
+pub enum Unfit {
+    #[error("there is no text of that name")]
+    Unknown,
+    #[error("it is empty")]
+    Empty,
+    #[error("it is longer than {MAX_CHARS} characters")]
+    TooLong,
+    #[error("it does not say how many replies remain")]
+    NoCount,
+}
+
+const KINDS: usize = 7;
+
+#[derive(Clone, Copy)]
+enum Kind {
+    CautionTools,
+    CautionText,
+    CriticalTools,
+    CriticalText,
+    CourseReminders,
+    CourseFacts,
+    GoOn,
+}
+
+/// Names and texts, in the order of [`Kind`], English before Chinese.
+const BUILT_IN: [(&str, &str); 2 * KINDS] = [
+    ("en/caution-tools.txt", include_str!("en/caution-tools.txt")),
+    ("en/caution-text.txt", include_str!("en/caution-text.txt")),
+    (
+        "en/critical-tools.txt",
+        include_str!("en/critical-tools.txt"),
+    ),
+    ("en/critical-text.txt", include_str!("en/critical-text.txt")),
+    (
+        "en/course-reminders.txt",
+        include_str!("en/course-reminders.txt"),
+    ),
+    ("en/course-facts.txt", include_str!("en/course-facts.txt")),
+    ("en/go-on.txt", include_str!("en/go-on.txt")),
+    ("zh/caution-tools.txt", include_str!("zh/caution-tools.txt")),
+    ("zh/caution-text.txt", include_str!("zh/caution-text.txt")),
+    (
+        "zh/critical-tools.txt",
+        include_str!("zh/critical-tools.txt"),
+    ),
+    ("zh/critical-text.txt", include_str!("zh/critical-text.txt")),
+    (
+        "zh/course-reminders.txt",
+        include_str!("zh/course-reminders.txt"),
+    ),
+    ("zh/course-facts.txt", include_str!("zh/course-facts.txt")),
+    ("zh/go-on.txt", include_str!("zh/go-on.txt")),
+];
+
+/// The names of all texts: a folder for each language, a file for each text.
+pub fn names() -> [&'static str; 2 * KINDS] {
+    BUILT_IN.map(|(name, _)| name)
+}
+
+impl Default for Prompts {
+    fn default() -> Self {
+        Self {
+            texts: BUILT_IN.map(|(_, text)| Cow::Borrowed(text.trim())),
+        }
+    }
+}
+
+impl Prompts {
+    /// The prompt on entering caution, and now and then while it lasts.
+    pub fn caution(&self, language: Language, way: Way) -> &str {
+        let kind = match way {
+            Way::Tools => Kind::CautionTools,
+            Way::Text => Kind::CautionText,
+        };
+        self.text(language, kind)
+    }
+
+    /// The prompt of a countdown. `remaining` replies are left before a new course, the one that
+    /// is asked for included.
+    pub fn critical(&self, language: Language, way: Way, remaining: u32) -> String {
+        let kind = match way {
+            Way::Tools => Kind::CriticalTools,
+            Way::Text => Kind::CriticalText,
+        };
+        let text = self.text(language, kind);
+        text.replace(REMAINING, &remaining.to_string())
+    }
+
+    /// The head of a course's preface, where reminders follow.
+    pub fn reminders(&self, language: Language, course: u32) -> String {
+        let text = self.text(language, Kind::CourseReminders);
+        text.replace(COURSE, &course.to_string())
+    }
+
+    /// The head of a course's preface, where facts follow that we have picked ourselves.
+    pub fn facts(&self, language: Language, course: u32) -> String {
+        let text = self.text(language, Kind::CourseFacts);
+        text.replace(COURSE, &course.to_string())
+    }
+
+    /// What follows a reply that held the block and nothing else.
+    pub fn go_on(&self, language: Language) -> &str {
+        self.text(language, Kind::GoOn)
+    }
+
+    /// Puts a text in the place of the built-in one of that name.
+    ///
+    /// # Errors
+    /// It cannot be used; the built-in one stays.
+    pub fn replace(&mut self, name: &str, text: &str) -> Result<(), Unfit> {
+        let known = BUILT_IN.iter().position(|(known, _)| *known == name);
+        let at = known.ok_or(Unfit::Unknown)?;
+        let text = text.trim_start_matches('\u{FEFF}').trim();
+        if text.is_empty() {
+            return Err(Unfit::Empty);
+        }
+        if text.chars().nth(MAX_CHARS).is_some() {
+            return Err(Unfit::TooLong);
+        }
+        let built_in = BUILT_IN[at].1;
+        if built_in.contains(REMAINING) && !text.contains(REMAINING) {
+            return Err(Unfit::NoCount);
+        }
+        self.texts[at] = Cow::Owned(text.to_owned());
+        Ok(())
+    }
+
+    fn text(&self, language: Language, kind: Kind) -> &str {
+        let first = match language {
+            Language::English => 0,
+            Language::Chinese => KINDS,
+        };
+        &self.texts[first + kind as usize]
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use Language::{Chinese, English};
+
+    #[test]
+    fn every_text_stands_at_its_name() {
+        let prompts = Prompts::default();
+        for (language, folder) in [(English, "en"), (Chinese, "zh")] {
+            for (name, kind) in [
+                ("caution-tools", Kind::CautionTools),
+                ("caution-text", Kind::CautionText),
+                ("critical-tools", Kind::CriticalTools),
+                ("critical-text", Kind::CriticalText),
+                ("course-reminders", Kind::CourseReminders),
+                ("course-facts", Kind::CourseFacts),
+                ("go-on", Kind::GoOn),
+            ] {
+                let name = format!("{folder}/{name}.txt");
+                let mut changed = prompts.clone();
+                changed
+                    .replace(&name, " other {remaining} {course}\n")
+                    .unwrap();
+                let now = changed.text(language, kind);
+                assert_eq!(now, "other {remaining} {course}", "{name}");
+            }
+        }
+    }
+
+    #[test]
+    fn they_are_short_and_say_where_they_come_from() {
+        for (name, text) in BUILT_IN {
+            let english = name.starts_with("en/");
+            let most = if english { 620 } else { 260 };
+            let chars = text.trim().chars().count();
+            assert!(chars <= most, "{name}: {chars} characters");
+            for needed in match english {
+                true => ["context guard between client and model", "not", "no"],
+                false => ["守护程序", "不是用户所说", "不是新的请求，也不是新任务"],
+            } {
+                let found = text.to_lowercase().contains(needed);
+                assert!(found, "{name}: no {needed:?}");
+            }
+            for wrong in ["mention", "must", "secret", "不要提", "必须"] {
+                assert!(!text.contains(wrong), "{name}: {wrong:?}");
+            }
+        }
+    }
+
+    #[test]
+    fn the_words_of_each_level_are_used() {
+        let prompts = Prompts::default();
+        for way in [Way::Tools, Way::Text] {
+            assert!(prompts.caution(Chinese, way).contains("吃紧"));
+            let critical = prompts.critical(Chinese, way, 1);
+            for word in ["告急", "提醒项", "新一程对话", "1 次"] {
+                assert!(critical.contains(word), "{word}: {critical}");
+            }
+            let critical = prompts.critical(English, way, 1);
+            assert!(critical.contains("this one included: 1."), "{critical}");
+            assert!(!critical.contains('{'), "{critical}");
+        }
+        assert!(prompts.reminders(English, 2).contains("Course 2 of"));
+        assert!(prompts.facts(Chinese, 3).contains("第 3 程"));
+        assert!(prompts.go_on(English).contains("was saved"));
+    }
+
+    #[test]
+    fn what_cannot_be_used_is_refused() {
+        let mut prompts = Prompts::default();
+        let long = "字".repeat(MAX_CHARS + 1);
+        for (name, text, unfit) in [
+            ("en/caution.txt", "x", Unfit::Unknown),
+            ("caution-tools.txt", "x", Unfit::Unknown),
+            ("zh/go-on.txt", "\u{FEFF} \n", Unfit::Empty),
+            ("zh/go-on.txt", long.as_str(), Unfit::TooLong),
+            ("en/critical-text.txt", "soon", Unfit::NoCount),
+        ] {
+            assert_eq!(prompts.replace(name, text), Err(unfit), "{name}");
+        }
+        assert_eq!(prompts, Prompts::default());
+        let full = "字".repeat(MAX_CHARS);
+        assert_eq!(prompts.replace("zh/go-on.txt", &full), Ok(()));
+    }
+}

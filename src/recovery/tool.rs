@@ -1,0 +1,152 @@
+//! The four tools that the proxy executes itself.
+//!
+//! Calls are a model's, so they may be anything: whatever is wrong with one becomes the tool's
+//! answer, which says what to do. Nothing here fails, and every answer is short.
+
+mod arguments;
+mod offer;
+mod schema;
+
+use serde_json::json;
+
+use self::arguments::Arguments;
+pub use self::offer::{Offer, offered};
+use super::reminder::{self, Kept, Refused, Reminders};
+use crate::relay::Own;
+
+const ADD: &str = "add_reminder";
+const UPDATE: &str = "update_reminder";
+const DELETE: &str = "delete_reminder";
+const CLEAR: &str = "clear_mind";
+
+/// The names of our tools.
+pub const NAMES: &[&str] = &[ADD, UPDATE, DELETE, CLEAR];
+
+/// What calls of our tools came to.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Executed {
+    /// For each call the whole message that answers it, a JSON object.
+    pub results: Vec<Box<str>>,
+    /// The model asks for a new course.
+    pub clear: bool,
+}
+
+/// Executes calls of our tools, in their order. Each gets an answer; the reminders change by those
+/// that could be carried out.
+pub fn execute(calls: &[Own], reminders: &mut Reminders) -> Executed {
+    let mut executed = Executed::default();
+    for call in calls {
+        let answer = match carry_out(call, reminders) {
+            Ok(done) => {
+                executed.clear |= &*call.name == CLEAR;
+                done
+            }
+            Err(error) => format!("Error: {error}"),
+        };
+        executed.results.push(message(call, &answer));
+    }
+    executed
+}
+
+/// The message that answers a call.
+fn message(call: &Own, answer: &str) -> Box<str> {
+    let message = if call.legacy {
+        json!({ "role": "function", "name": &*call.name, "content": answer })
+    } else {
+        json!({ "role": "tool", "tool_call_id": &*call.id, "content": answer })
+    };
+    message.to_string().into()
+}
+
+fn carry_out(call: &Own, reminders: &mut Reminders) -> Result<String, String> {
+    if call.overlong {
+        return Err(format!(
+            "the arguments were too long, and nothing was done. Write a reminder of at most {} \
+             characters.",
+            reminder::MAX_NOTE_CHARS
+        ));
+    }
+    let arguments = Arguments::read(&call.arguments)?;
+    match &*call.name {
+        ADD => {
+            let kept = reminders.add(&arguments.content().unwrap_or_default());
+            kept.map(|kept| format!("{} {GO_ON}", saved(kept)))
+                .map_err(|refused| explain(refused, reminders))
+        }
+        UPDATE => {
+            let id = arguments.id(reminders)?;
+            let kept = reminders.update(id, &arguments.content().unwrap_or_default());
+            kept.map(|kept| format!("{} {GO_ON}", saved(kept)))
+                .map_err(|refused| explain(refused, reminders))
+        }
+        DELETE => {
+            let id = arguments.id(reminders)?;
+            let deleted = reminders.delete(id);
+            deleted
+                .map(|()| format!("Reminder r{id} was deleted. {GO_ON}"))
+                .map_err(|refused| explain(refused, reminders))
+        }
+        CLEAR => clear(&arguments, reminders),
+        _ => Err(format!(
+            "there is no such tool; there are {}.",
+            NAMES.join(", ")
+        )),
+    }
+}
+
+const GO_ON: &str = "Go on with the work.";
+
+fn clear(arguments: &Arguments, reminders: &mut Reminders) -> Result<String, String> {
+    let content = arguments.content().filter(|text| !text.trim().is_empty());
+    let mut answer = String::new();
+    if let Some(content) = content {
+        let kept = reminders.add(&content).map_err(|refused| {
+            let why = explain(refused, reminders);
+            format!("nothing was cleared, since the reminder could not be saved: {why}")
+        })?;
+        answer = saved(kept) + " ";
+    }
+    Ok(answer + "A new course begins. " + GO_ON)
+}
+
+fn saved(kept: Kept) -> String {
+    let id = kept.id;
+    if kept.cut {
+        let most = reminder::MAX_NOTE_CHARS;
+        format!("Saved as r{id}, cut to its first {most} characters.")
+    } else {
+        format!("Saved as r{id}.")
+    }
+}
+
+/// What is wrong, and what to do.
+fn explain(refused: Refused, reminders: &Reminders) -> String {
+    let remedy = match refused {
+        Refused::Empty => "Write its text into content.".to_owned(),
+        Refused::TooMany => format!("Update or delete one of them first: {}.", ids(reminders)),
+        Refused::TooLong => format!(
+            "Write it shorter, or update or delete another one first ({} characters are the most \
+             for all of them): {}.",
+            reminder::MAX_CHARS,
+            ids(reminders)
+        ),
+        Refused::Unknown if reminders.is_empty() => {
+            format!("There are none yet; save one with {ADD}.")
+        }
+        Refused::Unknown => format!("There are {}.", ids(reminders)),
+    };
+    format!("{refused}. {remedy}")
+}
+
+/// The ids of all reminders.
+fn ids(reminders: &Reminders) -> String {
+    let ids: Vec<_> = reminders
+        .notes()
+        .iter()
+        .map(|note| format!("r{}", note.id))
+        .collect();
+    ids.join(", ")
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,80 @@
+//! The arguments of a call, in the spellings that models produce.
+
+use serde_json::{Map, Value};
+
+use super::{Refused, Reminders, explain};
+
+/// Names under which models put a reminder's text, the right ones first.
+const CONTENT: [&str; 5] = ["content", "reminder_content", "text", "reminder", "note"];
+const ID: [&str; 2] = ["id", "reminder_id"];
+
+pub(super) struct Arguments(Map<String, Value>);
+
+impl Arguments {
+    /// Reads an object, also one that was encoded twice; nothing at all, or `null`, is one without
+    /// members.
+    ///
+    /// # Errors
+    /// It is none; the message is for the model.
+    pub(super) fn read(written: &str) -> Result<Self, String> {
+        let read = |text: &str| match text.trim() {
+            "" => Ok(Value::Null),
+            text => serde_json::from_str(text),
+        };
+        let mut value = read(written);
+        if let Ok(Value::String(inner)) = &value {
+            value = read(inner);
+        }
+        match value {
+            Ok(Value::Object(members)) => Ok(Self(members)),
+            Ok(Value::Null) => Ok(Self(Map::new())),
+            Ok(_) => Err("the arguments are no JSON object. Call again with one.".to_owned()),
+            Err(error) => Err(format!(
+                "the arguments are no JSON (line {}, column {}). Call again with a JSON object.",
+                error.line(),
+                error.column()
+            )),
+        }
+    }
+
+    /// The text of a reminder, if there is any.
+    pub(super) fn content(&self) -> Option<String> {
+        match self.first(&CONTENT)? {
+            Value::String(text) => Some(text.clone()),
+            // A list of points is no less of a note.
+            Value::Array(points) if points.iter().all(Value::is_string) => {
+                let points: Vec<_> = points.iter().filter_map(Value::as_str).collect();
+                Some(points.join("\n"))
+            }
+            other => Some(other.to_string()),
+        }
+    }
+
+    /// The number of a reminder: of `r3`, `"3"` or `3`.
+    ///
+    /// # Errors
+    /// There is none; the message is for the model.
+    pub(super) fn id(&self, reminders: &Reminders) -> Result<u32, String> {
+        let number = match self.first(&ID) {
+            Some(Value::String(id)) => {
+                let id = id.trim().trim_start_matches(['#', '[']);
+                let id = id.trim_start_matches(['r', 'R']).trim_end_matches(']');
+                id.parse().ok()
+            }
+            Some(Value::Number(id)) => id
+                .as_f64()
+                .filter(|id| id.fract() == 0.0 && (0.0..=f64::from(u32::MAX)).contains(id))
+                .map(|id| id as u32),
+            _ => None,
+        };
+        number.ok_or_else(|| explain(Refused::Unknown, reminders))
+    }
+
+    /// The first of these members that is there and not `null`.
+    fn first(&self, names: &[&str]) -> Option<&Value> {
+        names
+            .iter()
+            .filter_map(|name| self.0.get(*name))
+            .find(|value| !value.is_null())
+    }
+}

@@ -1,0 +1,259 @@
+//! What a request can be asked: whether our tools may be added to it, and whether its answer may
+//! hold a continuation block.
+//!
+//! Where in doubt, nothing: a request that is left alone works as it did without us.
+
+use serde::Deserialize;
+
+use super::{
+    NAMES,
+    schema::{self, Form},
+};
+use crate::{
+    config::{AddTools, RecoveryConfig},
+    guard::record::OwnTools,
+    recovery::{Clock, Due, Memory, language},
+    session::lineage::is_auxiliary,
+    wire::{
+        chat::{Conversation, Message, Role},
+        scan::{Kind, Malformed, Scan},
+    },
+};
+
+/// What a request can be asked.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Offer {
+    /// Our tools go with it.
+    Tools {
+        own: OwnTools,
+        /// The model may call them. Where it may not, they stay for the sake of the prefix, and no
+        /// prompt is given.
+        callable: bool,
+    },
+    /// A prompt of the text kind may be given. Says nothing of whether one is due.
+    Text,
+    Nothing,
+}
+
+/// Decides what a request can be asked, by its own fields and by what was done before.
+pub fn offered(conversation: &Conversation, settings: &RecoveryConfig, memory: &Memory) -> Offer {
+    if !settings.enabled || is_auxiliary(conversation) || asks_for_many(conversation) {
+        return Offer::Nothing;
+    }
+    let listed = match Listed::read(conversation) {
+        Some(listed) => listed,
+        None if is_plain(conversation) => return Offer::Text,
+        None => return Offer::Nothing,
+    };
+    let callable = may_call(conversation) && !is_prefilled(conversation);
+    let added = match settings.tools {
+        AddTools::Never => false,
+        AddTools::Always => true,
+        // Tools that cannot be called are not worth a change of the prefix.
+        AddTools::WhenDue => memory.tools || (callable && asks(memory.clock)),
+    };
+    match listed.form() {
+        Some(form) if added => Offer::Tools {
+            own: schema::own(
+                form,
+                language::choose(settings.language, memory.language, conversation),
+            ),
+            callable,
+        },
+        _ => Offer::Nothing,
+    }
+}
+
+const fn asks(clock: Clock) -> bool {
+    matches!(clock.due(), Some(Due::Caution | Due::Critical { .. }))
+}
+
+/// More than one answer: what of them would be ours, and which one goes on?
+fn asks_for_many(conversation: &Conversation) -> bool {
+    conversation.field("n").is_some_and(|field| {
+        field.kind != Kind::Null && conversation.number_value("n").is_none_or(|n| n > 1)
+    })
+}
+
+/// The client's own tools.
+enum Listed {
+    Tools(Vec<Tool>),
+    Functions(Vec<Tool>),
+    /// Not a list of tools that we can follow.
+    Unread,
+}
+
+/// What is read of an element of `tools` or `functions`.
+#[derive(Deserialize)]
+struct Tool {
+    name: Option<String>,
+    function: Option<Function>,
+    custom: Option<Function>,
+}
+
+#[derive(Deserialize)]
+struct Function {
+    name: Option<String>,
+    strict: Option<bool>,
+}
+
+impl Tool {
+    /// Whether it has the name of one of ours, wherever its kind of tool puts names.
+    fn is_ours(&self) -> bool {
+        let inner = [&self.function, &self.custom].map(|of| of.as_ref()?.name.as_deref());
+        let mut names = inner.into_iter().chain([self.name.as_deref()]).flatten();
+        names.any(|name| NAMES.contains(&name))
+    }
+}
+
+impl Listed {
+    /// `None` where the request has no tools at all.
+    fn read(conversation: &Conversation) -> Option<Self> {
+        let (tools, functions) = (list(conversation, "tools"), list(conversation, "functions"));
+        match (tools, functions) {
+            (Ok(tools), Ok(functions)) if tools.is_empty() && functions.is_empty() => None,
+            (Ok(tools), Ok(functions)) => {
+                if tools.iter().chain(&functions).any(Tool::is_ours) {
+                    Some(Self::Unread)
+                } else if tools.is_empty() {
+                    Some(Self::Functions(functions))
+                } else {
+                    Some(Self::Tools(tools))
+                }
+            }
+            _ => Some(Self::Unread),
+        }
+    }
+
+    /// The form of our schemas beside these.
+    fn form(&self) -> Option<Form> {
+        match self {
+            Self::Tools(tools) => {
+                let mut functions = tools.iter().filter_map(|tool| tool.function.as_ref());
+                let any = tools.iter().any(|tool| tool.function.is_some());
+                let strict = any && functions.all(|function| function.strict == Some(true));
+                Some(if strict {
+                    Form::StrictTools
+                } else {
+                    Form::Tools
+                })
+            }
+            Self::Functions(_) => Some(Form::Functions),
+            Self::Unread => None,
+        }
+    }
+}
+
+/// The elements of a list of tools; none where it is missing.
+fn list(conversation: &Conversation, name: &str) -> Result<Vec<Tool>, ()> {
+    match conversation.field(name) {
+        None => Ok(Vec::new()),
+        Some(field) if field.kind == Kind::Null => Ok(Vec::new()),
+        Some(field) => serde_json::from_slice(conversation.bytes(field.value)).map_err(|_| ()),
+    }
+}
+
+/// Whether the model may choose among the tools.
+fn may_call(conversation: &Conversation) -> bool {
+    ["tool_choice", "function_call"].iter().all(|name| {
+        conversation
+            .field(name)
+            .is_none_or(|field| match field.kind {
+                Kind::Null => true,
+                Kind::String => conversation
+                    .text_value(name)
+                    .is_some_and(|choice| matches!(&*choice, "auto" | "required" | "any")),
+                // A named function, or the tools that are allowed: ours are not among them.
+                _ => false,
+            })
+    })
+}
+
+/// Whether the answer is to continue a message that is there already.
+fn is_prefilled(conversation: &Conversation) -> bool {
+    let newest = conversation.messages.last();
+    newest.is_some_and(|message| {
+        message.role == Role::Assistant || has_member(conversation, message, b"prefix")
+    }) || conversation.asks_for("continue_final_message")
+}
+
+fn has_member(conversation: &Conversation, message: &Message, name: &[u8]) -> bool {
+    let mut found = false;
+    let mut scan = Scan::new(&conversation.body, message.span.start as usize);
+    let walked = scan.object(|scan, key| {
+        let (_, kind) = scan.value()?;
+        found |= conversation.raw(key) == name && !matches!(kind, Kind::Null | Kind::False);
+        Ok::<_, Malformed>(())
+    });
+    found || walked.is_err()
+}
+
+/// Members that give an answer a form of its own, in which a block has no place.
+const SHAPED: [&str; 18] = [
+    "stop",
+    "logprobs",
+    "top_logprobs",
+    "prediction",
+    "audio",
+    "echo",
+    // Of engines that are run at home.
+    "format",
+    "grammar",
+    "json_schema",
+    "guided_json",
+    "guided_regex",
+    "guided_choice",
+    "guided_grammar",
+    "structured_outputs",
+    "regex",
+    "ebnf",
+    "stop_token_ids",
+    "ignore_eos",
+];
+
+/// Whether the answer is plain text that may end with a block.
+fn is_plain(conversation: &Conversation) -> bool {
+    !SHAPED.iter().any(|name| asks_for(conversation, name))
+        && is_text_format(conversation)
+        && !speaks(conversation)
+        && !is_prefilled(conversation)
+}
+
+/// As [`Conversation::asks_for`], whatever white space stands between brackets; 0 asks for nothing.
+fn asks_for(conversation: &Conversation, name: &str) -> bool {
+    conversation.asks_for(name)
+        && conversation.number_value(name) != Some(0)
+        && conversation.field(name).is_some_and(|field| {
+            let bytes = conversation.bytes(field.value);
+            let inner = bytes.get(1..bytes.len().saturating_sub(1)).unwrap_or(b"");
+            let brackets = matches!(field.kind, Kind::Object | Kind::Array);
+            !(brackets && inner.trim_ascii().is_empty())
+        })
+}
+
+fn is_text_format(conversation: &Conversation) -> bool {
+    #[derive(Deserialize)]
+    struct Format {
+        #[serde(rename = "type")]
+        kind: String,
+    }
+    conversation.field("response_format").is_none_or(|field| {
+        field.kind == Kind::Null
+            || serde_json::from_slice::<Format>(conversation.bytes(field.value))
+                .is_ok_and(|format| format.kind == "text")
+    })
+}
+
+/// Whether anything but text is asked for.
+fn speaks(conversation: &Conversation) -> bool {
+    conversation.field("modalities").is_some_and(|field| {
+        field.kind != Kind::Null
+            && serde_json::from_slice::<Vec<String>>(conversation.bytes(field.value))
+                .map_or(true, |modalities| {
+                    modalities.iter().any(|kind| kind != "text")
+                })
+    })
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,243 @@
+use bytes::Bytes;
+
+use super::*;
+use crate::{
+    recovery::{Language, tool::NAMES},
+    wire::chat::index,
+};
+
+const USER: &str = r#"{"role":"user","content":"hi"}"#;
+const TOOLS: &str = r#""tools":[{"type":"function","function":{"name":"read","parameters":{}}}]"#;
+const FUNCTIONS: &str = r#""functions":[{"name":"read","parameters":{}}]"#;
+
+fn due() -> Memory {
+    Memory {
+        clock: Clock::Caution {
+            due: true,
+            since: 0,
+        },
+        ..Memory::default()
+    }
+}
+
+fn added() -> Memory {
+    Memory {
+        tools: true,
+        ..Memory::default()
+    }
+}
+
+fn settings(tools: AddTools) -> RecoveryConfig {
+    RecoveryConfig {
+        tools,
+        ..RecoveryConfig::default()
+    }
+}
+
+fn request(fields: &str, last: &str) -> Conversation {
+    let comma = if fields.is_empty() { "" } else { "," };
+    let body = format!(r#"{{"messages":[{USER},{last}]{comma}{fields}}}"#);
+    index(Bytes::from(body)).unwrap()
+}
+
+fn offer(fields: &str, memory: &Memory) -> Offer {
+    let settings = settings(AddTools::WhenDue);
+    offered(&request(fields, USER), &settings, memory)
+}
+
+/// `tools`, `functions`, `text` or `-`, with a `!` where the tools cannot be called.
+fn short(offer: &Offer) -> String {
+    match offer {
+        Offer::Tools { own, callable } => {
+            format!("{}{}", own.field, if *callable { "" } else { "!" })
+        }
+        Offer::Text => "text".to_owned(),
+        Offer::Nothing => "-".to_owned(),
+    }
+}
+
+#[test]
+fn tools_are_added_as_configured() {
+    let critical = Memory {
+        clock: Clock::Critical {
+            left: 3,
+            cut: false,
+        },
+        ..Memory::default()
+    };
+    let over = Memory {
+        clock: Clock::Critical {
+            left: 0,
+            cut: false,
+        },
+        ..Memory::default()
+    };
+    use AddTools::{Always, Never, WhenDue};
+    for (tools, memory, expected) in [
+        (WhenDue, Memory::default(), "-"),
+        (WhenDue, due(), "tools"),
+        (WhenDue, critical, "tools"),
+        (WhenDue, over, "-"),
+        (WhenDue, added(), "tools"),
+        (Always, Memory::default(), "tools"),
+        (Never, added(), "-"),
+        (Never, due(), "-"),
+    ] {
+        let found = offered(&request(TOOLS, USER), &settings(tools), &memory);
+        assert_eq!(short(&found), expected, "{tools:?} {memory:?}");
+    }
+    let off = RecoveryConfig {
+        enabled: false,
+        ..settings(Always)
+    };
+    assert_eq!(offered(&request(TOOLS, USER), &off, &due()), Offer::Nothing);
+    assert_eq!(offered(&request("", USER), &off, &due()), Offer::Nothing);
+    let never = settings(Never);
+    assert_eq!(offered(&request("", USER), &never, &due()), Offer::Text);
+}
+
+#[test]
+fn the_schemas_fit_the_request() {
+    let own = |fields: &str, memory: &Memory| match offer(fields, memory) {
+        Offer::Tools { own, .. } => String::from_utf8(own.json.to_vec()).unwrap(),
+        other => panic!("{other:?}"),
+    };
+    let strict = |first: &str, second: &str| {
+        format!(
+            r#""tools":[{{"type":"function","function":{{"name":"a"{first}}}}},{{"type":"function","function":{{"name":"b"{second}}}}}]"#
+        )
+    };
+    let yes = r#","strict":true"#;
+    assert!(own(&strict(yes, yes), &due()).contains(r#""strict":true"#));
+    for fields in [strict(yes, ""), strict(yes, r#","strict":null"#)] {
+        assert!(!own(&fields, &due()).contains("strict"));
+    }
+    assert!(!own(r#""tools":[{"type":"web_search"}]"#, &due()).contains("strict"));
+    assert!(own(FUNCTIONS, &due()).starts_with(r#"{"name":"add_reminder""#));
+    let chinese = Memory {
+        language: Some(Language::Chinese),
+        ..due()
+    };
+    assert!(own(TOOLS, &chinese).contains("提醒项"));
+}
+
+#[test]
+fn a_client_with_tools_of_our_names_keeps_its_own() {
+    for name in NAMES {
+        for element in [
+            format!(r#"{{"type":"function","function":{{"name":"{name}"}}}}"#),
+            format!(r#"{{"type":"custom","custom":{{"name":"{name}"}}}}"#),
+            format!(r#"{{"type":"function","name":"{name}"}}"#),
+            format!(r#"{{"function":{{"name":"\u0061{}"}}}}"#, &name[1..]),
+        ] {
+            if element.contains("\\u0061") && !name.starts_with('a') {
+                continue;
+            }
+            let fields = format!(r#""tools":[{{"type":"x"}},{element}]"#);
+            assert_eq!(offer(&fields, &added()), Offer::Nothing, "{element}");
+            let fields = format!(r#"{TOOLS},"functions":[{element}]"#);
+            assert_eq!(offer(&fields, &added()), Offer::Nothing, "{element}");
+        }
+    }
+    assert_eq!(
+        short(&offer(&format!("{TOOLS},{FUNCTIONS}"), &due())),
+        "tools"
+    );
+}
+
+#[test]
+fn the_choice_of_tools_is_respected() {
+    for (choice, before, now) in [
+        (r#""tool_choice":"auto""#, "tools", "tools"),
+        (r#""tool_choice":null"#, "tools", "tools"),
+        (r#""tool_choice":"required""#, "tools", "tools"),
+        (r#""tool_choice":"none""#, "-", "tools!"),
+        (
+            r#""tool_choice":{"type":"function","function":{"name":"read"}}"#,
+            "-",
+            "tools!",
+        ),
+        (
+            r#""tool_choice":{"type":"allowed_tools","allowed_tools":{"mode":"auto","tools":[]}}"#,
+            "-",
+            "tools!",
+        ),
+        (r#""n":2"#, "-", "-"),
+        (r#""n":"2""#, "-", "-"),
+        (r#""n":1"#, "tools", "tools"),
+        (r#""n":null"#, "tools", "tools"),
+        (r#""parallel_tool_calls":false"#, "tools", "tools"),
+        (r#""max_tokens":8"#, "tools", "tools"),
+    ] {
+        let fields = format!("{TOOLS},{choice}");
+        assert_eq!(short(&offer(&fields, &due())), before, "{choice}");
+        assert_eq!(short(&offer(&fields, &added())), now, "{choice}");
+    }
+    for (choice, now) in [
+        (r#""function_call":"auto""#, "functions"),
+        (r#""function_call":"none""#, "functions!"),
+        (r#""function_call":{"name":"read"}"#, "functions!"),
+    ] {
+        let fields = format!("{FUNCTIONS},{choice}");
+        assert_eq!(short(&offer(&fields, &added())), now, "{choice}");
+    }
+    let prefilled = request(TOOLS, r#"{"role":"assistant","content":"I"}"#);
+    let found = offered(&prefilled, &settings(AddTools::Always), &due());
+    assert_eq!(short(&found), "tools!");
+}
+
+#[test]
+fn tools_that_cannot_be_read_are_left_alone() {
+    for fields in [
+        r#""tools":{"a":1}"#,
+        r#""tools":"auto""#,
+        r#""tools":[1]"#,
+        r#""tools":[{"function":{"name":7}}]"#,
+        r#""tools":[{"name":"a","name":"b"}]"#,
+        r#""functions":[[]]"#,
+    ] {
+        assert_eq!(offer(fields, &added()), Offer::Nothing, "{fields}");
+    }
+    for fields in [r#""tools":[ ]"#, r#""tools":null"#, r#""functions":[]"#] {
+        assert_eq!(offer(fields, &due()), Offer::Text, "{fields}");
+    }
+}
+
+#[test]
+fn a_block_is_asked_for_in_plain_text_only() {
+    for fields in [
+        "",
+        r#""response_format":{"type":"text"}"#,
+        r#""response_format":null,"stop":null,"n":1"#,
+        r#""stop":[ ],"logprobs":false,"top_logprobs":0"#,
+        r#""modalities":["text"],"audio":null"#,
+        r#""max_tokens":4000,"temperature":0"#,
+    ] {
+        assert_eq!(offer(fields, &due()), Offer::Text, "{fields}");
+    }
+    for fields in [
+        r#""response_format":{"type":"json_object"}"#,
+        r#""response_format":{"type":"json_schema","json_schema":{}}"#,
+        r#""response_format":"json""#,
+        r#""n":2"#,
+        r#""stop":"END""#,
+        r#""stop":["a"]"#,
+        r#""logprobs":true"#,
+        r#""top_logprobs":3"#,
+        r#""prediction":{"type":"content","content":"x"}"#,
+        r#""modalities":["text","audio"]"#,
+        r#""audio":{"voice":"a"}"#,
+        r#""continue_final_message":true"#,
+        r#""guided_json":{"type":"object"}"#,
+        r#""max_tokens":8"#,
+    ] {
+        assert_eq!(offer(fields, &due()), Offer::Nothing, "{fields}");
+    }
+    for last in [
+        r#"{"role":"assistant","content":"I"}"#,
+        r#"{"role":"user","content":"I","prefix":true}"#,
+    ] {
+        let found = offered(&request("", last), &settings(AddTools::WhenDue), &due());
+        assert_eq!(found, Offer::Nothing, "{last}");
+    }
+}
