@@ -13,6 +13,8 @@ mod echo;
 pub mod estimate;
 mod fit;
 pub mod fold;
+mod gap;
+mod limits;
 pub mod lint;
 mod place;
 mod preface;
@@ -33,21 +35,23 @@ use self::{
     estimate::{Calibration, Weights},
     fit::{Fit, fresh},
     fold::{Ground, Mark},
+    limits::Held,
     lint::Item,
     preface::Folding,
     profile::Profile,
     putback::Putback,
     record::Ours,
-    results::{Held, Results},
+    results::Results,
     schemas::Schemas,
     units::Unit,
 };
 pub use self::{
     course::{removed_by, tail},
+    limits::most_chars,
     place::may_prompt,
     preface::NOTE,
     report::{Folded, Report, StoodBack},
-    results::{Truncated, most_chars, tool},
+    results::{Truncated, tool},
 };
 use crate::{
     config::GuardConfig,
