@@ -81,8 +81,8 @@ pub struct Memory {
     /// What the grid of the requests so far stood on.
     ground: Ground,
     fold: Option<Mark>,
-    /// Tighter limits of results that were the newest and did not fit: message digest and
-    /// characters. Applied ever after.
+    /// Tighter limits of results that were the newest and did not fit, or that came while the
+    /// session was not healthy, by their messages' digests. Applied ever after.
     tight: Vec<(u128, Held)>,
 }
 

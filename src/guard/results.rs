@@ -34,7 +34,8 @@ pub struct Truncated {
     /// Characters.
     pub before: usize,
     pub after: usize,
-    /// Cut harder than the first line would, because the step did not fit.
+    /// Cut harder than the first line would, because the step did not fit or the session was not
+    /// healthy.
     pub tighter: bool,
     /// First seen in this request.
     pub new: bool,
