@@ -13,6 +13,8 @@ mod echo;
 pub mod estimate;
 mod fit;
 pub mod fold;
+mod gap;
+mod limits;
 pub mod lint;
 mod place;
 mod preface;
@@ -33,21 +35,23 @@ use self::{
     estimate::{Calibration, Weights},
     fit::{Fit, fresh},
     fold::{Ground, Mark},
+    limits::Held,
     lint::Item,
     preface::Folding,
     profile::Profile,
     putback::Putback,
     record::Ours,
-    results::{Held, Results},
+    results::Results,
     schemas::Schemas,
     units::Unit,
 };
 pub use self::{
     course::{removed_by, tail},
+    limits::most_chars,
     place::may_prompt,
     preface::NOTE,
     report::{Folded, Report, StoodBack},
-    results::{Truncated, most_chars, tool},
+    results::{Truncated, tool},
 };
 use crate::{
     config::GuardConfig,
@@ -77,8 +81,8 @@ pub struct Memory {
     /// What the grid of the requests so far stood on.
     ground: Ground,
     fold: Option<Mark>,
-    /// Tighter limits of results that were the newest and did not fit: message digest and
-    /// characters. Applied ever after.
+    /// Tighter limits of results that were the newest and did not fit, or that came while the
+    /// session was not healthy, by their messages' digests. Applied ever after.
     tight: Vec<(u128, Held)>,
 }
 

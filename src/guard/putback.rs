@@ -10,21 +10,16 @@ use super::{
     Policy,
     echo::{self, Echo},
     estimate::Weights,
+    gap::{Between, Gap},
     lint::Item,
-    place::{self, LABEL, Place},
-    profile::Profile,
     record::{Ours, Record, What},
-    rounds,
     units::{self, Unit},
 };
 use crate::wire::{
     chat::{Conversation, Role},
     edit::Edits,
-    text::{self, Sizes},
+    text::Sizes,
 };
-
-/// What frames a prompt that is a message of its own; raw tokens.
-const FRAME_TOKENS: u32 = 6;
 
 /// All records of a conversation, and what becomes of each.
 pub(super) struct Putback<'a> {
@@ -46,20 +41,6 @@ struct Standing<'a> {
     between: Between,
     /// What belongs into the answer.
     into: Vec<&'a What>,
-}
-
-/// What stands between two messages.
-#[derive(Default)]
-struct Between {
-    edits: Edits,
-    items: Vec<Item>,
-    /// Raw tokens.
-    tokens: u32,
-    /// Text at the end of the tool result before it.
-    block: Sizes,
-    /// Whether a round is among it.
-    round: bool,
-    left_out: usize,
 }
 
 /// What the records weigh; raw tokens.
@@ -239,116 +220,6 @@ impl<'a> Putback<'a> {
                 ..Echo::default()
             },
         }
-    }
-}
-
-/// The gap between two messages while it is filled.
-struct Gap<'a> {
-    conversation: &'a Conversation,
-    profile: &'a Profile,
-    before: usize,
-    /// The role of the message after it.
-    next: Option<Role>,
-    /// The role of what was put there last; none while that is the client's message.
-    last: Option<Role>,
-    between: Between,
-}
-
-impl<'a> Gap<'a> {
-    fn new(
-        conversation: &'a Conversation,
-        before: usize,
-        answer: Option<usize>,
-        policy: &Policy<'a>,
-    ) -> Self {
-        Self {
-            conversation,
-            profile: policy.profile,
-            before,
-            next: answer.map(|answer| conversation.messages[answer].role),
-            last: None,
-            between: Between::default(),
-        }
-    }
-
-    /// Adds a prompt or a round, where it can stand there.
-    fn add(&mut self, what: &What, weights: &Weights) -> bool {
-        // Only what was asked has anything of ours after it.
-        let Some(place) = place::of_prompt(self.conversation, self.before, self.profile) else {
-            return matches!(what, What::Round(_)) && self.asks() && self.round(what, weights);
-        };
-        match what {
-            What::Prompt(text) if self.last.is_some() || place == Place::Message => {
-                let note = text::escape(text);
-                let json = format!(r#"{{"role":"user","content":"{note}"}}"#);
-                let tokens = rounds::tokens(&note, weights).saturating_add(FRAME_TOKENS);
-                self.say(&[(Role::User, Item::Ours(Role::User))], &json, tokens)
-            }
-            What::Prompt(text) => {
-                let note = match place {
-                    Place::Block => text::escape(&format!("{LABEL}\n{text}")),
-                    _ => text::escape(text),
-                };
-                let edits = &mut self.between.edits;
-                place::paragraph(self.conversation, self.before, &note, edits);
-                if place == Place::Block {
-                    // With the empty line before it.
-                    self.between.block += text::measure(b"\\n\\n");
-                    self.between.block += text::measure(note.as_bytes());
-                }
-                let tokens = rounds::tokens(&note, weights).saturating_add(1);
-                self.between.tokens = self.between.tokens.saturating_add(tokens);
-                true
-            }
-            _ => self.round(what, weights),
-        }
-    }
-
-    fn asks(&self) -> bool {
-        let role = self.conversation.messages[self.before].role;
-        role == Role::User || role.answers()
-    }
-
-    fn round(&mut self, what: &What, weights: &Weights) -> bool {
-        let What::Round(said) = what else {
-            return false;
-        };
-        let Some(round) = rounds::round(said, weights, self.profile) else {
-            return false;
-        };
-        let items: Vec<_> = round.roles.into_iter().zip(round.items).collect();
-        let json: Vec<&str> = said.iter().map(|message| &*message.json).collect();
-        let stands = self.say(&items, &json.join(","), round.tokens);
-        self.between.round |= stands;
-        stands
-    }
-
-    /// Puts whole messages there, where each may follow the one before it.
-    fn say(&mut self, items: &[(Role, Item)], json: &str, tokens: u32) -> bool {
-        let mut last = self
-            .last
-            .unwrap_or(self.conversation.messages[self.before].role);
-        for &(role, _) in items {
-            if !place::follows(last, role, self.profile) {
-                return false;
-            }
-            last = role;
-        }
-        let ends = match self.next {
-            Some(next) => place::follows(last, next, self.profile),
-            None => last != Role::Assistant,
-        };
-        if !ends {
-            return false;
-        }
-        self.last = Some(last);
-        self.between
-            .items
-            .extend(items.iter().map(|(_, item)| *item));
-        let at = self.conversation.messages[self.before].span.end;
-        self.between.edits.insert(at, format!(",{json}"));
-        self.between.tokens = self.between.tokens.saturating_add(tokens);
-        true
     }
 }
 

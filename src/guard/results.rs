@@ -5,10 +5,9 @@ use std::{
     ops::Range,
 };
 
-use serde::{Deserialize, Serialize};
-
 use super::{
     Policy, estimate,
+    limits::{FIRST_SHARE, Held, LEAST_CHARS, Rule, TIGHT_SHARE, within},
     truncate::{self, Cut, Limit, Marker},
     units::Unit,
 };
@@ -19,12 +18,6 @@ use crate::wire::{
     text::{self, Sizes, Walk},
 };
 
-/// No result is cut below this; characters.
-const LEAST_CHARS: usize = 200;
-/// The largest share of the window that one result may take.
-const RESULT_SHARE: f64 = 0.3;
-/// The same while a session is not healthy.
-const TIGHT_SHARE: f64 = 0.05;
 /// Rounds in which a step's results are brought down to what is left for them.
 const TIGHTEN_ROUNDS: usize = 4;
 /// Rounds in which a result is brought within its share by what it is made of.
@@ -41,7 +34,8 @@ pub struct Truncated {
     /// Characters.
     pub before: usize,
     pub after: usize,
-    /// Cut harder than the first line would, because the step did not fit.
+    /// Cut harder than the first line would, because the step did not fit or the session was not
+    /// healthy.
     pub tighter: bool,
     /// First seen in this request.
     pub new: bool,
@@ -57,55 +51,6 @@ pub(super) struct Results<'a> {
     tight: BTreeMap<usize, Held>,
     /// Texts of ours that go to the end of results.
     blocks: BTreeMap<usize, Sizes>,
-}
-
-/// A limit of its own that a result is held to: characters, and in the highest bit whether its
-/// marker says that the window was nearly full.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(transparent)]
-pub(super) struct Held(u32);
-
-impl Held {
-    const NEARLY_FULL: u32 = 1 << 31;
-
-    fn new(chars: usize, marker: Marker) -> Self {
-        let chars = u32::try_from(chars).unwrap_or(u32::MAX) & !Self::NEARLY_FULL;
-        match marker {
-            Marker::Plain => Self(chars),
-            Marker::NearlyFull => Self(chars | Self::NEARLY_FULL),
-        }
-    }
-
-    const fn chars(self) -> usize {
-        (self.0 & !Self::NEARLY_FULL) as usize
-    }
-
-    const fn marker(self) -> Marker {
-        if self.0 & Self::NEARLY_FULL == 0 {
-            Marker::Plain
-        } else {
-            Marker::NearlyFull
-        }
-    }
-}
-
-/// What makes a result too large, and what stays of it.
-#[derive(Clone, Copy, Debug)]
-struct Rule {
-    /// The longest; characters.
-    chars: usize,
-    /// The largest part of the window.
-    share: f64,
-    /// Kept of one that is cut; characters. None: half of what is left alone, each.
-    ends: Option<(usize, usize)>,
-    marker: Marker,
-}
-
-impl Rule {
-    fn limit(&self, chars: usize) -> Limit {
-        let (head, tail) = self.ends.unwrap_or((chars / 2, chars / 2));
-        Limit { chars, head, tail }
-    }
 }
 
 impl<'a> Results<'a> {
@@ -152,7 +97,7 @@ impl<'a> Results<'a> {
         let settings = self.policy.settings;
         let rule = Rule {
             chars: settings.max_tool_result_chars,
-            share: RESULT_SHARE,
+            share: FIRST_SHARE,
             ends: Some((settings.truncate_head_chars, settings.truncate_tail_chars)),
             marker: Marker::Plain,
         };
@@ -363,30 +308,6 @@ impl<'a> Results<'a> {
             self.policy.profile,
         )
     }
-}
-
-/// The longest result of this kind of text that is left alone, in characters: the configured
-/// length, or the share of the window in tokens.
-pub fn most_chars(sizes: &Sizes, policy: &Policy<'_>) -> usize {
-    let rule = Rule {
-        chars: policy.settings.max_tool_result_chars,
-        share: RESULT_SHARE,
-        ends: None,
-        marker: Marker::Plain,
-    };
-    within(sizes, &rule, policy)
-}
-
-/// The longest result of this kind of text that a rule leaves alone, in characters.
-fn within(sizes: &Sizes, rule: &Rule, policy: &Policy<'_>) -> usize {
-    let share = rule.share * f64::from(policy.window);
-    let tokens = policy.weights().text(sizes);
-    let chars = (sizes.chars() as f64 * share / tokens) as usize;
-    if tokens <= share {
-        // Rounding must not cut what is within its share.
-        return rule.chars.min(chars.max(sizes.chars()));
-    }
-    rule.chars.min(chars).max(LEAST_CHARS)
 }
 
 /// The name of the tool that gave the result `at`: its own, or that of the call it answers; empty

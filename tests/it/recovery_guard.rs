@@ -7,7 +7,7 @@ use plimsoll::{
     guard::{
         self, Plan, Policy, Recall, StoodBack, lint,
         profile::{PROFILES, Profile, named},
-        record::{By, Course, Ours, OwnCall, OwnTools, Record, Said, What},
+        record::{Ours, OwnTools, Record, What},
     },
     wire::{
         chat::{Conversation, Role, index},
@@ -22,7 +22,10 @@ use crate::support::{
     parse, strict,
 };
 
+mod made;
 mod places;
+
+use made::{beside, course, records, round, tools, written};
 
 const WINDOWS: [u32; 4] = [2_048, 8_192, 32_768, 200_000];
 const PROMPT: &str = "[Note by the context guard:\nwrite down \"what matters\".]";
@@ -59,139 +62,6 @@ fn said(conversation: &Conversation) -> Vec<usize> {
         .filter(|(_, message)| !message.role.instructs())
         .map(|(at, _)| at)
         .collect()
-}
-
-fn boxed(value: &serde_json::Value) -> Box<str> {
-    value.to_string().into()
-}
-
-fn call(id: &str) -> serde_json::Value {
-    json!({"id": id, "type": "function", "function": {"name": "add_reminder", "arguments": "{\"content\":\"x\"}"}})
-}
-
-fn result(id: &str) -> Box<str> {
-    boxed(&json!({"role": "tool", "tool_call_id": id, "content": "Noted as r1."}))
-}
-
-/// A round of so many calls.
-fn round(calls: u32) -> What {
-    let ids: Vec<_> = (0..calls).map(|at| format!("own-{at}")).collect();
-    let asked: Vec<_> = ids.iter().map(|id| call(id)).collect();
-    let model = json!({"role": "assistant", "content": "Let me note that. ", "tool_calls": asked});
-    let mut round = vec![Said {
-        by: By::Model { calls },
-        json: boxed(&model),
-    }];
-    round.extend(ids.iter().map(|id| Said {
-        by: By::Tool,
-        json: result(id),
-    }));
-    What::Round(round)
-}
-
-/// A round of one who has no tools.
-fn written() -> What {
-    let said = |by, role, content| Said {
-        by,
-        json: boxed(&json!({"role": role, "content": content})),
-    };
-    What::Round(vec![
-        said(
-            By::Model { calls: 0 },
-            "assistant",
-            "<continuation_package>x</continuation_package>",
-        ),
-        said(By::User, "user", "[Noted; the work goes on.]"),
-    ])
-}
-
-fn beside(theirs: u32, before: u32) -> What {
-    What::Calls {
-        theirs,
-        calls: vec![OwnCall {
-            before,
-            json: boxed(&call("own-x")),
-        }],
-        results: vec![result("own-x")],
-    }
-}
-
-/// What the beginning of an answer says, as a record that it stands in a round.
-fn spoken(conversation: &Conversation, at: usize, random: &mut Random) -> What {
-    use plimsoll::wire::chat::Content;
-    let raw = match conversation.messages[at].content {
-        Content::Text(text) => conversation.raw(text),
-        _ => b"",
-    };
-    let chars = text::Walk::new(raw).count();
-    let chars = random.below(chars + 1);
-    let end = text::Walk::new(raw)
-        .nth(chars)
-        .map_or(raw.len(), |character| character.at);
-    What::Spoken {
-        chars: chars as u32,
-        digest: text::digest(&raw[..end]),
-    }
-}
-
-/// Records at random places, as far as message `until`; some fit and some do not.
-fn records(conversation: &Conversation, until: usize, seed: u64) -> Vec<Record> {
-    let mut random = Random::new(seed);
-    let said = said(conversation);
-    let mut records = Vec::new();
-    for place in 0..=until.min(said.len()) {
-        let answer = said.get(place).copied();
-        let calls = answer.map_or(0, |at| conversation.messages[at].calls.len() as u32);
-        let mut add = |what| {
-            records.push(Record {
-                place: place as u32,
-                what,
-            });
-        };
-        if random.chance(25) {
-            add(What::Prompt(PROMPT.into()));
-        }
-        if random.chance(15) {
-            add(round(random.between(1, 3) as u32));
-        }
-        if random.chance(8) {
-            add(written());
-        }
-        if let Some(at) = answer.filter(|_| random.chance(40)) {
-            if random.chance(50) {
-                add(beside(calls, random.below(3) as u32));
-            }
-            if random.chance(50) {
-                add(What::Text {
-                    before_chars: random.below(60) as u32,
-                    text: "<continuation_package>\n- \"next\"</continuation_package>".into(),
-                });
-            }
-            if random.chance(50) {
-                add(spoken(conversation, at, &mut random));
-            }
-        }
-    }
-    records
-}
-
-fn course(boundary: u32) -> Course {
-    Course {
-        number: 2,
-        boundary,
-        preface: "[Course 2, by the context guard.]\n<reminders>\nr1: \"do\" it\n</reminders>"
-            .into(),
-    }
-}
-
-fn tools(conversation: &Conversation) -> Option<OwnTools> {
-    let field = ["tools", "functions"]
-        .into_iter()
-        .find(|name| conversation.field(name).is_some())?;
-    Some(OwnTools {
-        field,
-        json: Bytes::from_static(br#"{"type":"function","function":{"name":"add_reminder","parameters":{"type":"object"}}}"#),
-    })
 }
 
 /// All of ours, by the seed.
@@ -321,7 +191,7 @@ fn profiles_of(case: &Case) -> Vec<&'static Profile> {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(96))]
+    #![proptest_config(ProptestConfig::with_cases(64))]
 
     #[test]
     fn every_plan_is_valid_whatever_of_ours_it_carries(case in any_conversation(50), window in prop::sample::select(&WINDOWS[..]), seed in any::<u64>()) {
@@ -347,7 +217,7 @@ proptest! {
         let settings = GuardConfig::default();
         for profile in profiles_of(&case) {
             let policy = policy(window, profile, &settings);
-            for body in case.session.steps() {
+            for body in case.session.clone().thinned(6).steps() {
                 begins(&body, &policy);
             }
         }
@@ -385,9 +255,8 @@ fn begins(body: &[u8], policy: &Policy<'_>) {
         assert_eq!(folded, gone.len(), "the boundary is the course's own");
     }
     let said = said(&conversation);
-    let kept = said.iter().filter(|at| !gone.contains(at));
-    assert!(kept.clone().count() + gone.len() == said.len());
-    assert_eq!(kept.last(), said.last(), "the newest message is kept");
+    let newest = said.last().is_some_and(|newest| !gone.contains(newest));
+    assert!(newest, "the newest message is kept");
     // The preface stands wherever the profile has a place for it.
     let task = conversation
         .messages

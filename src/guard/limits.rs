@@ -1,0 +1,89 @@
+//! How long a tool result may be, and the limits that a session remembers.
+
+use serde::{Deserialize, Serialize};
+
+use super::{
+    Policy,
+    truncate::{Limit, Marker},
+};
+use crate::wire::text::Sizes;
+
+/// No result is cut below this; characters.
+pub(super) const LEAST_CHARS: usize = 200;
+/// The largest share of the window that one result may take.
+pub(super) const FIRST_SHARE: f64 = 0.3;
+/// The same while a session is not healthy.
+pub(super) const TIGHT_SHARE: f64 = 0.05;
+
+/// A limit of its own that a result is held to: characters, and in the highest bit whether its
+/// marker says that the window was nearly full.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(transparent)]
+pub(super) struct Held(u32);
+
+impl Held {
+    const NEARLY_FULL: u32 = 1 << 31;
+
+    pub(super) fn new(chars: usize, marker: Marker) -> Self {
+        let chars = u32::try_from(chars).unwrap_or(u32::MAX) & !Self::NEARLY_FULL;
+        match marker {
+            Marker::Plain => Self(chars),
+            Marker::NearlyFull => Self(chars | Self::NEARLY_FULL),
+        }
+    }
+
+    pub(super) const fn chars(self) -> usize {
+        (self.0 & !Self::NEARLY_FULL) as usize
+    }
+
+    pub(super) const fn marker(self) -> Marker {
+        if self.0 & Self::NEARLY_FULL == 0 {
+            Marker::Plain
+        } else {
+            Marker::NearlyFull
+        }
+    }
+}
+
+/// What makes a result too large, and what stays of it.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Rule {
+    /// The longest; characters.
+    pub(super) chars: usize,
+    /// The largest part of the window.
+    pub(super) share: f64,
+    /// Kept of one that is cut; characters. None: half of what is left alone, each.
+    pub(super) ends: Option<(usize, usize)>,
+    pub(super) marker: Marker,
+}
+
+impl Rule {
+    pub(super) fn limit(&self, chars: usize) -> Limit {
+        let (head, tail) = self.ends.unwrap_or((chars / 2, chars / 2));
+        Limit { chars, head, tail }
+    }
+}
+
+/// The longest result of this kind of text that is left alone, in characters: the configured
+/// length, or the share of the window in tokens.
+pub fn most_chars(sizes: &Sizes, policy: &Policy<'_>) -> usize {
+    let rule = Rule {
+        chars: policy.settings.max_tool_result_chars,
+        share: FIRST_SHARE,
+        ends: None,
+        marker: Marker::Plain,
+    };
+    within(sizes, &rule, policy)
+}
+
+/// The longest result of this kind of text that a rule leaves alone, in characters.
+pub(super) fn within(sizes: &Sizes, rule: &Rule, policy: &Policy<'_>) -> usize {
+    let share = rule.share * f64::from(policy.window);
+    let tokens = policy.weights().text(sizes);
+    let chars = (sizes.chars() as f64 * share / tokens) as usize;
+    if tokens <= share {
+        // Rounding must not cut what is within its share.
+        return rule.chars.min(chars.max(sizes.chars()));
+    }
+    rule.chars.min(chars).max(LEAST_CHARS)
+}

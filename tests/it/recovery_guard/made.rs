@@ -1,0 +1,146 @@
+//! Things of ours, as recovery makes them, and some that fit nowhere.
+
+use bytes::Bytes;
+use plimsoll::{
+    guard::record::{By, Course, OwnCall, OwnTools, Record, Said, What},
+    wire::{
+        chat::{Content, Conversation},
+        text,
+    },
+};
+use serde_json::json;
+
+use super::{PROMPT, said};
+use crate::support::generate::Random;
+
+fn boxed(value: &serde_json::Value) -> Box<str> {
+    value.to_string().into()
+}
+
+fn call(id: &str) -> serde_json::Value {
+    json!({"id": id, "type": "function", "function": {"name": "add_reminder", "arguments": "{\"content\":\"x\"}"}})
+}
+
+fn result(id: &str) -> Box<str> {
+    boxed(&json!({"role": "tool", "tool_call_id": id, "content": "Noted as r1."}))
+}
+
+/// A round of so many calls.
+pub(super) fn round(calls: u32) -> What {
+    let ids: Vec<_> = (0..calls).map(|at| format!("own-{at}")).collect();
+    let asked: Vec<_> = ids.iter().map(|id| call(id)).collect();
+    let model = json!({"role": "assistant", "content": "Let me note that. ", "tool_calls": asked});
+    let mut round = vec![Said {
+        by: By::Model { calls },
+        json: boxed(&model),
+    }];
+    round.extend(ids.iter().map(|id| Said {
+        by: By::Tool,
+        json: result(id),
+    }));
+    What::Round(round)
+}
+
+/// A round of one who has no tools.
+pub(super) fn written() -> What {
+    let said = |by, role, content| Said {
+        by,
+        json: boxed(&json!({"role": role, "content": content})),
+    };
+    What::Round(vec![
+        said(
+            By::Model { calls: 0 },
+            "assistant",
+            "<continuation_package>x</continuation_package>",
+        ),
+        said(By::User, "user", "[Noted; the work goes on.]"),
+    ])
+}
+
+pub(super) fn beside(theirs: u32, before: u32) -> What {
+    What::Calls {
+        theirs,
+        calls: vec![OwnCall {
+            before,
+            json: boxed(&call("own-x")),
+        }],
+        results: vec![result("own-x")],
+    }
+}
+
+/// What the beginning of an answer says, as a record that it stands in a round.
+fn spoken(conversation: &Conversation, at: usize, random: &mut Random) -> What {
+    let raw = match conversation.messages[at].content {
+        Content::Text(text) => conversation.raw(text),
+        _ => b"",
+    };
+    let chars = text::Walk::new(raw).count();
+    let chars = random.below(chars + 1);
+    let end = text::Walk::new(raw)
+        .nth(chars)
+        .map_or(raw.len(), |character| character.at);
+    What::Spoken {
+        chars: chars as u32,
+        digest: text::digest(&raw[..end]),
+    }
+}
+
+/// Records at random places, as far as message `until`; some fit and some do not.
+pub(super) fn records(conversation: &Conversation, until: usize, seed: u64) -> Vec<Record> {
+    let mut random = Random::new(seed);
+    let said = said(conversation);
+    let mut records = Vec::new();
+    for place in 0..=until.min(said.len()) {
+        let answer = said.get(place).copied();
+        let calls = answer.map_or(0, |at| conversation.messages[at].calls.len() as u32);
+        let mut add = |what| {
+            records.push(Record {
+                place: place as u32,
+                what,
+            });
+        };
+        if random.chance(25) {
+            add(What::Prompt(PROMPT.into()));
+        }
+        if random.chance(15) {
+            add(round(random.between(1, 3) as u32));
+        }
+        if random.chance(8) {
+            add(written());
+        }
+        if let Some(at) = answer.filter(|_| random.chance(40)) {
+            if random.chance(50) {
+                add(beside(calls, random.below(3) as u32));
+            }
+            if random.chance(50) {
+                add(What::Text {
+                    before_chars: random.below(60) as u32,
+                    text: "<continuation_package>\n- \"next\"</continuation_package>".into(),
+                });
+            }
+            if random.chance(50) {
+                add(spoken(conversation, at, &mut random));
+            }
+        }
+    }
+    records
+}
+
+pub(super) fn course(boundary: u32) -> Course {
+    Course {
+        number: 2,
+        boundary,
+        preface: "[Course 2, by the context guard.]\n<reminders>\nr1: \"do\" it\n</reminders>"
+            .into(),
+    }
+}
+
+pub(super) fn tools(conversation: &Conversation) -> Option<OwnTools> {
+    let field = ["tools", "functions"]
+        .into_iter()
+        .find(|name| conversation.field(name).is_some())?;
+    Some(OwnTools {
+        field,
+        json: Bytes::from_static(br#"{"type":"function","function":{"name":"add_reminder","parameters":{"type":"object"}}}"#),
+    })
+}
