@@ -41,6 +41,8 @@ pub struct Memory {
     pub clear_due: bool,
     /// Clears asked for from outside that were carried out.
     pub clears: u32,
+    /// A provider took a request only without what is ours: the session goes on without.
+    pub refused: bool,
 }
 
 impl Memory {

@@ -9,7 +9,7 @@
 use std::{collections::VecDeque, io, time::Duration};
 
 use bytes::Bytes;
-use futures_util::{future::BoxFuture, stream::unfold};
+use futures_util::{FutureExt, future::BoxFuture, stream::unfold};
 use http::{
     HeaderMap, HeaderValue, Response,
     header::{CONTENT_ENCODING, CONTENT_LENGTH, TRAILER},
@@ -48,6 +48,17 @@ pub struct Ending {
     /// last bytes go out. Dropped after 50 ms: what must outlive that is spawned inside.
     /// Not called when the client leaves.
     pub on_end: OnEnd,
+}
+
+impl Ending {
+    /// Nothing is taken out, and nothing is done at the end.
+    pub fn silent() -> Self {
+        Self {
+            strip_usage: false,
+            trailers: &[],
+            on_end: Box::new(|_| async { Closing::default() }.boxed()),
+        }
+    }
 }
 
 pub(super) type OnEnd = Box<dyn FnOnce(Heard) -> BoxFuture<'static, Closing> + Send>;

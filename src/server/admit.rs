@@ -25,6 +25,7 @@ pub struct Client {
     /// The name of its key; `None` where no keys are set.
     pub name: Option<Arc<str>>,
     models: Arc<[String]>,
+    recovers: bool,
 }
 
 /// All client keys.
@@ -40,6 +41,11 @@ impl Client {
         names.iter().any(allows)
     }
 
+    /// Whether its conversations have recovery.
+    pub const fn recovers(&self) -> bool {
+        self.recovers
+    }
+
     /// Whether the client may use every model.
     pub fn unlimited(&self) -> bool {
         self.models.iter().any(|pattern| pattern == "*")
@@ -52,6 +58,7 @@ impl Clients {
             let known = Client {
                 name: Some(name.as_str().into()),
                 models: client.models.clone().into(),
+                recovers: client.recovery,
             };
             (client.key_sha256, known)
         });
@@ -111,6 +118,7 @@ impl Clients {
             return Ok(Client {
                 name: None,
                 models: Arc::from(["*".to_owned()]),
+                recovers: true,
             });
         }
         let sent = headers.get(AUTHORIZATION).ok_or(Failure::KeyMissing)?;

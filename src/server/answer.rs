@@ -13,7 +13,7 @@ use super::route::Misrouted;
 use crate::{
     error::Failure,
     provider::{Registry, Source},
-    wire::{Body, fault::Fault, whole},
+    wire::{Body, fault::Fault, usage::Usage, whole},
 };
 
 /// The code of an error of ours.
@@ -43,6 +43,39 @@ pub fn failure(failure: &Failure) -> Response<Body> {
         }
         _ => {}
     }
+    answer
+}
+
+/// The end of an answer of which nothing is left for the client: the model called only tools of
+/// ours, round after round. Without an end the client would have an error, or wait for ever.
+pub fn nothing_more(streams: bool, model: &str, usage: Option<Usage>) -> Response<Body> {
+    let envelope = |object: &str| json!({"id": "chatcmpl-plimsoll", "object": object, "created": 0, "model": model});
+    let usage = usage.map(|usage| {
+        let tokens = usage.prompt_tokens;
+        json!({"prompt_tokens": tokens, "completion_tokens": 0, "total_tokens": tokens})
+    });
+    if !streams {
+        let mut body = envelope("chat.completion");
+        let message = json!({"role": "assistant", "content": ""});
+        body["choices"] = json!([{"index": 0, "message": message, "finish_reason": "stop"}]);
+        if let Some(usage) = usage {
+            body["usage"] = usage;
+        }
+        return json(StatusCode::OK, body.to_string().into_bytes());
+    }
+    let mut last = envelope("chat.completion.chunk");
+    last["choices"] = json!([{"index": 0, "delta": {}, "finish_reason": "stop"}]);
+    let mut body = format!("data: {last}\n\n");
+    if let Some(usage) = usage {
+        let mut report = envelope("chat.completion.chunk");
+        report["choices"] = json!([]);
+        report["usage"] = usage;
+        body.push_str(&format!("data: {report}\n\n"));
+    }
+    body.push_str("data: [DONE]\n\n");
+    let mut answer = Response::new(whole(body));
+    let kind = HeaderValue::from_static("text/event-stream");
+    answer.headers_mut().insert(CONTENT_TYPE, kind);
     answer
 }
 

@@ -121,7 +121,7 @@ pub async fn send(
     if !sent.asked_usage || !may_refuse(sent.answer.status()) {
         return Ok(sent);
     }
-    let (answer, refused) = look(sent.answer, &target.provider.name).await?;
+    let (answer, refused) = look(sent.answer, &target.provider.name, names_usage).await?;
     if refused {
         let again = edit(false);
         sent.answer = target
@@ -148,8 +148,15 @@ fn may_refuse(status: StatusCode) -> bool {
     )
 }
 
-/// The error as it came, and whether it is about what we added.
-async fn look(answer: Response<Body>, provider: &str) -> Result<(Response<Body>, bool), Failure> {
+/// The error as it came, and whether its text `refuses`; one that is too long to be read does not.
+///
+/// # Errors
+/// It broke off.
+pub async fn look(
+    answer: Response<Body>,
+    provider: &str,
+    refuses: impl Fn(&Bytes) -> bool,
+) -> Result<(Response<Body>, bool), Failure> {
     let mut left = MAX_ERROR_BYTES;
     let room = |bytes| {
         left = left.saturating_sub(bytes);
@@ -158,7 +165,7 @@ async fn look(answer: Response<Body>, provider: &str) -> Result<(Response<Body>,
     Ok(match relay::whole(answer, provider, room).await? {
         Whole::Complete { head, body, .. } => {
             let text = relay::unpacked(&head.headers, &body);
-            let refused = text.is_some_and(|text| names_usage(&text));
+            let refused = text.is_some_and(|text| refuses(&text));
             (Response::from_parts(head, whole(body)), refused)
         }
         Whole::Overlong(answer) => (answer, false),

@@ -7,10 +7,11 @@
 //! 3. the index: where everything lies in it
 //! 4. the model: who serves it, and how much it holds
 //! 5. the session that it continues
-//! 6. the guard's plan, and the edits: its own, the model's name, the usage of a stream
-//! 7. the provider; once more where it refuses the usage we ask for
-//! 8. the answer, back as it comes, with a tap that looks on; at its end it is judged, and the
-//!    new state is stored
+//! 6. what recovery has due, and the guard's plan with it
+//! 7. the provider; once more where it refuses what we added
+//! 8. the answer, back as it comes, with a tap that looks on. What is for us is taken out of it;
+//!    where nothing else is in it, back to 6 for the next round. At its end it is judged, the clock
+//!    advances, and the new state is stored
 //!
 //! An edited body is a rope of the client's own bytes and new ones. Until an answer began nothing
 //! has reached the client, so a step may still fail with an answer of ours.
@@ -18,49 +19,34 @@
 use std::{borrow::Cow, sync::Arc};
 
 use bytes::Bytes;
-use futures_util::FutureExt;
-use http::{Method, Request, Response, header::CONTENT_TYPE, request::Parts};
+use http::{Request, Response, header::CONTENT_TYPE, request::Parts};
 use hyper::body::Incoming;
-use serde_json::Value;
 
 use super::{
     App,
     admit::Client,
     answer,
     api::api,
-    ask_usage::{self, Edited, Sent},
+    ask_usage::Sent,
     body,
     flight::Hold,
-    forward::{chosen, cleaned, forward, outgoing_headers, with_query},
+    forward::{chosen, forward},
     generation::{Generation, TRAILERS},
+    rounds::{Asked, Continuing, Dispatch},
     route::{self, Route},
     wish::wants_comment,
 };
 use crate::{
     error::Failure,
-    health,
-    provider::{Outgoing, Target},
-    relay::{self, Closing, Ending, Whole},
+    relay::{self, Before, Ending, Rounds, Sifting, Spoken, Whole},
     session::{self, Hint, Inherited},
     telemetry::record::Record,
     wire::{
         Body,
-        chat::{self, Conversation, Unindexed},
-        edit::Edits,
+        chat::{self, Unindexed},
         whole,
     },
 };
-
-/// The request of a chat completion, as far as it is understood.
-struct Asked {
-    /// The body as it came.
-    bytes: Bytes,
-    /// `None`: JSON, but no conversation that we can follow. It goes on as it came.
-    conversation: Option<Conversation>,
-    /// Empty if there is none.
-    model: String,
-    streams: bool,
-}
 
 /// Answers one request.
 ///
@@ -143,31 +129,32 @@ async fn chat(
     // 5. The session.
     let inherited = find(app, &asked, parts, client).await;
 
-    // 6. The plan, and the edits.
+    // 6. What is due, and the plan.
     let generation = inherited.zip(asked.conversation.as_ref());
     let generation = generation.map(|(inherited, conversation)| {
-        Generation::plan(app, conversation, inherited, &target, &parts.headers)
+        let recovers = client.recovers();
+        Generation::plan(
+            app,
+            conversation,
+            inherited,
+            &target,
+            &parts.headers,
+            recovers,
+        )
     });
     if let Some(generation) = &generation {
         generation.note(record);
     }
 
     // 7. The provider.
-    let edit = |ask| edit(&asked, &target, generation.as_ref(), ask);
-    let outgoing = |body| Outgoing {
-        method: Method::POST,
-        path: with_query("/chat/completions", parts),
-        headers: outgoing_headers(app, parts, &target.provider, true),
-        body,
-    };
-    let sent = ask_usage::send(&app.refusals, &target, edit, outgoing).await?;
-    let sent = sent.map(cleaned);
+    let mut dispatch = Dispatch::new(app, parts, asked, target, generation);
+    let sent = dispatch.send().await?;
 
     // 8. The answer.
-    if is_stream(&sent.answer, asked.streams) {
-        Ok(streamed(sent, parts, generation))
+    if is_stream(&sent.answer, dispatch.streams()) {
+        Ok(streamed(sent, parts, dispatch, received.hold))
     } else {
-        complete(app, sent, &target, generation, received.hold).await
+        complete(app, sent, dispatch, received.hold).await
     }
 }
 
@@ -210,45 +197,34 @@ async fn find(app: &App, asked: &Asked, parts: &Parts, client: &Client) -> Optio
     )
 }
 
-/// Step 6, second half; `ask`: whether the usage of a stream may be asked for.
-fn edit(asked: &Asked, target: &Target, generation: Option<&Generation>, ask: bool) -> Edited {
-    let mut edits = generation.map_or_else(Edits::default, Generation::edits);
-    let mut asked_usage = false;
-    if let Some(conversation) = &asked.conversation {
-        if asked.model != target.model
-            && let Some(field) = conversation.field("model")
-        {
-            edits.replace(field.value, Value::from(target.model.as_str()).to_string());
-        }
-        asked_usage = ask && conversation.ask_usage(&mut edits);
-    }
-    Edited {
-        body: edits.apply(&asked.bytes),
-        asked_usage,
-    }
-}
-
 /// Step 8, streamed. What precedes the first byte of the stream is said here; what its end tells
 /// comes in trailers, or in a comment.
-fn streamed(mut sent: Sent, parts: &Parts, generation: Option<Generation>) -> Response<Body> {
-    let trailers = answer::accepts_trailers(&parts.headers) && generation.is_some();
-    if let Some(generation) = &generation {
-        let head = generation.head(&sent);
-        sent.answer.headers_mut().extend(head);
-    }
+fn streamed(mut sent: Sent, parts: &Parts, dispatch: Dispatch, hold: Hold) -> Response<Body> {
     let comment = wants_comment(&parts.headers);
+    let Some(generation) = &dispatch.generation else {
+        return relay::stream(sent.answer, Ending::silent());
+    };
+    let trailers: &[_] = if answer::accepts_trailers(&parts.headers) {
+        TRAILERS
+    } else {
+        &[]
+    };
+    let head = generation.head(&sent);
+    sent.answer.headers_mut().extend(head);
+    let sifting = generation.sifting();
+    let continuing = Box::new(Continuing {
+        dispatch,
+        comment,
+        // Only a request that may go out again keeps its body.
+        hold: sifting.any().then_some(hold),
+    });
+    if sifting.any() {
+        return relay::sifted(sent.answer, sifting, continuing, sent.asked_usage, trailers);
+    }
     let ending = Ending {
         strip_usage: sent.asked_usage,
-        trailers: if trailers { TRAILERS } else { &[] },
-        on_end: Box::new(move |heard| {
-            async move {
-                match generation {
-                    Some(generation) => generation.close(&heard, comment).await,
-                    None => Closing::default(),
-                }
-            }
-            .boxed()
-        }),
+        trailers,
+        on_end: Box::new(move |heard| continuing.end(heard, Spoken::default(), Before::default())),
     };
     relay::stream(sent.answer, ending)
 }
@@ -257,8 +233,7 @@ fn streamed(mut sent: Sent, parts: &Parts, generation: Option<Generation>) -> Re
 async fn complete(
     app: &App,
     sent: Sent,
-    target: &Target,
-    generation: Option<Generation>,
+    dispatch: Dispatch,
     mut hold: Hold,
 ) -> Result<Response<Body>, Failure> {
     let mut left = app.config.server.max_body_bytes;
@@ -266,8 +241,26 @@ async fn complete(
         left = left.saturating_sub(bytes);
         left > 0 && hold.grow(bytes)
     };
-    let head = generation.as_ref().map(|generation| generation.head(&sent));
-    let read = relay::whole(sent.answer, &target.provider.name, room).await?;
+    let head = dispatch
+        .generation
+        .as_ref()
+        .map(|generation| generation.head(&sent));
+    let sifting = dispatch.generation.as_ref().map(Generation::sifting);
+    let provider = dispatch.provider().to_owned();
+    let mut continuing = Continuing {
+        dispatch,
+        comment: false,
+        hold: None,
+    };
+    let (read, last, before) = match sifting.filter(Sifting::any) {
+        Some(sifting) => {
+            relay::sifted_whole(sent.answer, sifting, &mut continuing, &provider, room).await?
+        }
+        None => {
+            let read = relay::whole(sent.answer, &provider, room).await?;
+            (read, Spoken::default(), Before::default())
+        }
+    };
     let (mut answer, heard) = match read {
         Whole::Complete { head, body, heard } => {
             let heard = (head.status.is_success() && !heard.error).then_some(heard);
@@ -275,17 +268,17 @@ async fn complete(
         }
         Whole::Overlong(answer) => (answer.map(|body| hold.keep_for(body)), None),
     };
-    let Some(generation) = generation else {
+    let Some(generation) = &mut continuing.dispatch.generation else {
         return Ok(answer);
     };
     let headers = answer.headers_mut();
     headers.extend(head.unwrap_or_default());
     if let Some(heard) = heard {
-        let health = generation.settle(&heard).await;
+        let health = generation.settle(&heard, &last, before).await;
         for name in TRAILERS {
             headers.remove(*name);
         }
-        headers.extend(health::headers(&health, health::From::Response));
+        headers.extend(generation.foot(&health));
     }
     Ok(answer)
 }

@@ -11,6 +11,8 @@ pub mod exchange;
 pub mod flight;
 pub mod forward;
 pub mod generation;
+pub mod recovering;
+pub mod rounds;
 pub mod route;
 pub mod tasks;
 pub mod wish;

@@ -3,6 +3,7 @@
 use http::{HeaderMap, HeaderName, HeaderValue};
 
 const GUARD: HeaderName = HeaderName::from_static("x-plimsoll-guard");
+const RECOVERY: HeaderName = HeaderName::from_static("x-plimsoll-recovery");
 const STREAM_HEALTH: HeaderName = HeaderName::from_static("x-plimsoll-stream-health");
 
 /// What a request wants of the guard.
@@ -23,6 +24,12 @@ impl Wish {
             _ => Self::Guard,
         }
     }
+}
+
+/// Whether the request wants nothing new of recovery: no prompt, no tools, no new course. What its
+/// session has already stays, so that its prefix does.
+pub fn without_recovery(headers: &HeaderMap) -> bool {
+    headers.get(RECOVERY).is_some_and(|value| value == "off")
 }
 
 /// Whether the client wants the level of a stream as a comment at its end.

@@ -1,0 +1,276 @@
+//! One generation, from what is known before it to what is stored after it.
+//!
+//! Before: the session's state, what recovery has due, the guard's plan. After: the usage becomes
+//! a level, the calibration learns, the clock advances, and the new state is stored before the end
+//! of the answer is released. Between them there may be rounds that were for us alone, each with a
+//! plan of its own. A request that nobody answered, or whose answer broke, changes nothing.
+
+mod tell;
+
+use std::{
+    sync::Arc,
+    time::{Duration, Instant, SystemTime, UNIX_EPOCH},
+};
+
+use http::HeaderMap;
+
+pub use self::tell::TRAILERS;
+use super::{
+    App,
+    recovering::{Recovering, Rules},
+    wish::{self, Wish},
+};
+use crate::{
+    guard::{self, Plan, Policy, Recall, StoodBack, record::Ours},
+    health::{self, Health, Level, limits::Limits},
+    provider::{Source, Target},
+    recovery,
+    relay::{Before, Heard, Sifting, Spoken},
+    session::{Inherited, State},
+    wire::{
+        chat::{Conversation, answer_digest},
+        edit::Edits,
+    },
+};
+
+/// How long the end of an answer waits for its state to be stored.
+const STORE_WITHIN: Duration = Duration::from_millis(50);
+
+/// One request of a conversation that is followed.
+pub struct Generation {
+    app: Arc<App>,
+    inherited: Inherited,
+    target: Target,
+    limits: Limits,
+    wish: Wish,
+    /// From before; what is ours apart.
+    recall: Recall,
+    recovering: Recovering,
+    plan: Plan,
+    /// Raw tokens of the request as it goes out.
+    raw_sent: u32,
+    guard_took: Duration,
+}
+
+impl Generation {
+    /// Plans what is done to a request that continues `inherited`. `recovers`: whether the client
+    /// may have recovery.
+    pub fn plan(
+        app: &Arc<App>,
+        conversation: &Conversation,
+        inherited: Inherited,
+        target: &Target,
+        headers: &HeaderMap,
+        recovers: bool,
+    ) -> Self {
+        let begun = Instant::now();
+        let policy = policy(app, target);
+        let wish = Wish::of(headers);
+        let recall = recall(app, &inherited, target);
+        let settings = &app.config.recovery;
+        let rules = Rules {
+            settings,
+            pace: settings.pace(&target.settings),
+            wanted: settings.acts(&target.settings, None)
+                && recovers
+                && !wish::without_recovery(headers),
+        };
+        let recovering = Recovering::begin(conversation, &inherited, &policy, rules, wish);
+        let limits = health::limits::limits(
+            target.window.tokens,
+            target.window.input,
+            policy.profile.answer_inside_window,
+            policy.settings,
+            &target.settings,
+            Some(guard::budget::budget(conversation, &policy).tokens),
+        );
+        let mut generation = Self {
+            app: Arc::clone(app),
+            inherited,
+            target: target.clone(),
+            limits,
+            wish,
+            recall,
+            recovering,
+            plan: Plan::default(),
+            raw_sent: 0,
+            guard_took: Duration::ZERO,
+        };
+        generation.replan(conversation);
+        generation.guard_took = begun.elapsed();
+        generation.log();
+        generation.log_recovery();
+        generation
+    }
+
+    /// Plans with what recovery has decided by now; without, where that cannot be carried out.
+    fn replan(&mut self, conversation: &Conversation) {
+        let policy = policy(&self.app, &self.target);
+        let plan = |ours: Ours| {
+            let recall = Recall {
+                ours,
+                ..self.recall.clone()
+            };
+            guard::plan(conversation, &policy, &recall)
+        };
+        self.plan = plan(self.recovering.ours());
+        if let Some(reason) = self.plan.report.stood_back {
+            let carried = self.recovering.carries();
+            self.recovering.give_up();
+            if carried && let StoodBack::Unsound(broken) = reason {
+                let session = self.inherited.session;
+                tracing::error!(%session, ?broken, "a plan with what recovery adds was unsound; the request goes on without");
+                self.plan = plan(Ours::default());
+            }
+        }
+        self.raw_sent = match self.wish {
+            Wish::Guard => self.plan.report.raw_after,
+            Wish::DryRun | Wish::Off => self.plan.report.raw_before,
+        };
+    }
+
+    /// The edits to carry out.
+    pub fn edits(&self) -> Edits {
+        match self.wish {
+            Wish::Guard => self.plan.edits.clone(),
+            Wish::DryRun | Wish::Off => Edits::default(),
+        }
+    }
+
+    /// What of ours is to be taken out of the answer.
+    pub fn sifting(&self) -> Sifting {
+        match self.wish {
+            Wish::Guard => self.recovering.sifting(),
+            Wish::DryRun | Wish::Off => Sifting::default(),
+        }
+    }
+
+    /// Whether the request goes out with anything that recovery added.
+    pub fn carries_ours(&self) -> bool {
+        self.wish == Wish::Guard && self.recovering.carries()
+    }
+
+    /// Plans without anything of ours, for a provider that refuses it.
+    pub fn without_ours(&mut self, conversation: &Conversation) {
+        self.recovering.give_up();
+        self.replan(conversation);
+    }
+
+    /// The provider took the request only without what is ours.
+    pub fn refused_ours(&mut self) {
+        tracing::warn!(
+            session = %self.inherited.session, provider = &*self.target.provider.name, model = self.target.model,
+            "a provider refuses what recovery adds to a request; this session goes on without recovery"
+        );
+        self.recovering.refused();
+    }
+
+    /// An answer was for us alone: its calls are carried out, and the request that follows is
+    /// planned.
+    pub fn round(&mut self, conversation: &Conversation, spoken: &Spoken) {
+        let begun = Instant::now();
+        let policy = policy(&self.app, &self.target);
+        self.recovering.round(conversation, &policy, spoken);
+        self.replan(conversation);
+        self.guard_took += begun.elapsed();
+        self.log_round(spoken);
+    }
+
+    /// No further round may be made.
+    pub const fn exhausted(&self) -> bool {
+        self.recovering.exhausted()
+    }
+
+    /// The end of an answer: judged and stored. `last`: the provider's last answer, where what is
+    /// ours was taken out of it.
+    pub async fn settle(&mut self, heard: &Heard, last: &Spoken, before: Before) -> Health {
+        self.recovering.finish(last, before);
+        let state = self.state_after(heard);
+        let health = state.health();
+        let answer = answer_digest(heard.text, &heard.call_ids);
+        let sessions = &self.app.sessions;
+        sessions
+            .save(&self.inherited.lineage, answer, &state, STORE_WITHIN)
+            .await;
+        health
+    }
+
+    fn state_after(&self, heard: &Heard) -> State {
+        let usage = heard.usage;
+        // No prompt has no tokens: servers that do not count report a zero.
+        let reported = usage
+            .map(|usage| usage.prompt_tokens)
+            .filter(|&tokens| tokens > 0);
+        let mut state = self.inherited.successor();
+        let (provider, model) = (&self.target.provider.name, &self.target.model);
+        state.calibration = self.recall.calibration;
+        if let Some(reported) = reported {
+            let profile = self.target.provider.config.profile;
+            state.calibration = state.calibration.learn(self.raw_sent, reported, profile);
+            if !profile.counts_missed_only {
+                let ratios = &self.app.ratios;
+                ratios.learn(provider, model, self.raw_sent, reported);
+            }
+        }
+        let level = self.judge(reported).level;
+        if self.wish == Wish::Guard {
+            state.guard = self.plan.memory.clone();
+            state.recovery = self.memory_after(level);
+        }
+        state.provider = (&**provider).into();
+        state.model = model.as_str().into();
+        state.window = self.window();
+        state.optimal_max_tokens = Some(self.limits.optimal_max_tokens);
+        state.prompt_tokens = reported;
+        state.completion_tokens = usage.and_then(|usage| usage.completion_tokens);
+        state.cached_tokens = usage.and_then(|usage| usage.cached_tokens);
+        let billed = self.recovering.billed();
+        state.billed_prompt_tokens = billed.map_or(reported, |billed| Some(billed.prompt_tokens));
+        state.billed_completion_tokens = billed.map_or(state.completion_tokens, |billed| {
+            Some(billed.completion_tokens)
+        });
+        state.health = level;
+        state.updated_s = SystemTime::now()
+            .duration_since(UNIX_EPOCH)
+            .map_or(0, |now| now.as_secs());
+        state
+    }
+
+    fn memory_after(&self, level: Level) -> recovery::Memory {
+        let cut = self.plan.report.folded.is_some_and(|folded| folded.new);
+        let until = self.plan.memory.boundary();
+        self.recovering.after(level, cut, until)
+    }
+
+    fn judge(&self, reported: Option<u32>) -> Health {
+        health::judge(reported, self.window(), &self.limits)
+    }
+
+    /// The window where a source names it.
+    fn window(&self) -> Option<u32> {
+        let window = self.target.window;
+        (window.source != Source::Assumed).then_some(window.tokens)
+    }
+}
+
+/// What a request is measured against.
+fn policy<'a>(app: &'a App, target: &'a Target) -> Policy<'a> {
+    Policy {
+        profile: target.provider.config.profile,
+        window: target.window.tokens,
+        input_limit: target.window.input,
+        settings: &app.config.guard,
+    }
+}
+
+/// What is known from before. A calibration is that of a model: another model begins anew.
+fn recall(app: &App, inherited: &Inherited, target: &Target) -> Recall {
+    let mut recall = inherited.recall();
+    let same = inherited.state.as_ref().is_some_and(|state| {
+        *state.model == *target.model && *state.provider == *target.provider.name
+    });
+    if !same {
+        recall.calibration = app.ratios.of(&target.provider.name, &target.model);
+    }
+    recall
+}

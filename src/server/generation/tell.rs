@@ -1,0 +1,211 @@
+//! What a client and the log are told of a generation.
+
+use std::time::Duration;
+
+use http::{HeaderMap, HeaderName, HeaderValue};
+
+use super::{
+    super::{ask_usage::Sent, wish::Wish},
+    Generation,
+};
+use crate::{
+    guard,
+    health::{self, From, Health},
+    recovery,
+    relay::{Before, Closing, Heard, Spoken},
+    session::State,
+    telemetry::record::Record,
+};
+
+/// What the end of a stream may tell in trailers; named in its head, as HTTP/1.1 asks for.
+pub const TRAILERS: &[&str] = &[
+    "x-plimsoll-health",
+    "x-plimsoll-health-from",
+    "x-plimsoll-prompt-tokens",
+    "x-plimsoll-context-limit",
+    "x-plimsoll-hard-util",
+    "x-plimsoll-optimal-util",
+    "x-plimsoll-countdown",
+    "x-plimsoll-course",
+    "x-plimsoll-reminders",
+    "x-plimsoll-billed-tokens",
+];
+
+/// Cuts of one request that are logged each by itself.
+const LOGGED_CUTS: usize = 20;
+
+const SESSION: HeaderName = HeaderName::from_static("x-plimsoll-session");
+const ACTIONS: HeaderName = HeaderName::from_static("x-plimsoll-actions");
+const PROVIDER: HeaderName = HeaderName::from_static("x-plimsoll-provider");
+const ATTEMPTS: HeaderName = HeaderName::from_static("x-plimsoll-attempts");
+const TIMING: HeaderName = HeaderName::from_static("server-timing");
+const BILLED: HeaderName = HeaderName::from_static("x-plimsoll-billed-tokens");
+
+impl Generation {
+    /// Headers that say what was done, and the health of the generation before this one.
+    pub fn head(&self, sent: &Sent) -> HeaderMap {
+        let mut headers = HeaderMap::new();
+        let previous = self.inherited.state.as_ref();
+        let health = previous.map_or_else(|| self.judge(None), State::health);
+        headers.extend(health::headers(&health, From::Previous));
+        headers.extend(recovery::headers::headers(self.recovering.memory()));
+        self.describe(&mut headers, sent);
+        headers
+    }
+
+    /// Headers that say how it ended; in the place of those of [`Self::head`].
+    pub fn foot(&self, health: &Health) -> HeaderMap {
+        let mut headers: HeaderMap = health::headers(health, From::Response).collect();
+        headers.extend(recovery::headers::headers(&self.memory_after(health.level)));
+        if let Some(billed) = self.recovering.billed() {
+            let tokens = billed
+                .prompt_tokens
+                .saturating_add(billed.completion_tokens);
+            headers.insert(BILLED, tokens.into());
+        }
+        headers
+    }
+
+    /// What is added to the end of a stream.
+    pub async fn close(
+        &mut self,
+        heard: &Heard,
+        last: &Spoken,
+        before: Before,
+        comment: bool,
+    ) -> Closing {
+        // Half an answer is no generation; of one that cannot be read, nothing else is known.
+        if !(heard.complete() || heard.blind) {
+            return Closing::default();
+        }
+        let health = self.settle(heard, last, before).await;
+        let trailers = self.foot(&health);
+        Closing {
+            comment: comment.then(|| comment_of(&trailers).into()),
+            trailers,
+        }
+    }
+
+    fn describe(&self, headers: &mut HeaderMap, sent: &Sent) {
+        let mut put = |name: HeaderName, value: String| {
+            if let Ok(value) = HeaderValue::try_from(value) {
+                headers.insert(name, value);
+            }
+        };
+        put(SESSION, self.inherited.session.to_string());
+        put(ACTIONS, self.actions());
+        put(PROVIDER, self.target.provider.name.to_string());
+        put(ATTEMPTS, sent.attempts.to_string());
+        let ms = |took: Duration| took.as_secs_f64() * 1e3;
+        let (guard, upstream) = (ms(self.guard_took), ms(sent.took));
+        put(
+            TIMING,
+            format!("guard;dur={guard:.3}, upstream;dur={upstream:.3}"),
+        );
+        // A list, to which the provider may have something to say too.
+        for theirs in sent.answer.headers().get_all(TIMING) {
+            headers.append(TIMING, theirs.clone());
+        }
+    }
+
+    /// What is done to the request, as the header and the log say it.
+    pub fn actions(&self) -> String {
+        let mut words = self.recovering.actions();
+        let report = self.plan.report.actions();
+        if words.is_empty() || report != "none" {
+            words.insert(0, report);
+        }
+        match self.wish {
+            Wish::Guard => words.join(", "),
+            Wish::DryRun => format!("dry-run, {}", words.join(", ")),
+            Wish::Off => "guard-off".to_owned(),
+        }
+    }
+
+    /// Notes the session and what was done in the request's line of the log.
+    pub fn note(&self, record: &mut Record) {
+        record.session(self.inherited.session);
+        record.actions(self.actions());
+    }
+
+    /// One line for each cut that is new with this request; those of before were logged then.
+    pub(super) fn log(&self) {
+        let report = &self.plan.report;
+        if self.wish != Wish::Guard {
+            return;
+        }
+        let session = self.inherited.session;
+        let mut cuts = report.truncated.iter().filter(|cut| cut.new);
+        for cut in cuts.by_ref().take(LOGGED_CUTS) {
+            let (tool, before, after) = (named(&cut.tool), cut.before, cut.after);
+            tracing::warn!(
+                %session, tool, before_chars = before, after_chars = after, place = cut.message,
+                "a result of {tool} was truncated: {before} -> {after} characters"
+            );
+        }
+        let more = cuts.count();
+        if more > 0 {
+            tracing::warn!(%session, more, "{more} more results were truncated");
+        }
+        if let Some(folded) = report.folded.filter(|folded| folded.new) {
+            let (messages, tokens) = (folded.messages, folded.tokens);
+            tracing::warn!(
+                %session, messages, estimated_tokens = tokens, budget_tokens = report.budget.tokens,
+                "a conversation was folded: {messages} messages, about {tokens} tokens"
+            );
+        }
+        match report.stood_back {
+            Some(guard::StoodBack::Unsound(broken)) => tracing::error!(
+                %session, ?broken, "a plan of the guard was unsound; the request goes on as it came"
+            ),
+            Some(guard::StoodBack::Invalid(invalid)) => tracing::warn!(
+                %session, %invalid, "a conversation came in invalid and goes on as it came"
+            ),
+            _ => {}
+        }
+    }
+}
+
+impl Generation {
+    /// One line for what recovery began with this request.
+    pub(super) fn log_recovery(&self) {
+        let session = self.inherited.session;
+        if self.wish != Wish::Guard {
+            return;
+        }
+        for action in self.recovering.actions() {
+            tracing::info!(%session, action, "recovery acts on a session: {action}");
+        }
+    }
+
+    /// One line for a round that the client does not see.
+    pub(super) fn log_round(&self, spoken: &Spoken) {
+        let session = self.inherited.session;
+        let (calls, reminders) = (
+            spoken.own.len(),
+            self.recovering.memory().reminders.notes().len(),
+        );
+        tracing::info!(
+            %session, calls, reminders, course = self.recovering.memory().course_number(),
+            "a round of our own tools: {calls} calls, {reminders} reminders now"
+        );
+    }
+}
+
+/// A tool's name, for a sentence.
+fn named(tool: &str) -> &str {
+    if tool.is_empty() { "a tool" } else { tool }
+}
+
+/// The end of a stream, as a comment that every parser passes over.
+fn comment_of(trailers: &HeaderMap) -> String {
+    let words: Vec<String> = trailers
+        .iter()
+        .filter(|(name, _)| *name != "x-plimsoll-health-from")
+        .filter_map(|(name, value)| {
+            let name = name.as_str().strip_prefix("x-plimsoll-")?.to_owned();
+            Some(format!("{name}={}", value.to_str().ok()?))
+        })
+        .collect();
+    format!(": plimsoll {}\n\n", words.join(" "))
+}

@@ -1,0 +1,385 @@
+//! Recovery's part in one request: what is due with it, what its rounds did, what is remembered.
+//!
+//! Decides only; sends nothing. Where the plan with what is ours cannot be carried out, all that
+//! was decided is taken back, and the request goes on as it would have without recovery.
+
+use std::sync::Arc;
+
+use serde_json::json;
+
+use super::wish::Wish;
+use crate::{
+    config::RecoveryConfig,
+    guard::{
+        self, Policy,
+        record::{By, Ours, OwnCall, Record, Said, What},
+    },
+    health::Level,
+    recovery::{
+        self, Due, Language, Memory,
+        clock::{Did, Pace},
+        course,
+        prompt::{Prompts, Way},
+        tool::{self, Offer},
+    },
+    relay::{Before, Own, Sifting, Spoken},
+    session::{Inherited, lineage::is_auxiliary},
+    wire::{chat::Conversation, usage::Usage},
+};
+
+/// What one request goes by.
+#[derive(Clone, Copy, Debug)]
+pub struct Rules<'a> {
+    pub settings: &'a RecoveryConfig,
+    pub pace: Pace,
+    /// Neither the model, nor the client key, nor the request switch it off.
+    pub wanted: bool,
+}
+
+/// Recovery in one request.
+pub struct Recovering {
+    /// As it will be, if the generation comes about.
+    memory: Memory,
+    /// As it was inherited.
+    before: Memory,
+    pace: Pace,
+    prompts: Arc<Prompts>,
+    language: Language,
+    /// Prompts and new courses may be begun.
+    on: bool,
+    /// Nothing of ours goes out.
+    bare: bool,
+    offer: Offer,
+    injected: Option<Due>,
+    tight_chars: Option<usize>,
+    did: Did,
+    /// Where this request's answer will stand.
+    place: u32,
+    rounds: u32,
+    max_rounds: u32,
+    billed: Billed,
+}
+
+/// Tokens of all calls to the provider that one request made.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Billed {
+    pub prompt_tokens: u32,
+    pub completion_tokens: u32,
+}
+
+impl Billed {
+    fn add(&mut self, usage: Option<Usage>) {
+        let Some(usage) = usage else { return };
+        self.prompt_tokens = self.prompt_tokens.saturating_add(usage.prompt_tokens);
+        let completion = usage.completion_tokens.unwrap_or(0);
+        self.completion_tokens = self.completion_tokens.saturating_add(completion);
+    }
+}
+
+impl Recovering {
+    /// Decides what goes with a request.
+    pub fn begin(
+        conversation: &Conversation,
+        inherited: &Inherited,
+        policy: &Policy<'_>,
+        rules: Rules<'_>,
+        wish: Wish,
+    ) -> Self {
+        let state = inherited.state.as_ref();
+        let before = state.map_or_else(Memory::default, |state| state.recovery.clone());
+        let on =
+            rules.wanted && wish != Wish::Off && !before.refused && !is_auxiliary(conversation);
+        let configured = rules.settings.language;
+        let language = recovery::language::choose(configured, before.language, conversation);
+        let mut this = Self {
+            memory: before.clone(),
+            pace: rules.pace,
+            prompts: Arc::clone(&rules.settings.prompts),
+            language,
+            on,
+            bare: before.refused,
+            offer: Offer::Nothing,
+            injected: None,
+            tight_chars: None,
+            did: Did::default(),
+            place: inherited.lineage.messages(),
+            rounds: 0,
+            max_rounds: rules.settings.max_rounds,
+            billed: Billed::default(),
+            before,
+        };
+        if this.bare {
+            return this;
+        }
+        if rules.settings.enabled && !is_auxiliary(conversation) {
+            this.offer = tool::offered(conversation, rules.settings, &this.memory);
+        }
+        if !on {
+            // A list of tools that changes costs the cache: what was added stays.
+            if !this.memory.tools {
+                this.offer = Offer::Nothing;
+            }
+            return this;
+        }
+        let unwell = state.is_some_and(|s| matches!(s.health, Level::Caution | Level::Critical));
+        this.tight_chars = unwell.then_some(rules.settings.max_tool_result_chars);
+        this.due(conversation, inherited, policy);
+        if matches!(this.offer, Offer::Tools { .. }) {
+            this.memory.tools = true;
+            this.memory.language = Some(language);
+        }
+        this
+    }
+
+    fn due(&mut self, conversation: &Conversation, inherited: &Inherited, policy: &Policy<'_>) {
+        let due = self.memory.clock.due();
+        if due == Some(Due::Course) || self.memory.clear_due || inherited.clear_ordered {
+            self.clear(conversation, policy);
+            if self.did.cleared {
+                self.memory.clears = inherited.orders.clears;
+            }
+            return;
+        }
+        let Some(due) = due else { return };
+        let way = match self.offer {
+            Offer::Tools { callable: true, .. } => Way::Tools,
+            Offer::Text => Way::Text,
+            _ => return,
+        };
+        let urgent = matches!(due, Due::Critical { .. });
+        if !guard::may_prompt(conversation, policy.profile, urgent) {
+            return;
+        }
+        let text = match due {
+            Due::Critical { left } => self.prompts.critical(self.language, way, left),
+            _ => self.prompts.caution(self.language, way).to_owned(),
+        };
+        self.record(What::Prompt(text.into()));
+        self.memory.language = Some(self.language);
+        self.did.asked = true;
+        self.injected = Some(due);
+    }
+
+    /// Begins a new course, if the conversation can be divided.
+    fn clear(&mut self, conversation: &Conversation, policy: &Policy<'_>) {
+        let Some(boundary) = guard::tail(conversation, policy) else {
+            return;
+        };
+        let removed = guard::removed_by(conversation, boundary);
+        let memory = &mut self.memory;
+        let (prompts, language) = (&self.prompts, self.language);
+        let course = course::begin(conversation, &removed, boundary, memory, prompts, language);
+        memory.course = Some(course);
+        memory.records.clear();
+        memory.clear_due = false;
+        memory.language = Some(self.language);
+        self.did.cleared = true;
+        self.injected = None;
+    }
+
+    /// What the request carries.
+    pub fn ours(&self) -> Ours {
+        if self.bare {
+            return Ours::default();
+        }
+        let tools = match &self.offer {
+            // The last round is without them, so that the model must come to an end.
+            Offer::Tools { own, .. } if self.rounds < self.max_rounds => Some(own.clone()),
+            _ => None,
+        };
+        Ours {
+            course: self.memory.course.clone(),
+            records: self.memory.records.clone(),
+            tools,
+            tight_chars: self.tight_chars,
+        }
+    }
+
+    /// What is taken out of the answer.
+    pub fn sifting(&self) -> Sifting {
+        if self.bare {
+            return Sifting::default();
+        }
+        let asked = |record: &Record| matches!(record.what, What::Prompt(_));
+        let tools = matches!(self.offer, Offer::Tools { .. });
+        Sifting {
+            tools: if tools { tool::NAMES } else { &[] },
+            package: matches!(self.offer, Offer::Text) && self.memory.records.iter().any(asked),
+        }
+    }
+
+    /// Whether the request carries anything of ours.
+    pub fn carries(&self) -> bool {
+        let ours = self.ours();
+        ours.tools.is_some() || ours.course.is_some() || !ours.records.is_empty()
+    }
+
+    /// Nothing of what was decided can be carried out: all of it is taken back, reminders apart.
+    pub fn give_up(&mut self) {
+        self.bare = true;
+        let reminders = std::mem::take(&mut self.memory.reminders);
+        self.memory = Memory {
+            reminders,
+            ..self.before.clone()
+        };
+        self.did = Did::default();
+        self.injected = None;
+        self.tight_chars = None;
+    }
+
+    /// The provider takes the request only without what is ours: this session goes on without.
+    pub fn refused(&mut self) {
+        self.memory.refused = true;
+    }
+
+    /// An answer was for us alone: carries out its calls, and records the round.
+    pub fn round(&mut self, conversation: &Conversation, policy: &Policy<'_>, spoken: &Spoken) {
+        self.rounds = self.rounds.saturating_add(1);
+        self.billed.add(spoken.usage);
+        let mut said = vec![Said {
+            by: By::Model {
+                calls: spoken.own.len() as u32,
+            },
+            json: message(spoken),
+        }];
+        let mut clear = false;
+        if let Some(package) = &spoken.package {
+            self.memory.reminders.keep_package(&package.text);
+        }
+        if spoken.own.is_empty() {
+            said.push(Said {
+                by: By::User,
+                json: user_message(self.prompts.go_on(self.language)),
+            });
+        } else {
+            let executed = tool::execute(&spoken.own, &mut self.memory.reminders);
+            clear = executed.clear;
+            said.extend(
+                executed
+                    .results
+                    .into_iter()
+                    .map(|json| Said { by: By::Tool, json }),
+            );
+        }
+        if clear {
+            self.clear(conversation, policy);
+        } else {
+            self.record(What::Round(said));
+        }
+    }
+
+    /// No further round may be made: the last one was without our tools.
+    pub const fn exhausted(&self) -> bool {
+        self.rounds > self.max_rounds
+    }
+
+    /// The last answer of the request is over.
+    pub fn finish(&mut self, last: &Spoken, before: Before) {
+        self.billed.add(last.usage);
+        if self.bare {
+            return;
+        }
+        if before.chars > 0 {
+            self.record(What::Spoken {
+                chars: before.chars,
+                digest: before.digest,
+            });
+        }
+        if let Some(package) = &last.package {
+            self.memory.reminders.keep_package(&package.text);
+            self.record(What::Text {
+                before_chars: before.chars.saturating_add(package.before_chars),
+                text: package.text.clone(),
+            });
+        }
+        if !last.own.is_empty() && last.theirs > 0 {
+            let executed = tool::execute(&last.own, &mut self.memory.reminders);
+            self.memory.clear_due |= executed.clear;
+            self.record(What::Calls {
+                theirs: last.theirs,
+                calls: last.own.iter().map(put_back).collect(),
+                results: executed.results,
+            });
+        }
+    }
+
+    /// What is remembered after a generation of that level; `cut`: the guard made a new cut.
+    pub fn after(&self, level: Level, cut: bool, folded_until: Option<u32>) -> Memory {
+        let mut memory = self.memory.clone();
+        // What was folded away is put back no more.
+        memory.records.retain(|record| match record.what {
+            What::Prompt(_) | What::Round(_) => folded_until.is_none_or(|at| record.place > at),
+            _ => folded_until.is_none_or(|at| record.place >= at),
+        });
+        if self.on {
+            let did = Did { cut, ..self.did };
+            memory.clock = memory.clock.after(level, did, self.pace);
+        }
+        memory
+    }
+
+    pub const fn memory(&self) -> &Memory {
+        &self.memory
+    }
+
+    /// What the client is told was done.
+    pub fn actions(&self) -> Vec<String> {
+        let mut words = Vec::new();
+        match self.injected {
+            Some(Due::Caution) => words.push("injected=caution".to_owned()),
+            Some(Due::Critical { .. }) => words.push("injected=critical".to_owned()),
+            _ => {}
+        }
+        if self.did.cleared {
+            words.push(format!("course={}", self.memory.course_number()));
+        }
+        words
+    }
+
+    /// Tokens of all calls, where there was more than one.
+    pub fn billed(&self) -> Option<Billed> {
+        (self.rounds > 0).then_some(self.billed)
+    }
+
+    fn record(&mut self, what: What) {
+        self.memory.records.push(Record {
+            place: self.place,
+            what,
+        });
+    }
+}
+
+/// What the model said in a round, as a message of the next request.
+fn message(spoken: &Spoken) -> Box<str> {
+    if !spoken.message.is_empty() {
+        return spoken.message.clone();
+    }
+    // It was too long to be kept: its calls alone, without which the results would be none.
+    let calls: Vec<&str> = spoken.own.iter().map(|call| &*call.json).collect();
+    let legacy = spoken.own.first().filter(|call| call.legacy);
+    match (legacy, &spoken.package) {
+        (Some(call), _) => format!(
+            r#"{{"role":"assistant","content":null,"function_call":{}}}"#,
+            call.json
+        ),
+        (None, Some(package)) if calls.is_empty() => {
+            json!({"role": "assistant", "content": &*package.text}).to_string()
+        }
+        _ => format!(
+            r#"{{"role":"assistant","content":null,"tool_calls":[{}]}}"#,
+            calls.join(",")
+        ),
+    }
+    .into()
+}
+
+fn user_message(text: &str) -> Box<str> {
+    json!({"role": "user", "content": text}).to_string().into()
+}
+
+fn put_back(call: &Own) -> OwnCall {
+    OwnCall {
+        before: call.before,
+        json: call.json.clone(),
+    }
+}

@@ -1,0 +1,246 @@
+//! Sending a request, and going on where an answer was for us alone.
+//!
+//! A request may go out several times before its client gets all of its answer: without asking for
+//! usage where that is refused, without what recovery adds where that is refused, and once for each
+//! round in which the model called only tools of ours. Nothing that recovery adds may fail a
+//! request that would have worked without it.
+
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use bytes::Bytes;
+use http::{HeaderMap, Method, Response, StatusCode, request::Parts};
+use serde_json::Value;
+
+use super::{
+    App, answer,
+    ask_usage::{self, Edited, Sent},
+    flight::Hold,
+    forward::{cleaned, outgoing_headers, with_query},
+    generation::Generation,
+};
+use crate::{
+    error::Failure,
+    provider::{Outgoing, Target},
+    relay::{Before, Closing, Heard, Rounds, Spoken},
+    wire::{Body, chat::Conversation, edit::Edits},
+};
+
+/// The request of a chat completion, as far as it is understood.
+pub struct Asked {
+    /// The body as it came.
+    pub bytes: Bytes,
+    /// `None`: JSON, but no conversation that we can follow. It goes on as it came.
+    pub conversation: Option<Conversation>,
+    /// Empty if there is none.
+    pub model: String,
+    pub streams: bool,
+}
+
+/// All that is needed to send a request, and to send it again.
+pub struct Dispatch {
+    app: Arc<App>,
+    asked: Asked,
+    target: Target,
+    path: String,
+    headers: HeaderMap,
+    /// `None` where there is no conversation to follow.
+    pub generation: Option<Generation>,
+}
+
+impl Dispatch {
+    pub fn new(
+        app: &Arc<App>,
+        parts: &Parts,
+        asked: Asked,
+        target: Target,
+        generation: Option<Generation>,
+    ) -> Self {
+        Self {
+            path: with_query("/chat/completions", parts),
+            headers: outgoing_headers(app, parts, &target.provider, true),
+            app: Arc::clone(app),
+            asked,
+            target,
+            generation,
+        }
+    }
+
+    pub const fn streams(&self) -> bool {
+        self.asked.streams
+    }
+
+    /// The name of the provider that answers.
+    pub fn provider(&self) -> &str {
+        &self.target.provider.name
+    }
+
+    /// Sends the request; without what recovery adds, where the provider refuses that.
+    ///
+    /// # Errors
+    /// No answer began, or a refusal broke off.
+    pub async fn send(&mut self) -> Result<Sent, Failure> {
+        let mut sent = self.once().await?;
+        let carries = |generation: &Generation| generation.carries_ours();
+        if !self.generation.as_ref().is_some_and(carries) || !may_refuse(sent.answer.status()) {
+            return Ok(sent);
+        }
+        let status = sent.answer.status();
+        let refuses = |text: &Bytes| refuses_ours(status, text);
+        let (answer, refused) = ask_usage::look(sent.answer, self.provider(), refuses).await?;
+        sent.answer = answer;
+        if !refused {
+            return Ok(sent);
+        }
+        self.without_ours();
+        let again = self.once().await?;
+        if again.answer.status().is_success()
+            && let Some(generation) = &mut self.generation
+        {
+            generation.refused_ours();
+        }
+        Ok(Sent {
+            attempts: sent.attempts + again.attempts,
+            took: sent.took + again.took,
+            ..again
+        })
+    }
+
+    async fn once(&self) -> Result<Sent, Failure> {
+        let outgoing = |body| Outgoing {
+            method: Method::POST,
+            path: self.path.clone(),
+            headers: self.headers.clone(),
+            body,
+        };
+        let refusals = &self.app.refusals;
+        let sent = ask_usage::send(refusals, &self.target, |ask| self.edit(ask), outgoing).await?;
+        Ok(sent.map(cleaned))
+    }
+
+    /// `ask`: whether the usage of a stream may be asked for.
+    fn edit(&self, ask: bool) -> Edited {
+        let generation = self.generation.as_ref();
+        let mut edits = generation.map_or_else(Edits::default, Generation::edits);
+        let mut asked_usage = false;
+        if let Some(conversation) = &self.asked.conversation {
+            if self.asked.model != self.target.model
+                && let Some(field) = conversation.field("model")
+            {
+                let model = Value::from(self.target.model.as_str()).to_string();
+                edits.replace(field.value, model);
+            }
+            asked_usage = ask && conversation.ask_usage(&mut edits);
+        }
+        Edited {
+            body: edits.apply(&self.asked.bytes),
+            asked_usage,
+        }
+    }
+
+    fn without_ours(&mut self) {
+        if let (Some(generation), Some(conversation)) =
+            (&mut self.generation, &self.asked.conversation)
+        {
+            generation.without_ours(conversation);
+        }
+    }
+
+    /// The model had its last round without our tools, and called them all the same.
+    fn exhausted(&self) -> bool {
+        self.generation.as_ref().is_none_or(Generation::exhausted)
+    }
+
+    fn plan_round(&mut self, spoken: &Spoken) {
+        if let (Some(generation), Some(conversation)) =
+            (&mut self.generation, &self.asked.conversation)
+        {
+            generation.round(conversation, spoken);
+        }
+    }
+}
+
+/// A request whose answer may be for us, on its way through its rounds.
+pub struct Continuing {
+    pub dispatch: Dispatch,
+    /// The client wants the level of a stream as a comment.
+    pub comment: bool,
+    /// Room for the body, for as long as it may have to be sent again.
+    pub hold: Option<Hold>,
+}
+
+#[async_trait]
+impl Rounds for Continuing {
+    async fn go_on(&mut self, spoken: Spoken) -> Option<Response<Body>> {
+        self.dispatch.plan_round(&spoken);
+        if self.dispatch.exhausted() {
+            tracing::warn!(
+                "a model called nothing but our own tools, round after round; its answer ends here"
+            );
+            let (streams, model) = (self.dispatch.streams(), &self.dispatch.target.model);
+            return Some(answer::nothing_more(streams, model, spoken.usage));
+        }
+        let sent = self.dispatch.once().await;
+        let failed = match sent {
+            Ok(sent) if sent.answer.status().is_success() => return Some(sent.answer),
+            Ok(sent) => sent.answer.status().to_string(),
+            Err(failure) => failure.message(),
+        };
+        tracing::warn!(
+            reason = failed,
+            "a round of our own tools failed; the request goes on without what is ours"
+        );
+        self.dispatch.without_ours();
+        match self.dispatch.once().await {
+            Ok(sent) => Some(sent.answer),
+            Err(failure) => {
+                tracing::warn!(
+                    reason = failure.message(),
+                    "the request could not be sent again"
+                );
+                None
+            }
+        }
+    }
+
+    async fn end(mut self: Box<Self>, heard: Heard, last: Spoken, before: Before) -> Closing {
+        let comment = self.comment;
+        match &mut self.dispatch.generation {
+            Some(generation) => generation.close(&heard, &last, before, comment).await,
+            None => Closing::default(),
+        }
+    }
+}
+
+/// Statuses with which providers refuse what their grammar does not allow; templates of local
+/// engines fail with a 500.
+fn may_refuse(status: StatusCode) -> bool {
+    matches!(
+        status,
+        StatusCode::BAD_REQUEST
+            | StatusCode::UNPROCESSABLE_ENTITY
+            | StatusCode::INTERNAL_SERVER_ERROR
+    )
+}
+
+/// Whether an error may be about what recovery added. An overflow is not, and a server that fails
+/// for reasons of its own is not asked twice.
+fn refuses_ours(status: StatusCode, text: &Bytes) -> bool {
+    let text = String::from_utf8_lossy(text).to_lowercase();
+    let says = |words: &[&str]| words.iter().any(|word| text.contains(word));
+    if says(&[
+        "context_length",
+        "context length",
+        "context window",
+        "context size",
+        "too long",
+        "too many tokens",
+        "maximum context",
+        "token limit",
+        "prompt length",
+        "input length",
+    ]) {
+        return false;
+    }
+    status != StatusCode::INTERNAL_SERVER_ERROR || says(&["template", "role", "tool"])
+}
