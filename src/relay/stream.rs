@@ -9,7 +9,7 @@
 use std::{collections::VecDeque, io, time::Duration};
 
 use bytes::Bytes;
-use futures_util::{future::BoxFuture, stream::unfold};
+use futures_util::{FutureExt, future::BoxFuture, stream::unfold};
 use http::{
     HeaderMap, HeaderValue, Response,
     header::{CONTENT_ENCODING, CONTENT_LENGTH, TRAILER},
@@ -94,7 +94,7 @@ pub fn stream(answer: Response<Body>, ending: Ending) -> Response<Body> {
     // fail on it, so such a stream, which nobody should have compressed, goes on unpacked.
     let unpack = decoder.take_if(|decoder| ending.strip_usage && decoder.reads());
     let way = Way::Plain {
-        passage: Passage::new(decoder, ending.strip_usage),
+        passage: Box::new(Passage::new(decoder, ending.strip_usage)),
         on_end: Some(ending.on_end),
     };
     relay(head, source, unpack, way, ending.trailers)
@@ -250,9 +250,12 @@ impl Relay {
             self.way.push(chunk.clone(), &mut self.out);
             left = left.saturating_sub(chunk.len());
             if left == 0 {
-                break;
+                return;
             }
         }
+        // A connection can be used again once its answer was read to the end, which mostly is
+        // there by now.
+        let _ = self.source.frame().now_or_never();
     }
 
     fn over(&mut self, broken: bool) {
