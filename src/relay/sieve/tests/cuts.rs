@@ -138,6 +138,40 @@ fn same_json(own: &[Own], spelled: &Spoken) -> Vec<Own> {
 
 proptest! {
     #[test]
+    fn damage_harms_nobody(
+        events in prop::collection::vec(event(), 0..8),
+        damage in prop::collection::vec((any::<prop::sample::Index>(), prop_oneof![any::<u8>(), prop::sample::select(&b"\"\\{}[]:,<\r\n0u"[..])], any::<bool>()), 0..6),
+        size in 1usize..200,
+    ) {
+        let mut stream = (events.concat() + &finish("tool_calls") + DONE).into_bytes();
+        for (at, byte, replaces) in damage {
+            let at = at.index(stream.len());
+            if replaces {
+                stream[at] = byte;
+            } else {
+                stream.insert(at, byte);
+            }
+        }
+        let mut sieve = Sieve::new(BOTH, true, false);
+        let mut out = VecDeque::new();
+        for answer in [&stream, &stream] {
+            for piece in answer.chunks(size) {
+                sieve.push(Bytes::copy_from_slice(piece), &mut out);
+            }
+            sieve.finish(size % 2 == 0, &mut out);
+            if sieve.round() {
+                sieve.turn();
+            }
+        }
+        let mut sifter = Sifter::new(BOTH);
+        for line in stream.split(|byte| *byte == b'\n') {
+            let json = line.strip_prefix(b"data: ").unwrap_or(line);
+            let json: Vec<u8> = String::from_utf8_lossy(json).replace("\"delta\"", "\"message\"").into();
+            let _ = sifter.answer(&json.into());
+        }
+    }
+
+    #[test]
     fn any_stream_is_the_same_at_any_cut(events in prop::collection::vec(event(), 0..10), sizes in prop::collection::vec(1usize..60, 1..6), reason in 0usize..4) {
         let end = ["", "stop", "tool_calls", "length"][reason];
         let end = if end.is_empty() { String::new() } else { finish(end) + DONE };
