@@ -90,5 +90,6 @@ pub trait Rounds: Send {
 
     /// The last answer is over: `heard` is what the client got, usage summed up. Called once for
     /// every stream that the provider ended, broken ones included; never when the client leaves.
+    /// Where there was no next answer, `last` is empty.
     async fn end(self: Box<Self>, heard: Heard, last: Spoken, before: Before) -> Closing;
 }

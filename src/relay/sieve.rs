@@ -13,6 +13,7 @@ mod chunk;
 mod edits;
 mod frames;
 mod one;
+mod pass;
 mod visible;
 mod whole;
 
@@ -22,24 +23,17 @@ use bytes::Bytes;
 
 pub(super) use self::whole::{Sifted, Sifter};
 use self::{
-    chunk::{Chunk, event},
-    edits::{Session, Shape},
+    chunk::Chunk,
+    edits::Session,
     frames::{Frames, Part},
     one::One,
 };
-use super::{
-    Before, Heard, Sifting, Spoken,
-    passage::Piece,
-    tap::{Seen, Tap},
-};
+use super::{Before, Heard, Sifting, Spoken, passage::Piece, tap::Tap};
 use crate::wire::{
-    chat::answer::{self, Answer, Said},
+    chat::answer::{self, Answer},
     edit::Edits,
     event::Message,
 };
-
-/// Bytes of events held back while it is not known whose a call is.
-const MAX_HELD: usize = 64 << 10;
 
 pub(super) struct Sieve {
     sifting: Sifting,
@@ -50,7 +44,8 @@ pub(super) struct Sieve {
     one: One,
     session: Session,
     tap: Tap,
-    held: VecDeque<Held>,
+    /// Events that wait for their calls to be decided.
+    held: VecDeque<Taken>,
     /// The last event with text of which some is held.
     template: Option<(Chunk, Answer)>,
     /// What became of the last event.
@@ -62,12 +57,16 @@ pub(super) struct Sieve {
     ended: bool,
 }
 
-/// An event that waits for its calls to be decided.
-struct Held {
+/// An event that was read.
+struct Taken {
     chunk: Chunk,
     answer: Answer,
+    /// The calls that its fragments belong to.
     slots: Vec<Option<usize>>,
+    /// Edits that are settled.
     edits: Edits,
+    /// It had text, and none of it is left.
+    hides: bool,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -241,190 +240,6 @@ impl Sieve {
             out.push_back(Piece::End);
         }
         self.send(raw, out);
-    }
-
-    /// Nothing more comes of what is still undecided.
-    fn settle(&mut self, out: &mut VecDeque<Piece>) {
-        self.one.calls.settle();
-        self.flush_text(out);
-        self.release(out);
-    }
-
-    fn chunk(&mut self, chunk: Chunk, answer: Answer, out: &mut VecDeque<Piece>) {
-        let json = chunk.json().clone();
-        self.one.report(&answer);
-        let mut edits = Edits::default();
-        self.session.as_one(&json, &answer, &mut edits);
-        let Some(first) = &answer.first else {
-            self.emit(chunk, &answer, &[], edits, Shape::Whole, out);
-            return;
-        };
-        let mut slots = Vec::new();
-        if let Some(said) = &first.said {
-            slots = self.one.calls.take(&json, &said.calls);
-            self.one.message.push(&json, said, &slots);
-        }
-        if let Some(finish) = first.finish {
-            let finish = String::from_utf8_lossy(&json[finish.span.range()]);
-            self.one.finish = finish.into();
-            self.one.calls.settle();
-        }
-        let last = first.finish.is_some();
-        if last && first.said.as_ref().is_none_or(|said| said.texts.is_empty()) {
-            self.flush_text(out);
-        }
-        let texts = first
-            .said
-            .as_ref()
-            .map(|said| self.texts(&json, said, last, &mut edits));
-        let hides = texts.unwrap_or(false);
-        let held = self.one.blocks.as_ref().is_some_and(blocks::Blocks::holds);
-        if held
-            && first
-                .said
-                .as_ref()
-                .is_some_and(|said| !said.texts.is_empty())
-        {
-            self.template = Some((chunk.clone(), answer.clone()));
-        }
-        if last && self.one.is_ours() {
-            self.release(out);
-            let shape = Shape::Closing { hides };
-            self.emit(chunk, &answer, &slots, edits, shape, out);
-            self.round = true;
-            return;
-        }
-        if slots.is_empty() || !self.one.calls.open_ones() {
-            if !slots.is_empty() || last {
-                self.release(out);
-            }
-            self.emit(chunk, &answer, &slots, edits, Shape::Sifted { hides }, out);
-        } else {
-            self.hold(chunk, answer, slots, edits, hides, out);
-        }
-    }
-
-    /// Takes blocks out of the texts of a delta; gives whether there was text and none is left.
-    fn texts(&mut self, json: &[u8], said: &Said, last: bool, edits: &mut Edits) -> bool {
-        let (mut came, mut left) = (false, false);
-        for (at, text) in said.texts.iter().enumerate() {
-            let raw = &json[text.span.range()];
-            let visible = self.one.visible(raw, last && at + 1 == said.texts.len());
-            let visible = self.session.visible.say(visible);
-            came |= !raw.is_empty();
-            left |= !visible.is_empty();
-            if visible != raw {
-                edits.replace(text.span, visible);
-            }
-        }
-        came && !left
-    }
-
-    /// Sends held text that turned out to be no tag, in an event like the one that it was in.
-    fn flush_text(&mut self, out: &mut VecDeque<Piece>) {
-        let held = self.one.blocks.as_mut().map(blocks::Blocks::finish);
-        let held = self.session.visible.say(held.unwrap_or_default());
-        let Some((chunk, answer)) = self.template.take().filter(|_| !held.is_empty()) else {
-            return;
-        };
-        let message = chunk.edited(&self.session.content_only(chunk.json(), &answer, &held));
-        self.tap.message(&message);
-        if std::mem::take(&mut self.cut) {
-            out.push_back(Piece::Bytes(Bytes::from_static(b"\n\n")));
-        }
-        out.push_back(Piece::Bytes(event(&message)));
-    }
-
-    /// Keeps a chunk back until its calls are decided; what else it says goes on.
-    fn hold(
-        &mut self,
-        mut chunk: Chunk,
-        mut answer: Answer,
-        slots: Vec<Option<usize>>,
-        mut edits: Edits,
-        hides: bool,
-        out: &mut VecDeque<Piece>,
-    ) {
-        if !self.session.only_calls(chunk.json(), &answer, hides) {
-            let message = chunk.edited(&self.session.calls_only(chunk.json(), &answer));
-            self.emit(
-                chunk,
-                &answer,
-                &slots,
-                edits,
-                Shape::WithoutCalls { hides },
-                out,
-            );
-            let Ok(rest) = answer::read(&message.data) else {
-                return;
-            };
-            let raw = event(&message);
-            (chunk, answer, edits) = (Chunk { raw, message }, rest, Edits::default());
-        } else {
-            self.last = Fate::Held;
-        }
-        self.held.push_back(Held {
-            chunk,
-            answer,
-            slots,
-            edits,
-        });
-        let held: usize = self.held.iter().map(|held| held.chunk.raw.len()).sum();
-        if held > MAX_HELD {
-            self.one.calls.settle();
-            self.release(out);
-        }
-    }
-
-    /// Lets go what was held, now that all is decided.
-    fn release(&mut self, out: &mut VecDeque<Piece>) {
-        let last = self.last;
-        while let Some(held) = self.held.pop_front() {
-            if std::mem::take(&mut self.cut) {
-                out.push_back(Piece::Bytes(Bytes::from_static(b"\n\n")));
-            }
-            let shape = Shape::Sifted { hides: false };
-            self.emit(
-                held.chunk,
-                &held.answer,
-                &held.slots,
-                held.edits,
-                shape,
-                out,
-            );
-        }
-        if last != Fate::Held {
-            self.last = last;
-        }
-    }
-
-    fn emit(
-        &mut self,
-        chunk: Chunk,
-        answer: &Answer,
-        slots: &[Option<usize>],
-        mut edits: Edits,
-        shape: Shape,
-        out: &mut VecDeque<Piece>,
-    ) {
-        let calls = &self.one.calls;
-        self.last = Fate::Dropped;
-        if !self
-            .session
-            .sift(chunk.json(), answer, (calls, slots), shape, &mut edits)
-        {
-            return;
-        }
-        let (raw, seen) = if edits.is_empty() {
-            let seen = self.tap.message(&chunk.message);
-            (chunk.raw, seen)
-        } else {
-            let message = chunk.edited(&edits);
-            (chunk.with(&message), self.tap.message(&message))
-        };
-        if seen != Seen::UsageOnly || !self.strip_usage {
-            self.send(raw, out);
-        }
     }
 }
 

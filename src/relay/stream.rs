@@ -105,7 +105,7 @@ pub fn stream(answer: Response<Body>, ending: Ending) -> Response<Body> {
     // fail on it, so such a stream, which nobody should have compressed, goes on unpacked.
     let unpack = decoder.take_if(|decoder| ending.strip_usage && decoder.reads());
     let way = Way::Plain {
-        passage: Passage::new(decoder, ending.strip_usage),
+        passage: Box::new(Passage::new(decoder, ending.strip_usage)),
         on_end: Some(ending.on_end),
     };
     relay(head, source, unpack, way, ending.trailers)
@@ -261,9 +261,12 @@ impl Relay {
             self.way.push(chunk.clone(), &mut self.out);
             left = left.saturating_sub(chunk.len());
             if left == 0 {
-                break;
+                return;
             }
         }
+        // A connection can be used again once its answer was read to the end, which mostly is
+        // there by now.
+        let _ = self.source.frame().now_or_never();
     }
 
     fn over(&mut self, broken: bool) {

@@ -17,7 +17,7 @@ use crate::wire::Body;
 
 pub(super) enum Way {
     Plain {
-        passage: Passage,
+        passage: Box<Passage>,
         on_end: Option<OnEnd>,
     },
     Sifted {

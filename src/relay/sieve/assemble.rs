@@ -15,6 +15,10 @@ pub(super) const MAX_BYTES: usize = 1 << 20;
 /// Nesting that is followed; what lies deeper is one value.
 const MAX_DEPTH: usize = 16;
 
+/// Members kept of an object, and elements that are looked through for an index: so that no
+/// message takes long to put together.
+const MAX_MEMBERS: usize = 256;
+
 /// Strings that name what they stand in: said again, they are not appended.
 const NAMING: [&[u8]; 5] = [b"role", b"id", b"type", b"format", b"name"];
 
@@ -146,8 +150,9 @@ fn read(json: &[u8], scan: &mut Scan<'_>, depth: usize) -> Result<Node, Malforme
 }
 
 fn add(members: &mut Members, key: &[u8], value: Node) {
-    match members.iter_mut().find(|(name, _)| &name[..] == key) {
-        Some((_, known)) => known.merge(value, key),
+    match members.iter().position(|(name, _)| &name[..] == key) {
+        Some(at) => members[at].1.merge(value, key),
+        None if members.len() >= MAX_MEMBERS => {}
         None => members.push((key.into(), value)),
     }
 }
@@ -261,7 +266,7 @@ fn join(list: &mut Vec<Node>, element: Node) {
     let same = |known: &&mut Node| {
         known.same(&element, b"index") == Some(true) && known.same(&element, b"type") != Some(false)
     };
-    match list.iter_mut().find(same) {
+    match list.iter_mut().rev().take(MAX_MEMBERS).find(same) {
         Some(known) => known.merge(element, b""),
         None => list.push(element),
     }

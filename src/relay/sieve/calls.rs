@@ -106,7 +106,7 @@ impl Calls {
         let renamed = fragment
             .name
             .is_some_and(|name| call.argued && call.name != raw(name.span));
-        (!again && !(id.is_none() && renamed)).then_some(slot)
+        (!again && (id.is_some() || !renamed)).then_some(slot)
     }
 
     fn open(&mut self, fragment: &Fragment) -> Option<usize> {

@@ -2,25 +2,23 @@
 
 use bytes::Bytes;
 
-use super::{calls::Calls, visible::Visible};
+use super::{Taken, calls::Calls, visible::Visible};
 use crate::wire::{
-    chat::answer::{Answer, Choice, Said},
+    chat::answer::{Answer, Choice, Member, Said},
     edit::Edits,
     scan::{Kind, Span},
     usage::Usage,
 };
 
-/// What of a chunk goes on. `hides`: there was text in it, and all of it was taken out.
+/// What of a chunk goes on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Shape {
-    /// All of it.
-    Whole,
     /// All but what is ours.
-    Sifted { hides: bool },
+    Sifted,
     /// All but the calls.
-    WithoutCalls { hides: bool },
+    WithoutCalls,
     /// What it says to the client, and not that the answer is over.
-    Closing { hides: bool },
+    Closing,
 }
 
 /// What one response to the client keeps over its answers.
@@ -82,28 +80,28 @@ impl Session {
     }
 
     /// Whether a chunk says nothing but calls, so that all of it can wait.
-    pub(super) fn only_calls(&self, json: &[u8], answer: &Answer, hides: bool) -> bool {
-        let said = answer.first.as_ref().and_then(|first| first.said.as_ref());
+    pub(super) fn only_calls(&self, taken: &Taken) -> bool {
+        let json = taken.chunk.json();
         let silent = |said: &Said| {
-            said.members.iter().enumerate().all(|(at, member)| {
+            said.members.iter().all(|member| {
                 let key = &json[member.key.span.range()];
                 matches!(key, b"role" | b"tool_calls" | b"function_call")
-                    || is_silent(said, json, at, hides)
+                    || is_silent(key, *member, taken.hides)
             })
         };
-        answer.choices == 1 && said.is_some_and(silent)
+        taken.answer.choices == 1 && said(&taken.answer).is_some_and(silent)
     }
 
     /// Leaves the calls of a chunk, and no usage.
-    pub(super) fn calls_only(&mut self, json: &[u8], answer: &Answer) -> Edits {
-        self.only(json, answer, &[b"tool_calls", b"function_call"])
+    pub(super) fn calls_only(&mut self, taken: &Taken) -> Edits {
+        let kept: [&[u8]; 2] = [b"tool_calls", b"function_call"];
+        self.only(taken.chunk.json(), &taken.answer, &kept)
     }
 
     /// Leaves the content of a chunk, which becomes `text`.
     pub(super) fn content_only(&mut self, json: &[u8], answer: &Answer, text: &[u8]) -> Edits {
         let mut edits = self.only(json, answer, &[b"content"]);
-        let said = answer.first.as_ref().and_then(|first| first.said.as_ref());
-        if let Some(content) = said.and_then(|said| said.member(json, b"content")) {
+        if let Some(content) = said(answer).and_then(|said| said.member(json, b"content")) {
             edits.replace(content.value, [b"\"", text, b"\""].concat());
         }
         edits
@@ -113,7 +111,7 @@ impl Session {
         let mut edits = Edits::default();
         self.id_of_first(json, answer, &mut edits);
         no_usage(answer, &mut edits);
-        if let Some(said) = answer.first.as_ref().and_then(|first| first.said.as_ref()) {
+        if let Some(said) = said(answer) {
             let keys: Vec<_> = said.members.iter().map(|member| member.key).collect();
             let gone = |at: usize| !kept.contains(&&json[keys[at].span.range()]);
             edits.take_out(&spans(said), gone);
@@ -122,54 +120,48 @@ impl Session {
     }
 
     /// Takes what is ours out of a chunk; gives whether anything is left of it.
-    pub(super) fn sift(
-        &mut self,
-        json: &[u8],
-        answer: &Answer,
-        calls: (&Calls, &[Option<usize>]),
-        shape: Shape,
-        edits: &mut Edits,
-    ) -> bool {
+    pub(super) fn sift(&mut self, taken: &mut Taken, calls: &Calls, shape: Shape) -> bool {
+        let json = taken.chunk.json();
+        let (answer, edits) = (&taken.answer, &mut taken.edits);
         let Some(first) = &answer.first else {
             return true;
         };
         let empty = Said::default();
         let said = first.said.as_ref().unwrap_or(&empty);
-        let without_calls = matches!(shape, Shape::WithoutCalls { .. });
-        let mut gone = take_calls(json, said, calls, without_calls, edits);
-        let took = gone.iter().any(|gone| *gone) || take_count(said, calls, without_calls);
+        let all = shape == Shape::WithoutCalls;
+        let ours = |slot: Option<usize>| all || calls.is_ours(slot);
+        let mut gone = take_calls(json, said, (calls, &taken.slots), all, edits);
+        let closing = shape == Shape::Closing;
+        let took = taken.hides || closing || taken.slots.iter().any(|slot| ours(*slot));
+
+        let mut bare = true;
+        let mut role = false;
         for (at, member) in said.members.iter().enumerate() {
-            gone[at] |= self.continued
-                && self.role_sent
-                && is_role(json, said, at)
-                && member.kind == Kind::String;
+            let key = &json[member.key.span.range()];
+            let names_role = key == b"role" && member.kind == Kind::String;
+            gone[at] |= names_role && self.continued && self.role_sent;
+            role |= names_role && !gone[at];
+            bare &= gone[at]
+                || (names_role && (self.role_sent || closing))
+                || is_silent(key, *member, taken.hides);
         }
-        let closing = matches!(shape, Shape::Closing { .. });
-        let hides = match shape {
-            Shape::Whole => false,
-            Shape::Sifted { hides } | Shape::WithoutCalls { hides } | Shape::Closing { hides } => {
-                hides
-            }
-        };
-        let bare = said.members.iter().enumerate().all(|(at, _)| {
-            gone[at]
-                || (is_role(json, said, at) && (self.role_sent || closing))
-                || is_silent(said, json, at, hides)
-        });
         let ends = !closing && (first.finish.is_some() || !answer.reports.is_empty());
-        if bare && !ends && answer.choices == 1 && (took || hides || closing) {
+        if took && bare && !ends && answer.choices == 1 {
             return false;
         }
         if closing {
             not_over(answer, first, edits);
         }
-        let role = |at: usize| !gone[at] && is_role(json, said, at);
-        self.role_sent |= (0..said.members.len()).any(role);
+        self.role_sent |= role;
         if gone.contains(&true) {
             edits.take_out(&spans(said), |at| gone[at]);
         }
         true
     }
+}
+
+fn said(answer: &Answer) -> Option<&Said> {
+    answer.first.as_ref()?.said.as_ref()
 }
 
 fn not_over(answer: &Answer, first: &Choice, edits: &mut Edits) {
@@ -189,22 +181,11 @@ fn spans(said: &Said) -> Vec<Span> {
     said.members.iter().map(|member| member.span()).collect()
 }
 
-fn is_role(json: &[u8], said: &Said, at: usize) -> bool {
-    &json[said.members[at].key.span.range()] == b"role"
-}
-
-/// Whether a member says nothing.
-fn is_silent(said: &Said, json: &[u8], at: usize, hides: bool) -> bool {
-    let member = said.members[at];
-    let content = &json[member.key.span.range()] == b"content";
-    (hides && content)
+/// Whether a member says nothing. `hides`: the content was taken out.
+fn is_silent(key: &[u8], member: Member, hides: bool) -> bool {
+    (hides && key == b"content")
         || member.kind == Kind::Null
         || (member.value.len() == 2 && member.kind != Kind::Number)
-}
-
-/// Whether single calls were taken out, if not all.
-fn take_count(said: &Said, (calls, slots): (&Calls, &[Option<usize>]), all: bool) -> bool {
-    !said.calls.is_empty() && (all || slots.iter().any(|slot| calls.is_ours(*slot)))
 }
 
 /// Takes our calls out, or all, and renumbers the others. Gives which members must go altogether.

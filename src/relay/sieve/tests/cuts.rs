@@ -1,0 +1,272 @@
+//! Any stream at any cut: recorded ones and made ones.
+
+use std::collections::{HashMap, VecDeque};
+
+use bytes::Bytes;
+use proptest::prelude::*;
+use serde_json::{Value, json};
+
+use super::{
+    BOTH, DONE, TOOLS, call, calls, chunk, client, cut_at, finish, messages, more, run_cut, say,
+    usage,
+};
+use crate::relay::{
+    Own, Spoken,
+    passage::{
+        Piece,
+        recorded::{random_pieces, recordings},
+    },
+    sieve::{Sieve, Sifted, Sifter},
+};
+
+#[test]
+fn recorded_streams_pass_byte_for_byte() {
+    for (file, stream, _) in recordings() {
+        let Ok(text) = std::str::from_utf8(&stream) else {
+            continue;
+        };
+        let whole = run_cut(&[text], BOTH, false, |answer| vec![answer]);
+        assert!(whole.bytes == text, "{file}");
+        for seed in 1..4 {
+            let cut = run_cut(&[text], BOTH, false, |answer| random_pieces(answer, seed));
+            assert!(cut == whole, "{file}");
+        }
+        if file.contains("parallel") {
+            assert!(whole.spoken[0].theirs > 1, "{file}");
+        }
+    }
+}
+
+fn event() -> impl Strategy<Value = String> {
+    let name = prop_oneof![
+        Just("clear_mind"),
+        Just("get"),
+        Just("add"),
+        Just("add_rem"),
+        Just("inder"),
+        Just("")
+    ];
+    prop_oneof![
+        (
+            0u32..4,
+            name.clone(),
+            prop_oneof![Just(""), Just("{}")],
+            0usize..3
+        )
+            .prop_map(|(index, name, arguments, id)| calls(&[call(
+                index,
+                ["", "a", "b"][id],
+                name,
+                arguments
+            )])),
+        (0u32..4, 0u32..4, name)
+            .prop_map(|(a, b, name)| calls(&[call(a, "x", name, ""), call(b, "y", "get", "{}")])),
+        (0u32..4).prop_map(|index| more(index, "{\"a\":1}")),
+        prop_oneof![
+            Just("<"),
+            Just("x"),
+            Just("<continuation_package>"),
+            Just("</continuation_package>"),
+            Just(" ")
+        ]
+        .prop_map(|text| say(&[text])),
+        Just(chunk(json!({"role": "assistant", "content": ""}))),
+        Just(": ping\n\n".to_owned()),
+        Just("data: {\"choices\":[{\"delta\":{\"tool_calls\":[null,{}]}}]}\r\n\r\n".to_owned()),
+        Just(
+            "data: {\"choices\":\ndata: [{\"delta\":\ndata: {\"content\":\"<y\"}}]}\n\n".to_owned()
+        ),
+        Just(usage(3, 4)),
+    ]
+}
+
+/// The calls of an answer as a stream, arguments in so many pieces.
+fn answer_of(all: &[Value], text: &str, pieces: usize) -> String {
+    let mut stream = chunk(json!({"role": "assistant", "content": text}));
+    for call in all {
+        let arguments: Vec<_> = call["function"]["arguments"]
+            .as_str()
+            .unwrap()
+            .chars()
+            .collect();
+        let mut first = call.clone();
+        first["function"]["arguments"] = json!("");
+        stream += &calls(&[first]);
+        for piece in arguments.chunks(arguments.len().div_ceil(pieces).max(1)) {
+            let mut fragment = json!({"function": {"arguments": piece.iter().collect::<String>()}});
+            if let Some(index) = call.get("index") {
+                fragment["index"] = index.clone();
+            }
+            stream += &calls(&[fragment]);
+        }
+    }
+    stream + &finish("tool_calls") + DONE
+}
+
+/// Index, name and arguments by id, of a stream in which every call says its id first.
+fn calls_of(stream: &str) -> HashMap<String, (Option<u64>, String, String)> {
+    let mut found = HashMap::new();
+    let mut last = String::new();
+    for message in messages(stream) {
+        for call in message["choices"][0]["delta"]["tool_calls"]
+            .as_array()
+            .into_iter()
+            .flatten()
+        {
+            if let Some(id) = call["id"].as_str() {
+                last = id.to_owned();
+            }
+            let entry: &mut (Option<u64>, String, String) = found.entry(last.clone()).or_default();
+            entry.0 = call["index"].as_u64();
+            entry.1 += call["function"]["name"].as_str().unwrap_or_default();
+            entry.2 += call["function"]["arguments"].as_str().unwrap_or_default();
+        }
+    }
+    found
+}
+
+/// Calls with the spelling of others, which differs between the modes.
+fn same_json(own: &[Own], spelled: &Spoken) -> Vec<Own> {
+    let pairs = own.iter().zip(&spelled.own);
+    pairs
+        .map(|(own, other)| Own {
+            json: other.json.clone(),
+            ..own.clone()
+        })
+        .collect()
+}
+
+proptest! {
+    #[test]
+    fn damage_harms_nobody(
+        events in prop::collection::vec(event(), 0..8),
+        damage in prop::collection::vec((any::<prop::sample::Index>(), prop_oneof![any::<u8>(), prop::sample::select(&b"\"\\{}[]:,<\r\n0u"[..])], any::<bool>()), 0..6),
+        size in 1usize..200,
+    ) {
+        let mut stream = (events.concat() + &finish("tool_calls") + DONE).into_bytes();
+        for (at, byte, replaces) in damage {
+            let at = at.index(stream.len());
+            if replaces {
+                stream[at] = byte;
+            } else {
+                stream.insert(at, byte);
+            }
+        }
+        let mut sieve = Sieve::new(BOTH, true, false);
+        let mut out = VecDeque::new();
+        for answer in [&stream, &stream] {
+            for piece in answer.chunks(size) {
+                sieve.push(Bytes::copy_from_slice(piece), &mut out);
+            }
+            sieve.finish(size % 2 == 0, &mut out);
+            if sieve.round() {
+                sieve.turn();
+            }
+        }
+        let mut sifter = Sifter::new(BOTH);
+        for line in stream.split(|byte| *byte == b'\n') {
+            let json = line.strip_prefix(b"data: ").unwrap_or(line);
+            let json: Vec<u8> = String::from_utf8_lossy(json).replace("\"delta\"", "\"message\"").into();
+            let _ = sifter.answer(&json.into());
+        }
+    }
+
+    #[test]
+    fn any_stream_is_the_same_at_any_cut(events in prop::collection::vec(event(), 0..10), sizes in prop::collection::vec(1usize..60, 1..6), reason in 0usize..4) {
+        let end = ["", "stop", "tool_calls", "length"][reason];
+        let end = if end.is_empty() { String::new() } else { finish(end) + DONE };
+        let stream = events.concat() + &end;
+        let last = say(&["z"]) + &finish("stop") + DONE;
+        let run = |cut: &dyn Fn(&[u8]) -> Vec<Bytes>| {
+            let mut sieve = Sieve::new(BOTH, false, false);
+            let mut out = VecDeque::new();
+            let mut spoken = Vec::new();
+            for answer in [&stream, &last] {
+                cut(answer.as_bytes()).into_iter().for_each(|piece| sieve.push(piece, &mut out));
+                sieve.finish(false, &mut out);
+                if !sieve.round() {
+                    break;
+                }
+                spoken.push(sieve.turn());
+            }
+            spoken.push(sieve.spoken());
+            let bytes: Vec<u8> = out.into_iter().flat_map(|piece| match piece {
+                Piece::Bytes(bytes) => bytes.to_vec(),
+                Piece::End => Vec::new(),
+            }).collect();
+            (String::from_utf8(bytes).unwrap(), spoken, sieve.before(), sieve.heard())
+        };
+        let whole = run(&|answer| vec![Bytes::copy_from_slice(answer)]);
+        let cut = run(&|answer| {
+            let mut pieces = Vec::new();
+            let mut rest = answer;
+            for size in sizes.iter().cycle() {
+                if rest.is_empty() { break; }
+                let (piece, others) = rest.split_at((*size).min(rest.len()));
+                pieces.push(Bytes::copy_from_slice(piece));
+                rest = others;
+            }
+            pieces
+        });
+        prop_assert_eq!(&cut, &whole);
+        let one = run(&|answer| answer.chunks(1).map(Bytes::copy_from_slice).collect());
+        prop_assert_eq!(&one, &whole);
+        for spoken in &whole.1 {
+            prop_assert!(spoken.message.is_empty() || serde_json::from_str::<Value>(&spoken.message).is_ok());
+        }
+    }
+
+    #[test]
+    fn the_client_gets_its_calls_and_the_text_in_both_modes(
+        called in prop::collection::vec((0usize..5, 0usize..4), 1..6),
+        style in 0usize..3,
+        pieces in 1usize..5,
+        size in 1usize..90,
+        text in prop_oneof![Just(""), Just("Let me see."), Just("hm ")],
+    ) {
+        const NAMES: [&str; 5] = ["add_reminder", "clear_mind", "get", "add", "add_reminders"];
+        const ARGUMENTS: [&str; 4] = ["", "{}", "{\"a\":\"é\\n\"}", "no json"];
+        let all: Vec<_> = called.iter().enumerate().map(|(at, (name, arguments))| {
+            let mut call = call(at as u32, &format!("id{at}"), NAMES[*name], ARGUMENTS[*arguments]);
+            if style == 1 {
+                call["index"] = json!(0);
+            } else if style == 2 {
+                call.as_object_mut().unwrap().remove("index");
+            }
+            call
+        }).collect();
+        let answer = answer_of(&all, text, pieces);
+        let whole = json!({"id": "one", "choices": [{"message": {"role": "assistant", "content": text, "tool_calls": all}, "finish_reason": "tool_calls"}]});
+        let last = json!({"id": "two", "choices": [{"message": {"role": "assistant", "content": "End."}, "finish_reason": "stop"}]});
+        let alone = called.iter().all(|(name, _)| *name < 2);
+        let end = say(&["End."]) + &finish("stop") + DONE;
+        let answers = if alone { vec![&*answer, &*end] } else { vec![&*answer] };
+        let came = run_cut(&answers, TOOLS, false, |answer| cut_at(answer, size));
+
+        let mut sifter = Sifter::new(TOOLS);
+        let mut sifted = sifter.answer(&whole.to_string().into()).unwrap();
+        if alone {
+            prop_assert!(matches!(&sifted, Sifted::Round(spoken) if spoken.own == same_json(&came.spoken[0].own, spoken)));
+            sifted = sifter.answer(&last.to_string().into()).unwrap();
+        }
+        let Sifted::Last { json, spoken } = sifted else { panic!("no end") };
+        let message = serde_json::from_slice::<Value>(&json).unwrap()["choices"][0]["message"].clone();
+        prop_assert_eq!(sifter.before(), came.before);
+        prop_assert_eq!(spoken.theirs, came.spoken.last().unwrap().theirs);
+        prop_assert_eq!(client(&came.bytes).0, message["content"].as_str().unwrap());
+        let theirs: Vec<_> = all.iter().zip(&called).filter(|(_, (name, _))| *name > 1).collect();
+        let kept = message["tool_calls"].as_array().cloned().unwrap_or_default();
+        prop_assert_eq!(kept.len(), theirs.len());
+        let mut streamed = calls_of(&came.bytes);
+        for (at, (call, _)) in theirs.iter().enumerate() {
+            let mut call = (*call).clone();
+            if style == 0 {
+                call["index"] = json!(at);
+            }
+            prop_assert_eq!(&call, &kept[at]);
+            let id = call["id"].as_str().unwrap();
+            prop_assert_eq!(streamed.remove(id), Some((call["index"].as_u64(), call["function"]["name"].as_str().unwrap().to_owned(), call["function"]["arguments"].as_str().unwrap().to_owned())));
+        }
+        prop_assert!(streamed.is_empty());
+    }
+}
