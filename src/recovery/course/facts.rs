@@ -23,7 +23,7 @@ const CALLS: usize = 10;
 const PATHS: usize = 20;
 const ERRORS: usize = 6;
 /// Characters of tool results that are searched for errors, all together.
-const MAX_SEARCHED: usize = 2_000_000;
+const MAX_SEARCHED: usize = 500_000;
 
 /// All facts, between fences; empty where there are none.
 pub(super) fn gather(conversation: &Conversation, removed: &[usize]) -> String {
