@@ -231,6 +231,24 @@ mod tests {
     }
 
     #[test]
+    fn a_whole_countdown_fits_between_the_limit_and_the_budget() {
+        let tokenizer = tiktoken_rs::o200k_base_singleton();
+        let tokens = |text: &str| tokenizer.encode_ordinary(text).len();
+        for (name, text) in BUILT_IN {
+            let tokens = tokens(text);
+            assert!(tokens <= 150, "{name}: {tokens} tokens");
+        }
+        let prompts = Prompts::default();
+        for language in [English, Chinese] {
+            for way in [Way::Tools, Way::Text] {
+                let all = 5 * tokens(&prompts.critical(language, way, 5));
+                // A tenth of what a window of 32k leaves for a prompt, and room for the answers.
+                assert!(all <= 1_000, "{language:?} {way:?}: {all} tokens");
+            }
+        }
+    }
+
+    #[test]
     fn the_words_of_each_level_are_used() {
         let prompts = Prompts::default();
         for way in [Way::Tools, Way::Text] {
