@@ -125,9 +125,7 @@ fn explain(refused: Refused, reminders: &Reminders) -> String {
         Refused::Empty => "Write its text into content.".to_owned(),
         Refused::TooMany => format!("Update or delete one of them first: {}.", ids(reminders)),
         Refused::TooLong => format!(
-            "Write it shorter, or update or delete another one first ({} characters are the most \
-             for all of them): {}.",
-            reminder::MAX_CHARS,
+            "Write it shorter, or update or delete another one first: {}.",
             ids(reminders)
         ),
         Refused::Unknown if reminders.is_empty() => {

@@ -136,8 +136,8 @@ impl Checker<'_> {
                 Err(Unfit::Empty) => {
                     "is empty; write a text, or remove it for the built-in one".to_owned()
                 }
-                Err(Unfit::TooLong) => {
-                    format!("is longer than {MAX_CHARS} characters; shorten it")
+                Err(Unfit::TooLong(most)) => {
+                    format!("is longer than {most} characters; shorten it")
                 }
                 Err(Unfit::NoCount) => {
                     "must contain {remaining}, which stands for the answers that are left"

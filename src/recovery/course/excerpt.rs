@@ -49,7 +49,8 @@ pub(super) fn decoded(conversation: &Conversation, text: Text) -> impl Iterator<
     walk.map(|c| char::from_u32(c.code).unwrap_or(char::REPLACEMENT_CHARACTER))
 }
 
-/// The beginning of a text as one line, with an ellipsis where there is more.
+/// A text as one line, where that is shorter than `most` characters; else its beginning, with an
+/// ellipsis.
 pub(super) fn head(text: impl IntoIterator<Item = char>, most: usize) -> String {
     let (mut line, mut chars, mut gap) = (String::new(), 0, false);
     for c in text {

@@ -3,10 +3,7 @@
 //! Newest first where there is room for a few only, and shown in their order. A fact is one line,
 //! so that none can look like another, and nothing in it looks like a fence.
 
-use super::{
-    MAX_FACTS_CHARS,
-    excerpt::{content, decoded, error_lines, head, paths},
-};
+use super::excerpt::{content, decoded, error_lines, head, paths};
 use crate::{
     recovery::fence,
     wire::{
@@ -23,12 +20,15 @@ const CALLS: usize = 10;
 const PATHS: usize = 20;
 const ERRORS: usize = 6;
 /// Characters of tool results that are searched for errors, all together.
-const MAX_SEARCHED: usize = 2_000_000;
+const MAX_SEARCHED: usize = 500_000;
 
-/// All facts, between fences; empty where there are none.
-pub(super) fn gather(conversation: &Conversation, removed: &[usize]) -> String {
+/// All facts, between fences, in `most` characters at most; empty where there are none.
+pub(super) fn gather(conversation: &Conversation, removed: &[usize], most: usize) -> String {
     let (calls, named) = calls(conversation, removed);
-    let mut written = Written::default();
+    let mut written = Written {
+        text: String::new(),
+        left: most,
+    };
     written.section("what the user said", &said(conversation, removed));
     written.section("last tool calls", &calls);
     written.section("errors", &errors(conversation, removed));
@@ -110,10 +110,10 @@ fn in_order(newest: impl IntoIterator<Item = String>) -> Vec<String> {
 }
 
 /// Sections as far as there is room for them.
-#[derive(Default)]
 struct Written {
     text: String,
-    chars: usize,
+    /// Characters.
+    left: usize,
 }
 
 impl Written {
@@ -121,18 +121,21 @@ impl Written {
     fn section(&mut self, of: &str, lines: &[String]) {
         let tag = fence::FACTS;
         let (open, close) = (format!("<{tag} of=\"{of}\">\n"), format!("</{tag}>\n"));
-        let chars = |text: &str| text.chars().count();
-        let mut taken = chars(&open) + chars(&close);
-        let mut fits = |line: &&String| {
+        let mut taken = open.chars().count() + close.chars().count();
+        let mut kept = 0;
+        for line in lines.iter().rev() {
             // A dash, a blank and a line end.
-            taken += chars(line) + 3;
-            self.chars + taken <= MAX_FACTS_CHARS
-        };
-        let kept = lines.iter().rev().take_while(|line| fits(line)).count();
+            let more = line.chars().count() + 3;
+            if taken + more > self.left {
+                break;
+            }
+            taken += more;
+            kept += 1;
+        }
         if kept == 0 {
             return;
         }
-        let before = chars(&self.text);
+        self.left -= taken;
         self.text.push_str(&open);
         for line in &lines[lines.len() - kept..] {
             self.text.push_str("- ");
@@ -140,6 +143,5 @@ impl Written {
             self.text.push('\n');
         }
         self.text.push_str(&close);
-        self.chars += chars(&self.text) - before;
     }
 }

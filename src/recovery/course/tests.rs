@@ -55,6 +55,34 @@ fn the_reminders_stand_in_the_preface() {
 }
 
 #[test]
+fn reminders_of_an_older_course_have_facts_beside_them() {
+    let messages = [user("task"), user("a wish")];
+    let mut memory = Memory::default();
+    memory.reminders.add("note").unwrap();
+    let begun = |memory: &Memory| Course {
+        number: memory.course_number() + 1,
+        boundary: 1,
+        preface: preface(&messages, &[1], memory).into(),
+    };
+    memory.course = Some(begun(&memory));
+    for number in [3, 4] {
+        let course = begun(&memory);
+        assert_eq!(course.number, number);
+        assert!(
+            course.preface.ends_with(
+                "note\n</reminder>\n<facts of=\"what the user said\">\n- a wish\n</facts>"
+            ),
+            "{}",
+            course.preface
+        );
+        memory.course = Some(course);
+    }
+    memory.reminders.update(1, "another").unwrap();
+    let text = preface(&messages, &[1], &memory);
+    assert!(text.ends_with("another\n</reminder>"), "{text}");
+}
+
+#[test]
 fn without_reminders_facts_stand_in() {
     let messages = [
         user("the task"),
@@ -178,16 +206,17 @@ proptest! {
     fn facts_are_bounded_and_fenced_whatever_was_said(
         messages in prop::collection::vec(message(), 0..60),
         skip in 0usize..70,
+        most in 0usize..MAX_FACTS_CHARS,
     ) {
         let removed: Vec<_> = (0..messages.len() + 3).skip(skip).collect();
         let conversation = conversation(&messages);
-        let facts = facts::gather(&conversation, &removed);
-        prop_assert!(facts.chars().count() <= MAX_FACTS_CHARS);
+        let facts = facts::gather(&conversation, &removed, most);
+        prop_assert!(facts.chars().count() <= most);
         let opened = facts.lines().filter(|line| line.starts_with("<facts of=")).count();
         prop_assert_eq!(fence::tags_in(&facts), 2 * opened);
         for line in facts.lines() {
             prop_assert!(line.starts_with("- ") || line.starts_with("<facts of=") || line == "</facts>");
         }
-        prop_assert_eq!(facts, facts::gather(&conversation, &removed));
+        prop_assert_eq!(facts, facts::gather(&conversation, &removed, most));
     }
 }

@@ -15,6 +15,8 @@ use super::Language;
 
 /// Characters of one text.
 pub const MAX_CHARS: usize = 8_000;
+/// Characters of the head of a preface, which is stored with every state of its course.
+pub const MAX_HEAD_CHARS: usize = 2_000;
 
 /// Stands for how many replies remain.
 const REMAINING: &str = "{remaining}";
@@ -44,8 +46,8 @@ pub enum Unfit {
     Unknown,
     #[error("it is empty")]
     Empty,
-    #[error("it is longer than {MAX_CHARS} characters")]
-    TooLong,
+    #[error("it is longer than {0} characters")]
+    TooLong(usize),
     #[error("it does not say how many replies remain")]
     NoCount,
 }
@@ -155,10 +157,14 @@ impl Prompts {
         if text.is_empty() {
             return Err(Unfit::Empty);
         }
-        if text.chars().nth(MAX_CHARS).is_some() {
-            return Err(Unfit::TooLong);
-        }
         let built_in = BUILT_IN[at].1;
+        let most = match built_in.contains(COURSE) {
+            true => MAX_HEAD_CHARS,
+            false => MAX_CHARS,
+        };
+        if text.chars().nth(most).is_some() {
+            return Err(Unfit::TooLong(most));
+        }
         if built_in.contains(REMAINING) && !text.contains(REMAINING) {
             return Err(Unfit::NoCount);
         }
@@ -225,6 +231,24 @@ mod tests {
     }
 
     #[test]
+    fn a_whole_countdown_fits_between_the_limit_and_the_budget() {
+        let tokenizer = tiktoken_rs::o200k_base_singleton();
+        let tokens = |text: &str| tokenizer.encode_ordinary(text).len();
+        for (name, text) in BUILT_IN {
+            let tokens = tokens(text);
+            assert!(tokens <= 150, "{name}: {tokens} tokens");
+        }
+        let prompts = Prompts::default();
+        for language in [English, Chinese] {
+            for way in [Way::Tools, Way::Text] {
+                let all = 5 * tokens(&prompts.critical(language, way, 5));
+                // A tenth of what a window of 32k leaves for a prompt, and room for the answers.
+                assert!(all <= 1_000, "{language:?} {way:?}: {all} tokens");
+            }
+        }
+    }
+
+    #[test]
     fn the_words_of_each_level_are_used() {
         let prompts = Prompts::default();
         for way in [Way::Tools, Way::Text] {
@@ -250,7 +274,12 @@ mod tests {
             ("en/caution.txt", "x", Unfit::Unknown),
             ("caution-tools.txt", "x", Unfit::Unknown),
             ("zh/go-on.txt", "\u{FEFF} \n", Unfit::Empty),
-            ("zh/go-on.txt", long.as_str(), Unfit::TooLong),
+            ("zh/go-on.txt", long.as_str(), Unfit::TooLong(MAX_CHARS)),
+            (
+                "en/course-facts.txt",
+                &long[..3 * (MAX_HEAD_CHARS + 1)],
+                Unfit::TooLong(MAX_HEAD_CHARS),
+            ),
             ("en/critical-text.txt", "soon", Unfit::NoCount),
         ] {
             assert_eq!(prompts.replace(name, text), Err(unfit), "{name}");

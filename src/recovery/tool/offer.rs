@@ -78,7 +78,7 @@ fn asks_for_many(conversation: &Conversation) -> bool {
 /// The client's own tools.
 enum Listed {
     Tools(Vec<Tool>),
-    Functions(Vec<Tool>),
+    Functions,
     /// Not a list of tools that we can follow.
     Unread,
 }
@@ -116,7 +116,7 @@ impl Listed {
                 if tools.iter().chain(&functions).any(Tool::is_ours) {
                     Some(Self::Unread)
                 } else if tools.is_empty() {
-                    Some(Self::Functions(functions))
+                    Some(Self::Functions)
                 } else {
                     Some(Self::Tools(tools))
                 }
@@ -138,7 +138,7 @@ impl Listed {
                     Form::Tools
                 })
             }
-            Self::Functions(_) => Some(Form::Functions),
+            Self::Functions => Some(Form::Functions),
             Self::Unread => None,
         }
     }

@@ -171,6 +171,9 @@ mod tests {
                     1_500
                 };
                 assert!(chars <= most, "{form:?} {language:?}: {chars}");
+                let tokens = tiktoken_rs::o200k_base_singleton().encode_ordinary(text);
+                let tokens = tokens.len();
+                assert!(tokens <= 350, "{form:?} {language:?}: {tokens} tokens");
                 let elements = elements(form, language);
                 let function = |element: &Value| match form {
                     Form::Functions => element.clone(),

@@ -1,4 +1,5 @@
 use bytes::Bytes;
+use proptest::prelude::*;
 
 use super::*;
 use crate::{
@@ -239,5 +240,26 @@ fn a_block_is_asked_for_in_plain_text_only() {
     ] {
         let found = offered(&request("", last), &settings(AddTools::WhenDue), &due());
         assert_eq!(found, Offer::Nothing, "{last}");
+    }
+}
+
+proptest! {
+    #[test]
+    fn any_field_is_read_without_a_panic(
+        name in prop::sample::select(vec!["tools", "functions", "tool_choice", "n", "stop", "response_format", "modalities"]),
+        value in prop_oneof![
+            Just("[{\"function\":{}}]".to_owned()),
+            Just("{\"type\":\"\\ud800\"}".to_owned()),
+            any::<f64>().prop_filter_map("no number", |n| n.is_finite().then(|| n.to_string())),
+            any::<String>().prop_map(|text| serde_json::json!(text).to_string()),
+            (1usize..400).prop_map(|depth| format!("{}{}", "[".repeat(depth), "]".repeat(depth))),
+        ],
+    ) {
+        for memory in [due(), added(), Memory::default()] {
+            let found = offer(&format!("\"{name}\":{value}"), &memory);
+            // Nothing is ever added where there was no list of tools.
+            let added = matches!(found, Offer::Tools { .. });
+            prop_assert!(!added || matches!(name, "tools" | "functions"));
+        }
     }
 }
