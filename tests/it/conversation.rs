@@ -32,7 +32,11 @@ pub(super) fn before(up: &Provider, window: u32) -> Proxy {
         ..ModelConfig::default()
     };
     let proxy = Proxy::new().provider("up", up);
-    proxy.set(|config| drop(config.models.insert("m".into(), model)))
+    proxy.set(|config| {
+        config.models.insert("m".into(), model);
+        // What recovery adds has tests of its own.
+        config.recovery.enabled = false;
+    })
 }
 
 /// A completion; `message` is what it has beside its role.

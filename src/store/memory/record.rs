@@ -11,7 +11,7 @@ use crate::session::{SessionId, Tenant};
 /// Ancestors kept of one conversation, if they fit in [`KEPT_BYTES`]…
 pub(super) const MAX_KEPT: usize = 16;
 /// …and these few in any case.
-pub(super) const MIN_KEPT: usize = 4;
+pub(super) const MIN_KEPT: usize = 8;
 /// Lets an idle session stay under 4 KB all told.
 pub(super) const KEPT_BYTES: usize = 3_700;
 /// Conversations kept of one session, where a hint groups several.

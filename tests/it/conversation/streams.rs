@@ -69,10 +69,8 @@ async fn check(proxy: &Running, client: Client, up: &Provider) {
     );
     let named = got.headers.get_all("trailer").iter();
     let named = named.flat_map(|value| value.to_str().unwrap().split(", "));
-    assert_eq!(
-        named.collect::<Vec<_>>(),
-        trailers.keys().collect::<Vec<_>>()
-    );
+    let named: Vec<_> = named.collect();
+    assert!(trailers.keys().all(|name| named.contains(&name.as_str())));
 }
 
 #[tokio::test]

@@ -13,10 +13,14 @@ use crate::support::{
 
 const HEAD: &str = r#"{"model":"m","tools":[{"type":"function","function":{"name":"read_file","parameters":{"type":"object"}}}],"#;
 
+/// Bytes of one result: while a session is not well, longer ones are truncated.
+const RESULT: usize = 8_000;
+
 /// A conversation of one long turn, written and never read.
 struct Grown {
     body: String,
-    step: String,
+    /// The result of each call of a step.
+    results: Vec<String>,
     steps: usize,
 }
 
@@ -29,25 +33,35 @@ impl Grown {
         body.push_str(r#""messages":[{"role":"user","content":"Mend every leak."}]}"#);
         let frame = 200;
         let bytes = (step_tokens as usize * 4).saturating_sub(frame).max(40);
-        let mut step = String::with_capacity(bytes + 20);
-        while step.len() < bytes {
-            step.push_str("fn mend(leak: &Leak) -> Hull { patch(leak) } ");
-        }
-        step.truncate(bytes);
+        let text = "fn mend(leak: &Leak) -> Hull { patch(leak) } ".repeat(RESULT / 45 + 1);
+        let results = (0..bytes.div_ceil(RESULT))
+            .map(|at| text[..RESULT.min(bytes - at * RESULT)].to_owned())
+            .collect();
         Self {
             body,
-            step,
+            results,
             steps: 0,
         }
     }
 
     fn grow(&mut self) {
         self.body.truncate(self.body.len() - 2);
-        let (at, text) = (self.steps, &self.step);
+        let at = self.steps;
+        let calls: Vec<_> = (0..self.results.len())
+            .map(|nth| format!(r#"{{"id":"c{at}-{nth}","type":"function","function":{{"name":"read_file","arguments":"{{}}"}}}}"#))
+            .collect();
+        let calls = calls.join(",");
         let _ = write!(
             self.body,
-            r#",{{"role":"assistant","content":null,"tool_calls":[{{"id":"c{at}","type":"function","function":{{"name":"read_file","arguments":"{{}}"}}}}]}},{{"role":"tool","tool_call_id":"c{at}","content":"{text}"}}]}}"#
+            r#",{{"role":"assistant","content":null,"tool_calls":[{calls}]}}"#
         );
+        for (nth, text) in self.results.iter().enumerate() {
+            let _ = write!(
+                self.body,
+                r#",{{"role":"tool","tool_call_id":"c{at}-{nth}","content":"{text}"}}"#
+            );
+        }
+        self.body.push_str("]}");
         self.steps += 1;
     }
 }
@@ -64,7 +78,12 @@ async fn told(client: &Client, grown: &mut Grown, most: usize) -> Vec<String> {
         let answer = client.chat(grown.body.clone()).await;
         assert_eq!(answer.status, 200, "{}", answer.text());
         let actions = header(&answer, "actions");
+        let begins = actions.contains("course=");
         for action in actions.split(',').map(str::trim) {
+            // What a new course leaves out is no cut of the guard's.
+            if begins && action.starts_with("dropped") {
+                continue;
+            }
             if ["injected", "dropped", "course"]
                 .iter()
                 .any(|it| action.starts_with(it))
@@ -79,7 +98,7 @@ async fn told(client: &Client, grown: &mut Grown, most: usize) -> Vec<String> {
                 }
             }
         }
-        if actions.contains("course=") {
+        if begins {
             break;
         }
         grown.grow();
