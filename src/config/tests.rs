@@ -295,7 +295,7 @@ fn texts_of_a_directory_take_the_place_of_the_prompts() {
     let prompts = accepted(&setting).recovery.prompts;
     assert_eq!(prompts.go_on(Language::Chinese), "继续");
     assert_eq!(
-        prompts.critical(Language::English, Way::Text, 3),
+        prompts.critical(Language::English, Way::Text, 3, true),
         "3 left, 3!"
     );
     let built_in = Config::default().recovery.prompts;

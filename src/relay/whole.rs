@@ -83,15 +83,11 @@ pub async fn sifted_whole(
     mut room: impl FnMut(usize) -> bool,
 ) -> Result<(Whole, Spoken, Before), BadAnswer> {
     let mut sifter = Sifter::new(sifting);
-    let mut first = true;
     loop {
         let read = whole(answer, provider, &mut room).await?;
         let Whole::Complete { head, body, heard } = read else {
             return Ok((read, Spoken::default(), sifter.before()));
         };
-        if !head.status.is_success() && !first {
-            return Err(no_more(provider));
-        }
         let text = unpacked(&head.headers, &body).filter(|_| head.status.is_success());
         let text = text.map(|text| match text.strip_prefix(b"\xef\xbb\xbf") {
             Some(_) => text.slice(3..),
@@ -105,7 +101,6 @@ pub async fn sifted_whole(
             Some((Sifted::Round(spoken), _)) => {
                 let next = rounds.go_on(spoken).await;
                 answer = next.ok_or_else(|| no_more(provider))?;
-                first = false;
             }
             Some((Sifted::Last { json, spoken }, text)) => {
                 let read = if json == text {

@@ -3,7 +3,7 @@
 //! Decides only; sends nothing. Where the plan with what is ours cannot be carried out, all that
 //! was decided is taken back, and the request goes on as it would have without recovery.
 
-use std::sync::Arc;
+use std::{borrow::Cow, sync::Arc};
 
 use serde_json::json;
 
@@ -27,6 +27,11 @@ use crate::{
     wire::{chat::Conversation, usage::Usage},
 };
 
+/// Bytes of a message that is kept to be sent again, reasoning included.
+const MAX_MESSAGE_BYTES: usize = 48 << 10;
+/// Bytes of a call's arguments that are kept to be sent again: a reminder holds far less.
+const MAX_ARGUMENTS_BYTES: usize = 24 << 10;
+
 /// What one request goes by.
 #[derive(Clone, Copy, Debug)]
 pub struct Rules<'a> {
@@ -49,6 +54,8 @@ pub struct Recovering {
     on: bool,
     /// Nothing of ours goes out.
     bare: bool,
+    /// The request lists tools: without any, calls of ours are refused in it.
+    lists_tools: bool,
     offer: Offer,
     injected: Option<Due>,
     tight_chars: Option<usize>,
@@ -98,6 +105,7 @@ impl Recovering {
             language,
             on,
             bare: before.refused,
+            lists_tools: conversation.asks_for("tools") || conversation.asks_for("functions"),
             offer: Offer::Nothing,
             injected: None,
             tight_chars: None,
@@ -151,7 +159,10 @@ impl Recovering {
             return;
         }
         let text = match due {
-            Due::Critical { left } => self.prompts.critical(self.language, way, left),
+            Due::Critical { left } => {
+                let first = left == self.pace.critical_countdown || self.memory.records.is_empty();
+                self.prompts.critical(self.language, way, left, first)
+            }
             _ => self.prompts.caution(self.language, way).to_owned(),
         };
         self.record(What::Prompt(text.into()));
@@ -174,7 +185,6 @@ impl Recovering {
         memory.clear_due = false;
         memory.language = Some(self.language);
         self.did.cleared = true;
-        self.injected = None;
     }
 
     /// What the request carries.
@@ -187,9 +197,11 @@ impl Recovering {
             Offer::Tools { own, .. } if self.rounds < self.max_rounds => Some(own.clone()),
             _ => None,
         };
+        let stands = |record: &&Record| self.lists_tools || !calls(record);
+        let records = self.memory.records.iter().filter(stands);
         Ours {
             course: self.memory.course.clone(),
-            records: self.memory.records.clone(),
+            records: records.cloned().collect(),
             tools,
             tight_chars: self.tight_chars,
         }
@@ -351,26 +363,52 @@ impl Recovering {
 
 /// What the model said in a round, as a message of the next request.
 fn message(spoken: &Spoken) -> Box<str> {
-    if !spoken.message.is_empty() {
+    let overlong = spoken.own.iter().any(is_overlong);
+    if !(spoken.message.is_empty() || spoken.message.len() > MAX_MESSAGE_BYTES || overlong) {
         return spoken.message.clone();
     }
-    // It was too long to be kept: its calls alone, without which the results would be none.
-    let calls: Vec<&str> = spoken.own.iter().map(|call| &*call.json).collect();
-    let legacy = spoken.own.first().filter(|call| call.legacy);
-    match (legacy, &spoken.package) {
-        (Some(call), _) => format!(
-            r#"{{"role":"assistant","content":null,"function_call":{}}}"#,
-            call.json
-        ),
-        (None, Some(package)) if calls.is_empty() => {
-            json!({"role": "assistant", "content": &*package.text}).to_string()
+    // Too long to be kept and sent again: its calls alone, without which the results would be none.
+    let calls: Vec<_> = spoken.own.iter().map(call_json).collect();
+    let legacy = spoken.own.first().is_some_and(|call| call.legacy);
+    match (&calls[..], &spoken.package) {
+        ([call], _) if legacy => {
+            format!(r#"{{"role":"assistant","content":null,"function_call":{call}}}"#)
         }
+        ([], Some(package)) => json!({"role": "assistant", "content": &*package.text}).to_string(),
         _ => format!(
             r#"{{"role":"assistant","content":null,"tool_calls":[{}]}}"#,
             calls.join(",")
         ),
     }
     .into()
+}
+
+fn is_overlong(call: &Own) -> bool {
+    call.overlong || call.arguments.len() > MAX_ARGUMENTS_BYTES
+}
+
+/// A call as it is sent again; arguments far beyond what a reminder can hold are left out.
+fn call_json(call: &Own) -> Cow<'_, str> {
+    if !is_overlong(call) {
+        return Cow::Borrowed(&call.json);
+    }
+    let function = json!({"name": &*call.name, "arguments": "{}"});
+    let json = match call.legacy {
+        true => function,
+        false => json!({"id": &*call.id, "type": "function", "function": function}),
+    };
+    Cow::Owned(json.to_string())
+}
+
+/// Whether a record has calls of ours in it.
+fn calls(record: &Record) -> bool {
+    match &record.what {
+        What::Calls { .. } => true,
+        What::Round(said) => said
+            .iter()
+            .any(|said| matches!(said.by, By::Model { calls } if calls > 0)),
+        _ => false,
+    }
 }
 
 fn user_message(text: &str) -> Box<str> {
@@ -380,6 +418,6 @@ fn user_message(text: &str) -> Box<str> {
 fn put_back(call: &Own) -> OwnCall {
     OwnCall {
         before: call.before,
-        json: call.json.clone(),
+        json: call_json(call).into(),
     }
 }

@@ -52,7 +52,7 @@ pub enum Unfit {
     NoCount,
 }
 
-const KINDS: usize = 7;
+const KINDS: usize = 9;
 
 #[derive(Clone, Copy)]
 enum Kind {
@@ -60,6 +60,8 @@ enum Kind {
     CautionText,
     CriticalTools,
     CriticalText,
+    CountdownTools,
+    CountdownText,
     CourseReminders,
     CourseFacts,
     GoOn,
@@ -75,6 +77,14 @@ const BUILT_IN: [(&str, &str); 2 * KINDS] = [
     ),
     ("en/critical-text.txt", include_str!("en/critical-text.txt")),
     (
+        "en/countdown-tools.txt",
+        include_str!("en/countdown-tools.txt"),
+    ),
+    (
+        "en/countdown-text.txt",
+        include_str!("en/countdown-text.txt"),
+    ),
+    (
         "en/course-reminders.txt",
         include_str!("en/course-reminders.txt"),
     ),
@@ -87,6 +97,14 @@ const BUILT_IN: [(&str, &str); 2 * KINDS] = [
         include_str!("zh/critical-tools.txt"),
     ),
     ("zh/critical-text.txt", include_str!("zh/critical-text.txt")),
+    (
+        "zh/countdown-tools.txt",
+        include_str!("zh/countdown-tools.txt"),
+    ),
+    (
+        "zh/countdown-text.txt",
+        include_str!("zh/countdown-text.txt"),
+    ),
     (
         "zh/course-reminders.txt",
         include_str!("zh/course-reminders.txt"),
@@ -118,12 +136,15 @@ impl Prompts {
         self.text(language, kind)
     }
 
-    /// The prompt of a countdown. `remaining` replies are left before a new course, the one that
-    /// is asked for included.
-    pub fn critical(&self, language: Language, way: Way, remaining: u32) -> String {
-        let kind = match way {
-            Way::Tools => Kind::CriticalTools,
-            Way::Text => Kind::CriticalText,
+    /// A prompt of a countdown. `remaining` replies are left before a new course, the one that is
+    /// asked for included. The first of a countdown says all; those that follow are short, since
+    /// it still stands in the conversation.
+    pub fn critical(&self, language: Language, way: Way, remaining: u32, first: bool) -> String {
+        let kind = match (way, first) {
+            (Way::Tools, true) => Kind::CriticalTools,
+            (Way::Text, true) => Kind::CriticalText,
+            (Way::Tools, false) => Kind::CountdownTools,
+            (Way::Text, false) => Kind::CountdownText,
         };
         let text = self.text(language, kind);
         text.replace(REMAINING, &remaining.to_string())
@@ -195,6 +216,8 @@ mod tests {
                 ("caution-text", Kind::CautionText),
                 ("critical-tools", Kind::CriticalTools),
                 ("critical-text", Kind::CriticalText),
+                ("countdown-tools", Kind::CountdownTools),
+                ("countdown-text", Kind::CountdownText),
                 ("course-reminders", Kind::CourseReminders),
                 ("course-facts", Kind::CourseFacts),
                 ("go-on", Kind::GoOn),
@@ -241,9 +264,11 @@ mod tests {
         let prompts = Prompts::default();
         for language in [English, Chinese] {
             for way in [Way::Tools, Way::Text] {
-                let all = 5 * tokens(&prompts.critical(language, way, 5));
-                // A tenth of what a window of 32k leaves for a prompt, and room for the answers.
-                assert!(all <= 1_000, "{language:?} {way:?}: {all} tokens");
+                let of = |left| tokens(&prompts.critical(language, way, left, left == 5));
+                let all: usize = (1..=5).map(of).sum();
+                // A tenth of what a window of 32k leaves where half of it is for the answer, and
+                // room for the answers.
+                assert!(all <= 550, "{language:?} {way:?}: {all} tokens");
             }
         }
     }
@@ -253,12 +278,12 @@ mod tests {
         let prompts = Prompts::default();
         for way in [Way::Tools, Way::Text] {
             assert!(prompts.caution(Chinese, way).contains("吃紧"));
-            let critical = prompts.critical(Chinese, way, 1);
+            let critical = prompts.critical(Chinese, way, 1, true);
             for word in ["告急", "提醒项", "新一程对话", "1 次"] {
                 assert!(critical.contains(word), "{word}: {critical}");
             }
-            let critical = prompts.critical(English, way, 1);
-            assert!(critical.contains("this one included: 1."), "{critical}");
+            let critical = prompts.critical(English, way, 1, true);
+            assert!(critical.contains("this reply included: 1."), "{critical}");
             assert!(!critical.contains('{'), "{critical}");
         }
         assert!(prompts.reminders(English, 2).contains("Course 2 of"));

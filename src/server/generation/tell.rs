@@ -28,6 +28,7 @@ pub const TRAILERS: &[&str] = &[
     "x-plimsoll-countdown",
     "x-plimsoll-course",
     "x-plimsoll-reminders",
+    "x-plimsoll-actions",
     "x-plimsoll-billed-tokens",
 ];
 
@@ -57,6 +58,10 @@ impl Generation {
     pub fn foot(&self, health: &Health) -> HeaderMap {
         let mut headers: HeaderMap = health::headers(health, From::Response).collect();
         headers.extend(recovery::headers::headers(&self.memory_after(health.level)));
+        // A round may have begun a new course.
+        if let Ok(actions) = HeaderValue::try_from(self.actions()) {
+            headers.insert(ACTIONS, actions);
+        }
         if let Some(billed) = self.recovering.billed() {
             let tokens = billed
                 .prompt_tokens
@@ -204,7 +209,10 @@ fn comment_of(trailers: &HeaderMap) -> String {
         .filter(|(name, _)| *name != "x-plimsoll-health-from")
         .filter_map(|(name, value)| {
             let name = name.as_str().strip_prefix("x-plimsoll-")?.to_owned();
-            Some(format!("{name}={}", value.to_str().ok()?))
+            Some(format!(
+                "{name}={}",
+                value.to_str().ok()?.replace(", ", ",")
+            ))
         })
         .collect();
     format!(": plimsoll {}\n\n", words.join(" "))

@@ -60,8 +60,8 @@ async fn check(proxy: &Running, client: Client, up: &Provider) {
     assert!(got.whole);
     let trailers: HeaderMap = got.trailers.clone().expect("trailers came");
     assert_eq!(health(&trailers), "caution response 4600 10000 0.460 1.039");
-    assert_eq!(trailers.len(), 6);
-    let comment = ": plimsoll health=caution prompt-tokens=4600 context-limit=10000 hard-util=0.460 optimal-util=1.039\n\n";
+    assert_eq!(trailers.len(), 7);
+    let comment = ": plimsoll health=caution prompt-tokens=4600 context-limit=10000 hard-util=0.460 optimal-util=1.039 actions=none\n\n";
     assert!(
         got.text().ends_with(&format!("{comment}{DONE}")),
         "{}",
@@ -94,7 +94,7 @@ async fn a_stream_that_ends_without_done_is_told_of_too() {
         Step::Close,
     ]);
     let got = talk.ask().await;
-    let comment = ": plimsoll health=healthy prompt-tokens=7 context-limit=10000 hard-util=0.001 optimal-util=0.002\n\n";
+    let comment = ": plimsoll health=healthy prompt-tokens=7 context-limit=10000 hard-util=0.001 optimal-util=0.002 actions=none\n\n";
     assert!(got.whole);
     assert_eq!(got.text(), format!("{TEXT}{FINISH}{comment}"));
 }
@@ -126,7 +126,8 @@ async fn without_usage_the_end_says_unknown() {
         .with("te", "trailers")
         .with("x-plimsoll-stream-health", "comment");
     let got = talk.ask().await;
-    let comment = ": plimsoll health=unknown prompt-tokens=unknown context-limit=10000\n\n";
+    let comment =
+        ": plimsoll health=unknown prompt-tokens=unknown context-limit=10000 actions=none\n\n";
     assert!(got.text().ends_with(&format!("{comment}{DONE}")));
     let trailers = got.trailers.unwrap();
     assert_eq!(health(&trailers), "unknown response unknown 10000 - -");

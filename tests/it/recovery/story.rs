@@ -34,8 +34,8 @@ async fn play(profile: &'static Profile, manner: Manner, stream: bool) -> Played
     };
     let proxy = before(&up, &shape).start().await;
     let mut agent = Agent::new(&proxy).set("stream", stream);
-    agent.messages[0]["content"] = words(4_000, 0).into();
-    agent.result = |nth| words(140, nth + 1);
+    agent.messages[0]["content"] = words(6_000, 0).into();
+    agent.result = |nth| words(85, nth + 1);
     let (mut tale, mut generations) = (Tale::default(), Vec::new());
     for nth in 1..=GENERATIONS {
         let (before, sent) = (up.count(), agent.messages.clone());
@@ -119,10 +119,14 @@ fn has_its_course(generations: &[Generation], manner: Manner) {
     assert_eq!(after.header("health"), Some("healthy"), "{after:?}");
     let kept = after.number("reminders").unwrap_or(0);
     assert_eq!(kept > 0, manner != Manner::Ignores, "{kept} reminders");
-    let cut = generations[..=began]
+    let cut = generations[..began]
         .iter()
         .any(|it| it.action("dropped").is_some());
-    assert!(!cut, "the guard cut before the course was over");
+    let told: Vec<_> = generations[..=began]
+        .iter()
+        .map(|it| it.header("actions"))
+        .collect();
+    assert!(!cut, "the guard cut before the course was over: {told:?}");
 }
 
 async fn check(manner: Manner, name: &str) {

@@ -36,10 +36,20 @@ pub(crate) struct Generation {
 }
 
 impl Generation {
-    /// The value of a header of ours.
+    /// The value of a header of ours; of a stream, what its end tells of itself.
     pub(crate) fn header(&self, name: &str) -> Option<&str> {
+        if let Some(value) = self.comment(name) {
+            return Some(value);
+        }
         let value = self.answer.headers.get(format!("x-plimsoll-{name}"));
         value.and_then(|value| value.to_str().ok())
+    }
+
+    fn comment(&self, name: &str) -> Option<&str> {
+        let mut lines = std::str::from_utf8(&self.answer.body).ok()?.lines();
+        let comment = lines.find_map(|line| line.strip_prefix(": plimsoll "))?;
+        let mut words = comment.split(' ').filter_map(|word| word.split_once('='));
+        words.find(|(key, _)| *key == name).map(|(_, value)| value)
     }
 
     /// A word of `x-plimsoll-actions`, as `injected`; `None` where it was not done.
@@ -147,6 +157,9 @@ impl Agent {
         let path = "/v1/chat/completions";
         let mut request = self.client.request(Method::POST, path);
         request = request.header("content-type", "application/json");
+        if self.fields["stream"] == true {
+            request = request.header("x-plimsoll-stream-health", "comment");
+        }
         let mut request = request.body(full(self.body())).unwrap();
         request.headers_mut().extend(self.headers.clone());
         self.client.send(request).await
