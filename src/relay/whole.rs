@@ -74,7 +74,8 @@ pub async fn whole(
 /// is, and nothing is known of it.
 ///
 /// # Errors
-/// An answer broke off, a successful one is not JSON, or there is no next one.
+/// An answer broke off, a successful one is not JSON, or there is no next one. A next one that is no
+/// success is none of these: it goes on as it is.
 pub async fn sifted_whole(
     mut answer: Response<Body>,
     sifting: Sifting,
