@@ -248,6 +248,11 @@ impl Recovering {
     pub fn round(&mut self, conversation: &Conversation, policy: &Policy<'_>, spoken: &Spoken) {
         self.rounds = self.rounds.saturating_add(1);
         self.billed.add(spoken.usage);
+        if self.bare {
+            // It calls what it was not even offered, and would do so again.
+            self.rounds = self.max_rounds.saturating_add(1);
+            return;
+        }
         let mut said = vec![Said {
             by: By::Model {
                 calls: spoken.own.len() as u32,
@@ -287,7 +292,10 @@ impl Recovering {
 
     /// The last answer of the request is over.
     pub fn finish(&mut self, last: &Spoken, before: Before) {
-        self.billed.add(last.usage);
+        // An answer of our own making costs nothing.
+        if !self.exhausted() {
+            self.billed.add(last.usage);
+        }
         if self.bare {
             return;
         }
