@@ -278,11 +278,15 @@ impl Recovering {
                     .map(|json| Said { by: By::Tool, json }),
             );
         }
-        if clear {
+        // One new course a request: to another clear the model must see an answer, or it asks for
+        // the same again. So it is where the conversation cannot be divided.
+        if clear && !self.did.cleared {
             self.clear(conversation, policy);
-        } else {
-            self.record(What::Round(said));
+            if self.did.cleared {
+                return;
+            }
         }
+        self.record(What::Round(said));
     }
 
     /// No further round may be made: the last one was without our tools.

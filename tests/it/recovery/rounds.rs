@@ -91,6 +91,21 @@ async fn a_model_that_calls_what_it_was_not_offered_is_not_asked_again_and_again
 }
 
 #[tokio::test]
+async fn a_model_that_clears_its_mind_in_a_new_course_is_answered() {
+    for stream in [false, true] {
+        let clear = OWN.replace("add_reminder", "clear_mind");
+        let clear = format!(r#""tool_calls":[{clear}]"#);
+        let (answer, calls) = ask(stream, move |seen| match is_round(seen) {
+            true => fine(stream),
+            false => said(stream, &clear, "tool_calls"),
+        })
+        .await;
+        assert_eq!(calls, 3, "the request, the new course, and a round in it");
+        assert!(answer.text().contains("fine"), "{}", answer.text());
+    }
+}
+
+#[tokio::test]
 async fn rounds_end_in_the_shape_that_they_began_in() {
     for came_as_stream in [false, true] {
         let asked = !came_as_stream;
