@@ -169,9 +169,12 @@ impl Sieve {
     /// The provider's stream is over. `broken`: not by its own will.
     pub(super) fn finish(&mut self, broken: bool, out: &mut VecDeque<Piece>) {
         if let Some((raw, message)) = self.frames.finish() {
-            // Half an event is no event; what is whole may lack its blank line.
-            let data = message.as_ref().map_or(&b""[..], |message| &message.data);
-            if !broken || data.trim_ascii() == b"[DONE]" || answer::read(data).is_ok() {
+            // Half an event is no event, and may be half a call of ours; what is whole may lack its
+            // blank line.
+            let whole = message.as_ref().map_or(!broken, |message| {
+                message.data.trim_ascii() == b"[DONE]" || answer::read(&message.data).is_ok()
+            });
+            if whole {
                 self.event(raw, message, out);
                 self.cut = self.last == Fate::Sent;
             }

@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 
 use bytes::Bytes;
 use futures_util::future::BoxFuture;
-use http::{Response, header::CONTENT_TYPE};
+use http::Response;
 
 use super::{
     Rounds,
@@ -75,12 +75,9 @@ impl Way {
         };
         let spoken = sieve.turn();
         let answer = rounds.as_mut()?.go_on(spoken).await?;
-        let kind = answer.headers().get(CONTENT_TYPE);
-        let kind = kind.and_then(|kind| kind.to_str().ok()).unwrap_or_default();
-        let streams = kind.to_ascii_lowercase().starts_with("text/event-stream");
-        if !answer.status().is_success() || !streams {
+        if !answer.status().is_success() {
             let status = answer.status().as_u16();
-            tracing::warn!(status, "the next answer of a round is no stream");
+            tracing::warn!(status, "a round of a stream was refused");
             return None;
         }
         Some(answer)

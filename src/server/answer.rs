@@ -9,7 +9,7 @@ use http::{
 };
 use serde_json::{Value, json};
 
-use super::route::Misrouted;
+use super::{ask_usage, route::Misrouted};
 use crate::{
     error::Failure,
     provider::{Registry, Source},
@@ -65,15 +65,31 @@ pub fn nothing_more(streams: bool, model: &str, usage: Option<Usage>) -> Respons
     }
     let mut last = envelope("chat.completion.chunk");
     last["choices"] = json!([{"index": 0, "delta": {}, "finish_reason": "stop"}]);
-    let mut body = format!("data: {last}\n\n");
+    // Not in a chunk without choices: on that a client may fail that never asked for one.
     if let Some(usage) = usage {
-        let mut report = envelope("chat.completion.chunk");
-        report["choices"] = json!([]);
-        report["usage"] = usage;
-        body.push_str(&format!("data: {report}\n\n"));
+        last["usage"] = usage;
     }
-    body.push_str("data: [DONE]\n\n");
-    let mut answer = Response::new(whole(body));
+    stream(format!("data: {last}\n\ndata: [DONE]\n\n"))
+}
+
+/// A refusal as the last event of a stream, since the client has the head of another answer by
+/// now. `None` where it says nothing that a client can read.
+pub async fn as_event(refusal: Response<Body>, provider: &str) -> Option<Response<Body>> {
+    if refusal.status().is_success() {
+        return None;
+    }
+    let status = refusal.status().as_u16();
+    let fault = ask_usage::read_fault(refusal, provider).await?;
+    tracing::warn!(
+        status,
+        "a provider refused a round; its words end the stream"
+    );
+    let json = String::from_utf8(fault.to_json()).ok()?;
+    Some(stream(format!("data: {json}\n\n")))
+}
+
+fn stream(events: String) -> Response<Body> {
+    let mut answer = Response::new(whole(events));
     let kind = HeaderValue::from_static("text/event-stream");
     answer.headers_mut().insert(CONTENT_TYPE, kind);
     answer

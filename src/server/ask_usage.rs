@@ -21,7 +21,7 @@ use crate::{
     error::Failure,
     provider::{Outgoing, Payload, Target},
     relay::{self, Whole},
-    wire::{Body, edit::Rope, whole},
+    wire::{Body, edit::Rope, fault::Fault, whole},
 };
 
 /// Models remembered; beyond, the one not used for longest goes, and is asked again.
@@ -170,6 +170,19 @@ pub async fn look(
         }
         Whole::Overlong(answer) => (answer, false),
     })
+}
+
+/// What an error says; `None` where it is too long, broke off, or cannot be read.
+pub async fn read_fault(answer: Response<Body>, provider: &str) -> Option<Fault> {
+    let mut left = MAX_ERROR_BYTES;
+    let room = |bytes| {
+        left = left.saturating_sub(bytes);
+        left > 0
+    };
+    match relay::whole(answer, provider, room).await.ok()? {
+        Whole::Complete { head, body, .. } => Fault::read(&relay::unpacked(&head.headers, &body)?),
+        Whole::Overlong(_) => None,
+    }
 }
 
 /// Whether an error's text, in any shape, names what we added.

@@ -19,7 +19,8 @@
 use std::{borrow::Cow, sync::Arc};
 
 use bytes::Bytes;
-use http::{Request, Response, header::CONTENT_TYPE, request::Parts};
+use futures_util::FutureExt;
+use http::{Request, Response, request::Parts};
 use hyper::body::Incoming;
 
 use super::{
@@ -32,13 +33,13 @@ use super::{
     flight::Hold,
     forward::{chosen, forward},
     generation::{Generation, TRAILERS},
-    rounds::{Asked, Continuing, Dispatch},
+    rounds::{Asked, Continuing, Dispatch, is_stream},
     route::{self, Route},
     wish::wants_comment,
 };
 use crate::{
     error::Failure,
-    relay::{self, Before, Ending, Rounds, Sifting, Spoken, Whole},
+    relay::{self, Before, Closing, Ending, Heard, Sifting, Spoken, Whole},
     session::{self, Hint, Inherited},
     telemetry::record::Record,
     wire::{
@@ -131,7 +132,7 @@ async fn chat(
 
     // 6. What is due, and the plan.
     let generation = inherited.zip(asked.conversation.as_ref());
-    let generation = generation.map(|(inherited, conversation)| {
+    let mut generation = generation.map(|(inherited, conversation)| {
         let recovers = client.recovers();
         Generation::plan(
             app,
@@ -142,7 +143,7 @@ async fn chat(
             recovers,
         )
     });
-    if let Some(generation) = &generation {
+    if let Some(generation) = &mut generation {
         generation.note(record);
     }
 
@@ -212,21 +213,33 @@ fn streamed(mut sent: Sent, parts: &Parts, dispatch: Dispatch, hold: Hold) -> Re
     let head = generation.head(&sent);
     sent.answer.headers_mut().extend(head);
     let sifting = generation.sifting();
-    let continuing = Box::new(Continuing {
-        dispatch,
-        comment,
-        // Only a request that may go out again keeps its body.
-        hold: sifting.any().then_some(hold),
-    });
     if sifting.any() {
+        let continuing = Continuing {
+            dispatch,
+            streamed: true,
+            comment,
+            // The request may go out again, so that its body is kept.
+            hold: Some(hold),
+        };
+        let continuing = Box::new(continuing);
         return relay::sifted(sent.answer, sifting, continuing, sent.asked_usage, trailers);
     }
+    let generation = dispatch.into_generation();
     let ending = Ending {
         strip_usage: sent.asked_usage,
         trailers,
-        on_end: Box::new(move |heard| continuing.end(heard, Spoken::default(), Before::default())),
+        on_end: Box::new(move |heard| close(generation, heard, comment).boxed()),
     };
     relay::stream(sent.answer, ending)
+}
+
+/// The end of a stream of which nothing was taken out.
+async fn close(generation: Option<Generation>, heard: Heard, comment: bool) -> Closing {
+    let Some(mut generation) = generation else {
+        return Closing::default();
+    };
+    let (last, before) = (Spoken::default(), Before::default());
+    generation.close(&heard, &last, before, comment).await
 }
 
 /// Step 8, in one piece: all of it is known before its head is released.
@@ -249,6 +262,7 @@ async fn complete(
     let provider = dispatch.provider().to_owned();
     let mut continuing = Continuing {
         dispatch,
+        streamed: false,
         comment: false,
         hold: None,
     };
@@ -292,14 +306,4 @@ fn allows(app: &App, client: &Client, provider: &str, model: &str) -> bool {
         .split_once('/')
         .is_some_and(|(name, _)| app.registry.named(name).is_ok());
     client.may_use(&[&format!("{provider}/{model}")]) || (!of_another && client.may_use(&[model]))
-}
-
-/// By what the answer says of itself; where it says nothing, by what was asked for.
-fn is_stream(answer: &Response<Body>, asked: bool) -> bool {
-    let kind = answer.headers().get(CONTENT_TYPE);
-    let kind = kind.map_or(&b""[..], |kind| kind.as_bytes());
-    let kind = kind.trim_ascii_start().to_ascii_lowercase();
-    answer.status().is_success()
-        && (kind.starts_with(b"text/event-stream")
-            || (asked && !kind.starts_with(b"application/json")))
 }

@@ -12,6 +12,7 @@ pub mod flight;
 pub mod forward;
 pub mod generation;
 pub mod recovering;
+mod refusal;
 pub mod rounds;
 pub mod route;
 pub mod tasks;

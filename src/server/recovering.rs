@@ -3,16 +3,17 @@
 //! Decides only; sends nothing. Where the plan with what is ours cannot be carried out, all that
 //! was decided is taken back, and the request goes on as it would have without recovery.
 
-use std::{borrow::Cow, sync::Arc};
+mod kept;
 
-use serde_json::json;
+use std::sync::Arc;
 
+use self::kept::{calls, message, put_back, user_message};
 use super::wish::Wish;
 use crate::{
     config::RecoveryConfig,
     guard::{
         self, Policy,
-        record::{By, Ours, OwnCall, Record, Said, What},
+        record::{By, Ours, Record, Said, What},
     },
     health::Level,
     recovery::{
@@ -22,15 +23,10 @@ use crate::{
         prompt::{Prompts, Way},
         tool::{self, Offer},
     },
-    relay::{Before, Own, Sifting, Spoken},
+    relay::{Before, Sifting, Spoken},
     session::{Inherited, lineage::is_auxiliary},
     wire::{chat::Conversation, usage::Usage},
 };
-
-/// Bytes of a message that is kept to be sent again, reasoning included.
-const MAX_MESSAGE_BYTES: usize = 48 << 10;
-/// Bytes of a call's arguments that are kept to be sent again: a reminder holds far less.
-const MAX_ARGUMENTS_BYTES: usize = 24 << 10;
 
 /// What one request goes by.
 #[derive(Clone, Copy, Debug)]
@@ -248,6 +244,11 @@ impl Recovering {
     pub fn round(&mut self, conversation: &Conversation, policy: &Policy<'_>, spoken: &Spoken) {
         self.rounds = self.rounds.saturating_add(1);
         self.billed.add(spoken.usage);
+        if self.bare {
+            // It calls what it was not even offered, and would do so again.
+            self.rounds = self.max_rounds.saturating_add(1);
+            return;
+        }
         let mut said = vec![Said {
             by: By::Model {
                 calls: spoken.own.len() as u32,
@@ -273,11 +274,15 @@ impl Recovering {
                     .map(|json| Said { by: By::Tool, json }),
             );
         }
-        if clear {
+        // One new course a request: to another clear the model must see an answer, or it asks for
+        // the same again. So it is where the conversation cannot be divided.
+        if clear && !self.did.cleared {
             self.clear(conversation, policy);
-        } else {
-            self.record(What::Round(said));
+            if self.did.cleared {
+                return;
+            }
         }
+        self.record(What::Round(said));
     }
 
     /// No further round may be made: the last one was without our tools.
@@ -287,7 +292,10 @@ impl Recovering {
 
     /// The last answer of the request is over.
     pub fn finish(&mut self, last: &Spoken, before: Before) {
-        self.billed.add(last.usage);
+        // An answer of our own making costs nothing.
+        if !self.exhausted() {
+            self.billed.add(last.usage);
+        }
         if self.bare {
             return;
         }
@@ -358,66 +366,5 @@ impl Recovering {
             place: self.place,
             what,
         });
-    }
-}
-
-/// What the model said in a round, as a message of the next request.
-fn message(spoken: &Spoken) -> Box<str> {
-    let overlong = spoken.own.iter().any(is_overlong);
-    if !(spoken.message.is_empty() || spoken.message.len() > MAX_MESSAGE_BYTES || overlong) {
-        return spoken.message.clone();
-    }
-    // Too long to be kept and sent again: its calls alone, without which the results would be none.
-    let calls: Vec<_> = spoken.own.iter().map(call_json).collect();
-    let legacy = spoken.own.first().is_some_and(|call| call.legacy);
-    match (&calls[..], &spoken.package) {
-        ([call], _) if legacy => {
-            format!(r#"{{"role":"assistant","content":null,"function_call":{call}}}"#)
-        }
-        ([], Some(package)) => json!({"role": "assistant", "content": &*package.text}).to_string(),
-        _ => format!(
-            r#"{{"role":"assistant","content":null,"tool_calls":[{}]}}"#,
-            calls.join(",")
-        ),
-    }
-    .into()
-}
-
-fn is_overlong(call: &Own) -> bool {
-    call.overlong || call.arguments.len() > MAX_ARGUMENTS_BYTES
-}
-
-/// A call as it is sent again; arguments far beyond what a reminder can hold are left out.
-fn call_json(call: &Own) -> Cow<'_, str> {
-    if !is_overlong(call) {
-        return Cow::Borrowed(&call.json);
-    }
-    let function = json!({"name": &*call.name, "arguments": "{}"});
-    let json = match call.legacy {
-        true => function,
-        false => json!({"id": &*call.id, "type": "function", "function": function}),
-    };
-    Cow::Owned(json.to_string())
-}
-
-/// Whether a record has calls of ours in it.
-fn calls(record: &Record) -> bool {
-    match &record.what {
-        What::Calls { .. } => true,
-        What::Round(said) => said
-            .iter()
-            .any(|said| matches!(said.by, By::Model { calls } if calls > 0)),
-        _ => false,
-    }
-}
-
-fn user_message(text: &str) -> Box<str> {
-    json!({"role": "user", "content": text}).to_string().into()
-}
-
-fn put_back(call: &Own) -> OwnCall {
-    OwnCall {
-        before: call.before,
-        json: call_json(call).into(),
     }
 }

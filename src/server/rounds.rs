@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use bytes::Bytes;
-use http::{HeaderMap, Method, Response, StatusCode, request::Parts};
+use http::{HeaderMap, Method, Response, StatusCode, header::CONTENT_TYPE, request::Parts};
 use serde_json::Value;
 
 use super::{
@@ -18,6 +18,7 @@ use super::{
     flight::Hold,
     forward::{cleaned, outgoing_headers, with_query},
     generation::Generation,
+    refusal::{may_refuse, refuses_ours},
 };
 use crate::{
     error::Failure,
@@ -138,6 +139,11 @@ impl Dispatch {
         }
     }
 
+    /// What is still needed once the request cannot go out again: its body is let go.
+    pub fn into_generation(self) -> Option<Generation> {
+        self.generation
+    }
+
     fn without_ours(&mut self) {
         if let (Some(generation), Some(conversation)) =
             (&mut self.generation, &self.asked.conversation)
@@ -163,6 +169,8 @@ impl Dispatch {
 /// A request whose answer may be for us, on its way through its rounds.
 pub struct Continuing {
     pub dispatch: Dispatch,
+    /// As the first answer came; those that follow must come alike.
+    pub streamed: bool,
     /// The client wants the level of a stream as a comment.
     pub comment: bool,
     /// Room for the body, for as long as it may have to be sent again.
@@ -177,12 +185,11 @@ impl Rounds for Continuing {
             tracing::warn!(
                 "a model called nothing but our own tools, round after round; its answer ends here"
             );
-            let (streams, model) = (self.dispatch.streams(), &self.dispatch.target.model);
-            return Some(answer::nothing_more(streams, model, spoken.usage));
+            let model = &self.dispatch.target.model;
+            return Some(answer::nothing_more(self.streamed, model, spoken.usage));
         }
-        let sent = self.dispatch.once().await;
-        let failed = match sent {
-            Ok(sent) if sent.answer.status().is_success() => return Some(sent.answer),
+        let failed = match self.dispatch.once().await {
+            Ok(sent) if self.goes_on(&sent.answer) => return Some(sent.answer),
             Ok(sent) => sent.answer.status().to_string(),
             Err(failure) => failure.message(),
         };
@@ -192,6 +199,9 @@ impl Rounds for Continuing {
         );
         self.dispatch.without_ours();
         match self.dispatch.once().await {
+            Ok(sent) if self.streamed && !self.goes_on(&sent.answer) => {
+                answer::as_event(sent.answer, self.dispatch.provider()).await
+            }
             Ok(sent) => Some(sent.answer),
             Err(failure) => {
                 tracing::warn!(
@@ -212,35 +222,20 @@ impl Rounds for Continuing {
     }
 }
 
-/// Statuses with which providers refuse what their grammar does not allow; templates of local
-/// engines fail with a 500.
-fn may_refuse(status: StatusCode) -> bool {
-    matches!(
-        status,
-        StatusCode::BAD_REQUEST
-            | StatusCode::UNPROCESSABLE_ENTITY
-            | StatusCode::INTERNAL_SERVER_ERROR
-    )
+impl Continuing {
+    /// Whether an answer can go on with what the client has of the answers before it.
+    fn goes_on(&self, answer: &Response<Body>) -> bool {
+        let says = answer.status().is_success() && answer.status() != StatusCode::NO_CONTENT;
+        says && is_stream(answer, self.streamed) == self.streamed
+    }
 }
 
-/// Whether an error may be about what recovery added. An overflow is not, and a server that fails
-/// for reasons of its own is not asked twice.
-fn refuses_ours(status: StatusCode, text: &Bytes) -> bool {
-    let text = String::from_utf8_lossy(text).to_lowercase();
-    let says = |words: &[&str]| words.iter().any(|word| text.contains(word));
-    if says(&[
-        "context_length",
-        "context length",
-        "context window",
-        "context size",
-        "too long",
-        "too many tokens",
-        "maximum context",
-        "token limit",
-        "prompt length",
-        "input length",
-    ]) {
-        return false;
-    }
-    status != StatusCode::INTERNAL_SERVER_ERROR || says(&["template", "role", "tool"])
+/// By what the answer says of itself; where it says nothing, by what was asked for.
+pub fn is_stream(answer: &Response<Body>, asked: bool) -> bool {
+    let kind = answer.headers().get(CONTENT_TYPE);
+    let kind = kind.map_or(&b""[..], |kind| kind.as_bytes());
+    let kind = kind.trim_ascii_start().to_ascii_lowercase();
+    answer.status().is_success()
+        && (kind.starts_with(b"text/event-stream")
+            || (asked && !kind.starts_with(b"application/json")))
 }

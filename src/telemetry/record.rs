@@ -7,6 +7,7 @@
 use std::{
     io,
     pin::Pin,
+    sync::{Arc, Mutex, PoisonError},
     task::{Context, Poll},
     time::Instant,
 };
@@ -30,11 +31,26 @@ pub struct Record {
     model: String,
     provider: String,
     session: Option<SessionId>,
-    actions: String,
+    actions: Actions,
     status: Option<u16>,
     bytes: u64,
     outcome: Option<&'static str>,
     quiet: bool,
+}
+
+/// What was done to a request: some of it is decided only while the answer is on its way.
+#[derive(Clone, Debug, Default)]
+pub struct Actions(Arc<Mutex<String>>);
+
+impl Actions {
+    /// As the client is told it.
+    pub fn set(&self, actions: String) {
+        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = actions;
+    }
+
+    fn take(&self) -> String {
+        std::mem::take(&mut *self.0.lock().unwrap_or_else(PoisonError::into_inner))
+    }
 }
 
 impl Record {
@@ -47,7 +63,7 @@ impl Record {
             model: String::new(),
             provider: String::new(),
             session: None,
-            actions: String::new(),
+            actions: Actions::default(),
             status: None,
             bytes: 0,
             outcome: None,
@@ -68,9 +84,9 @@ impl Record {
         self.session = Some(session);
     }
 
-    /// What the guard did, as the client is told it.
-    pub fn actions(&mut self, actions: String) {
-        self.actions = actions;
+    /// Where what was done is noted, until the line is written.
+    pub fn actions(&self) -> Actions {
+        self.actions.clone()
     }
 
     /// Why we answered ourselves, or how the answer ended.
@@ -101,6 +117,7 @@ impl Record {
 impl Drop for Record {
     fn drop(&mut self) {
         let outcome = self.outcome.unwrap_or("client_left");
+        let actions = self.actions.take();
         let duration_ms = u64::try_from(self.begun.elapsed().as_millis()).unwrap_or(u64::MAX);
         macro_rules! line {
             ($level:expr) => {
@@ -111,7 +128,7 @@ impl Drop for Record {
                     model = self.model,
                     provider = self.provider,
                     session = self.session.map(tracing::field::display),
-                    actions = self.actions,
+                    actions,
                     status = self.status,
                     bytes = self.bytes,
                     duration_ms,

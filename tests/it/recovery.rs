@@ -8,6 +8,7 @@ mod ask;
 mod fails;
 mod mixed;
 mod off;
+mod rounds;
 mod stable;
 mod story;
 mod tale;

@@ -53,11 +53,33 @@ impl One {
             return false;
         }
         if ours > 0 {
-            return matches!(&*self.finish, "tool_calls" | "function_call" | "stop" | "");
+            return !self.cut_off();
         }
         let blocks = self.blocks.as_ref();
         let package = blocks.and_then(|blocks| blocks.package(false));
-        package.is_some_and(|package| package.alone) && matches!(&*self.finish, "stop" | "")
+        package.is_some_and(|package| package.alone) && !self.cut_off()
+    }
+
+    /// Whether the answer ended before the model wanted it to. Of other reasons there are as many
+    /// spellings as providers, and an answer that is taken for cut off ends a client's loop.
+    fn cut_off(&self) -> bool {
+        let finish = self.finish.to_ascii_lowercase();
+        let words = [
+            "length",
+            "max",
+            "filter",
+            "safety",
+            "sensitive",
+            "error",
+            "window",
+        ];
+        let names = [
+            "refusal",
+            "recitation",
+            "insufficient_system_resource",
+            "cancelled",
+        ];
+        words.iter().any(|word| finish.contains(word)) || names.contains(&&*finish)
     }
 
     /// `message` and the elements of calls as the provider gave them.

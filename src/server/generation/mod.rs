@@ -27,6 +27,7 @@ use crate::{
     recovery,
     relay::{Before, Heard, Sifting, Spoken},
     session::{Inherited, State},
+    telemetry::record::Actions,
     wire::{
         chat::{Conversation, answer_digest},
         edit::Edits,
@@ -50,6 +51,8 @@ pub struct Generation {
     /// Raw tokens of the request as it goes out.
     raw_sent: u32,
     guard_took: Duration,
+    /// For the request's line in the log.
+    noted: Actions,
 }
 
 impl Generation {
@@ -95,6 +98,7 @@ impl Generation {
             plan: Plan::default(),
             raw_sent: 0,
             guard_took: Duration::ZERO,
+            noted: Actions::default(),
         };
         generation.replan(conversation);
         generation.guard_took = begun.elapsed();
@@ -127,6 +131,7 @@ impl Generation {
             Wish::Guard => self.plan.report.raw_after,
             Wish::DryRun | Wish::Off => self.plan.report.raw_before,
         };
+        self.noted.set(self.actions());
     }
 
     /// The edits to carry out.

@@ -128,9 +128,11 @@ impl Generation {
     }
 
     /// Notes the session and what was done in the request's line of the log.
-    pub fn note(&self, record: &mut Record) {
+    /// Plans that follow are noted there too.
+    pub fn note(&mut self, record: &mut Record) {
         record.session(self.inherited.session);
-        record.actions(self.actions());
+        self.noted = record.actions();
+        self.noted.set(self.actions());
     }
 
     /// One line for each cut that is new with this request; those of before were logged then.

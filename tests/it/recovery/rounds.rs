@@ -1,0 +1,194 @@
+//! Rounds of our own tools with a provider that does what it likes in them.
+
+use plimsoll::config::AddTools;
+
+use crate::support::{
+    client::Answer,
+    provider::{DONE, Provider, Seen, Step, answer, send, stream_head},
+    proxy::Proxy,
+};
+
+const OWN: &str = r#"{"index":0,"id":"own_1","type":"function","function":{"name":"add_reminder","arguments":"{\"content\":\"note\"}"}}"#;
+const USAGE: &str = r#""usage":{"prompt_tokens":100,"completion_tokens":5,"total_tokens":105}"#;
+
+/// An answer that calls our tool and nothing else.
+fn own(stream: bool, finish: &str) -> Vec<Step> {
+    said(stream, &format!(r#""tool_calls":[{OWN}]"#), finish)
+}
+
+fn fine(stream: bool) -> Vec<Step> {
+    said(stream, r#""content":"fine""#, "stop")
+}
+
+fn said(stream: bool, members: &str, finish: &str) -> Vec<Step> {
+    let said = format!(r#"{{"role":"assistant",{members}}}"#);
+    if !stream {
+        let body = format!(
+            r#"{{"id":"c","choices":[{{"index":0,"message":{said},"finish_reason":"{finish}"}}],{USAGE}}}"#
+        );
+        return vec![answer("200 OK", "", body)];
+    }
+    let events = format!(
+        "data: {{\"id\":\"c\",\"choices\":[{{\"index\":0,\"delta\":{said}}}]}}\n\n\
+         data: {{\"id\":\"c\",\"choices\":[{{\"index\":0,\"delta\":{{}},\"finish_reason\":\"{finish}\"}}]}}\n\n\
+         data: {{\"id\":\"c\",\"choices\":[],{USAGE}}}\n\n{DONE}"
+    );
+    vec![stream_head(), send(events), Step::Close]
+}
+
+fn fails(status: &str) -> Vec<Step> {
+    vec![answer(
+        status,
+        "",
+        r#"{"error":{"message":"slow down","code":"theirs"}}"#,
+    )]
+}
+
+/// Whether the request goes on from a round.
+fn is_round(seen: &Seen) -> bool {
+    String::from_utf8_lossy(&seen.body).contains(r#""tool_call_id""#)
+}
+
+/// What the client gets of such a provider, and how many requests it took.
+async fn ask(
+    stream: bool,
+    answers: impl Fn(&Seen) -> Vec<Step> + Send + Sync + 'static,
+) -> (Answer, usize) {
+    let provider = Provider::answering(answers).await;
+    let proxy = Proxy::new().provider("up", &provider);
+    let proxy = proxy.set(|config| config.recovery.tools = AddTools::Always);
+    let proxy = proxy.start().await;
+    let body = serde_json::json!({
+        "model": "up/m", "stream": stream, "messages": [{"role": "user", "content": "go"}],
+        "tools": [{"type": "function", "function": {"name": "read_file", "parameters": {"type": "object"}}}],
+    });
+    let answer = proxy.client().chat(body.to_string()).await;
+    (answer, provider.count())
+}
+
+#[tokio::test]
+async fn what_is_billed_is_what_the_provider_was_asked() {
+    let (answer, calls) = ask(false, |_| own(false, "tool_calls")).await;
+    assert_eq!(answer.json()["choices"][0]["finish_reason"], "stop");
+    let billed = &answer.headers["x-plimsoll-billed-tokens"];
+    assert_eq!(billed.to_str().unwrap(), (calls * 105).to_string());
+}
+
+#[tokio::test]
+async fn a_model_that_calls_what_it_was_not_offered_is_not_asked_again_and_again() {
+    for stream in [false, true] {
+        let (answer, calls) = ask(stream, move |seen| match is_round(seen) {
+            true => fails("500 Internal Server Error"),
+            false => own(stream, "tool_calls"),
+        })
+        .await;
+        assert!(answer.whole && answer.status == 200, "{}", answer.text());
+        assert_eq!(
+            calls, 3,
+            "the request, its round, and the request without us"
+        );
+    }
+}
+
+#[tokio::test]
+async fn a_model_that_clears_its_mind_in_a_new_course_is_answered() {
+    for stream in [false, true] {
+        let clear = OWN.replace("add_reminder", "clear_mind");
+        let clear = format!(r#""tool_calls":[{clear}]"#);
+        let (answer, calls) = ask(stream, move |seen| match is_round(seen) {
+            true => fine(stream),
+            false => said(stream, &clear, "tool_calls"),
+        })
+        .await;
+        assert_eq!(calls, 3, "the request, the new course, and a round in it");
+        assert!(answer.text().contains("fine"), "{}", answer.text());
+    }
+}
+
+#[tokio::test]
+async fn rounds_end_in_the_shape_that_they_began_in() {
+    for came_as_stream in [false, true] {
+        let asked = !came_as_stream;
+        let (answer, _) = ask(asked, move |_| own(came_as_stream, "tool_calls")).await;
+        assert!(answer.whole && answer.status == 200, "{}", answer.text());
+        assert_eq!(answer.text().ends_with(DONE), came_as_stream);
+        assert!(answer.text().contains(r#""finish_reason":"stop""#));
+    }
+}
+
+#[tokio::test]
+async fn a_round_answered_in_another_shape_falls_back_to_the_request() {
+    for stream in [false, true] {
+        for shape in ["other", "204 No Content", "302 Found"] {
+            let odd = move || match shape {
+                "other" => fine(!stream),
+                status => vec![answer(status, "", "")],
+            };
+            // The first request calls our tool, the round is answered oddly, then all is well.
+            let asked = std::sync::atomic::AtomicUsize::new(0);
+            let (answer, calls) = ask(stream, move |seen| {
+                let nth = asked.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
+                match (nth, is_round(seen)) {
+                    (0, _) => own(stream, "tool_calls"),
+                    (_, true) => odd(),
+                    (_, false) => fine(stream),
+                }
+            })
+            .await;
+            assert!(
+                answer.whole && answer.status == 200,
+                "{shape} {}",
+                answer.text()
+            );
+            assert!(answer.text().contains("fine"), "{shape} {}", answer.text());
+            assert_eq!(calls, 3, "{shape}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_refusal_in_a_round_of_a_stream_is_said_in_the_providers_words() {
+    let asked = std::sync::atomic::AtomicUsize::new(0);
+    let (answer, calls) = ask(true, move |_| {
+        match asked.fetch_add(1, std::sync::atomic::Ordering::Relaxed) {
+            0 => own(true, "tool_calls"),
+            _ => fails("429 Too Many Requests"),
+        }
+    })
+    .await;
+    assert_eq!(calls, 3);
+    assert!(answer.text().contains("slow down"), "{}", answer.text());
+    assert!(!answer.text().contains("finish_reason\":\"stop"));
+}
+
+#[tokio::test]
+async fn an_unusual_finish_reason_does_not_end_a_loop() {
+    for stream in [false, true] {
+        for finish in ["TOOL_CALLS", "tool_use", "STOP", "end_turn", "eos"] {
+            let (answer, calls) = ask(stream, move |seen| match is_round(seen) {
+                true => fine(stream),
+                false => own(stream, finish),
+            })
+            .await;
+            assert_eq!(calls, 2, "{finish}");
+            assert!(answer.text().contains("fine"), "{finish} {}", answer.text());
+        }
+        let (_, calls) = ask(stream, move |_| own(stream, "length")).await;
+        assert_eq!(calls, 1, "what was cut off is not gone on with");
+    }
+}
+
+#[tokio::test]
+async fn half_an_event_at_the_end_holds_nothing_of_ours() {
+    let (answer, _) = ask(true, |_| {
+        let half = format!(
+            "data: {{\"choices\":[{{\"index\":0,\"delta\":{{\"tool_calls\":[{}",
+            &OWN[..90]
+        );
+        vec![stream_head(), send(half), Step::Close]
+    })
+    .await;
+    assert!(!answer.text().contains("add_reminder"), "{}", answer.text());
+    assert!(answer.text().contains("provider_bad_answer"));
+    assert!(!answer.whole);
+}
