@@ -115,6 +115,8 @@ impl Recovering {
         if this.bare {
             return this;
         }
+        // What is offered is worded in it.
+        this.memory.language = Some(language);
         if rules.settings.enabled && !is_auxiliary(conversation) {
             this.offer = tool::offered(conversation, rules.settings, &this.memory);
         }
@@ -123,14 +125,16 @@ impl Recovering {
             if !this.memory.tools {
                 this.offer = Offer::Nothing;
             }
+            this.memory.language = this.before.language;
             return this;
         }
         let unwell = state.is_some_and(|s| matches!(s.health, Level::Caution | Level::Critical));
         this.tight_chars = unwell.then_some(rules.settings.max_tool_result_chars);
         this.due(conversation, inherited, policy);
-        if matches!(this.offer, Offer::Tools { .. }) {
-            this.memory.tools = true;
-            this.memory.language = Some(language);
+        let tools = matches!(this.offer, Offer::Tools { .. });
+        this.memory.tools |= tools;
+        if !(tools || this.did.asked || this.did.cleared) {
+            this.memory.language = this.before.language;
         }
         this
     }
@@ -162,7 +166,6 @@ impl Recovering {
             _ => self.prompts.caution(self.language, way).to_owned(),
         };
         self.record(What::Prompt(text.into()));
-        self.memory.language = Some(self.language);
         self.did.asked = true;
         self.injected = Some(due);
     }
@@ -212,7 +215,8 @@ impl Recovering {
         let tools = matches!(self.offer, Offer::Tools { .. });
         Sifting {
             tools: if tools { tool::NAMES } else { &[] },
-            package: matches!(self.offer, Offer::Text) && self.memory.records.iter().any(asked),
+            // A model may answer a prompt late, in a request that could not have been asked.
+            package: !self.lists_tools && self.memory.records.iter().any(asked),
         }
     }
 

@@ -12,6 +12,9 @@ use crate::session::{SessionId, Tenant};
 pub(super) const MAX_KEPT: usize = 16;
 /// …and these few in any case.
 pub(super) const MIN_KEPT: usize = 8;
+/// Answers kept of those given to the same request: regenerating must not push out what the
+/// request itself goes on from.
+pub(super) const MAX_SIBLINGS: usize = 4;
 /// Lets an idle session stay under 4 KB all told.
 pub(super) const KEPT_BYTES: usize = 3_700;
 /// Conversations kept of one session, where a hint groups several.
@@ -125,7 +128,15 @@ impl Record {
     /// The place of a generation to drop, if one of the bounds is passed: by the conversation
     /// just saved to, or by the number of conversations.
     pub(super) fn superfluous(&self) -> Option<usize> {
-        let current = self.generations.last()?.opening;
+        let newest = self.generations.last()?;
+        let current = newest.opening;
+        let siblings = self.generations.iter().enumerate();
+        let mut siblings = siblings.filter(|(_, other)| other.bare == newest.bare);
+        if let Some((oldest, _)) = siblings.next()
+            && siblings.count() >= MAX_SIBLINGS
+        {
+            return Some(oldest);
+        }
         let (mut kept, mut bytes) = (0, 0);
         let mut openings = Vec::with_capacity(MAX_CONVERSATIONS);
         for (at, generation) in self.generations.iter().enumerate().rev() {
