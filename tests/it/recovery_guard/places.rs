@@ -393,6 +393,25 @@ fn a_boundary_that_leaves_nothing_out_is_none() {
     assert!(plan.report.folded.is_none());
 }
 
+/// The server then sends it without what is ours.
+#[test]
+fn a_request_that_is_too_large_with_what_is_ours_is_told_from_one_that_is_too_large() {
+    let mut recall = with(vec![at(3, What::Prompt("word ".repeat(600).into()))]);
+    recall.ours.course = Some(course(1));
+    for (words, alone, with_ours) in [
+        (200, false, false),
+        (1_300, false, true),
+        (2_000, true, true),
+    ] {
+        let mut messages = vec![by("user", &"word ".repeat(words))];
+        messages.extend(step("a", &json!("r")));
+        let (plan, _) = planned(&messages, 4_096, "openai", &Recall::default());
+        assert_eq!(plan.report.over_budget, alone, "{words}");
+        let (plan, _) = planned(&messages, 4_096, "openai", &recall);
+        assert_eq!(plan.report.over_budget, with_ours, "{words}");
+    }
+}
+
 fn postcard_of(memory: &guard::Memory) -> guard::Memory {
     serde_json::from_str(&serde_json::to_string(memory).unwrap()).unwrap()
 }
