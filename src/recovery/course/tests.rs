@@ -222,7 +222,7 @@ fn a_preface_leaves_room_for_work_in_a_small_window() {
                 assert!(text.contains("<facts"), "{window}");
             } else {
                 assert!(text.contains("the newest the newest"), "{window}: {text}");
-                assert_eq!(text.contains("old old"), window > 32_768, "{window}");
+                assert_eq!(text.contains("old old"), window > 8_192, "{window}");
             }
             let ours = Ours {
                 course: Some(course),
