@@ -1,15 +1,17 @@
 //! Where a new course begins.
 
 use super::{
-    Policy, budget, fold,
+    Policy, budget, estimate, fold,
     results::Results,
-    stands_back,
+    rounds, stands_back,
     units::{self, Unit, UnitKind},
 };
-use crate::wire::chat::Conversation;
+use crate::wire::{chat::Conversation, text};
 
 /// The part of the budget that the newest steps may take with them into a new course.
 const SHARE: u32 = 8;
+/// The part of the budget that a preface may take.
+const PREFACE_SHARE: u32 = 4;
 
 /// The boundary of a course that begins with this request, in messages without system ones: as
 /// many of the newest whole units are kept as fit into an eighth of the budget, in raw tokens,
@@ -41,6 +43,27 @@ pub fn tail(conversation: &Conversation, policy: &Policy<'_>) -> Option<u32> {
     let before = units[..first].iter();
     let said = before.filter(|unit| unit.kind != UnitKind::System);
     u32::try_from(said.map(|unit| unit.messages.len()).sum::<usize>()).ok()
+}
+
+/// What a course's preface may be: in raw tokens a quarter of the budget, and half of what the pinned
+/// messages and the tools leave of it, so that in a small window there is room for work beside it.
+pub fn room<'a>(
+    conversation: &Conversation,
+    policy: &Policy<'a>,
+) -> impl Fn(&str) -> bool + use<'a> {
+    let weights = policy.weights();
+    let units = units::split(conversation).unwrap_or_default();
+    let pinned = units.iter().filter(|unit| unit.stays);
+    let pinned = pinned.flat_map(|unit| &conversation.messages[unit.messages.clone()]);
+    let beside = estimate::beside(conversation, &weights);
+    let taken = pinned.fold(beside, |sum, message| {
+        let sizes = &message.sizes;
+        let tokens = estimate::message(conversation, message, sizes, &weights, policy.profile);
+        sum.saturating_add(tokens)
+    });
+    let budget = budget::budget(conversation, policy).tokens;
+    let most = (budget / PREFACE_SHARE).min(budget.saturating_sub(taken) / 2);
+    move |text| rounds::tokens(&text::escape(text), &weights) <= most
 }
 
 /// The messages that a course with this boundary leaves out, in order; none where the conversation

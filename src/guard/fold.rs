@@ -151,7 +151,9 @@ impl Replay<'_> {
         let before = self.units.get(..fold.boundary)?;
         let said = before.iter().filter(|unit| unit.kind != UnitKind::System);
         let said: usize = said.map(|unit| unit.messages.len()).sum();
-        (fold.boundary > units::pinned(self.units)).then_some(Mark {
+        // A boundary that only passed what stays has left nothing out.
+        let any = (units::pinned(self.units)..fold.boundary).any(|at| self.goes(at));
+        any.then_some(Mark {
             k: fold.k,
             boundary: said as u32,
             removed: fold.removed,

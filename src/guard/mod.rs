@@ -46,7 +46,7 @@ use self::{
     units::Unit,
 };
 pub use self::{
-    course::{removed_by, tail},
+    course::{removed_by, room, tail},
     limits::most_chars,
     place::may_prompt,
     preface::NOTE,
@@ -257,6 +257,7 @@ fn assemble(
     report.course = course.map(|course| course.number);
     let mark = fit.replay.mark(fit.fold);
     report.raw_after = fit.replay.sent(fit.fold);
+    report.over_budget = report.raw_after > fit.replay.high;
     report.expected = recall.calibration.tokens(report.raw_after);
     report.folded = (folding.messages > 0).then(|| Folded {
         messages: folding.messages,

@@ -27,6 +27,8 @@ pub struct Report {
     /// Tokens expected of the request as it goes out.
     pub expected: u32,
     pub budget: Budget,
+    /// The request goes out over its budget: what must stay is too much.
+    pub over_budget: bool,
     /// What the request was made of as it came.
     pub shares: Shares,
 }

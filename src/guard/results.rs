@@ -1,7 +1,7 @@
 //! The tool results of one conversation: what each weighs, and how far each is cut.
 
 use std::{
-    collections::{BTreeMap, HashMap},
+    collections::{BTreeMap, HashMap, HashSet},
     ops::Range,
 };
 
@@ -105,7 +105,8 @@ impl<'a> Results<'a> {
     }
 
     /// Cuts results from message `from` on that are longer than `chars` characters, or than a
-    /// small part of the window. The limits are remembered, since the next request's may be others.
+    /// small part of the window. The limits are remembered, since the next request's may be others;
+    /// by digest, so one that was sent whole before, call id and all, is left alone.
     pub(super) fn nearly_full(&mut self, from: usize, chars: usize) {
         let rule = Rule {
             chars: chars.max(LEAST_CHARS),
@@ -113,7 +114,11 @@ impl<'a> Results<'a> {
             ends: None,
             marker: Marker::NearlyFull,
         };
-        for at in self.answers(from..self.tokens.len()) {
+        let digest = |at: usize| self.conversation.messages[at].digest;
+        let known: HashSet<u128> = self.answers(0..from).into_iter().map(digest).collect();
+        let mut fresh = self.answers(from..self.tokens.len());
+        fresh.retain(|&at| !known.contains(&digest(at)));
+        for at in fresh {
             if let Some(chars) = self.cut_by(at, &rule) {
                 self.tight.insert(at, Held::new(chars, rule.marker));
             }

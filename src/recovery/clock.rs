@@ -24,6 +24,8 @@ pub enum Clock {
         left: u32,
         /// A cut of ours was made meanwhile: what it did to the level does not end the countdown.
         cut: bool,
+        /// Its prompt was given in a generation of unknown level: not again until the count moves.
+        told: bool,
     },
 }
 
@@ -62,6 +64,7 @@ impl Clock {
             Self::Calm | Self::Caution { due: false, .. } => None,
             Self::Caution { due: true, .. } => Some(Due::Caution),
             Self::Critical { left: 0, .. } => Some(Due::Course),
+            Self::Critical { told: true, .. } => None,
             Self::Critical { left, .. } => Some(Due::Critical { left }),
         }
     }
@@ -79,16 +82,20 @@ impl Clock {
         let before = if did.cleared { Self::Calm } else { self };
         match (before, level) {
             (before, Level::Unknown) => before.unjudged(did),
-            (Self::Critical { left, cut }, level) if level == Level::Critical || cut || did.cut => {
+            (Self::Critical { left, cut, .. }, level)
+                if level == Level::Critical || cut || did.cut =>
+            {
                 Self::Critical {
                     left: left.saturating_sub(1),
                     cut: cut || did.cut,
+                    told: false,
                 }
             }
             (_, Level::Healthy) => Self::Calm,
             (_, Level::Critical) => Self::Critical {
                 left: pace.critical_countdown,
                 cut: false,
+                told: false,
             },
             (Self::Caution { due, since }, Level::Caution) => {
                 let since = if did.asked {
@@ -106,10 +113,13 @@ impl Clock {
                 since: 0,
             },
             // Falling from critical is no entering, where its last prompt was heard.
-            (Self::Critical { .. }, Level::Caution) => Self::Caution {
-                due: !did.asked || pace.caution_cadence <= 1,
-                since: u32::from(did.asked),
-            },
+            (Self::Critical { told, .. }, Level::Caution) => {
+                let asked = did.asked || told;
+                Self::Caution {
+                    due: !asked || pace.caution_cadence <= 1,
+                    since: u32::from(asked),
+                }
+            }
         }
     }
 
@@ -121,9 +131,10 @@ impl Clock {
                 due: false,
                 since: 0,
             },
-            Self::Critical { left, cut } => Self::Critical {
+            Self::Critical { left, cut, told } => Self::Critical {
                 left,
                 cut: cut || did.cut,
+                told: told || did.asked,
             },
             before => before,
         }

@@ -14,37 +14,62 @@ use crate::{guard::record::Course, wire::chat::Conversation};
 pub const MAX_FACTS_CHARS: usize = 6_000;
 /// The same beside reminders.
 pub const MAX_FACTS_BESIDE: usize = 2_000;
+/// Less is hardly one fact.
+const LEAST_FACTS_CHARS: usize = 100;
 
 /// Begins the next course. `removed` are the indices of the messages that are left out from now
-/// on, in their order; `boundary` is where what is kept begins (see [`Course`]).
+/// on, in their order; `boundary` is where what is kept begins (see [`Course`]). `fits`: whether
+/// there is room for a preface; older notes give way, and then facts, but never its head.
 pub fn begin(
     conversation: &Conversation,
-    removed: &[usize],
-    boundary: u32,
+    (removed, boundary): (&[usize], u32),
     memory: &Memory,
     prompts: &Prompts,
     language: Language,
+    fits: impl Fn(&str) -> bool,
 ) -> Course {
     let number = memory.course_number().saturating_add(1);
-    let facts = |most| facts::gather(conversation, removed, most);
-    let (head, fenced) = if memory.reminders.is_empty() {
-        (prompts.facts(language, number), facts(MAX_FACTS_CHARS))
+    let notes = |head: &str| {
+        let within = |fenced: &str| fits(&preface(head, fenced));
+        memory.reminders.render_within(within)
+    };
+    // Picked shorter until there is room for them.
+    let facts = |most: usize, beside: &str| {
+        let lengths = std::iter::successors(Some(most), |most| Some(most / 2));
+        lengths
+            .take_while(|&most| most >= LEAST_FACTS_CHARS)
+            .map(|most| facts::gather(conversation, removed, most))
+            .find(|facts| fits(&preface(beside, facts)))
+            .unwrap_or_default()
+    };
+    let preface = if memory.reminders.is_empty() {
+        let head = prompts.facts(language, number);
+        let facts = facts(MAX_FACTS_CHARS, &head);
+        preface(&head, &facts)
     } else {
-        let mut notes = memory.reminders.render();
+        let head = prompts.reminders(language, number);
+        let notes = notes(&head);
+        let mut text = preface(&head, &notes);
         // Notes that this course began with already say nothing of what was done in it.
         let before = memory.course.as_ref();
         if before.is_some_and(|course| course.preface.contains(&notes)) {
-            notes = format!("{notes}\n{}", facts(MAX_FACTS_BESIDE));
+            let facts = facts(MAX_FACTS_BESIDE, &text);
+            if !facts.is_empty() {
+                text = format!("{text}\n{facts}");
+            }
         }
-        (prompts.reminders(language, number), notes)
+        text
     };
-    let fenced = fenced.trim_end();
-    let gap = if fenced.is_empty() { "" } else { "\n\n" };
     Course {
         number,
         boundary,
-        preface: format!("{head}{gap}{fenced}").into(),
+        preface: preface.into(),
     }
+}
+
+fn preface(head: &str, fenced: &str) -> String {
+    let gap = if fenced.is_empty() { "" } else { "\n\n" };
+    format!("{head}{gap}{fenced}")
 }
 
 #[cfg(test)]

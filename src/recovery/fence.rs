@@ -11,33 +11,65 @@ pub(super) const REMINDER: &str = "reminder";
 pub(super) const FACTS: &str = "facts";
 pub(super) const PACKAGE: &str = "continuation_package";
 
-/// The text without any tag of ours: the `<` of each becomes a `(`, so it grows by nothing.
+/// The text without any tag of ours: what opens each becomes a parenthesis of as many bytes, so it
+/// grows by nothing.
 pub(super) fn neutral(text: &str) -> Cow<'_, str> {
     let mut changed: Option<String> = None;
-    for at in memchr::memchr_iter(b'<', text.as_bytes()) {
-        if tag_at(&text[at..]) {
-            let changed = changed.get_or_insert_with(|| text.to_owned());
-            changed.replace_range(at..=at, "(");
-        }
+    for (at, with) in tags(text) {
+        let changed = changed.get_or_insert_with(|| text.to_owned());
+        changed.replace_range(at..at + with.len(), with);
     }
     changed.map_or(Cow::Borrowed(text), Cow::Owned)
 }
 
-/// Whether a text that begins with `<` begins with a tag of ours, in any spelling.
-fn tag_at(text: &str) -> bool {
-    let skipped = |c: char| c == '/' || c.is_whitespace() || c.is_control();
-    let name = text[1..].trim_start_matches(skipped).as_bytes();
-    TAGS.iter().any(|tag| {
-        let head = name.get(..tag.len());
-        head.is_some_and(|head| head.eq_ignore_ascii_case(tag.as_bytes()))
+/// Where tags of ours begin, and what takes the place of what opens them.
+fn tags(text: &str) -> impl Iterator<Item = (usize, &'static str)> + '_ {
+    // Both begin with a byte that is rare in text.
+    memchr::memchr2_iter(b'<', FULL_WIDTH.as_bytes()[0], text.as_bytes()).filter_map(|at| {
+        let rest = text.get(at..)?;
+        let (rest, with) = match rest.strip_prefix('<') {
+            Some(rest) => (rest, "("),
+            None => (rest.strip_prefix(FULL_WIDTH)?, "（"),
+        };
+        names_tag(rest).then_some((at, with))
     })
+}
+
+/// What some take for a `<`.
+const FULL_WIDTH: &str = "＜";
+
+/// Whether what follows a `<` begins with the name of a tag of ours, in any spelling: what cannot
+/// be seen and what stands between the letters does not count, nor does their width.
+fn names_tag(text: &str) -> bool {
+    let most = TAGS.iter().map(|tag| tag.len()).max().unwrap_or(0);
+    let seen = text.chars().filter(|c| !unseen(*c));
+    let name: String = seen.map(narrow).take(most).collect();
+    TAGS.iter().any(|tag| name.starts_with(tag))
+}
+
+/// What may stand before and in the name without being seen: slashes, white space, control and
+/// format characters.
+fn unseen(c: char) -> bool {
+    let format = matches!(c,
+        '\u{AD}' | '\u{34F}' | '\u{61C}' | '\u{115F}' | '\u{1160}' | '\u{17B4}' | '\u{17B5}'
+        | '\u{180B}'..='\u{180F}' | '\u{200B}'..='\u{200F}' | '\u{202A}'..='\u{202E}'
+        | '\u{2060}'..='\u{206F}' | '\u{3164}' | '\u{FE00}'..='\u{FE0F}' | '\u{FEFF}'
+        | '\u{FFA0}' | '\u{E0000}'..='\u{E0FFF}');
+    format || matches!(c, '/' | '／' | '\\') || c.is_whitespace() || c.is_control()
+}
+
+/// A letter in lower case, and of a full-width form the plain one.
+fn narrow(c: char) -> char {
+    let plain = match c {
+        '\u{FF01}'..='\u{FF5E}' => char::from_u32(u32::from(c) - 0xFEE0).unwrap_or(c),
+        c => c,
+    };
+    plain.to_ascii_lowercase()
 }
 
 #[cfg(test)]
 pub(super) fn tags_in(text: &str) -> usize {
-    text.match_indices('<')
-        .filter(|(at, _)| tag_at(&text[*at..]))
-        .count()
+    tags(text).count()
 }
 
 #[cfg(test)]
@@ -56,6 +88,13 @@ mod tests {
             ("<remind", "<remind"),
             ("<", "<"),
             ("<字", "<字"),
+            ("＜字＞ ，", "＜字＞ ，"),
+            ("<\u{200B}/reminder>", "(\u{200B}/reminder>"),
+            ("</remi\u{200D}nder>", "(/remi\u{200D}nder>"),
+            ("</\u{FEFF}\u{AD}facts>", "(/\u{FEFF}\u{AD}facts>"),
+            ("＜／reminder＞", "（／reminder＞"),
+            ("</ｒｅｍｉｎｄｅｒ>", "(/ｒｅｍｉｎｄｅｒ>"),
+            ("<continuation\n_package>", "(continuation\n_package>"),
         ] {
             assert_eq!(neutral(text), expected);
         }
@@ -64,7 +103,7 @@ mod tests {
     proptest! {
         #[test]
         fn no_tag_is_left(pieces in prop::collection::vec(
-            prop::sample::select(vec!["<", "</", "< ", "/", "reminder", "FACTS", "continuation_package", ">", "x", "字", "\n", "<<reminder"]), 0..20)
+            prop::sample::select(vec!["<", "</", "< ", "＜", "\u{200B}", "ｆａcts", "/", "reminder", "FACTS", "continuation_package", ">", "x", "字", "\n", "<<reminder"]), 0..20)
         ) {
             let text = pieces.concat();
             let clean = neutral(&text).into_owned();

@@ -60,7 +60,11 @@ mod tests {
     #[test]
     fn what_is_not_is_told() {
         let memory = Memory {
-            clock: Clock::Critical { left: 0, cut: true },
+            clock: Clock::Critical {
+                left: 0,
+                cut: true,
+                told: false,
+            },
             reminders: reminders(&[(1, "a"), (2, "b")]),
             course: Some(Course {
                 number: 2,

@@ -5,8 +5,6 @@
 //! twice, the second time in a course's preface. A note is kept as the model wrote it; what it
 //! could do to the fences around it is taken out when it is shown.
 
-use std::fmt::Write;
-
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
@@ -22,6 +20,8 @@ pub const MAX_NOTES: usize = 32;
 pub const MAX_CHARS: usize = 16_000;
 /// Bytes of all notes: what a state can hold twice, whatever the script.
 pub const MAX_BYTES: usize = 20_000;
+/// A note that is cut is not shown shorter than this; characters.
+const LEAST_CHARS: usize = 100;
 
 /// One note.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -142,12 +142,30 @@ impl Reminders {
 
     /// All notes between fences, oldest first. Nothing in them looks like a fence.
     pub fn render(&self) -> String {
+        self.render_within(|_| true)
+    }
+
+    /// The newest notes that there is room for, oldest first; the oldest of them may lose its end.
+    /// All of them are kept, to be changed or deleted.
+    pub fn render_within(&self, fits: impl Fn(&str) -> bool) -> String {
         let mut shown = String::new();
-        for note in &self.notes {
-            let (tag, id, text) = (fence::REMINDER, note.id, fence::neutral(&note.text));
-            let gap = if shown.is_empty() { "" } else { "\n" };
-            // Writing to a string cannot fail.
-            let _ = write!(shown, "{gap}<{tag} id=\"r{id}\">\n{text}\n</{tag}>");
+        for note in self.notes.iter().rev() {
+            let text = fence::neutral(&note.text);
+            let with = |text: &str| {
+                let gap = if shown.is_empty() { "" } else { "\n" };
+                Some(fenced(note.id, text) + gap + &shown).filter(|with| fits(with))
+            };
+            if let Some(whole) = with(&text) {
+                shown = whole;
+                continue;
+            }
+            let halves = std::iter::successors(Some(text.chars().count() / 2), |n| Some(n / 2));
+            let mut cuts = halves
+                .take_while(|&chars| chars >= LEAST_CHARS)
+                .filter_map(|chars| head(&text, chars).ok());
+            return cuts
+                .find_map(|(cut, _)| with(&format!("{cut}…")))
+                .unwrap_or(shown);
         }
         shown
     }
@@ -178,6 +196,12 @@ impl Reminders {
         }
         room
     }
+}
+
+/// A note as it is shown.
+fn fenced(id: u32, text: &str) -> String {
+    let tag = fence::REMINDER;
+    format!("<{tag} id=\"r{id}\">\n{text}\n</{tag}>")
 }
 
 #[derive(Clone, Copy)]

@@ -175,10 +175,15 @@ impl Recovering {
         let Some(boundary) = guard::tail(conversation, policy) else {
             return;
         };
-        let removed = guard::removed_by(conversation, boundary);
         let memory = &mut self.memory;
+        // What an older course left out never comes back.
+        let before = memory.course.as_ref().map_or(0, |course| course.boundary);
+        let boundary = boundary.max(before);
+        let removed = guard::removed_by(conversation, boundary);
         let (prompts, language) = (&self.prompts, self.language);
-        let course = course::begin(conversation, &removed, boundary, memory, prompts, language);
+        let gone = (&removed[..], boundary);
+        let room = guard::room(conversation, policy);
+        let course = course::begin(conversation, gone, memory, prompts, language, room);
         memory.course = Some(course);
         memory.records.clear();
         memory.clear_due = false;

@@ -201,6 +201,7 @@ mod tests {
                 clock: Clock::Critical {
                     left: 0,
                     cut: false,
+                    told: false,
                 },
                 reminders: reminders(&[(0, "run the tests"), (4, "port 8080")]),
                 records: vec![

@@ -38,7 +38,11 @@ fn due(levels: impl IntoIterator<Item = Level>, pace: Pace) -> Vec<Option<Due>> 
 }
 
 fn critical(left: u32, cut: bool) -> Clock {
-    Clock::Critical { left, cut }
+    Clock::Critical {
+        left,
+        cut,
+        told: false,
+    }
 }
 
 #[test]
@@ -106,6 +110,20 @@ fn a_course_that_could_not_begin_stays_due() {
         clock = clock.after(Critical, Did::default(), PACE);
         assert_eq!(clock.due(), Some(Due::Course));
     }
+}
+
+/// Else a provider that stops reporting would collect the same notice in every request, for ever.
+#[test]
+fn a_count_that_stands_still_is_told_once() {
+    let mut clock = critical(4, false);
+    for _ in 0..20 {
+        clock = generation(clock, Unknown, PACE);
+        assert_eq!((clock.due(), clock.countdown()), (None, Some(4)));
+    }
+    let next = generation(clock, Critical, PACE);
+    assert_eq!(next.due(), Some(Due::Critical { left: 3 }));
+    // It was asked already, so falling to caution is no reason to ask again.
+    assert_eq!(clock.after(Caution, Did::default(), PACE).due(), None);
 }
 
 #[test]
@@ -206,7 +224,8 @@ proptest! {
         let unknown = Did { cleared: false, ..unknown };
         let after = clock.after(Unknown, unknown, PACE);
         prop_assert_eq!(after.countdown(), clock.countdown());
-        let heard = clock.due() == Some(Due::Caution) && unknown.asked;
+        let prompt = matches!(clock.due(), Some(Due::Caution | Due::Critical { .. }));
+        let heard = prompt && unknown.asked;
         prop_assert_eq!(after.due(), if heard { None } else { clock.due() });
         if !unknown.asked && !unknown.cut {
             prop_assert_eq!(after, clock);

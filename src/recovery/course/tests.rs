@@ -3,7 +3,12 @@ use proptest::prelude::*;
 use serde_json::{Value, json};
 
 use super::*;
-use crate::{recovery::fence, wire::chat::index};
+use crate::{
+    config::GuardConfig,
+    guard::{self, Policy, Recall, profile, record::Ours},
+    recovery::fence,
+    wire::chat::index,
+};
 
 fn conversation(messages: &[Value]) -> Conversation {
     index(Bytes::from(json!({ "messages": messages }).to_string())).unwrap()
@@ -27,11 +32,11 @@ fn preface(messages: &[Value], removed: &[usize], memory: &Memory) -> String {
     let prompts = Prompts::default();
     let course = begin(
         &conversation,
-        removed,
-        7,
+        (removed, 7),
         memory,
         &prompts,
         Language::English,
+        |_| true,
     );
     assert_eq!(
         (course.number, course.boundary),
@@ -155,11 +160,11 @@ fn half_a_surrogate_pair_is_no_trouble() {
     let conversation = index(Bytes::from(body)).unwrap();
     let course = begin(
         &conversation,
-        &[1, 2, 3],
-        1,
+        (&[1, 2, 3], 1),
         &Memory::default(),
         &Prompts::default(),
         Language::Chinese,
+        |_| true,
     );
     assert!(
         course.preface.contains("b \u{FFFD} c"),
@@ -167,6 +172,71 @@ fn half_a_surrogate_pair_is_no_trouble() {
         course.preface
     );
     assert!(course.preface.contains("第 2 程"));
+}
+
+/// The longest notes and the longest facts, in windows that could not hold them.
+#[test]
+fn a_preface_leaves_room_for_work_in_a_small_window() {
+    let mut full = Memory::default();
+    for text in ["old ", "字", "a word ", "the newest "] {
+        full.reminders.add(&text.repeat(900)).unwrap();
+    }
+    let mut messages = vec![user("task")];
+    for at in 0..40 {
+        let arguments = json!({"path": format!("src/{at}/{}.rs", "字".repeat(100))});
+        messages.extend([
+            call("read", &arguments.to_string()),
+            result(&format!("error {at} {}", "x".repeat(190))),
+        ]);
+    }
+    let conversation = conversation(&messages);
+    let settings = GuardConfig::default();
+    for window in [2_048, 4_096, 8_192, 32_768, 200_000] {
+        let policy = Policy {
+            profile: profile::named("openai").unwrap(),
+            window,
+            input_limit: None,
+            settings: &settings,
+        };
+        let boundary = guard::tail(&conversation, &policy).unwrap();
+        let removed = guard::removed_by(&conversation, boundary);
+        for memory in [&full, &Memory::default()] {
+            let room = guard::room(&conversation, &policy);
+            let prompts = Prompts::default();
+            let gone = (&removed[..], boundary);
+            let course = begin(
+                &conversation,
+                gone,
+                memory,
+                &prompts,
+                Language::English,
+                room,
+            );
+            let text = &*course.preface;
+            assert!(
+                guard::room(&conversation, &policy)(text),
+                "{window}: {text}"
+            );
+            assert!(text.starts_with("[Note by the context guard"));
+            if memory.reminders.is_empty() {
+                assert_eq!(text.contains("<facts"), !removed.is_empty(), "{window}");
+            } else {
+                assert!(text.contains("the newest the newest"), "{window}: {text}");
+                assert_eq!(text.contains("old old"), window > 8_192, "{window}");
+            }
+            let ours = Ours {
+                course: Some(course),
+                ..Ours::default()
+            };
+            let recall = Recall {
+                ours,
+                ..Recall::default()
+            };
+            let report = guard::plan(&conversation, &policy, &recall).report;
+            let budget = report.budget.tokens;
+            assert!(report.raw_after <= budget * 3 / 4, "{window}: {report:?}");
+        }
+    }
 }
 
 fn text() -> impl Strategy<Value = String> {

@@ -84,6 +84,24 @@ fn the_rendering_is_fenced() {
     );
 }
 
+#[test]
+fn where_there_is_little_room_the_newest_are_shown() {
+    let mut reminders = Reminders::default();
+    for text in ["first ", "second ", "third "] {
+        reminders.add(&text.repeat(100)).unwrap();
+    }
+    let shown = |most: usize| reminders.render_within(|text| text.len() <= most);
+    assert_eq!(shown(9_999), reminders.render());
+    let two = shown(1_400);
+    assert!(two.starts_with("<reminder id=\"r2\">\nsecond"), "{two}");
+    assert!(two.ends_with("third\n</reminder>") && !two.contains('…'));
+    let cut = shown(1_100);
+    assert!(cut.starts_with("<reminder id=\"r2\">\nsecond"), "{cut}");
+    assert_eq!(cut.matches("…\n</reminder>\n").count(), 1);
+    assert!(shown(400).contains("third…\n</reminder>"));
+    assert_eq!(shown(100), "");
+}
+
 #[derive(Clone, Debug)]
 enum Act {
     Add(String),

@@ -126,6 +126,13 @@ impl Generation {
                 tracing::error!(%session, ?broken, "a plan with what recovery adds was unsound; the request goes on without");
                 self.plan = plan(Ours::default());
             }
+        } else if self.plan.report.over_budget && self.recovering.carries() {
+            let without = plan(Ours::default());
+            // What is ours must not be what makes a request too large.
+            if !without.report.over_budget {
+                self.recovering.give_up();
+                self.plan = without;
+            }
         }
         self.raw_sent = match self.wish {
             Wish::Guard => self.plan.report.raw_after,

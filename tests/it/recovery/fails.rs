@@ -2,8 +2,11 @@
 
 use serde_json::Value;
 
-use super::{deep, obliging, pair, work};
-use crate::support::model::{OWN, Said};
+use super::{deep, obliging, pair, words, work};
+use crate::support::{
+    agent::Agent,
+    model::{OWN, Said},
+};
 
 #[tokio::test]
 async fn a_provider_that_refuses_our_tools_is_asked_without_them() {
@@ -81,4 +84,24 @@ async fn errors_before_any_answer_pass_as_they_are() {
         assert_eq!(body["error"]["code"], "theirs");
         assert_eq!(up.count(), 2, "nothing else is a matter of our tools");
     }
+}
+
+/// A task that leaves next to nothing of the window: what is ours would be what is too much.
+#[tokio::test]
+async fn a_request_that_fits_alone_goes_through_in_a_nearly_full_window() {
+    let mut close = 0;
+    for tokens in (16_000..18_000).step_by(150) {
+        let (proxy, up) = pair(obliging).await;
+        let mut agent = Agent::new(&proxy).set("max_tokens", 2_000);
+        agent.messages[1]["content"] = words(tokens, 0).into();
+        if agent.send().await.status != 200 || up.tokens()[0] > 17_700 {
+            continue;
+        }
+        close += usize::from(up.tokens()[0] > 17_300);
+        // Each has an answer, or this fails.
+        agent.steps(8).await;
+        assert_eq!(up.overflows(), 0, "a task of {tokens}");
+        up.is_content();
+    }
+    assert!(close > 0, "no task came near the limit");
 }

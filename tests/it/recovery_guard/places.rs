@@ -349,6 +349,69 @@ fn new_results_are_held_to_the_tighter_limit_ever_after() {
     assert!((100..=200).contains(&chars), "{chars}");
 }
 
+/// Limits are remembered by digest, and some agents count their call ids anew in every turn.
+#[test]
+fn a_result_that_was_sent_whole_before_stays_whole_when_its_twin_comes() {
+    let long = json!("same ".repeat(1_500));
+    let mut messages = vec![by("user", "the task")];
+    for (id, content) in [("a", &long), ("b", &json!("x"))] {
+        messages.extend(step(id, content));
+    }
+    let known = messages.len();
+    messages.extend(step("a", &long));
+    messages.extend(step("d", &long));
+    let mut recall = Recall {
+        messages: known,
+        ..Recall::default()
+    };
+    recall.ours.tight_chars = Some(1_000);
+    let (plan, first) = planned(&messages, 200_000, "openai", &recall);
+    assert_eq!((&first[2], &first[6]), (&messages[2], &messages[6]));
+    assert_eq!(plan.memory.tightened(), 1);
+    let recall = Recall {
+        messages: messages.len(),
+        memory: plan.memory,
+        ..Recall::default()
+    };
+    messages.extend(step("e", &json!("y")));
+    let (_, second) = planned(&messages, 200_000, "openai", &recall);
+    assert_eq!(second[..first.len()], first[..]);
+}
+
+/// Recovery prunes its records by the boundary, so it must be none where the record still stands.
+#[test]
+fn a_boundary_that_leaves_nothing_out_is_none() {
+    let mut messages = vec![by("user", "the task"), by("developer", "s")];
+    let mut recall = with(vec![at(1, What::Prompt(PROMPT.into()))]);
+    recall.ours.course = Some(course(1));
+    let (_, first) = planned(&messages, 8_192, "openai", &recall);
+    messages.extend([by("assistant", "a"), by("user", "more")]);
+    recall.messages = 1;
+    let (plan, second) = planned(&messages, 8_192, "openai", &recall);
+    assert_eq!(second[..first.len()], first[..]);
+    assert_eq!(plan.memory.boundary(), None);
+    assert!(plan.report.folded.is_none());
+}
+
+/// The server then sends it without what is ours.
+#[test]
+fn a_request_that_is_too_large_with_what_is_ours_is_told_from_one_that_is_too_large() {
+    let mut recall = with(vec![at(3, What::Prompt("word ".repeat(600).into()))]);
+    recall.ours.course = Some(course(1));
+    for (words, alone, with_ours) in [
+        (200, false, false),
+        (1_300, false, true),
+        (2_000, true, true),
+    ] {
+        let mut messages = vec![by("user", &"word ".repeat(words))];
+        messages.extend(step("a", &json!("r")));
+        let (plan, _) = planned(&messages, 4_096, "openai", &Recall::default());
+        assert_eq!(plan.report.over_budget, alone, "{words}");
+        let (plan, _) = planned(&messages, 4_096, "openai", &recall);
+        assert_eq!(plan.report.over_budget, with_ours, "{words}");
+    }
+}
+
 fn postcard_of(memory: &guard::Memory) -> guard::Memory {
     serde_json::from_str(&serde_json::to_string(memory).unwrap()).unwrap()
 }

@@ -63,6 +63,7 @@ fn tools_are_added_as_configured() {
         clock: Clock::Critical {
             left: 3,
             cut: false,
+            told: false,
         },
         ..Memory::default()
     };
@@ -70,6 +71,7 @@ fn tools_are_added_as_configured() {
         clock: Clock::Critical {
             left: 0,
             cut: false,
+            told: false,
         },
         ..Memory::default()
     };
