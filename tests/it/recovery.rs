@@ -8,6 +8,8 @@ mod ask;
 mod fails;
 mod mixed;
 mod off;
+mod settings;
+mod simulated;
 mod stable;
 mod story;
 mod tale;
