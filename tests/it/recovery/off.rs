@@ -66,7 +66,8 @@ async fn with(set: impl FnOnce(Proxy) -> Proxy) -> (Running, Up) {
 fn off(config: &mut Config, model: &str) {
     let settings = config.models.entry(model.into()).or_default();
     *settings = ModelConfig {
-        context_length: Some(WINDOW),
+        // Nothing is learnt of another model yet, so what just fits one may be cut for it.
+        context_length: Some(2 * WINDOW),
         recovery: Some(false),
         ..ModelConfig::default()
     };
@@ -114,7 +115,7 @@ async fn what_a_session_has_stays_when_no_more_is_wanted() {
             true => agent.with("x-plimsoll-recovery", "off"),
             false => agent.set("model", "quiet"),
         };
-        // Far beyond the cadence, and beyond the load line.
+        // Far beyond the cadence, and in the window of `m` beyond the load line.
         agent.result = |nth| super::words(250, nth);
         let count = up.count();
         let generations = agent.steps(14).await;

@@ -143,7 +143,6 @@ const ENGLISH: &str = "[Context notice, caution.";
 
 #[tokio::test]
 async fn the_model_is_spoken_to_in_its_language() {
-    let chinese = |agent: Agent| agent.says("请把船底的每一个漏洞都找出来并修好。");
     for (language, speaks_chinese, expected) in [
         ("auto", true, CHINESE),
         ("auto", false, ENGLISH),
@@ -155,7 +154,7 @@ async fn the_model_is_spoken_to_in_its_language() {
             let (proxy, up) = with(settings, obliging).await;
             let mut agent = deep(&proxy);
             if speaks_chinese {
-                agent = chinese(agent);
+                agent.messages[1]["content"] = "请把船底的每一个漏洞都找出来并修好。".into();
             }
             if !tools {
                 agent.fields.as_object_mut().unwrap().remove("tools");
@@ -199,11 +198,9 @@ async fn a_countdown_of_one_is_one_prompt() {
     assert_eq!(injected(&generations, "critical"), [began - 1]);
     assert_eq!(generations[began - 2].number("countdown"), Some(1));
     assert_eq!(generations[began - 1].number("countdown"), Some(0));
-    let warned = up.bodies().await.iter().map(Value::to_string);
-    let warned: Vec<String> = warned
-        .filter(|body| body.contains("this reply included: 1."))
-        .collect();
-    assert!(!warned.is_empty());
+    let last = "this reply included: 1.";
+    let bodies = up.bodies().await;
+    assert!(bodies.iter().any(|body| body.to_string().contains(last)));
     up.is_content();
 }
 

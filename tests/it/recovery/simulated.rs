@@ -90,11 +90,15 @@ async fn check(spoken: &Spoken, tools: bool, stream: bool) {
     let reminders = &sessions.last().unwrap()["reminders"];
     let first = reminders[0]["text"].as_str().unwrap();
     assert!(first.starts_with(spoken.note), "{case}: {reminders}");
-    // With tools it clears its mind by itself, near the end; in text it cannot, and is left to
-    // the countdown.
+    // With tools it clears its mind by itself, with two left, or beside a call of the client's and
+    // so with the next request; in text it cannot, and is left to the countdown.
     let before = &generations[generations.len() - 2];
     let left = before.number("countdown");
-    assert_eq!(left, Some(if tools { 2 } else { 0 }), "{case}");
+    let expected = if tools { 1..=2 } else { 0..=0 };
+    assert!(
+        left.is_some_and(|left| expected.contains(&left)),
+        "{case}: {left:?}"
+    );
     assert_eq!(reminders.as_array().unwrap().len() > 1, tools, "{case}");
     let told = generations.iter().all(|it| !it.text().contains("reminder"));
     assert!(told, "{case}: the user reads of reminders");

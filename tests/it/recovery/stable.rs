@@ -54,7 +54,7 @@ fn any_case() -> impl Strategy<Value = Case> {
         })
 }
 
-fn select<T: Copy + std::fmt::Debug>(of: &[T]) -> impl Strategy<Value = T> + use<T> {
+fn select<T: Copy + std::fmt::Debug + 'static>(of: &[T]) -> impl Strategy<Value = T> + use<T> {
     prop::sample::select(of.to_vec())
 }
 
