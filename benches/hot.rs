@@ -1,17 +1,29 @@
-//! The functions that every request passes: index, plan, fit. Beside them, in the same run and
-//! over the same bodies, what serde_json needs to find the messages alone.
+//! The functions that every request passes: index, plan, fit, and a stream on its way back. Beside
+//! them, in the same run and over the same bodies, what serde_json needs to find the messages alone,
+//! and the same functions with what recovery adds.
 //!
 //! `cargo bench --bench hot`, or `cargo bench --bench hot -- index` for one of them.
 
 use std::{fmt, hint::black_box};
 
+use async_trait::async_trait;
 use bytes::Bytes;
 use divan::{Bencher, counter::BytesCount};
+use futures_util::stream;
+use http::{Response, header::CONTENT_TYPE};
+use http_body::Frame;
+use http_body_util::{BodyExt, StreamBody};
 use plimsoll::{
     config::GuardConfig,
-    guard::{self, Policy, Recall, profile},
+    guard::{
+        self, Policy, Recall, profile,
+        record::{Course, Ours, Record, What},
+    },
+    recovery::tool,
+    relay::{self, Before, Closing, Ending, Heard, Rounds, Sifting, Spoken},
     wire::{
-        chat::{self, Conversation},
+        Body,
+        chat::{self, Conversation, Role},
         event::Splitter,
     },
 };
@@ -105,6 +117,58 @@ fn plan(bencher: Bencher<'_, '_>, kind: Kind) {
         .bench(|| guard::plan(black_box(&conversation), &roomy(&settings), &recall));
 }
 
+/// The same where recovery has been at work: a course that began early, and prompts after it that
+/// are put back.
+#[divan::bench(args = kinds().filter(|kind| kind.bytes >= 100_000))]
+fn plan_with_ours(bencher: Bencher<'_, '_>, kind: Kind) {
+    let (settings, conversation) = (settings(), kind.conversation());
+    let recall = Recall {
+        ours: ours(&conversation),
+        ..Recall::default()
+    };
+    let plan = guard::plan(&conversation, &roomy(&settings), &recall);
+    assert!(plan.report.stood_back.is_none() && plan.report.folded.is_some());
+    bencher
+        .counter(BytesCount::new(conversation.body.len()))
+        .bench(|| guard::plan(black_box(&conversation), &roomy(&settings), &recall));
+}
+
+const RECORDS: usize = 40;
+
+/// A course from the second answer on, and so many prompts, evenly over what follows.
+fn ours(conversation: &Conversation) -> Ours {
+    let mut answers = Vec::new();
+    let (mut place, mut before) = (0, Role::System);
+    for message in &conversation.messages {
+        if matches!(message.role, Role::System | Role::Developer) {
+            continue;
+        }
+        if message.role == Role::Assistant && matches!(before, Role::User | Role::Tool) {
+            answers.push(place);
+        }
+        before = message.role;
+        place += 1;
+    }
+    let text = "The window is filling up: add_reminder, please. ".repeat(8);
+    let prompts = answers
+        .iter()
+        .skip(2)
+        .step_by((answers.len() / RECORDS).max(1));
+    let records = prompts.take(RECORDS).map(|&place| Record {
+        place,
+        what: What::Prompt(text.as_str().into()),
+    });
+    Ours {
+        course: Some(Course {
+            number: 2,
+            boundary: answers[1],
+            preface: text.repeat(8).into(),
+        }),
+        records: records.collect(),
+        ..Ours::default()
+    }
+}
+
 /// The whole step of a request that needs no change: index, plan, apply.
 #[divan::bench(args = kinds())]
 fn step(bencher: Bencher<'_, '_>, kind: Kind) {
@@ -143,7 +207,7 @@ fn fit_180k_tokens(bencher: Bencher<'_, '_>) {
 /// A stream of answers' deltas in the chunks that a network brings, taken apart.
 #[divan::bench(args = kinds())]
 fn splitter(bencher: Bencher<'_, '_>, kind: Kind) {
-    let chunks = stream(kind);
+    let chunks = chunks(kind);
     let bytes: usize = chunks.iter().map(Bytes::len).sum();
     bencher.counter(BytesCount::new(bytes)).bench(|| {
         let mut splitter = Splitter::new(1 << 20);
@@ -158,8 +222,74 @@ fn splitter(bencher: Bencher<'_, '_>, kind: Kind) {
     });
 }
 
+/// A stream as it goes on to a client, with the tap that looks on.
+#[divan::bench(args = kinds())]
+fn relay_plain(bencher: Bencher<'_, '_>, kind: Kind) {
+    relayed(bencher, kind, |answer| {
+        relay::stream(answer, Ending::silent())
+    });
+}
+
+/// The same where something in it may be for us.
+#[divan::bench(args = kinds())]
+fn relay_sifted(bencher: Bencher<'_, '_>, kind: Kind) {
+    let sifting = Sifting {
+        tools: tool::NAMES,
+        package: true,
+    };
+    relayed(bencher, kind, |answer| {
+        relay::sifted(answer, sifting, Box::new(NoRounds), false, &[])
+    });
+}
+
+fn relayed(
+    bencher: Bencher<'_, '_>,
+    kind: Kind,
+    relay: impl Fn(Response<Body>) -> Response<Body> + Sync,
+) {
+    let mut chunks = chunks(kind);
+    chunks.push(Bytes::from_static(END));
+    let bytes: usize = chunks.iter().map(Bytes::len).sum();
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_time()
+        .build()
+        .expect("a runtime without I/O can be built");
+    bencher.counter(BytesCount::new(bytes)).bench_local(|| {
+        let frames = chunks
+            .clone()
+            .into_iter()
+            .map(|chunk| Ok(Frame::data(chunk)));
+        let body = StreamBody::new(stream::iter(frames)).boxed_unsync();
+        let answer = Response::builder().header(CONTENT_TYPE, "text/event-stream");
+        let answer = relay(black_box(answer.body(body).expect("headers are valid")));
+        runtime.block_on(async {
+            let (mut body, mut frames) = (answer.into_body(), 0);
+            while let Some(frame) = body.frame().await {
+                frames += usize::from(frame.is_ok());
+            }
+            frames
+        })
+    });
+}
+
+const END: &[u8] = b"data: {\"id\":\"chatcmpl-1\",\"object\":\"chat.completion.chunk\",\"created\":1741569952,\
+    \"model\":\"m\",\"choices\":[{\"index\":0,\"delta\":{},\"finish_reason\":\"stop\"}]}\n\ndata: [DONE]\n\n";
+
+struct NoRounds;
+
+#[async_trait]
+impl Rounds for NoRounds {
+    async fn go_on(&mut self, _: Spoken) -> Option<Response<Body>> {
+        None
+    }
+
+    async fn end(self: Box<Self>, _: Heard, _: Spoken, _: Before) -> Closing {
+        Closing::default()
+    }
+}
+
 /// A body as the deltas of a streamed answer, of 20 bytes or so each, in chunks of 1,400 bytes.
-fn stream(kind: Kind) -> Vec<Bytes> {
+fn chunks(kind: Kind) -> Vec<Bytes> {
     // A delta is framed by about eight times its own text.
     let body = generate::measured(kind.bytes / 8 + 1_000, kind.heavy);
     let text = String::from_utf8_lossy(&body);

@@ -221,6 +221,70 @@ mod tests {
         );
     }
 
+    /// As the README shows it: nothing but the command.
+    #[tokio::test]
+    async fn by_default_a_course_changes_before_the_eyes() {
+        let args = <Played as clap::Parser>::parse_from(["demo"]).args;
+        let mut out = Vec::new();
+        show(&args, Screen::plain(&mut out)).await.unwrap();
+        let text = String::from_utf8(out).unwrap();
+        let lines: Vec<&str> = text.lines().collect();
+        let at = |words: &str| lines.iter().position(|line| line.contains(words));
+        let told = |words: &str| lines.iter().filter(|line| line.contains(words)).count();
+        let caution = at("injected=caution").unwrap();
+        let critical = at("injected=critical").unwrap();
+        let course = at("  ==> course 2 begins").unwrap();
+        assert!(caution < critical && critical < course, "{text}");
+        // Full before, and healthy after.
+        assert!(
+            lines[critical].contains("  critical "),
+            "{}",
+            lines[critical]
+        );
+        assert!(
+            lines[course + 1].contains("  healthy "),
+            "{}",
+            lines[course + 1]
+        );
+
+        let last = lines.last().unwrap();
+        let tally = |what: &str| -> usize {
+            let before = last.split(what).next().unwrap();
+            let number = before.rsplit(' ').next().unwrap();
+            number
+                .parse()
+                .unwrap_or_else(|_| panic!("{what} in {last}"))
+        };
+        assert_eq!(tally(" requests,"), told("step "));
+        assert_eq!(tally(" refused,"), told("REFUSED"));
+        assert_eq!(tally(" recovery prompts,"), told("injected="));
+        assert_eq!(tally(" new courses,"), told("course="));
+        let step = lines
+            .iter()
+            .rfind(|line| line.starts_with("step "))
+            .unwrap();
+        let kept = format!(" {} reminders", tally(" reminders kept"));
+        assert!(step.contains(&kept), "{kept} in {step}");
+        // Where more is left out than in the line before, and no course began there.
+        let dropped = |line: &&str| -> usize {
+            let rest = line.split_once("dropped=").map_or("0", |(_, rest)| rest);
+            let end = rest.find(|it: char| !it.is_ascii_digit());
+            rest[..end.unwrap_or(rest.len())].parse().unwrap()
+        };
+        let steps = lines.iter().filter(|line| line.starts_with("step "));
+        let steps: Vec<&&str> = steps.collect();
+        let folds = steps
+            .windows(2)
+            .filter(|pair| dropped(pair[1]) > dropped(pair[0]) && !pair[1].contains("course="));
+        assert_eq!(tally(" folds,"), folds.count());
+    }
+
+    #[derive(clap::Parser)]
+    struct Played {
+        #[command(flatten)]
+        args: Args,
+    }
+
     #[tokio::test]
     async fn the_same_session_without_the_guard_is_refused() {
         let text = shown(60, true).await;

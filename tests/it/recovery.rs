@@ -9,6 +9,8 @@ mod fails;
 mod mixed;
 mod off;
 mod rounds;
+mod settings;
+mod simulated;
 mod stable;
 mod story;
 mod tale;

@@ -76,12 +76,15 @@ impl Event {
     pub(super) fn told(self) -> String {
         match self {
             Self::Caution => "the model was asked to write down what must not be lost".to_owned(),
-            Self::Critical { countdown: None } => {
-                "the model was told that its context is about to be cleared".to_owned()
+            Self::Critical { countdown } => {
+                let told = "the model was told that a new course is near";
+                match countdown {
+                    None => told.to_owned(),
+                    Some(0) => format!("{told}; it begins with the next request"),
+                    Some(1) => format!("{told}; 1 more answer until then"),
+                    Some(left) => format!("{told}; {left} more answers until then"),
+                }
             }
-            Self::Critical {
-                countdown: Some(left),
-            } => format!("the model was told that its context will be cleared; countdown {left}"),
             Self::Course { number, reminders } => format!(
                 "course {number} begins: the task, {reminders} reminders and the newest steps go on"
             ),

@@ -95,7 +95,7 @@ impl<W: Write> Screen<W> {
             self.out,
             "\n{} requests, {} refused, {} folds, {} tool results truncated, \
              window at most {:.1} % full, {:.1} % of {} prompt tokens read from the provider's cache, \
-             {} recovery prompts, {} reminders written, {} new courses ({})",
+             {} recovery prompts, {} new courses, {} reminders kept ({})",
             tally.requests,
             tally.refused,
             tally.folds,
@@ -104,8 +104,8 @@ impl<W: Write> Screen<W> {
             tally.cached_percent(),
             grouped(tally.prompt_tokens),
             tally.prompts,
-            tally.reminders,
             tally.courses,
+            tally.reminders,
             scale.model,
         )?;
         self.out.flush()
@@ -209,13 +209,13 @@ fn rows(scale: &Scale, reading: &Reading, tally: &Tally) -> Vec<String> {
         ),
         format!(
             "total   {} folds, {} results truncated, {} requests refused, {} prompts, \
-             {} reminders, {} new courses",
+             {} new courses, {} reminders kept",
             tally.folds,
             tally.truncations,
             tally.refused,
             tally.prompts,
-            tally.reminders,
-            tally.courses
+            tally.courses,
+            tally.reminders
         ),
     ];
     // Rows for events that are still to come: a panel that grows could not be redrawn in place.

@@ -14,7 +14,7 @@ const MARKS: usize = 64;
 pub(super) struct Tally {
     pub(super) requests: u64,
     pub(super) refused: u64,
-    /// New cuts: the number of messages left out grew.
+    /// New cuts of the guard's: the number of messages left out grew, and not by a new course.
     pub(super) folds: u64,
     /// Tool results truncated for the first time.
     pub(super) truncations: u64,
@@ -26,13 +26,12 @@ pub(super) struct Tally {
     pub(super) courses: u64,
     /// Prompts that the model was given.
     pub(super) prompts: u64,
-    /// Reminders that the model wrote.
-    pub(super) reminders: u64,
+    /// Reminders that the model keeps now.
+    pub(super) reminders: u32,
     /// Prompt tokens at the prompts of this course, for the gauge.
     pub(super) prompted_at: Vec<u32>,
     /// The newest events, the oldest first, each with its step.
     pub(super) events: VecDeque<(u64, Event)>,
-    kept: u32,
     dropped: u64,
     truncated: u64,
 }
@@ -45,7 +44,9 @@ impl Tally {
             count(&reading.actions, "dropped"),
             count(&reading.actions, "truncated"),
         );
-        self.folds += u64::from(dropped > self.dropped);
+        let begins = |event: &Event| matches!(event, Event::Course { .. });
+        let cleared = reading.recovery.events.iter().any(begins);
+        self.folds += u64::from(dropped > self.dropped && !cleared);
         self.truncations += truncated.saturating_sub(self.truncated);
         (self.dropped, self.truncated) = (dropped, truncated);
         self.prompt_tokens += u64::from(reading.prompt_tokens.unwrap_or(0));
@@ -55,9 +56,7 @@ impl Tally {
     }
 
     fn recover(&mut self, reading: &Reading) {
-        let kept = reading.recovery.reminders;
-        self.reminders += u64::from(kept.saturating_sub(self.kept));
-        self.kept = kept;
+        self.reminders = reading.recovery.reminders;
         for event in &reading.recovery.events {
             self.prompts += u64::from(event.is_prompt());
             if event.is_prompt() && self.prompted_at.len() < MARKS {
@@ -121,10 +120,29 @@ mod tests {
             reminders: 3,
         };
         tally.add(&read(3, &[course]));
-        assert_eq!((tally.courses, tally.prompts, tally.reminders), (1, 3, 4));
+        assert_eq!((tally.courses, tally.prompts, tally.reminders), (1, 3, 3));
         assert!(tally.prompted_at.is_empty());
         let steps: Vec<u64> = tally.events.iter().map(|(step, _)| *step).collect();
         assert_eq!(steps, [2, 3, 4]);
+    }
+
+    #[test]
+    fn what_a_new_course_leaves_out_is_no_fold() {
+        let mut tally = Tally::default();
+        for actions in [
+            "dropped=9",
+            "dropped=30, course=2",
+            "dropped=30",
+            "dropped=41",
+        ] {
+            let recovery = Recovery::of(&http::HeaderMap::new(), actions);
+            tally.add(&Reading {
+                actions: actions.to_owned(),
+                recovery,
+                ..Reading::default()
+            });
+        }
+        assert_eq!((tally.folds, tally.courses), (2, 1));
     }
 
     #[test]

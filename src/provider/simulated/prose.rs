@@ -60,6 +60,11 @@ const COMMANDS: &[&str] = &[
 /// What a text is about: its first few longer words.
 pub(super) fn topic(text: &str) -> String {
     let edge = |character: char| !character.is_alphanumeric();
+    if is_chinese(text) {
+        // No spaces tell its words apart: the beginning of the first sentence.
+        let sentence = text.trim().split(['，', '。', '！', '？', '\n']).next();
+        return sentence.unwrap_or_default().chars().take(16).collect();
+    }
     let words = text
         .split_whitespace()
         .take(200)
@@ -115,6 +120,14 @@ pub(super) fn aside(name: &str, dice: &mut Dice) -> String {
     ];
     let aside = dice.pick(&asides).copied().unwrap_or_default();
     aside.replace("{}", name)
+}
+
+/// What an assistant says before it writes something down.
+pub(super) fn pause(chinese: bool) -> String {
+    match chinese {
+        true => "稍等，我先整理一下思路。".to_owned(),
+        false => "One moment, let me get my bearings.".to_owned(),
+    }
 }
 
 /// A text for a property: by its format, else by its name, else the topic.

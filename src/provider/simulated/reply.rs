@@ -20,6 +20,8 @@ use super::{
 
 /// Rounds of one turn after which there is always a text.
 const ROUNDS: usize = 12;
+/// Notes from which on one is written anew instead of another one beside it.
+const MANY_NOTES: usize = 6;
 /// Percent of further calls after 1, 2, 3, … rounds; the last goes on.
 const FURTHER: &[usize] = &[94, 80, 65, 50, 40];
 
@@ -83,9 +85,14 @@ fn one(ask: &Ask<'_>, seed: u64, limit: u32) -> Reply {
             false => mixed(ask, own, &tools, &prose::topic(&said), &mut dice),
         };
         let first = reply.calls.first();
-        reply.content = first
-            .filter(|_| dice.chance(40))
-            .map(|call| prose::aside(&call.name, &mut dice));
+        reply.content =
+            first
+                .filter(|_| dice.chance(40))
+                .map(|call| match wanted::is_own(&call.name) {
+                    // What it keeps for itself is nobody else's business.
+                    true => prose::pause(wanted.is_some() && prose::is_chinese(&said)),
+                    false => prose::aside(&call.name, &mut dice),
+                });
         reply.finish = match (first.map(|call| call.kind), ask.choice) {
             (Some(Kind::Legacy), Choice::Auto) => Finish::FunctionCall,
             // A call that the client named itself ends with `stop`, as at OpenAI.
@@ -175,17 +182,37 @@ fn calls(ask: &Ask<'_>, tools: &[Tool<'_>], topic: &str, dice: &mut Dice) -> Vec
         .collect()
 }
 
-/// Calls that a notice asked for: one note of everything, or one for each thing.
+/// Calls that a notice asked for: one note of everything, or one for each thing. Where there are
+/// many notes already, one of them is brought up to date.
 fn own_calls(ask: &Ask<'_>, wanted: Option<Wanted>, dice: &mut Dice) -> Vec<Call> {
     let name = match wanted {
         Some(Wanted::Notes) => wanted::ADD,
         Some(Wanted::Clear) => wanted::CLEAR,
         Some(Wanted::Block) | None => return Vec::new(),
     };
-    let Some(tool) = ask.tools.iter().find(|tool| tool.name == name) else {
+    let offered = |name: &str| ask.tools.iter().find(|tool| tool.name == name);
+    let Some(tool) = offered(name) else {
         return Vec::new();
     };
     let lines = Package::of(ask.messages).lines();
+    let kept = wanted::kept(ask.messages);
+    if kept.len() >= MANY_NOTES
+        && let (Some(id), Some(update)) = (dice.pick(&kept), offered(wanted::UPDATE))
+    {
+        let (tool, input) = match wanted {
+            Some(Wanted::Clear) => (tool, "{}".to_owned()),
+            _ => (
+                update,
+                json!({"id": id, "content": lines.join("\n")}).to_string(),
+            ),
+        };
+        return vec![Call {
+            id: dice.id("call_"),
+            name: tool.name.to_owned(),
+            input,
+            kind: tool.kind,
+        }];
+    }
     let several = wanted == Some(Wanted::Notes) && may_be_several(ask, tool) && dice.chance(25);
     let notes = match several {
         true => lines.to_vec(),

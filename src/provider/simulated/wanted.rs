@@ -13,12 +13,13 @@ use super::{
 };
 
 pub(super) const ADD: &str = "add_reminder";
+pub(super) const UPDATE: &str = "update_reminder";
 pub(super) const CLEAR: &str = "clear_mind";
 pub(super) const OPENING: &str = "<continuation_package>";
 pub(super) const CLOSING: &str = "</continuation_package>";
 
 /// Tools for the model's own memory; it calls them only when asked to.
-const OWN: &[&str] = &[ADD, "update_reminder", "delete_reminder", CLEAR];
+const OWN: &[&str] = &[ADD, UPDATE, "delete_reminder", CLEAR];
 
 /// With so few generations left the model clears its mind itself.
 const FEW: u32 = 2;
@@ -59,6 +60,31 @@ pub(super) fn wanted(ask: &Ask<'_>) -> Option<Wanted> {
     let block = ask.format == Format::Text && notice.contains(OPENING);
     block.then_some(Wanted::Block)
 }
+
+/// The ids of notes that the conversation tells of, each once.
+pub(super) fn kept(messages: &[Value]) -> Vec<String> {
+    let mut ids: Vec<String> = Vec::new();
+    for text in messages
+        .iter()
+        .filter(|one| role(one) != "system")
+        .map(text_of)
+    {
+        for mark in MARKS {
+            for (at, mark) in text.match_indices(mark) {
+                let rest = &text[at + mark.len()..];
+                let end = rest.find(|letter: char| !letter.is_ascii_digit());
+                let id = format!("r{}", &rest[..end.unwrap_or(rest.len())]);
+                if id.len() > 1 && !ids.contains(&id) {
+                    ids.push(id);
+                }
+            }
+        }
+    }
+    ids
+}
+
+/// What stands before the number of a note: where it was saved, and where all are shown.
+const MARKS: [&str; 2] = ["Saved as r", "<reminder id=\"r"];
 
 /// All that was said since the model's last word, but for answers to its own memory's calls.
 fn newest_texts(messages: &[Value]) -> Vec<String> {

@@ -1,9 +1,12 @@
 //! Where recovery is not wanted, nothing of it is there.
 
-use super::{deep, obliging, pair};
+use plimsoll::config::{Auth, Config, ModelConfig};
+
+use super::{Shape, WINDOW, before, deep, obliging, pair, prompted, prompts};
 use crate::support::{
     agent::Agent,
-    model::{OWN, Up},
+    model::{Model, OWN, Up},
+    proxy::{Proxy, Running},
 };
 
 /// That requests went upstream as they came, but for the model's name.
@@ -52,4 +55,85 @@ async fn one_request_without_is_an_exception() {
     without.step().await;
     assert_eq!(agent.step().await.injected(), Some("caution"));
     up.is_content();
+}
+
+async fn with(set: impl FnOnce(Proxy) -> Proxy) -> (Running, Up) {
+    let up = Model::new(WINDOW).start(obliging).await;
+    let proxy = set(before(&up, &Shape::default()));
+    (proxy.start().await, up)
+}
+
+fn off(config: &mut Config, model: &str) {
+    let settings = config.models.entry(model.into()).or_default();
+    *settings = ModelConfig {
+        // Nothing is learnt of another model yet, so what just fits one may be cut for it.
+        context_length: Some(2 * WINDOW),
+        recovery: Some(false),
+        ..ModelConfig::default()
+    };
+}
+
+#[tokio::test]
+async fn switched_off_there_is_none_for_anybody() {
+    let (proxy, up) = with(|proxy| proxy.set(|config| config.recovery.enabled = false)).await;
+    untouched(&mut deep(&proxy), &up).await;
+}
+
+#[tokio::test]
+async fn a_model_without_recovery_gets_none() {
+    let (proxy, up) = with(|proxy| proxy.set(|config| off(config, "m"))).await;
+    untouched(&mut deep(&proxy), &up).await;
+}
+
+#[tokio::test]
+async fn a_client_key_without_recovery_gets_none() {
+    let keys = |proxy: Proxy| {
+        let proxy = proxy.client("alice", "key-of-alice", &["*"]);
+        let proxy = proxy.client("bob", "key-of-bob", &["*"]);
+        let proxy = proxy.providers(|provider| provider.auth = Auth::None);
+        proxy.set(|config| config.clients.get_mut("alice").unwrap().recovery = false)
+    };
+    let (proxy, up) = with(keys).await;
+    let mut alice = deep(&proxy).with("authorization", "Bearer key-of-alice");
+    untouched(&mut alice, &up).await;
+    let mut bob = deep(&proxy).with("authorization", "Bearer key-of-bob");
+    prompted(&mut bob).await;
+}
+
+/// A session comes to a model without recovery, or wants none from here on: what it has stays where
+/// it is, so that its prefix does, and nothing is added.
+#[tokio::test]
+async fn what_a_session_has_stays_when_no_more_is_wanted() {
+    for header in [false, true] {
+        let (proxy, up) = with(|proxy| proxy.set(|config| off(config, "quiet"))).await;
+        let mut agent = deep(&proxy);
+        prompted(&mut agent).await;
+        let reminders = agent.step().await.number("reminders");
+        assert_eq!(reminders, Some(1));
+        let known = up.bodies().await.pop().unwrap();
+        agent = match header {
+            true => agent.with("x-plimsoll-recovery", "off"),
+            false => agent.set("model", "quiet"),
+        };
+        // Far beyond the cadence, and in the window of `m` beyond the load line.
+        agent.result = |nth| super::words(250, nth);
+        let count = up.count();
+        let generations = agent.steps(14).await;
+        for generation in &generations {
+            assert_eq!(generation.injected(), None);
+            assert_eq!(
+                (generation.action("course"), generation.course()),
+                (None, 1)
+            );
+            assert_eq!(generation.number("reminders"), reminders);
+        }
+        let bodies = up.bodies().await.split_off(count);
+        assert_eq!(bodies.len(), generations.len(), "no rounds");
+        let (before, now) = (&known["messages"], &bodies[0]["messages"]);
+        let (before, now) = (before.as_array().unwrap(), now.as_array().unwrap());
+        assert_eq!(now[..before.len()], before[..]);
+        assert_eq!(bodies[0]["tools"], known["tools"]);
+        assert!(bodies.iter().all(|body| prompts(body) <= 1));
+        up.is_content();
+    }
 }

@@ -161,7 +161,7 @@ async fn every_level_comes_before_a_cut_at_200k() {
 
 #[tokio::test]
 async fn every_level_comes_before_a_cut_at_a_million() {
-    for max_tokens in [None, Some(32_000)] {
+    for max_tokens in [None, Some(4_096), Some(16_000), Some(32_000)] {
         check(1_000_000, max_tokens).await;
     }
 }

@@ -54,7 +54,7 @@ fn a_new_course_has_a_line_of_its_own() {
         lines
             .last()
             .unwrap()
-            .contains("3 reminders written, 1 new courses")
+            .contains("1 new courses, 3 reminders kept")
     );
 }
 

@@ -194,6 +194,37 @@ fn notes_are_written_when_asked_for_and_never_before() {
 }
 
 #[test]
+fn where_there_are_many_notes_one_is_brought_up_to_date() {
+    let mut tools = reminding();
+    let properties = json!({"id": {"type": "string"}, "content": {"type": "string"}});
+    let update = json!({"type": "function", "function": {"name": "update_reminder",
+        "parameters": {"type": "object", "properties": properties, "required": ["id", "content"]}}});
+    tools.as_array_mut().unwrap().push(update);
+    let told = |notes: usize, notice: &str| {
+        let mut kept: Vec<String> = (1..notes)
+            .map(|id| format!("<reminder id=\"r{id}\">\nx\n</reminder>"))
+            .collect();
+        kept.push(format!(
+            "Saved as r{notes}. Saved as r1. <reminder id=\"r?\">"
+        ));
+        let messages = json!([{"role": "user", "content": kept.join("\n")},
+            {"role": "user", "content": notice}]);
+        let reply = only(json!({"tools": tools, "messages": messages,
+            "parallel_tool_calls": false}));
+        let call = reply.calls.into_iter().next().unwrap();
+        (call.name, call.input)
+    };
+    assert_eq!(told(5, "Call add_reminder.").0, "add_reminder");
+    let (name, input) = told(6, "Call add_reminder.");
+    let input: Value = serde_json::from_str(&input).unwrap();
+    assert_eq!(name, "update_reminder");
+    assert!(input["id"].as_str().unwrap().starts_with('r'), "{input}");
+    assert!(input["content"].as_str().unwrap().starts_with("First step"));
+    let few = "2 generations remain: add_reminder, or clear_mind";
+    assert_eq!(told(6, few), ("clear_mind".to_owned(), "{}".to_owned()));
+}
+
+#[test]
 fn the_mind_is_cleared_with_a_last_note() {
     let notice = "2 generations remain before the context is cleared: add_reminder, or clear_mind";
     let messages = json!([{"role": "user", "content": notice}]);

@@ -1,0 +1,238 @@
+//! Each setting of recovery does what it says.
+
+use std::fs;
+
+use plimsoll::config::{AddTools, Environment, Flags, RecoveryConfig, load};
+use serde_json::{Value, json};
+
+use super::{Shape, WINDOW, before, deep, obliging, prompted, words, work};
+use crate::support::{
+    agent::{Agent, Generation},
+    model::{Call, Heard, Model, OWN, Said, Up},
+    proxy::Running,
+};
+
+/// A proxy with such settings of recovery before a model of that mind.
+async fn with(
+    settings: RecoveryConfig,
+    mind: impl Fn(&Heard<'_>) -> Said + Send + Sync + 'static,
+) -> (Running, Up) {
+    let up = Model::new(WINDOW).start(mind).await;
+    let proxy = before(&up, &Shape::default());
+    let proxy = proxy.set(|config| config.recovery = settings);
+    (proxy.start().await, up)
+}
+
+/// Settings as a file has them.
+fn written(settings: &str) -> RecoveryConfig {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("config.toml");
+    fs::write(&file, format!("[recovery]\n{settings}\n")).unwrap();
+    let flags = Flags {
+        config: Some(file),
+        listen: None,
+    };
+    let loaded = load(&flags, &Environment::from_iter([("A", "b")]));
+    loaded
+        .unwrap_or_else(|problems| panic!("{problems}"))
+        .config
+        .recovery
+}
+
+fn offers_ours(body: &Value) -> bool {
+    let tools = body["tools"].as_array().into_iter().flatten();
+    let mut names = tools.filter_map(|tool| tool["function"]["name"].as_str());
+    names.any(|name| OWN.contains(&name))
+}
+
+/// Steps large enough for a whole course within a few dozen of them.
+fn striding(proxy: &Running) -> Agent {
+    let mut agent = deep(proxy);
+    agent.result = |nth| words(250, nth);
+    agent
+}
+
+async fn course(agent: &mut Agent) -> Vec<Generation> {
+    let mut generations = Vec::new();
+    for _ in 0..60 {
+        generations.push(agent.step().await);
+        if generations.last().unwrap().action("course").is_some() {
+            return generations;
+        }
+    }
+    panic!("no course began");
+}
+
+fn injected(generations: &[Generation], word: &str) -> Vec<usize> {
+    let listed = generations.iter().enumerate();
+    let such = listed.filter(|(_, it)| it.injected() == Some(word));
+    such.map(|(at, _)| at).collect()
+}
+
+#[tokio::test]
+async fn tools_may_always_be_there() {
+    let (proxy, up) = with(written(r#"tools = "always""#), obliging).await;
+    let mut agent = Agent::new(&proxy);
+    agent.steps(3).await;
+    let bodies = up.bodies().await;
+    assert_eq!(bodies.len(), 3);
+    assert!(bodies.iter().all(offers_ours), "{:#}", bodies[0]);
+    assert!(
+        bodies
+            .windows(2)
+            .all(|pair| pair[0]["tools"] == pair[1]["tools"])
+    );
+    // Who has no tools gets none.
+    Agent::bare(&proxy).says("Is she sound?").step().await;
+    assert!(!offers_ours(&up.bodies().await[3]));
+    up.is_content();
+}
+
+#[tokio::test]
+async fn without_the_tools_nothing_is_asked_and_facts_go_over() {
+    assert_eq!(written(r#"tools = "never""#).tools, AddTools::Never);
+    let (proxy, up) = with(written(r#"tools = "never""#), obliging).await;
+    let mut agent = striding(&proxy);
+    let generations = course(&mut agent).await;
+    assert!(generations.iter().all(|it| it.injected().is_none()));
+    let bodies = up.bodies().await;
+    assert_eq!(bodies.len(), generations.len());
+    assert!(!bodies.iter().any(offers_ours));
+    let last = bodies.last().unwrap().to_string();
+    assert!(last.contains("No reminders were saved"), "{last}");
+    up.is_content();
+}
+
+#[tokio::test]
+async fn texts_of_ones_own_reach_the_model() {
+    let folder = tempfile::tempdir().unwrap();
+    fs::create_dir(folder.path().join("en")).unwrap();
+    let write =
+        |name: &str, text: &str| fs::write(folder.path().join("en").join(name), text).unwrap();
+    write("caution-tools.txt", "Ahoy: add_reminder, before the fog.\n");
+    write(
+        "critical-tools.txt",
+        "Rocks ahead, {remaining} cables off: add_reminder.",
+    );
+    write(
+        "countdown-tools.txt",
+        "Nearer, {remaining} cables off: add_reminder.",
+    );
+    write("course-reminders.txt", "Chart number {course}.");
+    let settings = written(&format!("prompts_dir = {:?}", folder.path()));
+    let (proxy, up) = with(settings, obliging).await;
+    let mut agent = striding(&proxy);
+    course(&mut agent).await;
+    let bodies = up.bodies().await;
+    let sent: Vec<String> = bodies.iter().map(Value::to_string).collect();
+    for text in [
+        "\"Ahoy: add_reminder, before the fog.\"",
+        "\"Rocks ahead, 5 cables off: add_reminder.\"",
+        "\"Nearer, 4 cables off: add_reminder.\"",
+        "\"Nearer, 1 cables off: add_reminder.\"",
+        "Chart number 2.\\n\\n<reminder",
+    ] {
+        assert!(sent.iter().any(|body| body.contains(text)), "{text}");
+    }
+    assert!(!sent.iter().any(|body| body.contains("Context notice")));
+    up.is_content();
+}
+
+const CHINESE: &str = "【上下文吃紧】";
+const ENGLISH: &str = "[Context notice, caution.";
+
+#[tokio::test]
+async fn the_model_is_spoken_to_in_its_language() {
+    for (language, speaks_chinese, expected) in [
+        ("auto", true, CHINESE),
+        ("auto", false, ENGLISH),
+        ("zh", false, CHINESE),
+        ("en", true, ENGLISH),
+    ] {
+        for tools in [true, false] {
+            let settings = written(&format!("language = {language:?}"));
+            let (proxy, up) = with(settings, obliging).await;
+            let mut agent = deep(&proxy);
+            if speaks_chinese {
+                agent.messages[1]["content"] = "请把船底的每一个漏洞都找出来并修好。".into();
+            }
+            if !tools {
+                agent.fields.as_object_mut().unwrap().remove("tools");
+            }
+            prompted(&mut agent).await;
+            let sent = up.bodies().await.pop().unwrap();
+            let notices = sent.to_string().matches(expected).count();
+            assert_eq!(notices, 1, "{language} {speaks_chinese} {tools}: {sent:#}");
+            if tools {
+                let described = sent["tools"].to_string().contains("提醒项");
+                assert_eq!(described, expected == CHINESE);
+            }
+            up.is_content();
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_model_has_a_cadence_of_its_own() {
+    for cadence in [1, 3] {
+        let up = Model::new(WINDOW).start(work).await;
+        let proxy = before(&up, &Shape::default());
+        let proxy = proxy.set(|config| {
+            config.models.get_mut("m").unwrap().caution_cadence = Some(cadence);
+        });
+        let proxy = proxy.start().await;
+        let mut agent = deep(&proxy);
+        let generations = agent.steps(10).await;
+        let expected: Vec<usize> = (1..10).step_by(cadence as usize).collect();
+        assert_eq!(injected(&generations, "caution"), expected);
+        up.is_content();
+    }
+}
+
+#[tokio::test]
+async fn a_countdown_of_one_is_one_prompt() {
+    let (proxy, up) = with(written("critical_countdown = 1"), obliging).await;
+    let mut agent = striding(&proxy);
+    let generations = course(&mut agent).await;
+    let began = generations.len() - 1;
+    assert_eq!(injected(&generations, "critical"), [began - 1]);
+    assert_eq!(generations[began - 2].number("countdown"), Some(1));
+    assert_eq!(generations[began - 1].number("countdown"), Some(0));
+    let last = "this reply included: 1.";
+    let bodies = up.bodies().await;
+    assert!(bodies.iter().any(|body| body.to_string().contains(last)));
+    up.is_content();
+}
+
+#[tokio::test]
+async fn one_round_is_one_round() {
+    // It would go on for ever.
+    let (proxy, up) = with(written("max_rounds = 1"), |heard: &Heard<'_>| {
+        let note = json!({"content": "again"});
+        match heard.offers("add_reminder") {
+            true => Said::calls([Call::new(
+                &format!("own_{}", heard.nth),
+                "add_reminder",
+                &note,
+            )]),
+            false => work(heard),
+        }
+    })
+    .await;
+    for stream in [false, true] {
+        let mut agent = deep(&proxy).set("stream", stream);
+        agent.step().await;
+        let before = up.count();
+        let generation = agent.step().await;
+        assert_eq!(generation.called(), ["read_file"]);
+        assert_eq!(generation.number("reminders"), Some(1));
+        let bodies = up.bodies().await.split_off(before);
+        let offered: Vec<bool> = bodies.iter().map(offers_ours).collect();
+        assert_eq!(
+            offered,
+            [true, false],
+            "the last round is without our tools"
+        );
+    }
+    up.is_content();
+}

@@ -1,0 +1,123 @@
+//! The simulated provider understands the prompts as they ship, in both languages, by tools and in
+//! text: whoever tries Plimsoll without a key sees all of recovery.
+
+use serde_json::Value;
+
+use crate::support::{
+    agent::{Agent, Generation},
+    proxy::Proxy,
+};
+
+struct Spoken {
+    task: &'static str,
+    user: fn(usize) -> String,
+    result: fn(usize) -> String,
+    /// How a notice begins, and how a note does.
+    notice: &'static str,
+    note: &'static str,
+}
+
+const SPOKEN: [Spoken; 2] = [
+    Spoken {
+        task: "Find every leak in the hull and mend it.",
+        user: |nth| {
+            format!(
+                "Well done. Now part {nth}. {}",
+                "It has many planks. ".repeat(9)
+            )
+        },
+        result: |nth| format!("let leak = {nth};\n").repeat(12),
+        notice: "[Context notice, ",
+        note: "First step: go on with ",
+    },
+    Spoken {
+        task: "请把船底的每一个漏洞都找出来并修好。",
+        user: |nth| format!("做得好，请继续第{nth}部分。{}", "船板还有很多。".repeat(12)),
+        result: |nth| format!("第{nth}块船板有裂缝\n").repeat(12),
+        notice: "【上下文",
+        note: "第一步：继续",
+    },
+];
+
+/// Goes on until the second course, and gives what the session told on the way, too.
+async fn played(mut agent: Agent) -> (Vec<Generation>, Vec<Value>, Agent) {
+    let (mut generations, mut sessions) = (Vec::new(), Vec::new());
+    for _ in 0..90 {
+        let generation = agent.step().await;
+        sessions.push(agent.session(&generation).await);
+        generations.push(generation);
+        if sessions.last().unwrap()["course"] == 2 {
+            return (generations, sessions, agent);
+        }
+    }
+    panic!("no second course");
+}
+
+async fn check(spoken: &Spoken, tools: bool, stream: bool) {
+    let proxy = Proxy::new().start().await;
+    let mut agent = Agent::new(&proxy)
+        .set("model", "simulated/plimsoll-8k")
+        .set("stream", stream);
+    agent.messages[1]["content"] = spoken.task.into();
+    (agent.user, agent.result) = (spoken.user, spoken.result);
+    if !tools {
+        agent.fields.as_object_mut().unwrap().remove("tools");
+    }
+    let (generations, sessions, _) = played(agent).await;
+    let case = format!("{}, tools {tools}, stream {stream}", spoken.task);
+
+    let at = |word: &str| {
+        generations
+            .iter()
+            .position(|it| it.injected() == Some(word))
+    };
+    let (caution, critical) = (at("caution").expect(&case), at("critical").expect(&case));
+    assert!(caution < critical, "{case}");
+    // It obeyed the first prompt at once.
+    assert!(
+        generations[caution].number("reminders") >= Some(1),
+        "{case}"
+    );
+    let prompts: Vec<&Value> = sessions
+        .iter()
+        .flat_map(|session| session["prompts"].as_array().unwrap())
+        .collect();
+    assert!(!prompts.is_empty(), "{case}");
+    for prompt in prompts {
+        let text = prompt["text"].as_str().unwrap();
+        assert!(text.contains(spoken.notice), "{case}: {prompt}");
+    }
+    let reminders = &sessions.last().unwrap()["reminders"];
+    let first = reminders[0]["text"].as_str().unwrap();
+    assert!(first.starts_with(spoken.note), "{case}: {reminders}");
+    // With tools it clears its mind by itself, with two left, or beside a call of the client's and
+    // so with the next request; in text it cannot, and is left to the countdown.
+    let before = &generations[generations.len() - 2];
+    let left = before.number("countdown");
+    let expected = if tools { 1..=2 } else { 0..=0 };
+    assert!(
+        left.is_some_and(|left| expected.contains(&left)),
+        "{case}: {left:?}"
+    );
+    assert_eq!(reminders.as_array().unwrap().len() > 1, tools, "{case}");
+    let told = generations.iter().all(|it| !it.text().contains("reminder"));
+    assert!(told, "{case}: the user reads of reminders");
+}
+
+#[tokio::test]
+async fn its_model_follows_the_prompts_by_tools() {
+    for spoken in &SPOKEN {
+        for stream in [false, true] {
+            check(spoken, true, stream).await;
+        }
+    }
+}
+
+#[tokio::test]
+async fn its_model_follows_the_prompts_in_text() {
+    for spoken in &SPOKEN {
+        for stream in [false, true] {
+            check(spoken, false, stream).await;
+        }
+    }
+}
