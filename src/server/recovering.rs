@@ -35,6 +35,8 @@ pub struct Rules<'a> {
     pub pace: Pace,
     /// Neither the model, nor the client key, nor the request switch it off.
     pub wanted: bool,
+    /// Another model than that of the generation before: what that one refused says nothing of it.
+    pub other_model: bool,
 }
 
 /// Recovery in one request.
@@ -89,7 +91,8 @@ impl Recovering {
         wish: Wish,
     ) -> Self {
         let state = inherited.state.as_ref();
-        let before = state.map_or_else(Memory::default, |state| state.recovery.clone());
+        let mut before = state.map_or_else(Memory::default, |state| state.recovery.clone());
+        before.refused &= !rules.other_model;
         let on =
             rules.wanted && wish != Wish::Off && !before.refused && !is_auxiliary(conversation);
         let configured = rules.settings.language;

@@ -95,10 +95,8 @@ impl Dispatch {
         }
         self.without_ours();
         let again = self.once().await?;
-        if again.answer.status().is_success()
-            && let Some(generation) = &mut self.generation
-        {
-            generation.refused_ours();
+        if again.answer.status().is_success() {
+            self.refused_ours();
         }
         Ok(Sent {
             attempts: sent.attempts + again.attempts,
@@ -142,6 +140,20 @@ impl Dispatch {
     /// What is still needed once the request cannot go out again: its body is let go.
     pub fn into_generation(self) -> Option<Generation> {
         self.generation
+    }
+
+    /// Whether an answer says that the provider refuses what recovery added.
+    async fn refuses_ours(&self, answer: Response<Body>) -> bool {
+        let status = answer.status();
+        let refuses = |text: &Bytes| refuses_ours(status, text);
+        let looked = ask_usage::look(answer, self.provider(), refuses);
+        may_refuse(status) && looked.await.is_ok_and(|(_, refused)| refused)
+    }
+
+    fn refused_ours(&mut self) {
+        if let Some(generation) = &mut self.generation {
+            generation.refused_ours();
+        }
     }
 
     fn without_ours(&mut self) {
@@ -188,10 +200,13 @@ impl Rounds for Continuing {
             let model = &self.dispatch.target.model;
             return Some(answer::nothing_more(self.streamed, model, spoken.usage));
         }
-        let failed = match self.dispatch.once().await {
+        let (failed, refused) = match self.dispatch.once().await {
             Ok(sent) if self.goes_on(&sent.answer) => return Some(sent.answer),
-            Ok(sent) => sent.answer.status().to_string(),
-            Err(failure) => failure.message(),
+            Ok(sent) => {
+                let status = sent.answer.status().to_string();
+                (status, self.dispatch.refuses_ours(sent.answer).await)
+            }
+            Err(failure) => (failure.message(), false),
         };
         tracing::warn!(
             reason = failed,
@@ -202,7 +217,12 @@ impl Rounds for Continuing {
             Ok(sent) if self.streamed && !self.goes_on(&sent.answer) => {
                 answer::as_event(sent.answer, self.dispatch.provider()).await
             }
-            Ok(sent) => Some(sent.answer),
+            Ok(sent) => {
+                if refused && sent.answer.status().is_success() {
+                    self.dispatch.refused_ours();
+                }
+                Some(sent.answer)
+            }
             Err(failure) => {
                 tracing::warn!(
                     reason = failure.message(),

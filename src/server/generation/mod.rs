@@ -73,6 +73,7 @@ impl Generation {
         let settings = &app.config.recovery;
         let rules = Rules {
             settings,
+            other_model: !same_model(&inherited, target),
             pace: settings.pace(&target.settings),
             wanted: settings.acts(&target.settings, None)
                 && recovers
@@ -278,11 +279,15 @@ fn policy<'a>(app: &'a App, target: &'a Target) -> Policy<'a> {
 /// What is known from before. A calibration is that of a model: another model begins anew.
 fn recall(app: &App, inherited: &Inherited, target: &Target) -> Recall {
     let mut recall = inherited.recall();
-    let same = inherited.state.as_ref().is_some_and(|state| {
-        *state.model == *target.model && *state.provider == *target.provider.name
-    });
-    if !same {
+    if !same_model(inherited, target) {
         recall.calibration = app.ratios.of(&target.provider.name, &target.model);
     }
     recall
+}
+
+/// Whether the generation before was of the same model of the same provider.
+fn same_model(inherited: &Inherited, target: &Target) -> bool {
+    inherited.state.as_ref().is_some_and(|state| {
+        *state.model == *target.model && *state.provider == *target.provider.name
+    })
 }
