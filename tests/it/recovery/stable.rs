@@ -86,7 +86,7 @@ async fn check(case: Case) {
         let before = up.count();
         let generation = agent.step().await;
         let changed = turns(&generation);
-        for body in up.bodies().await.split_off(before) {
+        for body in up.bodies_from(before).await {
             if let Some(known) = &known {
                 let (before, now) = (messages(known), messages(&body));
                 let same = now.len() >= before.len() && now[..before.len()] == *before;

@@ -40,7 +40,7 @@ async fn play(profile: &'static Profile, manner: Manner, stream: bool) -> Played
     for nth in 1..=GENERATIONS {
         let (before, sent) = (up.count(), agent.messages.clone());
         let generation = agent.step().await;
-        let upstream = up.bodies().await.split_off(before);
+        let upstream = up.bodies_from(before).await;
         tale.generation(nth, &sent, &upstream, &generation);
         generations.push(generation);
     }

@@ -262,9 +262,14 @@ impl Up {
 
     /// All bodies that came, read.
     pub(crate) async fn bodies(&self) -> Vec<Value> {
+        self.bodies_from(0).await
+    }
+
+    /// Those after so many, read; in a long session the others need not be read each time.
+    pub(crate) async fn bodies_from(&self, start: usize) -> Vec<Value> {
         let seen = self.provider.requests(0).await;
-        let read = seen.iter().map(|seen| parse::value(&seen.body).unwrap());
-        read.collect()
+        let new = seen.iter().skip(start);
+        new.map(|seen| parse::value(&seen.body).unwrap()).collect()
     }
 }
 
