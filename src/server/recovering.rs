@@ -354,6 +354,11 @@ impl Recovering {
         &self.memory
     }
 
+    /// Whether a new course begins with this request.
+    pub const fn begins_course(&self) -> bool {
+        self.did.cleared
+    }
+
     /// What the client is told was done.
     pub fn actions(&self) -> Vec<String> {
         let mut words = Vec::new();

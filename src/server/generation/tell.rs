@@ -154,7 +154,9 @@ impl Generation {
         if more > 0 {
             tracing::warn!(%session, more, "{more} more results were truncated");
         }
-        if let Some(folded) = report.folded.filter(|folded| folded.new) {
+        // What a new course leaves out is told with the course.
+        let cut = |folded: &guard::Folded| folded.new && !self.recovering.begins_course();
+        if let Some(folded) = report.folded.filter(cut) {
             let (messages, tokens) = (folded.messages, folded.tokens);
             tracing::warn!(
                 %session, messages, estimated_tokens = tokens, budget_tokens = report.budget.tokens,
@@ -194,7 +196,7 @@ impl Generation {
         );
         tracing::info!(
             %session, calls, reminders, course = self.recovering.memory().course_number(),
-            "a round of our own tools: {calls} calls, {reminders} reminders now"
+            "a round of our own tools; calls: {calls}, reminders now: {reminders}"
         );
     }
 }
