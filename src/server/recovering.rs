@@ -247,6 +247,19 @@ impl Recovering {
         self.tight_chars = None;
     }
 
+    /// Leaves out our tools and the prompt of this request. Returns whether there were any. To be
+    /// done before any round.
+    pub fn lighten(&mut self) -> bool {
+        let tools = matches!(self.offer, Offer::Tools { .. });
+        let lighter = tools || self.did.asked;
+        self.offer = Offer::Nothing;
+        if std::mem::take(&mut self.did.asked) {
+            self.memory.records.pop();
+            self.injected = None;
+        }
+        lighter
+    }
+
     /// The provider takes the request only without what is ours: this session goes on without.
     pub fn refused(&mut self) {
         self.memory.refused = true;

@@ -51,12 +51,19 @@ pub(super) fn may_refuse(status: StatusCode) -> bool {
 
 /// Whether an error of such a status may be about what recovery added.
 pub(super) fn refuses_ours(status: StatusCode, text: &Bytes) -> bool {
-    let text = String::from_utf8_lossy(text).to_lowercase();
-    let says = |words: &[&str]| words.iter().any(|word| text.contains(word));
-    if says(OVERFLOW) && !says(ONE_TEXT) {
+    if is_overflow(text) {
         return false;
     }
+    let text = String::from_utf8_lossy(text).to_lowercase();
+    let says = |words: &[&str]| words.iter().any(|word| text.contains(word));
     status != StatusCode::INTERNAL_SERVER_ERROR || says(&["template", "role", "tool"])
+}
+
+/// Whether an error says that the conversation is too long.
+pub(super) fn is_overflow(text: &Bytes) -> bool {
+    let text = String::from_utf8_lossy(text).to_lowercase();
+    let says = |words: &[&str]| words.iter().any(|word| text.contains(word));
+    says(OVERFLOW) && !says(ONE_TEXT)
 }
 
 #[cfg(test)]

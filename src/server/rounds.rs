@@ -18,7 +18,7 @@ use super::{
     flight::Hold,
     forward::{cleaned, outgoing_headers, with_query},
     generation::Generation,
-    refusal::{may_refuse, refuses_ours},
+    refusal::{is_overflow, may_refuse, refuses_ours},
 };
 use crate::{
     error::Failure,
@@ -89,13 +89,15 @@ impl Dispatch {
         let status = sent.answer.status();
         let refuses = |text: &Bytes| refuses_ours(status, text);
         let (answer, refused) = ask_usage::look(sent.answer, self.provider(), refuses).await?;
+        let (answer, too_long) = ask_usage::look(answer, self.provider(), is_overflow).await?;
         sent.answer = answer;
-        if !refused {
+        if refused {
+            self.without_ours();
+        } else if !(too_long && self.lighten()) {
             return Ok(sent);
         }
-        self.without_ours();
         let again = self.once().await?;
-        if again.answer.status().is_success() {
+        if refused && again.answer.status().is_success() {
             self.refused_ours();
         }
         Ok(Sent {
@@ -153,6 +155,14 @@ impl Dispatch {
     fn refused_ours(&mut self) {
         if let Some(generation) = &mut self.generation {
             generation.refused_ours();
+        }
+    }
+
+    /// Leaves out what recovery put into this request for the first time; whether there is any.
+    fn lighten(&mut self) -> bool {
+        match (&mut self.generation, &self.asked.conversation) {
+            (Some(generation), Some(conversation)) => generation.lighten(conversation),
+            _ => false,
         }
     }
 

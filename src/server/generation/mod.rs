@@ -169,6 +169,16 @@ impl Generation {
         self.replan(conversation);
     }
 
+    /// Plans without the tools and the prompt of ours, for a request that was too long; the course
+    /// stays. Returns whether there were any.
+    pub fn lighten(&mut self, conversation: &Conversation) -> bool {
+        let lighter = self.recovering.lighten();
+        if lighter {
+            self.replan(conversation);
+        }
+        lighter
+    }
+
     /// The provider took the request only without what is ours.
     pub fn refused_ours(&mut self) {
         tracing::warn!(

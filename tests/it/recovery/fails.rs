@@ -34,6 +34,28 @@ async fn a_provider_that_refuses_our_tools_is_asked_without_them() {
 }
 
 #[tokio::test]
+async fn a_request_that_is_too_long_with_ours_goes_without_and_recovery_goes_on() {
+    for stream in [false, true] {
+        // The window turns out to be smaller than anyone said, for once.
+        let (proxy, up) = pair(
+            |heard| match heard.offers("add_reminder") && heard.nth < 3 {
+                true => Said::Fails(400, "context_length_exceeded"),
+                false => obliging(heard),
+            },
+        )
+        .await;
+        let mut agent = deep(&proxy).set("stream", stream);
+        let generations = agent.steps(6).await;
+        assert_eq!(up.overflows(), 0);
+        let asked = generations.iter().filter(|it| it.injected().is_some());
+        assert!(asked.count() > 0, "the prompt came later");
+        let last = generations.last().and_then(|it| it.number("reminders"));
+        assert!(last.is_some_and(|kept| kept > 0), "{last:?}");
+        up.is_content();
+    }
+}
+
+#[tokio::test]
 async fn a_request_that_fails_with_us_and_without_fails_in_the_providers_words() {
     let (proxy, up) = pair(|heard| match heard.nth {
         0 => work(heard),
