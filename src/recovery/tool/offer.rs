@@ -40,11 +40,12 @@ pub fn offered(conversation: &Conversation, settings: &RecoveryConfig, memory: &
     if !settings.enabled || is_auxiliary(conversation) || asks_for_many(conversation) {
         return Offer::Nothing;
     }
-    let listed = match Listed::read(conversation) {
-        Some(listed) => listed,
-        None if is_plain(conversation) => return Offer::Text,
-        None => return Offer::Nothing,
-    };
+    if !lists(conversation, "tools") && !lists(conversation, "functions") {
+        return match is_plain(conversation) {
+            true => Offer::Text,
+            false => Offer::Nothing,
+        };
+    }
     let callable = may_call(conversation) && !is_prefilled(conversation);
     let added = match settings.tools {
         AddTools::Never => false,
@@ -52,16 +53,29 @@ pub fn offered(conversation: &Conversation, settings: &RecoveryConfig, memory: &
         // Tools that cannot be called are not worth a change of the prefix.
         AddTools::WhenDue => memory.tools || (callable && asks(memory.clock)),
     };
-    match listed.form() {
-        Some(form) if added => Offer::Tools {
+    // Schemas may be most of a body: they are read only where ours are to stand beside them.
+    let listed = added.then(|| Listed::read(conversation)).flatten();
+    match listed.and_then(|listed| listed.form()) {
+        Some(form) => Offer::Tools {
             own: schema::own(
                 form,
                 language::choose(settings.language, memory.language, conversation),
             ),
             callable,
         },
-        _ => Offer::Nothing,
+        None => Offer::Nothing,
     }
+}
+
+/// Whether a list of that name has anything in it; what is no list counts as one.
+fn lists(conversation: &Conversation, name: &str) -> bool {
+    conversation.field(name).is_some_and(|field| {
+        let inside = conversation.bytes(field.value);
+        let inside = inside
+            .strip_prefix(b"[")
+            .and_then(|it| it.strip_suffix(b"]"));
+        field.kind != Kind::Null && inside.is_none_or(|inside| !inside.trim_ascii().is_empty())
+    })
 }
 
 const fn asks(clock: Clock) -> bool {
