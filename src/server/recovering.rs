@@ -13,7 +13,7 @@ use crate::{
     config::RecoveryConfig,
     guard::{
         self, Policy,
-        record::{By, Ours, Record, Said, What},
+        record::{By, Ours, OwnTools, Record, Said, What},
     },
     health::Level,
     recovery::{
@@ -199,17 +199,10 @@ impl Recovering {
         if self.bare {
             return Ours::default();
         }
-        let tools = match &self.offer {
-            // The last round is without them, so that the model must come to an end.
-            Offer::Tools { own, .. } if self.rounds < self.max_rounds => Some(own.clone()),
-            _ => None,
-        };
-        let stands = |record: &&Record| self.lists_tools || !calls(record);
-        let records = self.memory.records.iter().filter(stands);
         Ours {
             course: self.memory.course.clone(),
-            records: records.cloned().collect(),
-            tools,
+            records: self.records().cloned().collect(),
+            tools: self.tools().cloned(),
             tight_chars: self.tight_chars,
         }
     }
@@ -230,8 +223,24 @@ impl Recovering {
 
     /// Whether the request carries anything of ours.
     pub fn carries(&self) -> bool {
-        let ours = self.ours();
-        ours.tools.is_some() || ours.course.is_some() || !ours.records.is_empty()
+        let tools = self.tools().is_some();
+        let stands = tools || self.memory.course.is_some() || self.records().next().is_some();
+        stands && !self.bare
+    }
+
+    /// The tools of ours that go with the request. The last round is without them, so that the
+    /// model must come to an end.
+    fn tools(&self) -> Option<&OwnTools> {
+        match &self.offer {
+            Offer::Tools { own, .. } if self.rounds < self.max_rounds => Some(own),
+            _ => None,
+        }
+    }
+
+    /// The records that can stand in the request.
+    fn records(&self) -> impl Iterator<Item = &Record> {
+        let stands = |record: &&Record| self.lists_tools || !calls(record);
+        self.memory.records.iter().filter(stands)
     }
 
     /// Nothing of what was decided can be carried out: all of it is taken back, reminders apart.
@@ -365,6 +374,11 @@ impl Recovering {
 
     pub const fn memory(&self) -> &Memory {
         &self.memory
+    }
+
+    /// As it was inherited: where nothing of what was decided is done.
+    pub const fn before(&self) -> &Memory {
+        &self.before
     }
 
     /// Whether a new course begins with this request.

@@ -238,8 +238,8 @@ impl Generation {
         let level = self.judge(reported).level;
         if self.wish == Wish::Guard {
             state.guard = self.plan.memory.clone();
-            state.recovery = self.memory_after(level);
         }
+        state.recovery = self.memory_after(level);
         state.provider = (&**provider).into();
         state.model = model.as_str().into();
         state.window = self.window();
@@ -260,6 +260,9 @@ impl Generation {
     }
 
     fn memory_after(&self, level: Level) -> recovery::Memory {
+        if self.wish != Wish::Guard {
+            return self.recovering.before().clone();
+        }
         let cut = self.plan.report.folded.is_some_and(|folded| folded.new);
         let until = self.plan.memory.boundary();
         self.recovering.after(level, cut, until)

@@ -49,7 +49,12 @@ impl Generation {
         let previous = self.inherited.state.as_ref();
         let health = previous.map_or_else(|| self.judge(None), State::health);
         headers.extend(health::headers(&health, From::Previous));
-        headers.extend(recovery::headers::headers(self.recovering.memory()));
+        // A dry run begins no course.
+        let memory = match self.wish {
+            Wish::Guard => self.recovering.memory(),
+            Wish::DryRun | Wish::Off => self.recovering.before(),
+        };
+        headers.extend(recovery::headers::headers(memory));
         self.describe(&mut headers, sent);
         headers
     }

@@ -57,6 +57,26 @@ async fn one_request_without_is_an_exception() {
     up.is_content();
 }
 
+/// It says what would be done; the headers of the session say what is.
+#[tokio::test]
+async fn a_dry_run_begins_no_course() {
+    let (proxy, up) = pair(obliging).await;
+    for stream in [false, true] {
+        let mut agent = deep(&proxy).set("stream", stream);
+        let first = agent.step().await;
+        let clear = format!("sessions/{}/clear", first.header("session").unwrap());
+        assert_eq!(agent.api(http::Method::POST, &clear).await.status, 200);
+        let dry = agent
+            .branch(&proxy, &agent.messages)
+            .with("x-plimsoll-guard", "dry-run");
+        let dry = dry.ask().await;
+        assert_eq!((dry.action("course"), dry.course()), (Some("2"), 1));
+        let real = agent.step().await;
+        assert_eq!((real.action("course"), real.course()), (Some("2"), 2));
+    }
+    up.is_content();
+}
+
 async fn with(set: impl FnOnce(Proxy) -> Proxy) -> (Running, Up) {
     let up = Model::new(WINDOW).start(obliging).await;
     let proxy = set(before(&up, &Shape::default()));
