@@ -47,13 +47,7 @@ pub(super) fn fit<'a>(
         .iter()
         .fold(0, |sum: u32, &tokens| sum.saturating_add(tokens))
         .saturating_add_signed(narrow(ours.records.fresh));
-    let first_user = units.iter().position(|unit| unit.kind == UnitKind::User);
-    let before = units
-        .iter()
-        .zip(&tokens)
-        .filter(|(unit, _)| unit.kind == UnitKind::System)
-        .fold(shares.tools, |sum, (_, &tokens)| sum.saturating_add(tokens));
-    let fixed = before.saturating_add(first_user.map_or(0, |unit| tokens[unit]));
+    let fixed = fixed(units, &tokens).saturating_add(shares.tools);
     let ground = Ground::of(policy, fixed).or(recall.memory.ground);
     let note = recall.ours.course.as_ref();
     let note = note.map_or(NOTE, |course| &course.preface);
@@ -102,6 +96,17 @@ pub(super) fn fit<'a>(
         fold,
         ground,
     }
+}
+
+/// Raw tokens of the system messages and of the first user message.
+fn fixed(units: &[Unit], tokens: &[u32]) -> u32 {
+    let first_user = units.iter().position(|unit| unit.kind == UnitKind::User);
+    let system = units.iter().zip(tokens);
+    system
+        .filter(|(unit, _)| unit.kind == UnitKind::System)
+        .map(|(_, &tokens)| tokens)
+        .chain(first_user.map(|unit| tokens[unit]))
+        .fold(0, u32::saturating_add)
 }
 
 /// The first message that was not part of the last request.

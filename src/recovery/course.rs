@@ -1,8 +1,8 @@
 //! A new course: what stands in the place of all that came before it.
 //!
 //! The model's reminders; where it saved none, or none in the course that ends, facts that are
-//! picked mechanically from what is left out. The same input gives the same preface, and it holds no number but the course's own,
-//! so it is the same in every request of the course.
+//! picked mechanically from what is left out. The same input gives the same preface, and it holds
+//! no number but the course's own, so it is the same in every request of the course.
 
 mod excerpt;
 mod facts;
