@@ -25,7 +25,7 @@ use crate::{
         self, Policy, Recall,
         profile::{PROFILES, Profile, named},
     },
-    provider::{Registry, Source, Unknown},
+    provider::{Registry, Unknown},
     wire::chat::{self, Conversation, Unindexed},
 };
 
@@ -131,11 +131,7 @@ fn aim(args: &Args, conversation: &Conversation, registry: &Registry) -> Result<
     let resolved = registry.resolve(model.as_deref().unwrap_or_default(), None);
     let (provider, profile, window) = match (resolved, args.window) {
         (Ok(target), given) => {
-            let source = match target.window.source {
-                Source::Config => "settings",
-                Source::Catalogue => "catalogue",
-                Source::Assumed => "assumed",
-            };
+            let source = target.window.source.word();
             let window = WindowFound {
                 tokens: given.unwrap_or(target.window.tokens),
                 // What was looked up belongs to the window that was looked up.

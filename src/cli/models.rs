@@ -46,15 +46,14 @@ pub(super) fn rows(config: &Config, registry: &Registry) -> Vec<[String; 6]> {
             &target.settings,
             None,
         );
-        let (source, critical) = match window.source {
-            Source::Config => ("settings", critical_max_tokens.to_string()),
-            Source::Catalogue => ("catalogue", critical_max_tokens.to_string()),
-            Source::Assumed => ("assumed", "unknown".to_owned()),
+        let critical = match window.source {
+            Source::Assumed => "unknown".to_owned(),
+            _ => critical_max_tokens.to_string(),
         };
         rows.push([
             name,
             window.tokens.to_string(),
-            source.to_owned(),
+            window.source.word().to_owned(),
             window
                 .input
                 .map_or("-".to_owned(), |input| input.to_string()),

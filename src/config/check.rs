@@ -3,6 +3,7 @@
 //! Reports every problem at once, each with its key, value and remedy. After this no stage checks
 //! a setting again: sizes, times, digests and profiles have their types.
 
+mod gateway;
 mod provider;
 mod recovery;
 mod server;
@@ -42,7 +43,10 @@ pub(super) fn check(
         clients: checker.clients(&file.clients),
         providers: checker.providers(file),
         default_provider: checker.default_provider(file),
+        aliases: checker.aliases(&file.aliases),
         models: checker.models(file),
+        retry: checker.retry(&file.retry),
+        catalogue: checker.catalogue(&file.catalogue),
         guard: checker.guard(&file.guard),
         recovery: checker.recovery(&file.recovery),
         store: checker.store(&file.store),
@@ -153,6 +157,8 @@ impl Checker<'_> {
             let checked = ClientConfig {
                 key_sha256,
                 models: client.models.clone(),
+                paths: self.paths(name, &client.paths),
+                max_in_flight: self.in_flight(name, client.max_in_flight),
                 recovery: client.recovery,
             };
             clients.insert(name.clone(), checked);
@@ -203,6 +209,9 @@ impl Checker<'_> {
                     .caution_cadence
                     .map(|value| self.cadence(&["models", name, "caution_cadence"], value)),
                 recovery: model.recovery,
+                deployments: self.deployments(name, &model.deployments),
+                fallback: model.fallback.clone(),
+                larger: model.larger.clone(),
             };
             models.insert(name.clone(), checked);
         }
@@ -263,6 +272,7 @@ impl Checker<'_> {
                     why,
                 )
             }),
+            usage: written.usage,
         }
     }
 

@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 
 use serde::Deserialize;
 
-use super::AddTools;
+use super::{AddTools, UsageMode};
 
 #[derive(Clone, Debug, Default, Deserialize, PartialEq)]
 #[serde(deny_unknown_fields, default)]
@@ -18,7 +18,10 @@ pub(super) struct File {
     pub(super) admin: Admin,
     pub(super) clients: BTreeMap<String, Client>,
     pub(super) providers: BTreeMap<String, Provider>,
+    pub(super) aliases: BTreeMap<String, String>,
     pub(super) models: BTreeMap<String, Model>,
+    pub(super) retry: Retry,
+    pub(super) catalogue: Catalogue,
     pub(super) guard: Guard,
     pub(super) recovery: Recovery,
     pub(super) store: Store,
@@ -66,6 +69,8 @@ pub(super) struct Client {
     /// Required; its absence is reported together with all other problems.
     pub(super) key_sha256: Option<String>,
     pub(super) models: Vec<String>,
+    pub(super) paths: Vec<String>,
+    pub(super) max_in_flight: Option<u32>,
     pub(super) recovery: bool,
 }
 
@@ -74,6 +79,10 @@ impl Default for Client {
         Self {
             key_sha256: None,
             models: vec!["*".to_owned()],
+            paths: ["chat/completions", "embeddings", "models"]
+                .map(str::to_owned)
+                .to_vec(),
+            max_in_flight: None,
             recovery: true,
         }
     }
@@ -87,11 +96,17 @@ pub(super) struct Provider {
     /// Exactly one of `auth` and `api_key_env`.
     pub(super) auth: Option<Auth>,
     pub(super) api_key_env: Option<String>,
+    pub(super) key_header: Option<String>,
+    pub(super) headers: BTreeMap<String, String>,
+    pub(super) query: Option<String>,
     pub(super) profile: Option<String>,
     pub(super) models: Vec<String>,
     pub(super) connect_timeout_ms: u64,
     pub(super) first_byte_timeout_ms: u64,
     pub(super) idle_timeout_ms: u64,
+    pub(super) ask_models: Option<bool>,
+    pub(super) breaker_failures: u32,
+    pub(super) breaker_open_ms: u64,
 }
 
 impl Default for Provider {
@@ -100,11 +115,17 @@ impl Default for Provider {
             base_url: None,
             auth: None,
             api_key_env: None,
+            key_header: None,
+            headers: BTreeMap::new(),
+            query: None,
             profile: None,
             models: Vec::new(),
             connect_timeout_ms: 10_000,
             first_byte_timeout_ms: 600_000,
             idle_timeout_ms: 300_000,
+            ask_models: None,
+            breaker_failures: 5,
+            breaker_open_ms: 30_000,
         }
     }
 }
@@ -126,6 +147,61 @@ pub(super) struct Model {
     pub(super) critical_max_tokens: Option<u32>,
     pub(super) caution_cadence: Option<u32>,
     pub(super) recovery: Option<bool>,
+    pub(super) deployments: Vec<Deployment>,
+    pub(super) fallback: Vec<String>,
+    pub(super) larger: Option<String>,
+}
+
+#[derive(Clone, Debug, Deserialize, PartialEq)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Deployment {
+    pub(super) model: String,
+    #[serde(default = "one")]
+    pub(super) weight: u32,
+}
+
+const fn one() -> u32 {
+    1
+}
+
+#[derive(Clone, Debug, Deserialize, PartialEq)]
+#[serde(deny_unknown_fields, default)]
+pub(super) struct Retry {
+    pub(super) max_retries: u32,
+    pub(super) max_attempts: u32,
+    pub(super) max_time_ms: u64,
+    pub(super) base_delay_ms: u64,
+    pub(super) max_delay_ms: u64,
+}
+
+impl Default for Retry {
+    fn default() -> Self {
+        Self {
+            max_retries: 0,
+            max_attempts: 6,
+            max_time_ms: 60_000,
+            base_delay_ms: 500,
+            max_delay_ms: 8_000,
+        }
+    }
+}
+
+#[derive(Clone, Debug, Deserialize, PartialEq)]
+#[serde(deny_unknown_fields, default)]
+pub(super) struct Catalogue {
+    pub(super) url: Option<String>,
+    pub(super) max_age_s: u64,
+    pub(super) learnt_max_age_s: u64,
+}
+
+impl Default for Catalogue {
+    fn default() -> Self {
+        Self {
+            url: None,
+            max_age_s: 604_800,
+            learnt_max_age_s: 86_400,
+        }
+    }
 }
 
 #[derive(Clone, Debug, Deserialize, PartialEq)]
@@ -139,6 +215,7 @@ pub(super) struct Guard {
     pub(super) low_water: Option<f64>,
     pub(super) chars_per_token: f64,
     pub(super) max_prompt_tokens: Option<u32>,
+    pub(super) usage: UsageMode,
 }
 
 impl Default for Guard {
@@ -152,6 +229,7 @@ impl Default for Guard {
             low_water: None,
             chars_per_token: 3.0,
             max_prompt_tokens: None,
+            usage: UsageMode::AsSent,
         }
     }
 }

@@ -19,6 +19,7 @@ pub use warn::warnings;
 
 use std::{collections::BTreeMap, net::SocketAddr, path::PathBuf, sync::Arc, time::Duration};
 
+use http::{HeaderMap, HeaderName};
 use serde::Deserialize;
 
 use crate::recovery::{Language, Prompts, clock::Pace};
@@ -34,8 +35,12 @@ pub struct Config {
     pub providers: BTreeMap<String, ProviderConfig>,
     /// Serves paths without a model, and bare model names that nobody else claims.
     pub default_provider: Option<String>,
-    /// By the name a client uses (`gpt-4o`, `openai/gpt-4o`).
+    /// Names of models that stand for others; one may end with `*`, and so may what it stands for.
+    pub aliases: BTreeMap<String, String>,
+    /// By the name a client uses (`gpt-4o`, `openai/gpt-4o`), or by its beginning with a trailing `*`.
     pub models: BTreeMap<String, ModelConfig>,
+    pub retry: RetryConfig,
+    pub catalogue: CatalogueConfig,
     pub guard: GuardConfig,
     pub recovery: RecoveryConfig,
     pub store: StoreConfig,
@@ -72,15 +77,27 @@ pub struct ClientConfig {
     pub key_sha256: [u8; 32],
     /// Names or patterns with a trailing `*`.
     pub models: Vec<String>,
+    /// What follows `/v1/`, or its beginning with a trailing `*`: the paths this client may use at a
+    /// provider whose key is ours.
+    pub paths: Vec<String>,
+    /// Requests of this client that may run at one time; unset: any number.
+    pub max_in_flight: Option<u32>,
     /// Whether recovery may act for this client.
     pub recovery: bool,
 }
 
 #[derive(Clone, Debug)]
 pub struct ProviderConfig {
-    /// Without a slash at its end; `None` for the built-in `simulated`.
+    /// Without a slash at its end; `None` for the built-in `simulated`. `{model}` in it stands for the
+    /// name of the request's model.
     pub base_url: Option<String>,
     pub auth: Auth,
+    /// The header for a key of ours, without `Bearer`; unset: `Authorization`, with it.
+    pub key_header: Option<HeaderName>,
+    /// Added to every request, in the place of the client's of that name.
+    pub headers: HeaderMap,
+    /// Added to the query of every request.
+    pub query: Option<String>,
     /// A row of the profile table: `openai`, `template`, …
     pub profile: &'static crate::guard::profile::Profile,
     /// Models this provider serves under their bare names; patterns with a trailing `*`.
@@ -90,6 +107,12 @@ pub struct ProviderConfig {
     pub first_byte_timeout: Duration,
     /// Between two reads of an answer.
     pub idle_timeout: Duration,
+    /// Whether its list of models is asked for windows; unset: where the catalogue does not know it.
+    pub ask_models: Option<bool>,
+    /// Failures in a row that open the breaker; 0: it never opens.
+    pub breaker_failures: u32,
+    /// How long an open breaker lets no request through where somebody else can answer.
+    pub breaker_open: Duration,
 }
 
 /// Whose credentials go to a provider.
@@ -114,6 +137,47 @@ pub struct ModelConfig {
     pub caution_cadence: Option<u32>,
     /// Whether recovery may act for this model; unset: it may.
     pub recovery: Option<bool>,
+    /// Who serves it, `provider/model` with weights; empty: its provider, under this name.
+    pub deployments: Vec<Deployment>,
+    /// Who answers, in this order, where none of those does.
+    pub fallback: Vec<String>,
+    /// A model with a larger window, to be used where a conversation would have to be cut for this.
+    pub larger: Option<String>,
+}
+
+/// One of the places that serve a model.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Deployment {
+    /// `provider/model`.
+    pub model: String,
+    /// Its share of the sessions, beside the others'.
+    pub weight: u32,
+}
+
+/// Who sends a request again that failed, and how often.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct RetryConfig {
+    /// To the same deployment, after a failure that is not the client's; 0: never.
+    pub max_retries: u32,
+    /// Calls to providers for one request, fallbacks included.
+    pub max_attempts: u32,
+    /// After this no further attempt is begun.
+    pub max_time: Duration,
+    /// Before the first retry; doubled for each further one, with jitter.
+    pub base_delay: Duration,
+    /// No single wait is longer; a `Retry-After` beyond it ends the retries.
+    pub max_delay: Duration,
+}
+
+/// Where windows of models are read from, beside the catalogue in the binary.
+#[derive(Clone, Debug)]
+pub struct CatalogueConfig {
+    /// A list in the form of models.dev; unset: none is fetched.
+    pub url: Option<String>,
+    /// How old the copy on disk may be before it is fetched again.
+    pub max_age: Duration,
+    /// How long what an error taught of a window is believed.
+    pub learnt_max_age: Duration,
 }
 
 #[derive(Clone, Debug)]
@@ -129,6 +193,17 @@ pub struct GuardConfig {
     pub chars_per_token: f64,
     /// A cap on the prompt, whatever the window.
     pub max_prompt_tokens: Option<u32>,
+    pub usage: UsageMode,
+}
+
+/// Which prompt tokens a client reads in `usage`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum UsageMode {
+    /// As the provider counted them.
+    AsSent,
+    /// With the estimate of what was left out, for clients whose own meter steers them.
+    AsReceived,
 }
 
 impl Default for GuardConfig {

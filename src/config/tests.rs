@@ -114,6 +114,8 @@ fn the_shipped_file_shows_every_key() {
             continue;
         };
         let (path, found): (Vec<&str>, Vec<&Dict>) = match name {
+            // Its keys are names of the user's choice.
+            "aliases" => continue,
             "clients" | "providers" | "models" => (
                 vec![name, "x"],
                 section.values().filter_map(Value::as_dict).collect(),

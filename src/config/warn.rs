@@ -78,6 +78,10 @@ fn in_the_open(base_url: &str) -> bool {
 fn model(config: &Config, registry: &Registry, name: &str, found: &mut Vec<Problem>) {
     let model = &config.models[name];
     let path = |key| ["models", name, key];
+    // Its windows are those of its places.
+    if !model.deployments.is_empty() {
+        return;
+    }
     let Ok(target) = registry.resolve(name, model.provider.as_deref()) else {
         let message = "no provider serves it; name one here, or set default_provider";
         found.push(doubt(&path("provider"), message.to_owned()));

@@ -7,6 +7,7 @@ use http::{HeaderName, HeaderValue};
 use serde::{Deserialize, Serialize};
 
 pub mod limits;
+pub mod silent;
 
 use limits::Limits;
 

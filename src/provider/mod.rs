@@ -4,10 +4,14 @@
 //! A name with a slash is `provider/model` only where such a provider is configured: the names of
 //! open models have slashes of their own.
 
+pub mod breaker;
 pub mod catalogue;
 mod client;
 pub mod headers;
+pub mod learnt;
+pub mod overflow;
 mod patience;
+pub mod retry;
 mod reuse;
 pub mod simulated;
 mod upstream;
@@ -38,6 +42,8 @@ pub struct Registry {
     providers: BTreeMap<String, Arc<Provider>>,
     models: BTreeMap<String, ModelConfig>,
     default_provider: Option<String>,
+    /// What providers taught of their windows.
+    pub learnt: learnt::Learnt,
     reported: Mutex<HashSet<String>>,
 }
 
@@ -51,6 +57,25 @@ pub struct Target {
     pub settings: ModelConfig,
 }
 
+/// Who may answer a request for a model.
+#[derive(Clone, Debug)]
+pub struct Choice {
+    /// The places that serve it, with their weights.
+    deployments: Vec<(Target, u32)>,
+    /// Who answers where none of those does, in this order.
+    fallbacks: Vec<Target>,
+}
+
+impl Choice {
+    /// All of them in the order in which one request tries them. The same seed gives the same order,
+    /// so that a session stays where its cache is warm.
+    pub fn order(self, seed: u64) -> Vec<Target> {
+        let _ = seed;
+        let deployments = self.deployments.into_iter().map(|(target, _)| target);
+        deployments.chain(self.fallbacks).collect()
+    }
+}
+
 /// What a model can hold, in tokens.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Window {
@@ -62,9 +87,26 @@ pub struct Window {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Source {
+    /// An error of the provider named it.
+    Learnt,
+    /// The provider's own list of models.
+    Provider,
     Config,
     Catalogue,
     Assumed,
+}
+
+impl Source {
+    /// As commands name it.
+    pub const fn word(self) -> &'static str {
+        match self {
+            Self::Learnt => "an error",
+            Self::Provider => "the provider",
+            Self::Config => "settings",
+            Self::Catalogue => "catalogue",
+            Self::Assumed => "assumed",
+        }
+    }
 }
 
 /// Nobody to send a request to.
@@ -86,13 +128,20 @@ impl Registry {
     /// The TLS roots of this machine cannot be read.
     pub fn new(config: &Config) -> io::Result<Self> {
         let default_provider = config.default_provider.clone();
-        Self::of(&config.providers, config.models.clone(), default_provider)
+        let learnt = learnt::Learnt::new(config.catalogue.learnt_max_age);
+        Self::of(
+            &config.providers,
+            config.models.clone(),
+            default_provider,
+            learnt,
+        )
     }
 
     fn of(
         configured: &BTreeMap<String, ProviderConfig>,
         models: BTreeMap<String, ModelConfig>,
         default_provider: Option<String>,
+        learnt: learnt::Learnt,
     ) -> io::Result<Self> {
         let mut providers = BTreeMap::new();
         for (name, provider) in configured {
@@ -103,6 +152,7 @@ impl Registry {
             providers,
             models,
             default_provider,
+            learnt,
             reported: Mutex::default(),
         })
     }
@@ -133,6 +183,33 @@ impl Registry {
             window,
             settings,
         })
+    }
+
+    /// Who may answer for `model`; `chosen` is a provider that the client named beside it, and then
+    /// nobody else does.
+    ///
+    /// # Errors
+    /// Nobody does; the message names what exists.
+    pub fn choose(&self, model: &str, chosen: Option<&str>) -> Result<Choice, Unknown> {
+        let target = self.resolve(model, chosen)?;
+        Ok(Choice {
+            deployments: vec![(target, 1)],
+            fallbacks: Vec::new(),
+        })
+    }
+
+    /// The model to use instead of cutting a conversation, where one is configured and its window
+    /// is larger.
+    pub fn larger(&self, target: &Target) -> Option<Target> {
+        let larger = self
+            .resolve(target.settings.larger.as_deref()?, None)
+            .ok()?;
+        (larger.window.tokens > target.window.tokens).then_some(larger)
+    }
+
+    /// The window of a model as it is known now.
+    pub fn window_of(&self, target: &Target) -> Window {
+        self.window(&target.provider, &target.model, &target.settings)
     }
 
     /// The provider of that name.

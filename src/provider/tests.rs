@@ -10,11 +10,17 @@ fn provider(base_url: &str, models: &[&str]) -> ProviderConfig {
     ProviderConfig {
         base_url: (!base_url.is_empty()).then(|| base_url.to_owned()),
         auth: Auth::None,
+        key_header: None,
+        headers: http::HeaderMap::new(),
+        query: None,
         profile: profile::named("openai").unwrap(),
         models: models.iter().map(|&model| model.to_owned()).collect(),
         connect_timeout: Duration::from_secs(1),
         first_byte_timeout: Duration::from_secs(1),
         idle_timeout: Duration::from_secs(1),
+        ask_models: Some(false),
+        breaker_failures: 5,
+        breaker_open: Duration::from_secs(30),
     }
 }
 
@@ -36,7 +42,8 @@ fn registry(default: Option<&str>) -> Registry {
         ..ModelConfig::default()
     };
     let models = BTreeMap::from([("org/told".to_owned(), told)]);
-    Registry::of(&providers, models, default.map(str::to_owned)).unwrap()
+    let learnt = super::learnt::Learnt::new(Duration::from_secs(60));
+    Registry::of(&providers, models, default.map(str::to_owned), learnt).unwrap()
 }
 
 #[test]

@@ -11,6 +11,7 @@ use thiserror::Error;
 
 use super::{
     SIMULATED,
+    breaker::Breaker,
     catalogue::{self, Entry},
     client::Client,
     simulated,
@@ -28,6 +29,7 @@ const MAX_SIMULATED_BODY: usize = 1 << 20;
 pub struct Provider {
     pub name: Arc<str>,
     pub config: ProviderConfig,
+    pub breaker: Breaker,
     /// What the catalogue calls it.
     catalogued: Option<&'static str>,
     transport: Transport,
@@ -96,6 +98,7 @@ impl Provider {
             name: name.into(),
             catalogued: catalogue::provider_of(name, config.base_url.as_deref()),
             config: config.clone(),
+            breaker: Breaker::new(config.breaker_failures, config.breaker_open),
             transport,
         })
     }

@@ -49,7 +49,7 @@ use crate::{
     provider::Registry,
     session::{Sessions, Tenants, ratios::Ratios, secret::InstallationSecret},
     store::memory::MemoryStore,
-    telemetry::record::Record,
+    telemetry::{metrics::Metrics, record::Record},
     wire::Body,
 };
 
@@ -78,6 +78,7 @@ pub struct App {
     /// Models whose streams are not asked for usage.
     pub refusals: Refusals,
     pub flight: Flight,
+    pub metrics: Metrics,
     pub tasks: Tasks,
     draining: AtomicBool,
 }
@@ -95,6 +96,7 @@ impl App {
             clients: Clients::new(&config.clients),
             registry: Registry::new(&config)?,
             flight: Flight::new(config.server.max_bytes_in_flight),
+            metrics: Metrics::default(),
             tasks: Tasks::default(),
             draining: AtomicBool::new(false),
             config,

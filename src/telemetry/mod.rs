@@ -2,6 +2,7 @@
 //!
 //! Never bodies, prompts, keys or full URLs.
 
+pub mod metrics;
 pub mod record;
 
 use std::io::{self, IsTerminal};

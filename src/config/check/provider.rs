@@ -30,6 +30,9 @@ impl Checker<'_> {
                 auth: self.auth(name, written, file),
                 profile: self.profile(name, written.profile.as_deref(), base_url.as_ref()),
                 base_url: base_url.map(|(base_url, _)| base_url),
+                key_header: self.key_header(name, written),
+                headers: self.headers(name, &written.headers),
+                query: self.query(name, written.query.as_deref()),
                 models: written.models.clone(),
                 connect_timeout: wait(self, "connect_timeout_ms", written.connect_timeout_ms),
                 first_byte_timeout: wait(
@@ -38,6 +41,9 @@ impl Checker<'_> {
                     written.first_byte_timeout_ms,
                 ),
                 idle_timeout: wait(self, "idle_timeout_ms", written.idle_timeout_ms),
+                ask_models: written.ask_models,
+                breaker_failures: written.breaker_failures,
+                breaker_open: wait(self, "breaker_open_ms", written.breaker_open_ms),
             };
             if name != SIMULATED {
                 providers.insert(name.clone(), provider);
@@ -52,11 +58,17 @@ impl Checker<'_> {
         ProviderConfig {
             base_url: None,
             auth: Auth::None,
+            key_header: None,
+            headers: http::HeaderMap::new(),
+            query: None,
             profile: profile::named("openai").unwrap_or(&PROFILES[0]),
             models: Vec::new(),
             connect_timeout: self.wait(&path, built_in.connect_timeout_ms, 1),
             first_byte_timeout: self.wait(&path, built_in.first_byte_timeout_ms, 1),
             idle_timeout: self.wait(&path, built_in.idle_timeout_ms, 1),
+            ask_models: Some(false),
+            breaker_failures: 0,
+            breaker_open: self.wait(&path, built_in.breaker_open_ms, 1),
         }
     }
 

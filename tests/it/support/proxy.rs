@@ -53,6 +53,10 @@ impl Proxy {
         let client = ClientConfig {
             key_sha256: Sha256::digest(key).into(),
             models: models.iter().map(|&model| model.into()).collect(),
+            paths: ["chat/completions", "embeddings", "models"]
+                .map(String::from)
+                .into(),
+            max_in_flight: None,
             recovery: true,
         };
         self.config.clients.insert(name.into(), client);
@@ -119,10 +123,16 @@ fn provider(base_url: Option<String>) -> ProviderConfig {
     ProviderConfig {
         base_url,
         auth: Auth::Client,
+        key_header: None,
+        headers: http::HeaderMap::new(),
+        query: None,
         profile: profile::named("openai").unwrap(),
         models: Vec::new(),
         connect_timeout: Duration::from_secs(5),
         first_byte_timeout: Duration::from_secs(60),
         idle_timeout: Duration::from_secs(60),
+        ask_models: Some(false),
+        breaker_failures: 5,
+        breaker_open: Duration::from_secs(30),
     }
 }
