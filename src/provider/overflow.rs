@@ -2,6 +2,8 @@
 
 use http::StatusCode;
 
+use crate::wire::fault::Fault;
+
 /// What an error says of a conversation that is too long; all in tokens, as the provider counts.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Overflow {
@@ -35,4 +37,22 @@ pub fn judge(status: StatusCode, body: &[u8]) -> Verdict {
 pub fn judge_event(data: &[u8]) -> Verdict {
     let _ = data;
     Verdict::Other
+}
+
+/// The error of an overflow as OpenAI words it. Unknown numbers are left out.
+pub fn classic(window: Option<u32>, prompt_tokens: Option<u32>) -> Fault {
+    let mut message = match window {
+        Some(window) => format!("This model's maximum context length is {window} tokens. "),
+        None => "This conversation is longer than this model's maximum context length. ".to_owned(),
+    };
+    if let Some(tokens) = prompt_tokens {
+        message += &format!("However, your messages resulted in {tokens} tokens. ");
+    }
+    message += "Please reduce the length of the messages.";
+    Fault {
+        message,
+        kind: Some("invalid_request_error".to_owned()),
+        param: Some("messages".to_owned()),
+        code: Some("context_length_exceeded".to_owned()),
+    }
 }
