@@ -10,6 +10,7 @@ mod guard;
 mod health;
 mod index;
 mod inspect;
+mod overflow;
 mod pages;
 mod passthrough;
 mod recorded;
