@@ -182,7 +182,8 @@ impl Dispatch {
         else {
             return false;
         };
-        if !generation.guards() {
+        // An answer that is to be longer than the window is the provider's to refuse.
+        if !generation.guards() || overflow.answer_alone() {
             return false;
         }
         let lesson = generation.learn(overflow);
