@@ -113,6 +113,7 @@ impl Dispatch {
             path: self.path.clone(),
             headers: self.headers.clone(),
             body,
+            model: Some(self.target.model.clone()),
         };
         let refusals = &self.app.refusals;
         let sent = ask_usage::send(refusals, &self.target, |ask| self.edit(ask), outgoing).await?;

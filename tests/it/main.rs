@@ -15,6 +15,7 @@ mod passthrough;
 mod recorded;
 mod recovery;
 mod recovery_guard;
+mod registry;
 mod session;
 mod shutdown;
 mod streaming;
