@@ -3,7 +3,9 @@
 //! A model is looked for only within the provider that serves it: the same name means different
 //! windows at different places. What is not found is not guessed; the caller says so.
 
-use std::{cmp::Ordering, sync::OnceLock};
+pub(crate) mod fetched;
+
+use std::{cmp::Ordering, ops::RangeInclusive, sync::OnceLock};
 
 use http::Uri;
 
@@ -11,6 +13,9 @@ const TABLE: &str = include_str!("catalogue.tsv");
 
 /// Longer names than this are no model's; it bounds the search.
 const MAX_NAME_BYTES: usize = 256;
+
+/// Windows that can be true, in tokens.
+pub(super) const SANE: RangeInclusive<u32> = 1_024..=100_000_000;
 
 /// What is known of one model, in tokens.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -90,16 +95,33 @@ const HOSTS: &[(&str, &str)] = &[
 /// [`provider_of`]): the exact name, else the longest known name that it continues at a boundary
 /// (`gpt-4o-2024-08-06` continues `gpt-4o`, and `gpt-4o` does not continue `gpt-4`).
 pub fn lookup(provider: &str, model: &str) -> Option<Entry> {
-    if provider.len() > MAX_NAME_BYTES || model.len() > MAX_NAME_BYTES {
+    lookup_with(&fetched::Table::default(), Some(provider), provider, model)
+}
+
+/// The same, where newer rows come before those of the binary. `name`: the provider's own name, by
+/// which newer rows may know one that the binary does not.
+pub(super) fn lookup_with(
+    newer: &fetched::Table,
+    provider: Option<&str>,
+    name: &str,
+    model: &str,
+) -> Option<Entry> {
+    let provider = provider.map(str::to_ascii_lowercase);
+    let name = provider
+        .clone()
+        .unwrap_or_else(|| name.to_ascii_lowercase());
+    if name.len() > MAX_NAME_BYTES || model.len() > MAX_NAME_BYTES {
         return None;
     }
-    let (provider, model) = (provider.to_ascii_lowercase(), model.to_ascii_lowercase());
+    let model = model.to_ascii_lowercase();
     let shorter = model
         .rmatch_indices(['-', ':', '@', '_'])
         .map(|(end, _)| &model[..end]);
-    std::iter::once(model.as_str())
-        .chain(shorter)
-        .find_map(|name| exact(&provider, name))
+    let mut names = std::iter::once(model.as_str()).chain(shorter);
+    names.find_map(|model| {
+        let built_in = || exact(provider.as_deref()?, model);
+        newer.exact(&name, model).or_else(built_in)
+    })
 }
 
 /// The catalogue's name for a configured provider: by its host, which is what really answers,
@@ -173,8 +195,9 @@ fn row(line: &'static str) -> Option<Row> {
 #[cfg(test)]
 mod tests {
     use proptest::prelude::*;
+    use serde_json::Value;
 
-    use super::{ALIASES, HOSTS, TABLE, by_name, lookup, provider_of, rows};
+    use super::{ALIASES, Entry, HOSTS, TABLE, by_name, lookup, provider_of, rows};
 
     fn context(provider: &str, model: &str) -> Option<u32> {
         lookup(provider, model).map(|entry| entry.context)
@@ -198,6 +221,33 @@ mod tests {
             );
             assert_eq!(row.model, row.model.to_ascii_lowercase());
         }
+    }
+
+    /// The table against the facts it was made of, where these are at hand.
+    #[test]
+    fn no_known_model_is_missing() {
+        let Some(folder) = std::env::var_os("PLIMSOLL_DATA") else {
+            println!("PLIMSOLL_DATA is not set: the table is not compared with its facts");
+            return;
+        };
+        let path = std::path::Path::new(&folder).join("models.json");
+        let facts: Value = serde_json::from_slice(&std::fs::read(path).unwrap()).unwrap();
+        let mut models = 0;
+        for (provider, listed) in facts["providers"].as_object().unwrap() {
+            for (model, facts) in listed.as_object().unwrap() {
+                let tokens = |key: &str| u32::try_from(facts.get(key)?.as_u64()?).ok();
+                let context = tokens("context").unwrap();
+                // A window under 1,024 tokens is no chat model's.
+                let expected = (context >= 1_024).then_some(Entry {
+                    context,
+                    input: tokens("input").filter(|input| *input < context),
+                    output: tokens("output"),
+                });
+                assert_eq!(lookup(provider, model), expected, "{provider}/{model}");
+                models += 1;
+            }
+        }
+        assert!(models > 1_000, "{models}");
     }
 
     #[test]

@@ -89,6 +89,7 @@ impl Dispatch {
             path: self.path.clone(),
             headers: self.headers.clone(),
             body,
+            model: Some(self.target.model.clone()),
         };
         let refusals = &self.app.refusals;
         let begun = Instant::now();
