@@ -4,8 +4,10 @@
 //! changes is what is learnt of windows, by errors, lists and a fetched catalogue; nobody waits
 //! for any of it.
 
+mod offered;
+
 use std::{
-    collections::{BTreeMap, BTreeSet, HashSet},
+    collections::{BTreeMap, HashSet},
     io,
     sync::{Arc, Mutex, PoisonError},
     time::{Duration, Instant},
@@ -13,6 +15,7 @@ use std::{
 
 use thiserror::Error;
 
+pub use self::offered::Offered;
 use super::{
     ASSUMED_WINDOW, Choice, Provider, Source, Window,
     background::Background,
@@ -50,17 +53,6 @@ pub struct Target {
     pub model: String,
     pub window: Window,
     pub settings: ModelConfig,
-}
-
-/// A name that clients may use.
-#[derive(Clone, Debug)]
-pub struct Offered {
-    pub id: String,
-    /// Who answers to it. Of several places, the one with the smallest window: what fits there
-    /// fits everywhere.
-    pub target: Target,
-    /// Whether it is a name of the settings, which a client may be given by itself.
-    pub is_configured: bool,
 }
 
 /// What came of asking a provider for its list of models.
@@ -134,6 +126,17 @@ impl Registry {
     /// # Errors
     /// Nobody does; the message names what exists.
     pub fn choose(&self, model: &str, chosen: Option<&str>) -> Result<Choice, Unknown> {
+        let choice = self.candidates(model, chosen)?;
+        for target in choice.targets() {
+            if target.window.source == Source::Assumed {
+                self.report(&target.provider.name, &target.model);
+            }
+        }
+        Ok(choice)
+    }
+
+    /// The same, for whoever only looks: nothing is said in the log.
+    fn candidates(&self, model: &str, chosen: Option<&str>) -> Result<Choice, Unknown> {
         let name = self.names.plain(model, chosen);
         let deployed = self.names.deployed(&name, chosen);
         let is_configured = *name != *model || deployed.is_some();
@@ -209,49 +212,6 @@ impl Registry {
         self.named(self.names.fallback()?)
     }
 
-    /// Every name that clients may use and that somebody spelt out: in the settings, or in a
-    /// provider's own list. In the order of the names.
-    pub fn offered(&self) -> Vec<Offered> {
-        let mut names = BTreeSet::new();
-        for (name, provider) in self.names.spelt_out() {
-            if self.names.has_deployments(name) {
-                names.insert(name.to_owned());
-            } else if let Ok(target) = self.resolve(name, provider) {
-                names.insert(target.id());
-            }
-        }
-        for (name, provider) in &self.providers {
-            let own = provider.own_models().iter();
-            let own = own.map(|(model, _)| (*model).to_owned());
-            let ids = own.chain(self.listed.ids(name));
-            names.extend(ids.map(|model| format!("{name}/{model}")));
-        }
-        names.extend(self.names.aliases().map(str::to_owned));
-        let offers = names.iter().filter_map(|name| self.offer(name));
-        offers.collect()
-    }
-
-    /// A name that clients may use: one that somebody spelt out, or one of which more is known than
-    /// that the default provider would be asked for it.
-    pub fn find(&self, id: &str) -> Option<Offered> {
-        let found = self.offer(id)?;
-        let known = found.is_configured || found.target.window.source != Source::Assumed;
-        let spelt_out = || self.offered().into_iter().any(|one| one.id == id);
-        (known || spelt_out()).then_some(found)
-    }
-
-    fn offer(&self, id: &str) -> Option<Offered> {
-        let choice = self.choose(id, None).ok()?;
-        let is_configured = choice.asked_is_configured;
-        let places = choice.deployments().iter().map(|(target, _)| target);
-        let target = places.min_by_key(|target| target.window.tokens)?.clone();
-        Some(Offered {
-            id: id.to_owned(),
-            target,
-            is_configured,
-        })
-    }
-
     /// Waits for the first answers of the providers whose lists are wanted, but no longer than
     /// `limit`. Does nothing before [`Registry::start`].
     pub async fn listed(&self, limit: Duration) {
@@ -307,11 +267,7 @@ impl Registry {
         self.want_list(provider, entry.is_some());
         let learnt = self.learnt.known(&provider.name, model, Instant::now());
         let listed = self.listed.facts(&provider.name, model);
-        let window = window::window(learnt, listed, settings, entry);
-        if window.source == Source::Assumed {
-            self.report(&provider.name, model);
-        }
-        window
+        window::window(learnt, listed, settings, entry)
     }
 
     /// Asks a provider for its list where that is due; `known`: the catalogue has what was asked for.

@@ -13,7 +13,7 @@ use thiserror::Error;
 use super::{
     SIMULATED,
     breaker::Breaker,
-    catalogue::{self, Entry, fetched::Table},
+    catalogue::{self, Entry, table::Table},
     client::Client,
     simulated,
 };

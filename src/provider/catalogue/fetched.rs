@@ -13,12 +13,14 @@ use std::{
 
 use reqwest::{StatusCode, Url, redirect};
 use serde::{Deserialize, Serialize};
-use serde_json::Value;
 use sha2::{Digest, Sha256};
 use thiserror::Error;
 use tokio::{io::AsyncWriteExt, time::sleep};
 
-use super::{Entry, MAX_NAME_BYTES, SANE};
+use super::{
+    Entry,
+    table::{Row, Table, read},
+};
 use crate::{config::CatalogueConfig, error::chain};
 
 /// The copy on disk.
@@ -27,7 +29,6 @@ const FILE: &str = "catalogue.json";
 const FORMAT: &str = "plimsoll-catalogue-1";
 
 const MAX_BYTES: usize = 32 << 20;
-const MAX_ROWS: usize = 200_000;
 const MAX_REDIRECTS: usize = 5;
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
 const MAX_TIME: Duration = Duration::from_secs(120);
@@ -74,10 +75,6 @@ struct Held {
     problem: Option<&'static str>,
 }
 
-/// Windows by provider and model, in lower case.
-#[derive(Debug, Default, PartialEq, Eq)]
-pub(crate) struct Table(BTreeMap<String, HashMap<String, Entry>>);
-
 /// The file. The address stands in it as a digest, since it may hold a key.
 #[derive(Deserialize, Serialize)]
 struct Copy {
@@ -85,27 +82,6 @@ struct Copy {
     source_sha256: String,
     fetched_at: u64,
     providers: BTreeMap<String, BTreeMap<String, Row>>,
-}
-
-#[derive(Deserialize, Serialize)]
-struct Row {
-    context: u32,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    input: Option<u32>,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    output: Option<u32>,
-}
-
-/// One provider of a list in the form of models.dev.
-#[derive(Deserialize)]
-struct Listed {
-    models: HashMap<String, Model>,
-}
-
-#[derive(Deserialize)]
-struct Model {
-    #[serde(default)]
-    limit: Value,
 }
 
 impl Fetched {
@@ -202,16 +178,6 @@ impl Fetched {
     }
 }
 
-impl Table {
-    pub(crate) fn exact(&self, provider: &str, model: &str) -> Option<Entry> {
-        self.0.get(provider)?.get(model).copied()
-    }
-
-    pub(crate) fn has_provider(&self, provider: &str) -> bool {
-        self.0.contains_key(provider)
-    }
-}
-
 impl Source {
     fn digest(&self) -> String {
         hex::encode(Sha256::digest(self.url.as_str()))
@@ -298,49 +264,6 @@ impl Source {
         }
         written
     }
-}
-
-impl Table {
-    /// Adds the models of one provider that can be true, up to the bound of the whole.
-    fn add(&mut self, provider: &str, models: impl Iterator<Item = (String, Row)>) {
-        let held: usize = self.0.values().map(HashMap::len).sum();
-        let sound = models.filter(|(name, row)| {
-            !name.is_empty() && name.len() <= MAX_NAME_BYTES && SANE.contains(&row.context)
-        });
-        let entries = sound
-            .take(MAX_ROWS.saturating_sub(held))
-            .map(|(name, row)| {
-                let entry = Entry {
-                    context: row.context,
-                    input: row.input.filter(|input| (1..row.context).contains(input)),
-                    output: row.output.filter(|output| *output > 0),
-                };
-                (name.to_ascii_lowercase(), entry)
-            });
-        let entries: HashMap<_, _> = entries.collect();
-        if !entries.is_empty() && provider.len() <= MAX_NAME_BYTES {
-            self.0.insert(provider.to_ascii_lowercase(), entries);
-        }
-    }
-}
-
-/// A list in the form of models.dev; `None` where there is no usable row in it.
-fn read(bytes: &[u8]) -> Option<Table> {
-    let list: BTreeMap<String, Listed> = serde_json::from_slice(bytes).ok()?;
-    let mut table = Table::default();
-    for (provider, listed) in list {
-        let rows = listed.models.into_iter().filter_map(|(name, model)| {
-            let tokens = |key: &str| u32::try_from(model.limit.get(key)?.as_u64()?).ok();
-            let row = Row {
-                context: tokens("context")?,
-                input: tokens("input"),
-                output: tokens("output"),
-            };
-            Some((name, row))
-        });
-        table.add(&provider, rows);
-    }
-    (!table.0.is_empty()).then_some(table)
 }
 
 async fn fetch(url: Url) -> Result<Vec<u8>, Unfetched> {
