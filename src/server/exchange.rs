@@ -236,7 +236,7 @@ fn streamed(mut sent: Sent, dispatch: Dispatch, hold: Hold) -> Response<Body> {
 }
 
 /// The end of a stream of which nothing was taken out.
-async fn close(generation: Option<Generation>, heard: Heard, comment: bool) -> Closing {
+async fn close(generation: Option<Box<Generation>>, heard: Heard, comment: bool) -> Closing {
     let Some(mut generation) = generation else {
         return Closing::default();
     };
@@ -260,7 +260,7 @@ async fn complete(
         .generation
         .as_ref()
         .map(|generation| generation.head(&sent));
-    let sifting = dispatch.generation.as_ref().map(Generation::sifting);
+    let sifting = dispatch.generation.as_ref().map(|it| it.sifting());
     let provider = dispatch.provider().to_owned();
     let mut continuing = Continuing {
         dispatch,
