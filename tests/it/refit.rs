@@ -120,8 +120,11 @@ fn claims(config: &mut Config, tales: &[Tale]) {
     config.providers.remove("simulated");
 }
 
-/// The body with `stream` as wanted; recorded ones say nothing of it.
+/// The body with `stream` as wanted, unless it says itself.
 fn streaming(body: &[u8], streams: bool) -> Vec<u8> {
+    if crate::support::parse::value(body).unwrap().get("stream").is_some() {
+        return body.to_vec();
+    }
     let mut out = format!("{{\"stream\":{streams},").into_bytes();
     let start = body.iter().position(|&byte| byte == b'{').unwrap();
     out.extend_from_slice(&body[start + 1..]);
@@ -145,7 +148,8 @@ impl Tally {
                 "{}",
                 tale.name
             );
-            let actions = got.headers["x-plimsoll-actions"].to_str().unwrap();
+            let actions = got.headers.get("x-plimsoll-actions");
+            let actions = actions.expect(&tale.name).to_str().unwrap();
             let refitted = actions
                 .split(", ")
                 .find_map(|word| word.strip_prefix("refitted="));
