@@ -225,7 +225,7 @@ impl Relay {
             let Some(decoder) = &mut self.unpack else {
                 return Some(Ok(chunk));
             };
-            let text = decoder.push(&chunk).map(Bytes::from);
+            let text = decoder.push(chunk).map(Bytes::from);
             if text.is_none() {
                 tracing::warn!("a compressed answer could not be unpacked");
             }

@@ -15,6 +15,7 @@ use serde_json::Value;
 use super::{
     App, answer,
     ask_usage::{self, Edited, Sent},
+    body,
     flight::Hold,
     forward::{cleaned, outgoing_headers, with_query},
     generation::Generation,
@@ -57,9 +58,11 @@ impl Dispatch {
         target: Target,
         generation: Option<Generation>,
     ) -> Self {
+        let mut headers = outgoing_headers(app, parts, &target.provider, true);
+        body::without_encoding(&mut headers);
         Self {
             path: with_query("/chat/completions", parts),
-            headers: outgoing_headers(app, parts, &target.provider, true),
+            headers,
             app: Arc::clone(app),
             asked,
             target,
