@@ -227,6 +227,7 @@ fn streamed(mut sent: Sent, parts: &Parts, dispatch: Dispatch, hold: Hold) -> Re
     let generation = dispatch.into_generation();
     let ending = Ending {
         strip_usage: sent.asked_usage,
+        left_out: None,
         trailers,
         on_end: Box::new(move |heard| close(generation, heard, comment).boxed()),
     };

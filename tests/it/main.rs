@@ -20,3 +20,4 @@ mod session;
 mod shutdown;
 mod streaming;
 mod support;
+mod usage_modes;
