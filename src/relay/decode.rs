@@ -42,17 +42,11 @@ impl Decoder {
 fn unpack(unpacker: &mut Unpacker, bytes: Bytes) -> Option<Vec<u8>> {
     unpacker.renew();
     unpacker.push(bytes);
-    let mut text = Vec::new();
-    loop {
-        let length = text.len();
-        text.resize(length + PIECE, 0);
-        let pulled = unpacker.pull(&mut text[length..]).ok()?;
-        let Pulled::Bytes(made) = pulled else {
-            text.truncate(length);
-            return Some(text);
-        };
-        text.truncate(length + made);
+    let (mut text, mut piece) = (Vec::new(), vec![0; PIECE]);
+    while let Pulled::Bytes(made) = unpacker.pull(&mut piece).ok()? {
+        text.extend_from_slice(&piece[..made]);
     }
+    Some(text)
 }
 
 #[cfg(test)]
