@@ -9,6 +9,7 @@ use std::{fmt::Write as _, time::Duration};
 use crate::{
     provider::{Unknown, Unsent},
     relay::BadAnswer,
+    wire::coding,
 };
 
 /// A request that we answer with an error of our own.
@@ -30,6 +31,10 @@ pub enum Failure {
     },
     /// A content encoding that we cannot read.
     Encoded(String),
+    /// The body is not what its content encoding says.
+    BodyDamaged,
+    /// The body unpacks to a suspicious multiple of its size.
+    BodyBomb,
     /// Too many bytes are in flight already.
     Busy,
     /// A `Host` or `Origin` that is not this machine, while no client keys are set.
@@ -80,9 +85,12 @@ impl Failure {
         match self {
             Self::NotJson(_) => "invalid_json",
             Self::BodyBroken => "body_incomplete",
-            Self::BodyTooLarge { .. } | Self::BodyUnwanted { .. } => "body_too_large",
+            Self::BodyTooLarge { .. } | Self::BodyUnwanted { .. } | Self::BodyBomb => {
+                "body_too_large"
+            }
             Self::BodySlow { .. } => "body_timeout",
             Self::Encoded(_) => "unsupported_content_encoding",
+            Self::BodyDamaged => "invalid_content_encoding",
             Self::Busy => "overloaded",
             Self::Foreign { header: "origin" } => "foreign_origin",
             Self::Foreign { .. } => "foreign_host",
@@ -124,7 +132,16 @@ impl Failure {
                 limit.as_secs_f64()
             ),
             Self::Encoded(encoding) => format!(
-                "The content encoding `{encoding}` is not supported; send the body as it is."
+                "The content encoding `{encoding}` is not supported; use {}, at most four of \
+                 them, or send the body as it is.",
+                coding::READ
+            ),
+            Self::BodyDamaged => "The request body is not what its content-encoding says, or is \
+                not all of it."
+                .into(),
+            Self::BodyBomb => format!(
+                "The request body unpacks to more than {} times its size; send it as it is.",
+                coding::MAX_RATIO
             ),
             Self::Busy => {
                 "Too many bytes are in flight (server.max_bytes_in_flight). Try again shortly."

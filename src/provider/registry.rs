@@ -20,7 +20,7 @@ use super::{
     ASSUMED_WINDOW, Choice, Provider, Source, Window,
     background::Background,
     catalogue::fetched::{Fetched, Unfetched},
-    learnt::Learnt,
+    learnt::{Learnt, Lesson, Refused},
     listed::{Listed, Unlisted},
     names::{Deployed, Names},
     window,
@@ -186,6 +186,13 @@ impl Registry {
             && may_be_lent(&mut lent, &larger.provider)
             && larger.window.tokens > target.window.tokens;
         fits.then_some(larger)
+    }
+
+    /// Learns from a refusal.
+    pub fn learn(&self, target: &Target, refused: &Refused) -> Lesson {
+        let (provider, model) = (&target.provider.name, &target.model);
+        self.learnt
+            .refused(provider, model, refused, Instant::now())
     }
 
     /// The window of a model as it is known now.

@@ -2,12 +2,14 @@
 //!
 //! [`stream`] passes a streamed answer on, [`whole`] takes one that is not streamed into memory,
 //! within a bound, so that its headers can speak of it. Neither changes a byte, but for the usage
-//! chunk that we asked for ourselves. [`sifted`] and [`sifted_whole`] are the same for requests that
+//! chunk that we asked for ourselves, and the prompt tokens where the client wants them as it sent
+//! them ([`received`] does that to whole answers). [`sifted`] and [`sifted_whole`] are the same for requests that
 //! carry something of ours: they take it out, and go on with the next answer where one was for us
 //! alone. What is held back: an event that may still turn out to be
 //! that chunk, and the end of an answer until [`Ending`] has stored what was heard.
 
 mod decode;
+mod meter;
 mod own;
 mod passage;
 mod peek;
@@ -18,6 +20,7 @@ mod way;
 mod whole;
 
 pub use self::{
+    meter::received,
     own::{Before, Own, Package, Rounds, Sifting, Spoken},
     peek::{First, peek},
     stream::{Closing, Ending, sifted, stream},

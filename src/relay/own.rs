@@ -92,4 +92,10 @@ pub trait Rounds: Send {
     /// every stream that the provider ended, broken ones included; never when the client leaves.
     /// Where there was no next answer, `last` is empty.
     async fn end(self: Box<Self>, heard: Heard, last: Spoken, before: Before) -> Closing;
+
+    /// Tokens that were left out of the request whose answer came last: what [`super::Ending`] has
+    /// for other streams. Asked for once with each answer of a stream, before its first byte.
+    fn left_out(&self) -> Option<u32> {
+        None
+    }
 }

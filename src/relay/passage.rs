@@ -78,7 +78,7 @@ impl Passage {
 
     pub(super) fn push(&mut self, chunk: Bytes, out: &mut VecDeque<Piece>) {
         if self.decoder.is_some() {
-            self.look(&chunk, out);
+            self.look(chunk.clone(), out);
             out.push_back(Piece::Bytes(chunk));
             return;
         }
@@ -135,7 +135,7 @@ impl Passage {
     }
 
     /// Looks at a decoded copy.
-    fn look(&mut self, chunk: &[u8], out: &mut VecDeque<Piece>) {
+    fn look(&mut self, chunk: Bytes, out: &mut VecDeque<Piece>) {
         let Some(text) = self.decoder.as_mut().and_then(|d| d.push(chunk)) else {
             self.tap.blind();
             return;

@@ -21,6 +21,7 @@ use http_body_util::{BodyExt, StreamBody};
 use super::{
     Rounds, Sifting,
     decode::Decoder,
+    meter::Meter,
     passage::{Passage, Piece},
     sieve::Sieve,
     tap::Heard,
@@ -41,6 +42,9 @@ const MAX_HEARD_OUT: usize = 256 << 10;
 pub struct Ending {
     /// Take out the chunk with usage that the client did not ask for.
     pub strip_usage: bool,
+    /// Tokens left out of the request, to be added to the prompt tokens that the client reads.
+    /// `None` and 0: no byte changes.
+    pub left_out: Option<u32>,
     /// The trailers that [`Closing`] may have; empty where the client accepts none. The head of the
     /// answer names them, since HTTP/1.1 sends no others.
     pub trailers: &'static [&'static str],
@@ -55,6 +59,7 @@ impl Ending {
     pub fn silent() -> Self {
         Self {
             strip_usage: false,
+            left_out: None,
             trailers: &[],
             on_end: Box::new(|_| async { Closing::default() }.boxed()),
         }
@@ -80,6 +85,8 @@ struct Relay {
     unpack: Option<Decoder>,
     way: Way,
     out: VecDeque<Piece>,
+    /// Edits what goes out.
+    meter: Option<Meter>,
     /// The client accepts trailers.
     takes_trailers: bool,
     trailers: Option<HeaderMap>,
@@ -103,17 +110,20 @@ pub fn stream(answer: Response<Body>, ending: Ending) -> Response<Body> {
     let mut decoder = Decoder::of(&head.headers);
     // What is compressed cannot be cut. A client that never asked for a chunk without choices may
     // fail on it, so such a stream, which nobody should have compressed, goes on unpacked.
-    let unpack = decoder.take_if(|decoder| ending.strip_usage && decoder.reads());
+    let meter = Meter::new(ending.left_out);
+    let edits = ending.strip_usage || meter.is_some();
+    let unpack = decoder.take_if(|decoder| edits && decoder.reads());
     let way = Way::Plain {
         passage: Box::new(Passage::new(decoder, ending.strip_usage)),
         on_end: Some(ending.on_end),
     };
-    relay(head, source, unpack, way, ending.trailers)
+    relay(head, source, unpack, (way, meter), ending.trailers)
 }
 
 /// Passes a streamed answer on without what is ours in it, and the answers that follow where it
-/// was for us alone, as one. The other arguments are those of [`Ending`]. A compressed stream goes
-/// on unpacked; one that cannot be unpacked passes as it is.
+/// was for us alone, as one. The other arguments are those of [`Ending`]; what was left out of the
+/// request, which is another with each round, [`Rounds::left_out`] tells. A compressed stream goes on
+/// unpacked; one that cannot be unpacked passes as it is.
 pub fn sifted(
     answer: Response<Body>,
     sifting: Sifting,
@@ -128,14 +138,21 @@ pub fn sifted(
         sieve: Box::new(Sieve::new(sifting, strip_usage, blind)),
         rounds: Some(rounds),
     };
-    relay(head, source, decoder.filter(|_| !blind), way, trailers)
+    let meter = Meter::new(way.left_out());
+    relay(
+        head,
+        source,
+        decoder.filter(|_| !blind),
+        (way, meter),
+        trailers,
+    )
 }
 
 fn relay(
     mut head: Parts,
     source: Body,
     unpack: Option<Decoder>,
-    way: Way,
+    (way, meter): (Way, Option<Meter>),
     trailers: &[&'static str],
 ) -> Response<Body> {
     head.headers.remove(CONTENT_LENGTH);
@@ -148,6 +165,7 @@ fn relay(
     let relay = Relay {
         source,
         unpack,
+        meter: meter.filter(|_| way.legible()),
         way,
         out: VecDeque::new(),
         takes_trailers: !trailers.is_empty(),
@@ -165,12 +183,27 @@ impl Relay {
     async fn next(&mut self) -> Option<io::Result<Frame<Bytes>>> {
         loop {
             match self.out.pop_front() {
-                Some(Piece::Bytes(bytes)) => return Some(Ok(Frame::data(bytes))),
+                Some(Piece::Bytes(bytes)) => match &mut self.meter {
+                    None => return Some(Ok(Frame::data(bytes))),
+                    Some(meter) => {
+                        let bytes = meter.push(bytes);
+                        if bytes.is_empty() {
+                            continue;
+                        }
+                        return Some(Ok(Frame::data(bytes)));
+                    }
+                },
                 Some(Piece::End) => {
                     self.close().await;
                     continue;
                 }
                 None => {}
+            }
+            if matches!(self.phase, Phase::Drains | Phase::Breaks) {
+                let held = self.meter.take().map(Meter::finish);
+                if let Some(held) = held.filter(|held| !held.is_empty()) {
+                    return Some(Ok(Frame::data(held)));
+                }
             }
             match self.phase {
                 Phase::Flows => self.read().await,
@@ -225,7 +258,7 @@ impl Relay {
             let Some(decoder) = &mut self.unpack else {
                 return Some(Ok(chunk));
             };
-            let text = decoder.push(&chunk).map(Bytes::from);
+            let text = decoder.push(chunk).map(Bytes::from);
             if text.is_none() {
                 tracing::warn!("a compressed answer could not be unpacked");
             }
@@ -246,8 +279,19 @@ impl Relay {
                 self.unpack = Decoder::of(&head.headers);
                 self.source = source;
                 self.phase = Phase::Flows;
+                self.meter_turns();
             }
             None => self.over(true),
+        }
+    }
+
+    /// What the answers before said is in `out` still, or went out.
+    fn meter_turns(&mut self) {
+        let left_out = self.way.left_out();
+        match &mut self.meter {
+            Some(meter) => meter.turn(left_out),
+            None if self.way.legible() => self.meter = Meter::new(left_out),
+            None => {}
         }
     }
 

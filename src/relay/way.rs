@@ -83,6 +83,17 @@ impl Way {
         Some(answer)
     }
 
+    /// Tokens left out of the request that is being answered, where its rounds know.
+    pub(super) fn left_out(&self) -> Option<u32> {
+        match self {
+            Self::Sifted {
+                rounds: Some(rounds),
+                ..
+            } => rounds.left_out(),
+            _ => None,
+        }
+    }
+
     /// What is to be done once at the end.
     pub(super) fn end(&mut self) -> Option<BoxFuture<'static, Closing>> {
         match self {

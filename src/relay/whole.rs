@@ -133,7 +133,7 @@ fn edited(mut head: Parts, body: Bytes) -> Whole {
 pub fn unpacked(headers: &HeaderMap, body: &Bytes) -> Option<Bytes> {
     match Decoder::of(headers) {
         None => Some(body.clone()),
-        Some(mut decoder) => decoder.push(body).map(Bytes::from),
+        Some(mut decoder) => decoder.push(body.clone()).map(Bytes::from),
     }
 }
 

@@ -5,7 +5,7 @@
 
 use http::{
     HeaderMap, HeaderName, HeaderValue, Response, StatusCode,
-    header::{ALLOW, CONTENT_TYPE, RETRY_AFTER, WWW_AUTHENTICATE},
+    header::{ACCEPT_ENCODING, ALLOW, CONTENT_TYPE, RETRY_AFTER, WWW_AUTHENTICATE},
 };
 use serde_json::{Value, json};
 
@@ -18,7 +18,7 @@ use crate::{
         Offered, Registry, Source, Target, Window,
         overflow::{self, Overflow},
     },
-    wire::{Body, fault::Fault, usage::Usage, whole},
+    wire::{Body, coding, fault::Fault, usage::Usage, whole},
 };
 
 /// The code of an error of ours.
@@ -39,6 +39,9 @@ pub fn failure(failure: &Failure) -> Response<Body> {
     match failure {
         Failure::Busy => {
             headers.insert(RETRY_AFTER, HeaderValue::from_static("1"));
+        }
+        Failure::Encoded(_) => {
+            headers.insert(ACCEPT_ENCODING, HeaderValue::from_static(coding::READ));
         }
         Failure::WrongMethod { allow } => {
             headers.insert(ALLOW, HeaderValue::from_static(allow));
@@ -116,6 +119,7 @@ const fn status(failure: &Failure) -> StatusCode {
     match failure {
         Failure::NotJson(_)
         | Failure::BodyBroken
+        | Failure::BodyDamaged
         | Failure::DotSegments
         | Failure::ModelMissing { .. } => StatusCode::BAD_REQUEST,
         Failure::KeyMissing | Failure::KeyWrong => StatusCode::UNAUTHORIZED,
@@ -126,7 +130,7 @@ const fn status(failure: &Failure) -> StatusCode {
         | Failure::SessionNotFound => StatusCode::NOT_FOUND,
         Failure::WrongMethod { .. } => StatusCode::METHOD_NOT_ALLOWED,
         Failure::BodySlow { .. } => StatusCode::REQUEST_TIMEOUT,
-        Failure::BodyTooLarge { .. } | Failure::BodyUnwanted { .. } => {
+        Failure::BodyTooLarge { .. } | Failure::BodyUnwanted { .. } | Failure::BodyBomb => {
             StatusCode::PAYLOAD_TOO_LARGE
         }
         Failure::Encoded(_) => StatusCode::UNSUPPORTED_MEDIA_TYPE,

@@ -1,5 +1,7 @@
 //! Reading a request body within limits: its size, the time between two reads, the bytes in
-//! flight of all requests together.
+//! flight of all requests together. One in a content coding is unpacked on the way in.
+
+mod unpack;
 
 use std::{
     pin::Pin,
@@ -16,12 +18,16 @@ use http_body::Body as _;
 use http_body_util::{BodyExt, combinators::BoxBody};
 use hyper::body::Incoming;
 
+use self::unpack::Unpacking;
 use super::flight::{Flight, Hold};
 use crate::{
     config::ServerConfig,
     error::Failure,
     provider::{Payload, UploadBroken},
-    wire::gather::Gather,
+    wire::{
+        coding::{Unknown, Unpacker},
+        gather::Gather,
+    },
 };
 
 /// How long what follows a body that is refused is read and thrown away, so that the client
@@ -31,14 +37,17 @@ const LINGER: Duration = Duration::from_secs(1);
 /// A whole body, and its share of the bytes in flight.
 #[derive(Debug)]
 pub struct Received {
+    /// Without its content encoding.
     pub bytes: Bytes,
     pub hold: Hold,
+    /// It had one, which may not go on beside these bytes: see [`without_encoding`].
+    pub decoded: bool,
 }
 
 /// Reads a whole body.
 ///
 /// # Errors
-/// A limit was passed, the body broke off, or its encoding is not one we read.
+/// A limit was passed, the body broke off, its encoding is not one we read, or it is not in it.
 pub async fn read(
     headers: &HeaderMap,
     mut body: Incoming,
@@ -46,46 +55,94 @@ pub async fn read(
     flight: &Flight,
 ) -> Result<Received, Failure> {
     let limit = limits.max_body_bytes;
-    let (promised, mut hold) = match admit(headers, &body, limit, flight) {
+    let admitted = match admit(headers, &body, limit, flight) {
         Ok(admitted) => admitted,
         Err(failure) => return Err(turn_away(headers, body, limit, failure).await),
     };
-    let mut gather = Gather::new(promised.unwrap_or(0));
-    while let Some(chunk) = next(&mut body, limits.body_timeout).await? {
-        let refused = if gather.len() + chunk.len() > limit {
-            Some(Failure::BodyTooLarge { limit })
-        } else if promised.is_none() && !hold.grow(chunk.len()) {
-            Some(Failure::Busy)
-        } else {
-            None
-        };
-        if let Some(failure) = refused {
-            drop((gather, hold));
-            return Err(turn_away(headers, body, limit, failure).await);
+    let decoded = admitted.unpacker.is_some();
+    let read = match admitted.unpacker {
+        Some(unpacker) => {
+            Unpacking::new(unpacker, limits, flight)
+                .read(&mut body)
+                .await
         }
-        gather.push(chunk);
+        None => gather(&mut body, admitted.promised, admitted.hold, limits).await,
+    };
+    match read {
+        Ok((bytes, hold)) => Ok(Received {
+            bytes,
+            hold,
+            decoded,
+        }),
+        Err(failure @ (Failure::BodyBroken | Failure::BodySlow { .. })) => Err(failure),
+        // It is under way, whatever its client waited for.
+        Err(failure) => Err(linger(body, limit, failure).await),
     }
-    let bytes = gather.finish();
-    Ok(Received { bytes, hold })
 }
 
-/// What can be refused before a byte was read: the length that is promised, and room for it.
+/// What is known of a body that may be read.
+struct Admitted {
+    /// Its length, where that was told.
+    promised: Option<usize>,
+    hold: Hold,
+    unpacker: Option<Unpacker>,
+}
+
+/// What can be refused before a byte was read: the encoding, the length that is promised, and room
+/// for it.
 fn admit(
     headers: &HeaderMap,
     body: &Incoming,
     limit: usize,
     flight: &Flight,
-) -> Result<(Option<usize>, Hold), Failure> {
-    check_encoding(headers)?;
+) -> Result<Admitted, Failure> {
+    let unpacker = Unpacker::of(headers, limit)
+        .map_err(|Unknown(named)| Failure::Encoded(named.chars().take(50).collect()))?;
     let promised = match body.size_hint().exact().map(usize::try_from) {
         Some(Ok(length)) if length <= limit => Some(length),
         Some(_) => return Err(Failure::BodyTooLarge { limit }),
         None => None,
     };
     let mut hold = flight.hold();
-    match hold.grow(promised.unwrap_or(0)) {
-        true => Ok((promised, hold)),
-        false => Err(Failure::Busy),
+    // What comes in an encoding is not kept: room is held for what comes out.
+    let kept = promised.filter(|_| unpacker.is_none()).unwrap_or(0);
+    if !hold.grow(kept) {
+        return Err(Failure::Busy);
+    }
+    Ok(Admitted {
+        promised,
+        hold,
+        unpacker,
+    })
+}
+
+/// Reads a body that comes as it is. `hold` has room for what was promised.
+async fn gather(
+    body: &mut Incoming,
+    promised: Option<usize>,
+    mut hold: Hold,
+    limits: &ServerConfig,
+) -> Result<(Bytes, Hold), Failure> {
+    let limit = limits.max_body_bytes;
+    let mut gather = Gather::new(promised.unwrap_or(0));
+    while let Some(chunk) = next(body, limits.body_timeout).await? {
+        if gather.len() + chunk.len() > limit {
+            return Err(Failure::BodyTooLarge { limit });
+        }
+        if promised.is_none() && !hold.grow(chunk.len()) {
+            return Err(Failure::Busy);
+        }
+        gather.push(chunk);
+    }
+    Ok((gather.finish(), hold))
+}
+
+/// Takes the encodings out of the headers of a body that has none any more; `identity`, which is
+/// none, may stay.
+pub fn without_encoding(headers: &mut HeaderMap) {
+    // A bound of any size: nothing is unpacked.
+    if !matches!(Unpacker::of(headers, 0), Ok(None)) {
+        headers.remove(CONTENT_ENCODING);
     }
 }
 
@@ -127,17 +184,10 @@ pub fn pass_on(body: Incoming, limit: Duration) -> Payload {
     }))
 }
 
-/// The one place that says which encodings are read.
-fn check_encoding(headers: &HeaderMap) -> Result<(), Failure> {
-    for encoding in headers.get_all(CONTENT_ENCODING) {
-        if !encoding.as_bytes().eq_ignore_ascii_case(b"identity") {
-            let named = String::from_utf8_lossy(encoding.as_bytes());
-            return Err(Failure::Encoded(named.chars().take(50).collect()));
-        }
-    }
-    Ok(())
-}
-
+/// The next bytes, `None` at the end.
+///
+/// # Errors
+/// They did not come in time, or the body broke off.
 async fn next(body: &mut Incoming, limit: Duration) -> Result<Option<Bytes>, Failure> {
     loop {
         let frame = tokio::time::timeout(limit, body.frame())
@@ -161,13 +211,17 @@ async fn next(body: &mut Incoming, limit: Duration) -> Result<Option<Bytes>, Fai
 /// nothing under way.
 pub async fn turn_away(
     headers: &HeaderMap,
-    mut body: Incoming,
+    body: Incoming,
     limit: usize,
     failure: Failure,
 ) -> Failure {
     if headers.contains_key(EXPECT) {
         return failure;
     }
+    linger(body, limit, failure).await
+}
+
+async fn linger(mut body: Incoming, limit: usize, failure: Failure) -> Failure {
     let all = async {
         let mut thrown = 0;
         while let Some(Ok(frame)) = body.frame().await {

@@ -16,6 +16,7 @@ use http::{HeaderMap, request::Parts};
 use super::{
     App,
     ask_usage::{Lost, Sent},
+    body,
     forward::{outgoing_headers, with_query},
     generation::Generation,
     wish::Asker,
@@ -269,6 +270,7 @@ impl Dispatch {
         }
         let (app, provider) = (&self.app, &self.target.provider);
         self.headers = outgoing_headers(app, &self.parts, provider, true);
+        body::without_encoding(&mut self.headers);
     }
 
     fn planned(&self, target: &Target) -> Option<Box<Generation>> {
@@ -296,6 +298,11 @@ impl Dispatch {
     pub fn carries_ours(&self) -> bool {
         let generation = self.generation.as_ref();
         generation.is_some_and(|generation| generation.carries_ours())
+    }
+
+    /// Tokens to add to the usage that the client reads.
+    pub fn left_out(&self) -> Option<u32> {
+        self.generation.as_ref()?.left_out()
     }
 
     /// The model had its last round without our tools, and called them all the same.

@@ -226,9 +226,11 @@ fn streamed(mut sent: Sent, dispatch: Dispatch, hold: Hold) -> Response<Body> {
         let continuing = Box::new(continuing);
         return relay::sifted(sent.answer, sifting, continuing, sent.asked_usage, trailers);
     }
+    let left_out = dispatch.left_out();
     let generation = dispatch.into_generation();
     let ending = Ending {
         strip_usage: sent.asked_usage,
+        left_out,
         trailers,
         on_end: Box::new(move |heard| close(generation, heard, comment).boxed()),
     };
@@ -278,7 +280,14 @@ async fn complete(
         }
     };
     let (mut answer, heard) = match read {
-        Whole::Complete { head, body, heard } => {
+        Whole::Complete {
+            mut head,
+            body,
+            heard,
+        } => {
+            let left_out = continuing.dispatch.left_out();
+            let left_out = left_out.filter(|_| head.status.is_success());
+            let body = relay::received(&mut head.headers, body, left_out);
             let heard = (head.status.is_success() && !heard.error).then_some(heard);
             (Response::from_parts(head, whole(hold.keep(body))), heard)
         }

@@ -13,6 +13,7 @@ pub mod exchange;
 pub mod flight;
 pub mod forward;
 pub mod generation;
+mod heal;
 pub mod recovering;
 mod refusal;
 pub mod rounds;

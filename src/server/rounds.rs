@@ -26,6 +26,10 @@ pub struct Continuing {
 
 #[async_trait]
 impl Rounds for Continuing {
+    fn left_out(&self) -> Option<u32> {
+        self.dispatch.left_out()
+    }
+
     async fn go_on(&mut self, spoken: Spoken) -> Option<Response<Body>> {
         self.dispatch.plan_round(&spoken);
         if self.dispatch.exhausted() {

@@ -5,6 +5,7 @@
 //! completions); the guard knows conversations only.
 
 pub mod chat;
+pub mod coding;
 pub mod edit;
 pub mod event;
 pub mod fault;

@@ -2,6 +2,7 @@
 
 #![allow(clippy::unwrap_used, reason = "a test may fail")]
 
+mod compressed;
 mod conversation;
 mod faults;
 mod generated;
@@ -22,3 +23,4 @@ mod session;
 mod shutdown;
 mod streaming;
 mod support;
+mod usage_modes;

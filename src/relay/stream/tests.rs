@@ -30,6 +30,7 @@ async fn end(trailers: &'static [&'static str]) -> (String, Option<HeaderMap>) {
     };
     let ending = Ending {
         strip_usage: false,
+        left_out: None,
         trailers,
         on_end: Box::new(on_end),
     };
@@ -60,6 +61,7 @@ async fn the_end_speaks_before_done_and_in_trailers() {
 async fn storing_that_hangs_holds_nobody_up() {
     let ending = Ending {
         strip_usage: false,
+        left_out: None,
         trailers: &[],
         on_end: Box::new(|_| pending().boxed()),
     };
@@ -82,13 +84,22 @@ struct Told {
 struct Scripted {
     answers: Vec<Response<Body>>,
     told: Arc<Mutex<Told>>,
+    /// Of each request, the first one first; of the others none.
+    left_out: Vec<u32>,
 }
 
 #[async_trait]
 impl Rounds for Scripted {
     async fn go_on(&mut self, spoken: Spoken) -> Option<Response<Body>> {
         self.told.lock().unwrap().spoken.push(spoken);
+        if !self.left_out.is_empty() {
+            self.left_out.remove(0);
+        }
         (!self.answers.is_empty()).then(|| self.answers.remove(0))
+    }
+
+    fn left_out(&self) -> Option<u32> {
+        self.left_out.first().copied()
     }
 
     async fn end(self: Box<Self>, heard: Heard, last: Spoken, before: Before) -> Closing {
@@ -107,6 +118,14 @@ fn events(body: impl Into<Bytes>) -> Response<Body> {
 }
 
 fn sift(first: Response<Body>, answers: Vec<Response<Body>>) -> (Response<Body>, Arc<Mutex<Told>>) {
+    sift_received(first, answers, Vec::new())
+}
+
+fn sift_received(
+    first: Response<Body>,
+    answers: Vec<Response<Body>>,
+    left_out: Vec<u32>,
+) -> (Response<Body>, Arc<Mutex<Told>>) {
     const SIFTING: Sifting = Sifting {
         tools: &["clear_mind"],
         package: true,
@@ -115,6 +134,7 @@ fn sift(first: Response<Body>, answers: Vec<Response<Body>>) -> (Response<Body>,
     let rounds = Scripted {
         answers,
         told: Arc::clone(&told),
+        left_out,
     };
     (sifted(first, SIFTING, Box::new(rounds), false, &[]), told)
 }
@@ -225,6 +245,108 @@ async fn a_provider_that_does_not_hang_up_is_not_waited_for() {
     *source.body_mut() = StreamBody::new(stalled).boxed_unsync();
     let (answer, _) = sift(source, vec![events(STREAM)]);
     assert!(!read(answer).await.1);
+}
+
+const SAID: &str = "data: {\"choices\":[{\"delta\":{\"content\":\"hi\"},\"finish_reason\":\"stop\"}],\"usage\":{\"prompt_tokens\":9,\"completion_tokens\":1,\"total_tokens\":10}}\n\n";
+
+/// What the client reads of a stream, and the prompt tokens that were heard.
+async fn metered(
+    answer: Response<Body>,
+    left_out: Option<u32>,
+    strip_usage: bool,
+) -> (Response<()>, String, Option<u32>) {
+    let heard = Arc::new(Mutex::new(None));
+    let told = Arc::clone(&heard);
+    let ending = Ending {
+        strip_usage,
+        left_out,
+        trailers: &[],
+        on_end: Box::new(move |heard| {
+            *told.lock().unwrap() = heard.usage.map(|usage| usage.prompt_tokens);
+            async { Closing::default() }.boxed()
+        }),
+    };
+    let (head, body) = stream(answer, ending).into_parts();
+    let (text, broke) = read(Response::new(body)).await;
+    assert!(!broke);
+    let heard = *heard.lock().unwrap();
+    (Response::from_parts(head, ()), text, heard)
+}
+
+#[tokio::test]
+async fn the_client_reads_what_it_sent_and_health_what_the_provider_said() {
+    let all = format!("{SAID}{USAGE}");
+    let grown = all
+        .replace("\"prompt_tokens\":9", "\"prompt_tokens\":109")
+        .replace("\"total_tokens\":10", "\"total_tokens\":110")
+        .replace("\"prompt_tokens\":7", "\"prompt_tokens\":107");
+    for (left_out, expected) in [(None, &all), (Some(0), &all), (Some(100), &grown)] {
+        let (_, text, heard) = metered(events(all.clone()), left_out, false).await;
+        assert_eq!((&text, heard), (expected, Some(7)));
+        let (_, text, heard) = metered(events(all.clone()), left_out, true).await;
+        let chunk = expected.len() - USAGE.len() + "data: [DONE]\n\n".len();
+        assert!(
+            text.len() <= chunk && expected.starts_with(text.split("data: [DONE]").next().unwrap())
+        );
+        assert_eq!(heard, Some(7));
+    }
+    // What ends in the middle of a number has all of it.
+    let (_, text, _) = metered(
+        events(format!(
+            "{SAID}data: [DONE]\n\ndata: {{\"usage\":{{\"prompt_tokens\":12"
+        )),
+        Some(1),
+        false,
+    )
+    .await;
+    assert!(text.ends_with("\"prompt_tokens\":12"), "{text}");
+}
+
+#[tokio::test]
+async fn a_compressed_stream_goes_on_unpacked_where_its_numbers_change() {
+    let packed = |encoding: &'static str| {
+        let bytes = zstd::encode_all(format!("{SAID}{USAGE}").as_bytes(), 3).unwrap();
+        let mut answer = events(bytes);
+        let encoding = encoding.parse().unwrap();
+        answer.headers_mut().insert("content-encoding", encoding);
+        answer
+    };
+    let (head, text, heard) = metered(packed("zstd"), Some(100), false).await;
+    assert!(!head.headers().contains_key("content-encoding"));
+    assert!(text.contains("\"prompt_tokens\":107"), "{text}");
+    assert_eq!(heard, Some(7));
+    for (encoding, left_out) in [("zstd", None), ("zstd", Some(0)), ("odd", Some(100))] {
+        let ending = Ending {
+            left_out,
+            ..Ending::silent()
+        };
+        let answer = stream(packed(encoding), ending);
+        assert_eq!(answer.headers()["content-encoding"], encoding);
+        let body = answer.into_body().collect().await.unwrap().to_bytes();
+        let expected = packed(encoding).into_body().collect().await.unwrap();
+        assert_eq!(body, expected.to_bytes());
+    }
+}
+
+#[tokio::test]
+async fn each_round_has_what_was_left_out_of_its_own_request() {
+    for (left_out, prompt, total) in [
+        (vec![], 9, 12),
+        (vec![100], 9, 12),
+        (vec![100, 200], 209, 212),
+        (vec![0, 200], 209, 212),
+    ] {
+        let first = format!("{OURS}{USAGE}");
+        let (answer, told) = sift_received(events(first), vec![events(SAID)], left_out);
+        let (text, _) = read(answer).await;
+        let usage = format!(
+            "{{\"prompt_tokens\":{prompt},\"completion_tokens\":3,\"total_tokens\":{total}}}"
+        );
+        assert!(text.contains(&usage), "{text}");
+        let told = told.lock().unwrap();
+        let heard = told.end.as_ref().unwrap().0.usage.unwrap();
+        assert_eq!((heard.prompt_tokens, heard.completion_tokens), (9, Some(3)));
+    }
 }
 
 #[tokio::test]

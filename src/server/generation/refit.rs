@@ -4,6 +4,7 @@ use std::time::Instant;
 
 use super::{Generation, limits, policy, reported, same_model};
 use crate::{
+    config::UsageMode,
     health::{
         Level,
         silent::{self, Sample},
@@ -35,16 +36,25 @@ impl Generation {
     /// Learns what an overflow says of the model's window. Gives the lesson, and the prompt's tokens
     /// as the provider counted them.
     pub fn learn(&self, overflow: &Overflow) -> (Lesson, Option<u32>) {
-        let refused = Refused {
+        let refused = self.refused(overflow);
+        let lesson = self.app.registry.learn(&self.target, &refused);
+        (lesson, refused.counted())
+    }
+
+    /// The request as it was refused.
+    pub fn refused(&self, overflow: &Overflow) -> Refused {
+        Refused {
             overflow: *overflow,
             claimed: self.target.window,
             expected: self.expected(),
             reserve: self.plan.report.budget.reserve,
-        };
-        let learnt = &self.app.registry.learnt;
-        let (provider, model) = (&self.target.provider.name, &self.target.model);
-        let lesson = learnt.refused(provider, model, &refused, Instant::now());
-        (lesson, refused.counted())
+        }
+    }
+
+    /// The window is another than was thought: levels go by it from here on.
+    pub fn measure_by(&mut self, conversation: &Conversation, target: &Target) {
+        self.target = target.clone();
+        self.limits = limits(conversation, &policy(&self.app, target), target);
     }
 
     /// Plans for a window that turned out smaller; `target` has it. `counted`: the request as it was
@@ -57,8 +67,7 @@ impl Generation {
     ) -> bool {
         let begun = Instant::now();
         let refused = self.raw_sent;
-        self.target = target.clone();
-        self.limits = limits(conversation, &policy(&self.app, target), target);
+        self.measure_by(conversation, target);
         if let Some(counted) = counted {
             let profile = target.provider.config.profile;
             let calibration = self.recall.calibration;
@@ -110,6 +119,19 @@ impl Generation {
             session = %self.inherited.session, provider = &**provider, model = &**model, tokens = cap,
             "a provider cuts prompts in silence; the health is unknown, and prompts are held to what it takes"
         );
+    }
+
+    /// Tokens that were left out of the request as it came, where its client is to read them in the
+    /// usage: an estimate, in the provider's tokens.
+    pub fn left_out(&self) -> Option<u32> {
+        let report = &self.plan.report;
+        if self.app.config.guard.usage == UsageMode::AsSent || !self.guards() {
+            return None;
+        }
+        let raw = report.raw_before.checked_sub(self.raw_sent)?;
+        let sent = self.raw_sent.max(1);
+        let tokens = u64::from(raw) * u64::from(report.expected) / u64::from(sent);
+        u32::try_from(tokens).ok().filter(|&tokens| tokens > 0)
     }
 
     /// Whether the request is better off with `larger`: it would be cut here, or soon, or its

@@ -1,0 +1,257 @@
+//! Compressed requests: what comes out of them is what goes on, within the bounds of any other.
+
+use std::io::Write;
+
+use bytes::Bytes;
+use flate2::{Compression, write};
+use http::{Method, Request};
+use http_body_util::{BodyExt, StreamBody};
+use tokio::{
+    io::{AsyncReadExt, AsyncWriteExt},
+    net::TcpStream,
+};
+
+use crate::support::{
+    client::{Client, Upload, full},
+    provider::{COMPLETION, Provider, answer},
+    proxy::{Proxy, Running, within},
+};
+
+const ASK: &str = "{\"model\":\"m\",\"messages\":[{\"role\":\"user\",\"content\":\"h\\u00e9 \\/ é 漢\"}], \"n\":1}\n";
+
+fn pack(coding: &str, bytes: &[u8]) -> Vec<u8> {
+    let level = Compression::default();
+    let mut packed = Vec::new();
+    match coding {
+        "gzip" | "x-gzip" => write::GzEncoder::new(&mut packed, level)
+            .write_all(bytes)
+            .unwrap(),
+        "deflate" => write::ZlibEncoder::new(&mut packed, level)
+            .write_all(bytes)
+            .unwrap(),
+        "raw" => write::DeflateEncoder::new(&mut packed, level)
+            .write_all(bytes)
+            .unwrap(),
+        "br" => brotli::CompressorWriter::new(&mut packed, 4096, 5, 22)
+            .write_all(bytes)
+            .unwrap(),
+        "zstd" => packed = zstd::encode_all(bytes, 3).unwrap(),
+        _ => panic!("{coding}"),
+    }
+    packed
+}
+
+fn request(client: &Client, encodings: &[&str], body: Upload) -> Request<Upload> {
+    let mut request = client.request(Method::POST, "/v1/chat/completions");
+    for encoding in encodings {
+        request = request.header("content-encoding", *encoding);
+    }
+    request.body(body).unwrap()
+}
+
+/// A body of unknown length, in pieces.
+fn pieces(bytes: &[u8], size: usize) -> Upload {
+    let pieces: Vec<_> = bytes
+        .chunks(size)
+        .map(|piece| Ok(http_body::Frame::data(Bytes::copy_from_slice(piece))))
+        .collect();
+    StreamBody::new(futures_util::stream::iter(pieces)).boxed_unsync()
+}
+
+/// What reached the provider is the plain body, and speaks of no encoding.
+async fn arrives(up: &Provider, client: &Client, encodings: &[&str], body: Upload, count: usize) {
+    up.then([answer("200 OK", "", COMPLETION)]);
+    let got = client.send(request(client, encodings, body)).await;
+    assert_eq!(got.status, 200, "{encodings:?}: {}", got.text());
+    let seen = up.requests(count).await.pop().unwrap();
+    assert_eq!(String::from_utf8(seen.body.clone()).unwrap(), ASK);
+    assert_eq!(seen.header("content-encoding"), None);
+    let length = ASK.len().to_string();
+    assert_eq!(seen.header("content-length"), Some(length.as_str()));
+}
+
+async fn proxy_of(up: &Provider) -> Running {
+    Proxy::new().provider("up", up).start().await
+}
+
+#[tokio::test]
+async fn the_plain_body_goes_on() {
+    let up = Provider::start().await;
+    let proxy = proxy_of(&up).await;
+    let mut count = 0;
+    for client in [proxy.client(), proxy.client_h2()] {
+        for coding in ["gzip", "x-gzip", "deflate", "raw", "br", "zstd"] {
+            let packed = pack(coding, ASK.as_bytes());
+            let name = if coding == "raw" { "deflate" } else { coding };
+            for body in [full(packed.clone()), pieces(&packed, 7)] {
+                count += 1;
+                arrives(&up, &client, &[name], body, count).await;
+            }
+        }
+        let mut packed = ASK.as_bytes().to_vec();
+        for coding in ["br", "gzip", "deflate", "zstd"] {
+            packed = pack(coding, &packed);
+        }
+        for list in [
+            &["br, gzip, deflate, zstd"][..],
+            &["BR", "identity,GZip", "Deflate ,zstd"],
+        ] {
+            count += 1;
+            arrives(&up, &client, list, full(packed.clone()), count).await;
+        }
+    }
+    // What is in no encoding has nothing taken from its headers.
+    up.then([answer("200 OK", "", COMPLETION)]);
+    let client = proxy.client();
+    client
+        .send(request(&client, &["identity"], full(ASK)))
+        .await;
+    let seen = up.requests(count + 1).await.pop().unwrap();
+    assert_eq!(seen.header("content-encoding"), Some("identity"));
+}
+
+#[tokio::test]
+async fn what_cannot_be_unpacked_says_why() {
+    let up = Provider::start().await;
+    let proxy = proxy_of(&up).await;
+    for client in [proxy.client(), proxy.client_h2()] {
+        for encodings in [&["compress"][..], &["gzip", "x"], &["br,br,br,br,br"]] {
+            let got = client.send(request(&client, encodings, full("x"))).await;
+            got.is_error(415, "unsupported_content_encoding");
+            assert_eq!(got.headers["accept-encoding"], "gzip, deflate, br, zstd");
+        }
+        for coding in ["gzip", "deflate", "br", "zstd"] {
+            let whole = pack(coding, ASK.as_bytes());
+            let cut = &whole[..whole.len() - 3];
+            let more = [&whole[..], b"more"].concat();
+            for body in [ASK.as_bytes(), cut, &more] {
+                for body in [full(body.to_vec()), pieces(body, 5)] {
+                    let got = client.send(request(&client, &[coding], body)).await;
+                    got.is_error(400, "invalid_content_encoding");
+                }
+            }
+            // Nothing at all is an empty body, and that is no JSON.
+            for empty in [Vec::new(), pack(coding, b"")] {
+                let got = client.send(request(&client, &[coding], full(empty))).await;
+                got.is_error(400, "invalid_json");
+            }
+        }
+    }
+    assert_eq!(up.count(), 0);
+}
+
+#[tokio::test]
+async fn bombs_are_refused_and_leave_nothing_behind() {
+    let up = Provider::start().await;
+    let proxy = Proxy::new()
+        .provider("up", &up)
+        .set(|config| config.server.max_bytes_in_flight = 40 << 20)
+        .start()
+        .await;
+    let client = proxy.client();
+    let zeros = vec![b' '; 64 << 20];
+    let bombs = [
+        ("br", pack("br", &zeros)),
+        ("zstd", pack("zstd", &zeros)),
+        ("gzip, gzip", pack("gzip", &pack("gzip", &zeros))),
+        ("deflate, br", pack("br", &pack("deflate", &zeros))),
+    ];
+    for (list, bomb) in bombs {
+        assert!(bomb.len() < 32 << 10, "{list}: {}", bomb.len());
+        for body in [full(bomb.clone()), pieces(&bomb, 100)] {
+            let got = client.send(request(&client, &[list], body)).await;
+            got.is_error(413, "body_too_large");
+        }
+    }
+    // Less suspicious ones, within the size of a body, find the room bounded.
+    let large = pack("zstd", &[ASK.as_bytes(), &zeros[..3 << 20]].concat());
+    up.then([answer("200 OK", "", COMPLETION)]);
+    let got = client
+        .send(request(&client, &["zstd"], full(large.clone())))
+        .await;
+    assert_eq!(got.status, 200, "{}", got.text());
+    let small = Proxy::new()
+        .provider("up", &up)
+        .set(|config| config.server.max_bytes_in_flight = 3 << 20)
+        .start()
+        .await;
+    let client = small.client();
+    for _ in 0..3 {
+        let got = client
+            .send(request(&client, &["zstd"], full(large.clone())))
+            .await;
+        got.is_error(503, "overloaded");
+    }
+    let fits = pack("zstd", &[ASK.as_bytes(), &zeros[..1 << 20]].concat());
+    up.then([answer("200 OK", "", COMPLETION)]);
+    let got = client.send(request(&client, &["zstd"], full(fits))).await;
+    assert_eq!(got.status, 200, "{}", got.text());
+}
+
+#[tokio::test]
+async fn the_size_that_counts_is_the_one_that_comes_out() {
+    let up = Provider::start().await;
+    let proxy = Proxy::new()
+        .provider("up", &up)
+        .set(|config| config.server.max_body_bytes = ASK.len())
+        .start()
+        .await;
+    let client = proxy.client();
+    let mut count = 0;
+    for coding in ["gzip", "deflate", "br", "zstd"] {
+        let longer = format!("{ASK}{}", " ".repeat(100));
+        let packed = pack(coding, longer.as_bytes());
+        for body in [full(packed.clone()), pieces(&packed, 9)] {
+            let got = client.send(request(&client, &[coding], body)).await;
+            got.is_error(413, "body_too_large");
+        }
+        let packed = pack(coding, ASK.as_bytes());
+        if packed.len() <= ASK.len() {
+            count += 1;
+            arrives(&up, &client, &[coding], full(packed), count).await;
+        }
+    }
+    assert!(count > 0 && up.count() == count);
+}
+
+#[tokio::test]
+async fn a_client_that_asks_first_is_told_to_go_on() {
+    let up = Provider::start().await;
+    let proxy = proxy_of(&up).await;
+    up.then([answer("200 OK", "", COMPLETION)]);
+    let packed = pack("zstd", ASK.as_bytes());
+    let head = format!(
+        "POST /v1/chat/completions HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n\
+         CONTENT-ENCODING: ZSTD\r\nexpect: 100-continue\r\ncontent-length: {}\r\n\r\n",
+        packed.len()
+    );
+    let mut stream = TcpStream::connect(proxy.address).await.unwrap();
+    stream.write_all(head.as_bytes()).await.unwrap();
+    let mut told = [0; 25];
+    within(stream.read_exact(&mut told)).await.unwrap();
+    assert_eq!(&told, b"HTTP/1.1 100 Continue\r\n\r\n");
+    stream.write_all(&packed).await.unwrap();
+    let mut answer = String::new();
+    within(stream.read_to_string(&mut answer)).await.unwrap();
+    assert!(answer.starts_with("HTTP/1.1 200 OK"), "{answer}");
+    assert_eq!(up.request().await.body, ASK.as_bytes());
+}
+
+#[tokio::test]
+async fn other_paths_keep_their_encoding() {
+    let up = Provider::start().await;
+    let proxy = proxy_of(&up).await;
+    up.then([answer("200 OK", "", "{}")]);
+    let client = proxy.client();
+    let packed = pack("gzip", ASK.as_bytes());
+    let request = client
+        .request(Method::POST, "/v1/embeddings")
+        .header("content-encoding", "gzip");
+    let got = client
+        .send(request.body(full(packed.clone())).unwrap())
+        .await;
+    assert_eq!(got.status, 200);
+    let seen = up.request().await;
+    assert_eq!(seen.header("content-encoding"), Some("gzip"));
+    assert_eq!(seen.body, packed);
+}

@@ -1,0 +1,120 @@
+//! Which prompt tokens a client reads in `usage`, of a request that was cut.
+
+use plimsoll::config::{ModelConfig, UsageMode};
+use serde_json::json;
+
+use crate::support::{
+    client::Answer,
+    provider::{COMPLETION, DONE, Provider, Step, TEXT, USAGE, answer, send, stream_head},
+    proxy::Proxy,
+};
+
+const FINISH: &str = "data: {\"choices\":[{\"index\":0,\"delta\":{},\"finish_reason\":\"stop\"}],\"usage\":{\"prompt_tokens\":7,\"completion_tokens\":1,\"total_tokens\":8},\"x_groq\":{\"usage\":{\"prompt_tokens\":7,\"total_tokens\": 8}}}\n\n";
+
+/// A conversation that is longer than the window of `small`.
+fn long(stream: bool) -> String {
+    let mut messages = Vec::new();
+    for turn in 0..40 {
+        let question = format!("question {turn}: {}", "what of the keel ".repeat(40));
+        messages.push(json!({"role": "user", "content": question}));
+        messages.push(json!({"role": "assistant", "content": format!("answer {turn}")}));
+    }
+    messages.push(json!({"role": "user", "content": "and now?"}));
+    let mut ask = json!({"model": "small", "messages": messages, "stream": stream});
+    if stream {
+        ask["stream_options"] = json!({"include_usage": true});
+    }
+    ask.to_string()
+}
+
+fn before(up: &Provider) -> Proxy {
+    let small = ModelConfig {
+        context_length: Some(4_096),
+        ..ModelConfig::default()
+    };
+    Proxy::new()
+        .provider("up", up)
+        .set(|config| drop(config.models.insert("small".into(), small)))
+}
+
+fn was_cut(got: &Answer) {
+    let actions = got.headers["x-plimsoll-actions"].to_str().unwrap();
+    assert!(actions.contains("dropped="), "{actions}");
+}
+
+#[tokio::test]
+async fn as_sent_is_what_the_provider_said() {
+    let up = Provider::start().await;
+    let proxy = before(&up).start().await;
+    let client = proxy.client();
+    up.then([answer("200 OK", "", COMPLETION)]);
+    let got = client.chat(long(false)).await;
+    was_cut(&got);
+    assert_eq!(got.text(), COMPLETION);
+    assert_eq!(got.headers["x-plimsoll-prompt-tokens"], "7");
+    let stream = format!("{TEXT}{FINISH}{USAGE}{DONE}");
+    up.then([
+        stream_head(),
+        Step::Drip(stream.clone().into()),
+        Step::Close,
+    ]);
+    let got = client.chat(long(true)).await;
+    was_cut(&got);
+    assert_eq!(got.text(), stream);
+    // The last chunk is ours where the client did not ask; the others are as they came.
+    up.then([stream_head(), send(&stream), Step::Close]);
+    let unasked = long(true).replace("\"stream_options\":{\"include_usage\":true}", "\"n\":1");
+    let got = client.chat(unasked).await;
+    assert_eq!(got.text(), stream.replace(USAGE, ""));
+}
+
+/// The prompt tokens and the total of a usage.
+fn tokens(usage: &serde_json::Value) -> (u64, u64) {
+    let number = |name: &str| usage[name].as_u64().unwrap();
+    (number("prompt_tokens"), number("total_tokens"))
+}
+
+#[tokio::test]
+async fn as_received_has_what_was_left_out_and_health_does_not() {
+    let up = Provider::start().await;
+    let proxy = before(&up).set(|config| config.guard.usage = UsageMode::AsReceived);
+    let proxy = proxy.start().await;
+    let client = proxy.client();
+    up.then([answer("200 OK", "", COMPLETION)]);
+    let got = client.chat(long(false)).await;
+    was_cut(&got);
+    let (prompt, total) = tokens(&got.json()["usage"]);
+    // Some 3,000 tokens of 40 questions went out of some 10,000.
+    assert!((3_000..20_000).contains(&prompt), "{prompt}");
+    assert_eq!(got.headers["x-plimsoll-prompt-tokens"], "7");
+    let (sent, all) =
+        tokens(&serde_json::from_str::<serde_json::Value>(COMPLETION).unwrap()["usage"]);
+    assert_eq!(total - prompt, all - sent);
+    let same = COMPLETION.replace(
+        &format!("\"prompt_tokens\":{sent}"),
+        &format!("\"prompt_tokens\":{prompt}"),
+    );
+    let same = same.replace(
+        &format!("\"total_tokens\":{all}"),
+        &format!("\"total_tokens\":{total}"),
+    );
+    assert_eq!(got.text(), same, "only the numbers changed");
+    let stream = format!("{TEXT}{USAGE}{DONE}");
+    up.then([
+        stream_head(),
+        Step::Drip(stream.clone().into()),
+        Step::Close,
+    ]);
+    let got = client.chat(long(true)).await;
+    was_cut(&got);
+    assert!(
+        !got.text().contains("\"prompt_tokens\":7"),
+        "{}",
+        got.text()
+    );
+    assert!(got.text().starts_with(TEXT) && got.text().ends_with(DONE));
+    // Nothing was left out of a short one.
+    up.then([answer("200 OK", "", COMPLETION)]);
+    let short = r#"{"model":"small","messages":[{"role":"user","content":"Hello"}]}"#;
+    assert_eq!(client.chat(short).await.text(), COMPLETION);
+}
