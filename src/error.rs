@@ -6,8 +6,10 @@
 
 use std::{fmt::Write as _, time::Duration};
 
+use thiserror::Error;
+
 use crate::{
-    provider::{Unknown, Unsent},
+    provider::{Unknown, Unsent, Wait},
     relay::BadAnswer,
 };
 
@@ -61,6 +63,7 @@ pub enum Failure {
     },
     ProviderTimeout {
         provider: String,
+        wait: Wait,
         limit: Duration,
     },
     /// What came from the provider was no answer.
@@ -68,6 +71,21 @@ pub enum Failure {
         provider: String,
         what: &'static str,
     },
+}
+
+/// An answer's next piece did not come in time. Travels inside an [`std::io::Error`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
+#[error("nothing came for {} s", limit.as_secs_f64())]
+pub struct Stalled {
+    pub limit: Duration,
+}
+
+impl Stalled {
+    /// The limit, where that is what an answer's body failed for.
+    pub fn limit_of(error: &std::io::Error) -> Option<Duration> {
+        let stalled = error.get_ref()?.downcast_ref::<Self>()?;
+        Some(stalled.limit)
+    }
 }
 
 impl Failure {
@@ -161,10 +179,19 @@ impl Failure {
                     "The provider `{provider}` could not be reached, or closed without an answer."
                 )
             }
-            Self::ProviderTimeout { provider, limit } => format!(
-                "The provider `{provider}` did not answer within {} s (first_byte_timeout_ms).",
-                limit.as_secs_f64()
-            ),
+            Self::ProviderTimeout {
+                provider,
+                wait,
+                limit,
+            } => {
+                let (happened, setting) = match wait {
+                    Wait::Connect => ("took no connection", "connect_timeout_ms"),
+                    Wait::FirstByte => ("did not answer", "first_byte_timeout_ms"),
+                    Wait::Next => ("did not go on with its answer", "idle_timeout_ms"),
+                };
+                let limit = limit.as_secs_f64();
+                format!("The provider `{provider}` {happened} within {limit} s ({setting}).")
+            }
             Self::ProviderBadAnswer { provider, what } => {
                 format!("The provider `{provider}` gave no usable answer: {what}.")
             }
@@ -185,7 +212,15 @@ impl From<Unsent> for Failure {
     fn from(unsent: Unsent) -> Self {
         match unsent {
             Unsent::Unreachable { provider } => Self::ProviderUnreachable { provider },
-            Unsent::Timeout { provider, limit } => Self::ProviderTimeout { provider, limit },
+            Unsent::Timeout {
+                provider,
+                wait,
+                limit,
+            } => Self::ProviderTimeout {
+                provider,
+                wait,
+                limit,
+            },
             Unsent::Garbage { provider } => Self::ProviderBadAnswer {
                 provider,
                 what: "it does not speak HTTP",
@@ -198,15 +233,18 @@ impl From<Unsent> for Failure {
 
 impl From<BadAnswer> for Failure {
     fn from(bad: BadAnswer) -> Self {
-        Self::ProviderBadAnswer {
-            what: match bad {
-                BadAnswer::Broken { .. } => "its answer broke off",
-                BadAnswer::NotJson { .. } => "it is not JSON",
-            },
-            provider: match bad {
-                BadAnswer::Broken { provider } | BadAnswer::NotJson { provider } => provider,
-            },
-        }
+        let (provider, what) = match bad {
+            BadAnswer::Broken { provider } => (provider, "its answer broke off"),
+            BadAnswer::NotJson { provider } => (provider, "it is not JSON"),
+            BadAnswer::Stalled { provider, limit } => {
+                return Self::ProviderTimeout {
+                    provider,
+                    wait: Wait::Next,
+                    limit,
+                };
+            }
+        };
+        Self::ProviderBadAnswer { provider, what }
     }
 }
 

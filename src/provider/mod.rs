@@ -11,6 +11,7 @@ pub mod headers;
 pub mod learnt;
 pub mod overflow;
 mod patience;
+mod query;
 pub mod retry;
 mod reuse;
 pub mod simulated;
@@ -24,7 +25,7 @@ use std::{
 
 use thiserror::Error;
 
-pub use self::upstream::{Outgoing, Payload, Provider, Unsent, Upload, UploadBroken};
+pub use self::upstream::{Outgoing, Payload, Provider, Unsent, Upload, UploadBroken, Wait};
 use crate::config::{Config, ModelConfig, ProviderConfig};
 
 /// The window of a model that nobody knows: it drives cutting only.
@@ -221,6 +222,11 @@ impl Registry {
             name: name.to_owned(),
             existing: self.names(),
         })
+    }
+
+    /// All of them, by name.
+    pub fn providers(&self) -> impl Iterator<Item = &Provider> {
+        self.providers.values().map(|provider| &**provider)
     }
 
     /// Who gets what names no model: the default provider, else the only one.

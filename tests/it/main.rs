@@ -2,6 +2,7 @@
 
 #![allow(clippy::unwrap_used, reason = "a test may fail")]
 
+mod connections;
 mod conversation;
 mod faults;
 mod generated;
@@ -19,3 +20,4 @@ mod session;
 mod shutdown;
 mod streaming;
 mod support;
+mod upstream;

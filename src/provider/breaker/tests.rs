@@ -208,10 +208,7 @@ impl Naive {
 
     fn admits(&self, now: u32) -> bool {
         let turns = self.turns.len();
-        let probed = self
-            .permits
-            .iter()
-            .any(|permit| *permit == (turns, true, true));
+        let probed = self.permits.contains(&(turns, true, true));
         let rests = self.rests.iter().any(|until| now < *until);
         let free = match self.state(now) {
             State::Closed => true,
