@@ -158,8 +158,8 @@ impl Failure {
             Self::ModelNotFound(message) => message.clone(),
             Self::ProviderNotFound(message) => message.clone(),
             Self::PathNotFound => "No such path. There are: POST /v1/chat/completions, \
-                GET /v1/models, any other /v1/*, /{provider}/v1/*, /healthz, /readyz and \
-                /plimsoll/api/."
+                GET /v1/models, any other /v1/*, /{provider}/v1/*, /healthz, /readyz, /metrics \
+                and /plimsoll/api/."
                 .into(),
             Self::SessionNotFound => "There is no such session, or it is not of this client. Its \
                 id is the x-plimsoll-session header of any of its answers."

@@ -35,6 +35,7 @@ use super::{
     generation::{Generation, TRAILERS},
     rounds::{Asked, Continuing, Dispatch, is_stream},
     route::{self, Route},
+    watch,
     wish::wants_comment,
 };
 use crate::{
@@ -71,9 +72,13 @@ pub async fn exchange(
         record.quiet();
         record.outcome("done");
         return Ok(match route {
-            Route::Ready => answer::ready(app.draining()),
+            Route::Ready => watch::ready(app),
             _ => answer::healthy(),
         });
+    }
+    if matches!(route, Route::Metrics) {
+        record.quiet();
+        return watch::metrics(app, &parts, body).await;
     }
     if let Route::Api { path } = route {
         return api(app, &parts, body, path).await;
@@ -87,7 +92,7 @@ pub async fn exchange(
         Route::Forward { provider, path } => {
             forward(app, &parts, body, &client, (provider, path), record).await
         }
-        Route::Models | Route::Health | Route::Ready | Route::Api { .. } => {
+        Route::Models | Route::Health | Route::Ready | Route::Metrics | Route::Api { .. } => {
             let allowed = |id: &str| {
                 id.split_once('/')
                     .is_some_and(|(provider, model)| allows(app, &client, provider, model))

@@ -21,3 +21,4 @@ mod shutdown;
 mod streaming;
 mod support;
 mod upstream;
+mod watch;
