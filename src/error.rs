@@ -6,8 +6,10 @@
 
 use std::{fmt::Write as _, time::Duration};
 
+use thiserror::Error;
+
 use crate::{
-    provider::{Unknown, Unsent},
+    provider::{Unknown, Unsent, Wait},
     relay::BadAnswer,
     wire::coding,
 };
@@ -70,6 +72,7 @@ pub enum Failure {
     },
     ProviderTimeout {
         provider: String,
+        wait: Wait,
         limit: Duration,
     },
     /// What came from the provider was no answer.
@@ -77,6 +80,21 @@ pub enum Failure {
         provider: String,
         what: &'static str,
     },
+}
+
+/// An answer's next piece did not come in time. Travels inside an [`std::io::Error`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
+#[error("nothing came for {} s", limit.as_secs_f64())]
+pub struct Stalled {
+    pub limit: Duration,
+}
+
+impl Stalled {
+    /// The limit, where that is what an answer's body failed for.
+    pub fn limit_of(error: &std::io::Error) -> Option<Duration> {
+        let stalled = error.get_ref()?.downcast_ref::<Self>()?;
+        Some(stalled.limit)
+    }
 }
 
 impl Failure {
@@ -167,8 +185,8 @@ impl Failure {
             ),
             Self::ProviderNotFound(message) => message.clone(),
             Self::PathNotFound => "No such path. There are: POST /v1/chat/completions, \
-                GET /v1/models, any other /v1/*, /{provider}/v1/*, /healthz, /readyz and \
-                /plimsoll/api/."
+                GET /v1/models, any other /v1/*, /{provider}/v1/*, /healthz, /readyz, /metrics \
+                and /plimsoll/api/."
                 .into(),
             Self::SessionNotFound => "There is no such session, or it is not of this client. Its \
                 id is the x-plimsoll-session header of any of its answers."
@@ -188,10 +206,19 @@ impl Failure {
                     "The provider `{provider}` could not be reached, or closed without an answer."
                 )
             }
-            Self::ProviderTimeout { provider, limit } => format!(
-                "The provider `{provider}` did not answer within {} s (first_byte_timeout_ms).",
-                limit.as_secs_f64()
-            ),
+            Self::ProviderTimeout {
+                provider,
+                wait,
+                limit,
+            } => {
+                let (happened, setting) = match wait {
+                    Wait::Connect => ("took no connection", "connect_timeout_ms"),
+                    Wait::FirstByte => ("did not answer", "first_byte_timeout_ms"),
+                    Wait::Next => ("did not go on with its answer", "idle_timeout_ms"),
+                };
+                let limit = limit.as_secs_f64();
+                format!("The provider `{provider}` {happened} within {limit} s ({setting}).")
+            }
             Self::ProviderBadAnswer { provider, what } => {
                 format!("The provider `{provider}` gave no usable answer: {what}.")
             }
@@ -212,7 +239,15 @@ impl From<Unsent> for Failure {
     fn from(unsent: Unsent) -> Self {
         match unsent {
             Unsent::Unreachable { provider } => Self::ProviderUnreachable { provider },
-            Unsent::Timeout { provider, limit } => Self::ProviderTimeout { provider, limit },
+            Unsent::Timeout {
+                provider,
+                wait,
+                limit,
+            } => Self::ProviderTimeout {
+                provider,
+                wait,
+                limit,
+            },
             Unsent::Garbage { provider } => Self::ProviderBadAnswer {
                 provider,
                 what: "it does not speak HTTP",
@@ -226,15 +261,18 @@ impl From<Unsent> for Failure {
 
 impl From<BadAnswer> for Failure {
     fn from(bad: BadAnswer) -> Self {
-        Self::ProviderBadAnswer {
-            what: match bad {
-                BadAnswer::Broken { .. } => "its answer broke off",
-                BadAnswer::NotJson { .. } => "it is not JSON",
-            },
-            provider: match bad {
-                BadAnswer::Broken { provider } | BadAnswer::NotJson { provider } => provider,
-            },
-        }
+        let (provider, what) = match bad {
+            BadAnswer::Broken { provider } => (provider, "its answer broke off"),
+            BadAnswer::NotJson { provider } => (provider, "it is not JSON"),
+            BadAnswer::Stalled { provider, limit } => {
+                return Self::ProviderTimeout {
+                    provider,
+                    wait: Wait::Next,
+                    limit,
+                };
+            }
+        };
+        Self::ProviderBadAnswer { provider, what }
     }
 }
 

@@ -5,16 +5,18 @@
 //! once more on a fresh one, and that is the only second try there is here.
 //! CANCEL: dropping the future or the answer's body closes the connection (or resets the stream).
 
-use std::{error::Error, io, sync::Arc, time::Duration};
+use std::{error::Error, io, time::Duration};
 
 use http::{HeaderMap, Method, Response};
 use http_body_util::BodyExt;
+use hyper_util::client::legacy;
 use reqwest::{Url, redirect, retry};
 
 use super::{
-    Outgoing, Payload, Unsent, UploadBroken,
+    Outgoing, Payload, Unsent, UploadBroken, Wait,
     patience::{Impatient, Progress, Watched},
-    reuse::{Connects, MarkConnects},
+    query,
+    reuse::Answered,
     upstream::address,
 };
 use crate::{config::ProviderConfig, error::chain, wire::Body};
@@ -29,9 +31,13 @@ const PING_EVERY: Duration = Duration::from_secs(30);
 #[derive(Debug)]
 pub(super) struct Client {
     base_url: String,
+    /// Behind that of every request.
+    query: Option<String>,
     pooled: reqwest::Client,
     /// Never reuses a connection.
     fresh: reqwest::Client,
+    answered: Answered,
+    connect_timeout: Duration,
     first_byte_timeout: Duration,
     idle_timeout: Duration,
 }
@@ -40,7 +46,8 @@ pub(super) struct Client {
 struct Lost {
     /// `None`: the first byte did not come in time.
     error: Option<reqwest::Error>,
-    surely_reused: bool,
+    /// The connection had brought an answer before.
+    reused: bool,
 }
 
 /// What is the same in both attempts.
@@ -56,6 +63,7 @@ impl Client {
     pub(super) fn new(base_url: &str, config: &ProviderConfig) -> io::Result<Self> {
         // Installed by whoever comes first; a second one is refused, which is as well.
         let _ = rustls::crypto::ring::default_provider().install_default();
+        let answered = Answered::new();
         let build = |max_idle| {
             reqwest::Client::builder()
                 .connect_timeout(config.connect_timeout)
@@ -67,14 +75,17 @@ impl Client {
                 .retry(retry::never())
                 .referer(false)
                 .no_proxy()
-                .connector_layer(MarkConnects)
+                .connector_layer(answered.clone())
                 .build()
                 .map_err(|error| io::Error::other(error.without_url()))
         };
         Ok(Self {
             base_url: base_url.to_owned(),
+            query: config.query.clone(),
             pooled: build(MAX_IDLE)?,
             fresh: build(0)?,
+            answered,
+            connect_timeout: config.connect_timeout,
             first_byte_timeout: config.first_byte_timeout,
             idle_timeout: config.idle_timeout,
         })
@@ -86,8 +97,9 @@ impl Client {
         provider: &str,
         outgoing: Outgoing,
     ) -> Result<Response<Body>, Unsent> {
+        let path = query::with(&outgoing.path, self.query.as_deref());
         let model = outgoing.model.as_deref();
-        let Some(address) = address(&self.base_url, &outgoing.path, model) else {
+        let Some(address) = address(&self.base_url, &path, model) else {
             return Err(Unsent::NoModel {
                 provider: provider.to_owned(),
             });
@@ -137,17 +149,19 @@ impl Client {
         let mut request = reqwest::Request::new(head.method.clone(), head.url.clone());
         *request.headers_mut() = head.headers.clone();
         *request.body_mut() = upload(body, &progress);
-        let connects = Arc::new(Connects::default());
-        let lost = tokio::select! {
-            answer = connects.watch(client.execute(request)) => match answer {
+        let error = tokio::select! {
+            answer = self.answered.watch(client.execute(request)) => match answer {
                 Ok(answer) => return Ok(answer),
                 Err(error) => Some(error.without_url()),
             },
             () = progress.stalls(self.first_byte_timeout) => None,
         };
+        let failure = error
+            .as_ref()
+            .and_then(|error| cause::<legacy::Error>(error));
         Err(Lost {
-            error: lost,
-            surely_reused: connects.surely_reused(),
+            reused: failure.is_some_and(|failure| self.answered.before(failure)),
+            error,
         })
     }
 
@@ -157,6 +171,7 @@ impl Client {
             tracing::warn!(provider, "a provider did not answer in time");
             return Unsent::Timeout {
                 provider,
+                wait: Wait::FirstByte,
                 limit: self.first_byte_timeout,
             };
         };
@@ -169,6 +184,12 @@ impl Client {
         tracing::warn!(provider, error = %chain(&error), "a provider gave no answer");
         if cause::<hyper::Error>(&error).is_some_and(hyper::Error::is_parse) {
             Unsent::Garbage { provider }
+        } else if error.is_connect() && error.is_timeout() {
+            Unsent::Timeout {
+                provider,
+                wait: Wait::Connect,
+                limit: self.connect_timeout,
+            }
         } else {
             Unsent::Unreachable { provider }
         }
@@ -193,7 +214,7 @@ impl Lost {
             ]
             .contains(&error.kind())
         });
-        self.surely_reused && closed && !error.is_connect()
+        self.reused && closed
     }
 }
 

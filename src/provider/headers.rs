@@ -4,7 +4,7 @@
 //! affinity from the session headers of clients. Never passed on: what belongs to one connection
 //! (RFC 9110, 7.6.1), cookies, and our own `x-plimsoll-*`.
 //! SECURITY: a credential goes to a provider only where its configuration says so, and never two
-//! of them: with a key of ours, whatever the client sent stays here.
+//! of them: with a key of ours, whatever the client sent stays here, in whichever header.
 
 use http::{
     HeaderMap, HeaderName, HeaderValue,
@@ -14,13 +14,18 @@ use http::{
     },
 };
 
-use crate::config::Auth;
+use crate::config::{Auth, ProviderConfig};
 
 /// Prefix of the headers that are ours.
 pub const OURS: &str = "x-plimsoll-";
 
 /// Headers in which clients send credentials, `Authorization` apart.
-const CREDENTIALS: &[&str] = &["api-key", "x-api-key", "x-goog-api-key"];
+const CREDENTIALS: &[&str] = &[
+    "api-key",
+    "ocp-apim-subscription-key",
+    "x-api-key",
+    "x-goog-api-key",
+];
 
 /// What to send to a provider for a request with these headers.
 ///
@@ -28,29 +33,39 @@ const CREDENTIALS: &[&str] = &["api-key", "x-api-key", "x-goog-api-key"];
 /// `identity`: ask for an answer that is not compressed.
 pub fn to_provider(
     headers: &HeaderMap,
-    auth: &Auth,
+    provider: &ProviderConfig,
     client_keys: bool,
     identity: bool,
 ) -> HeaderMap {
     let named = named_by_connection(headers);
-    let pass = matches!(auth, Auth::Client) && !client_keys;
-    let mut out = HeaderMap::with_capacity(headers.len() + 1);
+    let pass = matches!(provider.auth, Auth::Client) && !client_keys;
+    let mut out = HeaderMap::with_capacity(headers.len() + 1 + provider.headers.len());
     for (name, value) in headers {
-        let credential = *name == AUTHORIZATION || CREDENTIALS.contains(&name.as_str());
+        let credential = *name == AUTHORIZATION
+            || CREDENTIALS.contains(&name.as_str())
+            || provider.key_header.as_ref() == Some(name);
         let dropped = belongs_to_connection(name)
             || named.contains(name)
             || (credential && !pass)
             || (identity && *name == ACCEPT_ENCODING)
+            || provider.headers.contains_key(name)
             || [HOST, CONTENT_LENGTH, COOKIE, EXPECT].contains(name);
         if !dropped {
             out.append(name, value.clone());
         }
     }
-    if let Auth::Key(key) = auth
-        && let Ok(mut value) = HeaderValue::try_from(format!("Bearer {}", key.reveal()))
-    {
-        value.set_sensitive(true);
-        out.insert(AUTHORIZATION, value);
+    for (name, value) in &provider.headers {
+        out.append(name, value.clone());
+    }
+    if let Auth::Key(key) = &provider.auth {
+        let (name, value) = match &provider.key_header {
+            Some(name) => (name.clone(), key.reveal().to_owned()),
+            None => (AUTHORIZATION, format!("Bearer {}", key.reveal())),
+        };
+        if let Ok(mut value) = HeaderValue::try_from(value) {
+            value.set_sensitive(true);
+            out.insert(name, value);
+        }
     }
     if identity {
         out.insert(ACCEPT_ENCODING, HeaderValue::from_static("identity"));
@@ -103,7 +118,17 @@ mod tests {
     use http::{HeaderMap, HeaderName, HeaderValue};
 
     use super::{to_client, to_provider};
-    use crate::config::{Auth, secret::Secret};
+    use crate::{
+        config::{Auth, ProviderConfig, secret::Secret},
+        provider::tests::provider,
+    };
+
+    fn with(auth: Auth) -> ProviderConfig {
+        ProviderConfig {
+            auth,
+            ..provider("http://127.0.0.1:9/v1", &[])
+        }
+    }
 
     fn headers(lines: &[(&'static str, &'static str)]) -> HeaderMap {
         let mut headers = HeaderMap::new();
@@ -133,7 +158,7 @@ mod tests {
             ("x-many", "2"),
             ("accept-encoding", "gzip"),
         ]);
-        let out = to_provider(&sent, &Auth::None, false, true);
+        let out = to_provider(&sent, &with(Auth::None), false, true);
         let expected = headers(&[
             ("x-session-id", "a"),
             ("x-many", "1"),
@@ -141,7 +166,7 @@ mod tests {
             ("accept-encoding", "identity"),
         ]);
         assert_eq!(out, expected);
-        let out = to_provider(&sent, &Auth::None, false, false);
+        let out = to_provider(&sent, &with(Auth::None), false, false);
         assert_eq!(out["accept-encoding"], "gzip");
     }
 
@@ -149,8 +174,9 @@ mod tests {
     fn credentials_are_the_clients_or_ours_and_never_both() {
         let sent = headers(&[("authorization", "Bearer theirs"), ("api-key", "theirs")]);
         let check = |auth: Auth, client_keys: bool, expected: &[(&'static str, &'static str)]| {
-            let out = to_provider(&sent, &auth, client_keys, false);
-            assert_eq!(out, headers(expected), "{auth:?} {client_keys}");
+            let shown = format!("{auth:?} {client_keys}");
+            let out = to_provider(&sent, &with(auth), client_keys, false);
+            assert_eq!(out, headers(expected), "{shown}");
         };
         let theirs = &[("authorization", "Bearer theirs"), ("api-key", "theirs")];
         check(Auth::Client, false, theirs);
@@ -158,6 +184,71 @@ mod tests {
         check(Auth::None, false, &[]);
         let ours = Auth::Key(Secret::new("ours"));
         check(ours, false, &[("authorization", "Bearer ours")]);
+    }
+
+    #[test]
+    fn no_credential_of_a_client_reaches_a_provider_with_a_key_of_ours() {
+        let forms = [
+            "authorization",
+            "proxy-authorization",
+            "api-key",
+            "x-api-key",
+            "x-goog-api-key",
+            "ocp-apim-subscription-key",
+            "x-own-key",
+        ];
+        let all: Vec<_> = forms.iter().map(|name| (*name, "theirs")).collect();
+        let sent = headers(&[&all[..], &all[..], &[("connection", "authorization")]].concat());
+        for key_header in [None, Some("x-own-key"), Some("api-key")] {
+            let config = ProviderConfig {
+                key_header: key_header.map(HeaderName::from_static),
+                ..with(Auth::Key(Secret::new("ours")))
+            };
+            let out = to_provider(&sent, &config, false, false);
+            let (name, value) = match key_header {
+                Some(name) => (name, "ours"),
+                None => ("authorization", "Bearer ours"),
+            };
+            assert_eq!(out[name], value);
+            assert!(out[name].is_sensitive());
+            assert_eq!(out.get_all(name).iter().count(), 1);
+            // A name of one's own is that of a credential only where the settings say so.
+            let left = if key_header == Some("x-own-key") {
+                0
+            } else {
+                2
+            };
+            let theirs = out.iter().filter(|(_, value)| *value == "theirs");
+            let theirs: Vec<_> = theirs.map(|(name, _)| name.as_str()).collect();
+            assert_eq!(theirs, vec!["x-own-key"; left]);
+        }
+    }
+
+    #[test]
+    fn headers_of_the_settings_take_the_place_of_the_clients() {
+        let sent = headers(&[
+            ("x-team", "theirs"),
+            ("x-team", "twice"),
+            ("accept-encoding", "gzip"),
+            ("x-other", "1"),
+        ]);
+        let config = ProviderConfig {
+            key_header: Some(HeaderName::from_static("api-key")),
+            headers: headers(&[
+                ("x-team", "ours"),
+                ("accept-encoding", "br"),
+                ("api-key", "no key"),
+            ]),
+            ..with(Auth::Key(Secret::new("ours")))
+        };
+        let out = to_provider(&sent, &config, false, true);
+        let expected = headers(&[
+            ("x-other", "1"),
+            ("x-team", "ours"),
+            ("accept-encoding", "identity"),
+            ("api-key", "ours"),
+        ]);
+        assert_eq!(out, expected);
     }
 
     #[test]

@@ -167,7 +167,7 @@ async fn ask(provider: &Provider, client_keys: bool) -> Result<BTreeMap<String, 
     let outgoing = Outgoing {
         method: Method::GET,
         path: "/models".to_owned(),
-        headers: headers::to_provider(&HeaderMap::new(), &provider.config.auth, client_keys, true),
+        headers: headers::to_provider(&HeaderMap::new(), &provider.config, client_keys, true),
         body: Payload::Empty,
         model: None,
     };

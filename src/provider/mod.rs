@@ -14,6 +14,7 @@ pub mod listed;
 pub mod names;
 pub mod overflow;
 mod patience;
+mod query;
 mod registry;
 pub mod retry;
 mod reuse;
@@ -24,7 +25,7 @@ mod window;
 pub use self::{
     choice::Choice,
     registry::{Asked, Offered, Registry, Target, Unknown},
-    upstream::{Outgoing, Payload, Provider, Unsent, Upload, UploadBroken},
+    upstream::{Outgoing, Payload, Provider, Unsent, Upload, UploadBroken, Wait},
     window::{ASSUMED_WINDOW, Source, Window},
 };
 

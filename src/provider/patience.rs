@@ -18,6 +18,8 @@ use bytes::Bytes;
 use http_body::{Body, Frame, SizeHint};
 use tokio::time::{Instant, Sleep};
 
+use crate::error::Stalled;
+
 /// When a part of a request was last taken by the connection.
 #[derive(Clone, Debug)]
 pub(super) struct Progress {
@@ -124,9 +126,10 @@ where
             this.sleep.as_mut().reset(Instant::now() + this.limit);
         }
         this.sleep.as_mut().poll(cx).map(|()| {
+            let limit = this.limit;
             Some(Err(io::Error::new(
                 io::ErrorKind::TimedOut,
-                "nothing came for idle_timeout",
+                Stalled { limit },
             )))
         })
     }

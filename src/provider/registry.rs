@@ -188,6 +188,11 @@ impl Registry {
         fits.then_some(larger)
     }
 
+    /// All providers, by name.
+    pub fn providers(&self) -> impl Iterator<Item = &Provider> {
+        self.providers.values().map(|provider| &**provider)
+    }
+
     /// Learns from a refusal.
     pub fn learn(&self, target: &Target, refused: &Refused) -> Lesson {
         let (provider, model) = (&target.provider.name, &target.model);

@@ -11,7 +11,7 @@ use crate::{
     guard::profile,
 };
 
-fn provider(base_url: &str, models: &[&str]) -> ProviderConfig {
+pub(super) fn provider(base_url: &str, models: &[&str]) -> ProviderConfig {
     ProviderConfig {
         base_url: (!base_url.is_empty()).then(|| base_url.to_owned()),
         auth: Auth::None,

@@ -78,7 +78,11 @@ pub enum Unsent {
     #[error("{provider} could not be reached")]
     Unreachable { provider: String },
     #[error("{provider} did not answer in time")]
-    Timeout { provider: String, limit: Duration },
+    Timeout {
+        provider: String,
+        wait: Wait,
+        limit: Duration,
+    },
     #[error("{provider} does not speak HTTP")]
     Garbage { provider: String },
     #[error("the request's body broke off")]
@@ -89,6 +93,16 @@ pub enum Unsent {
         "{provider} has the model in its address, and the request names none that can stand there"
     )]
     NoModel { provider: String },
+}
+
+/// What a provider was waited for in vain.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Wait {
+    /// A connection, encrypted where it is to be.
+    Connect,
+    FirstByte,
+    /// The next piece of an answer that had begun.
+    Next,
 }
 
 /// Why a streamed request body ended early.

@@ -33,6 +33,11 @@ pub use self::{
 pub enum BadAnswer {
     #[error("the answer of {provider} broke off")]
     Broken { provider: String },
+    #[error("the answer of {provider} did not go on in time")]
+    Stalled {
+        provider: String,
+        limit: std::time::Duration,
+    },
     #[error("the answer of {provider} is not JSON")]
     NotJson { provider: String },
 }

@@ -19,7 +19,10 @@ use super::{
     sieve::{Sifted, Sifter},
     tap::{Heard, Tap},
 };
-use crate::wire::{Body, gather::Gather};
+use crate::{
+    error::{Stalled, chain},
+    wire::{Body, gather::Gather},
+};
 
 /// An answer of known or unknown size.
 pub enum Whole {
@@ -46,9 +49,11 @@ pub async fn whole(
     let mut gather = Gather::default();
     while let Some(frame) = source.frame().await {
         let frame = frame.map_err(|error| {
-            tracing::warn!(provider, error = %crate::error::chain(&error), "an answer broke off");
-            BadAnswer::Broken {
-                provider: provider.to_owned(),
+            tracing::warn!(provider, error = %chain(&error), "an answer broke off");
+            let provider = provider.to_owned();
+            match Stalled::limit_of(&error) {
+                Some(limit) => BadAnswer::Stalled { provider, limit },
+                None => BadAnswer::Broken { provider },
             }
         })?;
         let Ok(chunk) = frame.into_data() else {

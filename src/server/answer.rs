@@ -7,7 +7,7 @@ use http::{
     HeaderMap, HeaderName, HeaderValue, Response, StatusCode,
     header::{ACCEPT_ENCODING, ALLOW, CONTENT_TYPE, RETRY_AFTER, WWW_AUTHENTICATE},
 };
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
 
 use super::{ask_usage, route::Misrouted};
 use crate::{
@@ -16,6 +16,7 @@ use crate::{
     health::limits::limits,
     provider::{
         Offered, Registry, Source, Target, Window,
+        breaker::State,
         overflow::{self, Overflow},
     },
     wire::{Body, coding, fault::Fault, usage::Usage, whole},
@@ -177,13 +178,29 @@ pub fn healthy() -> Response<Body> {
     json(StatusCode::OK, r#"{"status":"ok"}"#)
 }
 
-/// Ready for more, or on the way out.
-pub fn ready(draining: bool) -> Response<Body> {
-    if draining {
-        json(StatusCode::SERVICE_UNAVAILABLE, r#"{"status":"draining"}"#)
+/// Ready for more, or on the way out; and which of the providers are passed over now. That is no
+/// reason to send requests elsewhere, where the same provider would be passed over.
+pub fn ready<'a>(
+    draining: bool,
+    providers: impl Iterator<Item = (&'a str, State)>,
+) -> Response<Body> {
+    let (status, word) = if draining {
+        (StatusCode::SERVICE_UNAVAILABLE, "draining")
     } else {
-        json(StatusCode::OK, r#"{"status":"ready"}"#)
-    }
+        (StatusCode::OK, "ready")
+    };
+    let shown = |(name, state): (&str, State)| (name.to_owned(), json!({"breaker": state.word()}));
+    let providers: Map<String, Value> = providers.map(shown).collect();
+    let body = json!({"status": word, "providers": providers});
+    json(status, body.to_string())
+}
+
+/// What is counted, for Prometheus.
+pub fn metrics(text: String) -> Response<Body> {
+    let mut answer = Response::new(whole(text));
+    let kind = HeaderValue::from_static("text/plain; version=0.0.4; charset=utf-8");
+    answer.headers_mut().insert(CONTENT_TYPE, kind);
+    answer
 }
 
 /// OpenAI's list of models: those that `allowed` lets through, with what is known of their windows.

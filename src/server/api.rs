@@ -102,7 +102,7 @@ fn asked(app: &App, parts: &Parts, path: &str) -> Result<Asked, Failure> {
 }
 
 /// Whether the request carries the administrator's key; compared in constant time.
-fn is_admin(app: &App, headers: &HeaderMap) -> bool {
+pub(super) fn is_admin(app: &App, headers: &HeaderMap) -> bool {
     let Some(expected) = &app.config.admin.key_sha256 else {
         return false;
     };

@@ -37,6 +37,7 @@ use super::{
     generation::{Generation, TRAILERS},
     rounds::{Continuing, is_stream},
     route::{self, Route},
+    watch,
     wish::{Asker, wants_comment},
 };
 use crate::{
@@ -77,9 +78,13 @@ pub async fn exchange(
         record.quiet();
         record.outcome("done");
         return Ok(match route {
-            Route::Ready => answer::ready(app.draining()),
+            Route::Ready => watch::ready(app),
             _ => answer::healthy(),
         });
+    }
+    if matches!(route, Route::Metrics) {
+        record.quiet();
+        return watch::metrics(app, &parts, body).await;
     }
     if let Route::Api { path } = route {
         return api(app, &parts, body, path).await;
@@ -103,7 +108,7 @@ pub async fn exchange(
             let found = found.ok_or_else(|| no_such_model(&id))?;
             Ok(answer::model(&found, &app.config.guard))
         }
-        Route::Models | Route::Health | Route::Ready | Route::Api { .. } => {
+        Route::Models | Route::Health | Route::Ready | Route::Metrics | Route::Api { .. } => {
             app.registry.listed(FIRST_LISTS).await;
             let allowed = |one: &Offered| may_see(app, &client, one);
             Ok(answer::models(&app.registry, &app.config.guard, allowed))

@@ -83,7 +83,7 @@ pub fn outgoing_headers(
 ) -> HeaderMap {
     headers::to_provider(
         &parts.headers,
-        &provider.config.auth,
+        &provider.config,
         app.clients.have_keys(),
         identity,
     )

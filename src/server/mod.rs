@@ -19,6 +19,7 @@ mod refusal;
 pub mod rounds;
 pub mod route;
 pub mod tasks;
+pub mod watch;
 pub mod wish;
 
 use std::{
@@ -229,6 +230,7 @@ async fn connection(
 
 async fn respond(app: Arc<App>, request: Request<Incoming>) -> Result<Response<Body>, Infallible> {
     let mut record = Record::new(request.method(), request.uri().path());
+    record.counts(app.metrics.begin());
     let answer = exchange::exchange(&app, request, &mut record).await;
     let answer = answer.unwrap_or_else(|failure| {
         record.outcome(failure.code());

@@ -24,6 +24,7 @@ pub enum Route<'a> {
     },
     Health,
     Ready,
+    Metrics,
     /// Our own API; `path` follows `/plimsoll/api/`.
     Api {
         path: &'a str,
@@ -57,6 +58,7 @@ pub fn find<'a>(method: &Method, path: &'a str) -> Result<Route<'a>, Misrouted> 
     match path {
         "/healthz" => return own(Route::Health),
         "/readyz" => return own(Route::Ready),
+        "/metrics" => return own(Route::Metrics),
         "/v1/models" => return own(Route::Models),
         _ => {}
     }
@@ -159,6 +161,8 @@ mod tests {
         check(Method::GET, "/p/v1/models", forward(p, "/models"));
         check(Method::GET, "/healthz", Ok(Route::Health));
         check(Method::GET, "/readyz", Ok(Route::Ready));
+        check(Method::GET, "/metrics", Ok(Route::Metrics));
+        check(post.clone(), "/metrics", wrong("GET, HEAD"));
         check(
             Method::GET,
             "/plimsoll/api/sessions/x",

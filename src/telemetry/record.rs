@@ -17,6 +17,7 @@ use http::{Method, Response};
 use http_body::{Body as _, Frame, SizeHint};
 use http_body_util::BodyExt;
 
+use super::metrics::InFlight;
 use crate::{session::SessionId, wire::Body};
 
 /// Characters of a client's text that go into a line.
@@ -36,6 +37,7 @@ pub struct Record {
     bytes: u64,
     outcome: Option<&'static str>,
     quiet: bool,
+    in_flight: Option<InFlight>,
 }
 
 /// What was done to a request: some of it is decided only while the answer is on its way.
@@ -68,6 +70,7 @@ impl Record {
             bytes: 0,
             outcome: None,
             quiet: false,
+            in_flight: None,
         }
     }
 
@@ -94,9 +97,15 @@ impl Record {
         self.outcome = Some(outcome);
     }
 
-    /// Logged at debug level only, as the probes of orchestrators are.
+    /// The request is one of those in flight, until its answer ends.
+    pub fn counts(&mut self, in_flight: InFlight) {
+        self.in_flight = Some(in_flight);
+    }
+
+    /// Logged at debug level only and not counted, as the probes of orchestrators are.
     pub fn quiet(&mut self) {
         self.quiet = true;
+        self.in_flight = None;
     }
 
     /// Puts the record into an answer's body, which writes it at its end.

@@ -3,6 +3,7 @@
 #![allow(clippy::unwrap_used, reason = "a test may fail")]
 
 mod compressed;
+mod connections;
 mod conversation;
 mod faults;
 mod generated;
@@ -23,4 +24,6 @@ mod session;
 mod shutdown;
 mod streaming;
 mod support;
+mod upstream;
 mod usage_modes;
+mod watch;

@@ -1,0 +1,63 @@
+//! What a provider's settings add to a request.
+
+use http::{HeaderMap, HeaderName, HeaderValue, Method};
+use plimsoll::config::{Auth, secret::Secret};
+
+use crate::support::{
+    client::{SECRET, full},
+    provider::{COMPLETION, Provider, answer},
+    proxy::Proxy,
+};
+
+const ASK: &str = r#"{"model":"m","messages":[{"role":"user","content":"x"}]}"#;
+
+#[tokio::test]
+async fn a_provider_gets_its_key_its_headers_and_its_query() {
+    let up = Provider::start().await;
+    let ours = format!("{SECRET}-ours");
+    let proxy = Proxy::new()
+        .provider("up", &up)
+        .providers(|provider| {
+            provider.auth = Auth::Key(Secret::new(ours.clone()));
+            provider.key_header = Some(HeaderName::from_static("x-own-key"));
+            let team = HeaderValue::from_static("research");
+            provider.headers = HeaderMap::from_iter([(HeaderName::from_static("x-team"), team)]);
+            provider.query = Some("api-version=2024-10-21".into());
+        })
+        .start()
+        .await;
+    let client = proxy.client();
+    let paths = [
+        ("/v1/chat/completions", "/v1/chat/completions?"),
+        (
+            "/up/v1/chat/completions?api-version=1&beta=true",
+            "/v1/chat/completions?beta=true&",
+        ),
+        ("/v1/embeddings?a=%20b", "/v1/embeddings?a=%20b&"),
+    ];
+    for (count, (path, expected)) in paths.into_iter().enumerate() {
+        up.then([answer("200 OK", "", COMPLETION)]);
+        let mut request = client
+            .request(Method::POST, path)
+            .header("x-team", "theirs");
+        for name in ["authorization", "api-key", "x-api-key", "x-own-key"] {
+            request = request.header(name, format!("Bearer {SECRET}-theirs"));
+        }
+        let got = client.send(request.body(full(ASK)).unwrap()).await;
+        assert_eq!(got.status, 200, "{}", got.text());
+        let seen = up.requests(count + 1).await.pop().unwrap();
+        let line = format!("POST {expected}api-version=2024-10-21 HTTP/1.1");
+        assert_eq!(seen.line, line);
+        let secrets = seen
+            .headers
+            .iter()
+            .filter(|(_, value)| value.contains(SECRET));
+        let own = ("x-own-key".to_owned(), ours.clone());
+        assert_eq!(secrets.collect::<Vec<_>>(), [&own], "{path}");
+        let teams = seen.headers.iter().filter(|(name, _)| name == "x-team");
+        assert_eq!(
+            teams.collect::<Vec<_>>(),
+            [&("x-team".into(), "research".into())]
+        );
+    }
+}
