@@ -14,6 +14,7 @@ mod patience;
 pub mod retry;
 mod reuse;
 pub mod simulated;
+pub mod upgrade;
 mod upstream;
 
 use std::{

@@ -15,6 +15,7 @@ use super::{
     catalogue::{self, Entry},
     client::Client,
     simulated,
+    upgrade::Upgrades,
 };
 use crate::{
     config::ProviderConfig,
@@ -30,6 +31,8 @@ pub struct Provider {
     pub name: Arc<str>,
     pub config: ProviderConfig,
     pub breaker: Breaker,
+    /// For requests that leave HTTP.
+    pub(super) upgrades: Upgrades,
     /// What the catalogue calls it.
     catalogued: Option<&'static str>,
     transport: Transport,
@@ -99,6 +102,7 @@ impl Provider {
             catalogued: catalogue::provider_of(name, config.base_url.as_deref()),
             config: config.clone(),
             breaker: Breaker::new(config.breaker_failures, config.breaker_open),
+            upgrades: Upgrades::default(),
             transport,
         })
     }

@@ -13,6 +13,7 @@ mod passage;
 mod sieve;
 mod stream;
 mod tap;
+mod tunnel;
 mod way;
 mod whole;
 
@@ -20,6 +21,7 @@ pub use self::{
     own::{Before, Own, Package, Rounds, Sifting, Spoken},
     stream::{Closing, Ending, sifted, stream},
     tap::Heard,
+    tunnel::tunnel,
     whole::{Whole, sifted_whole, unpacked, whole},
 };
 

@@ -138,7 +138,11 @@ fn check_encoding(headers: &HeaderMap) -> Result<(), Failure> {
     Ok(())
 }
 
-async fn next(body: &mut Incoming, limit: Duration) -> Result<Option<Bytes>, Failure> {
+/// The next bytes of a body; `None` at its end.
+///
+/// # Errors
+/// It broke off, or nothing came for `limit`.
+pub(super) async fn next(body: &mut Incoming, limit: Duration) -> Result<Option<Bytes>, Failure> {
     loop {
         let frame = tokio::time::timeout(limit, body.frame())
             .await

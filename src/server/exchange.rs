@@ -25,13 +25,13 @@ use hyper::body::Incoming;
 
 use super::{
     App,
-    admit::Client,
+    admit::{Client, allows, allows_target},
     answer,
     api::api,
     ask_usage::Sent,
     body,
     flight::Hold,
-    forward::{chosen, forward},
+    forward::{Caller, chosen, forward},
     generation::{Generation, TRAILERS},
     rounds::{Asked, Continuing, Dispatch, is_stream},
     route::{self, Route},
@@ -78,23 +78,33 @@ pub async fn exchange(
     if let Route::Api { path } = route {
         return api(app, &parts, body, path).await;
     }
-    let client = match app.clients.recognise(&parts.headers) {
-        Ok(client) => client,
+    let admitted = app.clients.recognise(&parts.headers).and_then(|client| {
+        route.check_path(&client)?;
+        Ok((client.begin()?, client))
+    });
+    let (running, client) = match admitted {
+        Ok(admitted) => admitted,
         Err(failure) => return Err(body::turn_away(&parts.headers, body, limit, failure).await),
     };
-    match route {
-        Route::Chat { provider } => chat(app, &parts, body, &client, provider, record).await,
+    let answer = match route {
+        Route::Chat { provider } => chat(app, &parts, body, &client, provider, record).await?,
         Route::Forward { provider, path } => {
-            forward(app, &parts, body, &client, (provider, path), record).await
+            let caller = Caller {
+                client: &client,
+                running: &running,
+                provider,
+            };
+            forward(app, &parts, body, caller, path, record).await?
         }
         Route::Models | Route::Health | Route::Ready | Route::Api { .. } => {
             let allowed = |id: &str| {
                 id.split_once('/')
                     .is_some_and(|(provider, model)| allows(app, &client, provider, model))
             };
-            Ok(answer::models(&app.registry, allowed))
+            answer::models(&app.registry, allowed)
         }
-    }
+    };
+    Ok(running.until_end(answer))
 }
 
 /// A chat completion.
@@ -119,7 +129,7 @@ async fn chat(
     record.provider(&target.provider.name);
     // SECURITY: a key for some models must not reach another by a parser's choice of two names.
     let plain = client.unlimited() || chat::models_named(&asked.bytes) == 1;
-    if !plain || !allows(app, client, &target.provider.name, &target.model) {
+    if !plain || !allows_target(app, client, &asked.model, chosen.is_some(), &target) {
         // As OpenAI does: what one may not use does not exist.
         return Err(Failure::ModelNotFound(format!(
             "The model `{}` does not exist or you do not have access to it.",
@@ -295,15 +305,4 @@ async fn complete(
         headers.extend(generation.foot(&health));
     }
     Ok(answer)
-}
-
-/// Whether a client may use a model, by its full name or by its own.
-///
-/// SECURITY: a name of its own that begins with a provider's is that provider's business: what
-/// opens `local/*` must not open a model of another provider that is called `local/x` there.
-fn allows(app: &App, client: &Client, provider: &str, model: &str) -> bool {
-    let of_another = model
-        .split_once('/')
-        .is_some_and(|(name, _)| app.registry.named(name).is_ok());
-    client.may_use(&[&format!("{provider}/{model}")]) || (!of_another && client.may_use(&[model]))
 }

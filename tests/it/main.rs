@@ -4,12 +4,14 @@
 
 mod conversation;
 mod faults;
+mod gateway_paths;
 mod generated;
 mod golden;
 mod guard;
 mod health;
 mod index;
 mod inspect;
+mod keys;
 mod pages;
 mod passthrough;
 mod recorded;
