@@ -66,6 +66,8 @@ pub enum Failure {
     DotSegments,
     /// A path that this client key may not use.
     PathNotAllowed,
+    /// As many requests of this client run as may.
+    TooManyRequests,
     /// Nobody answered at the provider's address, or the connection broke before an answer.
     ProviderUnreachable {
         provider: String,
@@ -122,6 +124,7 @@ impl Failure {
             Self::WrongMethod { .. } => "method_not_allowed",
             Self::DotSegments => "invalid_path",
             Self::PathNotAllowed => "path_not_allowed",
+            Self::TooManyRequests => "too_many_requests",
             Self::ProviderUnreachable { .. } => "provider_unreachable",
             Self::ProviderTimeout { .. } => "provider_timeout",
             Self::ProviderBadAnswer { .. } => "provider_bad_answer",
@@ -196,11 +199,12 @@ impl Failure {
             }
             Self::WrongMethod { allow } => format!("This path takes {allow} only."),
             Self::DotSegments => "A path must not have dot segments.".into(),
-            Self::PathNotAllowed => {
-                "This client key is limited to some models, and may use chat completions and the \
-                list of models only."
-                    .into()
-            }
+            Self::PathNotAllowed => "This client key may not use this path. Whoever runs the \
+                proxy can add it (clients.NAME.paths)."
+                .into(),
+            Self::TooManyRequests => "As many requests of this client key are running as may at \
+                one time (clients.NAME.max_in_flight). Try again when one has ended."
+                .into(),
             Self::ProviderUnreachable { provider } => {
                 format!(
                     "The provider `{provider}` could not be reached, or closed without an answer."

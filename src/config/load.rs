@@ -5,7 +5,7 @@
 
 use std::{
     collections::BTreeMap,
-    fs, io,
+    fmt, fs, io,
     path::{Path, PathBuf},
 };
 
@@ -29,8 +29,15 @@ const PREFIX: &str = "PLIMSOLL_";
 const DEFAULT_FILE: &str = "config.toml";
 
 /// The variables a process was started with.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Default)]
 pub struct Environment(BTreeMap<String, String>);
+
+/// Names only: values can be keys.
+impl fmt::Debug for Environment {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_set().entries(self.0.keys()).finish()
+    }
+}
 
 impl Environment {
     /// Variables that are not Unicode are left out: no setting can be spelt with one.

@@ -77,8 +77,8 @@ pub struct ClientConfig {
     pub key_sha256: [u8; 32],
     /// Names or patterns with a trailing `*`.
     pub models: Vec<String>,
-    /// What follows `/v1/`, or its beginning with a trailing `*`: the paths this client may use at a
-    /// provider whose key is ours.
+    /// What follows `/v1/`, or its beginning with a trailing `*`: the paths this client may use. At
+    /// any provider: a key of ours can also stand in its `headers` or `query`.
     pub paths: Vec<String>,
     /// Requests of this client that may run at one time; unset: any number.
     pub max_in_flight: Option<u32>,

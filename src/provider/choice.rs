@@ -52,6 +52,12 @@ impl Choice {
         order
     }
 
+    /// Whoever comes first in that order, of the places of the model itself.
+    pub fn first(mut self, seed: u64) -> Option<Target> {
+        self.groups.truncate(1);
+        self.order(seed).into_iter().next()
+    }
+
     /// All of them as they are written.
     pub fn targets(&self) -> impl Iterator<Item = &Target> {
         self.groups.iter().flatten().map(|(target, _)| target)

@@ -19,6 +19,7 @@ mod registry;
 pub mod retry;
 mod reuse;
 pub mod simulated;
+pub mod upgrade;
 mod upstream;
 mod window;
 

@@ -16,6 +16,7 @@ use super::{
     catalogue::{self, Entry, table::Table},
     client::Client,
     simulated,
+    upgrade::Upgrades,
 };
 use crate::{
     config::{Auth, ProviderConfig},
@@ -41,6 +42,8 @@ pub struct Provider {
     pub name: Arc<str>,
     pub config: ProviderConfig,
     pub breaker: Breaker,
+    /// For requests that leave HTTP.
+    pub(super) upgrades: Upgrades,
     /// What the catalogue calls it.
     catalogued: Option<&'static str>,
     transport: Transport,
@@ -130,6 +133,7 @@ impl Provider {
             catalogued: catalogue::provider_of(name, config.base_url.as_deref()),
             config: config.clone(),
             breaker: Breaker::new(config.breaker_failures, config.breaker_open),
+            upgrades: Upgrades::default(),
             transport,
         })
     }

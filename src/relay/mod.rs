@@ -16,6 +16,7 @@ mod peek;
 mod sieve;
 mod stream;
 mod tap;
+mod tunnel;
 mod way;
 mod whole;
 
@@ -25,6 +26,7 @@ pub use self::{
     peek::{First, peek},
     stream::{Closing, Ending, sifted, stream},
     tap::Heard,
+    tunnel::tunnel,
     whole::{Whole, sifted_whole, unpacked, whole},
 };
 

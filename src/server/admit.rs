@@ -1,4 +1,4 @@
-//! Who may come: client keys, and without them, this machine only.
+//! Who may come, and what for: client keys, and without them, this machine only.
 //!
 //! SECURITY: without client keys anybody who reaches the port spends the user's money. A web page
 //! can: by a name that resolves to 127.0.0.1 (its `Host` tells), or by a plain cross-site request
@@ -8,23 +8,39 @@ use std::{collections::BTreeMap, net::IpAddr, sync::Arc};
 
 use http::{
     HeaderMap, HeaderName,
-    header::{AUTHORIZATION, HOST, ORIGIN},
+    header::{AUTHORIZATION, HOST, ORIGIN, SEC_WEBSOCKET_PROTOCOL},
     request::Parts,
 };
 use sha2::{Digest, Sha256};
 use subtle::{Choice, ConditionallySelectable, ConstantTimeEq};
+use tokio::sync::Semaphore;
 
-use crate::{config::ClientConfig, error::Failure, provider};
+use super::{App, running::Running};
+use crate::{
+    config::ClientConfig,
+    error::Failure,
+    provider::{self, Target},
+};
 
 /// What a browser says of the page that makes a request.
 const FETCH_SITE: HeaderName = HeaderName::from_static("sec-fetch-site");
 
+/// Where a key may stand as it is, beside `Authorization`: clients made for Azure or for other
+/// APIs put it there.
+const KEY_HEADERS: [&str; 2] = ["api-key", "x-api-key"];
+
+/// How a browser, which can set no headers, offers a key when it opens a websocket.
+const KEY_PROTOCOL: &str = "openai-insecure-api-key.";
+
 /// Who sent a request.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug)]
 pub struct Client {
     /// The name of its key; `None` where no keys are set.
     pub name: Option<Arc<str>>,
     models: Arc<[String]>,
+    paths: Arc<[String]>,
+    /// `None`: as many requests at one time as it likes.
+    room: Option<Arc<Semaphore>>,
     recovers: bool,
 }
 
@@ -39,6 +55,27 @@ impl Client {
     pub fn may_use(&self, names: &[&str]) -> bool {
         let allows = |name: &&str| self.models.iter().any(|p| provider::matches(p, name));
         names.iter().any(allows)
+    }
+
+    /// Whether the client may use a path; `path` follows `/v1/`.
+    ///
+    /// It is compared as it stands: another spelling of an allowed path is not allowed.
+    pub fn may_reach(&self, path: &str) -> bool {
+        self.paths.iter().any(|p| provider::matches(p, path))
+    }
+
+    /// Takes one of the requests that it may have running.
+    ///
+    /// # Errors
+    /// All of them run.
+    pub fn begin(&self) -> Result<Running, Failure> {
+        let Some(room) = &self.room else {
+            return Ok(Running::unbounded());
+        };
+        Arc::clone(room)
+            .try_acquire_owned()
+            .map(Running::of)
+            .map_err(|_| Failure::TooManyRequests)
     }
 
     /// Whether its conversations have recovery.
@@ -58,6 +95,10 @@ impl Clients {
             let known = Client {
                 name: Some(name.as_str().into()),
                 models: client.models.clone().into(),
+                paths: client.paths.clone().into(),
+                room: client
+                    .max_in_flight
+                    .map(|most| Arc::new(Semaphore::new(most as usize))),
                 recovers: client.recovery,
             };
             (client.key_sha256, known)
@@ -118,11 +159,12 @@ impl Clients {
             return Ok(Client {
                 name: None,
                 models: Arc::from(["*".to_owned()]),
+                paths: Arc::from(["*".to_owned()]),
+                room: None,
                 recovers: true,
             });
         }
-        let sent = headers.get(AUTHORIZATION).ok_or(Failure::KeyMissing)?;
-        let key = bearer(sent.as_bytes()).ok_or(Failure::KeyWrong)?;
+        let key = key_of(headers)?;
         let digest: [u8; 32] = Sha256::digest(key).into();
         // Every key is looked at, so that time tells nothing of which one came close.
         let mut found = u32::MAX;
@@ -132,6 +174,87 @@ impl Clients {
         }
         let (_, client) = self.keys.get(found as usize).ok_or(Failure::KeyWrong)?;
         Ok(client.clone())
+    }
+}
+
+/// Whether a client may use a model, by its full name or by its own.
+///
+/// SECURITY: a name of its own that begins with a provider's is that provider's business: what
+/// opens `local/*` must not open a model of another provider that is called `local/x` there.
+pub fn allows(app: &App, client: &Client, provider: &str, model: &str) -> bool {
+    let of_another = model
+        .split_once('/')
+        .is_some_and(|(name, _)| app.registry.named(name).is_ok());
+    client.may_use(&[&format!("{provider}/{model}")]) || (!of_another && client.may_use(&[model]))
+}
+
+/// Whether a client that asked for `asked` may use what it stands for. `made`: the name is one of the
+/// settings' own, an alias or a model of several places; such a name may be allowed as it is, since
+/// whoever allows it knows what it stands for.
+pub fn allows_target(app: &App, client: &Client, asked: &str, made: bool, target: &Target) -> bool {
+    (made && client.may_use(&[asked])) || allows(app, client, &target.provider.name, &target.model)
+}
+
+/// As OpenAI does: what one may not use does not exist.
+pub fn no_such_model(model: &str) -> Failure {
+    Failure::ModelNotFound(format!(
+        "The model `{model}` does not exist or you do not have access to it."
+    ))
+}
+
+/// Whether a client may reach a provider with a request that names no model: one whose key is for
+/// models of other providers only may not.
+pub fn allows_provider(app: &App, client: &Client, provider: &str) -> bool {
+    let opens = |pattern: &String| match pattern.split_once('/') {
+        Some((name, _)) if app.registry.named(name).is_ok() => name == provider,
+        _ => true,
+    };
+    client.models.iter().any(opens)
+}
+
+/// The key that a request carries; of several the first in the order of this function counts.
+fn key_of(headers: &HeaderMap) -> Result<&[u8], Failure> {
+    if let Some(sent) = headers.get(AUTHORIZATION) {
+        return bearer(sent.as_bytes()).ok_or(Failure::KeyWrong);
+    }
+    if let Some(key) = KEY_HEADERS.iter().find_map(|name| headers.get(*name)) {
+        return Ok(key.as_bytes().trim_ascii());
+    }
+    let offered = headers.get_all(SEC_WEBSOCKET_PROTOCOL).iter();
+    offered
+        .filter_map(|value| value.to_str().ok())
+        .flat_map(|value| value.split(','))
+        .find_map(|protocol| protocol.trim().strip_prefix(KEY_PROTOCOL))
+        .map(str::as_bytes)
+        .ok_or(Failure::KeyMissing)
+}
+
+/// Takes the keys out of the protocols that a websocket is offered.
+pub fn without_keys(headers: &mut HeaderMap) {
+    let carries = |value: &http::HeaderValue| {
+        // What cannot be read may hide one.
+        value.to_str().map_or(true, |value| {
+            value.to_ascii_lowercase().contains(KEY_PROTOCOL)
+        })
+    };
+    if !headers.get_all(SEC_WEBSOCKET_PROTOCOL).iter().any(carries) {
+        return;
+    }
+    let offered: Vec<_> = headers
+        .get_all(SEC_WEBSOCKET_PROTOCOL)
+        .iter()
+        .filter_map(|value| value.to_str().ok())
+        .flat_map(|value| value.split(','))
+        .map(str::trim)
+        .filter(|protocol| !protocol.to_ascii_lowercase().starts_with(KEY_PROTOCOL))
+        .collect();
+    match http::HeaderValue::try_from(offered.join(", ")) {
+        Ok(left) if !left.is_empty() => {
+            headers.insert(SEC_WEBSOCKET_PROTOCOL, left);
+        }
+        _ => {
+            headers.remove(SEC_WEBSOCKET_PROTOCOL);
+        }
     }
 }
 
@@ -166,7 +289,58 @@ fn is_loopback(host: &str) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use super::is_loopback;
+    use http::{HeaderMap, HeaderName, HeaderValue};
+
+    use super::{is_loopback, key_of, without_keys};
+    use crate::error::Failure;
+
+    fn headers(lines: &[(&'static str, &'static str)]) -> HeaderMap {
+        let line = |(name, value): &(&'static str, &'static str)| {
+            let name = HeaderName::from_static(name);
+            (name, HeaderValue::from_static(value))
+        };
+        lines.iter().map(line).collect()
+    }
+
+    #[test]
+    fn a_key_is_found_wherever_clients_put_it() {
+        let check = |lines: &[(&'static str, &'static str)], expected: Result<&str, Failure>| {
+            let expected = expected.map(str::as_bytes);
+            assert_eq!(key_of(&headers(lines)), expected, "{lines:?}");
+        };
+        check(&[("authorization", "bearer  k ")], Ok("k"));
+        check(&[("authorization", "Basic k")], Err(Failure::KeyWrong));
+        check(&[("api-key", "k")], Ok("k"));
+        check(&[("x-api-key", "k")], Ok("k"));
+        check(&[("authorization", "Bearer a"), ("api-key", "k")], Ok("a"));
+        let offered = "realtime, openai-insecure-api-key.k, openai-beta.realtime-v1";
+        check(&[("sec-websocket-protocol", offered)], Ok("k"));
+        check(
+            &[("sec-websocket-protocol", "realtime")],
+            Err(Failure::KeyMissing),
+        );
+        check(&[], Err(Failure::KeyMissing));
+    }
+
+    #[test]
+    fn keys_are_taken_out_from_among_the_protocols() {
+        let check = |offered: &[&'static str], expected: &[&'static str]| {
+            let lines = |values: &[&'static str]| {
+                let line = |value: &&'static str| ("sec-websocket-protocol", *value);
+                headers(&values.iter().map(line).collect::<Vec<_>>())
+            };
+            let mut left = lines(offered);
+            without_keys(&mut left);
+            assert_eq!(left, lines(expected), "{offered:?}");
+        };
+        check(&["realtime ,x"], &["realtime ,x"]);
+        check(
+            &["realtime, openai-insecure-api-key.k, beta"],
+            &["realtime, beta"],
+        );
+        check(&["a", "OpenAI-Insecure-API-Key.k", "b"], &["a, b"]);
+        check(&["openai-insecure-api-key.k"], &[]);
+    }
 
     #[test]
     fn only_this_machine_is_loopback() {

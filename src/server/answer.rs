@@ -38,7 +38,7 @@ pub fn failure(failure: &Failure) -> Response<Body> {
     let headers = answer.headers_mut();
     headers.insert(ERROR, HeaderValue::from_static(failure.code()));
     match failure {
-        Failure::Busy => {
+        Failure::Busy | Failure::TooManyRequests => {
             headers.insert(RETRY_AFTER, HeaderValue::from_static("1"));
         }
         Failure::Encoded(_) => {
@@ -135,6 +135,7 @@ const fn status(failure: &Failure) -> StatusCode {
             StatusCode::PAYLOAD_TOO_LARGE
         }
         Failure::Encoded(_) => StatusCode::UNSUPPORTED_MEDIA_TYPE,
+        Failure::TooManyRequests => StatusCode::TOO_MANY_REQUESTS,
         Failure::ProviderUnreachable { .. } | Failure::ProviderBadAnswer { .. } => {
             StatusCode::BAD_GATEWAY
         }
@@ -146,8 +147,8 @@ const fn status(failure: &Failure) -> StatusCode {
 /// OpenAI's word for the kind of error.
 fn kind(status: StatusCode) -> &'static str {
     match status {
-        StatusCode::UNAUTHORIZED => "authentication_error",
         StatusCode::FORBIDDEN => "permission_error",
+        StatusCode::TOO_MANY_REQUESTS => "requests",
         status if status.is_server_error() => "server_error",
         _ => "invalid_request_error",
     }

@@ -184,11 +184,11 @@ pub fn pass_on(body: Incoming, limit: Duration) -> Payload {
     }))
 }
 
-/// The next bytes, `None` at the end.
+/// The next bytes of a body; `None` at its end.
 ///
 /// # Errors
 /// They did not come in time, or the body broke off.
-async fn next(body: &mut Incoming, limit: Duration) -> Result<Option<Bytes>, Failure> {
+pub(super) async fn next(body: &mut Incoming, limit: Duration) -> Result<Option<Bytes>, Failure> {
     loop {
         let frame = tokio::time::timeout(limit, body.frame())
             .await

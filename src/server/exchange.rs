@@ -26,14 +26,14 @@ use percent_encoding::percent_decode_str;
 
 use super::{
     App,
-    admit::Client,
+    admit::{Client, allows_target, no_such_model},
     answer,
     api::api,
     ask_usage::Sent,
     body,
     dispatch::{Asked, Dispatch},
     flight::Hold,
-    forward::{chosen, forward},
+    forward::{Caller, chosen, forward},
     generation::{Generation, TRAILERS},
     rounds::{Continuing, is_stream},
     route::{self, Route},
@@ -89,31 +89,41 @@ pub async fn exchange(
     if let Route::Api { path } = route {
         return api(app, &parts, body, path).await;
     }
-    let client = match app.clients.recognise(&parts.headers) {
-        Ok(client) => client,
+    let admitted = app.clients.recognise(&parts.headers).and_then(|client| {
+        route.check_path(&client)?;
+        Ok((client.begin()?, client))
+    });
+    let (running, client) = match admitted {
+        Ok(admitted) => admitted,
         Err(failure) => return Err(body::turn_away(&parts.headers, body, limit, failure).await),
     };
-    match route {
+    let answer = match route {
         Route::Chat { provider } => {
             let provider = provider.map(str::to_owned);
-            chat(app, parts, body, &client, provider, record).await
+            chat(app, parts, body, &client, provider, record).await?
         }
         Route::Forward { provider, path } => {
-            forward(app, &parts, body, &client, (provider, path), record).await
+            let caller = Caller {
+                client: &client,
+                running: &running,
+                provider,
+            };
+            forward(app, &parts, body, caller, path, record).await?
         }
         Route::Model { id } => {
             let id = percent_decode_str(id).decode_utf8_lossy();
             let found = app.registry.find(&id);
             let found = found.filter(|one| may_see(app, &client, one));
             let found = found.ok_or_else(|| no_such_model(&id))?;
-            Ok(answer::model(&found, &app.config.guard))
+            answer::model(&found, &app.config.guard)
         }
         Route::Models | Route::Health | Route::Ready | Route::Metrics | Route::Api { .. } => {
             app.registry.listed(FIRST_LISTS).await;
             let allowed = |one: &Offered| may_see(app, &client, one);
-            Ok(answer::models(&app.registry, &app.config.guard, allowed))
+            answer::models(&app.registry, &app.config.guard, allowed)
         }
-    }
+    };
+    Ok(running.until_end(answer))
 }
 
 /// A chat completion.
@@ -137,9 +147,8 @@ async fn chat(
     let mut choice = app.registry.choose(&asked.model, chosen)?;
     // SECURITY: a key for some models must not reach another by a parser's choice of two names.
     let plain = client.unlimited() || chat::models_named(&asked.bytes) == 1;
-    let named = choice.asked_is_configured && client.may_use(&[&asked.model]);
-    let may_use =
-        |target: &Target| named || allows(app, client, &target.provider.name, &target.model);
+    let made = choice.asked_is_configured;
+    let may_use = |target: &Target| allows_target(app, client, &asked.model, made, target);
     if !plain || !choice.permit(may_use) {
         return Err(no_such_model(&asked.model));
     }
@@ -313,27 +322,13 @@ async fn complete(
     Ok(answer)
 }
 
-/// As OpenAI does: what one may not use does not exist.
-fn no_such_model(name: &str) -> Failure {
-    Failure::ModelNotFound(format!(
-        "The model `{name}` does not exist or you do not have access to it."
-    ))
-}
-
 /// Whether a client finds a model in its list: by a name of the settings, or by who answers to it.
 fn may_see(app: &App, client: &Client, offered: &Offered) -> bool {
-    let target = &offered.target;
-    (offered.is_configured && client.may_use(&[&offered.id]))
-        || allows(app, client, &target.provider.name, &target.model)
-}
-
-/// Whether a client may use a model, by its full name or by its own.
-///
-/// SECURITY: a name of its own that begins with a provider's is that provider's business: what
-/// opens `local/*` must not open a model of another provider that is called `local/x` there.
-fn allows(app: &App, client: &Client, provider: &str, model: &str) -> bool {
-    let of_another = model
-        .split_once('/')
-        .is_some_and(|(name, _)| app.registry.named(name).is_ok());
-    client.may_use(&[&format!("{provider}/{model}")]) || (!of_another && client.may_use(&[model]))
+    allows_target(
+        app,
+        client,
+        &offered.id,
+        offered.is_configured,
+        &offered.target,
+    )
 }

@@ -18,7 +18,9 @@ pub mod recovering;
 mod refusal;
 pub mod rounds;
 pub mod route;
+pub mod running;
 pub mod tasks;
+pub mod upgrade;
 pub mod watch;
 pub mod wish;
 
@@ -43,7 +45,7 @@ use hyper_util::{
 };
 use tokio::{
     net::{TcpListener, TcpStream},
-    sync::Semaphore,
+    sync::{OwnedSemaphorePermit, Semaphore},
     time::{sleep, timeout},
 };
 
@@ -85,6 +87,13 @@ pub struct App {
     pub metrics: Metrics,
     pub tasks: Tasks,
     draining: AtomicBool,
+}
+
+/// One of the connections that may be open at one time: until the last clone is dropped, so that
+/// one that leaves HTTP counts on.
+#[derive(Clone, Debug)]
+pub struct Open {
+    _permit: Option<Arc<OwnedSemaphorePermit>>,
 }
 
 impl App {
@@ -150,11 +159,16 @@ pub async fn serve(
                 continue;
             }
         };
-        let connection = connection(Arc::clone(&app), stream, http.clone(), graceful.watcher());
-        app.tasks.spawn(async move {
-            connection.await;
-            drop(permit);
-        });
+        let connection = connection(
+            Arc::clone(&app),
+            stream,
+            http.clone(),
+            graceful.watcher(),
+            Open {
+                _permit: permit.ok().map(Arc::new),
+            },
+        );
+        app.tasks.spawn(connection);
     }
     drop(listener);
     drain(&app, graceful).await;
@@ -195,6 +209,7 @@ async fn connection(
     stream: TcpStream,
     http: auto::Builder<Tasks>,
     watcher: Watcher,
+    open: Open,
 ) {
     // Without it, small events wait for the client's acknowledgement of the ones before.
     if let Err(error) = stream.set_nodelay(true) {
@@ -204,12 +219,13 @@ async fn connection(
     let limit = app.config.server.header_timeout;
     let begun = Arc::new(AtomicBool::new(false));
     let seen = Arc::clone(&begun);
-    let service = service_fn(move |request| {
+    let service = service_fn(move |mut request: Request<Incoming>| {
         seen.store(true, Relaxed);
+        request.extensions_mut().insert(open.clone());
         // Boxed, so that an idle connection stays small.
         Box::pin(respond(Arc::clone(&app), request))
     });
-    let connection = http.serve_connection(TokioIo::new(stream), service);
+    let connection = http.serve_connection_with_upgrades(TokioIo::new(stream), service);
     let mut connection = std::pin::pin!(watcher.watch(connection));
     // hyper bounds the time between two requests of HTTP/1; this bounds the wait for a first
     // request on any connection.

@@ -4,6 +4,9 @@ use std::borrow::Cow;
 
 use http::Method;
 
+use super::admit::Client;
+use crate::error::Failure;
+
 /// Who answers a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Route<'a> {
@@ -29,6 +32,24 @@ pub enum Route<'a> {
     Api {
         path: &'a str,
     },
+}
+
+impl Route<'_> {
+    /// # Errors
+    /// The client may not use this path.
+    pub fn check_path(&self, client: &Client) -> Result<(), Failure> {
+        let path = match self {
+            Self::Chat { .. } => "chat/completions",
+            // One model is a part of the list.
+            Self::Models | Self::Model { .. } => "models",
+            Self::Forward { path, .. } => path.strip_prefix('/').unwrap_or(path),
+            Self::Health | Self::Ready | Self::Metrics | Self::Api { .. } => return Ok(()),
+        };
+        match client.may_reach(path) {
+            true => Ok(()),
+            false => Err(Failure::PathNotAllowed),
+        }
+    }
 }
 
 /// Nobody does.

@@ -7,7 +7,10 @@ pub mod record;
 
 use std::io::{self, IsTerminal};
 
-use tracing_subscriber::{EnvFilter, fmt, layer::SubscriberExt, util::SubscriberInitExt};
+use tracing::{Level, Metadata};
+use tracing_subscriber::{
+    EnvFilter, filter::filter_fn, fmt, layer::SubscriberExt, util::SubscriberInitExt,
+};
 
 /// Environment variables that set what is logged; the first that is set counts.
 const VARIABLES: [&str; 2] = ["PLIMSOLL_LOG", "RUST_LOG"];
@@ -22,7 +25,9 @@ pub fn start() {
         Some(Err(error)) => (EnvFilter::new("info"), Some(error)),
         None => (EnvFilter::new("info"), None),
     };
-    let registry = tracing_subscriber::registry().with(filter);
+    let registry = tracing_subscriber::registry()
+        .with(filter)
+        .with(filter_fn(may_be_logged));
     let started = if io::stderr().is_terminal() {
         let people = fmt::layer().with_target(false).with_writer(io::stderr);
         registry.with(people).try_init()
@@ -36,4 +41,14 @@ pub fn start() {
     if let (Ok(()), Some(error)) = (started, bad) {
         tracing::warn!(%error, "the log filter cannot be read; logging at info");
     }
+}
+
+/// SECURITY: libraries log headers and bytes at their lower levels, and so keys and prompts. What
+/// they warn of may be logged, whatever the filter says; the rest may not.
+fn may_be_logged(metadata: &Metadata<'_>) -> bool {
+    let ours = metadata
+        .target()
+        .strip_prefix("plimsoll")
+        .is_some_and(|rest| rest.is_empty() || rest.starts_with("::"));
+    ours || *metadata.level() <= Level::WARN
 }

@@ -10,6 +10,7 @@ pub mod edit;
 pub mod event;
 pub mod fault;
 pub mod gather;
+pub mod model;
 pub mod scan;
 pub mod text;
 pub mod usage;

@@ -141,7 +141,9 @@ impl Checker<'_> {
                         "carries a key; name its variable in api_key_env",
                     );
                 }
-                Ok(value) => {
+                Ok(mut value) => {
+                    // It may be a key all the same, under a name that nobody knows.
+                    value.set_sensitive(true);
                     headers.insert(header, value);
                 }
                 Err(_) => self.refuse(&path, None, "holds characters that no header can have"),

@@ -1,0 +1,177 @@
+//! Bytes both ways between two connections that have left HTTP, until one of them ends.
+//!
+//! Nothing is looked at, and never more than one buffer is held in each direction.
+//! CANCEL: dropping the future closes both connections.
+
+use std::{
+    io,
+    sync::atomic::{AtomicU64, Ordering::Relaxed},
+    time::Duration,
+};
+
+use tokio::{
+    io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, split},
+    time::{Instant, sleep_until, timeout},
+};
+
+/// Bytes held in each direction.
+const BUFFER_BYTES: usize = 16 << 10;
+
+/// How long one side may still speak after the other has ended.
+const LINGER: Duration = Duration::from_secs(5);
+
+const CLIENT_CLOSED: &str = "client_closed";
+const PROVIDER_CLOSED: &str = "provider_closed";
+
+/// What went through, and how it ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Carried {
+    /// Bytes from the client.
+    pub sent: u64,
+    /// Bytes from the provider.
+    pub received: u64,
+    pub ended: &'static str,
+}
+
+/// When bytes last moved, in either direction.
+struct Clock {
+    begun: Instant,
+    moved_ms: AtomicU64,
+}
+
+/// Carries bytes until one side ends, or nothing moved for `idle`.
+pub async fn tunnel(
+    client: impl AsyncRead + AsyncWrite,
+    provider: impl AsyncRead + AsyncWrite,
+    idle: Duration,
+) -> Carried {
+    let clock = Clock {
+        begun: Instant::now(),
+        moved_ms: AtomicU64::new(0),
+    };
+    let (sent, received) = (AtomicU64::new(0), AtomicU64::new(0));
+    let (from_client, to_client) = split(client);
+    let (from_provider, to_provider) = split(provider);
+    let ended = {
+        let up = pump(from_client, to_provider, &clock, &sent);
+        let down = pump(from_provider, to_client, &clock, &received);
+        tokio::pin!(up, down);
+        let ended = tokio::select! {
+            ended = &mut up => ended.map(|()| CLIENT_CLOSED),
+            ended = &mut down => ended.map(|()| PROVIDER_CLOSED),
+            () = clock.silence(idle) => Ok("idle"),
+        };
+        // What was under way the other way, such as the answer to a farewell, may still come.
+        let _ = match ended {
+            Ok(CLIENT_CLOSED) => timeout(LINGER, down).await,
+            Ok(PROVIDER_CLOSED) => timeout(LINGER, up).await,
+            _ => Ok(Ok(())),
+        };
+        ended.unwrap_or("broken")
+    };
+    Carried {
+        sent: sent.into_inner(),
+        received: received.into_inner(),
+        ended,
+    }
+}
+
+/// Carries one direction to its end, and tells the other side of it.
+async fn pump(
+    mut from: impl AsyncRead + Unpin,
+    mut to: impl AsyncWrite + Unpin,
+    clock: &Clock,
+    count: &AtomicU64,
+) -> io::Result<()> {
+    let mut buffer = vec![0; BUFFER_BYTES];
+    loop {
+        let read = from.read(&mut buffer).await?;
+        if read == 0 {
+            return to.shutdown().await;
+        }
+        to.write_all(&buffer[..read]).await?;
+        to.flush().await?;
+        clock.note();
+        count.fetch_add(read as u64, Relaxed);
+    }
+}
+
+impl Clock {
+    fn note(&self) {
+        let elapsed = self.begun.elapsed().as_millis();
+        self.moved_ms
+            .store(u64::try_from(elapsed).unwrap_or(u64::MAX), Relaxed);
+    }
+
+    /// Comes back once nothing moved for `limit`.
+    async fn silence(&self, limit: Duration) {
+        loop {
+            let due = self.begun + Duration::from_millis(self.moved_ms.load(Relaxed)) + limit;
+            if Instant::now() >= due {
+                return;
+            }
+            sleep_until(due).await;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use tokio::io::{AsyncReadExt, AsyncWriteExt, duplex};
+
+    use super::{Carried, tunnel};
+
+    #[tokio::test(start_paused = true)]
+    async fn the_end_of_one_side_is_the_end_of_the_other() {
+        let (mut client, near) = duplex(8);
+        let (far, mut provider) = duplex(8);
+        let idle = Duration::from_secs(60);
+        let talk = async {
+            client.write_all(b"a question").await.unwrap();
+            client.shutdown().await.unwrap();
+            let mut heard = Vec::new();
+            provider.read_to_end(&mut heard).await.unwrap();
+            assert_eq!(heard, b"a question");
+            provider.write_all(b"an answer").await.unwrap();
+            drop(provider);
+            let mut heard = Vec::new();
+            client.read_to_end(&mut heard).await.unwrap();
+            assert_eq!(heard, b"an answer");
+        };
+        let (carried, ()) = tokio::join!(tunnel(near, far, idle), talk);
+        let expected = Carried {
+            sent: 10,
+            received: 9,
+            ended: "client_closed",
+        };
+        assert_eq!(carried, expected);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_side_that_does_not_end_is_left() {
+        let (client, near) = duplex(8);
+        let (far, mut provider) = duplex(8);
+        drop(client);
+        let carried = tunnel(near, far, Duration::from_secs(60)).await;
+        assert_eq!(carried.ended, "client_closed");
+        assert_eq!(provider.read(&mut [0]).await.unwrap(), 0);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn silence_ends_both() {
+        let (mut client, near) = duplex(8);
+        let (far, mut provider) = duplex(8);
+        let begun = tokio::time::Instant::now();
+        let talk = async {
+            tokio::time::sleep(Duration::from_secs(40)).await;
+            provider.write_all(b"x").await.unwrap();
+            client.read_exact(&mut [0]).await.unwrap();
+            client.read(&mut [0]).await.unwrap_or(0)
+        };
+        let (carried, read) = tokio::join!(tunnel(near, far, Duration::from_secs(60)), talk);
+        assert_eq!((carried.ended, read), ("idle", 0));
+        assert_eq!(begun.elapsed().as_secs(), 100);
+    }
+}

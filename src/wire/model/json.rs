@@ -1,0 +1,89 @@
+//! The model of a JSON body.
+
+use serde::de::IgnoredAny;
+
+use super::{Found, Named, Spelling};
+use crate::wire::{
+    scan::{Kind, Malformed, Scan},
+    text,
+};
+
+/// Reads the top of a body. Of a key that stands twice the last counts, as for most parsers.
+/// What is no JSON object, or is cut short, names nothing.
+pub fn in_json(body: &[u8]) -> Found {
+    let start = if body.starts_with(b"\xEF\xBB\xBF") {
+        3
+    } else {
+        0
+    };
+    let mut model = None;
+    // JSON leaves open which of two equal keys counts, and some parsers pass over case.
+    let mut candidates = 0;
+    let mut read = |scan: &mut Scan<'_>| -> Result<(), Malformed> {
+        scan.object(|scan, key| {
+            let spelled = text::decode(&body[key.span.range()]).unwrap_or_default();
+            candidates += usize::from(spelled.eq_ignore_ascii_case("model"));
+            let (span, kind) = scan.value()?;
+            if spelled == "model" {
+                let named = (kind == Kind::String)
+                    .then(|| serde_json::from_slice::<String>(&body[span.range()]).ok())
+                    .flatten();
+                model = named.filter(|name| !name.is_empty()).map(|model| Named {
+                    model,
+                    span,
+                    spelling: Spelling::Json,
+                });
+            }
+            Ok::<(), Malformed>(())
+        })?;
+        scan.end()
+    };
+    if read(&mut Scan::new(body, start)).is_err() {
+        return Found::default();
+    }
+    let one = candidates == usize::from(model.is_some());
+    let surely = one && serde_json::from_slice::<IgnoredAny>(&body[start..]).is_ok();
+    Found { model, surely }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::in_json;
+    use crate::wire::edit::Edits;
+
+    #[test]
+    fn the_model_is_found_and_whether_another_reading_is_possible() {
+        let check = |body: &str, model: Option<&str>, surely| {
+            let found = in_json(body.as_bytes());
+            let named = found.model.as_ref().map(|named| named.model.as_str());
+            assert_eq!((named, found.surely), (model, surely), "{body}");
+        };
+        check(
+            r#"{"input":[{"model":"x"}],"model":"a\u002fb"}"#,
+            Some("a/b"),
+            true,
+        );
+        check("\u{feff} { \"m\\u006fdel\" : \"a\" } ", Some("a"), true);
+        check(r#"{"model":"a","model":"b"}"#, Some("b"), false);
+        check(r#"{"model":"a","Model":"b"}"#, Some("a"), false);
+        check(r#"{"input":"x"}"#, None, true);
+        check(r#"{"model":7}"#, None, false);
+        check(r#"{"model":""}"#, None, false);
+        check(r#"{"model":"a","x":tru}"#, None, false);
+        check(r#"{"model":"a"}{"model":"b"}"#, None, false);
+        check(r#"{"model":"a""#, None, false);
+        check("[1]", None, false);
+        check("", None, false);
+    }
+
+    #[test]
+    fn only_the_name_is_replaced() {
+        let body = " {\"n\":1.0e0, \"model\" : \"up\\/a\" ,\"x\":[ ]}\n";
+        let named = in_json(body.as_bytes()).model.unwrap();
+        assert_eq!(named.model, "up/a");
+        let mut edits = Edits::default();
+        edits.replace(named.span, named.spell("a\"b"));
+        let edited = edits.apply(&body.to_owned().into()).to_bytes();
+        assert_eq!(edited, body.replace("up\\/a", "a\\\"b"));
+    }
+}

@@ -1,0 +1,66 @@
+//! The model of a query, as websockets name it: `?model=NAME`.
+
+use super::{Found, Named, Spelling};
+use crate::wire::scan::Span;
+
+/// Reads what follows the `?`. Of several the last counts.
+pub fn in_query(query: &str) -> Found {
+    let mut model = None;
+    let mut candidates = 0;
+    let mut at = 0;
+    for pair in query.split('&') {
+        let end = at + pair.len();
+        if let Some((key, value)) = form_urlencoded::parse(pair.as_bytes()).next()
+            && key.eq_ignore_ascii_case("model")
+        {
+            candidates += 1;
+            if key == "model" && !value.is_empty() {
+                model = Some(Named {
+                    model: value.into_owned(),
+                    span: Span::new(pair.find('=').map_or(end, |equals| at + equals + 1), end),
+                    spelling: Spelling::Query,
+                });
+            }
+        }
+        at = end + 1;
+    }
+    Found {
+        // Some servers part pairs at `;` too.
+        surely: candidates == usize::from(model.is_some()) && !query.contains(';'),
+        model,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::in_query;
+
+    #[test]
+    fn the_model_is_found_and_can_be_replaced() {
+        let check = |query: &str, model: Option<&str>, surely: bool, edited: &str| {
+            let found = in_query(query);
+            let named = found.model.as_ref().map(|named| named.model.as_str());
+            assert_eq!((named, found.surely), (model, surely), "{query}");
+            let mut text = query.to_owned();
+            if let Some(named) = found.model {
+                let new = String::from_utf8(named.spell("a b/c").to_vec()).unwrap();
+                text.replace_range(named.span.range(), &new);
+            }
+            assert_eq!(text, edited);
+        };
+        check("", None, true, "");
+        check(
+            "x=1&model=up%2Fa&y=%41",
+            Some("up/a"),
+            true,
+            "x=1&model=a+b%2Fc&y=%41",
+        );
+        check("m%6fdel=a", Some("a"), true, "m%6fdel=a+b%2Fc");
+        check("model=a&model=b", Some("b"), false, "model=a&model=a+b%2Fc");
+        check("model=a&MODEL=b", Some("a"), false, "model=a+b%2Fc&MODEL=b");
+        check("model=a;model=b", Some("a;model=b"), false, "model=a+b%2Fc");
+        check("model=", None, false, "model=");
+        check("model", None, false, "model");
+        check("&&models=x&", None, true, "&&models=x&");
+    }
+}

@@ -1,0 +1,464 @@
+//! Every path but chat completions: to the provider of the model that is named, untouched both ways
+//! but for that name.
+
+use std::{
+    convert::Infallible,
+    io::Write as _,
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering::SeqCst},
+    },
+    time::Duration,
+};
+
+use bytes::Bytes;
+use futures_util::{StreamExt, stream};
+use http::{Method, Request};
+use http_body::Frame;
+use http_body_util::{BodyExt, StreamBody};
+use plimsoll::config::{Auth, ModelConfig};
+use tokio::{
+    io::{AsyncReadExt, AsyncWriteExt},
+    net::TcpListener,
+    time::timeout,
+};
+
+use crate::support::{
+    client::{Client, SECRET, Upload, full, next},
+    provider::{Provider, Seen, Step, answer, send, stream_head},
+    proxy::{Proxy, Running, within},
+};
+
+const VECTORS: &str = "{ \"unknown\":[ 1.0e0 ],\t\"input\":\"h\\u00e9\", \"model\" : \"NAME\" ,\"x\":{\"model\":\"NAME\"}}\n";
+
+/// Two providers; `default` gets what names nobody.
+async fn two() -> (Provider, Provider, Running) {
+    let (up, default) = (Provider::start().await, Provider::start().await);
+    let proxy = Proxy::new()
+        .provider("up", &up)
+        .provider("default", &default)
+        .set(|config| {
+            config.default_provider = Some("default".into());
+            let model = ModelConfig {
+                provider: Some("up".into()),
+                ..ModelConfig::default()
+            };
+            config.models.insert("named".into(), model);
+        })
+        .start()
+        .await;
+    (up, default, proxy)
+}
+
+fn post(client: &Client, path: &str, kind: &str, body: impl Into<Bytes>) -> Request<Upload> {
+    let request = client.request(Method::POST, path);
+    let request = match kind {
+        "" => request,
+        kind => request.header("content-type", kind),
+    };
+    request.body(full(body)).unwrap()
+}
+
+/// A body in pieces, of a length that is not told.
+fn pieces(parts: Vec<Bytes>) -> Upload {
+    let frames = stream::iter(parts).map(|part| Ok::<_, Infallible>(Frame::data(part)));
+    StreamBody::new(frames).boxed_unsync()
+}
+
+async fn sent_on(up: &Provider, count: usize, proxy: &Running, request: Request<Upload>) -> Seen {
+    up.then([answer("200 OK", "", "{}")]);
+    let got = proxy.client().send(request).await;
+    assert_eq!(got.status, 200, "{}", got.text());
+    up.requests(count).await.pop().unwrap()
+}
+
+#[tokio::test]
+async fn a_model_in_json_finds_its_provider_and_only_its_name_is_edited() {
+    let (up, _default, proxy) = two().await;
+    let client = proxy.client();
+    let mut count = 0;
+    for (path, kind) in [
+        ("/v1/embeddings", "application/json"),
+        ("/v1/completions?a=b%20c", "application/json; charset=utf-8"),
+        ("/v1/responses", ""),
+        ("/up/v1/moderations", "application/json"),
+    ] {
+        for (named, sent) in [("up\\/org/m", "org/m"), ("named", "named")] {
+            count += 1;
+            let body = VECTORS.replacen("NAME", named, 1);
+            let seen = sent_on(&up, count, &proxy, post(&client, path, kind, body)).await;
+            let expected = VECTORS.replacen("NAME", sent, 1);
+            assert_eq!(String::from_utf8(seen.body).unwrap(), expected);
+            let (_, path) = path.split_once("v1").unwrap();
+            assert_eq!(seen.line, format!("POST /v1{path} HTTP/1.1"));
+            let length = expected.len().to_string();
+            let told = seen
+                .headers
+                .iter()
+                .find(|(name, _)| name == "content-length");
+            assert_eq!(told.map(|(_, length)| length), Some(&length));
+        }
+    }
+}
+
+#[tokio::test]
+async fn json_without_a_model_goes_to_the_default_unchanged() {
+    let (up, default, proxy) = two().await;
+    let client = proxy.client();
+    let bodies = [
+        "{\"input\":1}",
+        "{\"model\":",
+        "[ ]",
+        "{\"model\":7}",
+        "no json",
+    ];
+    for (count, body) in bodies.into_iter().enumerate() {
+        let request = post(&client, "/v1/embeddings", "application/json", body);
+        let seen = sent_on(&default, count + 1, &proxy, request).await;
+        assert_eq!(seen.body, body.as_bytes());
+    }
+    let mut request = post(&client, "/v1/embeddings", "application/json", "{}");
+    let name = "up".parse().unwrap();
+    request.headers_mut().insert("x-plimsoll-provider", name);
+    assert_eq!(sent_on(&up, 1, &proxy, request).await.body, b"{}");
+    let nobody = post(
+        &client,
+        "/nobody/v1/embeddings",
+        "application/json",
+        "{\"model\":\"m\"}",
+    );
+    let got = client.send(nobody).await;
+    got.is_error(404, "provider_not_found");
+}
+
+#[tokio::test]
+async fn a_model_in_the_query_finds_its_provider() {
+    let (up, _default, proxy) = two().await;
+    let request = proxy
+        .client()
+        .request(Method::GET, "/v1/realtime?x=%41&model=up%2Fa%20b&model2=c");
+    let seen = sent_on(&up, 1, &proxy, request.body(full("")).unwrap()).await;
+    assert_eq!(
+        seen.line,
+        "GET /v1/realtime?x=%41&model=a+b&model2=c HTTP/1.1"
+    );
+}
+
+fn form(parts: &[(&str, &str, &[u8])]) -> Vec<u8> {
+    let mut body = Vec::new();
+    for (name, more, value) in parts {
+        let head =
+            format!("--bnd\r\nContent-Disposition: form-data; name=\"{name}\"{more}\r\n\r\n");
+        body.extend(head.bytes());
+        body.extend(*value);
+        body.extend(b"\r\n");
+    }
+    body.extend(b"--bnd--\r\n");
+    body
+}
+
+const FORM: &str = "multipart/form-data; boundary=bnd";
+
+#[tokio::test]
+async fn a_model_in_a_form_finds_its_provider_however_the_form_comes() {
+    let (up, _default, proxy) = two().await;
+    let client = proxy.client();
+    let audio: Vec<u8> = (0..30_000u32).map(|n| (n * 7 % 251) as u8).collect();
+    let whole = |model: &[u8]| {
+        form(&[
+            ("file", "; filename=\"model.wav\"", &audio),
+            ("model", "", model),
+            ("prompt", "", &[b'x'; 200_000]),
+        ])
+    };
+    let (theirs, expected) = (whole(b"up/whisper"), whole(b"whisper"));
+    let request = post(&client, "/v1/audio/transcriptions", FORM, theirs.clone());
+    let seen = sent_on(&up, 1, &proxy, request).await;
+    assert!(seen.body == expected);
+    let length = expected.len().to_string();
+    let header = |name: &str| seen.headers.iter().find(|(n, _)| n == name);
+    assert_eq!(header("content-length").unwrap().1, length);
+    assert_eq!(header("content-type").unwrap().1, FORM);
+    for (count, size) in [1_000, 30_000, 65_536].into_iter().enumerate() {
+        let parts = theirs.chunks(size).map(Bytes::copy_from_slice).collect();
+        let request = client
+            .request(Method::POST, "/v1/images/edits")
+            .header("content-type", FORM);
+        let request = request.body(pieces(parts)).unwrap();
+        let seen = sent_on(&up, count + 2, &proxy, request).await;
+        assert!(seen.body == expected, "{size}");
+    }
+}
+
+#[tokio::test]
+async fn a_form_whose_model_is_not_near_its_beginning_goes_on_as_it_came() {
+    let (up, default, proxy) = two().await;
+    let client = proxy.client();
+    let late = form(&[("file", "", &[b'x'; 70_000]), ("model", "", b"up/whisper")]);
+    let request = post(&client, "/v1/audio/transcriptions", FORM, late.clone());
+    assert!(sent_on(&default, 1, &proxy, request).await.body == late);
+    let request = post(&client, "/up/v1/audio/transcriptions", FORM, late.clone());
+    assert!(sent_on(&up, 1, &proxy, request).await.body == late);
+    let cut = &late[..40];
+    let request = post(&client, "/v1/files", FORM, cut.to_vec());
+    assert!(sent_on(&default, 2, &proxy, request).await.body == cut);
+}
+
+#[tokio::test]
+async fn a_large_upload_takes_no_room() {
+    let up = Provider::start().await;
+    let proxy = Proxy::new()
+        .provider("up", &up)
+        .set(|config| {
+            config.server.max_bytes_in_flight = 256 << 10;
+            config.server.max_body_bytes = 128 << 10;
+        })
+        .start()
+        .await;
+    let begin = form(&[("purpose", "", b"batch")]);
+    let begin = Bytes::copy_from_slice(&begin[..begin.len() - 9]);
+    let mut parts = vec![begin];
+    parts.extend(std::iter::repeat_n(Bytes::from(vec![b'x'; 1 << 16]), 1_600));
+    let length: usize = parts.iter().map(Bytes::len).sum();
+    let request = proxy
+        .client()
+        .request(Method::POST, "/v1/files")
+        .header("content-type", FORM);
+    let seen = sent_on(&up, 1, &proxy, request.body(pieces(parts)).unwrap()).await;
+    assert!(length > 100_000_000 && seen.body.len() == length);
+}
+
+#[tokio::test]
+async fn an_upload_waits_for_a_provider_that_does_not_read() {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let up = Provider::start().await;
+    let url = format!("http://{}/v1", listener.local_addr().unwrap());
+    let proxy = Proxy::new()
+        .provider("up", &up)
+        .providers(move |provider| {
+            if provider.base_url.is_some() {
+                provider.base_url = Some(url.clone());
+            }
+        })
+        .start()
+        .await;
+    let taken = Arc::new(AtomicU64::new(0));
+    let counted = Arc::clone(&taken);
+    let piece = Bytes::from(vec![b'x'; 1 << 16]);
+    let frames = stream::iter(0..4_000).map(move |_| {
+        counted.fetch_add(1 << 16, SeqCst);
+        Ok::<_, Infallible>(Frame::data(piece.clone()))
+    });
+    let client = proxy.client();
+    let request = client.request(Method::PUT, "/v1/files");
+    let request = request
+        .body(StreamBody::new(frames).boxed_unsync())
+        .unwrap();
+    let silent = async {
+        let (_connection, _) = within(listener.accept()).await.unwrap();
+        let mut before = 0;
+        // Until nothing more is taken: what is under way is in the kernel's buffers.
+        within(async {
+            loop {
+                let now = taken.load(SeqCst);
+                if now == before && now > 0 {
+                    return now;
+                }
+                before = now;
+                let _ = timeout(Duration::from_millis(300), std::future::pending::<()>()).await;
+            }
+        })
+        .await
+    };
+    let taken = tokio::select! {
+        taken = silent => taken,
+        _ = client.begin(request) => unreachable!("the provider says nothing"),
+    };
+    assert!(taken < 100_000_000, "{taken} bytes were taken of 262 MB");
+}
+
+#[tokio::test]
+async fn answers_come_back_as_they_are() {
+    let (up, _default, proxy) = two().await;
+    let client = proxy.client();
+    let mut gzip = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::fast());
+    gzip.write_all(b"{\"data\":[]}").unwrap();
+    let gzip = gzip.finish().unwrap();
+    let audio: Vec<u8> = (0..100_000u32).map(|n| (n * 31 % 256) as u8).collect();
+    let get = |method: Method| {
+        let request = client
+            .request(method, "/up/v1/files/a%2Fb?c=%2f&c=2")
+            .header("accept-encoding", "gzip");
+        request.body(full("")).unwrap()
+    };
+    let headers = "content-encoding: gzip\r\nx-many: 1\r\nx-many: 2\r\n";
+    up.then([answer("200 OK", headers, &gzip)]);
+    let got = client.send(get(Method::GET)).await;
+    assert_eq!(got.body, gzip);
+    assert_eq!(got.headers["content-encoding"], "gzip");
+    assert_eq!(got.headers.get_all("x-many").iter().count(), 2);
+    let seen = up.request().await;
+    assert_eq!(seen.line, "GET /v1/files/a%2Fb?c=%2f&c=2 HTTP/1.1");
+
+    up.then([answer("206 Partial Content", "", &audio)]);
+    let got = client.send(get(Method::GET)).await;
+    assert_eq!((got.status.as_u16(), got.body), (206, audio.into()));
+
+    up.then([send("HTTP/1.1 200 OK\r\ncontent-length: 12345\r\n\r\n")]);
+    let got = client.send(get(Method::HEAD)).await;
+    assert_eq!(got.headers["content-length"], "12345");
+    assert!(got.body.is_empty());
+
+    for status in ["204 No Content", "304 Not Modified"] {
+        let head = format!("HTTP/1.1 {status}\r\netag: \"e\"\r\n\r\n");
+        up.then([send(head)]);
+        let got = client.send(get(Method::DELETE)).await;
+        assert!(status.starts_with(got.status.as_str()) && got.body.is_empty());
+        assert_eq!(got.headers["etag"], "\"e\"");
+    }
+
+    let early = send("HTTP/1.1 103 Early Hints\r\nlink: </a>\r\n\r\n");
+    up.then([early, answer("418 I'm a teapot", "retry-after: 7\r\n", "")]);
+    let got = client.send(get(Method::GET)).await;
+    assert_eq!(got.status, 418);
+    assert_eq!(got.headers["retry-after"], "7");
+    assert!(!got.headers.contains_key("link"));
+}
+
+#[tokio::test]
+async fn events_of_other_apis_pass_one_by_one() {
+    let (up, _default, proxy) = two().await;
+    let client = proxy.client();
+    let first = "event: response.created\ndata: {\"x\":1}\n\n";
+    up.then([stream_head(), send(first), Step::Stall, send("data: 2\n\n")]);
+    let ask = r#"{"model":"up/m","stream":true,"input":"x"}"#;
+    let request = post(&client, "/v1/responses", "application/json", ask);
+    let mut body = client.begin(request).await.into_body();
+    assert_eq!(next(&mut body).await, first);
+    up.release();
+    assert_eq!(next(&mut body).await, "data: 2\n\n");
+    // Its connection ends without a word of ours.
+    up.requests(1).await;
+}
+
+#[tokio::test]
+async fn trailers_reach_a_client_that_reads_them() {
+    let (up, _default, proxy) = two().await;
+    let answer = "HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\ntrailer: x-sum, x-plimsoll-fake\r\n\r\n\
+                  2\r\nhi\r\n0\r\nx-sum: 7\r\nx-plimsoll-fake: 1\r\nset-cookie: a=b\r\n\r\n";
+    for client in [proxy.client(), proxy.client_h2()] {
+        up.then([send(answer)]);
+        let request = client
+            .request(Method::GET, "/up/v1/files")
+            .header("te", "trailers");
+        let got = client.send(request.body(full("")).unwrap()).await;
+        assert_eq!(got.text(), "hi");
+        let trailers = got.trailers.unwrap();
+        assert_eq!(
+            (trailers.len(), &trailers["x-sum"]),
+            (1, &"7".parse().unwrap())
+        );
+    }
+}
+
+#[tokio::test]
+async fn trailers_of_a_request_go_no_further() {
+    let (up, _default, proxy) = two().await;
+    up.then([answer("200 OK", "", "{}")]);
+    let mut stream = tokio::net::TcpStream::connect(proxy.address).await.unwrap();
+    let request = "PUT /up/v1/files HTTP/1.1\r\nhost: localhost\r\ntransfer-encoding: chunked\r\n\
+                   trailer: authorization\r\nconnection: close\r\n\r\n\
+                   2\r\nhi\r\n0\r\nauthorization: Bearer sk-secret\r\n\r\n";
+    stream.write_all(request.as_bytes()).await.unwrap();
+    let mut answer = String::new();
+    within(stream.read_to_string(&mut answer)).await.unwrap();
+    assert!(answer.starts_with("HTTP/1.1 200 "), "{answer}");
+    let seen = up.request().await;
+    assert_eq!(seen.body, b"hi");
+    assert!(!format!("{seen:?}").contains("sk-secret"));
+}
+
+#[tokio::test]
+async fn a_compressed_body_goes_on_as_it_came() {
+    let (_up, default, proxy) = two().await;
+    let client = proxy.client();
+    let body = b"\x1f\x8bnot looked at".to_vec();
+    let mut request = post(&client, "/v1/embeddings", "application/json", body.clone());
+    let gzip = "gzip".parse().unwrap();
+    request.headers_mut().insert("content-encoding", gzip);
+    let seen = sent_on(&default, 1, &proxy, request).await;
+    assert_eq!(seen.body, body);
+    assert!(
+        seen.headers
+            .contains(&("content-encoding".into(), "gzip".into()))
+    );
+}
+
+#[tokio::test]
+async fn a_key_for_some_models_opens_those_alone_on_every_path() {
+    let up = Provider::start().await;
+    let proxy = Proxy::new()
+        .provider("up", &up)
+        .provider("other", &up)
+        .client("alice", SECRET, &["up/good*"])
+        .providers(|provider| provider.auth = Auth::None)
+        .set(|config| {
+            config.default_provider = Some("up".into());
+            config.clients.get_mut("alice").unwrap().paths = vec!["*".into()];
+        })
+        .start()
+        .await;
+    let client = proxy.client();
+    let keyed = |mut request: Request<Upload>| {
+        let key = format!("Bearer {SECRET}").parse().unwrap();
+        request.headers_mut().insert("authorization", key);
+        request
+    };
+    let json = "application/json";
+    let good = form(&[("file", "", b"x"), ("model", "", b"good")]);
+    for (path, kind, body) in [
+        ("/v1/embeddings", json, &b"{\"model\":\"up/good\"}"[..]),
+        ("/v1/audio/transcriptions", FORM, &good),
+        ("/v1/batches/x/cancel", json, b""),
+    ] {
+        let request = keyed(post(&client, path, kind, body.to_vec()));
+        let count = up.count() + 1;
+        sent_on(&up, count, &proxy, request).await;
+    }
+    let count = up.count();
+    let twice = form(&[("model", "", b"good"), ("model", "", b"bad")]);
+    let bad = form(&[("model", "", b"bad")]);
+    let none = form(&[("file", "", b"x")]);
+    for (path, kind, body) in [
+        ("/v1/embeddings", json, &b"{\"model\":\"bad\"}"[..]),
+        ("/v1/embeddings", json, b"{\"model\":\"other/good\"}"),
+        (
+            "/v1/embeddings",
+            json,
+            b"{\"model\":\"bad\",\"model\":\"good\"}",
+        ),
+        ("/v1/embeddings", json, b"{\"input\":1}"),
+        ("/v1/embeddings", json, b"{\"model\":\"good\"}{}"),
+        ("/v1/embeddings", "text/plain", b"{\"model\":\"good\"}"),
+        ("/v1/embeddings?model=bad", json, b"{\"model\":\"good\"}"),
+        ("/v1/audio/transcriptions", FORM, &twice),
+        ("/v1/audio/transcriptions", FORM, &bad),
+        ("/v1/files", FORM, &none),
+    ] {
+        let request = keyed(post(&client, path, kind, body.to_vec()));
+        let got = client.send(request).await;
+        got.is_error(404, "model_not_found");
+    }
+    let mut request = keyed(post(&client, "/v1/embeddings", json, "x"));
+    let gzip = "gzip".parse().unwrap();
+    request.headers_mut().insert("content-encoding", gzip);
+    let got = client.send(request).await;
+    got.is_error(415, "unsupported_content_encoding");
+    let request = client.request(Method::GET, "/other/v1/files");
+    let got = client.send(keyed(request.body(full("")).unwrap())).await;
+    got.is_error(403, "path_not_allowed");
+    let request = client.request(Method::GET, "/v1/realtime?model=good&MODEL=bad");
+    let got = client.send(keyed(request.body(full("")).unwrap())).await;
+    got.is_error(404, "model_not_found");
+    assert_eq!(up.count(), count);
+}

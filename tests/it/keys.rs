@@ -1,0 +1,207 @@
+//! Client keys: where they may stand, which paths they open, how many requests may run.
+
+use http::{Method, Request};
+use http_body_util::BodyExt;
+use plimsoll::config::{Auth, secret::Secret};
+
+use crate::support::{
+    client::{Client, SECRET, Upload, full},
+    provider::{COMPLETION, Provider, Step, TEXT, answer, send, stream_head},
+    proxy::{Proxy, within},
+};
+
+const CHAT: &str = r#"{"model":"up/m","messages":[{"role":"user","content":"x"}]}"#;
+
+fn asked(client: &Client, name: &str, value: &str) -> Request<Upload> {
+    let mut request = client.chat_request(CHAT);
+    let name: http::HeaderName = name.parse().unwrap();
+    request.headers_mut().insert(name, value.parse().unwrap());
+    request
+}
+
+#[tokio::test]
+async fn a_key_is_taken_from_where_clients_put_it_and_goes_no_further() {
+    let up = Provider::start().await;
+    let key = format!("{SECRET}-theirs");
+    let ours = format!("{SECRET}-ours");
+    for auth in [Auth::Key(Secret::new(ours.clone())), Auth::None] {
+        let proxy = Proxy::new()
+            .provider("up", &up)
+            .client("alice", &key, &["*"])
+            .providers(|provider| provider.auth = auth.clone())
+            .start()
+            .await;
+        let client = proxy.client();
+        for (name, value) in [
+            ("authorization", format!("Bearer {key}")),
+            ("api-key", key.clone()),
+            ("x-api-key", key.clone()),
+            (
+                "sec-websocket-protocol",
+                format!("realtime, openai-insecure-api-key.{key}"),
+            ),
+        ] {
+            let count = up.count() + 1;
+            up.then([answer("200 OK", "", COMPLETION)]);
+            let got = client.send(asked(&client, name, &value)).await;
+            assert_eq!(got.status, 200, "{name}");
+            let seen = up.requests(count).await.pop().unwrap();
+            let secrets = seen.headers.iter().filter(|(_, v)| v.contains(SECRET));
+            let secrets: Vec<_> = secrets.map(|(_, value)| value.clone()).collect();
+            let expected = match auth {
+                Auth::Key(_) => vec![format!("Bearer {ours}")],
+                _ => vec![],
+            };
+            assert_eq!(secrets, expected, "{name}");
+        }
+        let keyed = |path: &str| {
+            let request = client.request(Method::GET, path);
+            request.header("api-key", &key).body(full("")).unwrap()
+        };
+        let count = up.count() + 1;
+        up.then([answer("200 OK", "", "{}")]);
+        let path = format!("/up/v1/embeddings?api-key={key}&x=1");
+        client.send(keyed(&path)).await;
+        let seen = up.requests(count).await.pop().unwrap();
+        assert_eq!(seen.line, "GET /v1/embeddings?x=1 HTTP/1.1");
+    }
+}
+
+#[tokio::test]
+async fn a_missing_or_wrong_key_is_refused_as_openai_does() {
+    let proxy = Proxy::new().client("alice", SECRET, &["*"]).start().await;
+    let client = proxy.client();
+    for (name, value) in [
+        ("x-none", "x"),
+        ("authorization", "Bearer wrong"),
+        ("authorization", "Basic c2stc2VjcmV0"),
+        ("authorization", ""),
+        ("api-key", "wrong"),
+        ("x-api-key", ""),
+    ] {
+        let got = client.send(asked(&client, name, value)).await;
+        got.is_error(401, "invalid_api_key");
+        assert_eq!(got.json()["error"]["type"], "invalid_request_error");
+        assert_eq!(got.headers["www-authenticate"], "Bearer");
+    }
+    for path in ["/v1/models", "/v1/embeddings", "/v1/realtime"] {
+        client.get(path).await.is_error(401, "invalid_api_key");
+    }
+}
+
+#[tokio::test]
+async fn a_key_opens_the_paths_of_its_list() {
+    let up = Provider::start().await;
+    let proxy = Proxy::new()
+        .provider("up", &up)
+        .client("usual", "usual", &["*"])
+        .client("some", "some", &["*"])
+        .client("all", "all", &["*"])
+        .providers(|provider| provider.auth = Auth::None)
+        .set(|config| {
+            let paths = |client: &str, paths: &[&str], config: &mut plimsoll::config::Config| {
+                config.clients.get_mut(client).unwrap().paths =
+                    paths.iter().map(|&path| path.into()).collect();
+            };
+            paths("some", &["files*", "responses"], config);
+            paths("all", &["*"], config);
+        })
+        .start()
+        .await;
+    let client = proxy.client();
+    for (key, method, path, allowed) in [
+        ("usual", Method::POST, "/v1/chat/completions", true),
+        ("usual", Method::GET, "/v1/chat/completions", true),
+        ("usual", Method::POST, "/up/v1/embeddings", true),
+        ("usual", Method::GET, "/v1/models", true),
+        ("usual", Method::GET, "/up/v1/models", true),
+        ("usual", Method::GET, "/v1/files", false),
+        ("usual", Method::POST, "/v1/embeddings/", false),
+        ("usual", Method::POST, "/v1/%65mbeddings", false),
+        ("usual", Method::POST, "/v1//embeddings", false),
+        ("some", Method::GET, "/v1/files/a/content", true),
+        ("some", Method::POST, "/v1/responses", true),
+        ("some", Method::GET, "/v1/responses/a", false),
+        ("some", Method::POST, "/v1/chat/completions", false),
+        ("some", Method::GET, "/v1/models", false),
+        ("all", Method::DELETE, "/v1/assistants/a", true),
+        ("all", Method::POST, "/v1/chat/completions", true),
+    ] {
+        let reaches = allowed && path != "/v1/models";
+        if reaches {
+            up.then([answer("200 OK", "", COMPLETION)]);
+        }
+        let before = up.count();
+        let request = client
+            .request(method.clone(), path)
+            .header("authorization", format!("Bearer {key}"));
+        let got = client.send(request.body(full(CHAT)).unwrap()).await;
+        match allowed {
+            true => assert_eq!(got.status, 200, "{key} {method} {path}"),
+            false => got.is_error(403, "path_not_allowed"),
+        }
+        assert_eq!(up.count() - before, usize::from(reaches), "{path}");
+    }
+}
+
+#[tokio::test]
+async fn only_so_many_requests_of_a_client_run_at_one_time() {
+    let up = Provider::start().await;
+    let proxy = Proxy::new()
+        .provider("up", &up)
+        .client("alice", "alice", &["*"])
+        .client("bob", "bob", &["*"])
+        .providers(|provider| provider.auth = Auth::None)
+        .set(|config| {
+            config.clients.get_mut("alice").unwrap().max_in_flight = Some(2);
+        })
+        .start()
+        .await;
+    let client = proxy.client();
+    let ask = |key: &str| asked(&client, "authorization", &format!("Bearer {key}"));
+    let mut streams = Vec::new();
+    for _ in 0..2 {
+        up.then([stream_head(), send(TEXT), Step::Stall, Step::Close]);
+        let mut body = client.begin(ask("alice")).await.into_body();
+        within(body.frame()).await.unwrap().unwrap();
+        streams.push(body);
+    }
+    let got = client.send(ask("alice")).await;
+    got.is_error(429, "too_many_requests");
+    assert_eq!(got.headers["retry-after"], "1");
+    assert_eq!(got.json()["error"]["type"], "requests");
+    up.then([answer("200 OK", "", COMPLETION)]);
+    assert_eq!(client.send(ask("bob")).await.status, 200);
+
+    // One ends, and one is left by its client.
+    up.release();
+    let mut first = streams.remove(0);
+    while let Some(Ok(_)) = within(first.frame()).await {}
+    drop(streams);
+    let again = within(async {
+        let mut running = Vec::new();
+        while running.len() < 2 {
+            up.then([stream_head(), send(TEXT), Step::Stall]);
+            let answer = client.begin(ask("alice")).await;
+            if answer.status() == 200 {
+                running.push(answer);
+            }
+        }
+        running
+    })
+    .await;
+    let got = client.send(ask("alice")).await;
+    got.is_error(429, "too_many_requests");
+    drop(again);
+    // What is refused runs no longer.
+    let refused = async || {
+        let request = client
+            .request(Method::GET, "/nobody/v1/models")
+            .header("authorization", "Bearer alice");
+        client.send(request.body(full("")).unwrap()).await
+    };
+    within(async { while refused().await.status == 429 {} }).await;
+    for _ in 0..5 {
+        refused().await.is_error(404, "provider_not_found");
+    }
+}
