@@ -339,7 +339,8 @@ async fn who_writes_before_reading_gets_the_refusal_and_no_reset() {
     for (path, headers, status) in [
         ("/v1/chat/completions", "", "401"),
         ("/nowhere", known, "404"),
-        ("/v1/embeddings", known, "403"),
+        ("/v1/files", known, "403"),
+        ("/v1/embeddings", known, "503"),
         ("/v1/chat/completions", known, "503"),
         (
             "/v1/chat/completions",

@@ -183,6 +183,15 @@ impl Checker<'_> {
             return None;
         }
         let value = self.environment.value(variable).unwrap_or("").trim();
+        // SECURITY: there are keys of letters and digits alone.
+        if value.is_empty() && variable.contains(|c: char| c.is_ascii_lowercase()) {
+            let message = format!(
+                "provider {name} needs an environment variable that is not set (its name is not \
+                 shown, it may be a key)"
+            );
+            self.refuse(&path, None, message);
+            return None;
+        }
         let message = if value.is_empty() {
             format!("provider {name} needs the environment variable {variable}, which is not set")
         } else if http::HeaderValue::from_str(value).is_err() {

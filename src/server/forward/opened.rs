@@ -74,7 +74,7 @@ pub(super) async fn open(
             let bytes = read_whole(app, parts, body).await?;
             Ok(all(in_json(&bytes), bytes))
         }
-        Media::Form { boundary } if unlimited => look(app, body, &boundary).await,
+        Media::Form { boundary } if unlimited => look(app, parts, body, &boundary).await,
         Media::Form { boundary } => {
             let bytes = read_whole(app, parts, body).await?;
             Ok(all(in_multipart(&bytes, &boundary), bytes))
@@ -117,7 +117,12 @@ async fn read_whole(app: &App, parts: &Parts, body: Incoming) -> Result<Bytes, F
 
 /// Looks at the beginning of a form. Its parts are not held back for long: a provider cannot
 /// answer a form before its end.
-async fn look(app: &App, mut body: Incoming, boundary: &[u8]) -> Result<Opened, Failure> {
+async fn look(
+    app: &App,
+    parts: &Parts,
+    mut body: Incoming,
+    boundary: &[u8],
+) -> Result<Opened, Failure> {
     let mut hold = app.flight.hold();
     let mut gather = Gather::new(0);
     while gather.len() < LOOK_BYTES {
@@ -126,7 +131,9 @@ async fn look(app: &App, mut body: Incoming, boundary: &[u8]) -> Result<Opened, 
             break;
         };
         if !hold.grow(chunk.len()) {
-            return Err(Failure::Busy);
+            drop((gather, hold));
+            let limit = app.config.server.max_body_bytes;
+            return Err(body::turn_away(&parts.headers, body, limit, Failure::Busy).await);
         }
         gather.push(chunk);
     }

@@ -1,0 +1,499 @@
+//! No key and no prompt in anything that the proxy says: its log at the lowest level, its errors,
+//! its commands, its files.
+
+use std::{
+    fmt::Write as _,
+    io::{BufRead, BufReader},
+    path::Path,
+    process::{Child, Command, Stdio},
+    sync::{Arc, Mutex},
+    thread,
+};
+
+use base64::{Engine as _, engine::general_purpose::STANDARD_NO_PAD};
+use http::{Method, Request};
+use plimsoll::config::{Environment, Flags, load};
+use sha2::{Digest, Sha256};
+use tokio::{
+    io::{AsyncReadExt, AsyncWriteExt},
+    net::{TcpListener, TcpStream},
+    sync::mpsc::unbounded_channel,
+    task::JoinSet,
+};
+
+use crate::support::{
+    client::{Client, Upload, full},
+    provider::{
+        COMPLETION, DONE, FINISH, Provider, Seen, Step, TEXT, USAGE, answer, send, stream_head,
+    },
+    proxy::within,
+};
+
+/// What may be found nowhere, by what it is.
+struct Markers {
+    provider_key: String,
+    client_key: String,
+    wrong_key: String,
+    admin_key: String,
+    prompt: String,
+}
+
+impl Markers {
+    fn new() -> Self {
+        let marker = |name: &str| {
+            let mut random = [0; 16];
+            getrandom::fill(&mut random).unwrap();
+            format!("{name}{}", hex::encode(random))
+        };
+        Self {
+            provider_key: marker("pk"),
+            client_key: marker("ck"),
+            wrong_key: marker("wk"),
+            admin_key: marker("ak"),
+            prompt: marker("prompt"),
+        }
+    }
+
+    fn all(&self) -> [&str; 5] {
+        [
+            &self.provider_key,
+            &self.client_key,
+            &self.wrong_key,
+            &self.admin_key,
+            &self.prompt,
+        ]
+    }
+
+    /// That none of them stands in a text, plain or as a part of something in base64.
+    fn are_absent(&self, place: &str, text: &str) {
+        for marker in self.all() {
+            assert!(!text.contains(marker), "{marker} in {place}: {text}");
+            for before in 0..3usize {
+                let coded = STANDARD_NO_PAD
+                    .encode(["x".repeat(before).as_bytes(), marker.as_bytes()].concat());
+                // Its ends depend on what stands around it.
+                let middle = &coded[before.div_ceil(3) * 4..coded.len() - 4];
+                assert!(!text.contains(middle), "{marker} in base64 in {place}");
+            }
+        }
+    }
+}
+
+/// What the provider does, by a header of the request.
+fn answers(seen: &Seen) -> Vec<Step> {
+    let error = |status: &str, code: &str, message: &str| {
+        let body = format!(r#"{{"error":{{"message":"{message}","type":"x","code":"{code}"}}}}"#);
+        vec![answer(status, "", body)]
+    };
+    match seen.header("x-want").unwrap_or_default() {
+        "stream" => [TEXT, FINISH, USAGE, DONE]
+            .into_iter()
+            .fold(vec![stream_head()], |mut steps, event| {
+                steps.push(send(event));
+                steps
+            })
+            .into_iter()
+            .chain([Step::Close])
+            .collect(),
+        "cut" => vec![stream_head(), send(TEXT), Step::Close],
+        "401" => error("401 Unauthorized", "invalid_api_key", "wrong key"),
+        "404" => error("404 Not Found", "model_not_found", "no such model"),
+        "429" => error("429 Too Many Requests", "rate_limit_exceeded", "slower"),
+        "400" => error(
+            "400 Bad Request",
+            "context_length_exceeded",
+            "This model's maximum context length is 9000 tokens. However, your messages resulted in 10000 tokens.",
+        ),
+        "500" => error("500 Internal Server Error", "x", "sorry"),
+        "garbage" => vec![send("no http\r\n\r\n"), Step::Close],
+        "none" => vec![Step::Close],
+        _ => vec![answer("200 OK", "", COMPLETION)],
+    }
+}
+
+struct Running {
+    child: Child,
+    log: Arc<Mutex<String>>,
+    readers: Vec<thread::JoinHandle<()>>,
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+fn plimsoll(folder: &Path, markers: &Markers) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_plimsoll"));
+    command
+        .arg("--config")
+        .arg(folder.join("config.toml"))
+        .current_dir(folder)
+        .env("PLIMSOLL_LOG", "trace")
+        .env("RUST_LOG", "trace")
+        .env("UP_KEY", &markers.provider_key);
+    command
+}
+
+/// Where somebody answers who does not speak TLS.
+async fn no_tls(tasks: &mut JoinSet<()>) -> u16 {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let port = listener.local_addr().unwrap().port();
+    tasks.spawn(async move {
+        while let Ok((mut stream, _)) = listener.accept().await {
+            let _ = stream.read(&mut [0; 1_000]).await;
+            let _ = stream.write_all(b"HTTP/1.1 400 Bad Request\r\n\r\n").await;
+        }
+    });
+    port
+}
+
+fn write_config(folder: &Path, markers: &Markers, up: &Provider, (gone, tls): (u16, u16)) {
+    let hash = |key: &str| hex::encode(Sha256::digest(key));
+    let up = up.address;
+    let config = format!(
+        "default_provider = \"up\"\n\
+         [server]\nlisten = \"127.0.0.1:0\"\ndata_dir = {data:?}\nmax_body_bytes = 200000\n\
+         [admin]\nkey_sha256 = \"{admin}\"\n\
+         [clients.alice]\nkey_sha256 = \"{alice}\"\n\
+         paths = [\"chat/*\", \"embeddings\", \"models*\", \"audio/*\", \"realtime\", \"files\"]\n\
+         [providers.up]\nbase_url = \"http://{up}/v1\"\napi_key_env = \"UP_KEY\"\nask_models = false\n\
+         [providers.tls]\nbase_url = \"https://127.0.0.1:{tls}/v1\"\napi_key_env = \"UP_KEY\"\nask_models = false\n\
+         [providers.gone]\nbase_url = \"http://127.0.0.1:{gone}/v1\"\napi_key_env = \"UP_KEY\"\nask_models = false\n\
+         [models.\"up/small\"]\ncontext_length = 4000\n",
+        data = folder.join("data"),
+        admin = hash(&markers.admin_key),
+        alice = hash(&markers.client_key),
+    );
+    std::fs::write(folder.join("config.toml"), config).unwrap();
+}
+
+/// Starts the proxy, and waits until it listens.
+async fn start(folder: &Path, markers: &Markers) -> (Running, std::net::SocketAddr) {
+    let mut child = plimsoll(folder, markers)
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let log = Arc::new(Mutex::new(String::new()));
+    let (told, mut lines) = unbounded_channel();
+    let keep = |output: Box<dyn std::io::Read + Send>| {
+        let (log, told) = (Arc::clone(&log), told.clone());
+        thread::spawn(move || {
+            for line in BufReader::new(output).lines() {
+                let line = line.unwrap();
+                writeln!(log.lock().unwrap(), "{line}").unwrap();
+                let _ = told.send(line);
+            }
+        })
+    };
+    let readers = vec![
+        keep(Box::new(child.stdout.take().unwrap())),
+        keep(Box::new(child.stderr.take().unwrap())),
+    ];
+    let address = loop {
+        let line = within(lines.recv()).await.expect("it listens");
+        if line.contains("listening on") {
+            let line: serde_json::Value = serde_json::from_str(&line).unwrap();
+            break line["listen"].as_str().unwrap().parse().unwrap();
+        }
+    };
+    let running = Running {
+        child,
+        log,
+        readers,
+    };
+    (running, address)
+}
+
+/// One request of each kind, and each kind of failure.
+fn requests(client: &Client, markers: &Markers) -> Vec<Request<Upload>> {
+    let prompt = &markers.prompt;
+    let key = format!("Bearer {}", markers.client_key);
+    let mut all = Vec::new();
+    let mut ask = |method: Method, path: &str, headers: &[(&str, &str)], body: &str| {
+        let mut request = client.request(method, path);
+        for (name, value) in headers {
+            request = request.header(*name, *value);
+        }
+        all.push(request.body(full(body.to_owned())).unwrap());
+    };
+    let json = ("content-type", "application/json");
+    let keyed = ("authorization", key.as_str());
+    let chat = |model: &str, more: &str| {
+        format!(
+            r#"{{"model":"{model}",{more}"messages":[{{"role":"system","content":"{prompt}"}},{{"role":"user","content":"{prompt}"}}]}}"#
+        )
+    };
+    let path = "/v1/chat/completions";
+    for want in [
+        "", "stream", "cut", "401", "404", "429", "400", "500", "garbage", "none",
+    ] {
+        for more in ["", "\"stream\":true,"] {
+            let headers = [keyed, json, ("x-want", want)];
+            ask(Method::POST, path, &headers, &chat("up/m", more));
+        }
+    }
+    for model in ["gone/m", "tls/m", "simulated/plimsoll-8k"] {
+        ask(Method::POST, path, &[keyed, json], &chat(model, ""));
+    }
+    let result = format!("{prompt} ").repeat(2_000);
+    let long = format!(
+        r#"{{"model":"up/small","messages":[{{"role":"user","content":"{prompt}"}},{{"role":"assistant","content":null,"tool_calls":[{{"id":"c","type":"function","function":{{"name":"f","arguments":"{{}}"}}}}]}},{{"role":"tool","tool_call_id":"c","content":"{result}"}}]}}"#
+    );
+    ask(Method::POST, path, &[keyed, json], &long);
+    ask(
+        Method::POST,
+        path,
+        &[keyed, json],
+        &format!("{{\"messages\": {prompt}"),
+    );
+    ask(
+        Method::POST,
+        path,
+        &[keyed, json],
+        &format!("{{\"messages\": 7, \"x\":\"{prompt}\"}}"),
+    );
+    ask(Method::POST, path, &[keyed, json], &result.repeat(10));
+    ask(
+        Method::POST,
+        path,
+        &[keyed, json, ("content-encoding", "gzip")],
+        prompt,
+    );
+    let wrong = format!("Bearer {}", markers.wrong_key);
+    for headers in [
+        vec![json],
+        vec![json, ("authorization", &wrong)],
+        vec![json, ("api-key", &markers.wrong_key)],
+        vec![json, ("api-key", &markers.client_key)],
+        vec![json, ("x-api-key", &markers.client_key), ("cookie", &wrong)],
+    ] {
+        ask(Method::POST, path, &headers, &chat("up/m", ""));
+    }
+    let vectors = format!(r#"{{"model":"up/m","input":"{prompt}"}}"#);
+    for want in ["", "401", "500", "none"] {
+        ask(
+            Method::POST,
+            "/v1/embeddings",
+            &[keyed, json, ("x-want", want)],
+            &vectors,
+        );
+    }
+    ask(
+        Method::POST,
+        "/gone/v1/embeddings",
+        &[keyed, json],
+        &vectors,
+    );
+    ask(Method::POST, "/v1/responses", &[keyed, json], &vectors);
+    let form = format!(
+        "--b\r\nContent-Disposition: form-data; name=\"model\"\r\n\r\nup/m\r\n\
+         --b\r\nContent-Disposition: form-data; name=\"prompt\"\r\n\r\n{prompt}\r\n--b--\r\n"
+    );
+    let kind = ("content-type", "multipart/form-data; boundary=b");
+    ask(
+        Method::POST,
+        "/v1/audio/transcriptions",
+        &[keyed, kind],
+        &form,
+    );
+    ask(
+        Method::POST,
+        "/v1/files",
+        &[keyed, ("content-type", "text/plain")],
+        prompt,
+    );
+    let query = format!("/v1/files?api-key={}&x=1", markers.client_key);
+    ask(Method::GET, &query, &[keyed], "");
+    for path in [
+        "/v1/models",
+        "/v1/models/up/m",
+        "/nobody/v1/models",
+        "/healthz",
+        "/readyz",
+        "/metrics",
+        "/v1/../x",
+    ] {
+        ask(Method::GET, path, &[keyed], "");
+    }
+    let admin = format!("Bearer {}", markers.admin_key);
+    for key in [&admin, &key, &wrong] {
+        let path = "/plimsoll/api/sessions/0123456789abcdef0123456789abcdef";
+        ask(Method::GET, path, &[("authorization", key)], "");
+    }
+    all
+}
+
+#[tokio::test]
+async fn nothing_that_is_said_holds_a_key_or_a_prompt() {
+    let folder = tempfile::tempdir().unwrap();
+    let markers = Markers::new();
+    let up = Provider::answering(answers).await;
+    // The port of a listener that is closed by now.
+    let gone = TcpListener::bind("127.0.0.1:0").await.unwrap().local_addr();
+    let gone = gone.unwrap().port();
+    let mut tasks = JoinSet::new();
+    let tls = no_tls(&mut tasks).await;
+    write_config(folder.path(), &markers, &up, (gone, tls));
+    let (mut proxy, address) = start(folder.path(), &markers).await;
+
+    let mut answered = 0;
+    for client in [Client::new(address, false), Client::new(address, true)] {
+        for request in requests(&client, &markers) {
+            let what = format!("{} {}", request.method(), request.uri().path());
+            let got = client.send(request).await;
+            let said = format!("{:?} {:?}", got.headers, got.trailers);
+            markers.are_absent(&what, &said);
+            markers.are_absent(&what, &String::from_utf8_lossy(&got.body));
+            answered += 1;
+        }
+    }
+    assert!(answered > 80);
+    // What no client library would send.
+    let offered = format!("realtime, openai-insecure-api-key.{}", markers.client_key);
+    let upgrade = format!(
+        "GET /v1/realtime?model=up/m HTTP/1.1\r\nhost: localhost\r\nconnection: upgrade\r\n\
+         upgrade: websocket\r\nsec-websocket-protocol: {offered}\r\n\r\n"
+    );
+    let lines = [
+        upgrade.replace("up/m", "gone/m"),
+        upgrade.replace("up/m", "tls/m"),
+        upgrade.replace(&markers.client_key, &markers.wrong_key),
+        upgrade,
+        format!("{} {}\r\n\r\n", markers.prompt, markers.client_key),
+        format!(
+            "GET / HTTP/1.1\r\n{} : {}\r\n\r\n",
+            markers.prompt, markers.client_key
+        ),
+    ];
+    for line in lines {
+        let mut stream = TcpStream::connect(address).await.unwrap();
+        let line = line.replace("\r\n\r\n", "\r\nconnection: close\r\n\r\n");
+        stream.write_all(line.as_bytes()).await.unwrap();
+        stream.shutdown().await.unwrap();
+        let mut got = Vec::new();
+        let _ = within(stream.read_to_end(&mut got)).await;
+        markers.are_absent(&line, &String::from_utf8_lossy(&got));
+    }
+
+    let pid = proxy.child.id().to_string();
+    let stopped = Command::new("kill").args(["-TERM", &pid]).status().unwrap();
+    assert!(stopped.success() && proxy.child.wait().unwrap().success());
+    for reader in proxy.readers.drain(..) {
+        reader.join().unwrap();
+    }
+    let log = proxy.log.lock().unwrap().clone();
+    markers.are_absent("the log", &log);
+    // It was listened to closely, and only to us.
+    for word in ["request answered", "\"DEBUG\"", "gave no answer", "stopped"] {
+        assert!(log.contains(word), "{word} in {log}");
+    }
+    assert!(!log.contains("panicked"), "{log}");
+    for line in log
+        .lines()
+        .filter(|line| line.contains("\"TRACE\"") || line.contains("\"DEBUG\""))
+    {
+        assert!(line.contains("\"target\":\"plimsoll::"), "{line}");
+    }
+    let mut files = 0;
+    for entry in std::fs::read_dir(folder.path().join("data")).unwrap() {
+        let held = std::fs::read(entry.unwrap().path()).unwrap();
+        markers.are_absent("the data", &String::from_utf8_lossy(&held));
+        files += 1;
+    }
+    assert!(files > 0);
+    // And yet all of them were there: the provider got what it was to get, and no more.
+    let got = format!(
+        "{:?}",
+        up.requests(1)
+            .await
+            .iter()
+            .map(|seen| &seen.headers)
+            .collect::<Vec<_>>()
+    );
+    assert!(got.contains(&markers.provider_key));
+    let bodies: Vec<_> = up
+        .requests(1)
+        .await
+        .into_iter()
+        .flat_map(|seen| seen.body)
+        .collect();
+    assert!(String::from_utf8_lossy(&bodies).contains(&markers.prompt));
+    for key in [&markers.client_key, &markers.wrong_key, &markers.admin_key] {
+        assert!(
+            !got.contains(key.as_str())
+                && up
+                    .requests(1)
+                    .await
+                    .iter()
+                    .all(|seen| !seen.line.contains(key.as_str()))
+        );
+    }
+}
+
+#[tokio::test]
+async fn commands_and_debug_prints_hold_no_keys() {
+    let folder = tempfile::tempdir().unwrap();
+    let markers = Markers::new();
+    let up = Provider::answering(answers).await;
+    write_config(folder.path(), &markers, &up, (9, 9));
+    let run = |command: &str, set: &[(&str, &str)]| {
+        let mut child = plimsoll(folder.path(), &markers);
+        let done = child
+            .arg(command)
+            .envs(set.iter().copied())
+            .output()
+            .unwrap();
+        let said = [done.stdout, done.stderr].concat();
+        let said = String::from_utf8_lossy(&said).into_owned();
+        markers.are_absent(command, &said);
+        assert!(!said.is_empty());
+        done.status.code()
+    };
+    assert_eq!(run("check", &[]), Some(0));
+    assert_eq!(run("models", &[]), Some(0));
+    let key = markers.provider_key.as_str();
+    let address = format!("http://user:{key}@127.0.0.1/v1");
+    let query = format!("key={key}#");
+    let broken = format!("{key}\n{key}");
+    for (name, value) in [
+        ("UP_KEY", broken.as_str()),
+        ("PLIMSOLL_PROVIDERS__UP__BASE_URL", &address),
+        ("PLIMSOLL_PROVIDERS__UP__QUERY", &query),
+        ("PLIMSOLL_PROVIDERS__UP__API_KEY", key),
+        ("PLIMSOLL_PROVIDERS__UP__API_KEY_ENV", key),
+        ("PLIMSOLL_CLIENTS__ALICE__KEY_SHA256", key),
+        ("PLIMSOLL_ADMIN__KEY_SHA256", key),
+        ("PLIMSOLL_ADMIN__KEY", key),
+    ] {
+        for command in ["check", "serve"] {
+            assert_eq!(run(command, &[(name, value)]), Some(2), "{name}");
+        }
+    }
+    let settings = std::fs::read_to_string(folder.path().join("config.toml")).unwrap();
+    for line in [
+        format!("api_key = \"{key}"),
+        format!("api_key = \"{key}\""),
+        format!("key_sha256 = {key}"),
+        format!("api_key_env = [\"{key}\"]"),
+        format!("headers = {{ authorization = \"{key}\" }}"),
+    ] {
+        let file = folder.path().join("config.toml");
+        let broken = settings.replace("[providers.tls]\n", &format!("[providers.tls]\n{line}\n"));
+        std::fs::write(&file, broken).unwrap();
+        assert_eq!(run("check", &[]), Some(2), "{line}");
+        std::fs::write(&file, &settings).unwrap();
+    }
+
+    let environment = Environment::from_iter([("UP_KEY", key)]);
+    let flags = Flags {
+        config: Some(folder.path().join("config.toml")),
+        listen: None,
+    };
+    let loaded = load(&flags, &environment).unwrap_or_else(|problems| panic!("{problems}"));
+    let shown = format!("{loaded:?} {:?} {environment:?}", loaded.config);
+    markers.are_absent("debug", &shown);
+    assert!(shown.contains("[hidden]"));
+}
