@@ -35,6 +35,8 @@ pub struct Profile {
     pub answer_inside_window: bool,
     /// Whether overflow is an error at all; Ollama drops the front in silence.
     pub refuses_overflow: bool,
+    /// Whether a stream that began as a success may hold an error as its first event.
+    pub errors_inside: bool,
     /// Whether `prompt_tokens` may leave out what the engine's cache held.
     pub counts_missed_only: bool,
     pub images: ImageRule,
@@ -49,6 +51,7 @@ const OPEN: Profile = Profile {
     may_end_with_assistant: true,
     answer_inside_window: true,
     refuses_overflow: true,
+    errors_inside: false,
     counts_missed_only: false,
     images: ImageRule::Tiles,
 };
@@ -60,6 +63,7 @@ const STRICT: Profile = Profile {
     system_later: Takes::No,
     begins_with_user: true,
     may_end_with_assistant: false,
+    errors_inside: true,
     counts_missed_only: true,
     ..OPEN
 };
@@ -84,6 +88,7 @@ pub const PROFILES: &[Profile] = &[
     },
     Profile {
         name: "mistral",
+        errors_inside: false,
         counts_missed_only: false,
         ..STRICT
     },
@@ -93,6 +98,7 @@ pub const PROFILES: &[Profile] = &[
         adjacent_users: Takes::Merged,
         system_later: Takes::Merged,
         answer_inside_window: false,
+        errors_inside: false,
         counts_missed_only: false,
         images: ImageRule::Flat,
         ..STRICT
@@ -103,6 +109,7 @@ pub const PROFILES: &[Profile] = &[
         adjacent_users: Takes::Merged,
         system_later: Takes::Merged,
         answer_inside_window: false,
+        errors_inside: false,
         counts_missed_only: false,
         images: ImageRule::Area,
         ..STRICT

@@ -1,8 +1,28 @@
 //! What providers taught of their windows, by refusing or by cutting.
+//!
+//! One error proves little: servers misprint their window, gateways quote that of another provider.
+//! So a number is believed only where it contradicts nothing that was answered, says less than was
+//! claimed, and expires. Where none can be believed, a limit is inferred from what was refused, for a
+//! shorter time, and raised by whatever is answered above it.
+//!
+//! In memory only, and of a bounded number of models. No clock of its own.
 
-use std::time::{Duration, Instant};
+use std::{
+    num::NonZeroUsize,
+    sync::{Mutex, MutexGuard, PoisonError},
+    time::{Duration, Instant},
+};
+
+use lru::LruCache;
 
 use super::{Window, overflow::Overflow};
+
+mod lesson;
+
+use lesson::Entry;
+
+/// Models that are remembered.
+const MAX_MODELS: NonZeroUsize = NonZeroUsize::new(1_024).expect("it is not zero");
 
 /// What is known of a model's window beyond what anybody claims; in tokens.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -38,32 +58,73 @@ pub enum Lesson {
 #[derive(Debug)]
 pub struct Learnt {
     max_age: Duration,
+    models: Mutex<LruCache<Key, Entry>>,
 }
+
+/// Provider and model.
+type Key = (Box<str>, Box<str>);
 
 impl Learnt {
     /// `max_age`: how long a lesson is believed.
     pub fn new(max_age: Duration) -> Self {
-        Self { max_age }
+        Self {
+            max_age,
+            models: Mutex::new(LruCache::new(MAX_MODELS)),
+        }
     }
 
     /// A prompt of so many tokens, as reported, was answered.
     pub fn accepted(&self, provider: &str, model: &str, prompt_tokens: u32, now: Instant) {
-        let _ = (provider, model, prompt_tokens, now, self.max_age);
+        let mut models = self.models();
+        let entry = models.get_or_insert_mut(key(provider, model), Entry::default);
+        entry.accepted(prompt_tokens, self.max_age, now);
     }
 
-    /// A request was refused. What is known afterwards is tighter than what was sent.
+    /// A request was refused. What is known afterwards is tighter than what was sent: than
+    /// `prompt_tokens` where the error counts them, else than `expected`; but for prompts of a few
+    /// hundred tokens. An answer that fills the window by itself teaches nothing of the prompt.
     pub fn refused(&self, provider: &str, model: &str, refused: &Refused, now: Instant) -> Lesson {
-        let _ = (provider, model, now);
-        Lesson::Input(refused.expected / 10 * 7)
+        let mut models = self.models();
+        let entry = models.get_or_insert_mut(key(provider, model), Entry::default);
+        entry.refused(refused, self.max_age, now)
     }
 
     /// The provider cuts prompts to so many tokens in silence.
     pub fn truncated(&self, provider: &str, model: &str, tokens: u32, now: Instant) {
-        let _ = (provider, model, tokens, now);
+        let mut models = self.models();
+        let entry = models.get_or_insert_mut(key(provider, model), Entry::default);
+        entry.truncated(tokens, self.max_age, now);
     }
 
     pub fn known(&self, provider: &str, model: &str, now: Instant) -> Known {
-        let _ = (provider, model, now);
-        Known::default()
+        let mut models = self.models();
+        let entry = models.get(&key(provider, model));
+        entry.map_or_else(Known::default, |entry| entry.known(now))
+    }
+
+    /// Every model of which something is known now: provider, model, and what; by name.
+    pub fn all(&self, now: Instant) -> Vec<(String, String, Known)> {
+        let models = self.models();
+        let mut all: Vec<_> = models
+            .iter()
+            .map(|((provider, model), entry)| {
+                (provider.to_string(), model.to_string(), entry.known(now))
+            })
+            .filter(|(_, _, known)| *known != Known::default())
+            .collect();
+        drop(models);
+        all.sort_by(|a, b| (&a.0, &a.1).cmp(&(&b.0, &b.1)));
+        all
+    }
+
+    fn models(&self) -> MutexGuard<'_, LruCache<Key, Entry>> {
+        self.models.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
+
+fn key(provider: &str, model: &str) -> Key {
+    (provider.into(), model.into())
+}
+
+#[cfg(test)]
+mod tests;

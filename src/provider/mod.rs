@@ -67,6 +67,13 @@ pub struct Choice {
 }
 
 impl Choice {
+    /// Leaves out the deployments that the client may not use; whether any is left. Fallbacks are
+    /// whoever runs the proxy's to decide, and go with them.
+    pub fn permit(&mut self, allowed: impl Fn(&Target) -> bool) -> bool {
+        self.deployments.retain(|(target, _)| allowed(target));
+        !self.deployments.is_empty()
+    }
+
     /// All of them in the order in which one request tries them. The same seed gives the same order,
     /// so that a session stays where its cache is warm.
     pub fn order(self, seed: u64) -> Vec<Target> {

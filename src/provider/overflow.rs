@@ -1,6 +1,25 @@
 //! Whether a provider's error says that a conversation is too long, and which numbers it names.
+//!
+//! There are as many ways to say so as there are providers, so wordings are rows of a table
+//! ([`wording`]), and this file only decides which of them may speak: structured codes before
+//! sentences, the outer error before those it quotes. Words of a rate limit, a quota or one text
+//! that is too long silence the rest. Only fields that hold the provider's own words are read,
+//! never a request that an error repeats: a prompt may contain any sentence of the table.
+//!
+//! Never panics, whatever the body; reads 64 KiB of it at most, in linear time.
+
+mod read;
+mod template;
+mod wording;
 
 use http::StatusCode;
+
+use self::{
+    read::{Reading, What},
+    template::Numbers,
+    wording::{CODES, FIGURES, SURE, VAGUE, VETOES, WORDLESS},
+};
+use crate::wire::fault::Fault;
 
 /// What an error says of a conversation that is too long; all in tokens, as the provider counts.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -13,6 +32,20 @@ pub struct Overflow {
     pub prompt_tokens: Option<u32>,
     /// Prompt and answer together, as asked for.
     pub requested: Option<u32>,
+    /// By how much the prompt was too long, where that is all the error says.
+    pub excess: Option<u32>,
+}
+
+impl Overflow {
+    /// The answer that was asked for fills the window by itself: no cut of the prompt can help.
+    pub fn answer_alone(&self) -> bool {
+        match (self.window, self.prompt_tokens, self.requested) {
+            (Some(window), Some(prompt), Some(requested)) => {
+                requested.saturating_sub(prompt) >= window
+            }
+            _ => false,
+        }
+    }
 }
 
 /// What an error is.
@@ -25,14 +58,155 @@ pub enum Verdict {
     Wordless,
 }
 
+/// Which wordings are believed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Gate {
+    All,
+    /// Codes, and sentences that mean nothing else.
+    Sure,
+    None,
+}
+
 /// Judges an answer that is an error, by its status and its body, decoded.
+///
+/// A body with status 200 is taken for an error where it has an `error` and no `choices`.
 pub fn judge(status: StatusCode, body: &[u8]) -> Verdict {
-    let _ = (status, body);
-    Verdict::Other
+    let gate = gate(status);
+    if gate == Gate::None {
+        return Verdict::Other;
+    }
+    let reading = Reading::of(body);
+    let success = status.is_success();
+    if reading.says_nothing() {
+        // A success without a body is how some engines answer a streamed request that is too long.
+        return if is_refusal(status) || (success && body.trim_ascii().is_empty()) {
+            Verdict::Wordless
+        } else {
+            Verdict::Other
+        };
+    }
+    if success && !(reading.error && !reading.choices) {
+        return Verdict::Other;
+    }
+    match decide(&reading, gate) {
+        Verdict::Wordless if !is_refusal(status) => Verdict::Other,
+        verdict => verdict,
+    }
 }
 
 /// Judges the data of the first event of a stream that began as a success.
 pub fn judge_event(data: &[u8]) -> Verdict {
-    let _ = data;
+    let reading = Reading::of(data);
+    if !reading.is_error_event() {
+        return Verdict::Other;
+    }
+    match decide(&reading, Gate::All) {
+        Verdict::Wordless => Verdict::Other,
+        verdict => verdict,
+    }
+}
+
+/// The 400 that every client knows, and that its own recovery looks for. `window` and
+/// `prompt_tokens` are in tokens; what is not known is not said.
+pub fn classic(window: Option<u32>, prompt_tokens: Option<u32>) -> Fault {
+    let what = match (window, prompt_tokens) {
+        (Some(window), Some(prompt)) if prompt > window => format!(
+            "This model's maximum context length is {window} tokens. However, your messages \
+             resulted in {prompt} tokens."
+        ),
+        (Some(window), Some(prompt)) => format!(
+            "This model's maximum context length is {window} tokens. However, your messages \
+             resulted in {prompt} tokens, which leaves too little room for the completion."
+        ),
+        (Some(window), None) => format!(
+            "This model's maximum context length is {window} tokens. However, your messages \
+             resulted in more than it can take."
+        ),
+        (None, Some(prompt)) => format!(
+            "This model's maximum context length is exceeded. Your messages resulted in {prompt} \
+             tokens."
+        ),
+        (None, None) => {
+            "This model's maximum context length is exceeded by your messages.".to_owned()
+        }
+    };
+    Fault {
+        message: format!("{what} Please reduce the length of the messages."),
+        kind: Some("invalid_request_error".into()),
+        param: Some("messages".into()),
+        code: Some("context_length_exceeded".into()),
+    }
+}
+
+/// A 429 or a failure of the server is seldom an overflow, and only if it says so plainly. Other
+/// statuses are about keys, money and paths.
+fn gate(status: StatusCode) -> Gate {
+    match status.as_u16() {
+        200 | 400 | 413 | 422 => Gate::All,
+        429 | 500..=599 => Gate::Sure,
+        _ => Gate::None,
+    }
+}
+
+fn is_refusal(status: StatusCode) -> bool {
+    matches!(status.as_u16(), 400 | 413)
+}
+
+/// The outermost error that is about the length, or about something that only sounds like it.
+fn decide(reading: &Reading, gate: Gate) -> Verdict {
+    for said in &reading.said {
+        let hit = |rows: &[&str]| rows.iter().any(|row| template::find(row, &said.text));
+        if hit(VETOES) {
+            return Verdict::Other;
+        }
+        let overflow = match said.what {
+            What::Code => CODES.contains(&&*said.text),
+            What::Sentence => hit(SURE) || gate == Gate::All && hit(VAGUE),
+        };
+        if overflow {
+            return Verdict::Overflow(figures(reading));
+        }
+        if said.what == What::Sentence && WORDLESS.contains(&&*said.text) {
+            return Verdict::Wordless;
+        }
+    }
     Verdict::Other
 }
+
+/// The numbers of an overflow. Fields count before sentences, outer ones before those they quote.
+fn figures(reading: &Reading) -> Overflow {
+    let mut found = Numbers {
+        window: reading.n_ctx,
+        prompt: reading.n_prompt_tokens,
+        ..Numbers::default()
+    };
+    let sentences = reading.said.iter();
+    for said in sentences.filter(|said| said.what == What::Sentence) {
+        for row in [FIGURES, SURE, VAGUE].into_iter().flatten() {
+            template::read(row, &said.text, &mut found);
+        }
+    }
+    // Prompts come in parts (text, tools, functions); what is left of the whole is all of them.
+    let rest = found
+        .requested
+        .zip(found.answer)
+        .and_then(|(all, answer)| all.checked_sub(answer));
+    let over = found
+        .limit
+        .zip(found.excess)
+        .and_then(|(limit, excess)| limit.checked_add(excess));
+    let prompt = rest.or(found.prompt).or(over);
+    let whole = prompt
+        .zip(found.answer)
+        .and_then(|(prompt, answer)| prompt.checked_add(answer));
+    Overflow {
+        window: found.window,
+        prompt_limit: found.limit,
+        prompt_tokens: prompt,
+        requested: found.requested.or(whole),
+        excess: found.excess.filter(|_| prompt.is_none()),
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -10,6 +10,7 @@
 mod decode;
 mod own;
 mod passage;
+mod peek;
 mod sieve;
 mod stream;
 mod tap;
@@ -18,6 +19,7 @@ mod whole;
 
 pub use self::{
     own::{Before, Own, Package, Rounds, Sifting, Spoken},
+    peek::{First, peek},
     stream::{Closing, Ending, sifted, stream},
     tap::Heard,
     whole::{Whole, sifted_whole, unpacked, whole},

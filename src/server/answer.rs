@@ -12,7 +12,10 @@ use serde_json::{Value, json};
 use super::{ask_usage, route::Misrouted};
 use crate::{
     error::Failure,
-    provider::{Registry, Source},
+    provider::{
+        Registry, Source, Window,
+        overflow::{self, Overflow},
+    },
     wire::{Body, fault::Fault, usage::Usage, whole},
 };
 
@@ -42,6 +45,18 @@ pub fn failure(failure: &Failure) -> Response<Body> {
             headers.insert(WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"));
         }
         _ => {}
+    }
+    answer
+}
+
+/// An overflow that could not be healed, in the words on which every client's own recovery keys.
+pub fn too_long(overflow: &Overflow, window: Window) -> Response<Body> {
+    let known = (window.source != Source::Assumed).then_some(window.tokens);
+    let fault = overflow::classic(overflow.window.or(known), overflow.prompt_tokens);
+    let code = fault.code.clone().unwrap_or_default();
+    let mut answer = json(StatusCode::BAD_REQUEST, fault.to_json());
+    if let Ok(code) = HeaderValue::try_from(code) {
+        answer.headers_mut().insert(ERROR, code);
     }
     answer
 }

@@ -19,8 +19,8 @@ use serde_json::Value;
 
 use crate::{
     error::Failure,
-    provider::{Outgoing, Payload, Target},
-    relay::{self, Whole},
+    provider::{Outgoing, Payload, Target, Unsent},
+    relay::{self, BadAnswer, Whole},
     wire::{Body, edit::Rope, fault::Fault, whole},
 };
 
@@ -54,6 +54,38 @@ pub struct Sent {
     pub attempts: u32,
     /// From the first byte sent to the head of the answer.
     pub took: Duration,
+    /// The conversation is too long for this place, whatever is done.
+    pub too_long: bool,
+}
+
+/// Why there is no answer.
+#[derive(Debug)]
+pub enum Lost {
+    /// None began: the request may be sent again.
+    Unsent(Unsent),
+    /// One began, and broke.
+    Broken(BadAnswer),
+}
+
+impl From<Unsent> for Lost {
+    fn from(unsent: Unsent) -> Self {
+        Self::Unsent(unsent)
+    }
+}
+
+impl From<BadAnswer> for Lost {
+    fn from(bad: BadAnswer) -> Self {
+        Self::Broken(bad)
+    }
+}
+
+impl From<Lost> for Failure {
+    fn from(lost: Lost) -> Self {
+        match lost {
+            Lost::Unsent(unsent) => unsent.into(),
+            Lost::Broken(bad) => bad.into(),
+        }
+    }
 }
 
 impl Sent {
@@ -107,7 +139,7 @@ pub async fn send(
     target: &Target,
     edit: impl Fn(bool) -> Edited,
     outgoing: impl Fn(Payload) -> Outgoing,
-) -> Result<Sent, Failure> {
+) -> Result<Sent, Lost> {
     let begun = Instant::now();
     let first = edit(!refusals.knows(target));
     let sent = outgoing(Payload::Whole(first.body));
@@ -117,6 +149,7 @@ pub async fn send(
         asked_usage: first.asked_usage,
         attempts: 1,
         took: begun.elapsed(),
+        too_long: false,
     };
     if !sent.asked_usage || !may_refuse(sent.answer.status()) {
         return Ok(sent);
@@ -152,11 +185,23 @@ fn may_refuse(status: StatusCode) -> bool {
 ///
 /// # Errors
 /// It broke off.
-pub async fn look(
+async fn look(
     answer: Response<Body>,
     provider: &str,
     refuses: impl Fn(&Bytes) -> bool,
-) -> Result<(Response<Body>, bool), Failure> {
+) -> Result<(Response<Body>, bool), BadAnswer> {
+    let (answer, text) = read(answer, provider).await?;
+    Ok((answer, text.is_some_and(|text| refuses(&text))))
+}
+
+/// A short answer as it came, and what it says; `None` for one that is long, or cannot be read.
+///
+/// # Errors
+/// It broke off, or is a success and not JSON.
+pub async fn read(
+    answer: Response<Body>,
+    provider: &str,
+) -> Result<(Response<Body>, Option<Bytes>), BadAnswer> {
     let mut left = MAX_ERROR_BYTES;
     let room = |bytes| {
         left = left.saturating_sub(bytes);
@@ -165,24 +210,16 @@ pub async fn look(
     Ok(match relay::whole(answer, provider, room).await? {
         Whole::Complete { head, body, .. } => {
             let text = relay::unpacked(&head.headers, &body);
-            let refused = text.is_some_and(|text| refuses(&text));
-            (Response::from_parts(head, whole(body)), refused)
+            (Response::from_parts(head, whole(body)), text)
         }
-        Whole::Overlong(answer) => (answer, false),
+        Whole::Overlong(answer) => (answer, None),
     })
 }
 
 /// What an error says; `None` where it is too long, broke off, or cannot be read.
 pub async fn read_fault(answer: Response<Body>, provider: &str) -> Option<Fault> {
-    let mut left = MAX_ERROR_BYTES;
-    let room = |bytes| {
-        left = left.saturating_sub(bytes);
-        left > 0
-    };
-    match relay::whole(answer, provider, room).await.ok()? {
-        Whole::Complete { head, body, .. } => Fault::read(&relay::unpacked(&head.headers, &body)?),
-        Whole::Overlong(_) => None,
-    }
+    let (_, text) = read(answer, provider).await.ok()?;
+    Fault::read(&text?)
 }
 
 /// Whether an error's text, in any shape, names what we added.

@@ -30,12 +30,13 @@ use super::{
     api::api,
     ask_usage::Sent,
     body,
+    dispatch::{Asked, Dispatch},
     flight::Hold,
     forward::{chosen, forward},
     generation::{Generation, TRAILERS},
-    rounds::{Asked, Continuing, Dispatch, is_stream},
+    rounds::{Continuing, is_stream},
     route::{self, Route},
-    wish::wants_comment,
+    wish::{Asker, wants_comment},
 };
 use crate::{
     error::Failure,
@@ -83,7 +84,10 @@ pub async fn exchange(
         Err(failure) => return Err(body::turn_away(&parts.headers, body, limit, failure).await),
     };
     match route {
-        Route::Chat { provider } => chat(app, &parts, body, &client, provider, record).await,
+        Route::Chat { provider } => {
+            let provider = provider.map(str::to_owned);
+            chat(app, parts, body, &client, provider, record).await
+        }
         Route::Forward { provider, path } => {
             forward(app, &parts, body, &client, (provider, path), record).await
         }
@@ -100,10 +104,10 @@ pub async fn exchange(
 /// A chat completion.
 async fn chat(
     app: &Arc<App>,
-    parts: &Parts,
+    parts: Parts,
     body: Incoming,
     client: &Client,
-    provider: Option<&str>,
+    provider: Option<String>,
     record: &mut Record,
 ) -> Result<Response<Body>, Failure> {
     // 2. The body, within limits.
@@ -114,49 +118,42 @@ async fn chat(
     record.model(&asked.model);
 
     // 4. The model.
-    let chosen = provider.or_else(|| chosen(&parts.headers));
-    let target = app.registry.resolve(&asked.model, chosen)?;
-    record.provider(&target.provider.name);
+    let chosen = provider.as_deref().or_else(|| chosen(&parts.headers));
+    let mut choice = app.registry.choose(&asked.model, chosen)?;
     // SECURITY: a key for some models must not reach another by a parser's choice of two names.
     let plain = client.unlimited() || chat::models_named(&asked.bytes) == 1;
-    if !plain || !allows(app, client, &target.provider.name, &target.model) {
-        // As OpenAI does: what one may not use does not exist.
-        return Err(Failure::ModelNotFound(format!(
-            "The model `{}` does not exist or you do not have access to it.",
-            asked.model
-        )));
+    if !plain || !choice.permit(|target| allows(app, client, &target.provider.name, &target.model))
+    {
+        return Err(no_such_model(&asked.model));
     }
 
     // 5. The session.
-    let inherited = find(app, &asked, parts, client).await;
+    let inherited = find(app, &asked, &parts, client).await;
 
-    // 6. What is due, and the plan.
-    let generation = inherited.zip(asked.conversation.as_ref());
-    let mut generation = generation.map(|(inherited, conversation)| {
-        let recovers = client.recovers();
-        Generation::plan(
-            app,
-            conversation,
-            inherited,
-            &target,
-            &parts.headers,
-            recovers,
-        )
-    });
-    if let Some(generation) = &mut generation {
-        generation.note(record);
-    }
+    // 6. What is due, and the plan. A session stays where its cache is warm.
+    let places = choice.order(inherited.as_ref().map_or(0, |it| it.session.seed()));
+    let asker = Asker::of(&parts.headers, client.recovers());
+    let inherited = inherited.map(|inherited| (inherited, asker));
+    let model = asked.model.clone();
+    let mut dispatch =
+        Dispatch::new(app, parts, asked, places, inherited).ok_or_else(|| no_such_model(&model))?;
 
     // 7. The provider.
-    let mut dispatch = Dispatch::new(app, parts, asked, target, generation);
-    let sent = dispatch.send().await?;
+    let sent = dispatch.send(record).await?;
 
     // 8. The answer.
     if is_stream(&sent.answer, dispatch.streams()) {
-        Ok(streamed(sent, parts, dispatch, received.hold))
+        Ok(streamed(sent, dispatch, received.hold))
     } else {
         complete(app, sent, dispatch, received.hold).await
     }
+}
+
+/// As OpenAI does: what one may not use does not exist.
+fn no_such_model(model: &str) -> Failure {
+    Failure::ModelNotFound(format!(
+        "The model `{model}` does not exist or you do not have access to it."
+    ))
 }
 
 /// Step 3.
@@ -200,12 +197,12 @@ async fn find(app: &App, asked: &Asked, parts: &Parts, client: &Client) -> Optio
 
 /// Step 8, streamed. What precedes the first byte of the stream is said here; what its end tells
 /// comes in trailers, or in a comment.
-fn streamed(mut sent: Sent, parts: &Parts, dispatch: Dispatch, hold: Hold) -> Response<Body> {
-    let comment = wants_comment(&parts.headers);
+fn streamed(mut sent: Sent, dispatch: Dispatch, hold: Hold) -> Response<Body> {
+    let comment = wants_comment(dispatch.client_headers());
     let Some(generation) = &dispatch.generation else {
         return relay::stream(sent.answer, Ending::silent());
     };
-    let trailers: &[_] = if answer::accepts_trailers(&parts.headers) {
+    let trailers: &[_] = if answer::accepts_trailers(dispatch.client_headers()) {
         TRAILERS
     } else {
         &[]

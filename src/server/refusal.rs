@@ -7,36 +7,7 @@
 use bytes::Bytes;
 use http::StatusCode;
 
-/// Words of overflow errors, in small letters; each is seen at some provider.
-const OVERFLOW: &[&str] = &[
-    "context_length",
-    "context length",
-    "context window",
-    "context size",
-    "context limit",
-    "maximum context",
-    "too long",
-    "too many tokens",
-    "token limit",
-    "token count",
-    "tokens exceed",
-    "number of tokens",
-    "input tokens",
-    "prompt_tokens",
-    "prompt length",
-    "input length",
-    "max length",
-    "maximum length",
-    "maximum model length",
-    "length of the messages",
-    "max_tokens must be at least 1",
-    "max_new_tokens",
-    "max_seq_len",
-    "n_ctx",
-];
-
-/// Words of errors about one text that is too long, such as a tool's description.
-const ONE_TEXT: &[&str] = &["string_above_max_length", "string too long"];
+use crate::provider::overflow::{self, Verdict};
 
 /// Statuses with which providers refuse what their grammar does not allow; templates of local
 /// engines fail with a 500.
@@ -51,19 +22,12 @@ pub(super) fn may_refuse(status: StatusCode) -> bool {
 
 /// Whether an error of such a status may be about what recovery added.
 pub(super) fn refuses_ours(status: StatusCode, text: &Bytes) -> bool {
-    if is_overflow(text) {
+    if overflow::judge(status, text) != Verdict::Other {
         return false;
     }
     let text = String::from_utf8_lossy(text).to_lowercase();
     let says = |words: &[&str]| words.iter().any(|word| text.contains(word));
     status != StatusCode::INTERNAL_SERVER_ERROR || says(&["template", "role", "tool"])
-}
-
-/// Whether an error says that the conversation is too long.
-pub(super) fn is_overflow(text: &Bytes) -> bool {
-    let text = String::from_utf8_lossy(text).to_lowercase();
-    let says = |words: &[&str]| words.iter().any(|word| text.contains(word));
-    says(OVERFLOW) && !says(ONE_TEXT)
 }
 
 #[cfg(test)]

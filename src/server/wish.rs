@@ -26,9 +26,27 @@ impl Wish {
     }
 }
 
+/// What a client and its request ask of the guard and of recovery.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Asker {
+    pub wish: Wish,
+    /// Recovery may begin something new.
+    pub recovers: bool,
+}
+
+impl Asker {
+    /// `recovers`: whether the client may have recovery.
+    pub fn of(headers: &HeaderMap, recovers: bool) -> Self {
+        Self {
+            wish: Wish::of(headers),
+            recovers: recovers && !without_recovery(headers),
+        }
+    }
+}
+
 /// Whether the request wants nothing new of recovery: no prompt, no tools, no new course. What its
 /// session has already stays, so that its prefix does.
-pub fn without_recovery(headers: &HeaderMap) -> bool {
+fn without_recovery(headers: &HeaderMap) -> bool {
     headers.get(RECOVERY).is_some_and(|value| value == "off")
 }
 

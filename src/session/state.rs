@@ -11,7 +11,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::{
     guard::{Memory, Recall, estimate::Calibration, record::Ours},
-    health::{Health, Level},
+    health::{Health, Level, silent::Sample},
     recovery,
 };
 
@@ -19,7 +19,7 @@ use crate::{
 pub const MAX_BYTES: usize = 128 << 10;
 
 /// First byte of every stored state; changes with the meaning of any byte after it.
-const VERSION: u8 = 2;
+const VERSION: u8 = 3;
 
 /// A session's name: 128 bits that cannot be guessed, shown as 32 hex digits.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
@@ -28,6 +28,12 @@ pub struct SessionId([u8; 16]);
 impl SessionId {
     pub const fn from_bytes(bytes: [u8; 16]) -> Self {
         Self(bytes)
+    }
+
+    /// A number that is the same for all requests of the session.
+    pub fn seed(&self) -> u64 {
+        // The half that is cut off is as random.
+        u128::from_be_bytes(self.0) as u64
     }
 
     pub const fn bytes(&self) -> &[u8; 16] {
@@ -90,6 +96,8 @@ pub struct State {
     pub billed_prompt_tokens: Option<u32>,
     pub billed_completion_tokens: Option<u32>,
     pub health: Level,
+    /// What tells whether the provider cuts prompts in silence.
+    pub sample: Option<Sample>,
     pub calibration: Calibration,
     pub guard: Memory,
     pub recovery: recovery::Memory,
@@ -137,6 +145,7 @@ impl State {
             billed_prompt_tokens: None,
             billed_completion_tokens: None,
             health: Level::Unknown,
+            sample: None,
             calibration: Calibration::default(),
             guard: Memory::default(),
             recovery: recovery::Memory::default(),

@@ -5,6 +5,7 @@
 //! of the answer is released. Between them there may be rounds that were for us alone, each with a
 //! plan of its own. A request that nobody answered, or whose answer broke, changes nothing.
 
+mod refit;
 mod tell;
 
 use std::{
@@ -12,13 +13,11 @@ use std::{
     time::{Duration, Instant, SystemTime, UNIX_EPOCH},
 };
 
-use http::HeaderMap;
-
 pub use self::tell::TRAILERS;
 use super::{
     App,
     recovering::{Recovering, Rules},
-    wish::{self, Wish},
+    wish::{Asker, Wish},
 };
 use crate::{
     guard::{self, Plan, Policy, Recall, StoodBack, record::Ours},
@@ -51,54 +50,47 @@ pub struct Generation {
     /// Raw tokens of the request as it goes out.
     raw_sent: u32,
     guard_took: Duration,
+    /// Times that the request was fitted anew, because the provider refused it as too long.
+    refitted: u32,
+    /// The provider was found to cut prompts in silence.
+    cut_in_silence: bool,
     /// For the request's line in the log.
     noted: Actions,
 }
 
 impl Generation {
-    /// Plans what is done to a request that continues `inherited`. `recovers`: whether the client
-    /// may have recovery.
+    /// Plans what is done to a request that continues `inherited`.
     pub fn plan(
         app: &Arc<App>,
         conversation: &Conversation,
         inherited: Inherited,
         target: &Target,
-        headers: &HeaderMap,
-        recovers: bool,
+        asker: Asker,
     ) -> Self {
         let begun = Instant::now();
         let policy = policy(app, target);
-        let wish = Wish::of(headers);
         let recall = recall(app, &inherited, target);
         let settings = &app.config.recovery;
         let rules = Rules {
             settings,
             other_model: !same_model(&inherited, target),
             pace: settings.pace(&target.settings),
-            wanted: settings.acts(&target.settings, None)
-                && recovers
-                && !wish::without_recovery(headers),
+            wanted: settings.acts(&target.settings, None) && asker.recovers,
         };
-        let recovering = Recovering::begin(conversation, &inherited, &policy, rules, wish);
-        let limits = health::limits::limits(
-            target.window.tokens,
-            target.window.input,
-            policy.profile.answer_inside_window,
-            policy.settings,
-            &target.settings,
-            Some(guard::budget::budget(conversation, &policy).tokens),
-        );
+        let recovering = Recovering::begin(conversation, &inherited, &policy, rules, asker.wish);
         let mut generation = Self {
             app: Arc::clone(app),
             inherited,
             target: target.clone(),
-            limits,
-            wish,
+            limits: limits(conversation, &policy, target),
+            wish: asker.wish,
             recall,
             recovering,
             plan: Plan::default(),
             raw_sent: 0,
             guard_took: Duration::ZERO,
+            refitted: 0,
+            cut_in_silence: false,
             noted: Actions::default(),
         };
         generation.replan(conversation);
@@ -169,16 +161,6 @@ impl Generation {
         self.replan(conversation);
     }
 
-    /// Plans without the tools and the prompt of ours, for a request that was too long; the course
-    /// stays. Returns whether there were any.
-    pub fn lighten(&mut self, conversation: &Conversation) -> bool {
-        let lighter = self.recovering.lighten();
-        if lighter {
-            self.replan(conversation);
-        }
-        lighter
-    }
-
     /// The provider took the request only without what is ours.
     pub fn refused_ours(&mut self) {
         tracing::warn!(
@@ -208,6 +190,7 @@ impl Generation {
     /// ours was taken out of it.
     pub async fn settle(&mut self, heard: &Heard, last: &Spoken, before: Before) -> Health {
         self.recovering.finish(last, before);
+        self.compare(heard);
         let state = self.state_after(heard);
         let health = state.health();
         let answer = answer_digest(heard.text, &heard.call_ids);
@@ -220,14 +203,11 @@ impl Generation {
 
     fn state_after(&self, heard: &Heard) -> State {
         let usage = heard.usage;
-        // No prompt has no tokens: servers that do not count report a zero.
-        let reported = usage
-            .map(|usage| usage.prompt_tokens)
-            .filter(|&tokens| tokens > 0);
+        let reported = reported(heard);
         let mut state = self.inherited.successor();
         let (provider, model) = (&self.target.provider.name, &self.target.model);
         state.calibration = self.recall.calibration;
-        if let Some(reported) = reported {
+        if let Some(reported) = reported.filter(|_| !self.cut_in_silence) {
             let profile = self.target.provider.config.profile;
             state.calibration = state.calibration.learn(self.raw_sent, reported, profile);
             if !profile.counts_missed_only {
@@ -244,6 +224,7 @@ impl Generation {
         state.model = model.as_str().into();
         state.window = self.window();
         state.optimal_max_tokens = Some(self.limits.optimal_max_tokens);
+        state.sample = self.sample(heard);
         state.prompt_tokens = reported;
         state.completion_tokens = usage.and_then(|usage| usage.completion_tokens);
         state.cached_tokens = usage.and_then(|usage| usage.cached_tokens);
@@ -269,7 +250,12 @@ impl Generation {
     }
 
     fn judge(&self, reported: Option<u32>) -> Health {
-        health::judge(reported, self.window(), &self.limits)
+        let mut health = health::judge(reported, self.window(), &self.limits);
+        if self.cut_in_silence {
+            // What was counted is not what was sent.
+            health.level = Level::Unknown;
+        }
+        health
     }
 
     /// The window where a source names it.
@@ -277,6 +263,24 @@ impl Generation {
         let window = self.target.window;
         (window.source != Source::Assumed).then_some(window.tokens)
     }
+}
+
+/// Tokens of the prompt. No prompt has none: servers that do not count report a zero.
+fn reported(heard: &Heard) -> Option<u32> {
+    let tokens = heard.usage.map(|usage| usage.prompt_tokens);
+    tokens.filter(|&tokens| tokens > 0)
+}
+
+/// The prompt sizes at which the level of this request changes.
+fn limits(conversation: &Conversation, policy: &Policy<'_>, target: &Target) -> Limits {
+    health::limits::limits(
+        target.window.tokens,
+        target.window.input,
+        policy.profile.answer_inside_window,
+        policy.settings,
+        &target.settings,
+        Some(guard::budget::budget(conversation, policy).tokens),
+    )
 }
 
 /// What a request is measured against.

@@ -125,6 +125,14 @@ impl Generation {
         if words.is_empty() || report != "none" {
             words.insert(0, report);
         }
+        if self.refitted > 0 {
+            words.retain(|word| word != "none");
+            words.push(format!("refitted={}", self.refitted));
+        }
+        if self.cut_in_silence {
+            words.retain(|word| word != "none");
+            words.push("provider-truncated".to_owned());
+        }
         match self.wish {
             Wish::Guard => words.join(", "),
             Wish::DryRun => format!("dry-run, {}", words.join(", ")),

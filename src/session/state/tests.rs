@@ -11,6 +11,7 @@ fn state() -> State {
         window: Some(128_000),
         prompt_tokens: Some(70_000),
         health: Level::Healthy,
+        sample: None,
         ..State::new(SessionId::from_bytes([9; 16]))
     }
 }

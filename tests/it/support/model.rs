@@ -123,6 +123,19 @@ pub(crate) struct Model {
     /// Nothing is read nor checked, and a token counted for every four bytes: for requests that
     /// are too long to be read each time. The mind hears an empty request.
     pub(crate) deaf: bool,
+    /// How it says that a request does not fit, given its window and the request's tokens.
+    pub(crate) refusal: Refusal,
+}
+
+pub(crate) type Refusal = fn(u32, u64) -> Vec<Step>;
+
+/// As OpenAI says it.
+pub(crate) fn classic(window: u32, tokens: u64) -> Vec<Step> {
+    let message = format!(
+        "This model's maximum context length is {window} tokens. However, your messages \
+         resulted in {tokens} tokens. Please reduce the length of the messages."
+    );
+    refuse(400, "context_length_exceeded", &message)
 }
 
 impl Model {
@@ -133,6 +146,7 @@ impl Model {
             fragment: 5,
             drips: false,
             deaf: false,
+            refusal: classic,
         }
     }
 
@@ -159,12 +173,7 @@ impl Model {
         log.tokens.lock().unwrap().push(tokens);
         if !self.fits(&body, tokens) {
             log.overflows.fetch_add(1, Ordering::SeqCst);
-            let message = format!(
-                "This model's maximum context length is {} tokens. However, your messages \
-                 resulted in {tokens} tokens. Please reduce the length of the messages.",
-                self.window
-            );
-            return refuse(400, "context_length_exceeded", &message);
+            return (self.refusal)(self.window, tokens);
         }
         let heard = Heard {
             notice: notice::of(&body),
@@ -299,7 +308,8 @@ fn tools_of(body: &Value) -> Vec<String> {
     faults
 }
 
-fn refuse(status: u16, code: &str, message: &str) -> Vec<Step> {
+/// An error of that status and code.
+pub(crate) fn refuse(status: u16, code: &str, message: &str) -> Vec<Step> {
     let body = json!({"error": {"message": message, "type": "invalid_request_error",
         "param": null, "code": code}});
     vec![answer(&format!("{status} Refused"), "", body.to_string())]

@@ -1,0 +1,191 @@
+//! What is known of one model, and what an error adds to it.
+
+use std::time::{Duration, Instant};
+
+use super::{Known, Lesson, Refused};
+
+/// No provider has a smaller window; vLLM has been seen to print 3 for one.
+const LEAST_WINDOW: u32 = 1_024;
+/// No limit is inferred below this.
+const LEAST_INPUT: u32 = 256;
+/// How long an inferred limit is believed at most.
+const INFERRED_MAX_AGE: Duration = Duration::from_secs(60 * 60);
+/// The same of a limit that follows from how long an answer one request asked for: others may ask
+/// for less.
+const ANSWER_MAX_AGE: Duration = Duration::from_secs(5 * 60);
+
+/// Shares of what was sent, in percent: what is tried next, and the most that is tried although
+/// larger prompts were answered before.
+const NEXT: u32 = 70;
+const NEXT_BELOW_ACCEPTED: u32 = 90;
+/// What is left of a difference between a count of the provider's and an estimate of ours.
+const ESTIMATED: u32 = 95;
+
+/// What is known of one model.
+#[derive(Debug, Default)]
+pub(super) struct Entry {
+    /// The largest prompt that was answered.
+    accepted: Option<Held>,
+    window: Option<Held>,
+    /// A largest prompt that the provider named.
+    named: Option<Held>,
+    inferred: Option<Held>,
+}
+
+/// A number of tokens, and how long it is believed.
+#[derive(Clone, Copy, Debug)]
+struct Held {
+    tokens: u32,
+    since: Instant,
+    max_age: Duration,
+}
+
+impl Held {
+    const fn new(tokens: u32, since: Instant, max_age: Duration) -> Self {
+        Self {
+            tokens,
+            since,
+            max_age,
+        }
+    }
+
+    fn at(self, now: Instant) -> Option<u32> {
+        (now.saturating_duration_since(self.since) < self.max_age).then_some(self.tokens)
+    }
+}
+
+fn at(held: Option<Held>, now: Instant) -> Option<u32> {
+    held.and_then(|held| held.at(now))
+}
+
+impl Entry {
+    pub(super) fn known(&self, now: Instant) -> Known {
+        let limits = [at(self.named, now), at(self.inferred, now)];
+        Known {
+            window: at(self.window, now),
+            input: limits.into_iter().flatten().min(),
+        }
+    }
+
+    pub(super) fn accepted(&mut self, tokens: u32, max_age: Duration, now: Instant) {
+        if at(self.accepted, now).is_none_or(|largest| largest <= tokens) {
+            self.accepted = Some(Held::new(tokens, now, max_age));
+        }
+        // Whatever said that so much is too much was wrong, or is no longer true.
+        self.window = self.window.filter(|window| window.tokens >= tokens);
+        self.named = self.named.filter(|limit| limit.tokens >= tokens);
+        if let Some(limit) = &mut self.inferred {
+            limit.tokens = limit.tokens.max(tokens);
+        }
+    }
+
+    pub(super) fn truncated(&mut self, tokens: u32, max_age: Duration, now: Instant) {
+        let known = at(self.inferred, now).unwrap_or(u32::MAX);
+        self.infer(tokens.min(known), max_age.min(INFERRED_MAX_AGE), now);
+    }
+
+    pub(super) fn refused(&mut self, refused: &Refused, max_age: Duration, now: Instant) -> Lesson {
+        let sent = sent(refused);
+        let tried = at(self.inferred, now);
+        // A limit was inferred below what was answered once, and that is too much as well: the
+        // window is no longer what it was.
+        if tried.is_some() && at(self.accepted, now).is_some_and(|most| most >= sent) {
+            self.accepted = None;
+        }
+        let lesson = self.believe(refused, max_age, now);
+        if refused.overflow.answer_alone() {
+            return lesson.unwrap_or(Lesson::Input(sent));
+        }
+        if lesson.is_some() && self.room(refused, now) < sent {
+            return lesson.unwrap_or(Lesson::Input(sent));
+        }
+        let (next, most) = self.next(refused, sent, now);
+        let next = next.min(tried.unwrap_or(u32::MAX));
+        self.infer(next, max_age.min(most), now);
+        lesson.unwrap_or(Lesson::Input(next.max(LEAST_INPUT)))
+    }
+
+    /// Takes over what the error names, where it can be believed.
+    fn believe(&mut self, refused: &Refused, max_age: Duration, now: Instant) -> Option<Lesson> {
+        let least = at(self.accepted, now).unwrap_or(0).max(LEAST_WINDOW);
+        let claimed = refused.claimed;
+        let most_input = claimed.input.unwrap_or(u32::MAX).min(claimed.tokens);
+        let believed =
+            |named: Option<u32>, most: u32| named.filter(|named| (least..most).contains(named));
+        let window = believed(refused.overflow.window, claimed.tokens);
+        let limit = believed(refused.overflow.prompt_limit, most_input);
+        if let Some(tokens) = window {
+            self.window = Some(Held::new(tokens, now, max_age));
+        }
+        if let Some(tokens) = limit {
+            self.named = Some(Held::new(tokens, now, max_age));
+        }
+        window.map(Lesson::Window).or(limit.map(Lesson::Input))
+    }
+
+    /// The largest prompt by what is known now, given what the request asks for its answer.
+    fn room(&self, refused: &Refused, now: Instant) -> u32 {
+        let known = self.known(now);
+        let room = known.window.map(|window| {
+            let reserve = refused.reserve.min(window / 2);
+            window - reserve
+        });
+        room.unwrap_or(u32::MAX)
+            .min(known.input.unwrap_or(u32::MAX))
+    }
+
+    /// The largest prompt to try next, less than what was sent, and how long that is believed.
+    fn next(&self, refused: &Refused, sent: u32, now: Instant) -> (u32, Duration) {
+        let overflow = refused.overflow;
+        // The error counts the answer: what is left beside it in the smallest window of the named
+        // and the claimed one.
+        if let (Some(requested), Some(prompt)) = (overflow.requested, overflow.prompt_tokens) {
+            let answer = requested.saturating_sub(prompt);
+            let window = overflow.window.filter(|&window| window >= LEAST_WINDOW);
+            let window = window.map_or(refused.claimed.tokens, |window| {
+                window.min(refused.claimed.tokens)
+            });
+            let room = window.saturating_sub(answer);
+            if (LEAST_INPUT..sent).contains(&room) {
+                return (room, ANSWER_MAX_AGE);
+            }
+        }
+        let guess = match overflow.excess {
+            Some(excess) if overflow.prompt_tokens.is_none() => {
+                let left = sent.saturating_sub(excess).max(share(sent, 10));
+                share(left - refused.reserve.min(left / 4), ESTIMATED)
+            }
+            _ => share(sent, NEXT),
+        };
+        let answered = at(self.accepted, now).unwrap_or(0);
+        let floor = answered.min(share(sent, NEXT_BELOW_ACCEPTED));
+        (guess.max(floor), INFERRED_MAX_AGE)
+    }
+
+    fn infer(&mut self, tokens: u32, max_age: Duration, now: Instant) {
+        self.inferred = Some(Held::new(tokens.max(LEAST_INPUT), now, max_age));
+    }
+}
+
+/// Tokens of the prompt that was refused: as the provider counted, else as we did; where nobody
+/// did, as many as were believed to fit.
+fn sent(refused: &Refused) -> u32 {
+    let overflow = refused.overflow;
+    let counted = overflow.prompt_tokens.or_else(|| {
+        let requested = overflow.requested?;
+        requested.checked_sub(refused.reserve)
+    });
+    let claimed = refused.claimed;
+    let most = claimed.input.unwrap_or(claimed.tokens);
+    [counted, Some(refused.expected), Some(most)]
+        .into_iter()
+        .flatten()
+        .find(|&tokens| tokens > 0)
+        .unwrap_or(1)
+}
+
+/// `percent` of `tokens`, rounded down.
+fn share(tokens: u32, percent: u32) -> u32 {
+    let part = u64::from(tokens) * u64::from(percent) / 100;
+    u32::try_from(part).unwrap_or(u32::MAX)
+}

@@ -1,0 +1,366 @@
+use std::time::{Duration, Instant};
+
+use proptest::prelude::*;
+
+use super::{Known, Learnt, Lesson, MAX_MODELS, Refused};
+use crate::provider::{Source, Window, overflow::Overflow};
+
+const DAY: Duration = Duration::from_secs(86_400);
+const HOUR: Duration = Duration::from_secs(3_600);
+
+fn refused(overflow: Overflow, claimed: u32, expected: u32) -> Refused {
+    Refused {
+        overflow,
+        claimed: Window {
+            tokens: claimed,
+            input: None,
+            source: Source::Catalogue,
+        },
+        expected,
+        reserve: 0,
+    }
+}
+
+fn named(window: u32) -> Overflow {
+    Overflow {
+        window: Some(window),
+        ..Overflow::default()
+    }
+}
+
+/// Of one model, at one time.
+struct Model {
+    learnt: Learnt,
+    now: Instant,
+}
+
+impl Model {
+    fn new() -> Self {
+        Self {
+            learnt: Learnt::new(DAY),
+            now: Instant::now(),
+        }
+    }
+
+    fn refused(&self, refused: Refused) -> Lesson {
+        self.learnt.refused("p", "m", &refused, self.now)
+    }
+
+    fn accepted(&self, tokens: u32) {
+        self.learnt.accepted("p", "m", tokens, self.now);
+    }
+
+    fn known(&self) -> Known {
+        self.learnt.known("p", "m", self.now)
+    }
+
+    fn window(&self) -> Option<u32> {
+        self.known().window
+    }
+
+    fn input(&self) -> Option<u32> {
+        self.known().input
+    }
+}
+
+#[test]
+fn a_named_window_is_believed_until_it_expires() {
+    let mut model = Model::new();
+    let lesson = model.refused(refused(named(8_192), 128_000, 20_000));
+    assert_eq!(lesson, Lesson::Window(8_192));
+    assert_eq!((model.window(), model.input()), (Some(8_192), None));
+    assert_eq!(
+        model.learnt.known("p", "other", model.now),
+        Known::default()
+    );
+    assert_eq!(
+        model.learnt.known("other", "m", model.now),
+        Known::default()
+    );
+    model.now += DAY - Duration::from_secs(1);
+    assert_eq!(model.window(), Some(8_192));
+    model.now += Duration::from_secs(1);
+    assert_eq!(model.known(), Known::default());
+    assert!(model.learnt.all(model.now).is_empty());
+}
+
+#[test]
+fn a_named_limit_of_the_prompt_is_no_window() {
+    let model = Model::new();
+    let overflow = Overflow {
+        prompt_limit: Some(272_000),
+        prompt_tokens: Some(289_650),
+        ..Overflow::default()
+    };
+    let lesson = model.refused(refused(overflow, 400_000, 280_000));
+    assert_eq!(lesson, Lesson::Input(272_000));
+    assert_eq!((model.window(), model.input()), (None, Some(272_000)));
+}
+
+#[test]
+fn numbers_that_cannot_be_are_not_believed() {
+    // Misprinted, larger than claimed, and smaller than what was answered.
+    for (window, accepted) in [
+        (3, None),
+        (128_000, None),
+        (200_000, None),
+        (8_192, Some(9_000)),
+    ] {
+        let model = Model::new();
+        if let Some(tokens) = accepted {
+            model.accepted(tokens);
+        }
+        let lesson = model.refused(refused(named(window), 128_000, 20_000));
+        assert_eq!(lesson, Lesson::Input(14_000), "{window}");
+        assert_eq!((model.window(), model.input()), (None, Some(14_000)));
+    }
+}
+
+#[test]
+fn a_window_that_the_estimate_did_not_pass_is_inferred_below_it() {
+    // The window is believed, but by our estimate the prompt was within it all along.
+    let model = Model::new();
+    assert_eq!(
+        model.refused(refused(named(8_192), 128_000, 6_000)),
+        Lesson::Window(8_192)
+    );
+    assert_eq!((model.window(), model.input()), (Some(8_192), Some(4_200)));
+    // Where the provider counted, the count decides.
+    let model = Model::new();
+    let overflow = Overflow {
+        prompt_tokens: Some(9_000),
+        ..named(8_192)
+    };
+    model.refused(refused(overflow, 128_000, 6_000));
+    assert_eq!((model.window(), model.input()), (Some(8_192), None));
+}
+
+#[test]
+fn every_refusal_tightens() {
+    let model = Model::new();
+    model.accepted(10_000);
+    let lessons = [20_000, 14_000, 10_000, 9_000, 6_300].map(|sent| {
+        let lesson = model.refused(refused(Overflow::default(), 128_000, sent));
+        assert_eq!(model.input(), Some(tokens(lesson)));
+        tokens(lesson)
+    });
+    // At 10,000 what was once accepted is refused, so it no longer holds the limit up.
+    assert_eq!(lessons, [14_000, 10_000, 7_000, 6_300, 4_410]);
+    // A late answer to a larger request, planned before, loosens nothing.
+    let late = model.refused(refused(Overflow::default(), 128_000, 50_000));
+    assert_eq!(late, Lesson::Input(4_410));
+}
+
+#[test]
+fn what_was_accepted_holds_the_limit_up_once() {
+    let model = Model::new();
+    model.accepted(30_000);
+    let overflow = Overflow {
+        prompt_tokens: Some(20_000),
+        ..named(8_192)
+    };
+    assert_eq!(
+        model.refused(refused(overflow, 128_000, 20_000)),
+        Lesson::Input(18_000)
+    );
+    // The server was started again with a smaller window: now it is believed.
+    let overflow = Overflow {
+        prompt_tokens: Some(17_900),
+        ..overflow
+    };
+    assert_eq!(
+        model.refused(refused(overflow, 128_000, 18_000)),
+        Lesson::Window(8_192)
+    );
+}
+
+#[test]
+fn what_is_answered_corrects_what_was_learnt() {
+    let model = Model::new();
+    model.refused(refused(Overflow::default(), 128_000, 20_000));
+    model.accepted(13_000);
+    assert_eq!(model.input(), Some(14_000));
+    model.accepted(15_000);
+    assert_eq!(model.input(), Some(15_000));
+
+    let model = Model::new();
+    model.refused(refused(named(8_192), 128_000, 20_000));
+    model.accepted(8_192);
+    assert_eq!(model.window(), Some(8_192));
+    model.accepted(8_193);
+    assert_eq!(model.window(), None);
+}
+
+#[test]
+fn what_is_inferred_expires_sooner() {
+    let mut model = Model::new();
+    model.refused(refused(Overflow::default(), 128_000, 20_000));
+    model.now += HOUR;
+    assert_eq!(model.input(), None);
+
+    let short = Learnt::new(Duration::from_secs(60));
+    let then = Instant::now();
+    short.truncated("p", "m", 4_096, then);
+    assert_eq!(short.known("p", "m", then).input, Some(4_096));
+    assert_eq!(
+        short.known("p", "m", then + Duration::from_secs(60)).input,
+        None
+    );
+}
+
+#[test]
+fn the_answers_share_is_not_taken_for_the_prompts() {
+    // 100,000 of prompt beside 40,000 of answer; nothing is wrong with the window we know.
+    let overflow = Overflow {
+        prompt_tokens: Some(100_000),
+        requested: Some(140_000),
+        ..named(131_072)
+    };
+    let mut model = Model::new();
+    let lesson = model.refused(refused(overflow, 131_072, 100_000));
+    assert_eq!(lesson, Lesson::Input(91_072));
+    model.now += Duration::from_secs(300);
+    assert_eq!(model.known(), Known::default());
+    // The answer fills the window by itself: no prompt is short enough.
+    let overflow = Overflow {
+        prompt_tokens: Some(10_535),
+        requested: Some(141_607),
+        ..named(131_072)
+    };
+    model.refused(refused(overflow, 131_072, 10_000));
+    assert_eq!(model.known(), Known::default());
+}
+
+#[test]
+fn an_excess_says_how_much_is_left() {
+    let model = Model::new();
+    let overflow = Overflow {
+        excess: Some(1_119_046),
+        ..Overflow::default()
+    };
+    let lesson = model.refused(refused(overflow, 2_000_000, 1_250_000));
+    assert_eq!(lesson, Lesson::Input(124_406));
+    // More than was sent, by our estimate: the estimate is off.
+    let lesson = Model::new().refused(refused(overflow, 2_000_000, 1_000_000));
+    assert_eq!(lesson, Lesson::Input(95_000));
+}
+
+#[test]
+fn nothing_known_of_the_request_is_no_limit_of_nothing() {
+    let model = Model::new();
+    let lesson = model.refused(refused(Overflow::default(), 10_000, 0));
+    assert_eq!(lesson, Lesson::Input(7_000));
+    let lesson = Model::new().refused(refused(Overflow::default(), 0, 0));
+    assert!(tokens(lesson) > 0);
+    let model = Model::new();
+    model.learnt.truncated("p", "m", 0, model.now);
+    assert!(model.input().is_some_and(|tokens| tokens > 0));
+}
+
+#[test]
+fn models_are_bounded_and_listed() {
+    let learnt = Learnt::new(DAY);
+    let now = Instant::now();
+    let models = MAX_MODELS.get() + 10;
+    for model in 0..models {
+        learnt.truncated("p", &format!("m{model:04}"), 4_096, now);
+    }
+    learnt.accepted("a", "only answered", 4_096, now);
+    let all = learnt.all(now);
+    assert_eq!(all.len(), MAX_MODELS.get() - 1);
+    assert!(all.is_sorted_by(|a, b| (&a.0, &a.1) < (&b.0, &b.1)));
+    assert_eq!(learnt.known("p", "m0000", now), Known::default());
+    let last = format!("m{:04}", models - 1);
+    assert_eq!(learnt.known("p", &last, now).input, Some(4_096));
+}
+
+const fn tokens(lesson: Lesson) -> u32 {
+    match lesson {
+        Lesson::Window(tokens) | Lesson::Input(tokens) => tokens,
+    }
+}
+
+/// Numbers near each other, so that they meet, and any.
+fn number() -> impl Strategy<Value = u32> {
+    prop_oneof![4 => 0_u32..40_000, 1 => any::<u32>()]
+}
+
+fn any_refusal() -> impl Strategy<Value = Refused> {
+    let some = || prop::option::of(number());
+    let overflow = (some(), some(), some(), some(), some());
+    (overflow, number(), some(), number(), number()).prop_map(
+        |(
+            (window, prompt_limit, prompt_tokens, requested, excess),
+            tokens,
+            input,
+            expected,
+            reserve,
+        )| {
+            Refused {
+                overflow: Overflow {
+                    window,
+                    prompt_limit,
+                    prompt_tokens,
+                    requested,
+                    excess,
+                },
+                claimed: Window {
+                    tokens,
+                    input,
+                    source: Source::Catalogue,
+                },
+                expected,
+                reserve,
+            }
+        },
+    )
+}
+
+proptest! {
+    #[test]
+    fn what_was_refused_is_not_sent_again(
+        before in prop::collection::vec((any::<bool>(), number(), any_refusal()), 0..6),
+        refusal in any_refusal(),
+    ) {
+        let model = Model::new();
+        for (accepts, tokens, refusal) in before {
+            if accepts { model.accepted(tokens) } else { model.refused(refusal); }
+        }
+        let lesson = model.refused(refusal);
+        prop_assert!(tokens(lesson) > 0);
+        let known = model.known();
+        prop_assert!(known.input != Some(0));
+        if let Lesson::Window(window) = lesson {
+            prop_assert_eq!(known.window, Some(window));
+            prop_assert!((1_024..refusal.claimed.tokens).contains(&window));
+        }
+        let overflow = refusal.overflow;
+        let counted = overflow.prompt_tokens.filter(|&tokens| tokens > 0);
+        let whole = overflow.requested.and_then(|all| all.checked_sub(refusal.reserve));
+        let sent = counted.or(whole.filter(|&whole| whole > 0)).unwrap_or(refusal.expected);
+        if sent > 256 && !overflow.answer_alone() {
+            let reserve = refusal.reserve;
+            let window = known.window.map(|window| window - reserve.min(window / 2));
+            let most = window.unwrap_or(u32::MAX).min(known.input.unwrap_or(u32::MAX));
+            prop_assert!(most < sent, "{:?} after {:?}", known, refusal);
+        }
+        // And nothing is known for ever.
+        prop_assert_eq!(model.learnt.known("p", "m", model.now + DAY), Known::default());
+    }
+
+    /// However often it refuses, a provider that says nothing gets less each time.
+    #[test]
+    fn refusals_end(window in 300_u32..200_000, estimated in 0.5_f64..2.0) {
+        let model = Model::new();
+        let mut sent = 1_000_000;
+        for _ in 0..40 {
+            // A provider counts otherwise than we do.
+            if f64::from(sent) * estimated <= f64::from(window) || sent <= 256 {
+                return Ok(());
+            }
+            model.refused(refused(Overflow::default(), 1_000_000, sent));
+            sent = model.input().unwrap_or(sent);
+        }
+        prop_assert!(false, "still {} for {}", sent, window);
+    }
+}

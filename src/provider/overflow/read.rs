@@ -1,0 +1,322 @@
+//! What a provider says in an error, in any shape its body has.
+//!
+//! Objects are walked by the names of fields that hold a provider's own words; all other fields,
+//! such as the `input` that validators repeat, are skipped unread. What was read before a body
+//! breaks off, or is cut off at the limit, counts. JSON inside a text is walked like the rest.
+
+use serde::de::{DeserializeSeed, Deserializer, IgnoredAny, MapAccess, SeqAccess, Visitor};
+
+use super::wording::ECHOES;
+
+/// How much of a body is read.
+const MAX_BYTES: usize = 64 * 1024;
+/// How much of one sentence is; after that come stack traces and repeated requests.
+const MAX_TEXT_BYTES: usize = 4 * 1024;
+/// How many codes and sentences.
+const MAX_SAID: usize = 32;
+/// How deep errors are wrapped into errors.
+const MAX_DEPTH: u8 = 12;
+/// How deep JSON is wrapped into texts.
+const MAX_QUOTED: u8 = 3;
+
+/// Fields that hold codes.
+const CODE_FIELDS: &[&str] = &[
+    "code",
+    "type",
+    "error_type",
+    "error_code",
+    "status",
+    "reason",
+    "__type",
+];
+/// Fields that hold sentences, or errors in their turn.
+const TEXT_FIELDS: &[&str] = &[
+    "error",
+    "errors",
+    "message",
+    "msg",
+    "detail",
+    "details",
+    "error_message",
+    "error_description",
+    "error_msg",
+    "errormessage",
+    "status_msg",
+    "base_resp",
+    "innererror",
+    "inner_error",
+    "cause",
+];
+/// The same, but only inside an error: elsewhere these names are the client's.
+const INNER_FIELDS: &[&str] = &["metadata", "raw", "previous_errors"];
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum What {
+    Code,
+    Sentence,
+}
+
+/// A code or a sentence, in the spelling of the table of wordings.
+#[derive(Debug)]
+pub(super) struct Said {
+    depth: u8,
+    pub(super) what: What,
+    pub(super) text: String,
+}
+
+/// What an error says.
+#[derive(Debug, Default)]
+pub(super) struct Reading {
+    /// The outermost first, codes before sentences.
+    pub(super) said: Vec<Said>,
+    pub(super) n_ctx: Option<u32>,
+    pub(super) n_prompt_tokens: Option<u32>,
+    /// The body has an `error`.
+    pub(super) error: bool,
+    /// The body has `choices`.
+    pub(super) choices: bool,
+    /// What the body as a whole is, by its `type` or `object`, is an error.
+    named_error: bool,
+    has_code: bool,
+    has_message: bool,
+    empty: bool,
+    quoted: u8,
+}
+
+impl Reading {
+    pub(super) fn of(body: &[u8]) -> Self {
+        let body = body.trim_ascii();
+        let body = &body[..body.len().min(MAX_BYTES)];
+        let mut reading = Self {
+            empty: matches!(body, b"" | b"{}" | b"[]" | b"null" | b"\"\""),
+            ..Self::default()
+        };
+        if begins_json(body) || body.starts_with(b"\"") {
+            reading.walk(body, Place::Body, 0);
+        } else {
+            reading.sentence(&String::from_utf8_lossy(body), 0);
+        }
+        reading.said.sort_by_key(|said| (said.depth, said.what));
+        reading
+    }
+
+    /// There is no body to speak of.
+    pub(super) const fn says_nothing(&self) -> bool {
+        self.empty
+    }
+
+    /// The body is the event of a stream that failed.
+    pub(super) const fn is_error_event(&self) -> bool {
+        self.error || self.named_error || (self.has_code && self.has_message && !self.choices)
+    }
+
+    /// Walks JSON as far as it is whole.
+    fn walk(&mut self, json: &[u8], place: Place, depth: u8) {
+        let mut json = serde_json::Deserializer::from_slice(json);
+        let node = Node {
+            reading: self,
+            place,
+            depth,
+        };
+        // What was understood before an error is kept, and there is nothing to say about the rest.
+        let _ = node.deserialize(&mut json);
+    }
+
+    fn code(&mut self, code: &str, depth: u8) {
+        self.say(What::Code, code, depth);
+    }
+
+    /// A sentence, and the errors that are quoted in it as JSON.
+    fn sentence(&mut self, text: &str, depth: u8) {
+        let text = &text[..text.floor_char_boundary(MAX_BYTES)];
+        let quoted = text
+            .match_indices(['{', '['])
+            .map(|(place, _)| place)
+            .find(|&place| begins_json(&text.as_bytes()[place..]));
+        let own = quoted.map_or(text, |place| &text[..place]);
+        let echo = ECHOES.iter().filter_map(|echo| own.find(echo)).min();
+        let own = &own[..echo.unwrap_or(own.len())];
+        self.say(What::Sentence, own, depth);
+        if let Some(place) = quoted
+            && echo.is_none()
+            && self.quoted < MAX_QUOTED
+        {
+            self.quoted += 1;
+            self.walk(&text.as_bytes()[place..], Place::Error, depth + 1);
+            self.quoted -= 1;
+        }
+    }
+
+    fn say(&mut self, what: What, text: &str, depth: u8) {
+        let text = spelt(text);
+        if !text.is_empty() && self.said.len() < MAX_SAID {
+            self.said.push(Said { depth, what, text });
+        }
+    }
+}
+
+/// Whether this is the beginning of a JSON object, or of an array of such. A Python dictionary in a
+/// text is none, nor is `[1, 6000]`.
+fn begins_json(text: &[u8]) -> bool {
+    match text.split_first() {
+        Some((b'{', rest)) => matches!(rest.trim_ascii_start().first(), Some(b'"' | b'}')),
+        Some((b'[', rest)) => rest.trim_ascii_start().starts_with(b"{"),
+        _ => false,
+    }
+}
+
+/// A text in the spelling of the table: small letters, single spaces, no quotes.
+fn spelt(text: &str) -> String {
+    let text = &text[..text.floor_char_boundary(MAX_TEXT_BYTES)];
+    let mut spelt = String::with_capacity(text.len());
+    for letter in text.chars() {
+        match letter {
+            '\'' | '"' | '`' | '\\' | '’' | '‘' | '“' | '”' => {}
+            space if space.is_whitespace() => {
+                if !spelt.is_empty() && !spelt.ends_with(' ') {
+                    spelt.push(' ');
+                }
+            }
+            letter => spelt.push(letter.to_ascii_lowercase()),
+        }
+    }
+    spelt.truncate(spelt.trim_end().len());
+    spelt
+}
+
+/// Where in a body a value is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Place {
+    Body,
+    /// In the `response` of an event: its other fields repeat the request.
+    Response,
+    Error,
+    Code,
+}
+
+/// One value of an error. What it gives is whether there was anything.
+struct Node<'r> {
+    reading: &'r mut Reading,
+    place: Place,
+    depth: u8,
+}
+
+impl Node<'_> {
+    fn inner(&mut self, place: Place, depth: u8) -> Node<'_> {
+        Node {
+            reading: self.reading,
+            place,
+            depth,
+        }
+    }
+
+    fn field<'de, A: MapAccess<'de>>(&mut self, name: &str, map: &mut A) -> Result<(), A::Error> {
+        let is_one_of = |names: &[&str]| names.iter().any(|one| one.eq_ignore_ascii_case(name));
+        let body = self.place == Place::Body;
+        if self.depth >= MAX_DEPTH || self.place == Place::Code {
+            map.next_value::<IgnoredAny>()?;
+        } else if self.place == Place::Response {
+            if name == "error" {
+                map.next_value_seed(self.inner(Place::Error, self.depth + 1))?;
+            } else {
+                map.next_value::<IgnoredAny>()?;
+            }
+        } else if name == "response" && body {
+            map.next_value_seed(self.inner(Place::Response, self.depth))?;
+        } else if name == "choices" && body {
+            let choices: Option<Vec<IgnoredAny>> = map.next_value()?;
+            self.reading.choices |= choices.is_some_and(|choices| !choices.is_empty());
+        } else if name == "object" && body {
+            map.next_value_seed(self.inner(Place::Code, self.depth))?;
+        } else if is_one_of(CODE_FIELDS) {
+            let any = map.next_value_seed(self.inner(Place::Code, self.depth))?;
+            self.reading.has_code |= body && any && name == "code";
+        } else if name == "n_ctx" || name == "n_prompt_tokens" {
+            let number = map.next_value::<serde_json::Value>()?.as_u64();
+            let number = number.and_then(|number| u32::try_from(number).ok());
+            let known = match name {
+                "n_ctx" => &mut self.reading.n_ctx,
+                _ => &mut self.reading.n_prompt_tokens,
+            };
+            *known = known.or(number);
+        } else if is_one_of(TEXT_FIELDS) || !body && is_one_of(INNER_FIELDS) {
+            // A sentence belongs to the error that has it, not to one below.
+            let any = map.next_value_seed(self.inner(Place::Error, self.depth + 1))?;
+            self.reading.error |= body && any && name == "error";
+            self.reading.has_message |= body && any && name == "message";
+        } else {
+            map.next_value::<IgnoredAny>()?;
+        }
+        Ok(())
+    }
+}
+
+impl<'de> DeserializeSeed<'de> for Node<'_> {
+    type Value = bool;
+
+    fn deserialize<D: Deserializer<'de>>(self, value: D) -> Result<bool, D::Error> {
+        value.deserialize_any(self)
+    }
+}
+
+impl<'de> Visitor<'de> for Node<'_> {
+    type Value = bool;
+
+    fn expecting(&self, to: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        to.write_str("an error")
+    }
+
+    fn visit_str<E>(self, text: &str) -> Result<bool, E> {
+        match self.place {
+            Place::Code => {
+                let error = matches!(text, "error" | "response.failed");
+                self.reading.named_error |= error && self.depth == 0;
+                self.reading.code(text, self.depth);
+            }
+            Place::Body | Place::Error => self.reading.sentence(text, self.depth.saturating_sub(1)),
+            Place::Response => {}
+        }
+        Ok(!text.is_empty())
+    }
+
+    fn visit_map<A: MapAccess<'de>>(mut self, mut map: A) -> Result<bool, A::Error> {
+        while let Some(name) = map.next_key::<String>()? {
+            self.field(&name, &mut map)?;
+        }
+        Ok(true)
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(mut self, mut list: A) -> Result<bool, A::Error> {
+        let mut any = false;
+        loop {
+            let (place, depth) = (self.place, self.depth);
+            match list.next_element_seed(self.inner(place, depth))? {
+                Some(one) => any |= one,
+                None => return Ok(any),
+            }
+        }
+    }
+
+    fn visit_u64<E>(self, number: u64) -> Result<bool, E> {
+        if self.place == Place::Code {
+            self.reading.code(&number.to_string(), self.depth);
+        }
+        Ok(true)
+    }
+
+    fn visit_i64<E>(self, _: i64) -> Result<bool, E> {
+        Ok(true)
+    }
+
+    fn visit_f64<E>(self, _: f64) -> Result<bool, E> {
+        Ok(true)
+    }
+
+    fn visit_bool<E>(self, value: bool) -> Result<bool, E> {
+        Ok(value)
+    }
+
+    fn visit_unit<E>(self) -> Result<bool, E> {
+        Ok(false)
+    }
+}

@@ -1,0 +1,131 @@
+//! Finds a wording in a text, and reads the numbers in it.
+//!
+//! A template is text with holes: `maximum context length is {window} tokens`. It begins with a
+//! text of its own; a hole takes one whole number. `{_}` takes a number that means nothing to us.
+
+/// What the numbers of an error are; tokens.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Numbers {
+    pub(super) window: Option<u32>,
+    pub(super) limit: Option<u32>,
+    pub(super) prompt: Option<u32>,
+    pub(super) answer: Option<u32>,
+    pub(super) requested: Option<u32>,
+    pub(super) excess: Option<u32>,
+}
+
+/// Whether the wording is in the text.
+pub(super) fn find(template: &str, text: &str) -> bool {
+    first(template, text).is_some()
+}
+
+/// Takes over those numbers of the wording that are not known yet.
+pub(super) fn read(template: &str, text: &str, known: &mut Numbers) {
+    // A wording without holes has nothing to read.
+    if !template.contains('{') {
+        return;
+    }
+    if let Some(found) = first(template, text) {
+        known.window = known.window.or(found.window);
+        known.limit = known.limit.or(found.limit);
+        known.prompt = known.prompt.or(found.prompt);
+        known.answer = known.answer.or(found.answer);
+        known.requested = known.requested.or(found.requested);
+        known.excess = known.excess.or(found.excess);
+    }
+}
+
+fn first(template: &str, text: &str) -> Option<Numbers> {
+    let head = template.split('{').next()?;
+    let places = text.match_indices(head);
+    places
+        .filter_map(|(place, _)| at(template, text.get(place..)?))
+        .next()
+}
+
+/// The wording at the very start of a text.
+fn at(template: &str, text: &str) -> Option<Numbers> {
+    let mut found = Numbers::default();
+    let (mut template, mut text) = (template, text);
+    while let Some((literal, rest)) = template.split_once('{') {
+        let (name, rest) = rest.split_once('}')?;
+        let (number, after) = number(text.strip_prefix(literal)?)?;
+        let hole = match name {
+            "window" => Some(&mut found.window),
+            "limit" => Some(&mut found.limit),
+            "prompt" => Some(&mut found.prompt),
+            "answer" => Some(&mut found.answer),
+            "requested" => Some(&mut found.requested),
+            "excess" => Some(&mut found.excess),
+            _ => None,
+        };
+        if let Some(hole) = hole {
+            *hole = number;
+        }
+        (template, text) = (rest, after);
+    }
+    text.starts_with(template).then_some(found)
+}
+
+/// A whole number at the start of a text, `1234` or `1,234`, and what comes after it. One too large
+/// to be a count of tokens is read, but is none.
+fn number(text: &str) -> Option<(Option<u32>, &str)> {
+    let digits = |text: &str| text.bytes().take_while(u8::is_ascii_digit).count();
+    let mut end = digits(text);
+    if end == 0 {
+        return None;
+    }
+    if end <= 3 {
+        while text[end..].starts_with(',') && digits(&text[end + 1..]) == 3 {
+            end += 4;
+        }
+    }
+    let mut after = text[end..].chars();
+    match after.next() {
+        // `128k`, or a fraction: no count.
+        Some(next) if next.is_alphanumeric() => return None,
+        Some('.') if after.next().is_some_and(|next| next.is_ascii_digit()) => return None,
+        _ => {}
+    }
+    let plain = text[..end].replace(',', "");
+    Some((plain.parse().ok(), &text[end..]))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Numbers, find, first};
+
+    #[test]
+    fn numbers_are_read_whole_or_not_at_all() {
+        let check = |text: &str, window: Option<Option<u32>>| {
+            let found = first("of {window}", text);
+            assert_eq!(found.map(|found| found.window), window, "{text}");
+        };
+        check("of 8192", Some(Some(8_192)));
+        check("of 8192.", Some(Some(8_192)));
+        check("of 8192, however", Some(Some(8_192)));
+        check("of 131,072 tokens", Some(Some(131_072)));
+        check("of 1,048,576", Some(Some(1_048_576)));
+        check("of 99999999999", Some(None));
+        check("of 8192.5", None);
+        check("of 128k", None);
+        check("of none", None);
+        check("out of it, or of 7", Some(Some(7)));
+        check("of 1,20", Some(Some(1)));
+    }
+
+    #[test]
+    fn holes_must_be_filled_where_they_are() {
+        let row = "length {prompt} exceeds {limit} tokens";
+        let found = first(row, "the length 12 exceeds the length 13 exceeds 10 tokens");
+        let expected = Numbers {
+            prompt: Some(13),
+            limit: Some(10),
+            ..Numbers::default()
+        };
+        assert_eq!(found, Some(expected));
+        assert!(!find(row, "length 12 exceeds 10 characters"));
+        assert!(find("got -{_}", "got -186."));
+        assert!(!find("got -{_}", "got 0."));
+    }
+}

@@ -1,0 +1,256 @@
+use http::StatusCode;
+use proptest::prelude::*;
+use serde_json::json;
+
+use super::{Overflow, Verdict, classic, judge, judge_event};
+
+fn judged(status: u16, body: &str) -> Verdict {
+    judge(StatusCode::from_u16(status).unwrap(), body.as_bytes())
+}
+
+fn is_overflow(status: u16, body: &str) -> bool {
+    matches!(judged(status, body), Verdict::Overflow(_))
+}
+
+const OVERFLOW: &str = "This model's maximum context length is 8000 tokens.";
+
+#[test]
+fn words_of_the_request_are_never_read() {
+    // The words of an overflow, in every field where validators and proxies repeat a request.
+    for body in [
+        json!({ "detail": [{ "type": "string_type", "loc": ["body", "messages", 0], "msg": "Input should be a valid string", "input": OVERFLOW, "ctx": { "error": OVERFLOW } }] }),
+        json!({ "error": { "message": "Bad request", "code": 400 }, "request": { "message": OVERFLOW } }),
+        json!({ "error": { "message": "Bad request", "param": OVERFLOW, "failed_generation": OVERFLOW } }),
+        json!({ "message": "Bad request", "metadata": { "raw": OVERFLOW }, "body": OVERFLOW }),
+        json!({ "error": { "message": format!("1 validation error [type=string_type, input_value='{OVERFLOW}', input_type=str]") } }),
+        json!({ "error": { "message": format!("Invalid value: '{OVERFLOW}'. Supported values are: 'a' and 'b'.") } }),
+        json!({ "error": { "message": format!("litellm: bad messages=[{{'role': 'user', 'content': '{OVERFLOW}'}}]") } }),
+        json!({ "error": { "message": format!("bad {}", json!({ "messages": [{ "content": OVERFLOW }] })) } }),
+        json!({ "error": { "message": format!("bad stop: {}", json!([OVERFLOW])) } }),
+        json!({ "object": "error", "message": { "detail": [{ "msg": "no", "input": { "error": { "message": OVERFLOW } } }] } }),
+    ] {
+        let body = body.to_string();
+        let found = judged(400, &body);
+        assert_eq!(found, Verdict::Other, "{body}");
+        // The same body, when it breaks off somewhere.
+        for end in 0..body.len() {
+            let cut = judge(StatusCode::BAD_REQUEST, &body.as_bytes()[..end]);
+            assert!(!matches!(cut, Verdict::Overflow(_)), "{}", &body[..end]);
+        }
+    }
+}
+
+#[test]
+fn a_rate_limit_in_the_request_silences_nothing() {
+    let body = json!({
+        "error": { "message": OVERFLOW, "code": 400 },
+        "input": "rate limit, per minute, quota",
+        "detail": [{ "input": "429 Too many requests" }],
+    });
+    assert!(is_overflow(400, &body.to_string()));
+}
+
+#[test]
+fn what_a_gateway_quotes_is_read() {
+    let inner = json!({ "error": { "message": OVERFLOW, "code": 400 } }).to_string();
+    for body in [
+        json!({ "error": { "message": "Provider returned error", "metadata": { "raw": inner } } }),
+        json!({ "error": { "message": "Provider returned error", "metadata": { "raw": OVERFLOW } } }),
+        json!({ "error": { "message": format!("BadRequestError: OpenAIException - {inner}") } }),
+        json!({ "error": { "message": format!("Error code: 400 - {{'error': {{'message': \"{OVERFLOW}\", 'type': 'BadRequestError'}}}}") } }),
+        json!({ "error": { "message": json!({ "error": inner }).to_string() } }),
+        json!([{ "error": { "message": OVERFLOW } }]),
+        json!({ "errors": [{ "message": OVERFLOW }] }),
+        json!({ "detail": OVERFLOW }),
+        json!({ "error": OVERFLOW }),
+        json!(OVERFLOW),
+    ] {
+        let Verdict::Overflow(found) = judged(400, &body.to_string()) else {
+            panic!("{body}");
+        };
+        assert_eq!(found.window, Some(8_000), "{body}");
+    }
+}
+
+#[test]
+fn the_outer_error_decides() {
+    let body = |outer: &str, inner: &str| {
+        let previous = json!([{ "message": inner }]);
+        json!({ "error": { "message": outer, "metadata": { "previous_errors": previous } } })
+            .to_string()
+    };
+    let limited = "Too many requests; retry later";
+    assert!(is_overflow(400, &body(OVERFLOW, limited)));
+    assert!(!is_overflow(400, &body(limited, OVERFLOW)));
+    assert!(is_overflow(400, &body("Provider returned error", OVERFLOW)));
+}
+
+#[test]
+fn statuses_narrow_what_is_believed() {
+    let code = r#"{"error":{"message":"no","code":"context_length_exceeded"}}"#;
+    let sure = json!({ "error": { "message": OVERFLOW } }).to_string();
+    let vague = r#"{"error":{"message":"Too many tokens"}}"#;
+    for status in [400, 413, 422] {
+        for body in [code, &sure, vague] {
+            assert!(is_overflow(status, body), "{status} {body}");
+        }
+    }
+    for status in [429, 500, 502, 503] {
+        assert!(is_overflow(status, code) && is_overflow(status, &sure));
+        assert!(!is_overflow(status, vague), "{status}");
+    }
+    for status in [301, 401, 402, 403, 404, 409] {
+        for body in [code, &sure, vague] {
+            assert_eq!(judged(status, body), Verdict::Other, "{status} {body}");
+        }
+    }
+}
+
+#[test]
+fn silence_is_no_overflow_by_itself() {
+    for body in ["", " \r\n", "{}", "null", "\"\""] {
+        assert_eq!(judged(400, body), Verdict::Wordless, "{body:?}");
+        assert_eq!(judged(413, body), Verdict::Wordless, "{body:?}");
+        assert_eq!(judged(500, body), Verdict::Other, "{body:?}");
+    }
+    let said = r#"{"error":{"message":"400 status code (no body)"}}"#;
+    assert_eq!(judged(400, said), Verdict::Wordless);
+    assert_eq!(judged(500, said), Verdict::Other);
+    assert_eq!(judged(200, ""), Verdict::Wordless);
+    assert_eq!(judged(200, "{}"), Verdict::Other);
+    // 413 is about bytes where it says anything.
+    let bytes = r#"{"type":"error","error":{"type":"request_too_large","message":"Request exceeds the maximum size"}}"#;
+    assert_eq!(judged(413, bytes), Verdict::Other);
+    let page = "<html><head><title>413 Request Entity Too Large</title></head></html>";
+    assert_eq!(judged(413, page), Verdict::Other);
+    let bytes = "Request payload size exceeds the limit: 20971520 bytes.";
+    assert_eq!(judged(400, bytes), Verdict::Other);
+}
+
+#[test]
+fn a_success_is_an_error_only_where_it_is_nothing_else() {
+    let error = json!({ "message": OVERFLOW });
+    assert!(is_overflow(200, &json!({ "error": error }).to_string()));
+    let choice = json!([{ "message": { "content": OVERFLOW } }]);
+    for body in [
+        json!({ "error": error, "choices": choice }),
+        json!({ "error": null, "choices": choice }),
+        json!({ "error": null, "message": OVERFLOW }),
+        json!({ "message": OVERFLOW }),
+    ] {
+        assert_eq!(judged(200, &body.to_string()), Verdict::Other, "{body}");
+    }
+    assert_eq!(judged(200, OVERFLOW), Verdict::Other);
+}
+
+#[test]
+fn the_first_event_of_a_stream_may_be_an_error() {
+    let error = json!({ "message": OVERFLOW, "type": "BadRequestError", "code": 400 });
+    for event in [
+        json!({ "error": error }),
+        json!({ "error": { "object": "error", "message": OVERFLOW } }),
+        json!({ "error": OVERFLOW }),
+        json!({ "object": "error", "message": OVERFLOW, "type": "BadRequestError", "param": null, "code": 400 }),
+        json!({ "type": "error", "code": "context_length_exceeded", "message": "m", "param": null, "sequence_number": 1 }),
+        json!({ "type": "error", "error": { "type": "invalid_request_error", "message": OVERFLOW } }),
+        json!({ "type": "response.failed", "response": { "instructions": "rate limit", "metadata": { "message": "quota" }, "error": { "code": "context_length_exceeded", "message": "m" } } }),
+        json!({ "error": { "code": 400, "message": "m", "type": "exceed_context_size_error", "n_prompt_tokens": 14_429, "n_ctx": 8_192 } }),
+        json!({ "id": "gen-1", "choices": [{ "delta": {}, "finish_reason": "error" }], "error": error }),
+        json!({ "code": 20_015, "message": "length of prompt_tokens (68957) must be less than max_seq_len (65536).", "data": null }),
+    ] {
+        let found = judge_event(event.to_string().as_bytes());
+        assert!(matches!(found, Verdict::Overflow(_)), "{event}");
+    }
+    for event in [
+        json!({ "choices": [{ "delta": { "content": OVERFLOW } }] }),
+        json!({ "choices": [{ "delta": { "content": OVERFLOW } }], "error": null }),
+        json!({ "choices": [], "prompt_filter_results": [{ "code": "context_length_exceeded" }] }),
+        json!({ "type": "response.created", "response": { "error": null, "instructions": OVERFLOW, "metadata": { "message": OVERFLOW } } }),
+        json!({ "type": "message_start", "message": { "role": "assistant", "content": OVERFLOW } }),
+        json!({ "error": { "message": "Rate limit reached", "code": 429 } }),
+        json!({ "error": { "message": "" } }),
+    ] {
+        let found = judge_event(event.to_string().as_bytes());
+        assert_eq!(found, Verdict::Other, "{event}");
+    }
+    for data in ["", "[DONE]", OVERFLOW] {
+        assert_eq!(judge_event(data.as_bytes()), Verdict::Other, "{data}");
+    }
+}
+
+#[test]
+fn a_long_body_is_read_as_far_as_its_beginning() {
+    let long = "x".repeat(1 << 20);
+    let body = json!({ "error": { "message": OVERFLOW, "request": long } }).to_string();
+    assert!(is_overflow(400, &body));
+    let body = format!("{long}{OVERFLOW}");
+    assert_eq!(judged(400, &body), Verdict::Other);
+    // Lone surrogates are no obstacle where they stand in a field that is not read.
+    let body = format!(r#"{{"input":"\ud83d","error":{{"message":"{OVERFLOW}"}}}}"#);
+    assert!(is_overflow(400, &body));
+}
+
+#[test]
+fn an_answer_that_fills_the_window_is_known() {
+    let alone = |prompt: u32, requested: u32| Overflow {
+        window: Some(8_000),
+        prompt_tokens: Some(prompt),
+        requested: Some(requested),
+        ..Overflow::default()
+    };
+    assert!(alone(100, 8_100).answer_alone());
+    assert!(!alone(5_000, 9_000).answer_alone());
+    assert!(!Overflow::default().answer_alone());
+}
+
+#[test]
+fn the_classic_error_says_only_what_is_known() {
+    let message = |window, prompt| classic(window, prompt).message;
+    assert_eq!(
+        message(Some(4_097), Some(4_294)),
+        "This model's maximum context length is 4097 tokens. However, your messages resulted in \
+         4294 tokens. Please reduce the length of the messages."
+    );
+    assert!(!message(None, Some(4_294)).contains("4097"));
+    assert!(!message(Some(4_097), None).contains("4294"));
+    assert!(message(Some(4_097), Some(4_000)).contains("too little room"));
+    let fault = classic(None, None);
+    assert_eq!(fault.kind.as_deref(), Some("invalid_request_error"));
+    assert_eq!(fault.param.as_deref(), Some("messages"));
+    assert_eq!(fault.code.as_deref(), Some("context_length_exceeded"));
+}
+
+proptest! {
+    #[test]
+    fn the_classic_error_is_read_back(window: Option<u32>, prompt: Option<u32>) {
+        let mut fault = classic(window, prompt);
+        for code in [fault.code.clone(), None] {
+            fault.code = code;
+            let expected = Overflow { window, prompt_tokens: prompt, ..Overflow::default() };
+            let found = judge(StatusCode::BAD_REQUEST, &fault.to_json());
+            prop_assert_eq!(found, Verdict::Overflow(expected));
+        }
+    }
+
+    #[test]
+    fn no_bytes_panic(body: Vec<u8>, status in 100_u16..600) {
+        let status = StatusCode::from_u16(status).unwrap();
+        judge(status, &body);
+        judge_event(&body);
+    }
+
+    /// Pieces of what errors are made of, in any order.
+    #[test]
+    fn no_pieces_panic(pieces in prop::collection::vec(
+        prop::sample::select(vec![
+            "{", "}", "[", "]", "\"", ":", ",", "\\", "\\u", "\\ud83d", "error", "\"error\":",
+            "\"message\":", "\"metadata\":{\"raw\":", "\"code\":", "maximum context length is ",
+            "9", "99999999999", ",000", ".5", "é", "超长", " tokens", "{\\\"error\\\":", "null",
+            "\"n_ctx\":", "-1", "\"choices\":", "data: ", "\u{feff}", "max_tokens must be at least 1, got -",
+        ]), 0..40))
+    {
+        let body = pieces.concat();
+        judge(StatusCode::BAD_REQUEST, body.as_bytes());
+        judge_event(body.as_bytes());
+    }
+}

@@ -1,0 +1,232 @@
+//! The wordings, as data. A new provider is a new row here, never a new branch somewhere else.
+//!
+//! Texts are compared in small letters, without quotes and backslashes, with single spaces. In
+//! braces is what a number means: `window` holds prompt and answer, `limit` the prompt alone;
+//! `prompt` and `answer` are what was sent and asked for, `requested` is both; by `excess` the
+//! prompt was too long. `{_}` is a number that is not to be trusted with any of these, such as a
+//! lower bound.
+
+/// Values of `code` and `type` that mean an overflow.
+pub(super) const CODES: &[&str] = &[
+    "context_length_exceeded",
+    "context_too_large",
+    "context_window_exceeded",
+    "contextwindowexceedederror",
+    "exceed_context_size_error",
+    "model_context_window_exceeded",
+    "model_max_prompt_tokens_exceeded",
+    "tokens_limit_reached",
+    "too_many_prompt_tokens",
+    "too_many_tokens",
+    // z.ai: the prompt is too long.
+    "1261",
+];
+
+/// Sentences that mean an overflow with any status.
+pub(super) const SURE: &[&str] = &[
+    // OpenAI, Azure, DeepSeek, vLLM, OpenRouter, llama-cpp-python.
+    "maximum context length is {window} tokens",
+    "maximum context length is exceeded",
+    "maximum context length of {window}",
+    "maximum context length ({window})",
+    "maximum context length: {window}",
+    "{window} maximum context length",
+    "too large for model with",
+    "exceeds maximum context length",
+    "exceeds the maximum context length",
+    "exceeds models maximum context length",
+    "exceeds the models maximum context length",
+    "exceeded max context length",
+    "longer than the models maximum context length",
+    "longer than the models context length ({window} tokens)",
+    "longer than the models context length",
+    "longer than the maximum model length of {window}",
+    "greater than the context length",
+    "too long to fit into the model (context length {window})",
+    "too long to fit into the model",
+    "context length is only {window} tokens",
+    "context length of only {window} tokens",
+    "reached context length of {window} tokens",
+    "configured context size is {window} tokens",
+    "context_length_exceeded",
+    "context length exceeded",
+    "context window exceeded",
+    "contextwindowexceedederror",
+    "context size has been exceeded",
+    "exceeds the available context size ({window} tokens)",
+    "exceeds the available context size",
+    "exceeds the context window",
+    "exceed context window of {window}",
+    "context window exceeds limit",
+    "exceed context limit: {prompt} + {answer} > {window}",
+    "exceed context limit",
+    "tokens exceed the configured limit of {limit} tokens",
+    "reduce the length of the messages",
+    "reduce the length of the input prompt",
+    // Anthropic, Fireworks.
+    "prompt is too long: {prompt} tokens > {limit} maximum",
+    "prompt is too long: {prompt}, model maximum context length: {window}",
+    "prompt is too long",
+    // Gemini and Vertex.
+    "input token count ({prompt}) exceeds the maximum number of tokens allowed ({limit})",
+    "input token count is {prompt} but the model only supports up to {limit}",
+    "input token count exceeds the maximum",
+    // Ollama.
+    "prompt too long; exceeded max context length by {excess} tokens",
+    // LM Studio.
+    "cannot truncate prompt with n_keep ({_}) >= n_ctx ({window})",
+    "(n_keep: {_} >= n_ctx: {window})",
+    // TGI, Together, SageMaker.
+    "inputs tokens + max_new_tokens must be <= {window}",
+    "inputs must have less than {limit} tokens",
+    // xAI.
+    "maximum prompt length is {limit} but the request contains {prompt} tokens",
+    // Copilot.
+    "prompt token count of {prompt} exceeds the limit of {limit}",
+    // Kimi.
+    "exceeded model token limit: {window} (requested: {requested})",
+    "exceeded model token limit",
+    // SiliconFlow.
+    "length of prompt_tokens ({prompt}) must be less than max_seq_len ({window})",
+    // Poolside, by OpenRouter; SGLang.
+    "input length {prompt} exceeds the maximum allowed input length of {limit}",
+    "exceeds the maximum allowed input length",
+    "exceeds the maximum allowed length ({limit} tokens)",
+    // watsonx.
+    "number of input tokens {prompt} cannot exceed the total tokens limit {window}",
+    // Bedrock.
+    "input is too long for requested model",
+    "number of input tokens exceeds maximum length",
+];
+
+/// Sentences that mean an overflow only with a status that says that the request is at fault.
+pub(super) const VAGUE: &[&str] = &[
+    // vLLM, once: what the prompt left for the answer.
+    "max_tokens must be at least 1, got -{excess}",
+    // Bedrock, Cohere, AI21.
+    "expected maxlength",
+    "too many input tokens",
+    "too many tokens: size limit exceeded by {excess} tokens",
+    "too many tokens",
+    // Volcengine Ark.
+    "input length {prompt} exceeds the maximum length {limit}",
+    "exceed max message tokens",
+    // DashScope.
+    "range of input length should be [1, {limit}]",
+    "range of input length should be",
+    // Vercel's gateway.
+    "input too long: {prompt} input tokens, limit is {limit}",
+    "input is too long",
+    "input too long",
+    // Perplexity.
+    "total length of all messages is too long",
+    // z.ai.
+    "prompt exceeds max length",
+    "prompt too long",
+    "prompt 超长",
+    // Anthropic-compatible servers.
+    "prompt: length",
+    // NLP Cloud, Hugging Face.
+    "input text length should not exceed",
+    "length limit exceeded",
+    "request payload size exceeds",
+    "token limit exceeded",
+];
+
+/// What else names a number in such an error. By themselves these mean nothing.
+pub(super) const FIGURES: &[&str] = &[
+    "you requested {requested} tokens",
+    "you requested about {requested} tokens",
+    "requested a total of {requested} tokens",
+    "requested about {prompt} tokens ({_} of text input, {_} of tool input)",
+    ", {answer} in the completion",
+    "and {answer} in the completion",
+    "; {answer} for the completion",
+    "and {answer} tokens for the completion",
+    ", {answer} in the output",
+    "requested {answer} output tokens",
+    "is too large: {answer}. this models maximum context length",
+    "input tokens plus {answer} max_tokens",
+    "resulted in {prompt} tokens",
+    "({prompt} in the messages,",
+    "({prompt} in your prompt;",
+    "({prompt} of text input)",
+    "prompt contains {prompt} input tokens",
+    "prompt contains {prompt} tokens",
+    "prompt has {prompt} tokens",
+    "request has {prompt} input tokens",
+    "request ({prompt} tokens) exceeds",
+    "you passed {prompt} input tokens",
+    "the input ({prompt} tokens) is longer",
+    "input length ({prompt}) exceeds",
+    "input length ({prompt} tokens) exceeds",
+    "decoder prompt (length {prompt}) is longer",
+    "prompt (total length {prompt}) is too long",
+    "requested tokens ({prompt}) exceed context window",
+    "given: {prompt} inputs tokens and {answer} max_new_tokens",
+    "tokens. given: {prompt}",
+    // Cerebras. The sentence before it is about messages and completion: so the limit holds both.
+    "current length is {prompt} while limit is {window}",
+    // Cohere.
+    "the limit for this model is {limit} tokens",
+    // GitHub Models.
+    "max size: {limit} tokens",
+];
+
+/// What is about something else, however much it sounds like an overflow: money, pace, one text.
+pub(super) const VETOES: &[&str] = &[
+    "rate limit",
+    "rate-limit",
+    "rate_limit",
+    "ratelimit",
+    "per minute",
+    "per min",
+    "per hour",
+    "per day",
+    "per second",
+    "too many requests",
+    "throttl",
+    "please wait",
+    "quota",
+    "billing",
+    "credits",
+    "afford",
+    "resource_exhausted",
+    // One text or list of the request.
+    "string too long",
+    "string_too_long",
+    "string_above_max_length",
+    "array too long",
+    "array_above_max_length",
+    // Bytes, not tokens.
+    "size exceeds the limit: {_} bytes",
+    // llama.cpp, of embeddings.
+    "physical batch size",
+    // A client that asks for an answer without limit, in the spelling of another engine.
+    "must be at least 1, got -1.",
+];
+
+/// What libraries of gateways write for an error without a body.
+pub(super) const WORDLESS: &[&str] = &["400 status code (no body)", "413 status code (no body)"];
+
+/// Beginnings of what an error repeats of the request. Compared as they are written; what follows
+/// is not the provider's.
+pub(super) const ECHOES: &[&str] = &[
+    "input_value",
+    "'input':",
+    "\"input\":",
+    "'prompt':",
+    "\"prompt\":",
+    "'content':",
+    "\"content\":",
+    "'role':",
+    "\"role\":",
+    "'messages':",
+    "\"messages\":",
+    "[\"",
+    "messages=[",
+    "Invalid value: '",
+    "but got '",
+    "Received: ",
+    "request body:",
+];

@@ -1,0 +1,143 @@
+//! The first event of a stream, looked at before the client has anything of the answer.
+//!
+//! Some providers begin a stream as a success and say in its first event that they refuse. Nothing
+//! is taken out: what was read goes on as it came. Done only where a provider is known for it, and
+//! not for long: a head that is held back is a client that waits.
+
+use std::{collections::VecDeque, io, time::Duration};
+
+use bytes::Bytes;
+use futures_util::stream::unfold;
+use http::Response;
+use http_body::Frame;
+use http_body_util::{BodyExt, StreamBody};
+
+use super::decode::Decoder;
+use crate::wire::{Body, event::Splitter};
+
+/// Bytes that are looked through for a first event; errors are short.
+const MAX_BYTES: usize = 64 << 10;
+
+/// What a stream began with.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum First {
+    /// The data of its first event.
+    Event(Bytes),
+    /// It ended without any.
+    Nothing,
+    /// Nothing came in time, it cannot be read, or it broke.
+    Unknown,
+}
+
+/// Waits for the first event of a stream, `limit` at most. The answer goes on from its first byte.
+pub async fn peek(answer: Response<Body>, limit: Duration) -> (Response<Body>, First) {
+    if Decoder::of(answer.headers()).is_some() {
+        return (answer, First::Unknown);
+    }
+    let (head, mut source) = answer.into_parts();
+    let mut read = VecDeque::new();
+    let mut splitter = Splitter::new(MAX_BYTES);
+    let looking = async {
+        let mut bytes = 0;
+        while let Some(frame) = source.frame().await {
+            let frame = match frame {
+                Ok(frame) => frame,
+                Err(error) => {
+                    read.push_back(Err(error));
+                    return First::Unknown;
+                }
+            };
+            let chunk = frame.data_ref().cloned().unwrap_or_default();
+            read.push_back(Ok(frame));
+            bytes += chunk.len();
+            splitter.push(chunk);
+            while let Some(event) = splitter.next_event() {
+                if let Some(message) = event.message {
+                    return First::Event(message.data);
+                }
+            }
+            if bytes > MAX_BYTES {
+                return First::Unknown;
+            }
+        }
+        let last = splitter.finish().and_then(|event| event.message);
+        last.map_or(First::Nothing, |message| First::Event(message.data))
+    };
+    let first = tokio::time::timeout(limit, looking).await;
+    let first = first.unwrap_or(First::Unknown);
+    let body = resume(read, source);
+    (Response::from_parts(head, body), first)
+}
+
+/// What was read, and then what comes.
+fn resume(read: VecDeque<io::Result<Frame<Bytes>>>, source: Body) -> Body {
+    let frames = unfold((read, source), |(mut read, mut source)| async move {
+        let frame = match read.pop_front() {
+            Some(frame) => frame,
+            None => source.frame().await?,
+        };
+        Some((frame, (read, source)))
+    });
+    StreamBody::new(frames).boxed_unsync()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::{io, time::Duration};
+
+    use bytes::Bytes;
+    use futures_util::stream::{self, StreamExt};
+    use http::Response;
+    use http_body::Frame;
+    use http_body_util::{BodyExt, StreamBody};
+
+    use super::{First, peek};
+    use crate::wire::Body;
+
+    /// A stream of these chunks that then ends, or stays open.
+    fn stream_of(chunks: &[&'static str], open: bool) -> Response<Body> {
+        let chunks: Vec<io::Result<Frame<Bytes>>> = chunks
+            .iter()
+            .map(|chunk| Ok(Frame::data(Bytes::from_static(chunk.as_bytes()))))
+            .collect();
+        let chunks = stream::iter(chunks);
+        let body = match open {
+            true => StreamBody::new(chunks.chain(stream::pending())).boxed_unsync(),
+            false => StreamBody::new(chunks).boxed_unsync(),
+        };
+        Response::new(body)
+    }
+
+    async fn check(chunks: &[&'static str], first: First) {
+        let (answer, found) = peek(stream_of(chunks, false), Duration::from_secs(5)).await;
+        assert_eq!(found, first, "{chunks:?}");
+        let all = answer.into_body().collect().await.unwrap().to_bytes();
+        assert_eq!(all, chunks.concat());
+    }
+
+    #[tokio::test]
+    async fn the_first_event_is_found_and_nothing_is_lost() {
+        let event = |text: &'static str| First::Event(Bytes::from_static(text.as_bytes()));
+        check(&["data: {\"a\":1}\n\ndata: 2\n\n"], event("{\"a\":1}")).await;
+        check(&[": wait\n\n", "da", "ta: x\r", "\n\r\n"], event("x")).await;
+        check(&["event: error\ndata: no"], event("no")).await;
+        check(&[": only\n\n"], First::Nothing).await;
+        check(&[], First::Nothing).await;
+    }
+
+    #[tokio::test]
+    async fn a_silent_stream_is_not_held_for_long() {
+        let silent = stream_of(&[": wait\n\n"], true);
+        let (answer, found) = peek(silent, Duration::from_millis(20)).await;
+        assert_eq!(found, First::Unknown);
+        let mut body = answer.into_body();
+        let frame = body.frame().await.unwrap().unwrap();
+        assert_eq!(frame.into_data().unwrap(), ": wait\n\n");
+    }
+
+    #[tokio::test]
+    async fn a_flood_without_an_event_is_not_kept() {
+        let flood: &'static str = Box::leak(format!(": {}", "x".repeat(100_000)).into());
+        check(&[flood], First::Unknown).await;
+    }
+}

@@ -1,0 +1,342 @@
+//! Who is asked, in which order, and when again.
+//!
+//! The one owner of retries and fallbacks: nothing below it sends a request twice but to heal it
+//! ([`super::attempt`]), nothing above it sends one at all. All of it happens before a byte of an
+//! answer has reached the client, and none of it after an answer began that is the client's own.
+//! Every place is sent a request that was fitted to its window and grammar.
+
+use std::{
+    sync::Arc,
+    time::{Duration, Instant, SystemTime},
+};
+
+use bytes::Bytes;
+use http::{HeaderMap, request::Parts};
+
+use super::{
+    App,
+    ask_usage::{Lost, Sent},
+    forward::{outgoing_headers, with_query},
+    generation::Generation,
+    wish::Asker,
+};
+use crate::{
+    config::Auth,
+    error::Failure,
+    provider::{
+        Target, Unsent,
+        breaker::Permit,
+        retry::{self, Budget, Outcome},
+    },
+    relay::Spoken,
+    session::Inherited,
+    telemetry::record::Record,
+    wire::chat::Conversation,
+};
+
+/// The request of a chat completion, as far as it is understood.
+pub struct Asked {
+    /// The body as it came.
+    pub bytes: Bytes,
+    /// `None`: JSON, but no conversation that we can follow. It goes on as it came.
+    pub conversation: Option<Conversation>,
+    /// Empty if there is none.
+    pub model: String,
+    pub streams: bool,
+}
+
+/// All that is needed to send a request, and to send it again.
+pub struct Dispatch {
+    pub(super) app: Arc<App>,
+    pub(super) asked: Asked,
+    /// Who is asked now.
+    pub(super) target: Target,
+    /// Who may be asked next.
+    places: Vec<Target>,
+    pub(super) path: String,
+    /// As they go to the provider.
+    pub(super) headers: HeaderMap,
+    /// As they came.
+    parts: Parts,
+    /// What it continues, and who asks; `None` where there is no conversation to follow.
+    inherited: Option<(Inherited, Asker)>,
+    /// The same.
+    pub generation: Option<Generation>,
+    budget: Budget,
+    /// Calls to providers so far, and the time that they took.
+    pub(super) calls: u32,
+    pub(super) took: Duration,
+    /// Times that the request was fitted anew after an overflow, at this place.
+    pub(super) refits: u32,
+}
+
+/// What came of asking one place.
+enum Tried {
+    /// The client's answer.
+    Final(Sent),
+    /// Somebody else may do better.
+    Failed(Result<Sent, Lost>),
+}
+
+impl Dispatch {
+    /// Plans the request for the first of `places` that can be asked.
+    ///
+    /// # Errors
+    /// There is none.
+    pub fn new(
+        app: &Arc<App>,
+        parts: Parts,
+        asked: Asked,
+        mut places: Vec<Target>,
+        inherited: Option<(Inherited, Asker)>,
+    ) -> Option<Self> {
+        keep_credentials_home(&mut places);
+        let target = next(&mut places)?;
+        let budget = Budget::new(app.config.retry, &parts.headers, Instant::now());
+        let mut dispatch = Self {
+            path: with_query("/chat/completions", &parts),
+            headers: HeaderMap::new(),
+            app: Arc::clone(app),
+            asked,
+            target,
+            places,
+            parts,
+            inherited,
+            generation: None,
+            budget,
+            calls: 0,
+            took: Duration::ZERO,
+            refits: 0,
+        };
+        dispatch.plan();
+        Some(dispatch)
+    }
+
+    pub const fn streams(&self) -> bool {
+        self.asked.streams
+    }
+
+    /// The name of the provider that answers.
+    pub fn provider(&self) -> &str {
+        &self.target.provider.name
+    }
+
+    /// The client's headers, as they came.
+    pub const fn client_headers(&self) -> &HeaderMap {
+        &self.parts.headers
+    }
+
+    /// Asks one place after the other until an answer is the client's.
+    ///
+    /// # Errors
+    /// No answer began anywhere, or one broke off.
+    pub async fn send(&mut self, record: &mut Record) -> Result<Sent, Failure> {
+        loop {
+            self.note(record);
+            // Boxed, so that what waits for an answer stays small.
+            let failed = match Box::pin(self.at_place()).await {
+                Tried::Final(sent) => return Ok(sent),
+                Tried::Failed(failed) => failed,
+            };
+            let too_long = failed.as_ref().is_ok_and(|sent| sent.too_long);
+            let left = Arc::clone(&self.target.provider);
+            if !self.move_on(too_long) {
+                return Ok(failed?);
+            }
+            self.app.metrics.fallback(&left.name);
+            tracing::warn!(
+                from = &*left.name,
+                to = self.provider(),
+                model = self.target.model,
+                "a request goes on to another place"
+            );
+        }
+    }
+
+    /// Asks this place, and again as far as that is allowed.
+    async fn at_place(&mut self) -> Tried {
+        let mut retries = 0;
+        loop {
+            let provider = Arc::clone(&self.target.provider);
+            let permit = provider.breaker.admit(Instant::now());
+            let permit = permit.unwrap_or_else(|| provider.breaker.force());
+            self.budget.spend();
+            let tried = self.attempt().await;
+            let (outcome, after) = self.judge(&tried, permit);
+            if outcome == Outcome::Final {
+                return match tried {
+                    Ok(sent) if !sent.too_long => Tried::Final(sent),
+                    tried => Tried::Failed(tried),
+                };
+            }
+            let denied = outcome == Outcome::Denied;
+            let wait = self.budget.wait(retries, after, Instant::now(), chance());
+            let Some(wait) = wait.filter(|_| !denied) else {
+                return Tried::Failed(tried);
+            };
+            drop(tried);
+            self.app.metrics.retry(&provider.name);
+            tokio::time::sleep(wait).await;
+            retries += 1;
+        }
+    }
+
+    /// What an attempt means for the next one, and for the breaker; and how long the provider asks
+    /// to be left alone.
+    fn judge(&self, tried: &Result<Sent, Lost>, permit: Permit<'_>) -> (Outcome, Option<Duration>) {
+        let (now, name) = (Instant::now(), self.provider());
+        let metrics = &self.app.metrics;
+        let sent = match tried {
+            Ok(sent) => sent,
+            Err(Lost::Unsent(Unsent::BodyBroken | Unsent::BodySlow { .. })) => {
+                metrics.attempt(name, "unsent");
+                return (Outcome::Final, None);
+            }
+            Err(Lost::Unsent(_)) => {
+                permit.failed(now);
+                metrics.attempt(name, "unsent");
+                return (Outcome::Failed, None);
+            }
+            Err(Lost::Broken(_)) => {
+                permit.failed(now);
+                metrics.attempt(name, "failed");
+                return (Outcome::Final, None);
+            }
+        };
+        let ours = matches!(self.target.provider.config.auth, Auth::Key(_));
+        let outcome = match sent.too_long {
+            true => Outcome::Final,
+            false => retry::outcome(sent.answer.status(), ours),
+        };
+        let after = retry::retry_after(sent.answer.headers(), SystemTime::now());
+        match outcome {
+            Outcome::Failed => permit.failed(now),
+            _ => permit.succeeded(),
+        }
+        if outcome == Outcome::Busy
+            && let Some(length) = after
+        {
+            self.target.provider.breaker.rest(now, length);
+        }
+        let word = match outcome {
+            Outcome::Final => "answer",
+            Outcome::Busy => "busy",
+            Outcome::Failed => "failed",
+            Outcome::Denied => "denied",
+        };
+        metrics.attempt(name, word);
+        (outcome, after)
+    }
+
+    /// Plans for the next place; `false` where there is none, or no time for it. A request that is
+    /// `too_long` for this place goes only to one that can hold more.
+    fn move_on(&mut self, too_long: bool) -> bool {
+        if !self.budget.may_go_on(Instant::now()) {
+            return false;
+        }
+        if too_long {
+            let holds = self.target.window.tokens;
+            self.places.retain(|place| place.window.tokens > holds);
+            let larger = self.app.registry.larger(&self.target);
+            self.places.splice(0..0, larger);
+        }
+        let Some(target) = next(&mut self.places) else {
+            return false;
+        };
+        self.target = target;
+        self.plan();
+        true
+    }
+
+    /// Fits the request to the place that is asked now.
+    fn plan(&mut self) {
+        self.refits = 0;
+        self.generation = self.planned(&self.target);
+        if let Some(generation) = &self.generation
+            && let Some(larger) = self.app.registry.larger(&self.target)
+            && generation.wants_room(&larger)
+        {
+            tracing::info!(
+                from = self.target.model,
+                to = larger.model,
+                "a conversation goes to a larger model instead of being cut"
+            );
+            self.target = larger;
+            self.generation = self.planned(&self.target);
+        }
+        let (app, provider) = (&self.app, &self.target.provider);
+        self.headers = outgoing_headers(app, &self.parts, provider, true);
+    }
+
+    fn planned(&self, target: &Target) -> Option<Generation> {
+        let (inherited, asker) = self.inherited.as_ref()?;
+        let conversation = self.asked.conversation.as_ref()?;
+        let inherited = inherited.clone();
+        Some(Generation::plan(
+            &self.app,
+            conversation,
+            inherited,
+            target,
+            *asker,
+        ))
+    }
+
+    fn note(&mut self, record: &mut Record) {
+        record.provider(self.provider());
+        if let Some(generation) = &mut self.generation {
+            generation.note(record);
+        }
+    }
+
+    /// What is still needed once the request cannot go out again: its body is let go.
+    pub fn into_generation(self) -> Option<Generation> {
+        self.generation
+    }
+
+    /// Whether the request goes out with anything that recovery added.
+    pub fn carries_ours(&self) -> bool {
+        let carries = |generation: &Generation| generation.carries_ours();
+        self.generation.as_ref().is_some_and(carries)
+    }
+
+    /// The model had its last round without our tools, and called them all the same.
+    pub fn exhausted(&self) -> bool {
+        self.generation.as_ref().is_none_or(Generation::exhausted)
+    }
+
+    /// An answer was for us alone: plans the request that follows.
+    pub fn plan_round(&mut self, spoken: &Spoken) {
+        if let (Some(generation), Some(conversation)) =
+            (&mut self.generation, &self.asked.conversation)
+        {
+            generation.round(conversation, spoken);
+        }
+    }
+}
+
+/// The first place that its breaker lets through; where none does, the first: what might work is
+/// not refused.
+fn next(places: &mut Vec<Target>) -> Option<Target> {
+    let now = Instant::now();
+    let admits = |place: &Target| place.provider.breaker.admit(now).is_some();
+    let at = places.iter().position(admits).unwrap_or(0);
+    (!places.is_empty()).then(|| places.remove(at))
+}
+
+/// SECURITY: the client's own credentials are for one provider. Settings that would send them to
+/// another are refused; this holds whatever they say.
+fn keep_credentials_home(places: &mut Vec<Target>) {
+    let base_url = |place: &Target| place.provider.config.base_url.clone();
+    let Some(home) = places.first().map(base_url) else {
+        return;
+    };
+    places.retain(|place| {
+        !matches!(place.provider.config.auth, Auth::Client) || base_url(place) == home
+    });
+}
+
+/// A number in 0..1, for waits that differ from client to client.
+fn chance() -> f64 {
+    let bits = getrandom::u32().unwrap_or(u32::MAX / 2);
+    f64::from(bits) / (f64::from(u32::MAX) + 1.0)
+}

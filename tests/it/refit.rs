@@ -1,0 +1,352 @@
+//! Windows smaller than anybody says: overflows healed before the client sees them.
+//!
+//! A strict provider keeps its real window to itself, behind settings that claim 128,000 tokens, and
+//! says in many ways that a request is too long. All transcripts, grown step by step: no error
+//! reaches the client, streaming or not, but where nothing could have helped.
+
+use bytes::Bytes;
+use plimsoll::{
+    config::{Config, ModelConfig},
+    guard::profile::named,
+    wire::chat,
+};
+use serde_json::{Value, json};
+
+use crate::support::{
+    client::Answer,
+    count::Counter,
+    data,
+    drive::{Drive, Meter, policy, settings},
+    generate::{Recipe, SHAPES, Session, Size},
+    model::{Model, Refusal, Said, Up, classic, refuse},
+    provider::{DONE, Step, stream_head},
+    proxy::{Proxy, Running},
+};
+
+/// What the settings say of every window.
+const CLAIMED: u32 = 128_000;
+
+/// Requests of one session; longer sessions are thinned out evenly.
+const MOST_REQUESTS: usize = 60;
+
+/// Ways of refusing, by what they tell.
+const WAYS: [(&str, Refusal); 5] = [
+    ("window and tokens", classic),
+    ("an answer counted in", asked_in_all),
+    ("no numbers", wordy),
+    ("a wrong window", wrong),
+    ("nothing at all", wordless),
+];
+
+fn asked_in_all(window: u32, tokens: u64) -> Vec<Step> {
+    let message = format!(
+        "This endpoint's maximum context length is {window} tokens. However, you requested about \
+         {tokens} tokens ({tokens} of text input). Please reduce the length of either one."
+    );
+    refuse(400, "400", &message)
+}
+
+fn wordy(_: u32, _: u64) -> Vec<Step> {
+    refuse(400, "invalid_request", "context window exceeds limit")
+}
+
+/// A server that prints what is left beside the answer as its window.
+fn wrong(_: u32, tokens: u64) -> Vec<Step> {
+    let message = format!(
+        "This model's maximum context length is 3 tokens. However, you requested {tokens} tokens \
+         ({tokens} in the messages, 0 in the completion). Please reduce the length."
+    );
+    refuse(400, "400", &message)
+}
+
+fn wordless(_: u32, _: u64) -> Vec<Step> {
+    let empty = "HTTP/1.1 400 Bad Request\r\ncontent-length: 0\r\n\r\n";
+    vec![Step::Send(empty.into())]
+}
+
+/// An error as the first event of a stream that began as a success.
+fn inside(window: u32, tokens: u64) -> Vec<Step> {
+    let message = format!(
+        "The input ({tokens} tokens) is longer than the model's context length ({window} tokens)."
+    );
+    let event = json!({"error": {"object": "error", "message": message, "type": "BadRequestError",
+        "param": null, "code": 400}});
+    let events = format!("data: {event}\n\n{DONE}");
+    vec![stream_head(), Step::Drip(events.into()), Step::Close]
+}
+
+struct Tale {
+    name: String,
+    model: String,
+    steps: Vec<Vec<u8>>,
+}
+
+/// All recorded sessions, or made-up ones.
+fn tales() -> Vec<Tale> {
+    let recorded = data::requests().into_iter();
+    let recorded = recorded.filter_map(|file| Some((file.name, Session::recorded(&file.body)?)));
+    let mut sessions: Vec<_> = recorded.collect();
+    if sessions.is_empty() {
+        sessions = SHAPES
+            .iter()
+            .map(|&shape| {
+                let session = Session::new(7, Recipe::new(shape), Size::Bytes(300_000));
+                (format!("{shape:?}"), session)
+            })
+            .collect();
+    }
+    let tales = sessions.into_iter().map(|(name, session)| {
+        let steps: Vec<_> = session.thinned(MOST_REQUESTS).steps().collect();
+        let body: Value = crate::support::parse::value(&steps[0]).unwrap();
+        Tale {
+            model: body["model"].as_str().unwrap_or_default().to_owned(),
+            name,
+            steps,
+        }
+    });
+    tales.collect()
+}
+
+fn claims(config: &mut Config, tales: &[Tale]) {
+    for tale in tales {
+        let model = ModelConfig {
+            context_length: Some(CLAIMED),
+            provider: Some("up".into()),
+            ..ModelConfig::default()
+        };
+        config.models.insert(tale.model.clone(), model);
+    }
+    config.default_provider = Some("up".into());
+    config.providers.remove("simulated");
+}
+
+/// The body with `stream` as wanted; recorded ones say nothing of it.
+fn streaming(body: &[u8], streams: bool) -> Vec<u8> {
+    let mut out = format!("{{\"stream\":{streams},").into_bytes();
+    let start = body.iter().position(|&byte| byte == b'{').unwrap();
+    out.extend_from_slice(&body[start + 1..]);
+    out
+}
+
+#[derive(Debug, Default)]
+struct Tally {
+    requests: usize,
+    refits: usize,
+    hopeless: usize,
+}
+
+impl Tally {
+    /// Whether the answer is one; an error only where nothing could have helped.
+    fn take(&mut self, tale: &Tale, body: &[u8], window: u32, got: &Answer) {
+        self.requests += 1;
+        if got.status == 200 {
+            assert!(
+                got.whole && !got.text().contains("\"error\""),
+                "{}",
+                tale.name
+            );
+            let actions = got.headers["x-plimsoll-actions"].to_str().unwrap();
+            let refitted = actions
+                .split(", ")
+                .find_map(|word| word.strip_prefix("refitted="));
+            self.refits += refitted.map_or(0, |count| count.parse::<usize>().unwrap());
+            return;
+        }
+        assert!(is_hopeless(body, window), "{}: {}", tale.name, got.text());
+        got.is_error(400, "context_length_exceeded");
+        assert!(
+            got.text().contains("maximum context length"),
+            "{}",
+            got.text()
+        );
+        self.hopeless += 1;
+    }
+}
+
+fn is_hopeless(body: &[u8], window: u32) -> bool {
+    let conversation = chat::index(Bytes::copy_from_slice(body)).unwrap();
+    let (settings, counter) = (settings(), Counter::o200k());
+    let drive = Drive {
+        policy: policy(named("openai").unwrap(), window, &settings),
+        meter: Meter::Foreign(&counter),
+        counter: &counter,
+        keeps: true,
+    };
+    let asked = conversation.max_answer_tokens().unwrap_or(0);
+    let limit = u64::from(window).saturating_sub(asked);
+    drive.is_hopeless(&conversation, limit)
+}
+
+async fn before(window: u32, profile: &str, refusal: Refusal, tales: &[Tale]) -> (Up, Running) {
+    let profile = named(profile).unwrap();
+    let mut model = Model::new(window).profile(profile);
+    model.refusal = refusal;
+    let up = model.start(|_| Said::text("Well.")).await;
+    let proxy = Proxy::new().provider("up", &up.provider);
+    let proxy = proxy.providers(|provider| provider.profile = profile);
+    let proxy = proxy.set(|config| claims(config, tales)).start().await;
+    (up, proxy)
+}
+
+/// Every session through a proxy of its own window and way.
+async fn heal(window: u32, streams: bool, way: (&str, Refusal), tales: &[Tale]) -> Tally {
+    let (up, proxy) = before(window, "openai", way.1, tales).await;
+    let client = proxy.client();
+    let mut tally = Tally::default();
+    for tale in tales {
+        for body in &tale.steps {
+            let body = streaming(body, streams);
+            let got = client.chat(body.clone()).await;
+            tally.take(tale, &body, window, &got);
+        }
+    }
+    let streams = if streams { "streamed" } else { "whole" };
+    println!("{window:>6} {streams:<8} {:<20} {tally:?}", way.0);
+    assert!(tally.hopeless * 10 < tally.requests, "{tally:?}");
+    assert!(up.overflows() > 0, "the real window was met");
+    up.is_content();
+    tally
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn no_overflow_reaches_a_client() {
+    let tales = tales();
+    for window in [8_192, 16_384, 32_768] {
+        for streams in [false, true] {
+            let tally = heal(window, streams, WAYS[0], &tales).await;
+            assert!(tally.refits > 0);
+            // What one refusal taught holds for all that follow.
+            assert!(tally.refits * 10 < tally.requests, "{tally:?}");
+        }
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn whatever_a_refusal_says_it_is_healed() {
+    let tales = tales();
+    for way in &WAYS[1..] {
+        heal(16_384, false, *way, &tales).await;
+    }
+}
+
+/// Two sessions that every template takes.
+fn strict_tales() -> Vec<Tale> {
+    let recipe = |shape| Recipe {
+        strict: true,
+        ..Recipe::new(shape)
+    };
+    let sessions = SHAPES.iter().take(2);
+    let tales = sessions.map(|&shape| {
+        let session = Session::new(11, recipe(shape), Size::Bytes(200_000));
+        let steps: Vec<_> = session.thinned(MOST_REQUESTS).steps().collect();
+        let body: Value = serde_json::from_slice(&steps[0]).unwrap();
+        Tale {
+            name: format!("{shape:?}"),
+            model: body["model"].as_str().unwrap_or_default().to_owned(),
+            steps,
+        }
+    });
+    tales.collect()
+}
+
+#[tokio::test]
+async fn an_error_in_the_first_event_of_a_stream_is_healed() {
+    let tales = strict_tales();
+    let (up, proxy) = before(16_384, "template", inside, &tales).await;
+    let client = proxy.client();
+    let mut tally = Tally::default();
+    for tale in &tales {
+        for body in &tale.steps {
+            let body = streaming(body, true);
+            let got = client.chat(body.clone()).await;
+            tally.take(tale, &body, 16_384, &got);
+        }
+    }
+    println!("inside a stream: {tally:?}");
+    assert!(tally.refits > 0 && up.overflows() > 0);
+    up.is_content();
+}
+
+/// One long conversation, and a model that takes none of it.
+fn long() -> String {
+    let text = "some words to fill the window ".repeat(4_000);
+    let turns: Vec<_> = (0..8)
+        .flat_map(|n| {
+            [
+                json!({"role": "user", "content": format!("{n} {}", &text[..20_000])}),
+                json!({"role": "assistant", "content": "Well."}),
+            ]
+        })
+        .chain([json!({"role": "user", "content": "And now?"})])
+        .collect();
+    json!({"model": "up/m", "messages": turns}).to_string()
+}
+
+#[tokio::test]
+async fn what_cannot_be_healed_is_the_classic_error() {
+    let pinned = "words that must stay ".repeat(9_000);
+    let body = json!({"model": "up/m", "messages": [
+        {"role": "system", "content": pinned},
+        {"role": "user", "content": "Hello"},
+    ]});
+    for (name, refusal) in WAYS {
+        let (up, proxy) = before(8_192, "openai", refusal, &[]).await;
+        let got = proxy.client().chat(body.to_string()).await;
+        assert_eq!(got.status, 400, "{name}");
+        let error = &got.json()["error"];
+        assert_eq!(error["code"], "context_length_exceeded", "{name}");
+        assert_eq!(error["type"], "invalid_request_error", "{name}");
+        let message = error["message"].as_str().unwrap();
+        assert!(
+            message.contains("maximum context length"),
+            "{name}: {message}"
+        );
+        assert!(up.count() <= 3, "{name}: asked {} times", up.count());
+    }
+}
+
+#[tokio::test]
+async fn a_request_that_is_not_to_be_touched_gets_the_refusal_as_it_came() {
+    for wish in ["off", "dry-run"] {
+        let (up, proxy) = before(8_192, "openai", wordy, &[]).await;
+        let client = proxy.client();
+        let mut request = client.chat_request(long());
+        let headers = request.headers_mut();
+        headers.insert("x-plimsoll-guard", wish.parse().unwrap());
+        let got = client.send(request).await;
+        assert_eq!(got.status, 400);
+        assert_eq!(got.json()["error"]["code"], "invalid_request");
+        assert!(got.headers.get("x-plimsoll-error").is_none());
+        assert_eq!(up.count(), 1);
+    }
+}
+
+#[tokio::test]
+async fn two_refits_at_most_and_what_was_learnt_is_kept() {
+    let (up, proxy) = before(8_192, "openai", classic, &[]).await;
+    let client = proxy.client();
+    let got = client.chat(long()).await;
+    assert_eq!(got.status, 200);
+    let actions = got.headers["x-plimsoll-actions"].to_str().unwrap();
+    assert!(actions.contains("refitted=1"), "{actions}");
+    assert_eq!(got.headers["x-plimsoll-attempts"], "2");
+    assert_eq!(got.headers["x-plimsoll-context-limit"], "8192");
+    // The next one fits at once.
+    let got = client.chat(long()).await;
+    assert_eq!(got.status, 200);
+    assert_eq!(got.headers["x-plimsoll-attempts"], "1");
+    assert_eq!(up.count(), 3);
+}
+
+#[tokio::test]
+async fn a_rate_limit_is_no_overflow() {
+    let limit = |_: u32, _: u64| {
+        let message = "Rate limit reached on tokens per min (TPM): Limit 30000, Requested 41000.";
+        refuse(429, "rate_limit_exceeded", message)
+    };
+    let (up, proxy) = before(8_192, "openai", limit, &[]).await;
+    let got = proxy.client().chat(long()).await;
+    assert_eq!(got.status, 429);
+    assert_eq!(got.json()["error"]["code"], "rate_limit_exceeded");
+    assert_eq!(up.count(), 1);
+}
