@@ -40,6 +40,10 @@ pub enum Failure {
     KeyWrong,
     /// No such model, or not for this client.
     ModelNotFound(String),
+    /// A path without a model, at a provider whose address needs one.
+    ModelMissing {
+        provider: String,
+    },
     /// A provider was named that is not configured.
     ProviderNotFound(String),
     /// No such path.
@@ -84,6 +88,7 @@ impl Failure {
             Self::Foreign { .. } => "foreign_host",
             Self::KeyMissing | Self::KeyWrong => "invalid_api_key",
             Self::ModelNotFound(_) => "model_not_found",
+            Self::ModelMissing { .. } => "model_required",
             Self::ProviderNotFound(_) => "provider_not_found",
             Self::PathNotFound => "path_not_found",
             Self::SessionNotFound => "session_not_found",
@@ -99,7 +104,8 @@ impl Failure {
 
     /// The request's parameter at fault, where it is one.
     pub fn param(&self) -> Option<&'static str> {
-        matches!(self, Self::ModelNotFound(_)).then_some("model")
+        let model = matches!(self, Self::ModelNotFound(_) | Self::ModelMissing { .. });
+        model.then_some("model")
     }
 
     /// What the client may read: what happened, and what to do about it.
@@ -138,6 +144,10 @@ impl Failure {
                 "Incorrect API key provided: it is no client key of this proxy.".into()
             }
             Self::ModelNotFound(message) => message.clone(),
+            Self::ModelMissing { provider } => format!(
+                "The provider `{provider}` has the model in its address, and this request names \
+                 none that can stand there."
+            ),
             Self::ProviderNotFound(message) => message.clone(),
             Self::PathNotFound => "No such path. There are: POST /v1/chat/completions, \
                 GET /v1/models, any other /v1/*, /{provider}/v1/*, /healthz, /readyz and \
@@ -192,6 +202,7 @@ impl From<Unsent> for Failure {
             },
             Unsent::BodyBroken => Self::BodyBroken,
             Unsent::BodySlow { limit } => Self::BodySlow { limit },
+            Unsent::NoModel { provider } => Self::ModelMissing { provider },
         }
     }
 }

@@ -49,7 +49,7 @@ enum Command {
     /// Validate the settings and show what they come to
     Check,
     /// List the models, with their windows and where these come from
-    Models,
+    Models(models::Args),
     /// Show what the guard would do to a request
     Inspect(inspect::Args),
     /// Play a long coding session against the built-in provider: no key, no network
@@ -99,7 +99,7 @@ pub fn run(arguments: impl IntoIterator<Item = OsString>, environment: &Environm
     let done = match arguments.command.unwrap_or(Command::Serve) {
         Command::Serve => serve::run(&flags, environment),
         Command::Check => check::run(&flags, environment, &mut io::stdout().lock()),
-        Command::Models => models::run(&flags, environment, &mut io::stdout().lock()),
+        Command::Models(args) => models::run(&args, &flags, environment, &mut io::stdout().lock()),
         Command::Inspect(args) => {
             let (stdin, stdout) = (io::stdin(), io::stdout());
             inspect::run(

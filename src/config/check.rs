@@ -4,6 +4,7 @@
 //! a setting again: sizes, times, digests and profiles have their types.
 
 mod gateway;
+mod models;
 mod provider;
 mod recovery;
 mod server;
@@ -11,7 +12,7 @@ mod server;
 use std::{collections::BTreeMap, fmt::Display, ops::RangeInclusive, time::Duration};
 
 use super::{
-    AdminConfig, ClientConfig, Config, GuardConfig, ModelConfig, StoreConfig, file,
+    AdminConfig, ClientConfig, Config, GuardConfig, StoreConfig, file,
     layer::Layers,
     load::Environment,
     problem::{Problem, Problems, dotted},
@@ -51,6 +52,7 @@ pub(super) fn check(
         recovery: checker.recovery(&file.recovery),
         store: checker.store(&file.store),
     };
+    checker.references(&config);
     match checker.problems {
         problems if problems.is_empty() => Ok(config),
         problems => Err(Problems(problems)),
@@ -178,44 +180,6 @@ impl Checker<'_> {
                 );
             }
         }
-    }
-
-    fn models(&mut self, file: &file::File) -> BTreeMap<String, ModelConfig> {
-        const WINDOW: RangeInclusive<u32> = 1024..=100_000_000;
-        let mut models = BTreeMap::new();
-        for (name, model) in &file.models {
-            if let Some(provider) = &model.provider {
-                self.known_provider(&["models", name, "provider"], provider, file);
-            }
-            let why = "the unit is tokens";
-            let mut tokens = |key: &str, value: Option<u32>, range: RangeInclusive<u32>| {
-                value.map(|value| self.within(&["models", name, key], value, range, why))
-            };
-            let checked = ModelConfig {
-                provider: model.provider.clone(),
-                context_length: tokens("context_length", model.context_length, WINDOW),
-                input_length: tokens("input_length", model.input_length, WINDOW),
-                optimal_max_tokens: tokens(
-                    "optimal_max_tokens",
-                    model.optimal_max_tokens,
-                    1..=u32::MAX,
-                ),
-                critical_max_tokens: tokens(
-                    "critical_max_tokens",
-                    model.critical_max_tokens,
-                    1..=u32::MAX,
-                ),
-                caution_cadence: model
-                    .caution_cadence
-                    .map(|value| self.cadence(&["models", name, "caution_cadence"], value)),
-                recovery: model.recovery,
-                deployments: self.deployments(name, &model.deployments),
-                fallback: model.fallback.clone(),
-                larger: model.larger.clone(),
-            };
-            models.insert(name.clone(), checked);
-        }
-        models
     }
 
     fn guard(&mut self, written: &file::Guard) -> GuardConfig {

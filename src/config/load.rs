@@ -187,12 +187,15 @@ fn setting(name: &str) -> Named {
     if lower.contains("__") || lower == "default_provider" {
         return Named::Setting(lower.split("__").map(str::to_owned).collect());
     }
-    const SECTIONS: [&str; 8] = [
+    const SECTIONS: [&str; 11] = [
         "server",
         "admin",
         "clients",
         "providers",
+        "aliases",
         "models",
+        "retry",
+        "catalogue",
         "guard",
         "recovery",
         "store",

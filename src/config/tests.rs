@@ -394,3 +394,39 @@ fn credentials_in_the_open_are_warned_of() {
     assert_eq!(provider("http://127.0.0.1:8080/v1", key), "");
     assert_eq!(provider("http://example.com/v1", "auth = \"none\""), "");
 }
+
+#[test]
+fn names_that_lead_to_less_than_they_seem_are_warned_of() {
+    let providers = "[providers.a]\nbase_url = \"https://a.example/v1\"\nauth = \"client\"\n\
+                     [providers.b]\nbase_url = \"https://b.example/{model}\"\nauth = \"client\"\n\
+                     [providers.c]\nbase_url = \"https://c.example/v1\"\nauth = \"none\"\n\
+                     models = [\"listed\", \"pattern-*\"]\n";
+    let found = warned(
+        &format!(
+            "{providers}[aliases]\nshort = \"a/m\"\n\
+             [models.short]\ndeployments = [{{ model = \"a/m\" }}, {{ model = \"c/m\" }}]\n\
+             [models.\"a/*\"]\ncontext_length = 10000\n\
+             [models.\"b/*\"]\ncontext_length = 20000\n\
+             [models.\"c/m\"]\ncontext_length = 8000\nlarger = \"c/small\"\n\
+             [models.\"c/small\"]\ncontext_length = 8000\n\
+             [models.two]\ndeployments = [{{ model = \"a/m\" }}, {{ model = \"c/m\" }}]\n\
+             fallback = [\"b/m\"]\nlarger = \"b/l\""
+        ),
+        &[],
+    );
+    let assumed = "its window is in no catalogue, so 96000 tokens are assumed and its health never \
+                   becomes critical; set context_length";
+    let left_out = "is left out: a client's own credentials go to one provider only";
+    let expected = [
+        "providers.b.base_url: has the model in it, so that requests without one cannot go there, \
+         nor is it asked for its list of models",
+        "models.\"c/m\".larger: c/small holds 8000 tokens, and c/m holds 8000; it is never used",
+        "models.short: has no effect, since an alias has that name",
+        "models.two.deployments: the places have different windows (a/m 10000, c/m 8000), so that \
+         how much a session may hold depends on where it is served",
+        &format!("models.two.fallback: b/m {left_out}"),
+        &format!("models.two.larger: b/l {left_out}"),
+        &format!("models.\"c/listed\".context_length: {assumed}"),
+    ];
+    assert_eq!(found, expected.join("\n"));
+}

@@ -3,12 +3,12 @@
 use http::Uri;
 
 use super::{
-    Auth, Config,
+    Auth, Config, ModelConfig,
     problem::{Problem, dotted},
 };
 use crate::{
     health::limits::{Limits, limits},
-    provider::{Registry, Source, Window},
+    provider::{Registry, Source, Target, Window},
 };
 
 /// Everything doubtful in a configuration that has passed its checks; `registry` is made of it.
@@ -23,9 +23,23 @@ pub fn warnings(config: &Config, registry: &Registry) -> Vec<Problem> {
             found.push(doubt(&["providers", name, "base_url"], message.to_owned()));
         }
     }
-    for name in config.models.keys() {
-        model(config, registry, name, &mut found);
+    for (name, provider) in &config.providers {
+        let base_url = provider.base_url.as_deref();
+        if base_url.is_some_and(|base_url| base_url.contains("{model}")) {
+            let message = "has the model in it, so that requests without one cannot go there, nor \
+                           is it asked for its list of models";
+            found.push(doubt(&["providers", name, "base_url"], message.to_owned()));
+        }
     }
+    for (name, model) in &config.models {
+        if config.aliases.contains_key(name) {
+            let message = "has no effect, since an alias has that name";
+            found.push(doubt(&["models", name], message.to_owned()));
+        }
+        one_model(config, registry, name, &mut found);
+        others(registry, name, model, &mut found);
+    }
+    unknown_windows(registry, &mut found);
     recovery(config, &mut found);
     for (name, client) in &config.clients {
         if client.models.is_empty() {
@@ -75,11 +89,11 @@ fn in_the_open(base_url: &str) -> bool {
     uri.scheme_str() == Some("http") && !loopback
 }
 
-fn model(config: &Config, registry: &Registry, name: &str, found: &mut Vec<Problem>) {
+fn one_model(config: &Config, registry: &Registry, name: &str, found: &mut Vec<Problem>) {
     let model = &config.models[name];
     let path = |key| ["models", name, key];
-    // Its windows are those of its places.
-    if !model.deployments.is_empty() {
+    // Its windows are those of its places, or of whatever fits the pattern.
+    if !model.deployments.is_empty() || name.ends_with('*') {
         return;
     }
     let Ok(target) = registry.resolve(name, model.provider.as_deref()) else {
@@ -99,11 +113,7 @@ fn model(config: &Config, registry: &Registry, name: &str, found: &mut Vec<Probl
         found.push(doubt(&path("input_length"), message));
     }
     if source == Source::Assumed {
-        let message = format!(
-            "its window is in no catalogue, so {window} tokens are assumed and its health never \
-             becomes critical; set context_length"
-        );
-        found.push(doubt(&path("context_length"), message));
+        found.push(doubt(&path("context_length"), assumed(window)));
         return;
     }
     let inside = target.provider.config.profile.answer_inside_window;
@@ -123,4 +133,95 @@ fn model(config: &Config, registry: &Registry, name: &str, found: &mut Vec<Probl
         let message = format!("{optimal} is above the window of {window}; caution cannot occur");
         found.push(doubt(&path("optimal_max_tokens"), message));
     }
+}
+
+/// Those that one model names beside itself: places, fallbacks, the larger one.
+fn others(registry: &Registry, name: &str, model: &ModelConfig, found: &mut Vec<Problem>) {
+    let path = |key| ["models", name, key];
+    let own: Vec<Target> = match registry.choose(name, model.provider.as_deref()) {
+        Ok(choice) if !name.ends_with('*') => {
+            let places = choice.deployments().iter();
+            places.map(|(target, _)| target.clone()).collect()
+        }
+        _ => Vec::new(),
+    };
+    let first = own.first().map(|target| target.window.tokens);
+    if own.iter().any(|other| Some(other.window.tokens) != first) {
+        let windows = own
+            .iter()
+            .map(|target| format!("{} {}", target.id(), target.window.tokens));
+        let windows = windows.collect::<Vec<_>>().join(", ");
+        let message = format!(
+            "the places have different windows ({windows}), so that how much a session may hold \
+             depends on where it is served"
+        );
+        found.push(doubt(&path("deployments"), message));
+    }
+    let larger = model.larger.as_deref();
+    let larger = larger.and_then(|larger| registry.resolve(larger, None).ok());
+    if let Some(larger) = &larger
+        && let Some(target) = own
+            .iter()
+            .find(|target| target.window.tokens >= larger.window.tokens)
+    {
+        let message = format!(
+            "{} holds {} tokens, and {} holds {}; it is never used",
+            larger.id(),
+            larger.window.tokens,
+            target.id(),
+            target.window.tokens
+        );
+        found.push(doubt(&path("larger"), message));
+    }
+    let places = model
+        .deployments
+        .iter()
+        .map(|one| ("deployments", &one.model));
+    let fallback = model.fallback.iter().map(|other| ("fallback", other));
+    let larger = model.larger.iter().map(|other| ("larger", other));
+    let mut lent = match own.first() {
+        Some(target) if model.deployments.is_empty() => lent_to(target),
+        _ => None,
+    };
+    for (key, other) in places.chain(fallback).chain(larger) {
+        let Ok(target) = registry.resolve(other, None) else {
+            continue;
+        };
+        let Some(base_url) = lent_to(&target) else {
+            continue;
+        };
+        if *lent.get_or_insert_with(|| base_url.clone()) != base_url {
+            let message = format!(
+                "{} is left out: a client's own credentials go to one provider only",
+                target.id()
+            );
+            found.push(doubt(&path(key), message));
+        }
+    }
+}
+
+/// The address that gets a client's own credentials.
+fn lent_to(target: &Target) -> Option<String> {
+    let provider = &target.provider.config;
+    matches!(provider.auth, Auth::Client).then(|| provider.base_url.clone().unwrap_or_default())
+}
+
+/// Models that are named somewhere, and whose windows nobody knows.
+fn unknown_windows(registry: &Registry, found: &mut Vec<Problem>) {
+    for offered in registry.offered() {
+        let window = offered.target.window;
+        let key = dotted(&["models", &offered.id, "context_length"]);
+        let known = window.source != Source::Assumed || offered.is_configured;
+        if !known && !found.iter().any(|doubt| doubt.key == key) {
+            let path = ["models", &*offered.id, "context_length"];
+            found.push(doubt(&path, assumed(window.tokens)));
+        }
+    }
+}
+
+fn assumed(window: u32) -> String {
+    format!(
+        "its window is in no catalogue, so {window} tokens are assumed and its health never \
+         becomes critical; set context_length"
+    )
 }

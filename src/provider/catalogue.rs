@@ -3,7 +3,10 @@
 //! A model is looked for only within the provider that serves it: the same name means different
 //! windows at different places. What is not found is not guessed; the caller says so.
 
-use std::{cmp::Ordering, sync::OnceLock};
+pub(crate) mod fetched;
+pub(crate) mod table;
+
+use std::{cmp::Ordering, ops::RangeInclusive, sync::OnceLock};
 
 use http::Uri;
 
@@ -11,6 +14,9 @@ const TABLE: &str = include_str!("catalogue.tsv");
 
 /// Longer names than this are no model's; it bounds the search.
 const MAX_NAME_BYTES: usize = 256;
+
+/// Windows that can be true, in tokens.
+pub(super) const SANE: RangeInclusive<u32> = 1_024..=100_000_000;
 
 /// What is known of one model, in tokens.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -90,16 +96,33 @@ const HOSTS: &[(&str, &str)] = &[
 /// [`provider_of`]): the exact name, else the longest known name that it continues at a boundary
 /// (`gpt-4o-2024-08-06` continues `gpt-4o`, and `gpt-4o` does not continue `gpt-4`).
 pub fn lookup(provider: &str, model: &str) -> Option<Entry> {
-    if provider.len() > MAX_NAME_BYTES || model.len() > MAX_NAME_BYTES {
+    lookup_with(&table::Table::default(), Some(provider), provider, model)
+}
+
+/// The same, where newer rows come before those of the binary. `name`: the provider's own name, by
+/// which newer rows may know one that the binary does not.
+pub(super) fn lookup_with(
+    newer: &table::Table,
+    provider: Option<&str>,
+    name: &str,
+    model: &str,
+) -> Option<Entry> {
+    let provider = provider.map(str::to_ascii_lowercase);
+    let name = provider
+        .clone()
+        .unwrap_or_else(|| name.to_ascii_lowercase());
+    if name.len() > MAX_NAME_BYTES || model.len() > MAX_NAME_BYTES {
         return None;
     }
-    let (provider, model) = (provider.to_ascii_lowercase(), model.to_ascii_lowercase());
+    let model = model.to_ascii_lowercase();
     let shorter = model
         .rmatch_indices(['-', ':', '@', '_'])
         .map(|(end, _)| &model[..end]);
-    std::iter::once(model.as_str())
-        .chain(shorter)
-        .find_map(|name| exact(&provider, name))
+    let mut names = std::iter::once(model.as_str()).chain(shorter);
+    names.find_map(|model| {
+        let built_in = || exact(provider.as_deref()?, model);
+        newer.exact(&name, model).or_else(built_in)
+    })
 }
 
 /// The catalogue's name for a configured provider: by its host, which is what really answers,
@@ -171,127 +194,4 @@ fn row(line: &'static str) -> Option<Row> {
 }
 
 #[cfg(test)]
-mod tests {
-    use proptest::prelude::*;
-
-    use super::{ALIASES, HOSTS, TABLE, by_name, lookup, provider_of, rows};
-
-    fn context(provider: &str, model: &str) -> Option<u32> {
-        lookup(provider, model).map(|entry| entry.context)
-    }
-
-    #[test]
-    fn every_line_of_the_table_is_a_row_and_none_comes_twice() {
-        let lines = TABLE.lines().filter(|line| !line.starts_with('#')).count();
-        assert!(lines > 1_000);
-        assert_eq!(rows().len(), lines);
-        for pair in rows().windows(2) {
-            let names = |n: usize| (pair[n].provider, pair[n].model);
-            assert!(names(0) < names(1), "{:?} comes twice", names(1));
-        }
-        for row in rows() {
-            assert!(row.entry.context >= 1024, "{}/{}", row.provider, row.model);
-            assert!(
-                row.entry
-                    .input
-                    .is_none_or(|input| input < row.entry.context)
-            );
-            assert_eq!(row.model, row.model.to_ascii_lowercase());
-        }
-    }
-
-    #[test]
-    fn every_alias_and_host_leads_into_the_table() {
-        for (name, provider) in ALIASES.iter().chain(HOSTS) {
-            assert_eq!(by_name(provider), Some(*provider), "{name}");
-        }
-    }
-
-    #[test]
-    fn a_model_is_found_by_its_exact_name() {
-        assert_eq!(context("openai", "gpt-4o"), Some(128_000));
-        assert_eq!(context("openai", "gpt-4"), Some(8_192));
-        assert_eq!(context("OpenAI", "GPT-4o"), Some(128_000));
-        assert_eq!(context("openrouter", "openai/gpt-4o"), Some(128_000));
-    }
-
-    #[test]
-    fn a_dated_name_continues_the_plain_one() {
-        assert_eq!(
-            lookup("openai", "gpt-4o-2019-01-01"),
-            lookup("openai", "gpt-4o")
-        );
-        assert_eq!(
-            lookup("openrouter", "openai/gpt-4o:nitro"),
-            lookup("openrouter", "openai/gpt-4o")
-        );
-        assert_eq!(
-            lookup("openai", "gpt-4-turbo-x"),
-            lookup("openai", "gpt-4-turbo")
-        );
-        assert_ne!(lookup("openai", "gpt-4-turbo-x"), lookup("openai", "gpt-4"));
-    }
-
-    #[test]
-    fn a_name_is_not_cut_inside_a_word() {
-        assert_eq!(lookup("openai", "gpt-4x"), None);
-        assert_eq!(lookup("openai", "gpt-4.25"), None);
-        assert_eq!(lookup("openai", ""), None);
-        assert_eq!(lookup("openai", "-"), None);
-        assert_eq!(lookup("openai", "mine"), None);
-    }
-
-    #[test]
-    fn a_model_of_another_provider_is_unknown() {
-        assert_eq!(lookup("deepseek", "gpt-4o"), None);
-        assert_eq!(lookup("nobody", "gpt-4o"), None);
-        assert_eq!(lookup("openai", "openai/gpt-4o"), None);
-    }
-
-    #[test]
-    fn the_host_decides_before_the_name() {
-        for (name, base_url, provider) in [
-            ("openai", None, Some("openai")),
-            ("kimi", None, Some("moonshotai")),
-            ("mine", Some("https://api.openai.com/v1"), Some("openai")),
-            (
-                "openai",
-                Some("https://openrouter.ai/api/v1"),
-                Some("openrouter"),
-            ),
-            (
-                "x",
-                Some("https://eu.openai.azure.com/openai/v1"),
-                Some("azure"),
-            ),
-            ("openai", Some("https://gateway.example/v1"), Some("openai")),
-            ("mine", Some("http://127.0.0.1:8080/v1"), None),
-            ("mine", Some("https://api.openai.com.example/v1"), None),
-            ("mine", Some("not a url"), None),
-            ("ollama", Some("http://127.0.0.1:11434/v1"), None),
-            ("simulated", None, None),
-            ("", None, None),
-        ] {
-            assert_eq!(provider_of(name, base_url), provider, "{name} {base_url:?}");
-        }
-    }
-
-    proptest! {
-        #[test]
-        fn no_name_makes_it_panic(provider in ".*", model in ".*", url in ".*") {
-            let _ = lookup(&provider, &model);
-            let _ = lookup("openai", &model);
-            let _ = provider_of(&provider, Some(&url));
-        }
-
-        #[test]
-        fn every_continuation_finds_the_model_or_a_longer_one(
-            n in 0usize..1_000, boundary in "[-:@_]", rest in "[a-z0-9]{1,8}",
-        ) {
-            let row = &rows()[n];
-            let name = format!("{}{boundary}{rest}", row.model);
-            prop_assert!(lookup(row.provider, &name).is_some());
-            prop_assert_eq!(lookup(row.provider, row.model), Some(row.entry));
-        }
-    }
-}
+mod tests;

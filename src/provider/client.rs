@@ -15,6 +15,7 @@ use super::{
     Outgoing, Payload, Unsent, UploadBroken,
     patience::{Impatient, Progress, Watched},
     reuse::{Connects, MarkConnects},
+    upstream::address,
 };
 use crate::{config::ProviderConfig, error::chain, wire::Body};
 
@@ -85,7 +86,13 @@ impl Client {
         provider: &str,
         outgoing: Outgoing,
     ) -> Result<Response<Body>, Unsent> {
-        let Ok(url) = Url::parse(&format!("{}{}", self.base_url, outgoing.path)) else {
+        let model = outgoing.model.as_deref();
+        let Some(address) = address(&self.base_url, &outgoing.path, model) else {
+            return Err(Unsent::NoModel {
+                provider: provider.to_owned(),
+            });
+        };
+        let Ok(url) = Url::parse(&address) else {
             return Err(Unsent::Unreachable {
                 provider: provider.to_owned(),
             });

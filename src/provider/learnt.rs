@@ -45,6 +45,19 @@ pub struct Refused {
     pub reserve: u32,
 }
 
+impl Refused {
+    /// The prompt as the provider counted it. Where this is far from `expected` the estimate was off,
+    /// and has to be put right as well: limits are in the provider's tokens.
+    pub fn counted(&self) -> Option<u32> {
+        let overflow = self.overflow;
+        let whole = overflow.requested;
+        let counted = overflow
+            .prompt_tokens
+            .or_else(|| whole?.checked_sub(self.reserve));
+        counted.filter(|&tokens| tokens > 0)
+    }
+}
+
 /// What a refusal taught.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Lesson {
@@ -80,9 +93,9 @@ impl Learnt {
         entry.accepted(prompt_tokens, self.max_age, now);
     }
 
-    /// A request was refused. What is known afterwards is tighter than what was sent: than
-    /// `prompt_tokens` where the error counts them, else than `expected`; but for prompts of a few
-    /// hundred tokens. An answer that fills the window by itself teaches nothing of the prompt.
+    /// A request was refused. What is known afterwards is tighter than what was sent: as the provider
+    /// counted it where the error says so, else as was `expected`; but for prompts of a few hundred
+    /// tokens. An answer that fills the window by itself teaches nothing of the prompt.
     pub fn refused(&self, provider: &str, model: &str, refused: &Refused, now: Instant) -> Lesson {
         let mut models = self.models();
         let entry = models.get_or_insert_mut(key(provider, model), Entry::default);

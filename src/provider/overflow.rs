@@ -9,6 +9,7 @@
 //! Never panics, whatever the body; reads 64 KiB of it at most, in linear time.
 
 mod read;
+mod spelling;
 mod template;
 mod wording;
 
@@ -30,6 +31,8 @@ pub struct Overflow {
     pub prompt_limit: Option<u32>,
     /// The prompt that was refused.
     pub prompt_tokens: Option<u32>,
+    /// The answer that was asked for.
+    pub answer: Option<u32>,
     /// Prompt and answer together, as asked for.
     pub requested: Option<u32>,
     /// By how much the prompt was too long, where that is all the error says.
@@ -39,12 +42,12 @@ pub struct Overflow {
 impl Overflow {
     /// The answer that was asked for fills the window by itself: no cut of the prompt can help.
     pub fn answer_alone(&self) -> bool {
-        match (self.window, self.prompt_tokens, self.requested) {
-            (Some(window), Some(prompt), Some(requested)) => {
-                requested.saturating_sub(prompt) >= window
-            }
-            _ => false,
-        }
+        let rest = self.requested.zip(self.prompt_tokens);
+        let rest = rest.map(|(requested, prompt)| requested.saturating_sub(prompt));
+        let answer = self.answer.or(rest);
+        answer
+            .zip(self.window)
+            .is_some_and(|(answer, window)| answer >= window)
     }
 }
 
@@ -85,7 +88,7 @@ pub fn judge(status: StatusCode, body: &[u8]) -> Verdict {
             Verdict::Other
         };
     }
-    if success && !(reading.error && !reading.choices) {
+    if success && (!reading.error || reading.choices) {
         return Verdict::Other;
     }
     match decide(&reading, gate) {
@@ -203,6 +206,7 @@ fn figures(reading: &Reading) -> Overflow {
         window: found.window,
         prompt_limit: found.limit,
         prompt_tokens: prompt,
+        answer: found.answer,
         requested: found.requested.or(whole),
         excess: found.excess.filter(|_| prompt.is_none()),
     }

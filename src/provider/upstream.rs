@@ -7,22 +7,33 @@ use std::{io, sync::Arc, time::Duration};
 use bytes::Bytes;
 use http::{HeaderMap, Method, Request, Response};
 use http_body_util::{BodyExt, Limited, combinators::BoxBody};
+use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
 use thiserror::Error;
 
 use super::{
     SIMULATED,
     breaker::Breaker,
-    catalogue::{self, Entry},
+    catalogue::{self, Entry, table::Table},
     client::Client,
     simulated,
 };
 use crate::{
-    config::ProviderConfig,
+    config::{Auth, ProviderConfig},
     wire::{Body, edit::Rope},
 };
 
 /// Bytes of a streamed request that the simulated provider reads.
 const MAX_SIMULATED_BODY: usize = 1 << 20;
+
+/// What stands for the model's name in a base URL.
+const MODEL: &str = "{model}";
+
+/// What a name keeps as it is where it becomes a part of a path.
+const PLAIN: &AsciiSet = &NON_ALPHANUMERIC
+    .remove(b'-')
+    .remove(b'.')
+    .remove(b'_')
+    .remove(b'~');
 
 /// One upstream.
 #[derive(Debug)]
@@ -49,6 +60,8 @@ pub struct Outgoing {
     /// As made by [`super::headers::to_provider`].
     pub headers: HeaderMap,
     pub body: Payload,
+    /// The name that a base URL with `{model}` in it needs.
+    pub model: Option<String>,
 }
 
 pub enum Payload {
@@ -72,6 +85,10 @@ pub enum Unsent {
     BodyBroken,
     #[error("the request's body came too slowly")]
     BodySlow { limit: Duration },
+    #[error(
+        "{provider} has the model in its address, and the request names none that can stand there"
+    )]
+    NoModel { provider: String },
 }
 
 /// Why a streamed request body ended early.
@@ -115,15 +132,30 @@ impl Provider {
         }
     }
 
-    /// What is known of a model without being told.
-    pub(super) fn known(&self, model: &str) -> Option<Entry> {
+    /// Whether its list of models may be asked for at all. With the client's credentials it may not:
+    /// they are lent for the client's own requests.
+    pub(super) fn has_list(&self) -> bool {
+        let config = &self.config;
+        let base_url = config.base_url.as_deref();
+        base_url.is_some_and(|base_url| !base_url.contains(MODEL))
+            && !matches!(config.auth, Auth::Client)
+            && config.ask_models != Some(false)
+    }
+
+    /// Whether the catalogue has models of it.
+    pub(super) fn is_catalogued(&self, newer: &Table) -> bool {
+        self.catalogued.is_some() || newer.has_provider(&self.name)
+    }
+
+    /// What is known of a model without being told; `newer` rows outrank those of the binary.
+    pub(super) fn known(&self, model: &str, newer: &Table) -> Option<Entry> {
         let own = self.own_models().iter().find(|(name, _)| *name == model);
         let own = own.map(|(_, window)| Entry {
             context: *window,
             input: None,
             output: None,
         });
-        own.or_else(|| catalogue::lookup(self.catalogued?, model))
+        own.or_else(|| catalogue::lookup_with(newer, self.catalogued, &self.name, model))
     }
 
     /// Sends a request and waits for the head of its answer.
@@ -136,6 +168,20 @@ impl Provider {
             Transport::Simulated => simulate(outgoing).await,
         }
     }
+}
+
+/// The address of a path (with its query) below a base URL, with the model in the place of `{model}`.
+/// `None`: it stands there, and the request has none that can.
+///
+/// SECURITY: a name cannot leave its segment of the path: what parts segments is encoded, and a name
+/// of dots alone, which would be one however it is spelt, is refused.
+pub(super) fn address(base_url: &str, path: &str, model: Option<&str>) -> Option<String> {
+    if !base_url.contains(MODEL) {
+        return Some(format!("{base_url}{path}"));
+    }
+    let model = model.filter(|model| !model.chars().all(|c| c == '.'))?;
+    let model = utf8_percent_encode(model, PLAIN).to_string();
+    Some(format!("{}{path}", base_url.replace(MODEL, &model)))
 }
 
 async fn simulate(outgoing: Outgoing) -> Result<Response<Body>, Unsent> {
@@ -158,4 +204,49 @@ async fn simulate(outgoing: Outgoing) -> Result<Response<Body>, Unsent> {
                 provider: SIMULATED.to_owned(),
             })?;
     Ok(simulated::answer(request).await)
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+    use reqwest::Url;
+
+    use super::address;
+
+    const AZURE: &str = "https://mine.openai.azure.com/openai/deployments/{model}";
+
+    #[test]
+    fn the_model_stands_in_the_address() {
+        let check = |base_url: &str, model: Option<&str>, expected: Option<&str>| {
+            let found = address(base_url, "/chat/completions?a=b", model);
+            assert_eq!(found.as_deref(), expected, "{base_url} {model:?}");
+        };
+        let plain = "https://api.openai.com/v1";
+        let full = Some("https://api.openai.com/v1/chat/completions?a=b");
+        check(plain, Some("gpt-4o"), full);
+        check(plain, None, full);
+        let start = "https://mine.openai.azure.com/openai/deployments";
+        let full = format!("{start}/gpt-4.1_x~y/chat/completions?a=b");
+        check(AZURE, Some("gpt-4.1_x~y"), Some(&full));
+        let full = format!("{start}/a%2Fb%3Fc%23d%25%20%C3%A9/chat/completions?a=b");
+        check(AZURE, Some("a/b?c#d% é"), Some(&full));
+        for none in [None, Some(""), Some("."), Some("..")] {
+            check(AZURE, none, None);
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn a_model_never_leaves_its_segment(model in ".*") {
+            if let Some(address) = address(AZURE, "/x", Some(&model)) {
+                let url = Url::parse(&address).unwrap();
+                let path: Vec<_> = url.path().split('/').collect();
+                prop_assert_eq!(path.len(), 5, "{}", url);
+                prop_assert_eq!(&path[..3], ["", "openai", "deployments"]);
+                prop_assert_eq!(path[4], "x");
+                prop_assert_eq!(url.host_str(), Some("mine.openai.azure.com"));
+                prop_assert!(url.query().is_none() && url.fragment().is_none());
+            }
+        }
+    }
 }

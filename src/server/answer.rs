@@ -11,9 +11,11 @@ use serde_json::{Value, json};
 
 use super::{ask_usage, route::Misrouted};
 use crate::{
+    config::GuardConfig,
     error::Failure,
+    health::limits::limits,
     provider::{
-        Registry, Source, Window,
+        Offered, Registry, Source, Target, Window,
         overflow::{self, Overflow},
     },
     wire::{Body, fault::Fault, usage::Usage, whole},
@@ -112,7 +114,10 @@ fn stream(events: String) -> Response<Body> {
 
 const fn status(failure: &Failure) -> StatusCode {
     match failure {
-        Failure::NotJson(_) | Failure::BodyBroken | Failure::DotSegments => StatusCode::BAD_REQUEST,
+        Failure::NotJson(_)
+        | Failure::BodyBroken
+        | Failure::DotSegments
+        | Failure::ModelMissing { .. } => StatusCode::BAD_REQUEST,
         Failure::KeyMissing | Failure::KeyWrong => StatusCode::UNAUTHORIZED,
         Failure::Foreign { .. } | Failure::PathNotAllowed => StatusCode::FORBIDDEN,
         Failure::ModelNotFound(_)
@@ -177,26 +182,45 @@ pub fn ready(draining: bool) -> Response<Body> {
     }
 }
 
-/// OpenAI's list of models, those that `allowed` lets through, with the windows that are known.
-pub fn models(registry: &Registry, allowed: impl Fn(&str) -> bool) -> Response<Body> {
-    let models = registry.models();
-    let data: Vec<Value> = models
-        .into_iter()
-        .filter(|(id, _)| allowed(id))
-        .map(|(id, window)| {
-            let owner = id.split('/').next().unwrap_or_default();
-            let known = window.source != Source::Assumed;
-            json!({
-                "id": id,
-                "object": "model",
-                "created": 0,
-                "owned_by": owner,
-                "context_length": known.then_some(window.tokens),
-            })
-        })
-        .collect();
+/// OpenAI's list of models: those that `allowed` lets through, with what is known of their windows.
+pub fn models(
+    registry: &Registry,
+    guard: &GuardConfig,
+    allowed: impl Fn(&Offered) -> bool,
+) -> Response<Body> {
+    let offered = registry.offered();
+    let offered = offered.iter().filter(|one| allowed(one));
+    let data: Vec<Value> = offered.map(|one| listed(one, guard)).collect();
     let list = json!({"object": "list", "data": data});
     json(StatusCode::OK, list.to_string())
+}
+
+/// One model of that list.
+pub fn model(offered: &Offered, guard: &GuardConfig) -> Response<Body> {
+    json(StatusCode::OK, listed(offered, guard).to_string())
+}
+
+/// What is assumed stands for nothing that a client could rely on, and is left unknown.
+fn listed(offered: &Offered, guard: &GuardConfig) -> Value {
+    let Target {
+        provider,
+        window,
+        settings,
+        ..
+    } = &offered.target;
+    let inside = provider.config.profile.answer_inside_window;
+    let limits = limits(window.tokens, window.input, inside, guard, settings, None);
+    let known = window.source != Source::Assumed;
+    json!({
+        "id": offered.id,
+        "object": "model",
+        "created": 0,
+        "owned_by": &*provider.name,
+        "context_length": known.then_some(window.tokens),
+        "max_input_tokens": window.input,
+        "optimal_max_tokens": limits.optimal_max_tokens,
+        "critical_max_tokens": known.then_some(limits.critical_max_tokens),
+    })
 }
 
 /// Whether a client reads trailers.

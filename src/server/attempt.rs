@@ -17,7 +17,6 @@ use super::{
     ask_usage::{self, Edited, Lost, Sent},
     dispatch::Dispatch,
     forward::cleaned,
-    generation::Generation,
     refusal::{may_refuse, refuses_ours},
     rounds::is_stream,
 };
@@ -89,6 +88,7 @@ impl Dispatch {
             path: self.path.clone(),
             headers: self.headers.clone(),
             body,
+            model: Some(self.target.model.clone()),
         };
         let refusals = &self.app.refusals;
         let begun = Instant::now();
@@ -101,7 +101,7 @@ impl Dispatch {
     /// `ask`: whether the usage of a stream may be asked for.
     fn edit(&self, ask: bool) -> Edited {
         let generation = self.generation.as_ref();
-        let mut edits = generation.map_or_else(Edits::default, Generation::edits);
+        let mut edits = generation.map_or_else(Edits::default, |it| it.edits());
         let mut asked_usage = false;
         if let Some(conversation) = &self.asked.conversation {
             if self.asked.model != self.target.model
@@ -186,9 +186,9 @@ impl Dispatch {
         if !generation.guards() || overflow.answer_alone() {
             return false;
         }
-        let lesson = generation.learn(overflow);
+        let (lesson, counted) = generation.learn(overflow);
         self.target.window = self.app.registry.window_of(&self.target);
-        if self.refits == MAX_REFITS || !generation.refit(conversation, &self.target, overflow) {
+        if self.refits == MAX_REFITS || !generation.refit(conversation, &self.target, counted) {
             return false;
         }
         self.refits += 1;
@@ -196,7 +196,7 @@ impl Dispatch {
             provider = &*self.target.provider.name,
             model = self.target.model,
             ?lesson,
-            counted = overflow.prompt_tokens,
+            counted,
             "a provider refused a conversation as too long; it is fitted anew"
         );
         true
@@ -204,8 +204,8 @@ impl Dispatch {
 
     /// An answer that says that the request is too long, in the words that every client knows.
     fn too_long(&self, sent: Sent, told: Told) -> Sent {
-        let guards = |generation: &Generation| generation.guards();
-        let untouched = self.generation.as_ref().is_some_and(|it| !guards(it));
+        let generation = self.generation.as_ref();
+        let untouched = generation.is_some_and(|generation| !generation.guards());
         let Told::TooLong { overflow, classic } = told else {
             return sent;
         };

@@ -61,7 +61,7 @@ pub struct Dispatch {
     /// What it continues, and who asks; `None` where there is no conversation to follow.
     inherited: Option<(Inherited, Asker)>,
     /// The same.
-    pub generation: Option<Generation>,
+    pub generation: Option<Box<Generation>>,
     budget: Budget,
     /// Calls to providers so far, and the time that they took.
     pub(super) calls: u32,
@@ -188,7 +188,10 @@ impl Dispatch {
         let metrics = &self.app.metrics;
         let sent = match tried {
             Ok(sent) => sent,
-            Err(Lost::Unsent(Unsent::BodyBroken | Unsent::BodySlow { .. })) => {
+            // The client's own doing.
+            Err(Lost::Unsent(
+                Unsent::BodyBroken | Unsent::BodySlow { .. } | Unsent::NoModel { .. },
+            )) => {
                 metrics.attempt(name, "unsent");
                 return (Outcome::Final, None);
             }
@@ -268,17 +271,13 @@ impl Dispatch {
         self.headers = outgoing_headers(app, &self.parts, provider, true);
     }
 
-    fn planned(&self, target: &Target) -> Option<Generation> {
+    fn planned(&self, target: &Target) -> Option<Box<Generation>> {
         let (inherited, asker) = self.inherited.as_ref()?;
         let conversation = self.asked.conversation.as_ref()?;
         let inherited = inherited.clone();
-        Some(Generation::plan(
-            &self.app,
-            conversation,
-            inherited,
-            target,
-            *asker,
-        ))
+        let app = &self.app;
+        let planned = Generation::plan(app, conversation, inherited, target, *asker);
+        Some(Box::new(planned))
     }
 
     fn note(&mut self, record: &mut Record) {
@@ -289,19 +288,19 @@ impl Dispatch {
     }
 
     /// What is still needed once the request cannot go out again: its body is let go.
-    pub fn into_generation(self) -> Option<Generation> {
+    pub fn into_generation(self) -> Option<Box<Generation>> {
         self.generation
     }
 
     /// Whether the request goes out with anything that recovery added.
     pub fn carries_ours(&self) -> bool {
-        let carries = |generation: &Generation| generation.carries_ours();
-        self.generation.as_ref().is_some_and(carries)
+        let generation = self.generation.as_ref();
+        generation.is_some_and(|generation| generation.carries_ours())
     }
 
     /// The model had its last round without our tools, and called them all the same.
     pub fn exhausted(&self) -> bool {
-        self.generation.as_ref().is_none_or(Generation::exhausted)
+        self.generation.as_ref().is_none_or(|it| it.exhausted())
     }
 
     /// An answer was for us alone: plans the request that follows.

@@ -16,12 +16,13 @@
 //! An edited body is a rope of the client's own bytes and new ones. Until an answer began nothing
 //! has reached the client, so a step may still fail with an answer of ours.
 
-use std::{borrow::Cow, sync::Arc};
+use std::{borrow::Cow, sync::Arc, time::Duration};
 
 use bytes::Bytes;
 use futures_util::FutureExt;
 use http::{Request, Response, request::Parts};
 use hyper::body::Incoming;
+use percent_encoding::percent_decode_str;
 
 use super::{
     App,
@@ -40,6 +41,7 @@ use super::{
 };
 use crate::{
     error::Failure,
+    provider::{Offered, Target},
     relay::{self, Before, Closing, Ending, Heard, Sifting, Spoken, Whole},
     session::{self, Hint, Inherited},
     telemetry::record::Record,
@@ -49,6 +51,9 @@ use crate::{
         whole,
     },
 };
+
+/// How long the list of models waits for lists of providers that were never asked before.
+const FIRST_LISTS: Duration = Duration::from_secs(1);
 
 /// Answers one request.
 ///
@@ -91,12 +96,17 @@ pub async fn exchange(
         Route::Forward { provider, path } => {
             forward(app, &parts, body, &client, (provider, path), record).await
         }
+        Route::Model { id } => {
+            let id = percent_decode_str(id).decode_utf8_lossy();
+            let found = app.registry.find(&id);
+            let found = found.filter(|one| may_see(app, &client, one));
+            let found = found.ok_or_else(|| no_such_model(&id))?;
+            Ok(answer::model(&found, &app.config.guard))
+        }
         Route::Models | Route::Health | Route::Ready | Route::Api { .. } => {
-            let allowed = |id: &str| {
-                id.split_once('/')
-                    .is_some_and(|(provider, model)| allows(app, &client, provider, model))
-            };
-            Ok(answer::models(&app.registry, allowed))
+            app.registry.listed(FIRST_LISTS).await;
+            let allowed = |one: &Offered| may_see(app, &client, one);
+            Ok(answer::models(&app.registry, &app.config.guard, allowed))
         }
     }
 }
@@ -122,8 +132,10 @@ async fn chat(
     let mut choice = app.registry.choose(&asked.model, chosen)?;
     // SECURITY: a key for some models must not reach another by a parser's choice of two names.
     let plain = client.unlimited() || chat::models_named(&asked.bytes) == 1;
-    if !plain || !choice.permit(|target| allows(app, client, &target.provider.name, &target.model))
-    {
+    let named = choice.asked_is_configured && client.may_use(&[&asked.model]);
+    let may_use =
+        |target: &Target| named || allows(app, client, &target.provider.name, &target.model);
+    if !plain || !choice.permit(may_use) {
         return Err(no_such_model(&asked.model));
     }
 
@@ -147,13 +159,6 @@ async fn chat(
     } else {
         complete(app, sent, dispatch, received.hold).await
     }
-}
-
-/// As OpenAI does: what one may not use does not exist.
-fn no_such_model(model: &str) -> Failure {
-    Failure::ModelNotFound(format!(
-        "The model `{model}` does not exist or you do not have access to it."
-    ))
 }
 
 /// Step 3.
@@ -231,7 +236,7 @@ fn streamed(mut sent: Sent, dispatch: Dispatch, hold: Hold) -> Response<Body> {
 }
 
 /// The end of a stream of which nothing was taken out.
-async fn close(generation: Option<Generation>, heard: Heard, comment: bool) -> Closing {
+async fn close(generation: Option<Box<Generation>>, heard: Heard, comment: bool) -> Closing {
     let Some(mut generation) = generation else {
         return Closing::default();
     };
@@ -255,7 +260,7 @@ async fn complete(
         .generation
         .as_ref()
         .map(|generation| generation.head(&sent));
-    let sifting = dispatch.generation.as_ref().map(Generation::sifting);
+    let sifting = dispatch.generation.as_ref().map(|it| it.sifting());
     let provider = dispatch.provider().to_owned();
     let mut continuing = Continuing {
         dispatch,
@@ -292,6 +297,20 @@ async fn complete(
         headers.extend(generation.foot(&health));
     }
     Ok(answer)
+}
+
+/// As OpenAI does: what one may not use does not exist.
+fn no_such_model(name: &str) -> Failure {
+    Failure::ModelNotFound(format!(
+        "The model `{name}` does not exist or you do not have access to it."
+    ))
+}
+
+/// Whether a client finds a model in its list: by a name of the settings, or by who answers to it.
+fn may_see(app: &App, client: &Client, offered: &Offered) -> bool {
+    let target = &offered.target;
+    (offered.is_configured && client.may_use(&[&offered.id]))
+        || allows(app, client, &target.provider.name, &target.model)
 }
 
 /// Whether a client may use a model, by its full name or by its own.

@@ -38,6 +38,7 @@ pub async fn forward(
         path: with_query(path, parts),
         headers: outgoing_headers(app, parts, provider, false),
         body: body::pass_on(body, app.config.server.body_timeout),
+        model: None,
     };
     let answer = provider.send(outgoing).await?;
     Ok(cleaned(answer))

@@ -122,6 +122,7 @@ pub async fn serve(
     stop: impl Future<Output = ()>,
 ) -> io::Result<()> {
     let app = Arc::new(App::new(config)?);
+    app.registry.start();
     let limits = &app.config.server;
     let http = protocols(limits, app.tasks.clone());
     let open = Arc::new(Semaphore::new(

@@ -13,6 +13,10 @@ pub enum Route<'a> {
     },
     /// The list of all models.
     Models,
+    /// One of them; the id may have slashes, and may be percent-encoded.
+    Model {
+        id: &'a str,
+    },
     /// Everything else of a provider's API goes through untouched. `path` follows `/v1`.
     Forward {
         provider: Option<&'a str>,
@@ -55,6 +59,12 @@ pub fn find<'a>(method: &Method, path: &'a str) -> Result<Route<'a>, Misrouted> 
         "/readyz" => return own(Route::Ready),
         "/v1/models" => return own(Route::Models),
         _ => {}
+    }
+    if let Some(id) = path.strip_prefix("/v1/models/")
+        && reads
+        && !id.is_empty()
+    {
+        return Ok(Route::Model { id });
     }
     if let Some(path) = path.strip_prefix("/plimsoll/api/") {
         return Ok(Route::Api { path });
@@ -134,7 +144,17 @@ mod tests {
         );
         check(Method::GET, "/v1/models", Ok(Route::Models));
         check(post.clone(), "/v1/models", wrong("GET, HEAD"));
-        check(Method::GET, "/v1/models/a/b", forward(None, "/models/a/b"));
+        check(
+            Method::GET,
+            "/v1/models/a/b",
+            Ok(Route::Model { id: "a/b" }),
+        );
+        check(
+            Method::DELETE,
+            "/v1/models/a/b",
+            forward(None, "/models/a/b"),
+        );
+        check(Method::GET, "/p/v1/models/a", forward(p, "/models/a"));
         check(post.clone(), "/v1/embeddings", forward(None, "/embeddings"));
         check(Method::GET, "/p/v1/models", forward(p, "/models"));
         check(Method::GET, "/healthz", Ok(Route::Health));

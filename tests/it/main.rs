@@ -17,6 +17,7 @@ mod recorded;
 mod recovery;
 mod recovery_guard;
 mod refit;
+mod registry;
 mod session;
 mod shutdown;
 mod streaming;

@@ -201,7 +201,7 @@ async fn heal(window: u32, streams: bool, way: (&str, Refusal), tales: &[Tale]) 
         }
     }
     let streams = if streams { "streamed" } else { "whole" };
-    println!("{window:>6} {streams:<8} {:<20} {tally:?}", way.0);
+    eprintln!("{window:>6} {streams:<8} {:<20} {tally:?}", way.0);
     assert!(tally.hopeless * 10 < tally.requests, "{tally:?}");
     assert!(up.overflows() > 0, "the real window was met");
     up.is_content();
@@ -262,7 +262,7 @@ async fn an_error_in_the_first_event_of_a_stream_is_healed() {
             tally.take(tale, &body, 16_384, &got);
         }
     }
-    println!("inside a stream: {tally:?}");
+    eprintln!("inside a stream: {tally:?}");
     assert!(tally.refits > 0 && up.overflows() > 0);
     up.is_content();
 }

@@ -139,8 +139,9 @@ impl Entry {
         let overflow = refused.overflow;
         // The error counts the answer: what is left beside it in the smallest window of the named
         // and the claimed one.
-        if let (Some(requested), Some(prompt)) = (overflow.requested, overflow.prompt_tokens) {
-            let answer = requested.saturating_sub(prompt);
+        let rest = overflow.requested.zip(overflow.prompt_tokens);
+        let rest = rest.map(|(requested, prompt)| requested.saturating_sub(prompt));
+        if let Some(answer) = overflow.answer.or(rest) {
             let window = overflow.window.filter(|&window| window >= LEAST_WINDOW);
             let window = window.map_or(refused.claimed.tokens, |window| {
                 window.min(refused.claimed.tokens)
@@ -149,6 +150,15 @@ impl Entry {
             if (LEAST_INPUT..sent).contains(&room) {
                 return (room, ANSWER_MAX_AGE);
             }
+        }
+        // The claim holds, and by the provider's count it was passed: our estimate was too low.
+        let named = overflow.prompt_limit.or(overflow.window);
+        let claimed = claimed_room(refused);
+        if named >= Some(refused.claimed.tokens)
+            && refused.counted().is_some()
+            && (LEAST_INPUT..sent).contains(&claimed)
+        {
+            return (claimed, INFERRED_MAX_AGE);
         }
         let guess = match overflow.excess {
             Some(excess) if overflow.prompt_tokens.is_none() => {
@@ -170,18 +180,17 @@ impl Entry {
 /// Tokens of the prompt that was refused: as the provider counted, else as we did; where nobody
 /// did, as many as were believed to fit.
 fn sent(refused: &Refused) -> u32 {
-    let overflow = refused.overflow;
-    let counted = overflow.prompt_tokens.or_else(|| {
-        let requested = overflow.requested?;
-        requested.checked_sub(refused.reserve)
-    });
-    let claimed = refused.claimed;
-    let most = claimed.input.unwrap_or(claimed.tokens);
-    [counted, Some(refused.expected), Some(most)]
-        .into_iter()
-        .flatten()
-        .find(|&tokens| tokens > 0)
-        .unwrap_or(1)
+    let most = refused.claimed.input.unwrap_or(refused.claimed.tokens);
+    let counts = [refused.counted(), Some(refused.expected), Some(most)];
+    let mut counts = counts.into_iter().flatten();
+    counts.find(|&tokens| tokens > 0).unwrap_or(1)
+}
+
+/// The largest prompt by what was claimed.
+fn claimed_room(refused: &Refused) -> u32 {
+    let window = refused.claimed.tokens;
+    let room = window - refused.reserve.min(window / 2);
+    room.min(refused.claimed.input.unwrap_or(u32::MAX))
 }
 
 /// `percent` of `tokens`, rounded down.

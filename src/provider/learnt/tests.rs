@@ -136,6 +136,21 @@ fn a_window_that_the_estimate_did_not_pass_is_inferred_below_it() {
 }
 
 #[test]
+fn a_claim_that_the_error_confirms_is_not_inferred_away() {
+    // The limit is the one we knew; the estimate was too low.
+    let model = Model::new();
+    let overflow = Overflow {
+        prompt_limit: Some(1_048_576),
+        prompt_tokens: Some(1_200_000),
+        ..Overflow::default()
+    };
+    let refusal = refused(overflow, 1_048_576, 900_000);
+    assert_eq!(refusal.counted(), Some(1_200_000));
+    assert_eq!(model.refused(refusal), Lesson::Input(1_048_576));
+    assert_eq!(model.window(), None);
+}
+
+#[test]
 fn every_refusal_tightens() {
     let model = Model::new();
     model.accepted(10_000);
@@ -287,10 +302,10 @@ fn number() -> impl Strategy<Value = u32> {
 
 fn any_refusal() -> impl Strategy<Value = Refused> {
     let some = || prop::option::of(number());
-    let overflow = (some(), some(), some(), some(), some());
+    let overflow = (some(), some(), some(), some(), some(), some());
     (overflow, number(), some(), number(), number()).prop_map(
         |(
-            (window, prompt_limit, prompt_tokens, requested, excess),
+            (window, prompt_limit, prompt_tokens, answer, requested, excess),
             tokens,
             input,
             expected,
@@ -301,6 +316,7 @@ fn any_refusal() -> impl Strategy<Value = Refused> {
                     window,
                     prompt_limit,
                     prompt_tokens,
+                    answer,
                     requested,
                     excess,
                 },
@@ -335,9 +351,7 @@ proptest! {
             prop_assert!((1_024..refusal.claimed.tokens).contains(&window));
         }
         let overflow = refusal.overflow;
-        let counted = overflow.prompt_tokens.filter(|&tokens| tokens > 0);
-        let whole = overflow.requested.and_then(|all| all.checked_sub(refusal.reserve));
-        let sent = counted.or(whole.filter(|&whole| whole > 0)).unwrap_or(refusal.expected);
+        let sent = refusal.counted().unwrap_or(refusal.expected);
         if sent > 256 && !overflow.answer_alone() {
             let reserve = refusal.reserve;
             let window = known.window.map(|window| window - reserve.min(window / 2));

@@ -6,12 +6,13 @@
 
 use serde::de::{DeserializeSeed, Deserializer, IgnoredAny, MapAccess, SeqAccess, Visitor};
 
-use super::wording::ECHOES;
+use super::{
+    spelling::{begins_json, spelt},
+    wording::ECHOES,
+};
 
 /// How much of a body is read.
 const MAX_BYTES: usize = 64 * 1024;
-/// How much of one sentence is; after that come stack traces and repeated requests.
-const MAX_TEXT_BYTES: usize = 4 * 1024;
 /// How many codes and sentences.
 const MAX_SAID: usize = 32;
 /// How deep errors are wrapped into errors.
@@ -128,7 +129,6 @@ impl Reading {
 
     /// A sentence, and the errors that are quoted in it as JSON.
     fn sentence(&mut self, text: &str, depth: u8) {
-        let text = &text[..text.floor_char_boundary(MAX_BYTES)];
         let quoted = text
             .match_indices(['{', '['])
             .map(|(place, _)| place)
@@ -153,35 +153,6 @@ impl Reading {
             self.said.push(Said { depth, what, text });
         }
     }
-}
-
-/// Whether this is the beginning of a JSON object, or of an array of such. A Python dictionary in a
-/// text is none, nor is `[1, 6000]`.
-fn begins_json(text: &[u8]) -> bool {
-    match text.split_first() {
-        Some((b'{', rest)) => matches!(rest.trim_ascii_start().first(), Some(b'"' | b'}')),
-        Some((b'[', rest)) => rest.trim_ascii_start().starts_with(b"{"),
-        _ => false,
-    }
-}
-
-/// A text in the spelling of the table: small letters, single spaces, no quotes.
-fn spelt(text: &str) -> String {
-    let text = &text[..text.floor_char_boundary(MAX_TEXT_BYTES)];
-    let mut spelt = String::with_capacity(text.len());
-    for letter in text.chars() {
-        match letter {
-            '\'' | '"' | '`' | '\\' | '’' | '‘' | '“' | '”' => {}
-            space if space.is_whitespace() => {
-                if !spelt.is_empty() && !spelt.ends_with(' ') {
-                    spelt.push(' ');
-                }
-            }
-            letter => spelt.push(letter.to_ascii_lowercase()),
-        }
-    }
-    spelt.truncate(spelt.trim_end().len());
-    spelt
 }
 
 /// Where in a body a value is.

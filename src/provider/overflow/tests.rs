@@ -201,6 +201,14 @@ fn an_answer_that_fills_the_window_is_known() {
     assert!(alone(100, 8_100).answer_alone());
     assert!(!alone(5_000, 9_000).answer_alone());
     assert!(!Overflow::default().answer_alone());
+    // The prompt is counted in characters, so only the answer is known.
+    let body = "You passed 900 input characters and requested 8000 output tokens. However, the \
+                model's context length is only 8000 tokens.";
+    let Verdict::Overflow(found) = judged(400, body) else {
+        panic!("{body}");
+    };
+    assert_eq!((found.answer, found.prompt_tokens), (Some(8_000), None));
+    assert!(found.answer_alone());
 }
 
 #[test]

@@ -32,8 +32,9 @@ impl Generation {
         }
     }
 
-    /// Learns what an overflow says of the model's window.
-    pub fn learn(&self, overflow: &Overflow) -> Lesson {
+    /// Learns what an overflow says of the model's window. Gives the lesson, and the prompt's tokens
+    /// as the provider counted them.
+    pub fn learn(&self, overflow: &Overflow) -> (Lesson, Option<u32>) {
         let refused = Refused {
             overflow: *overflow,
             claimed: self.target.window,
@@ -42,22 +43,23 @@ impl Generation {
         };
         let learnt = &self.app.registry.learnt;
         let (provider, model) = (&self.target.provider.name, &self.target.model);
-        learnt.refused(provider, model, &refused, Instant::now())
+        let lesson = learnt.refused(provider, model, &refused, Instant::now());
+        (lesson, refused.counted())
     }
 
-    /// Plans for a window that turned out smaller; `target` has it. Where that changes nothing,
-    /// plans without the tools and the prompt of ours. Returns whether the request got smaller.
+    /// Plans for a window that turned out smaller; `target` has it. `counted`: the request as it was
+    /// refused, in the provider's tokens. Where that changes nothing, plans without the tools and the prompt of ours. Returns whether the request got smaller.
     pub fn refit(
         &mut self,
         conversation: &Conversation,
         target: &Target,
-        overflow: &Overflow,
+        counted: Option<u32>,
     ) -> bool {
         let begun = Instant::now();
         let refused = self.raw_sent;
         self.target = target.clone();
         self.limits = limits(conversation, &policy(&self.app, target), target);
-        if let Some(counted) = overflow.prompt_tokens {
+        if let Some(counted) = counted {
             let profile = target.provider.config.profile;
             let calibration = self.recall.calibration;
             self.recall.calibration = calibration.learn(refused, counted, profile);

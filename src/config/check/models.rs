@@ -1,0 +1,209 @@
+//! Models: what is told of each, and that every name which one setting gives for another leads
+//! somewhere.
+//!
+//! Names are followed by the registry's own rules, so that what passes here is found there. Only a
+//! name that nobody claims is looked at more closely than a client's would be: with a default
+//! provider every misspelt name leads somewhere.
+
+use std::{
+    collections::{BTreeMap, HashSet},
+    ops::RangeInclusive,
+};
+
+use super::Checker;
+use crate::{
+    config::{Config, ModelConfig, file, problem::nearest},
+    provider::{
+        Unknown,
+        names::{Names, Place},
+    },
+};
+
+impl Checker<'_> {
+    pub(super) fn models(&mut self, file: &file::File) -> BTreeMap<String, ModelConfig> {
+        const WINDOW: RangeInclusive<u32> = 1024..=100_000_000;
+        let mut models = BTreeMap::new();
+        for (name, model) in &file.models {
+            if let Some(provider) = &model.provider {
+                self.known_provider(&["models", name, "provider"], provider, file);
+            }
+            let why = "the unit is tokens";
+            let mut tokens = |key: &str, value: Option<u32>, range: RangeInclusive<u32>| {
+                value.map(|value| self.within(&["models", name, key], value, range, why))
+            };
+            let checked = ModelConfig {
+                provider: model.provider.clone(),
+                context_length: tokens("context_length", model.context_length, WINDOW),
+                input_length: tokens("input_length", model.input_length, WINDOW),
+                optimal_max_tokens: tokens(
+                    "optimal_max_tokens",
+                    model.optimal_max_tokens,
+                    1..=u32::MAX,
+                ),
+                critical_max_tokens: tokens(
+                    "critical_max_tokens",
+                    model.critical_max_tokens,
+                    1..=u32::MAX,
+                ),
+                caution_cadence: model
+                    .caution_cadence
+                    .map(|value| self.cadence(&["models", name, "caution_cadence"], value)),
+                recovery: model.recovery,
+                deployments: self.deployments(name, &model.deployments),
+                fallback: model.fallback.clone(),
+                larger: model.larger.clone(),
+            };
+            models.insert(name.clone(), checked);
+        }
+        models
+    }
+
+    /// That whatever one model or alias names is there.
+    pub(super) fn references(&mut self, config: &Config) {
+        let names = Names::new(config);
+        for (name, stands_for) in &config.aliases {
+            let path = ["aliases", name];
+            if let Some(way) = loop_from(name, &config.aliases) {
+                let message = format!("leads back to itself: {}", way.join(" -> "));
+                self.refuse(&path, Some(format!("{stands_for:?}")), message);
+                continue;
+            }
+            if let Err(problem) = leads_somewhere(&names, stands_for, config) {
+                self.refuse(&path, Some(format!("{stands_for:?}")), problem);
+            }
+        }
+        for (name, model) in &config.models {
+            self.model_references(name, model, &names, config);
+        }
+    }
+
+    fn model_references(
+        &mut self,
+        name: &str,
+        model: &ModelConfig,
+        names: &Names,
+        config: &Config,
+    ) {
+        let own = (!name.ends_with('*')).then(|| places(names, name, model.provider.as_deref()));
+        let own = own.unwrap_or_default();
+        if name.ends_with('*') && !model.deployments.is_empty() {
+            let message = "are the places of one model; a name with a * stands for many";
+            self.refuse(&["models", name, "deployments"], None, message);
+        }
+        for deployment in &model.deployments {
+            let wanted = &deployment.model;
+            let path = ["models", name, "deployments"];
+            let plain = names.plain(wanted, None);
+            let problem = if *plain == *name {
+                Err("is the model itself; name provider/model".to_owned())
+            } else if names.has_deployments(&plain) {
+                Err("has deployments of its own; name those".to_owned())
+            } else {
+                leads_somewhere(names, wanted, config)
+            };
+            if let Err(problem) = problem {
+                self.refuse(&path, Some(format!("{wanted:?}")), problem);
+            }
+        }
+        let others = model.fallback.iter().map(|other| ("fallback", other));
+        let others = others.chain(model.larger.iter().map(|other| ("larger", other)));
+        for (key, wanted) in others {
+            let path = ["models", name, key];
+            let plain = names.plain(wanted, None);
+            let found = places(names, &plain, None);
+            let problem = if wanted.is_empty() || wanted.contains('*') {
+                Err("must be the name of one model".to_owned())
+            } else if *plain == *name
+                || (!found.is_empty() && found.iter().all(|place| own.contains(place)))
+            {
+                Err("is the model itself; name another".to_owned())
+            } else {
+                leads_somewhere(names, wanted, config)
+            };
+            if let Err(problem) = problem {
+                self.refuse(&path, Some(format!("{wanted:?}")), problem);
+            }
+        }
+    }
+}
+
+/// Every place of a name without aliases; none where nobody serves it.
+fn places(names: &Names, name: &str, provider: Option<&str>) -> Vec<Place> {
+    let found = names.places(name, provider).unwrap_or_default();
+    found.into_iter().map(|one| one.place).collect()
+}
+
+/// What is wrong with a name that one setting gives for another.
+fn leads_somewhere(names: &Names, name: &str, config: &Config) -> Result<(), String> {
+    let plain = names.plain(name, None);
+    let known: Vec<_> = config.providers.keys().map(String::as_str).collect();
+    match names.places(&plain, None) {
+        Ok(_) => {}
+        Err(Unknown::Ambiguous { candidates, .. }) => {
+            return Err(format!(
+                "is served by {candidates}; name one of them: provider/model"
+            ));
+        }
+        Err(_) => {
+            let nobody = || {
+                let known = known.join(", ");
+                format!("leads to nobody; write provider/model, with one of {known}")
+            };
+            return Err(misspelt(&plain, &known).unwrap_or_else(nobody));
+        }
+    }
+    if !names.is_claimed(&plain)
+        && let Some(near) = misspelt(&plain, &known)
+    {
+        return Err(near);
+    }
+    Ok(())
+}
+
+/// A provider's name with a slip in it, which would go to the default provider as a model's.
+fn misspelt(name: &str, known: &[&str]) -> Option<String> {
+    let (left, right) = name.split_once('/')?;
+    let near = nearest(left, known)?;
+    let meant = format!("{near}/{right}");
+    Some(format!(
+        "there is no provider {left:?}; did you mean {meant:?}?"
+    ))
+}
+
+/// The way from an alias back to itself, where there may be one. One pattern may lead to another
+/// where both have a name in common, so that a way is found here which few names would go; none that
+/// would not end is missed.
+fn loop_from<'a>(first: &'a str, aliases: &'a BTreeMap<String, String>) -> Option<Vec<&'a str>> {
+    let mut ways = vec![vec![first]];
+    let mut seen = HashSet::new();
+    while let Some(way) = ways.pop() {
+        let from = *way.last()?;
+        let to = &aliases[from];
+        // `*` for one model stands for that model also where it is asked for by its own name.
+        let ends = |next: &str| next == from && from.ends_with('*') && !to.ends_with('*');
+        for next in aliases.keys() {
+            if !meet(next, to) || ends(next) {
+                continue;
+            }
+            let mut longer = way.clone();
+            longer.push(next);
+            if next == first {
+                return Some(longer);
+            }
+            if seen.insert(next) {
+                ways.push(longer);
+            }
+        }
+    }
+    None
+}
+
+/// Whether two names, each of which may end with a `*`, have a name in common.
+fn meet(a: &str, b: &str) -> bool {
+    match (a.strip_suffix('*'), b.strip_suffix('*')) {
+        (Some(a), Some(b)) => a.starts_with(b) || b.starts_with(a),
+        (Some(start), None) => b.starts_with(start),
+        (None, Some(start)) => a.starts_with(start),
+        (None, None) => a == b,
+    }
+}

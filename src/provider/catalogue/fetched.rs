@@ -1,0 +1,315 @@
+//! A newer catalogue, fetched in the background and kept in the data directory.
+//!
+//! Off unless an address is configured. Nobody waits for it: until it is there, and where it fails,
+//! the catalogue of the binary holds. A damaged or foreign file is passed over and replaced.
+
+use std::{
+    collections::{BTreeMap, HashMap},
+    fs, io,
+    path::{Path, PathBuf},
+    sync::{Arc, Mutex, PoisonError},
+    time::{Duration, SystemTime, UNIX_EPOCH},
+};
+
+use reqwest::{StatusCode, Url, redirect};
+use serde::{Deserialize, Serialize};
+use sha2::{Digest, Sha256};
+use thiserror::Error;
+use tokio::{io::AsyncWriteExt, time::sleep};
+
+use super::{
+    Entry,
+    table::{Row, Table, read},
+};
+use crate::{config::CatalogueConfig, error::chain};
+
+/// The copy on disk.
+const FILE: &str = "catalogue.json";
+/// What a copy of ours says it is; another number is another form.
+const FORMAT: &str = "plimsoll-catalogue-1";
+
+const MAX_BYTES: usize = 32 << 20;
+const MAX_REDIRECTS: usize = 5;
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
+const MAX_TIME: Duration = Duration::from_secs(120);
+
+/// Waits after failures: doubled from the first to the second.
+const PAUSES: (Duration, Duration) = (Duration::from_secs(60), Duration::from_secs(6 * 3_600));
+
+/// Why no list came.
+#[derive(Debug, Error)]
+pub enum Unfetched {
+    #[error("the list of models could not be fetched")]
+    Unreachable(#[source] reqwest::Error),
+    #[error("the list of models came with status {0}")]
+    Status(StatusCode),
+    #[error("the list of models is larger than {MAX_BYTES} bytes")]
+    TooLarge,
+    #[error("what came is no list of models in the form of models.dev")]
+    NotAList,
+    #[error("the list of models could not be kept on disk")]
+    Unkept(#[source] io::Error),
+}
+
+/// What was fetched, and from where.
+#[derive(Debug)]
+pub(crate) struct Fetched {
+    source: Option<Source>,
+    held: Mutex<Held>,
+    pauses: (Duration, Duration),
+}
+
+#[derive(Debug)]
+struct Source {
+    url: Url,
+    file: PathBuf,
+    max_age: Duration,
+}
+
+#[derive(Debug, Default)]
+struct Held {
+    table: Arc<Table>,
+    /// Seconds since 1970.
+    fetched_at: u64,
+    /// What is wrong with the copy on disk.
+    problem: Option<&'static str>,
+}
+
+/// The file. The address stands in it as a digest, since it may hold a key.
+#[derive(Deserialize, Serialize)]
+struct Copy {
+    format: String,
+    source_sha256: String,
+    fetched_at: u64,
+    providers: BTreeMap<String, BTreeMap<String, Row>>,
+}
+
+impl Fetched {
+    /// With what an earlier process has fetched.
+    pub(crate) fn open(config: &CatalogueConfig, data_dir: &Path) -> Self {
+        let url = config.url.as_deref().and_then(|url| Url::parse(url).ok());
+        let source = url.map(|url| Source {
+            url,
+            file: data_dir.join(FILE),
+            max_age: config.max_age,
+        });
+        let held = source.as_ref().map_or_else(Held::default, Source::load);
+        Self {
+            source,
+            held: Mutex::new(held),
+            pauses: PAUSES,
+        }
+    }
+
+    /// What is known now.
+    pub(crate) fn table(&self) -> Arc<Table> {
+        Arc::clone(&self.lock().table)
+    }
+
+    /// Whether there is an address to fetch from.
+    pub(crate) fn is_on(&self) -> bool {
+        self.source.is_some()
+    }
+
+    /// Fetches whenever the copy is too old; ends only where there is nothing to fetch. One warning
+    /// is given until it works again.
+    pub(crate) async fn keep_fresh(self: Arc<Self>) {
+        let Some(source) = &self.source else {
+            return;
+        };
+        if let Some(problem) = self.lock().problem.take() {
+            let file = source.file.display();
+            tracing::warn!(%file, problem, "the fetched catalogue is passed over");
+        }
+        let mut failures = 0;
+        loop {
+            sleep(match failures {
+                0 => self.still_fresh(source, SystemTime::now()),
+                failures => pause(self.pauses, failures),
+            })
+            .await;
+            match self.refresh().await {
+                Ok(models) => {
+                    failures = 0;
+                    tracing::info!(models, "the catalogue was fetched");
+                }
+                Err(error) => {
+                    failures += 1;
+                    let error = chain(&error);
+                    if failures == 1 {
+                        tracing::warn!(error, "the catalogue is not refreshed; it is tried again");
+                    } else {
+                        tracing::debug!(error, failures, "the catalogue is not refreshed");
+                    }
+                }
+            }
+        }
+    }
+
+    /// Fetches now, and keeps what came: how many models there are.
+    pub(crate) async fn refresh(&self) -> Result<usize, Unfetched> {
+        let Some(source) = &self.source else {
+            return Ok(0);
+        };
+        let bytes = fetch(source.url.clone()).await?;
+        let read = tokio::task::spawn_blocking(move || read(&bytes)).await;
+        let table = read.ok().flatten().ok_or(Unfetched::NotAList)?;
+        let models = table.0.values().map(HashMap::len).sum();
+        let fetched_at = seconds(SystemTime::now());
+        let copy = source.copy(&table, fetched_at);
+        {
+            let mut held = self.lock();
+            held.table = Arc::new(table);
+            held.fetched_at = fetched_at;
+        }
+        source.save(&copy).await.map_err(Unfetched::Unkept)?;
+        Ok(models)
+    }
+
+    /// How long the copy is fresh. One from the future is not: a clock was wrong.
+    fn still_fresh(&self, source: &Source, now: SystemTime) -> Duration {
+        let (fetched_at, now) = (self.lock().fetched_at, seconds(now));
+        let age = now.checked_sub(fetched_at).map(Duration::from_secs);
+        age.map_or(Duration::ZERO, |age| source.max_age.saturating_sub(age))
+    }
+
+    fn lock(&self) -> std::sync::MutexGuard<'_, Held> {
+        self.held.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Source {
+    fn digest(&self) -> String {
+        hex::encode(Sha256::digest(self.url.as_str()))
+    }
+
+    fn copy(&self, table: &Table, fetched_at: u64) -> Copy {
+        let rows = |models: &HashMap<String, Entry>| {
+            let rows = models.iter().map(|(name, entry)| {
+                let row = Row {
+                    context: entry.context,
+                    input: entry.input,
+                    output: entry.output,
+                };
+                (name.clone(), row)
+            });
+            rows.collect()
+        };
+        let providers = table.0.iter();
+        Copy {
+            format: FORMAT.to_owned(),
+            source_sha256: self.digest(),
+            fetched_at,
+            providers: providers
+                .map(|(name, models)| (name.clone(), rows(models)))
+                .collect(),
+        }
+    }
+
+    /// The copy on disk; nothing where there is none, or none of ours.
+    fn load(&self) -> Held {
+        let refused = |problem| Held {
+            problem: Some(problem),
+            ..Held::default()
+        };
+        let size = fs::metadata(&self.file).map(|data| data.len());
+        let bytes = match size {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Held::default(),
+            Ok(size) if size > MAX_BYTES as u64 => return refused("it is too large"),
+            Ok(_) => fs::read(&self.file),
+            Err(error) => Err(error),
+        };
+        let Ok(bytes) = bytes else {
+            return refused("it cannot be read");
+        };
+        let copy: Copy = match serde_json::from_slice(&bytes) {
+            Ok(copy) => copy,
+            Err(_) => return refused("it is damaged"),
+        };
+        if copy.format != FORMAT || copy.source_sha256 != self.digest() {
+            return refused("it was fetched from another address");
+        }
+        let mut table = Table::default();
+        for (provider, models) in copy.providers {
+            table.add(&provider, models.into_iter());
+        }
+        if table.0.is_empty() {
+            return refused("it is damaged");
+        }
+        Held {
+            table: Arc::new(table),
+            fetched_at: copy.fetched_at,
+            problem: None,
+        }
+    }
+
+    /// Whoever reads it finds the old copy or the new one, and never half of one.
+    async fn save(&self, copy: &Copy) -> io::Result<()> {
+        let bytes = serde_json::to_vec(copy)?;
+        if let Some(folder) = self.file.parent() {
+            tokio::fs::create_dir_all(folder).await?;
+        }
+        let name = format!(".{FILE}.{}", std::process::id());
+        let part = self.file.with_file_name(name);
+        let written = async {
+            let mut file = tokio::fs::File::create(&part).await?;
+            file.write_all(&bytes).await?;
+            file.sync_all().await?;
+            tokio::fs::rename(&part, &self.file).await
+        };
+        let written = written.await;
+        if written.is_err() {
+            // Best effort: what failed is told by the error before.
+            let _ = tokio::fs::remove_file(&part).await;
+        }
+        written
+    }
+}
+
+async fn fetch(url: Url) -> Result<Vec<u8>, Unfetched> {
+    let unreachable = |error: reqwest::Error| Unfetched::Unreachable(error.without_url());
+    // Installed by whoever comes first; a second one is refused, which is as well.
+    let _ = rustls::crypto::ring::default_provider().install_default();
+    let client = reqwest::Client::builder()
+        .connect_timeout(CONNECT_TIMEOUT)
+        .timeout(MAX_TIME)
+        .redirect(redirect::Policy::custom(follow))
+        .referer(false)
+        .no_proxy()
+        .build()
+        .map_err(unreachable)?;
+    let mut answer = client.get(url).send().await.map_err(unreachable)?;
+    if answer.status() != StatusCode::OK {
+        return Err(Unfetched::Status(answer.status()));
+    }
+    let mut bytes = Vec::new();
+    while let Some(piece) = answer.chunk().await.map_err(unreachable)? {
+        if bytes.len() + piece.len() > MAX_BYTES {
+            return Err(Unfetched::TooLarge);
+        }
+        bytes.extend_from_slice(&piece);
+    }
+    Ok(bytes)
+}
+
+/// SECURITY: a redirect must not lead out of encryption, nor to anything but the web.
+fn follow(attempt: redirect::Attempt<'_>) -> redirect::Action {
+    if attempt.url().scheme() == "https" && attempt.previous().len() <= MAX_REDIRECTS {
+        attempt.follow()
+    } else {
+        attempt.stop()
+    }
+}
+
+fn pause((first, longest): (Duration, Duration), failures: u32) -> Duration {
+    let doubled = 2u32.saturating_pow(failures.saturating_sub(1).min(31));
+    first.saturating_mul(doubled).min(longest)
+}
+
+fn seconds(time: SystemTime) -> u64 {
+    time.duration_since(UNIX_EPOCH)
+        .map_or(0, |since| since.as_secs())
+}
+
+#[cfg(test)]
+mod tests;

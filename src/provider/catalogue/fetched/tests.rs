@@ -1,0 +1,182 @@
+use std::{
+    fs,
+    path::Path,
+    time::{Duration, UNIX_EPOCH},
+};
+
+use super::{FILE, Fetched, PAUSES, pause, seconds};
+use crate::{
+    config::CatalogueConfig,
+    provider::catalogue::{
+        Entry, lookup, lookup_with,
+        table::{Table, read},
+    },
+};
+
+const LIST: &str = r#"{
+    "openai": {"id": "openai", "name": "OpenAI", "models": {
+        "gpt-4o": {"id": "gpt-4o", "limit": {"context": 222222, "output": 16384}},
+        "GPT-New": {"limit": {"context": 400000, "input": 272000, "output": 128000}},
+        "tiny": {"limit": {"context": 512}},
+        "huge": {"limit": {"context": 100000001}},
+        "vast": {"limit": {"context": 99999999999}},
+        "negative": {"limit": {"context": -1}},
+        "worded": {"limit": {"context": "128000"}},
+        "without": {"limit": null},
+        "bare": {}
+    }},
+    "Mine": {"models": {"m": {"limit": {"context": 5000, "input": 5000}}}},
+    "empty": {"models": {}}
+}"#;
+
+fn entry(context: u32, input: Option<u32>, output: Option<u32>) -> Option<Entry> {
+    Some(Entry {
+        context,
+        input,
+        output,
+    })
+}
+
+fn config(url: Option<&str>) -> CatalogueConfig {
+    CatalogueConfig {
+        url: url.map(str::to_owned),
+        max_age: Duration::from_secs(1_000),
+        learnt_max_age: Duration::from_secs(60),
+    }
+}
+
+fn open(folder: &Path) -> Fetched {
+    Fetched::open(&config(Some("https://list.example/api.json?key=k")), folder)
+}
+
+/// What a process has fetched at some second, as another finds it.
+async fn kept(folder: &Path, fetched_at: u64) -> String {
+    let fetched = open(folder);
+    let source = fetched.source.as_ref().unwrap();
+    let copy = source.copy(&read(LIST.as_bytes()).unwrap(), fetched_at);
+    source.save(&copy).await.unwrap();
+    fs::read_to_string(folder.join(FILE)).unwrap()
+}
+
+#[test]
+fn rows_that_cannot_be_true_are_left_out() {
+    let table = read(LIST.as_bytes()).unwrap();
+    let found = |provider: &str, model: &str| table.exact(provider, model);
+    assert_eq!(
+        found("openai", "gpt-4o"),
+        entry(222_222, None, Some(16_384))
+    );
+    assert_eq!(
+        found("openai", "gpt-new"),
+        entry(400_000, Some(272_000), Some(128_000))
+    );
+    assert_eq!(found("mine", "m"), entry(5_000, None, None));
+    assert_eq!(table.0["openai"].len(), 2);
+    assert!(!table.has_provider("empty"));
+}
+
+#[test]
+fn what_is_no_list_is_refused() {
+    for none in [
+        "",
+        "<html>",
+        "[]",
+        "{}",
+        "null",
+        r#"{"error":"x"}"#,
+        r#"{"openai":{"models":[]}}"#,
+        r#"{"openai":{"models":{"m":{"limit":{"context":1}}}}}"#,
+    ] {
+        assert_eq!(read(none.as_bytes()), None, "{none}");
+    }
+}
+
+#[test]
+fn newer_rows_come_before_those_of_the_binary() {
+    let newer = read(LIST.as_bytes()).unwrap();
+    let found = |provider, name, model| lookup_with(&newer, provider, name, model);
+    let openai = Some("openai");
+    assert_eq!(found(openai, "x", "gpt-4o").unwrap().context, 222_222);
+    assert_eq!(
+        found(openai, "x", "gpt-4o-2031-01-01").unwrap().context,
+        222_222
+    );
+    // A longer name of the binary's is nearer than a shorter one of the list.
+    assert_eq!(
+        found(openai, "x", "gpt-4o-mini"),
+        lookup("openai", "gpt-4o-mini")
+    );
+    assert_eq!(found(openai, "x", "gpt-4"), lookup("openai", "gpt-4"));
+    assert_eq!(found(None, "Mine", "M").unwrap().context, 5_000);
+    assert_eq!(found(None, "other", "m"), None);
+    assert_eq!(found(openai, "mine", "m"), None);
+}
+
+#[tokio::test]
+async fn what_was_fetched_is_there_after_a_restart() {
+    let folder = tempfile::tempdir().unwrap();
+    let data = folder.path().join("data");
+    let text = kept(&data, 500).await;
+    assert!(!text.contains("key=k"), "the address may hold a key");
+    let again = open(&data);
+    assert_eq!(*again.table(), read(LIST.as_bytes()).unwrap());
+    let at = |second| {
+        let now = UNIX_EPOCH + Duration::from_secs(second);
+        again.still_fresh(again.source.as_ref().unwrap(), now)
+    };
+    assert_eq!(at(500), Duration::from_secs(1_000));
+    assert_eq!(at(1_400), Duration::from_secs(100));
+    assert_eq!(at(1_500), Duration::ZERO);
+    assert_eq!(at(499), Duration::ZERO, "fetched in the future");
+    let files = fs::read_dir(&data).unwrap().count();
+    assert_eq!(files, 1, "nothing is left behind");
+}
+
+#[tokio::test]
+async fn a_damaged_or_foreign_copy_is_passed_over() {
+    let folder = tempfile::tempdir().unwrap();
+    let sound = kept(folder.path(), 500).await;
+    let path = folder.path().join(FILE);
+    let check = |text: &str, problem: Option<&str>| {
+        fs::write(&path, text).unwrap();
+        let fetched = open(folder.path());
+        assert_eq!(fetched.lock().problem, problem, "{text}");
+        let empty = *fetched.table() == Table::default();
+        assert_eq!(empty, problem.is_some(), "{text}");
+    };
+    check(&sound, None);
+    check(&sound[..sound.len() / 2], Some("it is damaged"));
+    check("", Some("it is damaged"));
+    check(LIST, Some("it is damaged"));
+    let foreign = Some("it was fetched from another address");
+    check(&sound.replace("catalogue-1", "catalogue-2"), foreign);
+    let digest = "source_sha256\":\"";
+    check(&sound.replace(digest, &format!("{digest}0")), foreign);
+    let emptied = sound.split("\"providers\"").next().unwrap();
+    check(
+        &format!("{emptied}\"providers\":{{}}}}"),
+        Some("it is damaged"),
+    );
+    fs::remove_file(&path).unwrap();
+    fs::create_dir(&path).unwrap();
+    let unreadable = open(folder.path());
+    assert_eq!(unreadable.lock().problem, Some("it cannot be read"));
+}
+
+#[tokio::test]
+async fn without_an_address_nothing_is_read() {
+    let folder = tempfile::tempdir().unwrap();
+    kept(folder.path(), seconds(std::time::SystemTime::now())).await;
+    let off = Fetched::open(&config(None), folder.path());
+    assert_eq!(*off.table(), Table::default());
+    assert!(!off.is_on());
+    assert_eq!(off.refresh().await.unwrap(), 0);
+}
+
+#[test]
+fn the_waits_grow_up_to_a_bound() {
+    let waits: Vec<_> = [1, 2, 3, 10, u32::MAX]
+        .map(|failures| pause(PAUSES, failures).as_secs())
+        .into();
+    assert_eq!(waits, [60, 120, 240, 21_600, 21_600]);
+}

@@ -1,0 +1,227 @@
+//! The windows that a provider's own list of models names.
+//!
+//! Asked for in the background when a request comes to a provider whose list is wanted, at most once
+//! an hour, after a failure once a minute, one question at a time. No request waits for it, and
+//! what fails is only a window that is not known better. Ids are matched exactly.
+
+use std::{
+    collections::{BTreeMap, HashMap},
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    time::{Duration, Instant},
+};
+
+use http::{HeaderMap, Method, StatusCode};
+use http_body_util::{BodyExt, Limited};
+use serde_json::Value;
+use thiserror::Error;
+use tokio::{
+    sync::watch,
+    time::{timeout, timeout_at},
+};
+
+use super::{Outgoing, Payload, Provider, Unsent, catalogue::SANE, headers};
+
+/// How long an answer holds, and how long is waited after a failure.
+const FRESH_FOR: Duration = Duration::from_secs(3_600);
+const PAUSE: Duration = Duration::from_secs(60);
+
+/// The whole answer.
+const MAX_BYTES: usize = 4 << 20;
+const MAX_TIME: Duration = Duration::from_secs(10);
+const MAX_MODELS: usize = 10_000;
+const MAX_ID_BYTES: usize = 256;
+
+/// What a list says of one model, in tokens.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Facts {
+    pub context: Option<u32>,
+    /// The largest prompt.
+    pub input: Option<u32>,
+}
+
+/// Why a provider gave no list.
+#[derive(Debug, Error)]
+pub enum Unlisted {
+    #[error("its list of models is not ours to ask for")]
+    NotOurs,
+    #[error(transparent)]
+    Unsent(#[from] Unsent),
+    #[error("it answered with status {0}")]
+    Status(StatusCode),
+    #[error("its list of models did not come within {} s and {MAX_BYTES} bytes", MAX_TIME.as_secs())]
+    TooMuch,
+    #[error("its list of models is in no form that is known")]
+    NotAList,
+}
+
+/// The lists of all providers.
+#[derive(Debug)]
+pub(super) struct Listed {
+    lists: Mutex<HashMap<Arc<str>, List>>,
+    /// Touched after every answer and failure.
+    changed: watch::Sender<()>,
+}
+
+/// What is known of one provider's list.
+#[derive(Debug, Default)]
+struct List {
+    asking: bool,
+    answered: Option<Instant>,
+    failed: Option<Instant>,
+    models: BTreeMap<String, Facts>,
+}
+
+impl Listed {
+    pub(super) fn new() -> Self {
+        Self {
+            lists: Mutex::default(),
+            changed: watch::Sender::new(()),
+        }
+    }
+
+    /// What the provider said of a model.
+    pub(super) fn facts(&self, provider: &str, model: &str) -> Facts {
+        let lists = self.lock();
+        let facts = lists.get(provider).and_then(|list| list.models.get(model));
+        facts.copied().unwrap_or_default()
+    }
+
+    /// The ids of all models that a provider has listed.
+    pub(super) fn ids(&self, provider: &str) -> Vec<String> {
+        let lists = self.lock();
+        let list = lists.get(provider);
+        list.map_or_else(Vec::new, |list| list.models.keys().cloned().collect())
+    }
+
+    /// Whether it is time to ask; if so it counts as asked until [`Listed::ask`] is done.
+    pub(super) fn is_due(&self, provider: &Arc<str>, now: Instant) -> bool {
+        let mut lists = self.lock();
+        if !lists.get(provider).is_none_or(|list| list.is_due(now)) {
+            return false;
+        }
+        lists.entry(Arc::clone(provider)).or_default().asking = true;
+        true
+    }
+
+    /// Asks a provider and keeps what it says: how many models it listed.
+    pub(super) async fn ask(
+        &self,
+        provider: &Provider,
+        client_keys: bool,
+    ) -> Result<usize, Unlisted> {
+        let listed = timeout(MAX_TIME, ask(provider, client_keys)).await;
+        let listed = listed.unwrap_or(Err(Unlisted::TooMuch));
+        let mut lists = self.lock();
+        let list = lists.entry(Arc::clone(&provider.name)).or_default();
+        list.asking = false;
+        let told = match listed {
+            Ok(models) => {
+                (list.answered, list.failed) = (Some(Instant::now()), None);
+                list.models = models;
+                Ok(list.models.len())
+            }
+            Err(unlisted) => {
+                list.failed = Some(Instant::now());
+                Err(unlisted)
+            }
+        };
+        drop(lists);
+        self.changed.send_replace(());
+        told
+    }
+
+    /// Waits until nobody is being asked for the first time, but no longer than `limit`.
+    pub(super) async fn settled(&self, limit: Duration) {
+        let until = tokio::time::Instant::now() + limit;
+        let mut changed = self.changed.subscribe();
+        loop {
+            changed.borrow_and_update();
+            let mut first = false;
+            for list in self.lock().values() {
+                first |= list.asking && list.answered.is_none() && list.failed.is_none();
+            }
+            if !first || timeout_at(until, changed.changed()).await.is_err() {
+                return;
+            }
+        }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, HashMap<Arc<str>, List>> {
+        self.lists.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl List {
+    fn is_due(&self, now: Instant) -> bool {
+        let past = |then: Option<Instant>, pause| {
+            then.is_none_or(|then| now.saturating_duration_since(then) >= pause)
+        };
+        !self.asking && past(self.answered, FRESH_FOR) && past(self.failed, PAUSE)
+    }
+}
+
+async fn ask(provider: &Provider, client_keys: bool) -> Result<BTreeMap<String, Facts>, Unlisted> {
+    if !provider.has_list() {
+        return Err(Unlisted::NotOurs);
+    }
+    let outgoing = Outgoing {
+        method: Method::GET,
+        path: "/models".to_owned(),
+        headers: headers::to_provider(&HeaderMap::new(), &provider.config.auth, client_keys, true),
+        body: Payload::Empty,
+        model: None,
+    };
+    let answer = provider.send(outgoing).await?;
+    if answer.status() != StatusCode::OK {
+        return Err(Unlisted::Status(answer.status()));
+    }
+    let body = Limited::new(answer.into_body(), MAX_BYTES).collect().await;
+    let body = body.map_err(|_| Unlisted::TooMuch)?.to_bytes();
+    read(&body).ok_or(Unlisted::NotAList)
+}
+
+/// Every model of a list, in any of the shapes seen at providers. `None`: it is no list.
+fn read(body: &[u8]) -> Option<BTreeMap<String, Facts>> {
+    let body: Value = serde_json::from_slice(body).ok()?;
+    let list = match &body {
+        Value::Array(list) => list,
+        // llama.cpp has both, and its windows in the first.
+        body => ["data", "models"]
+            .into_iter()
+            .find_map(|key| body.get(key)?.as_array())?,
+    };
+    let models = list.iter().filter_map(|model| {
+        let id = ["id", "name", "model"]
+            .into_iter()
+            .find_map(|key| model.get(key)?.as_str())?;
+        let sound = !id.is_empty() && id.len() <= MAX_ID_BYTES && !id.contains(char::is_control);
+        sound.then(|| (id.to_owned(), facts(model)))
+    });
+    Some(models.take(MAX_MODELS).collect())
+}
+
+/// The least of what is named: what a model could hold, and what it was loaded with, may stand side
+/// by side. llama.cpp's `meta.n_ctx_train` is no window: the server may have been started with less.
+fn facts(model: &Value) -> Facts {
+    const CONTEXT: [&str; 6] = [
+        "/context_length",
+        "/max_model_len",
+        "/context_window",
+        "/loaded_context_length",
+        "/top_provider/context_length",
+        "/meta/n_ctx",
+    ];
+    let tokens = |path: &str| {
+        let tokens = u32::try_from(model.pointer(path)?.as_u64()?).ok()?;
+        SANE.contains(&tokens).then_some(tokens)
+    };
+    let context = CONTEXT.into_iter().filter_map(tokens).min();
+    let input = tokens("/max_input_tokens");
+    Facts {
+        context,
+        input: input.filter(|input| context.is_none_or(|context| *input < context)),
+    }
+}
+
+#[cfg(test)]
+mod tests;

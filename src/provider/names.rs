@@ -1,0 +1,316 @@
+//! Names of models: who serves them, and what they are called there.
+//!
+//! A name with a slash is `provider/model` only where such a provider is configured: the names of
+//! open models have slashes of their own. No windows and no sockets here, so that the settings are
+//! checked by the same rules that requests follow.
+
+mod told;
+
+use std::{borrow::Cow, collections::BTreeMap};
+
+use self::told::overlaid;
+use super::{Unknown, matches};
+use crate::config::{Config, ModelConfig, ProviderConfig};
+
+/// Everything that is configured of names.
+#[derive(Clone, Debug)]
+pub struct Names {
+    providers: BTreeMap<String, Claims>,
+    aliases: BTreeMap<String, String>,
+    models: BTreeMap<String, ModelConfig>,
+    default_provider: Option<String>,
+}
+
+/// What one provider serves under bare names.
+#[derive(Clone, Debug)]
+struct Claims {
+    patterns: Vec<String>,
+    remote: bool,
+}
+
+/// A model at a provider.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Place {
+    pub provider: String,
+    pub model: String,
+}
+
+/// A place with what is told of it, and its share beside its neighbours'.
+#[derive(Clone, Debug)]
+pub struct Deployed {
+    pub place: Place,
+    pub settings: ModelConfig,
+    pub weight: u32,
+}
+
+impl Names {
+    pub fn new(config: &Config) -> Self {
+        Self::of(
+            &config.providers,
+            config.aliases.clone(),
+            config.models.clone(),
+            config.default_provider.clone(),
+        )
+    }
+
+    pub fn of(
+        providers: &BTreeMap<String, ProviderConfig>,
+        aliases: BTreeMap<String, String>,
+        models: BTreeMap<String, ModelConfig>,
+        default_provider: Option<String>,
+    ) -> Self {
+        let claims = |provider: &ProviderConfig| Claims {
+            patterns: provider.models.clone(),
+            remote: provider.base_url.is_some(),
+        };
+        let providers = providers.iter();
+        Self {
+            providers: providers
+                .map(|(name, provider)| (name.clone(), claims(provider)))
+                .collect(),
+            aliases,
+            models,
+            default_provider,
+        }
+    }
+
+    /// What a name stands for, through all its aliases. With a provider that the client named beside
+    /// it, an alias counts only where it leads there: that provider may have a model of this name.
+    pub fn plain<'m>(&self, model: &'m str, chosen: Option<&str>) -> Cow<'m, str> {
+        let mut name = Cow::Borrowed(model);
+        // No chain that ends is longer, and settings with one that does not are refused.
+        for _ in 0..self.aliases.len() {
+            match self.alias(&name) {
+                Some(next) => name = next.into(),
+                None => break,
+            }
+        }
+        let leads_there = |chosen: &str| {
+            let found = self.places(&name, None);
+            found.is_ok_and(|found| found.iter().any(|one| one.place.provider == chosen))
+        };
+        match chosen {
+            Some(chosen) if name != model && !leads_there(chosen) => model.into(),
+            _ => name,
+        }
+    }
+
+    /// What the alias of that name stands for: the exact one, else that with the longest beginning.
+    /// A name that would stand for itself (as where `*` is one model) stands for nothing more.
+    fn alias(&self, model: &str) -> Option<String> {
+        let found = self.aliased(model).filter(|_| !model.is_empty());
+        found.filter(|name| name != model)
+    }
+
+    fn aliased(&self, model: &str) -> Option<String> {
+        if let Some(exact) = self.aliases.get(model).filter(|_| !model.ends_with('*')) {
+            return Some(exact.clone());
+        }
+        let fitting = self.aliases.iter().filter_map(|(pattern, to)| {
+            let start = pattern.strip_suffix('*')?;
+            Some((start.len(), model.strip_prefix(start)?, to))
+        });
+        let (_, rest, to) = fitting.max_by_key(|(length, ..)| *length)?;
+        Some(match to.strip_suffix('*') {
+            Some(start) => format!("{start}{rest}"),
+            None => to.clone(),
+        })
+    }
+
+    /// Whether the settings give places to a model of that name.
+    pub fn has_deployments(&self, name: &str) -> bool {
+        let own = self.models.get(name);
+        own.is_some_and(|model| !model.deployments.is_empty())
+    }
+
+    /// The places of a name without aliases, none twice, with the settings of each; never empty.
+    ///
+    /// # Errors
+    /// Nobody serves it.
+    pub fn places(&self, name: &str, chosen: Option<&str>) -> Result<Vec<Deployed>, Unknown> {
+        if let Some(deployed) = self.deployed(name, chosen) {
+            return Ok(deployed);
+        }
+        if chosen.is_none() && self.has_deployments(name) {
+            return Err(self.nobody(name));
+        }
+        let place = self.place(name, chosen)?;
+        Ok(vec![Deployed {
+            settings: self.settings(name, &place),
+            place,
+            weight: 1,
+        }])
+    }
+
+    /// The places that the settings give to a model, those of the chosen provider only; `None` where
+    /// there are none.
+    pub fn deployed(&self, name: &str, chosen: Option<&str>) -> Option<Vec<Deployed>> {
+        let own = self.models.get(name)?;
+        let mut found: Vec<Deployed> = Vec::new();
+        for deployment in &own.deployments {
+            let name = self.plain(&deployment.model, None);
+            // Settings with a deployment that nobody serves are refused.
+            let Ok(place) = self.place(&name, None) else {
+                continue;
+            };
+            let elsewhere = chosen.is_some_and(|chosen| chosen != place.provider);
+            if elsewhere || found.iter().any(|one| one.place == place) {
+                continue;
+            }
+            found.push(Deployed {
+                settings: overlaid(own, self.settings(&name, &place)),
+                place,
+                weight: deployment.weight,
+            });
+        }
+        (!found.is_empty()).then_some(found)
+    }
+
+    /// The provider of that name.
+    ///
+    /// # Errors
+    /// There is none.
+    pub fn provider(&self, name: &str) -> Result<&str, Unknown> {
+        let found = self.providers.get_key_value(name);
+        let found = found.map(|(name, _)| name.as_str());
+        found.ok_or_else(|| Unknown::Provider {
+            name: name.to_owned(),
+            existing: self.existing(),
+        })
+    }
+
+    /// Who gets what names no model: the default provider, else the only one.
+    ///
+    /// # Errors
+    /// There are several, and none is the default.
+    pub fn fallback(&self) -> Result<&str, Unknown> {
+        if let Some(name) = &self.default_provider {
+            return self.provider(name);
+        }
+        let mut remote = self.providers.iter().filter(|(_, claims)| claims.remote);
+        match (remote.next(), remote.next()) {
+            (Some((only, _)), None) => Ok(only),
+            _ => Err(self.nobody("")),
+        }
+    }
+
+    /// Who serves a name without aliases, in one place.
+    ///
+    /// # Errors
+    /// Nobody does; the message names what exists.
+    pub fn place(&self, name: &str, chosen: Option<&str>) -> Result<Place, Unknown> {
+        let (provider, model) = match chosen {
+            Some(chosen) => {
+                let own = name.strip_prefix(chosen).and_then(|m| m.strip_prefix('/'));
+                (self.provider(chosen)?, own.unwrap_or(name))
+            }
+            None => self.serving(name)?,
+        };
+        Ok(Place {
+            provider: provider.to_owned(),
+            model: model.to_owned(),
+        })
+    }
+
+    /// Whether a provider or a setting claims that name, so that it is not just left to the default
+    /// provider.
+    pub fn is_claimed(&self, name: &str) -> bool {
+        let prefixed = name.split_once('/');
+        prefixed.is_some_and(|(left, _)| self.providers.contains_key(left))
+            || self.models.contains_key(name)
+            || !matches!(self.matching(name), Ok(None))
+    }
+
+    /// Every name that the settings spell out, without patterns and without aliases, with the
+    /// provider that is said beside it.
+    pub fn spelt_out(&self) -> Vec<(&str, Option<&str>)> {
+        let mut names: Vec<(&str, Option<&str>)> = Vec::new();
+        for (provider, claims) in &self.providers {
+            let own = claims.patterns.iter().map(String::as_str);
+            names.extend(own.map(|name| (name, Some(provider.as_str()))));
+        }
+        for (name, model) in &self.models {
+            names.push((name, model.provider.as_deref()));
+            let places = model.deployments.iter().map(|one| one.model.as_str());
+            let others = model.fallback.iter().chain(&model.larger);
+            names.extend(
+                places
+                    .chain(others.map(String::as_str))
+                    .map(|name| (name, None)),
+            );
+        }
+        names.extend(self.aliases.values().map(|name| (name.as_str(), None)));
+        names.retain(|(name, _)| !name.ends_with('*'));
+        names
+    }
+
+    /// Every alias that is a whole name.
+    pub fn aliases(&self) -> impl Iterator<Item = &str> {
+        let names = self.aliases.keys().map(String::as_str);
+        names.filter(|name| !name.ends_with('*'))
+    }
+
+    fn serving<'m>(&self, model: &'m str) -> Result<(&str, &'m str), Unknown> {
+        if let Some((left, right)) = model.split_once('/')
+            && let Ok(provider) = self.provider(left)
+        {
+            return Ok((provider, right));
+        }
+        if let Some(name) = self.models.get(model).and_then(|m| m.provider.as_deref()) {
+            return Ok((self.provider(name)?, model));
+        }
+        if let Some(provider) = self.matching(model)? {
+            return Ok((provider, model));
+        }
+        let fallback = self.fallback().map_err(|_| self.nobody(model))?;
+        Ok((fallback, model))
+    }
+
+    /// The provider with the most exact pattern for a bare name, its own or one of the models'.
+    fn matching(&self, model: &str) -> Result<Option<&str>, Unknown> {
+        let own = self.providers.iter().flat_map(|(provider, claims)| {
+            let patterns = claims.patterns.iter();
+            patterns.map(move |pattern| (pattern.as_str(), provider.as_str()))
+        });
+        let told = self.models.iter().filter_map(|(pattern, told)| {
+            let provider = self.provider(told.provider.as_deref()?).ok()?;
+            pattern
+                .ends_with('*')
+                .then_some((pattern.as_str(), provider))
+        });
+        let fitting = own
+            .chain(told)
+            .filter(|(pattern, _)| matches(pattern, model));
+        let fitting = fitting.map(|(pattern, provider)| {
+            let exactness = (!pattern.ends_with('*'), pattern.len());
+            (exactness, provider)
+        });
+        let fitting: Vec<_> = fitting.collect();
+        let Some(best) = fitting.iter().map(|(exactness, _)| *exactness).max() else {
+            return Ok(None);
+        };
+        let best = fitting.iter().filter(|(exactness, _)| *exactness == best);
+        let mut names: Vec<_> = best.map(|(_, provider)| *provider).collect();
+        names.sort_unstable();
+        names.dedup();
+        if let [only] = names[..] {
+            return Ok(Some(only));
+        }
+        Err(Unknown::Ambiguous {
+            model: model.to_owned(),
+            candidates: names.join(", "),
+        })
+    }
+
+    fn nobody(&self, model: &str) -> Unknown {
+        Unknown::Model {
+            model: model.to_owned(),
+            existing: self.existing(),
+        }
+    }
+
+    fn existing(&self) -> String {
+        let names: Vec<_> = self.providers.keys().map(String::as_str).collect();
+        names.join(", ")
+    }
+}

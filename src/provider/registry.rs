@@ -1,0 +1,330 @@
+//! The registry: the name of a model -> who serves it, what it holds, what is told of it.
+//!
+//! Providers are told apart by their configured names, never by what they say of themselves. What
+//! changes is what is learnt of windows, by errors, lists and a fetched catalogue; nobody waits
+//! for any of it.
+
+mod offered;
+
+use std::{
+    collections::{BTreeMap, HashSet},
+    io,
+    sync::{Arc, Mutex, PoisonError},
+    time::{Duration, Instant},
+};
+
+use thiserror::Error;
+
+pub use self::offered::Offered;
+use super::{
+    ASSUMED_WINDOW, Choice, Provider, Source, Window,
+    background::Background,
+    catalogue::fetched::{Fetched, Unfetched},
+    learnt::Learnt,
+    listed::{Listed, Unlisted},
+    names::{Deployed, Names},
+    window,
+};
+use crate::config::{Auth, Config, ModelConfig};
+
+/// Unknown models that are remembered as reported.
+const MAX_REPORTED: usize = 1_024;
+
+/// All providers.
+#[derive(Debug)]
+pub struct Registry {
+    providers: BTreeMap<String, Arc<Provider>>,
+    names: Names,
+    /// Whether clients have keys of their own, so that nothing of theirs is a provider's.
+    client_keys: bool,
+    /// What providers taught of their windows.
+    pub learnt: Learnt,
+    listed: Arc<Listed>,
+    fetched: Arc<Fetched>,
+    background: Background,
+    reported: Mutex<HashSet<String>>,
+}
+
+/// Who serves a model, and what is known of it.
+#[derive(Clone, Debug)]
+pub struct Target {
+    pub provider: Arc<Provider>,
+    /// The name to send.
+    pub model: String,
+    pub window: Window,
+    pub settings: ModelConfig,
+}
+
+/// What came of asking a provider for its list of models.
+pub type Asked = (Arc<str>, Result<usize, Unlisted>);
+
+/// Nobody to send a request to.
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+pub enum Unknown {
+    #[error("There is no provider `{name}`. Configured are: {existing}.")]
+    Provider { name: String, existing: String },
+    #[error(
+        "The model `{model}` does not exist or you do not have access to it. Name it \
+         `provider/model`, or set default_provider. Configured providers are: {existing}."
+    )]
+    Model { model: String, existing: String },
+    #[error("The model `{model}` is served by {candidates}. Name it `provider/model`.")]
+    Ambiguous { model: String, candidates: String },
+}
+
+impl Registry {
+    /// Nobody is asked for anything before [`Registry::start`].
+    ///
+    /// # Errors
+    /// The TLS roots of this machine cannot be read.
+    pub fn new(config: &Config) -> io::Result<Self> {
+        let mut providers = BTreeMap::new();
+        for (name, provider) in &config.providers {
+            let provider = Arc::new(Provider::new(name, provider)?);
+            providers.insert(name.clone(), provider);
+        }
+        let fetched = Fetched::open(&config.catalogue, &config.server.data_dir);
+        Ok(Self {
+            providers,
+            names: Names::new(config),
+            client_keys: !config.clients.is_empty(),
+            learnt: Learnt::new(config.catalogue.learnt_max_age),
+            listed: Arc::new(Listed::new()),
+            fetched: Arc::new(fetched),
+            background: Background::default(),
+            reported: Mutex::default(),
+        })
+    }
+
+    /// Begins to fetch the catalogue, and to ask providers for their lists where they are wanted.
+    /// All of it ends when this is dropped. Called from within a runtime.
+    pub fn start(&self) {
+        if self.background.start() && self.fetched.is_on() {
+            self.background
+                .spawn(Arc::clone(&self.fetched).keep_fresh());
+        }
+    }
+
+    /// Who serves `model`, of several places the one with the largest weight; `chosen` is a provider
+    /// that the client named beside it.
+    ///
+    /// An empty name, as of a request without one, goes to the default provider.
+    ///
+    /// # Errors
+    /// Nobody does; the message names what exists.
+    pub fn resolve(&self, model: &str, chosen: Option<&str>) -> Result<Target, Unknown> {
+        let choice = self.choose(model, chosen)?;
+        choice.heaviest().ok_or_else(|| Unknown::Model {
+            model: model.to_owned(),
+            existing: self.existing(),
+        })
+    }
+
+    /// Who may answer for `model`; `chosen` is a provider that the client named beside it, and then
+    /// nobody else does.
+    ///
+    /// # Errors
+    /// Nobody does; the message names what exists.
+    pub fn choose(&self, model: &str, chosen: Option<&str>) -> Result<Choice, Unknown> {
+        let choice = self.candidates(model, chosen)?;
+        for target in choice.targets() {
+            if target.window.source == Source::Assumed {
+                self.report(&target.provider.name, &target.model);
+            }
+        }
+        Ok(choice)
+    }
+
+    /// The same, for whoever only looks: nothing is said in the log.
+    fn candidates(&self, model: &str, chosen: Option<&str>) -> Result<Choice, Unknown> {
+        let name = self.names.plain(model, chosen);
+        let deployed = self.names.deployed(&name, chosen);
+        let is_configured = *name != *model || deployed.is_some();
+        let own = match deployed {
+            Some(own) => own,
+            None => self.names.places(&name, chosen)?,
+        };
+        let mut groups = Vec::new();
+        let mut taken = HashSet::new();
+        let mut lent = None;
+        let fallbacks = own.first().map(|one| one.settings.fallback.clone());
+        let fallbacks = fallbacks.into_iter().flatten().filter_map(|name| {
+            // Settings with a fallback that nobody serves are refused.
+            let mut places = self
+                .names
+                .places(&self.names.plain(&name, None), None)
+                .ok()?;
+            places.retain(|one| chosen.is_none_or(|chosen| one.place.provider == chosen));
+            Some(places)
+        });
+        for group in std::iter::once(own).chain(fallbacks) {
+            let mut targets = Vec::new();
+            for one in group {
+                let weight = one.weight;
+                if !taken.insert(one.place.clone()) {
+                    continue;
+                }
+                if let Ok(target) = self.target(one, chosen)
+                    && may_be_lent(&mut lent, &target.provider)
+                {
+                    targets.push((target, weight));
+                }
+            }
+            groups.push(targets);
+        }
+        Ok(Choice::new(groups, is_configured))
+    }
+
+    /// The model to use instead of cutting a conversation, where one is configured and its window
+    /// is larger.
+    pub fn larger(&self, target: &Target) -> Option<Target> {
+        let larger = self
+            .resolve(target.settings.larger.as_deref()?, None)
+            .ok()?;
+        let mut lent = None;
+        let fits = may_be_lent(&mut lent, &target.provider)
+            && may_be_lent(&mut lent, &larger.provider)
+            && larger.window.tokens > target.window.tokens;
+        fits.then_some(larger)
+    }
+
+    /// The window of a model as it is known now.
+    pub fn window_of(&self, target: &Target) -> Window {
+        self.window(&target.provider, &target.model, &target.settings)
+    }
+
+    /// The provider of that name.
+    ///
+    /// # Errors
+    /// There is none.
+    pub fn named(&self, name: &str) -> Result<&Arc<Provider>, Unknown> {
+        self.providers.get(name).ok_or_else(|| Unknown::Provider {
+            name: name.to_owned(),
+            existing: self.existing(),
+        })
+    }
+
+    /// Who gets what names no model: the default provider, else the only one.
+    ///
+    /// # Errors
+    /// There are several, and none is the default.
+    pub fn fallback(&self) -> Result<&Arc<Provider>, Unknown> {
+        self.named(self.names.fallback()?)
+    }
+
+    /// Waits for the first answers of the providers whose lists are wanted, but no longer than
+    /// `limit`. Does nothing before [`Registry::start`].
+    pub async fn listed(&self, limit: Duration) {
+        if self.background.started() {
+            // Every model is looked at, and so every provider is asked whose list is wanted.
+            let _ = self.offered();
+            for provider in self.providers.values() {
+                self.want_list(provider, provider.is_catalogued(&self.fetched.table()));
+            }
+            self.listed.settled(limit).await;
+        }
+    }
+
+    /// Asks every provider for its list of models now, and says what came of it.
+    pub async fn ask_lists(&self) -> Vec<Asked> {
+        let remote = self.providers.values().filter(|one| one.is_remote());
+        let asked = remote.map(|provider| async {
+            let listed = self.listed.ask(provider, self.client_keys).await;
+            (Arc::clone(&provider.name), listed)
+        });
+        futures_util::future::join_all(asked).await
+    }
+
+    /// Fetches the catalogue now: how many models there are. `None`: none is configured.
+    pub async fn fetch_catalogue(&self) -> Option<Result<usize, Unfetched>> {
+        match self.fetched.is_on() {
+            true => Some(self.fetched.refresh().await),
+            false => None,
+        }
+    }
+
+    fn target(&self, one: Deployed, chosen: Option<&str>) -> Result<Target, Unknown> {
+        let provider = self.named(&one.place.provider)?;
+        let mut settings = one.settings;
+        if let Some(chosen) = chosen {
+            let leads_there = |name: &str| {
+                let place = self.names.plain(name, None);
+                let found = self.names.places(&place, None);
+                found.is_ok_and(|found| found.iter().all(|one| one.place.provider == chosen))
+            };
+            settings.larger = settings.larger.filter(|name| leads_there(name));
+        }
+        Ok(Target {
+            window: self.window(provider, &one.place.model, &settings),
+            provider: Arc::clone(provider),
+            model: one.place.model,
+            settings,
+        })
+    }
+
+    fn window(&self, provider: &Arc<Provider>, model: &str, settings: &ModelConfig) -> Window {
+        let entry = provider.known(model, &self.fetched.table());
+        self.want_list(provider, entry.is_some());
+        let learnt = self.learnt.known(&provider.name, model, Instant::now());
+        let listed = self.listed.facts(&provider.name, model);
+        window::window(learnt, listed, settings, entry)
+    }
+
+    /// Asks a provider for its list where that is due; `known`: the catalogue has what was asked for.
+    fn want_list(&self, provider: &Arc<Provider>, known: bool) {
+        let wanted = provider.config.ask_models.unwrap_or(!known);
+        if !wanted
+            || !provider.has_list()
+            || !self.background.started()
+            || !self.listed.is_due(&provider.name, Instant::now())
+        {
+            return;
+        }
+        let (listed, provider) = (Arc::clone(&self.listed), Arc::clone(provider));
+        let client_keys = self.client_keys;
+        self.background.spawn(async move {
+            let provider_name = &*provider.name;
+            match listed.ask(&provider, client_keys).await {
+                Ok(models) => tracing::debug!(provider = provider_name, models, "models listed"),
+                Err(error) => {
+                    tracing::info!(provider = provider_name, %error, "a provider did not list its models");
+                }
+            }
+        });
+    }
+
+    fn existing(&self) -> String {
+        let names: Vec<_> = self.providers.keys().map(String::as_str).collect();
+        names.join(", ")
+    }
+
+    /// Says once of a model that its window is not known.
+    fn report(&self, provider: &str, model: &str) {
+        let mut reported = self.reported.lock().unwrap_or_else(PoisonError::into_inner);
+        if reported.len() < MAX_REPORTED && reported.insert(format!("{provider}/{model}")) {
+            tracing::warn!(
+                provider,
+                model,
+                window = ASSUMED_WINDOW,
+                "the window of this model is not known and is assumed; set models.NAME.context_length"
+            );
+        }
+    }
+}
+
+impl Target {
+    /// Its full name: `provider/model`.
+    pub fn id(&self) -> String {
+        format!("{}/{}", self.provider.name, self.model)
+    }
+}
+
+/// SECURITY: a client's own credentials are for one provider. Of several that would get them, all
+/// but the first written are left out. `lent`: the base URL of that one.
+fn may_be_lent(lent: &mut Option<String>, provider: &Provider) -> bool {
+    let Auth::Client = provider.config.auth else {
+        return true;
+    };
+    let base_url = provider.config.base_url.as_deref().unwrap_or_default();
+    lent.get_or_insert_with(|| base_url.to_owned()) == base_url
+}

@@ -1,0 +1,308 @@
+//! Names of models, and what is learnt of their windows in the background.
+
+use std::path::Path;
+
+use http::Method;
+use plimsoll::{
+    config::{Auth, Config, Deployment, ModelConfig},
+    provider::{Registry, Source, listed::Unlisted},
+};
+use serde_json::Value;
+
+use super::support::{
+    client::{SECRET, full},
+    provider::{COMPLETION, Provider, Step, answer, send},
+    proxy::{Proxy, within},
+};
+
+const LIST: &str = r#"{"object":"list","data":[{"id":"org/m","context_length":4096,"max_input_tokens":4000},{"id":"plain"}]}"#;
+const CATALOGUE: &str = r#"{"up":{"id":"up","models":{"new":{"id":"new","limit":{"context":50000,"output":8000}}}},"openai":{"models":{"tiny":{"limit":{"context":5}}}}}"#;
+
+/// A proxy with one provider, which may be asked for its list.
+fn asking(up: &Provider) -> Proxy {
+    Proxy::new().provider("up", up).providers(|provider| {
+        provider.auth = Auth::None;
+        provider.ask_models = None;
+    })
+}
+
+async fn models(proxy: &super::support::proxy::Running) -> Vec<Value> {
+    let list = proxy.client().get("/v1/models").await.json();
+    list["data"].as_array().unwrap().clone()
+}
+
+fn find<'a>(models: &'a [Value], id: &str) -> &'a Value {
+    let found = models.iter().find(|model| model["id"] == id);
+    found.unwrap_or_else(|| panic!("no {id} in {models:?}"))
+}
+
+#[tokio::test]
+async fn a_provider_is_asked_for_its_windows_once() {
+    let up = Provider::answering(|_| vec![answer("200 OK", "", LIST)]).await;
+    let proxy = asking(&up).start().await;
+    for _ in 0..3 {
+        let models = models(&proxy).await;
+        let listed = find(&models, "up/org/m");
+        assert_eq!(listed["context_length"], 4_096);
+        assert_eq!(listed["max_input_tokens"], 4_000);
+        assert_eq!(listed["owned_by"], "up");
+        assert!(listed["critical_max_tokens"].as_u64().unwrap() < 4_000);
+        assert!(listed["optimal_max_tokens"].as_u64() < listed["critical_max_tokens"].as_u64());
+        let unknown = find(&models, "up/plain");
+        assert!(unknown["context_length"].is_null());
+        assert!(unknown["critical_max_tokens"].is_null());
+    }
+    let one = proxy.client().get("/v1/models/up/org/m").await.json();
+    assert_eq!(one["context_length"], 4_096);
+    assert_eq!(up.count(), 1);
+    assert_eq!(up.last().line, "GET /v1/models HTTP/1.1");
+}
+
+#[tokio::test]
+async fn a_provider_without_a_list_harms_nobody() {
+    for steps in [
+        vec![answer("500 Internal Server Error", "", "{}")],
+        vec![answer("200 OK", "", "<html>")],
+        vec![answer("200 OK", "", vec![b' '; (4 << 20) + 1])],
+        vec![send("garbage\r\n\r\n")],
+        vec![Step::Close],
+    ] {
+        let up = Provider::answering(move |_| steps.clone()).await;
+        let proxy = asking(&up).start().await;
+        let models = models(&proxy).await;
+        assert!(models.iter().all(|model| model["owned_by"] == "simulated"));
+        assert_eq!(up.count(), 1, "it is not asked again at once");
+    }
+}
+
+#[tokio::test]
+async fn nobody_waits_for_a_list() {
+    let up = Provider::start().await;
+    up.then(vec![Step::Stall]);
+    let proxy = asking(&up).start().await;
+    let _ = models(&proxy).await;
+    up.then(vec![answer("200 OK", "", COMPLETION)]);
+    let body = r#"{"model":"up/m","messages":[{"role":"user","content":"hi"}]}"#;
+    assert_eq!(proxy.client().chat(body).await.status, 200);
+    assert_eq!(up.requests(2).await.len(), 2);
+}
+
+#[tokio::test]
+async fn a_list_is_asked_for_only_where_it_is_wanted() {
+    let up = Provider::answering(|_| vec![answer("200 OK", "", LIST)]).await;
+    for (auth, ask) in [
+        (Auth::Client, None),
+        (Auth::Client, Some(true)),
+        (Auth::None, Some(false)),
+    ] {
+        let proxy = asking(&up).providers(move |provider| {
+            provider.auth = auth.clone();
+            provider.ask_models = ask;
+        });
+        let proxy = proxy.start().await;
+        let _ = models(&proxy).await;
+    }
+    assert_eq!(up.count(), 0);
+    let mut config = settings(&up, Path::new("nowhere"));
+    config.providers.get_mut("up").unwrap().auth = Auth::Client;
+    let asked = within(Registry::new(&config).unwrap().ask_lists()).await;
+    assert!(matches!(asked[..], [(_, Err(Unlisted::NotOurs))]));
+    assert_eq!(up.count(), 0);
+}
+
+#[tokio::test]
+async fn the_command_asks_at_once() {
+    let up = Provider::answering(|_| vec![answer("200 OK", "", LIST)]).await;
+    let registry = Registry::new(&settings(&up, Path::new("nowhere"))).unwrap();
+    let before = registry.resolve("up/org/m", None).unwrap();
+    assert_eq!(before.window.source, Source::Assumed);
+    assert_eq!(up.count(), 0, "nothing is asked before the start");
+    let asked = within(registry.ask_lists()).await;
+    assert!(matches!(asked[..], [(_, Ok(2))]));
+    let after = registry.window_of(&before);
+    assert_eq!((after.tokens, after.source), (4_096, Source::Provider));
+}
+
+/// Settings with a catalogue at that provider.
+fn settings(up: &Provider, data: &Path) -> Config {
+    let mut config = Config::default();
+    config.server.data_dir = data.into();
+    config.catalogue.url = Some(format!("http://{}/api.json?token={SECRET}", up.address));
+    let mut provider = config.providers["simulated"].clone();
+    provider.base_url = Some(format!("http://{}/v1", up.address));
+    provider.ask_models = None;
+    config.providers.insert("up".into(), provider);
+    config
+}
+
+#[tokio::test]
+async fn the_catalogue_is_fetched_and_kept() {
+    let data = tempfile::tempdir().unwrap();
+    let up = Provider::answering(|_| vec![answer("200 OK", "", CATALOGUE)]).await;
+    let config = settings(&up, data.path());
+    let registry = Registry::new(&config).unwrap();
+    let fetched = within(registry.fetch_catalogue()).await.unwrap();
+    assert_eq!(fetched.unwrap(), 1);
+    let window = |registry: &Registry, model: &str| registry.resolve(model, None).unwrap().window;
+    assert_eq!(window(&registry, "up/new").tokens, 50_000);
+    assert_eq!(window(&registry, "up/new").source, Source::Catalogue);
+    let kept = std::fs::read_to_string(data.path().join("catalogue.json")).unwrap();
+    assert!(!kept.contains(SECRET), "{kept}");
+    // Another process finds it, and has nothing to fetch.
+    let again = Registry::new(&config).unwrap();
+    assert_eq!(window(&again, "up/new").tokens, 50_000);
+    again.start();
+    for _ in 0..100 {
+        tokio::task::yield_now().await;
+    }
+    assert_eq!(up.count(), 1);
+}
+
+#[tokio::test]
+async fn a_proxy_fetches_the_catalogue_by_itself_and_again_after_a_damage() {
+    let up = Provider::answering(|_| vec![answer("200 OK", "", CATALOGUE)]).await;
+    let url = format!("http://{}/api.json", up.address);
+    let proxy = Proxy::new().provider("up", &up).set(|config| {
+        config.catalogue.url = Some(url);
+        std::fs::write(config.server.data_dir.join("catalogue.json"), "{\"damaged").unwrap();
+    });
+    let proxy = proxy.start().await;
+    assert_eq!(up.request().await.line, "GET /api.json HTTP/1.1");
+    let client = proxy.client();
+    within(async {
+        while client.get("/v1/models/up/new").await.status != 200 {
+            tokio::task::yield_now().await;
+        }
+    })
+    .await;
+    assert_eq!(up.count(), 1);
+}
+
+#[tokio::test]
+async fn a_catalogue_that_cannot_be_fetched_changes_nothing() {
+    let data = tempfile::tempdir().unwrap();
+    let up = Provider::start().await;
+    let registry = Registry::new(&settings(&up, data.path())).unwrap();
+    let huge = format!("[{}]", " ".repeat(32 << 20));
+    let elsewhere = format!("location: http://{}/elsewhere\r\n", up.address);
+    for (steps, expected) in [
+        (vec![answer("200 OK", "", CATALOGUE)], None),
+        (
+            vec![answer("500 Internal Server Error", "", CATALOGUE)],
+            Some("status 500"),
+        ),
+        (
+            vec![answer("302 Found", &elsewhere, "")],
+            Some("status 302"),
+        ),
+        (vec![answer("200 OK", "", "<html>")], Some("is no list")),
+        (vec![answer("200 OK", "", "{}")], Some("is no list")),
+        (vec![answer("200 OK", "", huge)], Some("is larger than")),
+        (vec![Step::Close], Some("could not be fetched")),
+    ] {
+        up.then(steps);
+        let fetched = within(registry.fetch_catalogue()).await.unwrap();
+        match (fetched, expected) {
+            (Ok(models), None) => assert_eq!(models, 1),
+            (Err(error), Some(expected)) => {
+                let said = error.to_string();
+                assert!(said.contains(expected) && !said.contains(SECRET), "{said}");
+            }
+            (fetched, _) => panic!("{fetched:?}"),
+        }
+        let window = registry.resolve("up/new", None).unwrap().window;
+        assert_eq!(window.tokens, 50_000);
+    }
+    assert_eq!(up.count(), 7, "no redirect was followed");
+}
+
+#[tokio::test]
+async fn the_list_shows_names_of_the_settings_to_whom_they_were_given() {
+    let up = Provider::start().await;
+    let key = |name: &str| format!("{SECRET}-{name}");
+    let proxy = Proxy::new()
+        .provider("up", &up)
+        .client("all", &key("all"), &["*"])
+        .client("alias", &key("alias"), &["fast", "balanced"])
+        .client("one", &key("one"), &["up/large"])
+        .providers(|provider| provider.auth = Auth::None)
+        .set(|config| {
+            config.aliases.insert("fast".into(), "up/small".into());
+            config.aliases.insert("any-*".into(), "up/*".into());
+            let told = |tokens| ModelConfig {
+                context_length: Some(tokens),
+                ..ModelConfig::default()
+            };
+            config.models.insert("up/small".into(), told(8_000));
+            config.models.insert("up/large".into(), told(90_000));
+            let place = |model: &str| Deployment {
+                model: model.into(),
+                weight: 1,
+            };
+            let balanced = ModelConfig {
+                deployments: vec![place("up/large"), place("up/small")],
+                ..ModelConfig::default()
+            };
+            config.models.insert("balanced".into(), balanced);
+        })
+        .start()
+        .await;
+    let client = proxy.client();
+    let get = async |name: &str, path: &str| {
+        let request = client
+            .request(Method::GET, path)
+            .header("authorization", format!("Bearer {}", key(name)));
+        client.send(request.body(full("")).unwrap()).await
+    };
+    let ids = async |name: &str| {
+        let list = get(name, "/v1/models").await.json();
+        let ids = list["data"].as_array().unwrap().iter();
+        let ids = ids.map(|model| model["id"].as_str().unwrap().to_owned());
+        ids.filter(|id| !id.starts_with("simulated/"))
+            .collect::<Vec<_>>()
+    };
+    assert_eq!(
+        ids("all").await,
+        ["balanced", "fast", "up/large", "up/small"]
+    );
+    assert_eq!(ids("alias").await, ["balanced", "fast"]);
+    assert_eq!(ids("one").await, ["up/large"]);
+    let balanced = get("alias", "/v1/models/balanced").await.json();
+    assert_eq!(balanced["context_length"], 8_000);
+    assert_eq!(balanced["object"], "model");
+    let encoded = get("one", "/v1/models/up%2Flarge").await.json();
+    assert_eq!(encoded["id"], "up/large");
+    assert_eq!(get("all", "/v1/models/any-small").await.status, 200);
+    for (name, id) in [("one", "up/small"), ("one", "fast"), ("all", "nobody/x")] {
+        let found = get(name, &format!("/v1/models/{id}")).await;
+        found.is_error(404, "model_not_found");
+    }
+    assert_eq!(up.count(), 0);
+}
+
+#[tokio::test]
+async fn a_model_can_stand_in_the_address() {
+    let up = Provider::answering(|_| vec![answer("200 OK", "", COMPLETION)]).await;
+    let proxy = Proxy::new().provider("up", &up).providers(|provider| {
+        provider.ask_models = None;
+        provider.auth = Auth::None;
+        if let Some(base_url) = &mut provider.base_url {
+            *base_url = base_url.replace("/v1", "/deployments/{model}");
+        }
+    });
+    let proxy = proxy.start().await;
+    let client = proxy.client();
+    let body = r#"{"model":"up/a/b c","messages":[{"role":"user","content":"hi"}]}"#;
+    assert_eq!(client.chat(body).await.status, 200);
+    let line = up.request().await.line;
+    assert_eq!(
+        line,
+        "POST /deployments/a%2Fb%20c/chat/completions HTTP/1.1"
+    );
+    let body = r#"{"model":"up/..","messages":[]}"#;
+    client.chat(body).await.is_error(400, "model_required");
+    let found = client.get("/up/v1/files").await;
+    found.is_error(400, "model_required");
+    let _ = models(&proxy).await;
+    assert_eq!(up.count(), 1);
+}
