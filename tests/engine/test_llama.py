@@ -19,8 +19,8 @@ from harness import PATIENCE, free_port, serving, wait_until
 
 WINDOW = 4_096
 KEY = "engine-key"
-# The engine answers to any name of a model.
-CLAIMED, ASKED = "llama/claimed", "llama/model"
+# The engine answers to any name of a model, and lists one.
+CLAIMED, ASKED = "llama/claimed", "llama/noise"
 CONFIG = """
 [server]
 data_dir = "data"
@@ -74,7 +74,7 @@ class Engine:
 def running_engine(log):
     port = free_port()
     flags = ["--ctx-size", WINDOW, "--parallel", 1, "--threads", 2, "--fit", "off", "--no-ui", "--jinja",
-             "--offline", "--api-key", KEY, "--host", "127.0.0.1", "--port", port]
+             "--offline", "--alias", "noise", "--api-key", KEY, "--host", "127.0.0.1", "--port", port]
     command = [os.environ["LLAMA_SERVER"], "--model", os.environ["LLAMA_MODEL"], *map(str, flags)]
     with open(log, "wb") as out, subprocess.Popen(command, stdout=out, stderr=out) as process:
         try:
