@@ -11,6 +11,7 @@ import { createRequire } from "node:module";
 import net from "node:net";
 import { tmpdir } from "node:os";
 import { dirname, join } from "node:path";
+import { createInterface } from "node:readline";
 import { setTimeout as pause } from "node:timers/promises";
 import { fileURLToPath } from "node:url";
 import { gzipSync } from "node:zlib";
@@ -32,13 +33,16 @@ export const CITIES = ["Bergen", "Porto", "Cork", "Riga", "Genoa", "Split", "Ghe
 export const OWN = ["add_reminder", "update_reminder", "delete_reminder", "clear_mind"];
 export const RECOVERY = ["alone", "parallel", "before", "after", "clear"];
 
-// The SDK, from beside the tests or from where the test command installs it.
-export async function sdk() {
+// Where the test command installs what is tested.
+export const installed = join(target, "clients", "node", "node_modules");
+
+// An SDK, from beside the tests or from where the test command installs it.
+export async function sdk(name = "openai") {
   try {
-    return await import("openai");
+    return await import(name);
   } catch (error) {
     if (error.code !== "ERR_MODULE_NOT_FOUND") throw error;
-    return createRequire(join(target, "clients", "node", "index.js"))("openai");
+    return createRequire(join(installed, "..", "index.js"))(name);
   }
 }
 
@@ -257,12 +261,8 @@ async function freePort() {
 
 // Starts the binary beside the scripted provider; `stop` ends it and takes its files away.
 export async function startProxy(provider) {
-  const folder = await mkdtemp(join(tmpdir(), "plimsoll-"));
-  const config = join(folder, "config.toml");
-  await writeFile(
-    config,
-    `[server]
-data_dir = ${JSON.stringify(join(folder, "data"))}
+  const proxy = await serve(`[server]
+data_dir = "data"
 
 [providers.scripted]
 base_url = "http://127.0.0.1:${provider.port}/v1"
@@ -271,21 +271,67 @@ profile = "openai"
 
 [models."scripted/window-8k"]
 context_length = 8192
-${RECOVERY.map((how) => `[models."scripted/recovery-${how}"]\ncontext_length = 16384\n`).join("\n")}`,
-  );
+${RECOVERY.map((how) => `[models."scripted/recovery-${how}"]\ncontext_length = 16384\n`).join("\n")}`);
+  return { baseURL: `${proxy.url}/v1`, stop: proxy.stop };
+}
+
+// The proxy before two strict providers (see providers.py), which live in a process of their own.
+export async function startTwo() {
+  const script = join(here, "providers.py");
+  const providers = spawn("python3", [script], { stdio: ["pipe", "pipe", "inherit"] });
+  const gone = once(providers, "exit");
+  const [line] = await once(createInterface(providers.stdout), "line");
+  const { one, two } = JSON.parse(line);
+  const config = `[server]
+data_dir = "data"
+
+# The key is the client's own: the provider says whether it is right.
+[providers.one]
+base_url = "http://127.0.0.1:${one}/v1"
+auth = "client"
+profile = "openai"
+
+# The key is ours: whatever the client sends stays here.
+[providers.two]
+base_url = "http://127.0.0.1:${two}/v1"
+api_key_env = "TWO_KEY"
+profile = "template"
+
+[models."one/model-a"]
+context_length = 8192
+
+[models."two/model-b"]
+context_length = 8192
+`;
+  const proxy = await serve(config, { TWO_KEY: "two-key" });
+  // What arrived for a task: provider, status, error, messages, tokens, stream of each.
+  const seen = async (task) => (await fetch(`http://127.0.0.1:${one}/seen?${task}`)).json();
+  const stop = async () => {
+    await proxy.stop();
+    providers.stdin.end();
+    await gone;
+  };
+  return { url: proxy.url, seen, stop };
+}
+
+// Starts the binary with this configuration; its address, without a path, and how to end it.
+async function serve(text, environment = {}) {
+  const folder = await mkdtemp(join(tmpdir(), "plimsoll-"));
+  await writeFile(join(folder, "config.toml"), text);
   // Another process may take a free port before the proxy does: then with another one.
   for (let attempt = 0; attempt < 5; attempt += 1) {
     const port = await freePort();
     const log = openSync(join(folder, "log"), "w");
-    const child = spawn(binary(), ["serve", "--config", config, "--listen", `127.0.0.1:${port}`], {
+    const child = spawn(binary(), ["serve", "--config", "config.toml", "--listen", `127.0.0.1:${port}`], {
       cwd: folder,
+      env: { ...process.env, ...environment },
       stdio: ["ignore", log, log],
     });
     closeSync(log);
     const gone = once(child, "exit");
     await waitUntil(async () => child.exitCode !== null || (await ready(port)), "the proxy is ready");
     if (child.exitCode === null) {
-      return { baseURL: `http://127.0.0.1:${port}/v1`, stop: () => stopProxy(child, gone, folder) };
+      return { url: `http://127.0.0.1:${port}`, stop: () => stopProxy(child, gone, folder) };
     }
   }
   throw new Error(`the proxy did not start:\n${readFileSync(join(folder, "log"), "utf8")}`);

@@ -9,6 +9,7 @@ import os
 import select
 import socket
 import subprocess
+import sys
 import tempfile
 import threading
 import time
@@ -96,6 +97,8 @@ class Answers(BaseHTTPRequestHandler):
     """One connection of the scripted provider."""
 
     protocol_version = "HTTP/1.1"
+    # Head and body go out as two writes: the second would wait for the first to be acknowledged.
+    disable_nagle_algorithm = True
     provider = None
     usage = None
 
@@ -350,13 +353,68 @@ context_length = 16384
 @contextmanager
 def running_proxy(provider):
     """Starts the binary beside the scripted provider; yields its base URL."""
+    with serving(CONFIG.format(data="data", port=provider.port)) as url:
+        yield f"{url}/v1"
+
+
+TWO_PROVIDERS = """
+[server]
+data_dir = "data"
+
+# The key is the client's own: the provider says whether it is right.
+[providers.one]
+base_url = "http://127.0.0.1:{one}/v1"
+auth = "client"
+profile = "openai"
+
+# The key is ours: whatever the client sends stays here.
+[providers.two]
+base_url = "http://127.0.0.1:{two}/v1"
+api_key_env = "TWO_KEY"
+profile = "template"
+
+[models."one/model-a"]
+context_length = 8192
+
+[models."two/model-b"]
+context_length = 8192
+"""
+
+
+class Two:
+    """The proxy before two strict providers, which live in a process of their own."""
+
+    def __init__(self, url, ports):
+        self.url = url
+        self.ports = ports
+
+    def seen(self, task):
+        """What arrived for a task: provider, status, error, messages, tokens, stream of each."""
+        with urllib.request.urlopen(f"http://127.0.0.1:{self.ports['one']}/seen?{task}", timeout=PATIENCE) as answer:
+            return json.load(answer)
+
+
+@contextmanager
+def two_providers():
+    """Starts both providers and the proxy before them; yields a `Two`."""
+    script = Path(__file__).with_name("providers.py")
+    pipe = subprocess.PIPE
+    with subprocess.Popen([sys.executable, str(script)], stdin=pipe, stdout=pipe) as providers:
+        ports = json.loads(providers.stdout.readline())
+        with serving(TWO_PROVIDERS.format(**ports), {"TWO_KEY": "two-key"}) as url:
+            yield Two(url, ports)
+        # The providers end when their input does, which leaving this block closes.
+
+
+@contextmanager
+def serving(config, environment=None):
+    """Starts the binary with this configuration; yields its address, without a path."""
     with tempfile.TemporaryDirectory() as folder:
         folder = Path(folder)
-        config = folder / "config.toml"
-        config.write_text(CONFIG.format(data=folder / "data", port=provider.port))
-        process, port = start(config, folder / "log")
+        (folder / "config.toml").write_text(config)
+        process, port = start(folder, {**os.environ, **(environment or {})})
         try:
-            yield f"http://127.0.0.1:{port}/v1"
+            yield f"http://127.0.0.1:{port}"
         finally:
             process.terminate()
             try:
@@ -367,14 +425,15 @@ def running_proxy(provider):
                 raise AssertionError("the proxy did not drain after SIGTERM") from None
 
 
-def start(config, log):
+def start(folder, environment):
+    log = folder / "log"
     # Another process may take a free port before the proxy does: then with another one.
     for _ in range(5):
         port = free_port()
         with open(log, "wb") as out:
             process = subprocess.Popen(
-                [binary(), "serve", "--config", str(config), "--listen", f"127.0.0.1:{port}"],
-                stdout=out, stderr=out, cwd=config.parent,
+                [binary(), "serve", "--config", "config.toml", "--listen", f"127.0.0.1:{port}"],
+                stdout=out, stderr=out, cwd=folder, env=environment,
             )
         wait_until(lambda: process.poll() is not None or ready(port), "the proxy is ready")
         if process.poll() is None:

@@ -1,0 +1,60 @@
+// What every client must find with both providers: places to ask at, a task in many steps, and what
+// is then looked for at the providers.
+
+import assert from "node:assert/strict";
+import { randomBytes } from "node:crypto";
+
+export const WORDS = "Fair winds, and a following sea. 顺风。";
+const STEPS = 14;
+// Characters of a result, of which five fill a window.
+const RESULT = 5_000;
+
+// Where a client asks. A provider is chosen by the model's name or by the path.
+export const PLACES = [
+  { path: "/v1", key: "one-key", model: "one/model-a", provider: "one" },
+  { path: "/v1", key: "no-key-of-theirs", model: "two/model-b", provider: "two" },
+  { path: "/two/v1", key: "no-key-of-theirs", model: "model-b", provider: "two" },
+];
+
+// A plan of steps for the model; keeps what was asked.
+export class Task {
+  asked = [];
+
+  constructor(steps) {
+    this.name = `task${randomBytes(4).toString("hex")}`;
+    this.steps = steps ?? Array.from({ length: STEPS }, (_, number) => [["lookup", { number }]]);
+    // Two calls at once.
+    if (!steps) this.steps[2].push(["lookup", { number: 100 }]);
+  }
+
+  get text() {
+    const plan = { task: this.name, steps: this.steps };
+    return `Look up every number, please. <plan>${JSON.stringify(plan)}</plan>`;
+  }
+
+  lookup(number) {
+    this.asked.push(number);
+    const line = `entry ${number} of the log of ${this.name}: wind and rain, a rising tide\n`;
+    return line.repeat(Math.ceil(RESULT / line.length)).slice(0, RESULT);
+  }
+
+  // The loop came to its end, and passed the window on its way without an error.
+  async check(two, provider, said, streamed = false) {
+    const wanted = this.steps.flat().map(([, { number }]) => number);
+    assert.deepEqual(this.asked.toSorted((a, b) => a - b), wanted.toSorted((a, b) => a - b));
+    await this.checkSeen(two, provider, said, streamed);
+  }
+
+  // The same for tools that are the client's own.
+  async checkSeen(two, provider, said, streamed) {
+    assert.ok(said.startsWith(WORDS) && said.includes(`Done after ${this.steps.length} steps`), said);
+    const seen = await two.seen(this.name);
+    assert.deepEqual(new Set(seen.map((one) => one.provider)), new Set([provider]));
+    assert.deepEqual(seen.filter((one) => one.error), []);
+    assert.deepEqual(new Set(seen.map((one) => one.stream)), new Set([streamed]));
+    assert.ok(seen.length > this.steps.length);
+    // A prompt with fewer messages than the one before: the guard has cut, and the client never knew.
+    const sent = seen.map((one) => one.messages);
+    assert.ok(sent.some((count, at) => at > 0 && count < sent[at - 1]), String(sent));
+  }
+}

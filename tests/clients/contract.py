@@ -1,0 +1,52 @@
+"""What every client must find with both providers: places to ask at, a task in many steps, and what
+is then looked for at the providers.
+"""
+
+import json
+import uuid
+from itertools import pairwise
+
+# Where a client asks: the path of its base URL, its key, and the name of its model. A provider is
+# chosen by the model's name or by the path.
+PLACES = [
+    ("/v1", "one-key", "one/model-a", "one"),
+    ("/v1", "no-key-of-theirs", "two/model-b", "two"),
+    ("/two/v1", "no-key-of-theirs", "model-b", "two"),
+]
+WORDS = "Fair winds, and a following sea. 顺风。"
+STEPS = 14
+# Characters of a result, of which five fill a window.
+RESULT = 5_000
+
+
+class Task:
+    """A plan of steps for the model, one of them with two calls at once; keeps what was asked."""
+
+    def __init__(self, steps=STEPS):
+        self.name = f"task{uuid.uuid4().hex[:8]}"
+        self.steps = [[["lookup", {"number": at}]] for at in range(steps)]
+        self.steps[2].append(["lookup", {"number": 100}])
+        self.asked = []
+
+    @property
+    def text(self):
+        plan = {"task": self.name, "steps": self.steps}
+        return f"Look up every number, please. <plan>{json.dumps(plan)}</plan>"
+
+    def lookup(self, number):
+        self.asked.append(number)
+        line = f"entry {number} of the log of {self.name}: wind and rain, a rising tide\n"
+        return (line * (RESULT // len(line) + 1))[:RESULT]
+
+    def check(self, two, provider, said, streamed=False):
+        """The loop came to its end, and passed the window on its way without an error."""
+        assert sorted(self.asked) == sorted(call[1]["number"] for step in self.steps for call in step)
+        assert said.startswith(WORDS) and f"Done after {len(self.steps)} steps" in said, said
+        seen = two.seen(self.name)
+        assert {one["provider"] for one in seen} == {provider}
+        assert [one["error"] for one in seen] == [None] * len(seen)
+        assert {one["stream"] for one in seen} == {streamed}
+        assert len(seen) > len(self.steps)
+        # A prompt with fewer messages than the one before: the guard has cut, and the client never knew.
+        sent = [one["messages"] for one in seen]
+        assert any(later < earlier for earlier, later in pairwise(sent)), sent
