@@ -35,6 +35,9 @@ const STORE_WAIT: Duration = Duration::from_millis(50);
 /// How long the rest of an answer for us alone is waited for, behind its finish reason.
 const HEAR_OUT_WAIT: Duration = Duration::from_secs(1);
 
+/// How long what was relayed has to be written out before a stream breaks.
+const FLUSH_WAIT: Duration = Duration::from_millis(5);
+
 /// Bytes of that rest that are read; a usage chunk is far smaller.
 const MAX_HEARD_OUT: usize = 256 << 10;
 
@@ -215,9 +218,9 @@ impl Relay {
                 }
                 Phase::Breaks => {
                     self.phase = Phase::Over;
-                    // One round of pending, so that the server writes out what it has: an error
-                    // drops what was not flushed.
-                    tokio::task::yield_now().await;
+                    // So that the server writes out what it has: an error drops what was not
+                    // flushed, and HTTP/2 writes in a task of its own.
+                    tokio::time::sleep(FLUSH_WAIT).await;
                     return Some(Err(io::Error::new(
                         io::ErrorKind::UnexpectedEof,
                         "the provider's answer broke off",

@@ -80,6 +80,10 @@ mod tests {
         );
         check(500, "Jinja template: roles must alternate", true);
         check(500, "out of memory", false);
-        check(400, "This model's maximum context length is 8192", false);
+        check(
+            400,
+            r#"{"error":{"message":"too much","code":"context_length_exceeded"}}"#,
+            false,
+        );
     }
 }

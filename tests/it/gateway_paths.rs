@@ -453,7 +453,7 @@ async fn a_key_for_some_models_opens_those_alone_on_every_path() {
     let gzip = "gzip".parse().unwrap();
     request.headers_mut().insert("content-encoding", gzip);
     let got = client.send(request).await;
-    got.is_error(415, "unsupported_content_encoding");
+    got.is_error(400, "invalid_content_encoding");
     let request = client.request(Method::GET, "/other/v1/files");
     let got = client.send(keyed(request.body(full("")).unwrap())).await;
     got.is_error(403, "path_not_allowed");
@@ -461,4 +461,24 @@ async fn a_key_for_some_models_opens_those_alone_on_every_path() {
     let got = client.send(keyed(request.body(full("")).unwrap())).await;
     got.is_error(404, "model_not_found");
     assert_eq!(up.count(), count);
+}
+
+#[tokio::test]
+async fn a_compressed_body_finds_the_provider_of_its_model() {
+    let (one, two) = (Provider::start().await, Provider::start().await);
+    let proxy = Proxy::new().provider("one", &one).provider("two", &two);
+    let proxy = proxy.set(|config| config.default_provider = Some("one".into()));
+    let proxy = proxy.start().await;
+    let client = proxy.client();
+    let plain = r#"{"model":"two/e","input":"x"}"#;
+    let packed = zstd::encode_all(plain.as_bytes(), 1).unwrap();
+    two.then([answer("200 OK", "", "{}")]);
+    let mut request = post(&client, "/v1/embeddings", "application/json", packed);
+    let encoding = "zstd".parse().unwrap();
+    request.headers_mut().insert("content-encoding", encoding);
+    assert_eq!(client.send(request).await.status, 200);
+    let seen = two.request().await;
+    assert_eq!(seen.body, br#"{"model":"e","input":"x"}"#);
+    assert_eq!(seen.header("content-encoding"), None);
+    assert_eq!(one.count(), 0);
 }

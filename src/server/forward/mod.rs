@@ -112,6 +112,9 @@ pub async fn forward(
         };
         return upgrade(app, parts, opening, record).await;
     }
+    if opened.decoded {
+        body::without_encoding(&mut outgoing.headers);
+    }
     let mut edits = Edits::default();
     if let (Some(named), Some(model)) = (&opened.found.model, model) {
         replace(&mut edits, named, model);

@@ -32,6 +32,8 @@ pub(super) struct Opened {
     pub(super) found: Found,
     /// What was read; the room that it takes is given back with it.
     read: Bytes,
+    /// It came compressed, and goes on as it was read.
+    pub(super) decoded: bool,
     /// What follows; `None` where all was read.
     pub(super) rest: Option<Incoming>,
 }
@@ -42,7 +44,7 @@ pub(super) struct Opened {
 /// forms are read whole as well.
 ///
 /// # Errors
-/// What is read whole breaks off or passes a limit, or is compressed and must be looked into.
+/// What is read whole breaks off, passes a limit, or is not what its encoding says.
 pub(super) async fn open(
     app: &App,
     parts: &Parts,
@@ -54,6 +56,7 @@ pub(super) async fn open(
             has_body: false,
             found: Found::default(),
             read: Bytes::new(),
+            decoded: false,
             rest: None,
         });
     }
@@ -61,6 +64,7 @@ pub(super) async fn open(
         has_body: true,
         found: Found::default(),
         read: Bytes::new(),
+        decoded: false,
         rest: Some(body),
     };
     let media = match media(&parts.headers) {
@@ -68,16 +72,13 @@ pub(super) async fn open(
         media => media,
     };
     match media {
+        Media::Json => Ok(read_whole(app, parts, body).await?.of(in_json)),
         // It goes on as it came, unless it has to be looked into.
         _ if unlimited && is_encoded(&parts.headers) => Ok(streamed(body)),
-        Media::Json => {
-            let bytes = read_whole(app, parts, body).await?;
-            Ok(all(in_json(&bytes), bytes))
-        }
         Media::Form { boundary } if unlimited => look(app, parts, body, &boundary).await,
         Media::Form { boundary } => {
-            let bytes = read_whole(app, parts, body).await?;
-            Ok(all(in_multipart(&bytes, &boundary), bytes))
+            let read = read_whole(app, parts, body).await?;
+            Ok(read.of(|bytes| in_multipart(bytes, &boundary)))
         }
         Media::Unsaid | Media::Other => Ok(streamed(body)),
     }
@@ -101,18 +102,30 @@ impl Opened {
     }
 }
 
-fn all(found: Found, read: Bytes) -> Opened {
-    Opened {
-        has_body: true,
-        found,
-        read,
-        rest: None,
+/// A whole body.
+struct All {
+    bytes: Bytes,
+    decoded: bool,
+}
+
+impl All {
+    fn of(self, find: impl FnOnce(&[u8]) -> Found) -> Opened {
+        Opened {
+            has_body: true,
+            found: find(&self.bytes),
+            read: self.bytes,
+            decoded: self.decoded,
+            rest: None,
+        }
     }
 }
 
-async fn read_whole(app: &App, parts: &Parts, body: Incoming) -> Result<Bytes, Failure> {
+async fn read_whole(app: &App, parts: &Parts, body: Incoming) -> Result<All, Failure> {
     let read = body::read(&parts.headers, body, &app.config.server, &app.flight).await?;
-    Ok(read.hold.keep(read.bytes))
+    Ok(All {
+        bytes: read.hold.keep(read.bytes),
+        decoded: read.decoded,
+    })
 }
 
 /// Looks at the beginning of a form. Its parts are not held back for long: a provider cannot
@@ -143,6 +156,7 @@ async fn look(
         has_body: true,
         found,
         read,
+        decoded: false,
         rest: Some(body),
     })
 }
