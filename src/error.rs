@@ -131,6 +131,18 @@ impl Failure {
         }
     }
 
+    /// Whether a part of the request's body may be left unread.
+    pub const fn leaves_body(&self) -> bool {
+        matches!(
+            self,
+            Self::BodyTooLarge { .. }
+                | Self::BodyUnwanted { .. }
+                | Self::BodyBomb
+                | Self::BodyBroken
+                | Self::BodySlow { .. }
+        )
+    }
+
     /// The request's parameter at fault, where it is one.
     pub fn param(&self) -> Option<&'static str> {
         let model = matches!(self, Self::ModelNotFound(_) | Self::ModelMissing { .. });

@@ -93,6 +93,11 @@ impl Memory {
         self.fold.map(Mark::boundary)
     }
 
+    /// Whether the cuts of two memories lie on different grids.
+    pub fn grid_moved(&self, other: &Self) -> bool {
+        self.ground != other.ground
+    }
+
     /// Results that are held to a limit of their own.
     pub const fn tightened(&self) -> usize {
         self.tight.len()

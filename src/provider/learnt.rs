@@ -95,7 +95,7 @@ impl Learnt {
 
     /// A request was refused. What is known afterwards is tighter than what was sent: as the provider
     /// counted it where the error says so, else as was `expected`; but for prompts of a few hundred
-    /// tokens. An answer that fills the window by itself teaches nothing of the prompt.
+    /// tokens, and where far more was answered before and the error names no number. An answer that fills the window by itself teaches nothing of the prompt.
     pub fn refused(&self, provider: &str, model: &str, refused: &Refused, now: Instant) -> Lesson {
         let mut models = self.models();
         let entry = models.get_or_insert_mut(key(provider, model), Entry::default);

@@ -96,8 +96,7 @@ fn admit(
     limit: usize,
     flight: &Flight,
 ) -> Result<Admitted, Failure> {
-    let unpacker = Unpacker::of(headers, limit)
-        .map_err(|Unknown(named)| Failure::Encoded(named.chars().take(50).collect()))?;
+    let unpacker = unpacker(headers, limit)?;
     let promised = match body.size_hint().exact().map(usize::try_from) {
         Some(Ok(length)) if length <= limit => Some(length),
         Some(_) => return Err(Failure::BodyTooLarge { limit }),
@@ -135,6 +134,29 @@ async fn gather(
         gather.push(chunk);
     }
     Ok((gather.finish(), hold))
+}
+
+/// What a body is without its encodings; `None` where it has none.
+///
+/// # Errors
+/// A limit was passed, it is not what its encoding says, or the encoding is not one we read.
+pub async fn unpacked(
+    headers: &HeaderMap,
+    body: Bytes,
+    limits: &ServerConfig,
+    flight: &Flight,
+) -> Result<Option<Bytes>, Failure> {
+    let Some(unpacker) = unpacker(headers, limits.max_body_bytes)? else {
+        return Ok(None);
+    };
+    let unpacking = Unpacking::new(unpacker, limits, flight);
+    let (bytes, hold) = unpacking.all(body).await?;
+    Ok(Some(hold.keep(bytes)))
+}
+
+fn unpacker(headers: &HeaderMap, limit: usize) -> Result<Option<Unpacker>, Failure> {
+    Unpacker::of(headers, limit)
+        .map_err(|Unknown(named)| Failure::Encoded(named.chars().take(50).collect()))
 }
 
 /// Takes the encodings out of the headers of a body that has none any more; `identity`, which is

@@ -34,7 +34,7 @@ use std::{
     time::Duration,
 };
 
-use http::{Request, Response};
+use http::{HeaderValue, Request, Response, Version, header::CONNECTION};
 use hyper::{body::Incoming, service::service_fn};
 use hyper_util::{
     rt::{TokioIo, TokioTimer},
@@ -247,10 +247,17 @@ async fn connection(
 async fn respond(app: Arc<App>, request: Request<Incoming>) -> Result<Response<Body>, Infallible> {
     let mut record = Record::new(request.method(), request.uri().path());
     record.counts(app.metrics.begin());
+    let version = request.version();
     let answer = exchange::exchange(&app, request, &mut record).await;
     let answer = answer.unwrap_or_else(|failure| {
         record.outcome(failure.code());
-        answer::failure(&failure)
+        let mut answer = answer::failure(&failure);
+        // What is left of the body is not read, so that nothing can follow it on this connection.
+        if failure.leaves_body() && version == Version::HTTP_11 {
+            let close = HeaderValue::from_static("close");
+            answer.headers_mut().insert(CONNECTION, close);
+        }
+        answer
     });
     Ok(record.attach(answer))
 }

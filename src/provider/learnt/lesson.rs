@@ -86,6 +86,9 @@ impl Entry {
 
     pub(super) fn refused(&mut self, refused: &Refused, max_age: Duration, now: Instant) -> Lesson {
         let sent = sent(refused);
+        if self.is_no_lesson(refused, sent, now) {
+            return Lesson::Input(sent);
+        }
         let tried = at(self.inferred, now);
         // A limit was inferred below what was answered once, and that is too much as well: the
         // window is no longer what it was.
@@ -103,6 +106,16 @@ impl Entry {
         let next = next.min(tried.unwrap_or(u32::MAX));
         self.infer(next, max_age.min(most), now);
         lesson.unwrap_or(Lesson::Input(next.max(LEAST_INPUT)))
+    }
+
+    /// Four times as much was answered, and the error names nothing that speaks against it: whatever
+    /// it means, it is not the window.
+    fn is_no_lesson(&self, refused: &Refused, sent: u32, now: Instant) -> bool {
+        let overflow = refused.overflow;
+        let named = overflow.window.or(overflow.prompt_limit);
+        let counted = refused.counted().or(overflow.answer).or(overflow.excess);
+        let answered = at(self.accepted, now).unwrap_or(0);
+        named.or(counted).is_none() && answered / 4 > sent
     }
 
     /// Takes over what the error names, where it can be believed.

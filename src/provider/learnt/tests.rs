@@ -352,7 +352,9 @@ proptest! {
         }
         let overflow = refusal.overflow;
         let sent = refusal.counted().unwrap_or(refusal.expected);
-        if sent > 256 && !overflow.answer_alone() {
+        // Where far more was answered and nothing is named, nothing is learnt.
+        let teaches = lesson != Lesson::Input(sent);
+        if sent > 256 && teaches && !overflow.answer_alone() {
             let reserve = refusal.reserve;
             let window = known.window.map(|window| window - reserve.min(window / 2));
             let most = window.unwrap_or(u32::MAX).min(known.input.unwrap_or(u32::MAX));
@@ -377,4 +379,22 @@ proptest! {
         }
         prop_assert!(false, "still {} for {}", sent, window);
     }
+}
+
+#[test]
+fn a_refusal_far_below_what_was_answered_teaches_nothing() {
+    let model = Model::new();
+    model.accepted(10_000);
+    assert_eq!(
+        model.refused(refused(Overflow::default(), 128_000, 2_000)),
+        Lesson::Input(2_000)
+    );
+    assert_eq!(model.known(), Known::default());
+    // One that says how much it counted does.
+    let counted = Overflow {
+        prompt_tokens: Some(2_000),
+        ..Overflow::default()
+    };
+    model.refused(refused(counted, 128_000, 2_000));
+    assert!(model.known().input.is_some_and(|input| input < 2_000));
 }

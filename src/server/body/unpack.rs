@@ -62,6 +62,19 @@ impl<'a> Unpacking<'a> {
         Ok((self.text.freeze(), self.hold))
     }
 
+    /// Unpacks a body that is all there.
+    ///
+    /// # Errors
+    /// A limit was passed, or it is not what its encoding says.
+    pub(super) async fn all(mut self, body: Bytes) -> Result<(Bytes, Hold), Failure> {
+        let mut piece = vec![0; PIECE];
+        self.unpacker.push(body);
+        self.pull(&mut piece).await?;
+        self.unpacker.end();
+        self.pull(&mut piece).await?;
+        Ok((self.text.freeze(), self.hold))
+    }
+
     /// Takes out all that can be had of what came.
     async fn pull(&mut self, piece: &mut [u8]) -> Result<(), Failure> {
         loop {

@@ -112,14 +112,12 @@ pub async fn forward(
         };
         return upgrade(app, parts, opening, record).await;
     }
-    if opened.decoded {
-        body::without_encoding(&mut outgoing.headers);
-    }
     let mut edits = Edits::default();
     if let (Some(named), Some(model)) = (&opened.found.model, model) {
         replace(&mut edits, named, model);
     }
-    outgoing.body = opened.payload(&edits, app.config.server.body_timeout);
+    let limit = app.config.server.body_timeout;
+    outgoing.body = opened.payload(&edits, &mut outgoing.headers, limit);
     let answer = provider.send(outgoing).await?;
     Ok(passed(answer, parts))
 }

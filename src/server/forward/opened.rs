@@ -32,8 +32,8 @@ pub(super) struct Opened {
     pub(super) found: Found,
     /// What was read; the room that it takes is given back with it.
     read: Bytes,
-    /// It came compressed, and goes on as it was read.
-    pub(super) decoded: bool,
+    /// The same as it came, where it came compressed.
+    packed: Option<Bytes>,
     /// What follows; `None` where all was read.
     pub(super) rest: Option<Incoming>,
 }
@@ -56,7 +56,7 @@ pub(super) async fn open(
             has_body: false,
             found: Found::default(),
             read: Bytes::new(),
-            decoded: false,
+            packed: None,
             rest: None,
         });
     }
@@ -64,7 +64,7 @@ pub(super) async fn open(
         has_body: true,
         found: Found::default(),
         read: Bytes::new(),
-        decoded: false,
+        packed: None,
         rest: Some(body),
     };
     let media = match media(&parts.headers) {
@@ -72,22 +72,36 @@ pub(super) async fn open(
         media => media,
     };
     match media {
-        Media::Json => Ok(read_whole(app, parts, body).await?.of(in_json)),
+        Media::Json => read_whole(app, parts, body, unlimited, in_json).await,
         // It goes on as it came, unless it has to be looked into.
         _ if unlimited && is_encoded(&parts.headers) => Ok(streamed(body)),
         Media::Form { boundary } if unlimited => look(app, parts, body, &boundary).await,
         Media::Form { boundary } => {
-            let read = read_whole(app, parts, body).await?;
-            Ok(read.of(|bytes| in_multipart(bytes, &boundary)))
+            read_whole(app, parts, body, unlimited, |bytes| {
+                in_multipart(bytes, &boundary)
+            })
+            .await
         }
         Media::Unsaid | Media::Other => Ok(streamed(body)),
     }
 }
 
 impl Opened {
-    /// The body as it goes on, edited in what was read of it.
-    pub(super) fn payload(self, edits: &Edits, limit: Duration) -> Payload {
-        let read = edits.apply(&self.read);
+    /// The body as it goes on, edited in what was read of it. `headers` are those that go with it.
+    pub(super) fn payload(
+        self,
+        edits: &Edits,
+        headers: &mut HeaderMap,
+        limit: Duration,
+    ) -> Payload {
+        let read = match self.packed {
+            Some(packed) if edits.is_empty() => Edits::default().apply(&packed),
+            Some(_) => {
+                body::without_encoding(headers);
+                edits.apply(&self.read)
+            }
+            None => edits.apply(&self.read),
+        };
         let Some(rest) = self.rest else {
             return match self.has_body {
                 true => Payload::Whole(read),
@@ -102,29 +116,34 @@ impl Opened {
     }
 }
 
-/// A whole body.
-struct All {
-    bytes: Bytes,
-    decoded: bool,
-}
-
-impl All {
-    fn of(self, find: impl FnOnce(&[u8]) -> Found) -> Opened {
-        Opened {
-            has_body: true,
-            found: find(&self.bytes),
-            read: self.bytes,
-            decoded: self.decoded,
-            rest: None,
-        }
-    }
-}
-
-async fn read_whole(app: &App, parts: &Parts, body: Incoming) -> Result<All, Failure> {
-    let read = body::read(&parts.headers, body, &app.config.server, &app.flight).await?;
-    Ok(All {
-        bytes: read.hold.keep(read.bytes),
-        decoded: read.decoded,
+/// Reads a whole body and finds its model, also where it came compressed.
+async fn read_whole(
+    app: &App,
+    parts: &Parts,
+    body: Incoming,
+    unlimited: bool,
+    find: impl FnOnce(&[u8]) -> Found,
+) -> Result<Opened, Failure> {
+    let (limits, flight) = (&app.config.server, &app.flight);
+    // As it came: that is how it goes on, unless it has to be edited.
+    let mut plain = parts.headers.clone();
+    plain.remove(CONTENT_ENCODING);
+    let came = body::read(&plain, body, limits, flight).await?;
+    let came = came.hold.keep(came.bytes);
+    let unpacked = match body::unpacked(&parts.headers, came.clone(), limits, flight).await {
+        Ok(unpacked) => unpacked,
+        // It may be read by the provider all the same.
+        Err(_) if unlimited => None,
+        Err(failure) => return Err(failure),
+    };
+    let packed = unpacked.is_some().then(|| came.clone());
+    let read = unpacked.unwrap_or(came);
+    Ok(Opened {
+        has_body: true,
+        found: find(&read),
+        read,
+        packed,
+        rest: None,
     })
 }
 
@@ -156,7 +175,7 @@ async fn look(
         has_body: true,
         found,
         read,
-        decoded: false,
+        packed: None,
         rest: Some(body),
     })
 }
