@@ -85,7 +85,7 @@ async fn told_twice_it_waits_for_no_answer() {
     let settings = folder.path().join("config.toml");
     let written = format!(
         "[server]\nlisten = \"127.0.0.1:0\"\ndata_dir = {:?}\ndrain_timeout_ms = 600000\n\
-         [providers.up]\nbase_url = \"http://{}/v1\"\nauth = \"none\"\n",
+         [providers.up]\nbase_url = \"http://{}/v1\"\nauth = \"none\"\nask_models = false\n",
         folder.path().join("data"),
         up.address
     );
