@@ -6,7 +6,10 @@ use std::io::Write;
 
 use super::{Failed, models, table};
 use crate::{
-    config::{AddTools, Auth, Config, Environment, Flags, GuardConfig, load, warnings},
+    config::{
+        AddTools, Auth, CatalogueConfig, Config, Environment, Flags, GuardConfig, RetryConfig,
+        load, unknown_windows, warnings,
+    },
     provider::Registry,
     recovery::Language,
 };
@@ -26,12 +29,25 @@ pub(super) fn run(
     table::write(out, &providers(config))?;
     writeln!(out, "\nmodels")?;
     table::write(out, &models::rows(config, &registry))?;
+    if !config.aliases.is_empty() {
+        writeln!(out, "\naliases")?;
+        table::write(out, &aliases(config))?;
+    }
+    if !config.clients.is_empty() {
+        writeln!(out, "\nclients")?;
+        table::write(out, &clients(config))?;
+    }
+    writeln!(out, "\nretry")?;
+    table::write(out, &retry(&config.retry))?;
+    writeln!(out, "\ncatalogue")?;
+    table::write(out, &catalogue(&config.catalogue))?;
     writeln!(out, "\nguard")?;
     table::write(out, &guard(&config.guard))?;
     writeln!(out, "\nrecovery")?;
     table::write(out, &recovery(config))?;
     let mut doubts = loaded.warnings;
     doubts.extend(warnings(config, &registry));
+    doubts.extend(unknown_windows(&registry));
     if !doubts.is_empty() {
         writeln!(out, "\nwarnings")?;
     }
@@ -95,6 +111,52 @@ fn providers(config: &Config) -> Vec<[String; 5]> {
         ]);
     }
     rows
+}
+
+fn aliases(config: &Config) -> Vec<[String; 2]> {
+    let rows = config.aliases.iter();
+    rows.map(|(name, stands_for)| row(name, stands_for))
+        .collect()
+}
+
+fn clients(config: &Config) -> Vec<[String; 4]> {
+    let heading = ["client", "models", "paths", "in flight"];
+    let mut rows = vec![heading.map(str::to_owned)];
+    for (name, client) in &config.clients {
+        let most = client.max_in_flight;
+        rows.push([
+            name.clone(),
+            client.models.join(", "),
+            client.paths.join(", "),
+            most.map_or("any number".to_owned(), |most| most.to_string()),
+        ]);
+    }
+    rows
+}
+
+fn retry(retry: &RetryConfig) -> Vec<[String; 2]> {
+    vec![
+        row("max_retries", retry.max_retries),
+        row("max_attempts", retry.max_attempts),
+        row("max_time_ms", retry.max_time.as_millis()),
+        row("base_delay_ms", retry.base_delay.as_millis()),
+        row("max_delay_ms", retry.max_delay.as_millis()),
+    ]
+}
+
+/// The host alone of its address: a query can hold a key.
+fn catalogue(catalogue: &CatalogueConfig) -> Vec<[String; 2]> {
+    let url = catalogue.url.as_deref();
+    let host = url.map(|url| {
+        let uri = url.parse::<http::Uri>().ok();
+        let host = uri.as_ref().and_then(http::Uri::host);
+        format!("{}, and the one built in", host.unwrap_or("fetched"))
+    });
+    vec![
+        row("from", host.unwrap_or("the one built in".to_owned())),
+        row("max_age_s", catalogue.max_age.as_secs()),
+        row("learnt_max_age_s", catalogue.learnt_max_age.as_secs()),
+    ]
 }
 
 fn guard(guard: &GuardConfig) -> Vec<[String; 2]> {
@@ -246,6 +308,51 @@ mod tests {
             shown.contains("recovery.enabled: recovery cannot act without the guard"),
             "{shown}"
         );
+    }
+
+    #[test]
+    fn it_shows_who_may_ask_whom_and_how_often() {
+        let digest = "2bd806c97f0e00af1a1fc3328fa763a9269723c8db8fac4f93af71db186d6e90";
+        let shown = checked(&format!(
+            "[clients.alice]\nkey_sha256 = \"{digest}\"\nmodels = [\"a/*\"]\n\
+             paths = [\"files*\"]\nmax_in_flight = 3\n\
+             [providers.a]\nbase_url = \"https://a.example/v1\"\napi_key_env = \"KEY\"\n\
+             [aliases]\n\"router-*\" = \"a/*\"\n\
+             [catalogue]\nurl = \"https://models.example/api.json?token=sk-secret\"\n"
+        ))
+        .unwrap();
+        for line in [
+            "alice a/* files* 3",
+            "router-* a/*",
+            "max_retries 0",
+            "max_attempts 6",
+            "from models.example, and the one built in",
+            "learnt_max_age_s 86400",
+        ] {
+            let words: Vec<_> = line.split(' ').collect();
+            let fits = |line: &str| line.split_whitespace().eq(words.iter().copied());
+            assert!(shown.lines().any(fits), "no {line:?} in\n{shown}");
+        }
+        assert!(!shown.contains("sk-secret"), "{shown}");
+    }
+
+    /// However many models there are, it is one line, and only where it is true.
+    #[test]
+    fn unknown_windows_are_told_once() {
+        let provider = "[providers.a]\nbase_url = \"https://a.example/v1\"\nauth = \"none\"\n";
+        let names: Vec<String> = (10..35).map(|n| format!("\"m{n}\"")).collect();
+        let shown = checked(&format!("{provider}models = [{}]\n", names.join(", "))).unwrap();
+        let (_, warnings) = shown.split_once("\nwarnings\n").unwrap();
+        let told = warnings.lines().next().unwrap();
+        assert!(
+            told.contains("a/m10, ") && told.contains(", 5 more,"),
+            "{told}"
+        );
+        assert!(shown.ends_with("with 1 warning.\n"), "{shown}");
+        let known = checked(&format!(
+            "{provider}[models.\"a/m\"]\ncontext_length = 8192\n"
+        ));
+        assert!(known.unwrap().ends_with("The settings are valid.\n"));
     }
 
     #[test]

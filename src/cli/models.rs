@@ -7,7 +7,7 @@ use crate::{
     config::{Config, Environment, Flags, load},
     error::chain,
     health::limits::{Limits, limits},
-    provider::{Offered, Registry, Source, Target, listed::Unlisted},
+    provider::{Offered, Registry, Source, Target},
 };
 
 /// Options of `plimsoll models`.
@@ -55,12 +55,13 @@ async fn ask(registry: &Registry) -> Vec<String> {
     }
     for (provider, listed) in registry.ask_lists().await {
         lines.push(match listed {
+            Ok(1) => format!("{provider}: lists 1 model"),
             Ok(models) => format!("{provider}: lists {models} models"),
-            Err(Unlisted::NotOurs) => format!(
-                "{provider}: not asked; its credentials are the client's, ask_models is false, or \
-                 its address has a model in it"
-            ),
-            Err(error) => format!("{provider}: {}", chain(&error)),
+            // Some errors begin with the name.
+            Err(error) => match chain(&error) {
+                said if said.starts_with(&*provider) => said,
+                said => format!("{provider}: {said}"),
+            },
         });
     }
     lines
@@ -113,7 +114,7 @@ pub(super) fn rows(config: &Config, registry: &Registry) -> Vec<[String; 7]> {
 
 /// Who answers: the places with their shares, then who stands in for them, then who is larger.
 fn leads_to(registry: &Registry, offered: &Offered) -> String {
-    let Ok(choice) = registry.choose(&offered.id, None) else {
+    let Ok(choice) = registry.look_up(&offered.id, None) else {
         return String::new();
     };
     let mut parts = Vec::new();
@@ -138,4 +139,136 @@ fn leads_to(registry: &Registry, offered: &Offered) -> String {
         parts.push(format!("larger {}", larger.id()));
     }
     parts.join("; ")
+}
+
+#[cfg(test)]
+mod tests {
+    use std::{
+        fs,
+        io::{BufRead, BufReader, Write},
+        net::TcpListener,
+        thread,
+    };
+
+    use super::{Args, run};
+    use crate::config::{Environment, Flags};
+
+    /// What the command says of these settings.
+    fn listed(text: &str, ask: bool) -> String {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("config.toml");
+        fs::write(&path, text).unwrap();
+        let flags = Flags {
+            config: Some(path),
+            listen: None,
+        };
+        let environment = Environment::from_iter([("KEY", "sk-secret")]);
+        let mut out = Vec::new();
+        run(&Args { ask }, &flags, &environment, &mut out).unwrap();
+        String::from_utf8(out).unwrap()
+    }
+
+    /// The cells of a model's row, one space between words.
+    fn row(shown: &str, model: &str) -> String {
+        let lines = shown
+            .lines()
+            .map(|line| line.split_whitespace().collect::<Vec<_>>());
+        let mut rows = lines.filter(|words| words.first() == Some(&model));
+        let row = rows
+            .next()
+            .unwrap_or_else(|| panic!("no {model} in {shown}"));
+        row.join(" ")
+    }
+
+    #[test]
+    fn the_last_column_says_who_answers() {
+        let shown = listed(
+            "[providers.a]\nbase_url = \"https://a.example/v1\"\napi_key_env = \"KEY\"\n\
+             [providers.b]\nbase_url = \"https://b.example/v1\"\nauth = \"none\"\n\
+             [aliases]\nfast = \"a/m\"\nfaster = \"fast\"\n\
+             [models.\"a/m\"]\ncontext_length = 8192\nfallback = [\"b/x\", \"b/y\"]\nlarger = \"b/l\"\n\
+             [models.\"b/l\"]\ncontext_length = 65536\n\
+             [models.\"b/s\"]\ncontext_length = 65536\nlarger = \"a/m\"\n\
+             [models.both]\nfallback = [\"b/l\"]\n\
+             deployments = [{ model = \"a/m\", weight = 3 }, { model = \"b/x\" }]\n",
+            false,
+        );
+        for (model, expected) in [
+            (
+                "a/m",
+                "a/m 8192 settings - 3628 5443 else b/x, b/y; larger b/l",
+            ),
+            (
+                "faster",
+                "faster 8192 settings - 3628 5443 a/m; else b/x, b/y; larger b/l",
+            ),
+            ("b/l", "b/l 65536 settings - 33868 50803"),
+            // What is smaller is never used.
+            ("b/s", "b/s 65536 settings - 33868 50803"),
+            ("b/x", "b/x 96000 assumed - 51861 unknown"),
+        ] {
+            assert_eq!(row(&shown, model), expected, "{shown}");
+        }
+        let both = row(&shown, "both");
+        assert!(both.ends_with("a/m 75%, b/x 25%; else b/l"), "{both}");
+        let at = |line: &str| line.find("leads to").or_else(|| line.find("else b/x, b/y"));
+        let heading = at(shown.lines().next().unwrap());
+        let aligned = shown
+            .lines()
+            .find(|line| line.starts_with("  a/m "))
+            .and_then(at);
+        assert!(heading.is_some() && heading == aligned, "{shown}");
+    }
+
+    /// The address of a server that answers its first request with a list of models.
+    fn listing(body: &'static str) -> String {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let address = listener.local_addr().unwrap();
+        thread::spawn(move || {
+            let (stream, _) = listener.accept().unwrap();
+            let lines = BufReader::new(&stream).lines();
+            let asked = lines
+                .map_while(Result::ok)
+                .take_while(|line| !line.is_empty());
+            assert!(asked.count() > 0);
+            let length = body.len();
+            let head = format!("HTTP/1.1 200 OK\r\ncontent-length: {length}\r\n\r\n");
+            (&stream).write_all((head + body).as_bytes()).unwrap();
+        });
+        format!("http://{address}/v1")
+    }
+
+    #[test]
+    fn what_came_of_asking_stands_above_the_list() {
+        let local = listing(r#"{"data":[{"id":"one.gguf","meta":{"n_ctx":4096}}]}"#);
+        // Nobody listens at a port that was given back.
+        let gone = TcpListener::bind("127.0.0.1:0")
+            .unwrap()
+            .local_addr()
+            .unwrap();
+        let shown = listed(
+            &format!(
+                "[providers.local]\nbase_url = \"{local}\"\nauth = \"none\"\nmodels = [\"mine\"]\n\
+                 [providers.gone]\nbase_url = \"http://{gone}/v1\"\nauth = \"none\"\n\
+                 [providers.lent]\nbase_url = \"https://lent.example/v1\"\nauth = \"client\"\n\
+                 [providers.path]\nbase_url = \"https://a.example/{{model}}\"\nauth = \"none\"\n\
+                 [providers.quiet]\nbase_url = \"https://q.example/v1\"\nauth = \"none\"\n\
+                 ask_models = false\n"
+            ),
+            true,
+        );
+        let (asked, list) = shown.split_once("\n\n").unwrap();
+        let expected = [
+            "gone could not be reached",
+            "lent: not asked, since its credentials are the client's",
+            "local: lists 1 model",
+            "path: not asked, since its address has a model in it",
+            "quiet: not asked, since ask_models is false",
+        ];
+        assert_eq!(asked.lines().collect::<Vec<_>>(), expected);
+        for model in ["local/one.gguf", "local/mine"] {
+            let row = row(list, model);
+            assert_eq!(row, format!("{model} 4096 the provider - 1814 2721"));
+        }
+    }
 }

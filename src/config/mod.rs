@@ -15,7 +15,7 @@ mod tests;
 
 pub use load::{Environment, Flags, Loaded, load};
 pub use problem::{Problem, Problems};
-pub use warn::warnings;
+pub use warn::{unknown_windows, warnings};
 
 use std::{collections::BTreeMap, net::SocketAddr, path::PathBuf, sync::Arc, time::Duration};
 

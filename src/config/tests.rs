@@ -43,6 +43,7 @@ fn warned(text: &str, variables: &[(&str, &str)]) -> String {
     let (config, mut warnings) = merge(written(text), &environment(variables), None).unwrap();
     let registry = Registry::new(&config).unwrap();
     warnings.extend(super::warnings(&config, &registry));
+    warnings.extend(super::unknown_windows(&registry));
     let lines: Vec<_> = warnings.iter().map(ToString::to_string).collect();
     lines.join("\n")
 }
@@ -373,8 +374,8 @@ fn levels_that_cannot_occur_are_warned_of() {
         "models.\"simulated/b\".optimal_max_tokens: 4000 is not under critical_max_tokens, 4000; \
          caution cannot occur",
         "models.\"simulated/d\".input_length: 9000 is above the window of 8192 and has no effect",
-        "models.\"simulated/zzz\".context_length: its window is in no catalogue, so 96000 tokens \
-         are assumed and its health never becomes critical; set context_length",
+        "models.NAME.context_length: is not set for simulated/zzz, and nobody else knows: 96000 \
+         tokens are assumed, and their health never becomes critical",
     ];
     assert_eq!(found, expected.join("\n"));
 }
@@ -406,7 +407,7 @@ fn names_that_lead_to_less_than_they_seem_are_warned_of() {
             "{providers}[aliases]\nshort = \"a/m\"\n\
              [models.short]\ndeployments = [{{ model = \"a/m\" }}, {{ model = \"c/m\" }}]\n\
              [models.\"a/*\"]\ncontext_length = 10000\n\
-             [models.\"b/*\"]\ncontext_length = 20000\n\
+             [models.\"b/*\"]\ncontext_length = 20000\nfallback = [\"a/m\", \"c/m\"]\n\
              [models.\"c/m\"]\ncontext_length = 8000\nlarger = \"c/small\"\n\
              [models.\"c/small\"]\ncontext_length = 8000\n\
              [models.two]\ndeployments = [{{ model = \"a/m\" }}, {{ model = \"c/m\" }}]\n\
@@ -414,19 +415,20 @@ fn names_that_lead_to_less_than_they_seem_are_warned_of() {
         ),
         &[],
     );
-    let assumed = "its window is in no catalogue, so 96000 tokens are assumed and its health never \
-                   becomes critical; set context_length";
-    let left_out = "is left out: a client's own credentials go to one provider only";
+    let left_out = "is never asked: the client's own credentials go to one provider only, so name \
+                    one with api_key_env here";
     let expected = [
         "providers.b.base_url: has the model in it, so that requests without one cannot go there, \
          nor is it asked for its list of models",
+        &format!("models.\"b/*\".fallback: a/m {left_out}"),
         "models.\"c/m\".larger: c/small holds 8000 tokens, and c/m holds 8000; it is never used",
         "models.short: has no effect, since an alias has that name",
         "models.two.deployments: the places have different windows (a/m 10000, c/m 8000), so that \
          how much a session may hold depends on where it is served",
         &format!("models.two.fallback: b/m {left_out}"),
         &format!("models.two.larger: b/l {left_out}"),
-        &format!("models.\"c/listed\".context_length: {assumed}"),
+        "models.NAME.context_length: is not set for c/listed, and nobody else knows: 96000 tokens \
+         are assumed, and their health never becomes critical",
     ];
     assert_eq!(found, expected.join("\n"));
 }

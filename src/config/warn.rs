@@ -8,8 +8,11 @@ use super::{
 };
 use crate::{
     health::limits::{Limits, limits},
-    provider::{Registry, Source, Target, Window},
+    provider::{ASSUMED_WINDOW, Registry, Source, Target, Window},
 };
+
+/// Models that are named in one line.
+const SHOWN_NAMES: usize = 20;
 
 /// Everything doubtful in a configuration that has passed its checks; `registry` is made of it.
 pub fn warnings(config: &Config, registry: &Registry) -> Vec<Problem> {
@@ -37,9 +40,9 @@ pub fn warnings(config: &Config, registry: &Registry) -> Vec<Problem> {
             found.push(doubt(&["models", name], message.to_owned()));
         }
         one_model(config, registry, name, &mut found);
-        others(registry, name, model, &mut found);
+        windows(registry, name, model, &mut found);
+        credentials(registry, name, model, &mut found);
     }
-    unknown_windows(registry, &mut found);
     recovery(config, &mut found);
     for (name, client) in &config.clients {
         if client.models.is_empty() {
@@ -113,7 +116,6 @@ fn one_model(config: &Config, registry: &Registry, name: &str, found: &mut Vec<P
         found.push(doubt(&path("input_length"), message));
     }
     if source == Source::Assumed {
-        found.push(doubt(&path("context_length"), assumed(window)));
         return;
     }
     let inside = target.provider.config.profile.answer_inside_window;
@@ -135,10 +137,10 @@ fn one_model(config: &Config, registry: &Registry, name: &str, found: &mut Vec<P
     }
 }
 
-/// Those that one model names beside itself: places, fallbacks, the larger one.
-fn others(registry: &Registry, name: &str, model: &ModelConfig, found: &mut Vec<Problem>) {
+/// Places and a larger one whose windows do not fit together.
+fn windows(registry: &Registry, name: &str, model: &ModelConfig, found: &mut Vec<Problem>) {
     let path = |key| ["models", name, key];
-    let own: Vec<Target> = match registry.choose(name, model.provider.as_deref()) {
+    let own: Vec<Target> = match registry.look_up(name, model.provider.as_deref()) {
         Ok(choice) if !name.ends_with('*') => {
             let places = choice.deployments().iter();
             places.map(|(target, _)| target.clone()).collect()
@@ -173,15 +175,26 @@ fn others(registry: &Registry, name: &str, model: &ModelConfig, found: &mut Vec<
         );
         found.push(doubt(&path("larger"), message));
     }
+}
+
+/// SECURITY: a client's own credentials are for one provider, so that of several that would get them
+/// all but the first are never asked. Whoever wrote them down should know.
+fn credentials(registry: &Registry, name: &str, model: &ModelConfig, found: &mut Vec<Problem>) {
+    let path = |key| ["models", name, key];
     let places = model
         .deployments
         .iter()
         .map(|one| ("deployments", &one.model));
     let fallback = model.fallback.iter().map(|other| ("fallback", other));
     let larger = model.larger.iter().map(|other| ("larger", other));
-    let mut lent = match own.first() {
-        Some(target) if model.deployments.is_empty() => lent_to(target),
-        _ => None,
+    let mut lent = match model.deployments.is_empty() {
+        // Of a pattern every name is served where its beginning is.
+        true => {
+            let start = name.trim_end_matches('*');
+            let target = registry.resolve(start, model.provider.as_deref()).ok();
+            target.as_ref().and_then(lent_to)
+        }
+        false => None,
     };
     for (key, other) in places.chain(fallback).chain(larger) {
         let Ok(target) = registry.resolve(other, None) else {
@@ -192,7 +205,8 @@ fn others(registry: &Registry, name: &str, model: &ModelConfig, found: &mut Vec<
         };
         if *lent.get_or_insert_with(|| base_url.clone()) != base_url {
             let message = format!(
-                "{} is left out: a client's own credentials go to one provider only",
+                "{} is never asked: the client's own credentials go to one provider only, so name \
+                 one with api_key_env here",
                 target.id()
             );
             found.push(doubt(&path(key), message));
@@ -206,22 +220,23 @@ fn lent_to(target: &Target) -> Option<String> {
     matches!(provider.auth, Auth::Client).then(|| provider.base_url.clone().unwrap_or_default())
 }
 
-/// Models that are named somewhere, and whose windows nobody knows.
-fn unknown_windows(registry: &Registry, found: &mut Vec<Problem>) {
-    for offered in registry.offered() {
-        let window = offered.target.window;
-        let key = dotted(&["models", &offered.id, "context_length"]);
-        let known = window.source != Source::Assumed || offered.is_configured;
-        if !known && !found.iter().any(|doubt| doubt.key == key) {
-            let path = ["models", &*offered.id, "context_length"];
-            found.push(doubt(&path, assumed(window.tokens)));
-        }
+/// Models that are named somewhere and whose windows nobody knows, in one line. Apart from
+/// [`warnings`], since their providers may still tell: a proxy that runs says so at the first request.
+pub fn unknown_windows(registry: &Registry) -> Option<Problem> {
+    let offered = registry.offered().into_iter();
+    let unknown = offered.filter(|offered| {
+        !offered.is_configured && offered.target.window.source == Source::Assumed
+    });
+    let mut names: Vec<String> = unknown.map(|offered| offered.id).collect();
+    let more = names.len().saturating_sub(SHOWN_NAMES);
+    names.truncate(SHOWN_NAMES);
+    if more > 0 {
+        names.push(format!("{more} more"));
     }
-}
-
-fn assumed(window: u32) -> String {
-    format!(
-        "its window is in no catalogue, so {window} tokens are assumed and its health never \
-         becomes critical; set context_length"
-    )
+    let message = format!(
+        "is not set for {}, and nobody else knows: {ASSUMED_WINDOW} tokens are assumed, and their \
+         health never becomes critical",
+        names.join(", ")
+    );
+    (!names.is_empty()).then(|| doubt(&["models", "NAME", "context_length"], message))
 }

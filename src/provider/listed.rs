@@ -2,7 +2,8 @@
 //!
 //! Asked for in the background when a request comes to a provider whose list is wanted, at most once
 //! an hour, after a failure once a minute, one question at a time. No request waits for it, and
-//! what fails is only a window that is not known better. Ids are matched exactly.
+//! what fails is only a window that is not known better. Ids are matched exactly; but a server that
+//! lists a single model, such as llama.cpp's, serves it under any name.
 
 use std::{
     collections::{BTreeMap, HashMap},
@@ -42,8 +43,8 @@ pub struct Facts {
 /// Why a provider gave no list.
 #[derive(Debug, Error)]
 pub enum Unlisted {
-    #[error("its list of models is not ours to ask for")]
-    NotOurs,
+    #[error("not asked, since {0}")]
+    NotOurs(&'static str),
     #[error(transparent)]
     Unsent(#[from] Unsent),
     #[error("it answered with status {0}")]
@@ -79,11 +80,22 @@ impl Listed {
         }
     }
 
-    /// What the provider said of a model.
-    pub(super) fn facts(&self, provider: &str, model: &str) -> Facts {
+    /// What the provider said of a model; `None`: it lists none of that name.
+    pub(super) fn facts(&self, provider: &str, model: &str) -> Option<Facts> {
+        self.lock().get(provider)?.models.get(model).copied()
+    }
+
+    /// What the provider said of the only model that it lists; `None`: it lists several, or none.
+    pub(super) fn only(&self, provider: &str) -> Option<Facts> {
         let lists = self.lock();
-        let facts = lists.get(provider).and_then(|list| list.models.get(model));
-        facts.copied().unwrap_or_default()
+        let mut models = lists.get(provider)?.models.values();
+        let only = models.next()?;
+        models.next().is_none().then_some(*only)
+    }
+
+    /// Whether the provider is being asked for the first time.
+    pub(super) fn is_awaited(&self, provider: &str) -> bool {
+        self.lock().get(provider).is_some_and(List::is_awaited)
     }
 
     /// The ids of all models that a provider has listed.
@@ -138,7 +150,7 @@ impl Listed {
             changed.borrow_and_update();
             let mut first = false;
             for list in self.lock().values() {
-                first |= list.asking && list.answered.is_none() && list.failed.is_none();
+                first |= list.is_awaited();
             }
             if !first || timeout_at(until, changed.changed()).await.is_err() {
                 return;
@@ -152,6 +164,10 @@ impl Listed {
 }
 
 impl List {
+    fn is_awaited(&self) -> bool {
+        self.asking && self.answered.is_none() && self.failed.is_none()
+    }
+
     fn is_due(&self, now: Instant) -> bool {
         let past = |then: Option<Instant>, pause| {
             then.is_none_or(|then| now.saturating_duration_since(then) >= pause)
@@ -161,8 +177,8 @@ impl List {
 }
 
 async fn ask(provider: &Provider, client_keys: bool) -> Result<BTreeMap<String, Facts>, Unlisted> {
-    if !provider.has_list() {
-        return Err(Unlisted::NotOurs);
+    if let Some(reason) = provider.hides_its_list() {
+        return Err(Unlisted::NotOurs(reason));
     }
     let outgoing = Outgoing {
         method: Method::GET,

@@ -106,14 +106,14 @@ impl Registry {
     }
 
     /// Who serves `model`, of several places the one with the largest weight; `chosen` is a provider
-    /// that the client named beside it.
+    /// that the client named beside it. For whoever only looks: nothing is said in the log.
     ///
     /// An empty name, as of a request without one, goes to the default provider.
     ///
     /// # Errors
     /// Nobody does; the message names what exists.
     pub fn resolve(&self, model: &str, chosen: Option<&str>) -> Result<Target, Unknown> {
-        let choice = self.choose(model, chosen)?;
+        let choice = self.look_up(model, chosen)?;
         choice.heaviest().ok_or_else(|| Unknown::Model {
             model: model.to_owned(),
             existing: self.existing(),
@@ -126,17 +126,18 @@ impl Registry {
     /// # Errors
     /// Nobody does; the message names what exists.
     pub fn choose(&self, model: &str, chosen: Option<&str>) -> Result<Choice, Unknown> {
-        let choice = self.candidates(model, chosen)?;
+        let choice = self.look_up(model, chosen)?;
         for target in choice.targets() {
-            if target.window.source == Source::Assumed {
-                self.report(&target.provider.name, &target.model);
-            }
+            self.report(target);
         }
         Ok(choice)
     }
 
     /// The same, for whoever only looks: nothing is said in the log.
-    fn candidates(&self, model: &str, chosen: Option<&str>) -> Result<Choice, Unknown> {
+    ///
+    /// # Errors
+    /// As with [`Registry::choose`].
+    pub fn look_up(&self, model: &str, chosen: Option<&str>) -> Result<Choice, Unknown> {
         let name = self.names.plain(model, chosen);
         let deployed = self.names.deployed(&name, chosen);
         let is_configured = *name != *model || deployed.is_some();
@@ -185,7 +186,9 @@ impl Registry {
         let fits = may_be_lent(&mut lent, &target.provider)
             && may_be_lent(&mut lent, &larger.provider)
             && larger.window.tokens > target.window.tokens;
-        fits.then_some(larger)
+        let larger = fits.then_some(larger)?;
+        self.report(&larger);
+        Some(larger)
     }
 
     /// All providers, by name.
@@ -279,6 +282,13 @@ impl Registry {
         self.want_list(provider, entry.is_some());
         let learnt = self.learnt.known(&provider.name, model, Instant::now());
         let listed = self.listed.facts(&provider.name, model);
+        // A server of one model answers to any name. What else is said of the name has precedence.
+        let only = || {
+            let told = settings.context_length.or(settings.input_length);
+            let one = self.listed.only(&provider.name);
+            one.filter(|_| told.is_none() && !provider.is_catalogued(&self.fetched.table()))
+        };
+        let listed = listed.or_else(only).unwrap_or_default();
         window::window(learnt, listed, settings, entry)
     }
 
@@ -286,7 +296,7 @@ impl Registry {
     fn want_list(&self, provider: &Arc<Provider>, known: bool) {
         let wanted = provider.config.ask_models.unwrap_or(!known);
         if !wanted
-            || !provider.has_list()
+            || provider.hides_its_list().is_some()
             || !self.background.started()
             || !self.listed.is_due(&provider.name, Instant::now())
         {
@@ -310,15 +320,21 @@ impl Registry {
         names.join(", ")
     }
 
-    /// Says once of a model that its window is not known.
-    fn report(&self, provider: &str, model: &str) {
+    /// Says once of a model that its window is not known, and not before its provider had time to
+    /// tell it.
+    fn report(&self, target: &Target) {
+        let (provider, model) = (&*target.provider.name, &*target.model);
+        if target.window.source != Source::Assumed || self.listed.is_awaited(provider) {
+            return;
+        }
+        let id = target.id();
         let mut reported = self.reported.lock().unwrap_or_else(PoisonError::into_inner);
-        if reported.len() < MAX_REPORTED && reported.insert(format!("{provider}/{model}")) {
+        if reported.len() < MAX_REPORTED && reported.insert(id.clone()) {
             tracing::warn!(
                 provider,
                 model,
                 window = ASSUMED_WINDOW,
-                "the window of this model is not known and is assumed; set models.NAME.context_length"
+                "nobody knows the window of {id:?}, so {ASSUMED_WINDOW} tokens are assumed; set context_length in [models.{id:?}]"
             );
         }
     }

@@ -150,14 +150,19 @@ impl Provider {
         }
     }
 
-    /// Whether its list of models may be asked for at all. With the client's credentials it may not:
-    /// they are lent for the client's own requests.
-    pub(super) fn has_list(&self) -> bool {
+    /// Why its list of models may not be asked for; `None`: it may. With the client's credentials it
+    /// may not: they are lent for the client's own requests.
+    pub(super) fn hides_its_list(&self) -> Option<&'static str> {
         let config = &self.config;
-        let base_url = config.base_url.as_deref();
-        base_url.is_some_and(|base_url| !base_url.contains(MODEL))
-            && !matches!(config.auth, Auth::Client)
-            && config.ask_models != Some(false)
+        match &config.base_url {
+            None => Some("it is built in"),
+            Some(_) if config.ask_models == Some(false) => Some("ask_models is false"),
+            Some(base_url) if base_url.contains(MODEL) => Some("its address has a model in it"),
+            Some(_) if matches!(config.auth, Auth::Client) => {
+                Some("its credentials are the client's")
+            }
+            Some(_) => None,
+        }
     }
 
     /// Whether the catalogue has models of it.

@@ -135,7 +135,9 @@ impl Dispatch {
         loop {
             self.note(record);
             // Boxed, so that what waits for an answer stays small.
-            let failed = match Box::pin(self.at_place()).await {
+            let tried = Box::pin(self.at_place()).await;
+            record.attempts(self.calls);
+            let failed = match tried {
                 Tried::Final(sent) => return Ok(sent),
                 Tried::Failed(failed) => failed,
             };
@@ -267,6 +269,9 @@ impl Dispatch {
             );
             self.target = larger;
             self.generation = self.planned(&self.target);
+        }
+        if let Some(generation) = &self.generation {
+            generation.log_plan();
         }
         let (app, provider) = (&self.app, &self.target.provider);
         self.headers = outgoing_headers(app, &self.parts, provider, true);

@@ -121,12 +121,16 @@ impl Dispatch {
             return false;
         }
         self.refits += 1;
+        let window = self.target.window;
         tracing::warn!(
             provider = &*self.target.provider.name,
             model = self.target.model,
             ?lesson,
             counted,
-            "a provider refused a conversation as too long; it is fitted anew"
+            window = window.tokens,
+            input_limit = window.input,
+            "{} refused a conversation as too long; it is fitted anew",
+            self.target.id()
         );
         true
     }

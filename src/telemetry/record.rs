@@ -31,6 +31,7 @@ pub struct Record {
     path: String,
     model: String,
     provider: String,
+    attempts: Option<u32>,
     session: Option<SessionId>,
     actions: Actions,
     status: Option<u16>,
@@ -64,6 +65,7 @@ impl Record {
             path: cut(path),
             model: String::new(),
             provider: String::new(),
+            attempts: None,
             session: None,
             actions: Actions::default(),
             status: None,
@@ -81,6 +83,11 @@ impl Record {
 
     pub fn provider(&mut self, provider: &str) {
         provider.clone_into(&mut self.provider);
+    }
+
+    /// Calls to providers so far.
+    pub fn attempts(&mut self, attempts: u32) {
+        self.attempts = Some(attempts);
     }
 
     pub fn session(&mut self, session: SessionId) {
@@ -136,6 +143,7 @@ impl Drop for Record {
                     path = self.path,
                     model = self.model,
                     provider = self.provider,
+                    attempts = self.attempts,
                     session = self.session.map(tracing::field::display),
                     actions,
                     status = self.status,
@@ -253,6 +261,7 @@ mod tests {
             let mut record = Record::new(&Method::POST, "/v1/chat/completions");
             record.model("m");
             record.provider("up");
+            record.attempts(2);
             let answer = record.attach(Response::new(whole("hello")));
             let body = answer.into_body().collect();
             futures_util::FutureExt::now_or_never(body)
@@ -266,6 +275,7 @@ mod tests {
             (&"m".into(), &"up".into())
         );
         assert_eq!((&line["status"], &line["bytes"]), (&200.into(), &5.into()));
+        assert_eq!(line["attempts"], 2);
         assert_eq!(line["outcome"], "done");
         assert!(line["duration_ms"].is_u64());
     }

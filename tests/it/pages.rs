@@ -5,7 +5,10 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use plimsoll::config::{Environment, Flags, load};
+use plimsoll::{
+    config::{Environment, Flags, load},
+    provider::Source,
+};
 
 fn page(name: &str) -> String {
     fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join(name)).unwrap()
@@ -77,5 +80,34 @@ fn the_readme_lists_every_error() {
     assert!(codes.len() > 15, "{codes:?}");
     for code in codes {
         assert!(readme.contains(&format!("`{code}`")), "no row for {code}");
+    }
+}
+
+#[test]
+fn the_readme_lists_every_header() {
+    let (readme, code) = (page("README.md"), rust("src"));
+    let named = code.split("from_static(\"").skip(1);
+    let named = named.filter_map(|rest| rest.split('"').next());
+    let ours: Vec<&str> = named
+        .filter(|name| name.starts_with("x-plimsoll-"))
+        .collect();
+    assert!(ours.len() >= 8, "{ours:?}");
+    for name in ours {
+        assert!(readme.contains(&format!("`{name}`")), "no word of {name}");
+    }
+}
+
+#[test]
+fn the_readme_lists_every_source_of_a_window() {
+    let readme = page("README.md");
+    for source in [
+        Source::Learnt,
+        Source::Provider,
+        Source::Config,
+        Source::Catalogue,
+        Source::Assumed,
+    ] {
+        let row = format!("| `{}` |", source.word());
+        assert!(readme.contains(&row), "no row {row}");
     }
 }

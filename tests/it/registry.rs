@@ -1,6 +1,10 @@
 //! Names of models, and what is learnt of their windows in the background.
 
-use std::path::Path;
+use std::{
+    io::{self, Write},
+    path::Path,
+    sync::{Arc, Mutex},
+};
 
 use http::Method;
 use plimsoll::{
@@ -106,7 +110,7 @@ async fn a_list_is_asked_for_only_where_it_is_wanted() {
     let mut config = settings(&up, Path::new("nowhere"));
     config.providers.get_mut("up").unwrap().auth = Auth::Client;
     let asked = within(Registry::new(&config).unwrap().ask_lists()).await;
-    assert!(matches!(asked[..], [(_, Err(Unlisted::NotOurs))]));
+    assert!(matches!(asked[..], [(_, Err(Unlisted::NotOurs(_)))]));
     assert_eq!(up.count(), 0);
 }
 
@@ -121,6 +125,71 @@ async fn the_command_asks_at_once() {
     assert!(matches!(asked[..], [(_, Ok(2))]));
     let after = registry.window_of(&before);
     assert_eq!((after.tokens, after.source), (4_096, Source::Provider));
+    let unlisted = registry.resolve("up/other", None).unwrap().window;
+    assert_eq!(unlisted.source, Source::Assumed, "the list has several");
+}
+
+/// The lines of a log.
+#[derive(Clone, Default)]
+struct Lines(Arc<Mutex<Vec<u8>>>);
+
+impl Write for Lines {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.0.lock().unwrap().write(bytes)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+#[tokio::test]
+async fn an_unknown_window_is_said_once_in_the_log() {
+    let up = Provider::answering(|_| vec![answer("200 OK", "", LIST)]).await;
+    let registry = Registry::new(&settings(&up, Path::new("nowhere"))).unwrap();
+    let lines = Lines::default();
+    let writer = lines.clone();
+    let subscriber = tracing_subscriber::fmt()
+        .with_ansi(false)
+        .with_writer(move || writer.clone())
+        .finish();
+    tracing::subscriber::with_default(subscriber, || {
+        registry.resolve("up/only-looked-at", None).unwrap();
+        for _ in 0..3 {
+            registry.choose("up/plain", None).unwrap();
+            registry.choose("simulated/plimsoll-8k", None).unwrap();
+        }
+    });
+    let said = String::from_utf8(lines.0.lock().unwrap().clone()).unwrap();
+    assert_eq!(said.lines().count(), 1, "{said}");
+    let name = r#"nobody knows the window of "up/plain", so 96000 tokens are assumed; set context_length in [models."up/plain"]"#;
+    assert!(said.contains(name), "{said}");
+}
+
+#[tokio::test]
+async fn a_server_of_one_model_tells_its_window_under_any_name() {
+    const ONE: &str = r#"{"data":[{"id":"noise.gguf","meta":{"n_ctx":4096}}]}"#;
+    let up = Provider::answering(|_| vec![answer("200 OK", "", ONE)]).await;
+    let mut config = settings(&up, Path::new("nowhere"));
+    // One that the catalogue knows has many models, whatever it lists.
+    let known = config.providers["up"].clone();
+    config.providers.insert("openai".into(), known);
+    let told = ModelConfig {
+        context_length: Some(128_000),
+        ..ModelConfig::default()
+    };
+    config.models.insert("up/told".into(), told);
+    let registry = Registry::new(&config).unwrap();
+    let _ = within(registry.ask_lists()).await;
+    for (model, tokens, source) in [
+        ("up/noise.gguf", 4_096, Source::Provider),
+        ("up/any", 4_096, Source::Provider),
+        ("up/told", 128_000, Source::Config),
+        ("openai/any", 96_000, Source::Assumed),
+    ] {
+        let window = registry.resolve(model, None).unwrap().window;
+        assert_eq!((window.tokens, window.source), (tokens, source), "{model}");
+    }
 }
 
 /// Settings with a catalogue at that provider.

@@ -114,7 +114,7 @@ impl Checker<'_> {
     ) -> Option<HeaderName> {
         let path = ["providers", provider, "key_header"];
         let name = written.key_header.as_deref()?;
-        let found = self.header_name(&path, name)?;
+        let found = self.header_name(&path, name, Some(format!("{name:?}")))?;
         if written.api_key_env.is_none() {
             self.refuse(&path, None, "has no key to carry; name one in api_key_env");
         }
@@ -129,7 +129,7 @@ impl Checker<'_> {
         let mut headers = HeaderMap::new();
         for (name, value) in written {
             let path = ["providers", provider, "headers", name];
-            let Some(header) = self.header_name(&path, name) else {
+            let Some(header) = self.header_name(&path, name, None) else {
                 continue;
             };
             match HeaderValue::from_str(value) {
@@ -152,7 +152,12 @@ impl Checker<'_> {
         headers
     }
 
-    fn header_name(&mut self, path: &[&str], name: &str) -> Option<HeaderName> {
+    fn header_name(
+        &mut self,
+        path: &[&str],
+        name: &str,
+        shown: Option<String>,
+    ) -> Option<HeaderName> {
         let own = |name: &HeaderName| {
             name.as_str().starts_with(OURS)
                 || [
@@ -168,8 +173,9 @@ impl Checker<'_> {
         match HeaderName::from_bytes(name.as_bytes()) {
             Ok(header) if !own(&header) => Some(header),
             _ => {
-                let message = "is not the name of a header that can be set";
-                self.refuse(path, Some(format!("{name:?}")), message);
+                let message = "is not the name of a header that can be set; write one that the \
+                               provider knows, such as api-key";
+                self.refuse(path, shown, message);
                 None
             }
         }

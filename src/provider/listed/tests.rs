@@ -89,11 +89,34 @@ fn lists_come_in_several_shapes() {
 }
 
 #[test]
+fn a_single_model_stands_for_all() {
+    let listed = Listed::new();
+    let only = |list: &str| {
+        let models = read(list.as_bytes()).unwrap();
+        listed.lock().entry("p".into()).or_default().models = models;
+        listed.only("p").map(|facts| facts.context)
+    };
+    assert_eq!(listed.only("p"), None);
+    assert_eq!(only("[]"), None);
+    assert_eq!(
+        only(r#"[{"id":"m","context_length":8192}]"#),
+        Some(Some(8_192))
+    );
+    assert_eq!(only(r#"[{"id":"m"}]"#), Some(None));
+    assert_eq!(
+        only(r#"[{"id":"m","context_length":8192},{"id":"n"}]"#),
+        None
+    );
+}
+
+#[test]
 fn a_provider_is_asked_once_at_a_time_and_seldom() {
     let listed = Listed::new();
     let name: Arc<str> = "p".into();
     let now = Instant::now();
+    assert!(!listed.is_awaited("p"));
     assert!(listed.is_due(&name, now));
+    assert!(listed.is_awaited("p"));
     assert!(!listed.is_due(&name, now), "it is being asked");
     let after = |answered, failed, waited: Duration| {
         let mut lists = listed.lock();

@@ -24,7 +24,7 @@ impl Registry {
         for (name, provider) in self.names.spelt_out() {
             if self.names.has_deployments(name) {
                 names.insert(name.to_owned());
-            } else if let Ok(choice) = self.candidates(name, provider) {
+            } else if let Ok(choice) = self.look_up(name, provider) {
                 names.extend(choice.deployments().iter().map(|(target, _)| target.id()));
             }
         }
@@ -49,7 +49,7 @@ impl Registry {
     }
 
     fn offer(&self, id: &str) -> Option<Offered> {
-        let choice = self.candidates(id, None).ok()?;
+        let choice = self.look_up(id, None).ok()?;
         let is_configured = choice.asked_is_configured;
         let places = choice.deployments().iter().map(|(target, _)| target);
         let target = places.min_by_key(|target| target.window.tokens)?.clone();

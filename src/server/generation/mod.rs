@@ -95,8 +95,6 @@ impl Generation {
         };
         generation.replan(conversation);
         generation.guard_took = begun.elapsed();
-        generation.log();
-        generation.log_recovery();
         generation
     }
 

@@ -148,6 +148,12 @@ impl Generation {
         self.noted.set(self.actions());
     }
 
+    /// What a plan begins, once it is known that it is the one that goes out.
+    pub fn log_plan(&self) {
+        self.log();
+        self.log_recovery();
+    }
+
     /// One line for each cut that is new with this request; those of before were logged then.
     pub(super) fn log(&self) {
         let report = &self.plan.report;
@@ -190,7 +196,7 @@ impl Generation {
 
 impl Generation {
     /// One line for what recovery began with this request.
-    pub(super) fn log_recovery(&self) {
+    fn log_recovery(&self) {
         let session = self.inherited.session;
         if self.wish != Wish::Guard {
             return;
