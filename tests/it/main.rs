@@ -5,6 +5,7 @@
 mod compressed;
 mod connections;
 mod conversation;
+mod fault_matrix;
 mod faults;
 mod gateway_paths;
 mod generated;
