@@ -26,6 +26,7 @@ mod registry;
 mod secrets;
 mod session;
 mod shutdown;
+mod silent;
 mod streaming;
 mod support;
 mod upstream;
