@@ -197,7 +197,8 @@ impl Client {
 }
 
 impl Lost {
-    /// A pooled connection was closed under the request, and nobody answered it.
+    /// A pooled connection was closed under the request, and nobody answered it. The library does not
+    /// tell a head that broke off in its middle from none.
     fn died_in_the_pool(&self) -> bool {
         let Some(error) = &self.error else {
             return false;

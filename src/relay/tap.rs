@@ -22,6 +22,8 @@ pub struct Heard {
     pub call_ids: Vec<u128>,
     /// A finish reason came.
     pub finished: bool,
+    /// The finish reason was `length`.
+    pub cut_off: bool,
     /// `[DONE]` came.
     pub done: bool,
     /// The provider reported an error inside the answer.
@@ -196,6 +198,9 @@ impl Tap {
         self.heard.finished |= choice
             .finish_reason
             .is_some_and(|reason| reason.get().len() > 2);
+        self.heard.cut_off |= choice
+            .finish_reason
+            .is_some_and(|reason| reason.get() == "\"length\"");
         if choice.index.unwrap_or(0) != 0 {
             return;
         }

@@ -63,6 +63,8 @@ pub struct Sent {
 pub enum Lost {
     /// None began: the request may be sent again.
     Unsent(Unsent),
+    /// One began that told of the provider's own failure, and broke.
+    Failing(BadAnswer),
     /// One began, and broke.
     Broken(BadAnswer),
 }
@@ -83,7 +85,7 @@ impl From<Lost> for Failure {
     fn from(lost: Lost) -> Self {
         match lost {
             Lost::Unsent(unsent) => unsent.into(),
-            Lost::Broken(bad) => bad.into(),
+            Lost::Failing(bad) | Lost::Broken(bad) => bad.into(),
         }
     }
 }

@@ -26,7 +26,7 @@ use crate::{
     error::Failure,
     provider::{
         Target, Unsent,
-        breaker::Permit,
+        breaker::{Permit, State},
         retry::{self, Budget, Outcome},
     },
     relay::Spoken,
@@ -54,6 +54,10 @@ pub struct Dispatch {
     pub(super) target: Target,
     /// Who may be asked next.
     places: Vec<Target>,
+    /// The base URL that the client's own credentials are for; `None`: nobody gets them yet.
+    lent: Option<Option<String>>,
+    /// The request has gone to a larger model once.
+    widened: bool,
     pub(super) path: String,
     /// As they go to the provider.
     pub(super) headers: HeaderMap,
@@ -73,8 +77,8 @@ pub struct Dispatch {
 
 /// What came of asking one place.
 enum Tried {
-    /// The client's answer.
-    Final(Sent),
+    /// The client's answer, or one that began and broke: nobody else is asked for it.
+    Final(Result<Sent, Lost>),
     /// Somebody else may do better.
     Failed(Result<Sent, Lost>),
 }
@@ -92,6 +96,7 @@ impl Dispatch {
         inherited: Option<(Inherited, Asker)>,
     ) -> Option<Self> {
         keep_credentials_home(&mut places);
+        let lent = lent(&places);
         let target = next(&mut places)?;
         let budget = Budget::new(app.config.retry, &parts.headers, Instant::now());
         let mut dispatch = Self {
@@ -101,6 +106,8 @@ impl Dispatch {
             asked,
             target,
             places,
+            lent,
+            widened: false,
             parts,
             inherited,
             generation: None,
@@ -138,7 +145,7 @@ impl Dispatch {
             let tried = Box::pin(self.at_place()).await;
             record.attempts(self.calls);
             let failed = match tried {
-                Tried::Final(sent) => return Ok(sent),
+                Tried::Final(tried) => return Ok(tried?),
                 Tried::Failed(failed) => failed,
             };
             let too_long = failed.as_ref().is_ok_and(|sent| sent.too_long);
@@ -168,13 +175,14 @@ impl Dispatch {
             let (outcome, after) = self.judge(&tried, permit);
             if outcome == Outcome::Final {
                 return match tried {
-                    Ok(sent) if !sent.too_long => Tried::Final(sent),
-                    tried => Tried::Failed(tried),
+                    Ok(sent) if sent.too_long => Tried::Failed(Ok(sent)),
+                    Err(Lost::Unsent(unsent)) => Tried::Failed(Err(unsent.into())),
+                    tried => Tried::Final(tried),
                 };
             }
-            let denied = outcome == Outcome::Denied;
+            let again = outcome != Outcome::Denied && !self.better_elsewhere();
             let wait = self.budget.wait(retries, after, Instant::now(), chance());
-            let Some(wait) = wait.filter(|_| !denied) else {
+            let Some(wait) = wait.filter(|_| again) else {
                 return Tried::Failed(tried);
             };
             drop(tried);
@@ -203,6 +211,11 @@ impl Dispatch {
                 metrics.attempt(name, "unsent");
                 return (Outcome::Failed, None);
             }
+            Err(Lost::Failing(_)) => {
+                permit.failed(now);
+                metrics.attempt(name, "failed");
+                return (Outcome::Failed, None);
+            }
             Err(Lost::Broken(_)) => {
                 permit.failed(now);
                 metrics.attempt(name, "failed");
@@ -219,7 +232,9 @@ impl Dispatch {
             Outcome::Failed => permit.failed(now),
             _ => permit.succeeded(),
         }
+        // A client's own account may have reached its limit: the others have theirs.
         if outcome == Outcome::Busy
+            && !matches!(self.target.provider.config.auth, Auth::Client)
             && let Some(length) = after
         {
             self.target.provider.breaker.rest(now, length);
@@ -234,6 +249,13 @@ impl Dispatch {
         (outcome, after)
     }
 
+    /// Whether this place's breaker has opened while somebody else can answer.
+    fn better_elsewhere(&self) -> bool {
+        let now = Instant::now();
+        let admits = |place: &Target| place.provider.breaker.admit(now).is_some();
+        self.target.provider.breaker.state(now) == State::Open && self.places.iter().any(admits)
+    }
+
     /// Plans for the next place; `false` where there is none, or no time for it. A request that is
     /// `too_long` for this place goes only to one that can hold more.
     fn move_on(&mut self, too_long: bool) -> bool {
@@ -243,7 +265,7 @@ impl Dispatch {
         if too_long {
             let holds = self.target.window.tokens;
             self.places.retain(|place| place.window.tokens > holds);
-            let larger = self.app.registry.larger(&self.target);
+            let larger = self.larger();
             self.places.splice(0..0, larger);
         }
         let Some(target) = next(&mut self.places) else {
@@ -258,16 +280,21 @@ impl Dispatch {
     fn plan(&mut self) {
         self.refits = 0;
         self.generation = self.planned(&self.target);
+        let larger = self.larger().filter(|_| !self.widened);
         if let Some(generation) = &self.generation
-            && let Some(larger) = self.app.registry.larger(&self.target)
+            && let Some(larger) = larger
             && generation.wants_room(&larger)
+            && larger.provider.breaker.admit(Instant::now()).is_some()
         {
             tracing::info!(
                 from = self.target.model,
                 to = larger.model,
                 "a conversation goes to a larger model instead of being cut"
             );
-            self.target = larger;
+            // Should that fail, the conversation is cut after all.
+            self.widened = true;
+            let smaller = std::mem::replace(&mut self.target, larger);
+            self.places.insert(0, smaller);
             self.generation = self.planned(&self.target);
         }
         if let Some(generation) = &self.generation {
@@ -276,6 +303,20 @@ impl Dispatch {
         let (app, provider) = (&self.app, &self.target.provider);
         self.headers = outgoing_headers(app, &self.parts, provider, true);
         body::without_encoding(&mut self.headers);
+    }
+
+    /// The model to use instead of cutting, unless it would be sent credentials of the client that are
+    /// for somebody else.
+    fn larger(&mut self) -> Option<Target> {
+        let larger = self.app.registry.larger(&self.target)?;
+        let config = &larger.provider.config;
+        if matches!(config.auth, Auth::Client) {
+            let home = self.lent.get_or_insert_with(|| config.base_url.clone());
+            if *home != config.base_url {
+                return None;
+            }
+        }
+        Some(larger)
     }
 
     fn planned(&self, target: &Target) -> Option<Box<Generation>> {
@@ -344,6 +385,13 @@ fn keep_credentials_home(places: &mut Vec<Target>) {
     places.retain(|place| {
         !matches!(place.provider.config.auth, Auth::Client) || base_url(place) == home
     });
+}
+
+/// The base URL of those that get the client's own credentials.
+fn lent(places: &[Target]) -> Option<Option<String>> {
+    let mut configs = places.iter().map(|place| &place.provider.config);
+    let lent = configs.find(|config| matches!(config.auth, Auth::Client))?;
+    Some(lent.base_url.clone())
 }
 
 /// A number in 0..1, for waits that differ from client to client.

@@ -64,7 +64,11 @@ impl Dispatch {
         if !status.is_client_error() && !status.is_server_error() {
             return Ok((sent, Told::Nothing));
         }
-        let (answer, text) = ask_usage::read(sent.answer, self.provider()).await?;
+        let read = ask_usage::read(sent.answer, self.provider()).await;
+        let (answer, text) = read.map_err(|bad| match status.is_server_error() {
+            true => Lost::Failing(bad),
+            false => Lost::Broken(bad),
+        })?;
         let sent = Sent { answer, ..sent };
         let text = text.unwrap_or_default();
         let told = match overflow::judge(status, &text) {

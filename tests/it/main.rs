@@ -5,6 +5,7 @@
 mod compressed;
 mod connections;
 mod conversation;
+mod fault_matrix;
 mod faults;
 mod gateway_paths;
 mod generated;
@@ -25,6 +26,7 @@ mod registry;
 mod secrets;
 mod session;
 mod shutdown;
+mod silent;
 mod streaming;
 mod support;
 mod upstream;

@@ -213,7 +213,10 @@ impl Generation {
                 ratios.learn(provider, model, self.raw_sent, reported);
             }
         }
-        let level = self.judge(reported).level;
+        let level = match self.overfull(heard) {
+            true if !self.cut_in_silence => Level::Critical,
+            _ => self.judge(reported).level,
+        };
         if self.wish == Wish::Guard {
             state.guard = self.plan.memory.clone();
         }

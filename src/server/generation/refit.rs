@@ -95,6 +95,15 @@ impl Generation {
         })
     }
 
+    /// Whether the prompt filled a known window, although the provider took it.
+    pub(super) fn overfull(&self, heard: &Heard) -> bool {
+        let (Some(tokens), Some(window)) = (reported(heard), self.window()) else {
+            return false;
+        };
+        let completion = heard.usage.and_then(|usage| usage.completion_tokens);
+        silent::overfull(tokens, window, completion, heard.cut_off)
+    }
+
     /// Compares the answer with the one before it: whether the provider cuts prompts in silence, or
     /// how much it is known to accept.
     pub(super) fn compare(&mut self, heard: &Heard) {

@@ -1,0 +1,240 @@
+//! What opens a breaker and what closes it, what is asked again and what is not.
+
+use std::time::Duration;
+
+use plimsoll::{config::Auth, guard::profile::named};
+
+use super::{ask, breaker, counted, falls_back, good, retries};
+use crate::support::{
+    client::SECRET,
+    model::classic,
+    provider::{COMPLETION, Provider, Step, answer, send},
+    proxy::{Proxy, within},
+};
+
+/// Two providers with nobody's key; one failure opens a breaker.
+fn pair(up: &Provider, other: &Provider, fallback: &[&str]) -> Proxy {
+    let proxy = Proxy::new().provider("up", up).provider("other", other);
+    proxy
+        .providers(|provider| {
+            provider.auth = Auth::None;
+            provider.breaker_failures = 1;
+        })
+        .set(|config| falls_back(config, fallback))
+}
+
+async fn ready() -> (Provider, Provider) {
+    (
+        Provider::start().await,
+        Provider::answering(|_| good(false)).await,
+    )
+}
+
+#[tokio::test]
+async fn what_the_client_caused_opens_no_breaker_and_goes_nowhere_else() {
+    let (up, other) = ready().await;
+    let proxy = pair(&up, &other, &["other/b"]).set(retries).start().await;
+    let client = proxy.client();
+    let refusals = [
+        "400 No", "401 No", "403 No", "404 No", "409 No", "413 No", "422 No", "501 No",
+    ];
+    let steps = refusals.map(|status| {
+        let theirs = r#"{"error":{"message":"no such thing","code":"theirs"}}"#;
+        vec![answer(status, "", theirs)]
+    });
+    // A window that nothing can be fitted to, and nobody has a larger one.
+    let steps: Vec<_> = steps.into_iter().chain([classic(5, 9)]).collect();
+    for (count, steps) in steps.into_iter().enumerate() {
+        up.then(steps);
+        let got = client.chat(ask(false)).await;
+        assert!(got.status.is_client_error() || got.status == 501);
+        assert_eq!(got.headers["x-plimsoll-provider"], "up");
+        assert_eq!(
+            (up.count(), other.count()),
+            (count + 1, 0),
+            "{}",
+            got.text()
+        );
+        assert_eq!(breaker(&client, "up").await, "closed");
+    }
+}
+
+#[tokio::test]
+async fn an_open_breaker_is_passed_over_where_somebody_else_answers() {
+    let (up, other) = ready().await;
+    let proxy = pair(&up, &other, &["other/b"]);
+    let proxy = proxy.providers(|provider| provider.breaker_open = Duration::from_millis(300));
+    let proxy = proxy.start().await;
+    let client = proxy.client();
+    up.then([answer("503 No", "", "")]);
+    let got = client.chat(ask(false)).await;
+    assert_eq!(got.headers["x-plimsoll-attempts"], "2");
+    assert_eq!(breaker(&client, "up").await, "open");
+    let got = client.chat(ask(false)).await;
+    assert_eq!(got.headers["x-plimsoll-provider"], "other");
+    assert_eq!(got.headers["x-plimsoll-attempts"], "1");
+    assert_eq!(up.count(), 1);
+    within(async { while breaker(&client, "up").await != "half_open" {} }).await;
+    // The probe fails, and the client does not notice.
+    up.then([Step::Close]);
+    assert_eq!(client.chat(ask(false)).await.status, 200);
+    assert_eq!(breaker(&client, "up").await, "open");
+    within(async { while breaker(&client, "up").await != "half_open" {} }).await;
+    up.then([answer("200 OK", "", COMPLETION)]);
+    let got = client.chat(ask(false)).await;
+    assert_eq!(got.headers["x-plimsoll-provider"], "up");
+    assert_eq!(breaker(&client, "up").await, "closed");
+}
+
+#[tokio::test]
+async fn who_is_alone_is_asked_all_the_same() {
+    let (up, other) = ready().await;
+    let proxy = pair(&up, &other, &[]).start().await;
+    let client = proxy.client();
+    up.then([Step::Close]);
+    let got = client.chat(ask(false)).await;
+    got.is_error(502, "provider_unreachable");
+    assert_eq!(breaker(&client, "up").await, "open");
+    up.then([answer("200 OK", "", COMPLETION)]);
+    assert_eq!(client.chat(ask(false)).await.status, 200);
+    assert_eq!(other.count(), 0);
+    // Where all are open, the first is asked, and then the others.
+    let proxy = pair(&up, &other, &["other/b"]).start().await;
+    let client = proxy.client();
+    for _ in 0..2 {
+        up.then([Step::Close]);
+        other.then([Step::Close]);
+        let got = client.chat(ask(false)).await;
+        got.is_error(502, "provider_unreachable");
+    }
+    assert_eq!((up.count(), other.count()), (4, 2));
+}
+
+#[tokio::test]
+async fn a_breaker_that_opens_ends_the_retries_where_somebody_else_can_answer() {
+    let (up, other) = ready().await;
+    let proxy = pair(&up, &other, &["other/b"]).set(retries).start().await;
+    let client = proxy.client();
+    up.then([Step::Close]);
+    let got = client.chat(ask(false)).await;
+    assert_eq!(got.headers["x-plimsoll-provider"], "other");
+    assert_eq!(up.count(), 1, "it is not asked again once it is open");
+    // Nobody else: all retries are made.
+    let proxy = pair(&up, &other, &[]).set(retries).start().await;
+    proxy.client().chat(ask(false)).await;
+    assert_eq!(up.count(), 4);
+}
+
+#[tokio::test]
+async fn a_client_that_retries_by_itself_gets_no_retries_of_ours() {
+    let (up, other) = ready().await;
+    let proxy = pair(&up, &other, &[]).set(retries).start().await;
+    let client = proxy.client();
+    for (value, calls) in [("1", 1), ("0", 3), ("3", 1)] {
+        let before = up.count();
+        for _ in 0..calls {
+            up.then([answer("503 No", "", "")]);
+        }
+        let mut request = client.chat_request(ask(false));
+        let value = value.parse().unwrap();
+        request
+            .headers_mut()
+            .insert("x-stainless-retry-count", value);
+        assert_eq!(client.send(request).await.status, 503);
+        assert_eq!(up.count() - before, calls);
+    }
+}
+
+#[tokio::test]
+async fn a_client_that_leaves_ends_the_wait_for_a_retry() {
+    let (up, other) = ready().await;
+    let proxy = pair(&up, &other, &[]).set(retries);
+    let proxy = proxy.set(|config| {
+        config.retry.max_delay = Duration::from_secs(9);
+        config.retry.max_time = Duration::from_secs(30);
+    });
+    let proxy = proxy.start().await;
+    up.then([answer("429 No", "retry-after: 8\r\n", "")]);
+    let watch = proxy.client();
+    {
+        let client = proxy.client();
+        let asked = client.chat(ask(false));
+        tokio::pin!(asked);
+        let retrying = async {
+            up.requests(1).await;
+            let name = "plimsoll_retries_total{provider=\"up\"}";
+            while counted(&watch, name).await == 0 {}
+            assert_eq!(counted(&watch, "plimsoll_requests_in_flight").await, 1);
+        };
+        tokio::select! {
+            got = &mut asked => panic!("the wait is not over: {got:?}"),
+            () = within(retrying) => {}
+        }
+    }
+    within(async { while counted(&watch, "plimsoll_requests_in_flight").await > 0 {} }).await;
+    assert_eq!(up.count(), 1);
+}
+
+/// The limit of one client's account says nothing of another's.
+#[tokio::test]
+async fn a_limit_of_a_clients_own_account_is_no_rest_for_the_others() {
+    let (up, other) = ready().await;
+    let proxy = pair(&up, &other, &["other/b"]);
+    let proxy = proxy.set(|config| {
+        config.providers.get_mut("up").unwrap().auth = Auth::Client;
+    });
+    let proxy = proxy.start().await;
+    let client = proxy.client();
+    let send_as = async |who: &str| {
+        let mut request = client.chat_request(ask(false));
+        let key = format!("Bearer {SECRET}-{who}").parse().unwrap();
+        request.headers_mut().insert("authorization", key);
+        client.send(request).await
+    };
+    up.then([answer("429 No", "retry-after: 50\r\n", "")]);
+    let got = send_as("alice").await;
+    assert_eq!(got.headers["x-plimsoll-provider"], "other");
+    up.then([answer("200 OK", "", COMPLETION)]);
+    let got = send_as("bob").await;
+    assert_eq!(got.headers["x-plimsoll-provider"], "up");
+}
+
+#[tokio::test]
+async fn a_limit_of_our_account_is_a_rest_for_all() {
+    let (up, other) = ready().await;
+    let proxy = pair(&up, &other, &["other/b"]).start().await;
+    let client = proxy.client();
+    up.then([answer("429 No", "retry-after: 50\r\n", "")]);
+    for _ in 0..3 {
+        let got = client.chat(ask(false)).await;
+        assert_eq!(got.headers["x-plimsoll-provider"], "other");
+    }
+    assert_eq!(up.count(), 1);
+    assert_eq!(breaker(&client, "up").await, "closed");
+}
+
+/// Where answers are looked into before they go on, one that began is still nobody else's.
+#[tokio::test]
+async fn an_answer_that_began_is_not_asked_for_elsewhere() {
+    let head = "HTTP/1.1 200 OK\r\ncontent-type: application/json\r\ncontent-length: 99\r\n\r\n{";
+    for steps in [
+        vec![send(head), Step::Close],
+        vec![answer("200 OK", "", "<html>")],
+        vec![send(head.replace("200 OK", "404 No")), Step::Close],
+    ] {
+        let (up, other) = ready().await;
+        let proxy = pair(&up, &other, &["other/b"]).set(retries);
+        let proxy = proxy.providers(|provider| provider.profile = named("template").unwrap());
+        let proxy = proxy.start().await;
+        up.then(steps);
+        let got = proxy.client().chat(ask(false)).await;
+        got.is_error(502, "provider_bad_answer");
+        assert_eq!((up.count(), other.count()), (1, 0));
+    }
+    // A failure is one, told to its end or not.
+    let (up, other) = ready().await;
+    let proxy = pair(&up, &other, &["other/b"]).start().await;
+    up.then([send(head.replace("200 OK", "503 No")), Step::Close]);
+    let got = proxy.client().chat(ask(false)).await;
+    assert_eq!(got.headers["x-plimsoll-provider"], "other");
+}

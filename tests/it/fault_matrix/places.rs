@@ -1,0 +1,223 @@
+//! Who stands in for whom, and with what: each place gets a request of its own.
+
+use plimsoll::{
+    config::{Auth, Config, Deployment, ModelConfig, secret::Secret},
+    guard::profile::named,
+};
+use serde_json::{Value, json};
+
+use super::good;
+use crate::support::{
+    client::{Answer, Client, SECRET},
+    model::{Model, Said},
+    provider::{Provider, answer},
+    proxy::Proxy,
+};
+
+/// A conversation of about 60,000 tokens that every template takes.
+fn long(model: &str, streams: bool) -> String {
+    let words = "some words to fill the window ".repeat(500);
+    let mut messages = vec![json!({"role": "user", "content": "Tell me all."})];
+    for nth in 0..16 {
+        messages.push(json!({"role": "assistant", "content": format!("Part {nth}.")}));
+        messages.push(json!({"role": "user", "content": format!("{nth} {words}")}));
+    }
+    json!({"model": model, "stream": streams, "max_tokens": 500, "messages": messages}).to_string()
+}
+
+fn model(config: &mut Config, name: &str, window: u32, set: impl FnOnce(&mut ModelConfig)) {
+    let (provider, _) = name.split_once('/').unwrap_or(("up", name));
+    let mut settings = ModelConfig {
+        provider: Some(provider.into()),
+        context_length: Some(window),
+        ..ModelConfig::default()
+    };
+    set(&mut settings);
+    config.models.insert(name.into(), settings);
+}
+
+fn pair(up: &Provider, other: &Provider) -> Proxy {
+    let proxy = Proxy::new().provider("up", up).provider("other", other);
+    proxy.providers(|provider| {
+        provider.auth = Auth::None;
+        provider.breaker_failures = 1;
+    })
+}
+
+fn who(got: &Answer) -> &str {
+    got.headers["x-plimsoll-provider"].to_str().unwrap()
+}
+
+#[tokio::test]
+async fn who_stands_in_gets_what_fits_its_window_and_its_grammar() {
+    let template = named("template").unwrap();
+    for streams in [false, true] {
+        let up = Provider::answering(|_| vec![answer("500 No", "", "{}")]).await;
+        let small = Model::new(8_192).profile(template);
+        let small = small.start(|_| Said::text("Well.")).await;
+        let proxy = pair(&up, &small.provider).set(|config| {
+            config.providers.get_mut("other").unwrap().profile = template;
+            model(config, "m", 128_000, |m| {
+                m.fallback = vec!["other/b".into()]
+            });
+            model(config, "other/b", 8_192, |_| {});
+        });
+        let proxy = proxy.start().await;
+        let asked = long("m", streams);
+        let got = proxy.client().chat(asked.clone()).await;
+        assert_eq!(got.status, 200, "{}", got.text());
+        assert_eq!((who(&got), got.whole), ("other", true));
+        assert_eq!(got.headers["x-plimsoll-context-limit"], "8192");
+        let actions = got.headers["x-plimsoll-actions"].to_str().unwrap();
+        assert!(actions.contains("dropped="), "{actions}");
+        // The first had it whole, the second once and at its first try.
+        let first: Value = serde_json::from_slice(&up.last().body).unwrap();
+        let sent: Value = serde_json::from_str(&asked).unwrap();
+        assert_eq!(first["messages"], sent["messages"]);
+        assert_eq!((small.count(), small.overflows()), (1, 0));
+        assert_eq!(small.bodies().await[0]["model"], "b");
+        small.is_content();
+    }
+}
+
+#[tokio::test]
+async fn what_cannot_be_healed_goes_to_a_larger_window_and_to_no_other() {
+    let pinned = "words that must stay ".repeat(9_000);
+    let body = json!({"model": "m", "messages": [
+        {"role": "system", "content": pinned},
+        {"role": "user", "content": "Hello"},
+    ]});
+    for (window, answered) in [(8_192, false), (128_000, true)] {
+        let small = Model::new(8_192).start(|_| Said::text("no")).await;
+        let other = Provider::answering(|_| good(false)).await;
+        let proxy = pair(&small.provider, &other).set(|config| {
+            model(config, "m", 8_192, |m| m.fallback = vec!["other/b".into()]);
+            model(config, "other/b", window, |_| {});
+        });
+        let proxy = proxy.start().await;
+        let client = proxy.client();
+        let got = client.chat(body.to_string()).await;
+        assert_eq!(super::breaker(&client, "up").await, "closed");
+        assert_eq!(other.count(), usize::from(answered));
+        if answered {
+            assert_eq!((got.status.as_u16(), who(&got)), (200, "other"));
+        } else {
+            assert_eq!(got.status, 400);
+            assert_eq!(got.json()["error"]["code"], "context_length_exceeded");
+        }
+    }
+}
+
+/// `m`, and a larger model beside it.
+fn with_larger(config: &mut Config) {
+    model(config, "m", 8_192, |m| m.larger = Some("other/big".into()));
+    model(config, "other/big", 128_000, |_| {});
+}
+
+#[tokio::test]
+async fn a_larger_model_answers_instead_of_a_cut() {
+    let up = Provider::answering(|_| good(false)).await;
+    let other = Provider::answering(|_| good(false)).await;
+    let proxy = pair(&up, &other).set(with_larger).start().await;
+    let got = proxy.client().chat(long("m", false)).await;
+    assert_eq!((got.status.as_u16(), who(&got)), (200, "other"));
+    assert_eq!(got.headers["x-plimsoll-actions"], "none");
+    assert_eq!(got.headers["x-plimsoll-context-limit"], "128000");
+    assert_eq!((up.count(), other.count()), (0, 1));
+    let sent: Value = serde_json::from_str(&long("m", false)).unwrap();
+    let body: Value = serde_json::from_slice(&other.last().body).unwrap();
+    assert_eq!(body["model"], "big");
+    assert_eq!(body["messages"], sent["messages"]);
+    // What fits stays.
+    let got = proxy.client().chat(super::ask(false)).await;
+    assert_eq!(who(&got), "up");
+}
+
+#[tokio::test]
+async fn where_the_larger_model_fails_the_conversation_is_cut_after_all() {
+    let small = Model::new(8_192).start(|_| Said::text("Well.")).await;
+    let other = Provider::answering(|_| vec![answer("503 No", "", "")]).await;
+    let proxy = pair(&small.provider, &other).set(with_larger);
+    let proxy = proxy.start().await;
+    // The second finds the breaker of the larger one open.
+    for attempts in ["2", "1"] {
+        let got = proxy.client().chat(long("m", false)).await;
+        assert_eq!(got.status, 200, "{}", got.text());
+        assert_eq!(who(&got), "up");
+        assert_eq!(got.headers["x-plimsoll-attempts"], attempts);
+    }
+    assert_eq!((small.overflows(), other.count()), (0, 1));
+    small.is_content();
+}
+
+#[tokio::test]
+async fn a_clients_credentials_reach_one_base_url_only() {
+    let up = Provider::answering(|_| vec![answer("500 No", "", "")]).await;
+    let keyed = Model::new(8_192).start(|_| Said::text("Well.")).await;
+    let far = Provider::answering(|_| good(false)).await;
+    let ours = "our own key";
+    let proxy = Proxy::new()
+        .provider("up", &up)
+        .provider("other", &keyed.provider)
+        .provider("far", &far)
+        .set(|config| {
+            let key = Auth::Key(Secret::new(ours));
+            config.providers.get_mut("other").unwrap().auth = key;
+            let next = ["far/c", "other/b"].map(String::from);
+            model(config, "m", 128_000, |m| m.fallback = next.into());
+            model(config, "other/b", 8_192, |m| {
+                m.larger = Some("far/c".into())
+            });
+            model(config, "far/c", 128_000, |_| {});
+        })
+        .start()
+        .await;
+    let client = proxy.client();
+    let mut request = client.chat_request(long("m", false));
+    let key = format!("Bearer {SECRET}").parse().unwrap();
+    request.headers_mut().insert("authorization", key);
+    let got = client.send(request).await;
+    assert_eq!(far.count(), 0, "the client's key went to a third party");
+    assert_eq!((got.status.as_u16(), who(&got)), (200, "other"));
+    let theirs = format!("Bearer {SECRET}");
+    assert_eq!(up.last().header("authorization"), Some(&*theirs));
+    let seen = keyed.provider.last();
+    assert!(seen.header("authorization").unwrap().ends_with(ours));
+}
+
+/// The next request of a session; gives who answered.
+async fn step(client: &Client, messages: &mut Vec<Value>) -> String {
+    messages.push(json!({"role": "user", "content": "and now?"}));
+    let body = json!({"model": "pool", "messages": messages});
+    let got = client.chat(body.to_string()).await;
+    messages.push(json!({"role": "assistant", "content": "hi"}));
+    who(&got).to_owned()
+}
+
+#[tokio::test]
+async fn a_session_stays_with_one_of_several_deployments() {
+    let up = Provider::answering(|_| good(false)).await;
+    let other = Provider::answering(|_| good(false)).await;
+    let proxy = pair(&up, &other).set(|config| {
+        let place = |model: &str| Deployment {
+            model: model.into(),
+            weight: 1,
+        };
+        model(config, "pool", 100_000, |m| {
+            m.provider = None;
+            m.deployments = vec![place("up/m"), place("other/b")];
+        });
+    });
+    let proxy = proxy.start().await;
+    let client = proxy.client();
+    for nth in 0..24 {
+        let mut messages = vec![json!({"role": "system", "content": format!("{nth}")})];
+        let first = step(&client, &mut messages).await;
+        for _ in 0..3 {
+            assert_eq!(step(&client, &mut messages).await, first);
+        }
+    }
+    // Both in 24 fair tosses, but for one run in eight million.
+    assert!(up.count() > 0 && other.count() > 0);
+    assert_eq!(up.count() + other.count(), 96);
+}

@@ -1,0 +1,163 @@
+//! Providers that cut a prompt, or fill up, without a word.
+
+use std::sync::atomic::{AtomicU32, Ordering};
+
+use http::HeaderMap;
+use plimsoll::{config::ModelConfig, guard::profile::named};
+use serde_json::{Value, json};
+
+use crate::support::{
+    provider::{DONE, Provider, Seen, Step, TEXT, answer, send, stream_head},
+    proxy::Proxy,
+};
+
+/// Tokens that the provider reads of a prompt, whatever it is sent; at first a few less, since it
+/// drops whole messages.
+const CAP: u32 = 4_096;
+
+/// An answer with this finish reason and usage.
+fn reports(streams: bool, finish: &str, prompt: u32, completion: u32) -> Vec<Step> {
+    let usage = json!({"prompt_tokens": prompt, "completion_tokens": completion});
+    if streams {
+        let end = json!({"choices": [{"index": 0, "delta": {}, "finish_reason": finish}]});
+        let usage = json!({"choices": [], "usage": usage});
+        let events = format!("{TEXT}data: {end}\n\ndata: {usage}\n\n{DONE}");
+        return vec![stream_head(), send(events), Step::Close];
+    }
+    let message = json!({"role": "assistant", "content": "hé"});
+    let choice = json!({"index": 0, "message": message, "finish_reason": finish});
+    let body = json!({"object": "chat.completion", "choices": [choice], "usage": usage});
+    vec![answer("200 OK", "", body.to_string())]
+}
+
+/// Counts a token for three bytes, and no more than it reads.
+async fn ollama(streams: bool) -> Provider {
+    let asked = AtomicU32::new(0);
+    Provider::answering(move |seen: &Seen| {
+        let nth = asked.fetch_add(1, Ordering::SeqCst);
+        let cap = if nth == 0 { CAP - 6 } else { CAP };
+        let counted = u32::try_from(seen.body.len() / 3).unwrap();
+        reports(streams, "stop", counted.min(cap), 2)
+    })
+    .await
+}
+
+/// What the end of an answer tells: its headers, or its trailers.
+fn word<'h>(headers: &'h HeaderMap, name: &str) -> Option<&'h str> {
+    let value = headers.get(format!("x-plimsoll-{name}"))?;
+    value.to_str().ok()
+}
+
+fn growing(nth: usize) -> Value {
+    let words = ["keel of a ship ", "mast of a ship "][nth % 2];
+    json!({"role": "user", "content": words.repeat(145)})
+}
+
+#[tokio::test]
+async fn a_provider_that_cuts_in_silence_is_found_out() {
+    for streams in [false, true] {
+        let up = ollama(streams).await;
+        let settings = ModelConfig {
+            context_length: Some(32_768),
+            // Were it believed, the second answer would be critical.
+            optimal_max_tokens: Some(CAP - 4),
+            critical_max_tokens: Some(CAP - 4),
+            ..ModelConfig::default()
+        };
+        let proxy = Proxy::new()
+            .provider("up", &up)
+            .providers(|provider| provider.profile = named("ollama").unwrap())
+            .set(|config| drop(config.models.insert("m".into(), settings)))
+            .start()
+            .await;
+        let client = proxy.client();
+        let mut messages = vec![json!({"role": "system", "content": "You mend ships."})];
+        for nth in 0..16 {
+            messages.push(growing(nth));
+            messages.push(json!({"role": "assistant", "content": "hé"}));
+        }
+        let mut sizes = Vec::new();
+        for nth in 0..4 {
+            messages.push(growing(nth));
+            let body = json!({"model": "m", "stream": streams, "messages": messages});
+            let mut request = client.chat_request(body.to_string());
+            let headers = request.headers_mut();
+            headers.insert("te", "trailers".parse().unwrap());
+            headers.insert("x-plimsoll-stream-health", "comment".parse().unwrap());
+            let got = client.send(request).await;
+            assert!(got.status == 200 && got.whole, "{}", got.text());
+            let told = got.trailers.as_ref().unwrap_or(&got.headers);
+            let actions = word(told, "actions").unwrap();
+            let found = actions.contains("provider-truncated");
+            assert_eq!(found, nth == 1, "{nth}: {actions}");
+            if nth < 2 {
+                let level = if nth == 0 { "healthy" } else { "unknown" };
+                assert_eq!(word(told, "health"), Some(level), "{nth}");
+                assert_eq!(word(told, "countdown"), None, "no clock moved");
+                assert!(up.last().body.len() > 35_000);
+            }
+            if nth == 1 && streams {
+                let comment = got
+                    .text()
+                    .lines()
+                    .find(|line| line.starts_with(": plimsoll"));
+                let comment = comment.expect("the comment came");
+                assert!(comment.contains("health=unknown"), "{comment}");
+                assert!(comment.contains("provider-truncated"), "{comment}");
+            }
+            sizes.push(up.last().body.len());
+            messages.push(json!({"role": "assistant", "content": "hé"}));
+        }
+        eprintln!("bytes sent: {sizes:?}");
+        // From the third on nothing is left for the provider to cut.
+        for &size in &sizes[2..] {
+            assert!(size / 3 <= CAP as usize, "{sizes:?}");
+        }
+        let name = "plimsoll_silent_truncations_total{provider=\"up\"} 1";
+        let metrics = client.get("/metrics").await;
+        assert!(metrics.text().contains(name));
+    }
+}
+
+#[tokio::test]
+async fn a_prompt_that_leaves_no_room_for_an_answer_is_critical_whatever_the_limits_are() {
+    const WINDOW: u32 = 8_192;
+    for streams in [false, true] {
+        let up = Provider::start().await;
+        let settings = ModelConfig {
+            context_length: Some(WINDOW),
+            optimal_max_tokens: Some(9_000),
+            critical_max_tokens: Some(9_000),
+            ..ModelConfig::default()
+        };
+        let proxy = Proxy::new()
+            .provider("up", &up)
+            .set(|config| drop(config.models.insert("m".into(), settings)))
+            .start()
+            .await;
+        let client = proxy.client();
+        for (nth, (finish, prompt, completion, level)) in [
+            ("stop", 8_150, 5, "healthy"),
+            ("length", 8_150, 5, "healthy"),
+            ("length", 8_150, 0, "critical"),
+            ("stop", WINDOW + 1, 5, "critical"),
+        ]
+        .into_iter()
+        .enumerate()
+        {
+            up.then(reports(streams, finish, prompt, completion));
+            let messages = [json!({"role": "user", "content": format!("{nth}")})];
+            let body = json!({"model": "m", "stream": streams, "messages": messages});
+            let mut request = client.chat_request(body.to_string());
+            let headers = request.headers_mut();
+            headers.insert("te", "trailers".parse().unwrap());
+            let got = client.send(request).await;
+            let told = got.trailers.as_ref().unwrap_or(&got.headers);
+            assert_eq!(
+                word(told, "health"),
+                Some(level),
+                "{finish} {prompt} {completion}"
+            );
+        }
+    }
+}
