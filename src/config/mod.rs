@@ -96,8 +96,8 @@ pub struct ProviderConfig {
     pub key_header: Option<HeaderName>,
     /// Added to every request, in the place of the client's of that name.
     pub headers: HeaderMap,
-    /// Added to the query of every request.
-    pub query: Option<String>,
+    /// Added to the query of every request. It may hold a key.
+    pub query: Option<secret::Secret>,
     /// A row of the profile table: `openai`, `template`, …
     pub profile: &'static crate::guard::profile::Profile,
     /// Models this provider serves under their bare names; patterns with a trailing `*`.

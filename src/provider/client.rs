@@ -19,7 +19,11 @@ use super::{
     reuse::Answered,
     upstream::address,
 };
-use crate::{config::ProviderConfig, error::chain, wire::Body};
+use crate::{
+    config::{ProviderConfig, secret::Secret},
+    error::chain,
+    wire::Body,
+};
 
 /// Connections kept open without a request, and for how long.
 const MAX_IDLE: usize = 64;
@@ -32,7 +36,7 @@ const PING_EVERY: Duration = Duration::from_secs(30);
 pub(super) struct Client {
     base_url: String,
     /// Behind that of every request.
-    query: Option<String>,
+    query: Option<Secret>,
     pooled: reqwest::Client,
     /// Never reuses a connection.
     fresh: reqwest::Client,
@@ -97,7 +101,7 @@ impl Client {
         provider: &str,
         outgoing: Outgoing,
     ) -> Result<Response<Body>, Unsent> {
-        let path = query::with(&outgoing.path, self.query.as_deref());
+        let path = query::with(&outgoing.path, self.query.as_ref().map(Secret::reveal));
         let model = outgoing.model.as_deref();
         let Some(address) = address(&self.base_url, &path, model) else {
             return Err(Unsent::NoModel {
@@ -135,8 +139,12 @@ impl Client {
                 provider: provider.to_owned(),
             });
         }
-        Ok(Response::from(answer)
-            .map(|body: reqwest::Body| Impatient::new(body, self.idle_timeout).boxed_unsync()))
+        let mut answer = Response::from(answer);
+        query::hide(&mut answer, self.query.as_ref().map(Secret::reveal));
+        Ok(
+            answer
+                .map(|body: reqwest::Body| Impatient::new(body, self.idle_timeout).boxed_unsync()),
+        )
     }
 
     async fn attempt(

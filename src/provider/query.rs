@@ -1,6 +1,7 @@
 //! The query of a request: the client's, and what the settings add to it.
 
 use form_urlencoded::parse;
+use http::{HeaderValue, Response, header::LOCATION};
 
 /// A path with `ours` behind the query that it has. Of the client's parameters those go that ours
 /// has too, in any case of letters, since some servers take the first and some the last. The
@@ -10,19 +11,73 @@ pub(super) fn with(path: &str, ours: Option<&str>) -> String {
         return path.to_owned();
     };
     let (path, theirs) = path.split_once('?').unwrap_or((path, ""));
-    let is_ours =
-        |name: &str| parse(ours.as_bytes()).any(|(own, _)| own.eq_ignore_ascii_case(name));
-    let kept = theirs.split('&').filter(|parameter| {
-        let name = parse(parameter.as_bytes()).next();
-        name.is_some_and(|(name, _)| !is_ours(&name))
-    });
-    let parameters: Vec<_> = kept.chain([ours]).collect();
+    let parameters: Vec<_> = others(theirs, ours).chain([ours]).collect();
     format!("{path}?{}", parameters.join("&"))
+}
+
+/// Takes what is ours out of the address that a redirect names.
+///
+/// SECURITY: servers repeat the query there, and ours may hold a key.
+pub(super) fn hide<B>(answer: &mut Response<B>, ours: Option<&str>) {
+    let Some(ours) = ours.filter(|_| answer.status().is_redirection()) else {
+        return;
+    };
+    let Some(place) = answer.headers_mut().remove(LOCATION) else {
+        return;
+    };
+    // What cannot be read may hold it.
+    let Ok(address) = place.to_str() else {
+        return;
+    };
+    let hidden = match address.split_once('?') {
+        Some((path, query)) => {
+            let kept: Vec<_> = others(query, ours).collect();
+            let mark = if kept.is_empty() { "" } else { "?" };
+            format!("{path}{mark}{}", kept.join("&"))
+        }
+        None => address.to_owned(),
+    };
+    if let Ok(hidden) = HeaderValue::try_from(hidden) {
+        answer.headers_mut().insert(LOCATION, hidden);
+    }
+}
+
+/// The parameters of a query that ours does not have.
+fn others<'q>(query: &'q str, ours: &'q str) -> impl Iterator<Item = &'q str> {
+    query.split('&').filter(move |parameter| {
+        let name = parse(parameter.as_bytes()).next();
+        let is_ours =
+            |name: &str| parse(ours.as_bytes()).any(|(own, _)| own.eq_ignore_ascii_case(name));
+        name.is_some_and(|(name, _)| !is_ours(&name))
+    })
 }
 
 #[cfg(test)]
 mod tests {
-    use super::with;
+    use http::{Response, header::LOCATION};
+
+    use super::{hide, with};
+
+    #[test]
+    fn a_redirect_does_not_tell_ours() {
+        let check = |status: u16, place: &str, ours: Option<&str>, expected: &str| {
+            let answer = Response::builder().status(status).header(LOCATION, place);
+            let mut answer = answer.body(()).unwrap();
+            hide(&mut answer, ours);
+            assert_eq!(answer.headers()[LOCATION], expected, "{status} {place}");
+        };
+        let ours = Some("v=2&code=secret");
+        check(
+            307,
+            "http://a/x/?a=1&v=2&code=secret",
+            ours,
+            "http://a/x/?a=1",
+        );
+        check(308, "/x/?%43ode=secret", ours, "/x/");
+        check(307, "/x/", ours, "/x/");
+        check(307, "/x/?v=2", None, "/x/?v=2");
+        check(201, "/x/1?v=2", ours, "/x/1?v=2");
+    }
 
     #[test]
     fn ours_stands_behind_the_clients() {

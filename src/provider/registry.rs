@@ -30,6 +30,9 @@ use crate::config::{Auth, Config, ModelConfig};
 /// Unknown models that are remembered as reported.
 const MAX_REPORTED: usize = 1_024;
 
+/// Names are kept where something is learnt of a model, so that their length is bounded.
+const MAX_NAME_BYTES: usize = 1_024;
+
 /// All providers.
 #[derive(Debug)]
 pub struct Registry {
@@ -68,6 +71,8 @@ pub enum Unknown {
          `provider/model`, or set default_provider. Configured providers are: {existing}."
     )]
     Model { model: String, existing: String },
+    #[error("No model has a name of over {MAX_NAME_BYTES} bytes.")]
+    LongName,
     #[error("The model `{model}` is served by {candidates}. Name it `provider/model`.")]
     Ambiguous { model: String, candidates: String },
 }
@@ -138,6 +143,9 @@ impl Registry {
     /// # Errors
     /// As with [`Registry::choose`].
     pub fn look_up(&self, model: &str, chosen: Option<&str>) -> Result<Choice, Unknown> {
+        if model.len() > MAX_NAME_BYTES {
+            return Err(Unknown::LongName);
+        }
         let name = self.names.plain(model, chosen);
         let deployed = self.names.deployed(&name, chosen);
         let is_configured = *name != *model || deployed.is_some();

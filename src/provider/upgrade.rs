@@ -10,7 +10,11 @@ use http_body_util::BodyExt;
 use reqwest::{Upgraded, Url, redirect, retry};
 
 use super::{Outgoing, Provider, Unsent, Wait, patience::Impatient, query, upstream::address};
-use crate::{config::ProviderConfig, error::chain, wire::Body};
+use crate::{
+    config::{ProviderConfig, secret::Secret},
+    error::chain,
+    wire::Body,
+};
 
 /// The client for such connections, made when the first is asked for: most providers need none.
 #[derive(Debug, Default)]
@@ -59,7 +63,8 @@ impl Provider {
             provider: provider(),
         };
         let base_url = self.config.base_url.as_deref().ok_or_else(unreachable)?;
-        let path = query::with(&outgoing.path, self.config.query.as_deref());
+        let ours = self.config.query.as_ref().map(Secret::reveal);
+        let path = query::with(&outgoing.path, ours);
         let address = address(base_url, &path, outgoing.model.as_deref());
         let address = address.ok_or_else(|| Unsent::NoModel {
             provider: provider(),
@@ -85,7 +90,8 @@ impl Provider {
         let answer = answer.map_err(|error| self.explain(error.without_url()))?;
         if answer.status() != StatusCode::SWITCHING_PROTOCOLS {
             let idle = self.config.idle_timeout;
-            let answer = Response::from(answer);
+            let mut answer = Response::from(answer);
+            query::hide(&mut answer, ours);
             return Ok(Opened::Refused(answer.map(|body: reqwest::Body| {
                 Impatient::new(body, idle).boxed_unsync()
             })));

@@ -100,7 +100,7 @@ impl Dispatch {
         let target = next(&mut places)?;
         let budget = Budget::new(app.config.retry, &parts.headers, Instant::now());
         let mut dispatch = Self {
-            path: with_query("/chat/completions", &parts),
+            path: String::new(),
             headers: HeaderMap::new(),
             app: Arc::clone(app),
             asked,
@@ -301,6 +301,7 @@ impl Dispatch {
             generation.log_plan();
         }
         let (app, provider) = (&self.app, &self.target.provider);
+        self.path = with_query(app, "/chat/completions", &self.parts, provider);
         self.headers = outgoing_headers(app, &self.parts, provider, true);
         body::without_encoding(&mut self.headers);
     }

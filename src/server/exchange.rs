@@ -49,6 +49,7 @@ use crate::{
     wire::{
         Body,
         chat::{self, Unindexed},
+        model::in_query,
         whole,
     },
 };
@@ -145,8 +146,11 @@ async fn chat(
     // 4. The model.
     let chosen = provider.as_deref().or_else(|| chosen(&parts.headers));
     let mut choice = app.registry.choose(&asked.model, chosen)?;
-    // SECURITY: a key for some models must not reach another by a parser's choice of two names.
-    let plain = client.unlimited() || chat::models_named(&asked.bytes) == 1;
+    // SECURITY: a key for some models must not reach another by a parser's choice of two names, nor
+    // by one in the query, which some gateways prefer to the body's.
+    let in_query = in_query(parts.uri.query().unwrap_or_default());
+    let one = in_query.surely && in_query.model.is_none();
+    let plain = client.unlimited() || (one && chat::models_named(&asked.bytes) == 1);
     let made = choice.asked_is_configured;
     let may_use = |target: &Target| allows_target(app, client, &asked.model, made, target);
     if !plain || !choice.permit(may_use) {

@@ -69,6 +69,11 @@ pub fn find<'a>(method: &Method, path: &'a str) -> Result<Route<'a>, Misrouted> 
     if has_dot_segments(path) {
         return Err(Misrouted::DotSegments);
     }
+    // SECURITY: these are answered with the request itself, and so with the provider's key.
+    if ["TRACE", "TRACK"].contains(&method.as_str()) {
+        let allow = "GET, HEAD, POST, PUT, PATCH, DELETE, OPTIONS";
+        return Err(Misrouted::WrongMethod { allow });
+    }
     let reads = [Method::GET, Method::HEAD].contains(method);
     let own = |route| {
         let allow = "GET, HEAD";
@@ -116,17 +121,19 @@ fn split(path: &str) -> Option<(Option<&str>, &str)> {
     (sound && provider != "plimsoll").then_some((Some(provider), rest))
 }
 
-/// Also where they are spelled with `%2e`, or behind `%2f` and `\`, which some servers decode.
+/// Also where they are spelled with `%2e`, or behind `%2f` and `\`, which some servers decode, some
+/// twice; and before `;`, behind which some look for parameters.
 fn has_dot_segments(path: &str) -> bool {
     let mut path = Cow::Borrowed(path);
     if path.contains('%') {
-        let mut plain = path.to_ascii_lowercase();
-        for (coded, character) in [("%2e", "."), ("%2f", "/"), ("%5c", "/")] {
+        let mut plain = path.to_ascii_lowercase().replace("%25", "%");
+        for (coded, character) in [("%2e", "."), ("%2f", "/"), ("%5c", "/"), ("%3b", ";")] {
             plain = plain.replace(coded, character);
         }
         path = plain.into();
     }
     path.split(['/', '\\'])
+        .map(|part| part.split(';').next().unwrap_or_default())
         .any(|part| matches!(part, "." | ".."))
 }
 
@@ -212,9 +219,16 @@ mod tests {
             "/v1/.%2e%2fx",
             "/v1/..%5cx",
             "/v1/..\\x",
+            "/v1/..;/x",
+            "/v1/..%3Ba=b/x",
+            "/v1/%252e%252e/x",
+            "/v1/a%252f..%252Fx",
         ] {
             check(post.clone(), dots, Err(Misrouted::DotSegments));
         }
+        let echoes = "GET, HEAD, POST, PUT, PATCH, DELETE, OPTIONS";
+        check(Method::TRACE, "/v1/files", wrong(echoes));
+        check("TRACK".parse().unwrap(), "/p/v1/files", wrong(echoes));
         check(post, "/v1/files/a..b", forward(None, "/files/a..b"));
     }
 }

@@ -12,6 +12,7 @@ use http::{
 };
 use hyper::upgrade::OnUpgrade;
 use hyper_util::rt::TokioIo;
+use tokio::time::timeout;
 
 use super::{App, Open, forward::cleaned, running::Running};
 use crate::{
@@ -84,14 +85,19 @@ pub async fn upgrade(
     let open = parts.extensions.get::<Open>().cloned();
     app.tasks.spawn(async move {
         let begun = Instant::now();
-        let client = match client.await {
-            Ok(client) => TokioIo::new(client),
-            Err(error) => {
+        let idle = provider.config.idle_timeout;
+        let client = match timeout(idle, client).await {
+            Ok(Ok(client)) => TokioIo::new(client),
+            Ok(Err(error)) => {
                 tracing::debug!(error = %chain(&error), "a client was gone before its websocket");
                 return;
             }
+            Err(_) => {
+                tracing::debug!("a client did not take the answer to its websocket");
+                return;
+            }
         };
-        let carried = tunnel(client, connection, provider.config.idle_timeout).await;
+        let carried = tunnel(client, connection, idle).await;
         tracing::info!(
             provider = %provider.name,
             bytes_sent = carried.sent,

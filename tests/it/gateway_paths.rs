@@ -449,6 +449,33 @@ async fn a_key_for_some_models_opens_those_alone_on_every_path() {
         let got = client.send(request).await;
         got.is_error(404, "model_not_found");
     }
+    // Gateways that prefer the query's model, or try further ones of a list.
+    let chat = "/v1/chat/completions";
+    let one = br#"{"model":"good","messages":[{"role":"user","content":"x"}]}"#;
+    let list = br#"{"model":"good","models":["bad"],"messages":[{"role":"user","content":"x"}]}"#;
+    for (query, body) in [
+        ("?model=bad", &one[..]),
+        ("?model=good", one),
+        ("?Model%5b%5D=bad", one),
+        ("", list),
+    ] {
+        let request = keyed(post(
+            &client,
+            &format!("{chat}{query}"),
+            json,
+            body.to_vec(),
+        ));
+        let got = client.send(request).await;
+        got.is_error(404, "model_not_found");
+    }
+    for path in [
+        "/v1/realtime?model=good&deployment=bad",
+        "/v1/realtime?model=good;model=bad",
+    ] {
+        let request = client.request(Method::GET, path);
+        let got = client.send(keyed(request.body(full("")).unwrap())).await;
+        got.is_error(404, "model_not_found");
+    }
     let mut request = keyed(post(&client, "/v1/embeddings", json, "x"));
     let gzip = "gzip".parse().unwrap();
     request.headers_mut().insert("content-encoding", gzip);
@@ -461,6 +488,31 @@ async fn a_key_for_some_models_opens_those_alone_on_every_path() {
     let got = client.send(keyed(request.body(full("")).unwrap())).await;
     got.is_error(404, "model_not_found");
     assert_eq!(up.count(), count);
+    // One text, and not what an encoding hides from some readers and shows to others.
+    let plain = br#"{"model":"good"}"#;
+    let packed = zstd::encode_all(&plain[..], 1).unwrap();
+    let mut request = keyed(post(&client, "/v1/embeddings", json, packed));
+    let zstd = "zstd".parse().unwrap();
+    request.headers_mut().insert("content-encoding", zstd);
+    let seen = sent_on(&up, count + 1, &proxy, request).await;
+    assert_eq!(seen.body, plain);
+    assert_eq!(seen.header("content-encoding"), None);
+}
+
+#[tokio::test]
+async fn a_name_of_any_length_is_not_kept() {
+    let (_, one, proxy) = two().await;
+    let client = proxy.client();
+    let name = "m".repeat(1_025);
+    for path in ["/v1/chat/completions", "/v1/embeddings"] {
+        let body = format!(r#"{{"model":"{name}","messages":[]}}"#);
+        let got = client
+            .send(post(&client, path, "application/json", body))
+            .await;
+        got.is_error(404, "model_not_found");
+        assert!(got.body.len() < 500);
+    }
+    assert_eq!(one.count(), 0);
 }
 
 #[tokio::test]

@@ -64,6 +64,16 @@ async fn a_key_is_taken_from_where_clients_put_it_and_goes_no_further() {
         client.send(keyed(&path)).await;
         let seen = up.requests(count).await.pop().unwrap();
         assert_eq!(seen.line, "GET /v1/embeddings?x=1 HTTP/1.1");
+        for name in ["api-key", "API%2Dkey", "key", "subscription-key"] {
+            let count = up.count() + 1;
+            up.then([answer("200 OK", "", COMPLETION)]);
+            let mut request = asked(&client, "api-key", &key);
+            let uri = format!("{}?{name}={key}&x=%31", request.uri());
+            *request.uri_mut() = uri.parse().unwrap();
+            client.send(request).await;
+            let seen = up.requests(count).await.pop().unwrap();
+            assert_eq!(seen.line, "POST /v1/chat/completions?x=%31 HTTP/1.1");
+        }
     }
 }
 

@@ -159,10 +159,12 @@ fn write_config(folder: &Path, markers: &Markers, up: &Provider, (gone, tls): (u
          [clients.alice]\nkey_sha256 = \"{alice}\"\n\
          paths = [\"chat/*\", \"embeddings\", \"models*\", \"audio/*\", \"realtime\", \"files\"]\n\
          [providers.up]\nbase_url = \"http://{up}/v1\"\napi_key_env = \"UP_KEY\"\nask_models = false\n\
+         query = \"code={key}\"\n\
          [providers.tls]\nbase_url = \"https://127.0.0.1:{tls}/v1\"\napi_key_env = \"UP_KEY\"\nask_models = false\n\
          [providers.gone]\nbase_url = \"http://127.0.0.1:{gone}/v1\"\napi_key_env = \"UP_KEY\"\nask_models = false\n\
          [models.\"up/small\"]\ncontext_length = 4000\n",
         data = folder.join("data"),
+        key = markers.provider_key,
         admin = hash(&markers.admin_key),
         alice = hash(&markers.client_key),
     );

@@ -22,7 +22,7 @@ async fn a_provider_gets_its_key_its_headers_and_its_query() {
             provider.key_header = Some(HeaderName::from_static("x-own-key"));
             let team = HeaderValue::from_static("research");
             provider.headers = HeaderMap::from_iter([(HeaderName::from_static("x-team"), team)]);
-            provider.query = Some("api-version=2024-10-21".into());
+            provider.query = Some(Secret::new("api-version=2024-10-21"));
         })
         .start()
         .await;

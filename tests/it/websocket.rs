@@ -233,6 +233,21 @@ async fn only_websockets_leave_http() {
     for gone in ["upgrade", "connection", "http2-settings"] {
         assert_eq!(seen.header(gone), None);
     }
+    // Nor does what has a body, of which nobody could tell the end.
+    up.then([answer("200 OK", "", "{}")]);
+    let request = client
+        .request(http::Method::GET, "/v1/realtime")
+        .header("connection", "upgrade")
+        .header("upgrade", "websocket");
+    let got = client
+        .send(request.body(crate::support::client::full("abc")).unwrap())
+        .await;
+    assert_eq!(got.status, 200);
+    let seen = up.requests(2).await.pop().unwrap();
+    assert_eq!(
+        (seen.header("upgrade"), &seen.body[..]),
+        (None, &b"abc"[..])
+    );
 }
 
 #[tokio::test]
@@ -244,7 +259,7 @@ async fn a_browsers_key_opens_its_way_and_stays_here() {
             .providers(|provider| provider.auth = ours.clone())
             .set(|config| {
                 let alice = config.clients.get_mut("alice").unwrap();
-                alice.paths = vec!["realtime".into()];
+                alice.paths = vec!["realtime".into(), "responses".into()];
                 alice.max_in_flight = Some(1);
             })
     })
@@ -287,6 +302,11 @@ async fn a_browsers_key_opens_its_way_and_stays_here() {
     })
     .await;
     assert_eq!(last, is(404, "model_not_found"));
+    // Nobody reads the models that messages name.
+    for path in ["/v1/realtime", "/v1/responses", "/v1/responses?model=up/rt"] {
+        let got = Box::pin(refused(path, SECRET)).await;
+        assert_eq!(got, is(404, "model_not_found"), "{path}");
+    }
 }
 
 #[tokio::test]

@@ -32,7 +32,7 @@ impl Checker<'_> {
                 base_url: base_url.map(|(base_url, _)| base_url),
                 key_header: self.key_header(name, written),
                 headers: self.headers(name, &written.headers),
-                query: self.query(name, written.query.as_deref()),
+                query: self.query(name, written.query.as_deref()).map(Secret::new),
                 models: written.models.clone(),
                 connect_timeout: wait(self, "connect_timeout_ms", written.connect_timeout_ms),
                 first_byte_timeout: wait(

@@ -121,7 +121,7 @@ impl Walk {
                 } else {
                     match byte {
                         b'"' => *text = true,
-                        b'{' | b'[' => *depth += 1,
+                        b'{' | b'[' => *depth = depth.saturating_add(1),
                         b'}' | b']' => *depth = depth.saturating_sub(1),
                         _ => {}
                     }

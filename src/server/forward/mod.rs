@@ -40,6 +40,12 @@ use crate::{
 /// Names a provider for one request.
 const CHOSEN: HeaderName = HeaderName::from_static("x-plimsoll-provider");
 
+/// Where keys stand in a query: at Azure, at its gateways, and at Google.
+const KEYS: [&str; 4] = ["api-key", "api_key", "subscription-key", "key"];
+
+/// The one path whose websocket keeps the model that its query names.
+const REALTIME: &str = "/realtime";
+
 /// Who asks for a path.
 #[derive(Clone, Copy, Debug)]
 pub struct Caller<'a> {
@@ -77,7 +83,12 @@ pub async fn forward(
     }
 
     // Who answers.
+    let websocket = wants_websocket(parts).filter(|_| !opened.has_body);
     let served = check(&opened, &in_query, caller.client)
+        .and_then(|()| match websocket {
+            Some(_) => check_websocket(path, &in_query, caller.client),
+            None => Ok(()),
+        })
         .and_then(|()| serve(app, parts, caller, [&opened.found, &in_query]));
     let served = match served {
         Ok(served) => served,
@@ -101,7 +112,7 @@ pub async fn forward(
         body: Payload::Empty,
         model: served.model.clone(),
     };
-    if let Some(client) = wants_websocket(parts)
+    if let Some(client) = websocket
         && provider.config.base_url.is_some()
     {
         let opening = Opening {
@@ -128,9 +139,23 @@ fn check(opened: &Opened, in_query: &Found, client: &Client) -> Result<(), Failu
     if client.unlimited() || (one && in_query.surely) {
         return Ok(());
     }
-    Err(Failure::ModelNotFound(
+    Err(uncertain())
+}
+
+/// Whether it may open a websocket, of which nobody reads what is said in it.
+///
+/// SECURITY: on other paths than this one each message may name a model.
+fn check_websocket(path: &str, in_query: &Found, client: &Client) -> Result<(), Failure> {
+    match client.unlimited() || (path == REALTIME && in_query.model.is_some()) {
+        true => Ok(()),
+        false => Err(uncertain()),
+    }
+}
+
+fn uncertain() -> Failure {
+    Failure::ModelNotFound(
         "This client key is for some models only: name one of them as `model`, and once.".into(),
-    ))
+    )
 }
 
 /// Who gets a request in which these models are named, the body's before the query's.
@@ -186,8 +211,7 @@ fn replace(edits: &mut Edits, named: &Named, model: &str) {
 
 /// The query as it goes on, with its `?`.
 ///
-/// SECURITY: browsers put a key of Azure's into it; where the client's key may not go on, that
-/// may not either.
+/// SECURITY: browsers put a key into it; where the client's key may not go on, that may not either.
 fn query(
     app: &App,
     parts: &Parts,
@@ -203,15 +227,19 @@ fn query(
         replace(&mut edits, named, model);
     }
     let edited = edits.apply(&Bytes::copy_from_slice(query.as_bytes()));
-    let edited = String::from_utf8_lossy(&edited.to_bytes()).into_owned();
+    without_key(app, provider, &String::from_utf8_lossy(&edited.to_bytes()))
+}
+
+/// A query with its `?`, without the client's key where that may not go on.
+fn without_key(app: &App, provider: &Provider, query: &str) -> String {
     if matches!(provider.config.auth, Auth::Client) && !app.clients.have_keys() {
-        return format!("?{edited}");
+        return format!("?{query}");
     }
     let is_key = |pair: &&str| {
         let key = form_urlencoded::parse(pair.as_bytes()).next();
-        key.is_some_and(|(key, _)| key.eq_ignore_ascii_case("api-key"))
+        key.is_some_and(|(key, _)| KEYS.iter().any(|name| key.eq_ignore_ascii_case(name)))
     };
-    let kept: Vec<_> = edited.split('&').filter(|pair| !is_key(pair)).collect();
+    let kept: Vec<_> = query.split('&').filter(|pair| !is_key(pair)).collect();
     format!("?{}", kept.join("&"))
 }
 
@@ -220,12 +248,10 @@ pub fn chosen(headers: &HeaderMap) -> Option<&str> {
     headers.get(CHOSEN)?.to_str().ok()
 }
 
-/// A path at a provider, with the query of the request.
-pub fn with_query(path: &str, parts: &Parts) -> String {
-    match parts.uri.query() {
-        Some(query) => format!("{path}?{query}"),
-        None => path.to_owned(),
-    }
+/// A path at a provider, with the query of the request as it goes on there.
+pub fn with_query(app: &App, path: &str, parts: &Parts, provider: &Provider) -> String {
+    let query = parts.uri.query();
+    path.to_owned() + &query.map_or_else(String::new, |query| without_key(app, provider, query))
 }
 
 /// The headers that go on to a provider.

@@ -32,8 +32,10 @@ pub(super) struct Opened {
     pub(super) found: Found,
     /// What was read; the room that it takes is given back with it.
     read: Bytes,
-    /// The same as it came, where it came compressed.
+    /// The same as it came, where it came compressed and may go on so.
     packed: Option<Bytes>,
+    /// What was read came compressed.
+    unpacked: bool,
     /// What follows; `None` where all was read.
     pub(super) rest: Option<Incoming>,
 }
@@ -57,6 +59,7 @@ pub(super) async fn open(
             found: Found::default(),
             read: Bytes::new(),
             packed: None,
+            unpacked: false,
             rest: None,
         });
     }
@@ -65,6 +68,7 @@ pub(super) async fn open(
         found: Found::default(),
         read: Bytes::new(),
         packed: None,
+        unpacked: false,
         rest: Some(body),
     };
     let media = match media(&parts.headers) {
@@ -96,11 +100,12 @@ impl Opened {
     ) -> Payload {
         let read = match self.packed {
             Some(packed) if edits.is_empty() => Edits::default().apply(&packed),
-            Some(_) => {
-                body::without_encoding(headers);
+            _ => {
+                if self.unpacked {
+                    body::without_encoding(headers);
+                }
                 edits.apply(&self.read)
             }
-            None => edits.apply(&self.read),
         };
         let Some(rest) = self.rest else {
             return match self.has_body {
@@ -136,13 +141,17 @@ async fn read_whole(
         Err(_) if unlimited => None,
         Err(failure) => return Err(failure),
     };
-    let packed = unpacked.is_some().then(|| came.clone());
+    // SECURITY: what is plain text to who passes over the encoding may unpack to another text. A
+    // client with a key for some models is not to have both read.
+    let packed = (unlimited && unpacked.is_some()).then(|| came.clone());
+    let was_packed = unpacked.is_some();
     let read = unpacked.unwrap_or(came);
     Ok(Opened {
         has_body: true,
         found: find(&read),
         read,
         packed,
+        unpacked: was_packed,
         rest: None,
     })
 }
@@ -176,6 +185,7 @@ async fn look(
         found,
         read,
         packed: None,
+        unpacked: false,
         rest: Some(body),
     })
 }

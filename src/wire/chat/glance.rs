@@ -4,7 +4,7 @@ use std::collections::HashMap;
 
 use serde_json::value::RawValue;
 
-use super::super::{scan::Scan, text};
+use super::super::{model::may_name_model, scan::Scan, text};
 
 /// What a body says of itself at its top.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -40,7 +40,7 @@ pub fn models_named(body: &[u8]) -> usize {
     let walked = Scan::new(body, start).object(|scan, key| {
         let raw = &body[key.span.range()];
         let spelled = text::decode(raw).unwrap_or_default();
-        named += usize::from(spelled.eq_ignore_ascii_case("model"));
+        named += usize::from(may_name_model(&spelled));
         scan.value().map(|_| ())
     });
     if walked.is_ok() { named } else { usize::MAX }
@@ -56,7 +56,8 @@ mod tests {
             (r#"{"model":"a","messages":[{"model":"b"}]}"#, 1),
             (r#"{"model":"a","Model":"b"}"#, 2),
             (r#"{"model":"a","m\u006fdel":"b"}"#, 2),
-            (r#"{"models":["b"]}"#, 0),
+            (r#"{"model":"a","models":["b"]}"#, 2),
+            (r#"{"input":["b"]}"#, 0),
             ("[]", usize::MAX),
         ] {
             assert_eq!(models_named(body.as_bytes()), named, "{body}");

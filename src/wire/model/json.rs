@@ -2,7 +2,7 @@
 
 use serde::de::IgnoredAny;
 
-use super::{Found, Named, Spelling};
+use super::{Found, Named, Spelling, may_name_model};
 use crate::wire::{
     scan::{Kind, Malformed, Scan},
     text,
@@ -17,12 +17,12 @@ pub fn in_json(body: &[u8]) -> Found {
         0
     };
     let mut model = None;
-    // JSON leaves open which of two equal keys counts, and some parsers pass over case.
+    // JSON leaves open which of two equal keys counts.
     let mut candidates = 0;
     let mut read = |scan: &mut Scan<'_>| -> Result<(), Malformed> {
         scan.object(|scan, key| {
             let spelled = text::decode(&body[key.span.range()]).unwrap_or_default();
-            candidates += usize::from(spelled.eq_ignore_ascii_case("model"));
+            candidates += usize::from(may_name_model(&spelled));
             let (span, kind) = scan.value()?;
             if spelled == "model" {
                 let named = (kind == Kind::String)
@@ -66,6 +66,8 @@ mod tests {
         check("\u{feff} { \"m\\u006fdel\" : \"a\" } ", Some("a"), true);
         check(r#"{"model":"a","model":"b"}"#, Some("b"), false);
         check(r#"{"model":"a","Model":"b"}"#, Some("a"), false);
+        check(r#"{"model":"a","models":["b"]}"#, Some("a"), false);
+        check(r#"{"model":"a","fallbacks":["b"]}"#, Some("a"), false);
         check(r#"{"input":"x"}"#, None, true);
         check(r#"{"model":7}"#, None, false);
         check(r#"{"model":""}"#, None, false);

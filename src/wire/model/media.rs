@@ -40,11 +40,15 @@ pub fn media(headers: &HeaderMap) -> Media {
     }
     let boundaries: Vec<_> = parameters(rest)
         .into_iter()
-        .filter(|parameter| parameter.name.eq_ignore_ascii_case("boundary"))
+        // `boundary*` is the boundary, too, to who reads RFC 2231.
+        .filter(|parameter| {
+            let start = parameter.name.get(..8);
+            start.is_some_and(|name| name.eq_ignore_ascii_case("boundary"))
+        })
         .collect();
     match &boundaries[..] {
         // RFC 2046 gives a boundary 70 characters at most.
-        [one] if (1..=70).contains(&one.value.len()) => Media::Form {
+        [one] if one.name.len() == 8 && (1..=70).contains(&one.value.len()) => Media::Form {
             boundary: one.value.as_bytes().to_vec(),
         },
         _ => Media::Other,
@@ -143,6 +147,11 @@ mod tests {
             &["multipart/form-data; boundary=a; boundary=b"],
             Media::Other,
         );
+        check(
+            &["multipart/form-data; boundary=a; Boundary*=utf-8''b"],
+            Media::Other,
+        );
+        check(&["multipart/form-data; boundary*0=a"], Media::Other);
         check(&["multipart/form-data; boundary=\"\""], Media::Other);
         check(&["multipart/form-data"], Media::Other);
         check(&["multipart/mixed; boundary=a"], Media::Other);

@@ -46,6 +46,14 @@ enum Spelling {
     Plain,
 }
 
+/// Whether a member at the top of JSON names a model to some reader. Some parsers pass over case, and
+/// gateways have lists of further models to try (OpenRouter's `models`, LiteLLM's `fallbacks`).
+pub fn may_name_model(key: &str) -> bool {
+    ["model", "models", "fallbacks"]
+        .iter()
+        .any(|name| key.eq_ignore_ascii_case(name))
+}
+
 impl Named {
     /// Another name as it has to be written in this span.
     pub fn spell(&self, model: &str) -> Bytes {

@@ -11,7 +11,7 @@ pub fn in_query(query: &str) -> Found {
     for pair in query.split('&') {
         let end = at + pair.len();
         if let Some((key, value)) = form_urlencoded::parse(pair.as_bytes()).next()
-            && key.eq_ignore_ascii_case("model")
+            && may_name_model(&key)
         {
             candidates += 1;
             if key == "model" && !value.is_empty() {
@@ -29,6 +29,14 @@ pub fn in_query(query: &str) -> Found {
         surely: candidates == usize::from(model.is_some()) && !query.contains(';'),
         model,
     }
+}
+
+/// As some servers read it; Azure's websockets name a `deployment`.
+fn may_name_model(key: &str) -> bool {
+    let key = key.trim().split('[').next().unwrap_or_default();
+    ["model", "models", "deployment"]
+        .iter()
+        .any(|name| key.eq_ignore_ascii_case(name))
 }
 
 #[cfg(test)]
@@ -61,6 +69,15 @@ mod tests {
         check("model=a;model=b", Some("a;model=b"), false, "model=a+b%2Fc");
         check("model=", None, false, "model=");
         check("model", None, false, "model");
-        check("&&models=x&", None, true, "&&models=x&");
+        for two in [
+            "model[]=b",
+            "model%5B0%5D=b",
+            "deployment=b",
+            "models=b",
+            "+model=b",
+        ] {
+            check(two, None, false, two);
+        }
+        check("&&model_id=x&", None, true, "&&model_id=x&");
     }
 }
