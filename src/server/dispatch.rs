@@ -19,6 +19,7 @@ use super::{
     body,
     forward::{outgoing_headers, with_query},
     generation::Generation,
+    places::Places,
     wish::Asker,
 };
 use crate::{
@@ -53,9 +54,7 @@ pub struct Dispatch {
     /// Who is asked now.
     pub(super) target: Target,
     /// Who may be asked next.
-    places: Vec<Target>,
-    /// The base URL that the client's own credentials are for; `None`: nobody gets them yet.
-    lent: Option<Option<String>>,
+    places: Places,
     /// The request has gone to a larger model once.
     widened: bool,
     pub(super) path: String,
@@ -92,12 +91,11 @@ impl Dispatch {
         app: &Arc<App>,
         parts: Parts,
         asked: Asked,
-        mut places: Vec<Target>,
+        places: Vec<Target>,
         inherited: Option<(Inherited, Asker)>,
     ) -> Option<Self> {
-        keep_credentials_home(&mut places);
-        let lent = lent(&places);
-        let target = next(&mut places)?;
+        let mut places = Places::new(places);
+        let target = places.next()?;
         let budget = Budget::new(app.config.retry, &parts.headers, Instant::now());
         let mut dispatch = Self {
             path: String::new(),
@@ -106,7 +104,6 @@ impl Dispatch {
             asked,
             target,
             places,
-            lent,
             widened: false,
             parts,
             inherited,
@@ -251,9 +248,8 @@ impl Dispatch {
 
     /// Whether this place's breaker has opened while somebody else can answer.
     fn better_elsewhere(&self) -> bool {
-        let now = Instant::now();
-        let admits = |place: &Target| place.provider.breaker.admit(now).is_some();
-        self.target.provider.breaker.state(now) == State::Open && self.places.iter().any(admits)
+        let state = self.target.provider.breaker.state(Instant::now());
+        state == State::Open && self.places.any_admits()
     }
 
     /// Plans for the next place; `false` where there is none, or no time for it. A request that is
@@ -263,12 +259,12 @@ impl Dispatch {
             return false;
         }
         if too_long {
-            let holds = self.target.window.tokens;
-            self.places.retain(|place| place.window.tokens > holds);
-            let larger = self.larger();
-            self.places.splice(0..0, larger);
+            self.places.keep_larger(self.target.window.tokens);
+            if let Some(larger) = self.larger() {
+                self.places.put_first(larger);
+            }
         }
-        let Some(target) = next(&mut self.places) else {
+        let Some(target) = self.places.next() else {
             return false;
         };
         self.target = target;
@@ -294,7 +290,7 @@ impl Dispatch {
             // Should that fail, the conversation is cut after all.
             self.widened = true;
             let smaller = std::mem::replace(&mut self.target, larger);
-            self.places.insert(0, smaller);
+            self.places.put_first(smaller);
             self.generation = self.planned(&self.target);
         }
         if let Some(generation) = &self.generation {
@@ -310,14 +306,7 @@ impl Dispatch {
     /// for somebody else.
     fn larger(&mut self) -> Option<Target> {
         let larger = self.app.registry.larger(&self.target)?;
-        let config = &larger.provider.config;
-        if matches!(config.auth, Auth::Client) {
-            let home = self.lent.get_or_insert_with(|| config.base_url.clone());
-            if *home != config.base_url {
-                return None;
-            }
-        }
-        Some(larger)
+        self.places.may_lend_to(&larger).then_some(larger)
     }
 
     fn planned(&self, target: &Target) -> Option<Box<Generation>> {
@@ -365,34 +354,6 @@ impl Dispatch {
             generation.round(conversation, spoken);
         }
     }
-}
-
-/// The first place that its breaker lets through; where none does, the first: what might work is
-/// not refused.
-fn next(places: &mut Vec<Target>) -> Option<Target> {
-    let now = Instant::now();
-    let admits = |place: &Target| place.provider.breaker.admit(now).is_some();
-    let at = places.iter().position(admits).unwrap_or(0);
-    (!places.is_empty()).then(|| places.remove(at))
-}
-
-/// SECURITY: the client's own credentials are for one provider. Settings that would send them to
-/// another are refused; this holds whatever they say.
-fn keep_credentials_home(places: &mut Vec<Target>) {
-    let base_url = |place: &Target| place.provider.config.base_url.clone();
-    let Some(home) = places.first().map(base_url) else {
-        return;
-    };
-    places.retain(|place| {
-        !matches!(place.provider.config.auth, Auth::Client) || base_url(place) == home
-    });
-}
-
-/// The base URL of those that get the client's own credentials.
-fn lent(places: &[Target]) -> Option<Option<String>> {
-    let mut configs = places.iter().map(|place| &place.provider.config);
-    let lent = configs.find(|config| matches!(config.auth, Auth::Client))?;
-    Some(lent.base_url.clone())
 }
 
 /// A number in 0..1, for waits that differ from client to client.

@@ -14,6 +14,7 @@ pub mod flight;
 pub mod forward;
 pub mod generation;
 mod heal;
+mod places;
 pub mod recovering;
 mod refusal;
 pub mod rounds;

@@ -160,7 +160,13 @@ impl Tally {
             self.refits += refitted.map_or(0, |count| count.parse::<usize>().unwrap());
             return;
         }
-        assert!(is_hopeless(body, window), "{}: {}", tale.name, got.text());
+        assert!(
+            is_hopeless(body, window),
+            "{}: {} {:?}",
+            tale.name,
+            got.text(),
+            got.headers
+        );
         if !got.body.is_empty() {
             assert_eq!(got.json()["error"]["code"], "context_length_exceeded");
             assert!(got.text().contains("maximum context length"));

@@ -58,7 +58,8 @@ impl Generation {
     }
 
     /// Plans for a window that turned out smaller; `target` has it. `counted`: the request as it was
-    /// refused, in the provider's tokens. Where that changes nothing, plans without the tools and the prompt of ours. Returns whether the request got smaller.
+    /// refused, in the provider's tokens. Where that changes nothing, plans without the tools and the
+    /// prompt of ours, and then without anything of ours. Returns whether the request got smaller.
     pub fn refit(
         &mut self,
         conversation: &Conversation,
@@ -76,6 +77,9 @@ impl Generation {
         self.replan(conversation);
         if self.raw_sent >= refused && self.recovering.lighten() {
             self.replan(conversation);
+        }
+        if self.raw_sent >= refused && self.carries_ours() {
+            self.without_ours(conversation);
         }
         self.guard_took += begun.elapsed();
         let smaller = self.raw_sent < refused;
