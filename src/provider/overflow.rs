@@ -1,7 +1,7 @@
 //! Whether a provider's error says that a conversation is too long, and which numbers it names.
 //!
 //! There are as many ways to say so as there are providers, so wordings are rows of a table
-//! ([`wording`]), and this file only decides which of them may speak: structured codes before
+//! (`wording.rs`), and this file only decides which of them may speak: structured codes before
 //! sentences, the outer error before those it quotes. Words of a rate limit, a quota or one text
 //! that is too long silence the rest. Only fields that hold the provider's own words are read,
 //! never a request that an error repeats: a prompt may contain any sentence of the table.

@@ -1,7 +1,7 @@
 //! Who is asked, in which order, and when again.
 //!
 //! The one owner of retries and fallbacks: nothing below it sends a request twice but to heal it
-//! ([`super::attempt`]), nothing above it sends one at all. All of it happens before a byte of an
+//! (`attempt.rs`), nothing above it sends one at all. All of it happens before a byte of an
 //! answer has reached the client, and none of it after an answer began that is the client's own.
 //! Every place is sent a request that was fitted to its window and grammar.
 
