@@ -26,7 +26,7 @@ use crate::support::{
 /// What the settings say of every window.
 const CLAIMED: u32 = 128_000;
 
-/// Requests of one session; longer sessions are thinned out evenly.
+/// Requests of one session where it need not be whole; longer ones are thinned out evenly.
 const MOST_REQUESTS: usize = 60;
 
 /// Ways of refusing, by what they tell.
@@ -81,8 +81,8 @@ struct Tale {
     steps: Vec<Vec<u8>>,
 }
 
-/// All recorded sessions, or made-up ones.
-fn tales() -> Vec<Tale> {
+/// All recorded sessions, or made-up ones; of each so many requests at most.
+fn tales(most: usize) -> Vec<Tale> {
     let recorded = data::requests().into_iter();
     let recorded = recorded.filter_map(|file| Some((file.name, Session::recorded(&file.body)?)));
     let mut sessions: Vec<_> = recorded.collect();
@@ -96,7 +96,7 @@ fn tales() -> Vec<Tale> {
             .collect();
     }
     let tales = sessions.into_iter().map(|(name, session)| {
-        let steps: Vec<_> = session.thinned(MOST_REQUESTS).steps().collect();
+        let steps: Vec<_> = session.thinned(most).steps().collect();
         let body: Value = crate::support::parse::value(&steps[0]).unwrap();
         Tale {
             model: body["model"].as_str().unwrap_or_default().to_owned(),
@@ -222,7 +222,8 @@ async fn heal(window: u32, streams: bool, way: (&str, Refusal), tales: &[Tale]) 
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn no_overflow_reaches_a_client() {
-    let tales = tales();
+    // Step by step, all of them.
+    let tales = tales(usize::MAX);
     for window in [8_192, 16_384, 32_768] {
         for streams in [false, true] {
             let tally = heal(window, streams, WAYS[0], &tales).await;
@@ -235,7 +236,7 @@ async fn no_overflow_reaches_a_client() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn whatever_a_refusal_says_it_is_healed() {
-    let tales = tales();
+    let tales = tales(MOST_REQUESTS);
     for way in &WAYS[1..] {
         heal(16_384, false, *way, &tales).await;
     }
