@@ -44,14 +44,17 @@ impl Dispatch {
                 break self.too_long(sent, told);
             }
         };
-        if sent.answer.status().is_success() {
+        let answered = sent.answer.status().is_success();
+        if answered {
             if without_ours {
                 self.refused_ours();
             }
             self.believe(guesses);
         }
-        if self.refits > 0 || sent.too_long {
-            self.app.metrics.overflow(self.provider(), !sent.too_long);
+        // A guess that did not help is no overflow.
+        let healed = self.refits > 0 && answered;
+        if healed || sent.too_long {
+            self.app.metrics.overflow(self.provider(), healed);
         }
         (sent.attempts, sent.took) = (self.calls, self.took);
         Ok(sent)

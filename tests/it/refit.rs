@@ -310,6 +310,12 @@ async fn what_cannot_be_healed_is_the_classic_error() {
         if name == "nothing at all" {
             // It may have been for something else.
             assert!(got.body.is_empty());
+            let metrics = proxy.client().get("/metrics").await;
+            for result in ["healed", "unhealed"] {
+                let none =
+                    format!("plimsoll_overflows_total{{provider=\"up\",result=\"{result}\"}} 0");
+                assert!(metrics.text().contains(&none), "{}", metrics.text());
+            }
             continue;
         }
         let error = &got.json()["error"];
