@@ -8,11 +8,12 @@ mod models;
 mod provider;
 mod recovery;
 mod server;
+mod store;
 
 use std::{collections::BTreeMap, fmt::Display, ops::RangeInclusive, time::Duration};
 
 use super::{
-    AdminConfig, ClientConfig, Config, GuardConfig, StoreConfig, file,
+    AdminConfig, ClientConfig, Config, GuardConfig, file,
     layer::Layers,
     load::Environment,
     problem::{Problem, Problems, dotted},
@@ -237,29 +238,6 @@ impl Checker<'_> {
                 )
             }),
             usage: written.usage,
-        }
-    }
-
-    fn store(&mut self, written: &file::Store) -> StoreConfig {
-        StoreConfig {
-            max_sessions: self.size(
-                &["store", "max_sessions"],
-                written.max_sessions,
-                1..=100_000_000,
-                "it is the number of sessions that are remembered",
-            ),
-            max_bytes: self.size(
-                &["store", "max_bytes"],
-                written.max_bytes,
-                1 << 20..=1 << 40,
-                "it is the memory that all sessions may take, in bytes",
-            ),
-            max_age: Duration::from_secs(self.within(
-                &["store", "max_age_s"],
-                written.max_age_s,
-                60..=315_360_000,
-                "it is how long an idle session is remembered, in seconds",
-            )),
         }
     }
 }

@@ -273,17 +273,27 @@ pub(super) enum Speech {
 #[derive(Clone, Debug, Deserialize, PartialEq)]
 #[serde(deny_unknown_fields, default)]
 pub(super) struct Store {
-    pub(super) max_sessions: u64,
-    pub(super) max_bytes: u64,
+    pub(super) url: String,
+    pub(super) max_sessions: Option<u64>,
+    pub(super) max_bytes: Option<u64>,
     pub(super) max_age_s: u64,
+    pub(super) prefix: String,
+    pub(super) password_env: Option<String>,
+    pub(super) ca_file: Option<String>,
+    pub(super) encrypt_key_env: Option<String>,
 }
 
 impl Default for Store {
     fn default() -> Self {
         Self {
-            max_sessions: 10_000,
-            max_bytes: 64 << 20,
+            url: "memory".to_owned(),
+            max_sessions: None,
+            max_bytes: None,
             max_age_s: 604_800,
+            prefix: "plimsoll:".to_owned(),
+            password_env: None,
+            ca_file: None,
+            encrypt_key_env: None,
         }
     }
 }

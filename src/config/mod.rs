@@ -266,11 +266,50 @@ impl RecoveryConfig {
     }
 }
 
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct StoreConfig {
+    pub place: StorePlace,
+    /// Sessions remembered; a server bounds what it holds itself.
     pub max_sessions: usize,
+    /// Of memory or disk, by the place; a server bounds what it holds itself.
     pub max_bytes: usize,
+    /// Since a session was last used.
     pub max_age: Duration,
+    /// Encrypts what is stored of a session.
+    pub encrypt_key: Option<secret::SecretKey>,
+}
+
+/// Where sessions are kept.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum StorePlace {
+    /// Gone when the process ends.
+    Memory,
+    /// In the data directory.
+    File,
+    /// By a server that replicas share: Redis, Valkey, or what speaks like them.
+    Redis(Box<RedisConfig>),
+}
+
+/// How a server of sessions is reached.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RedisConfig {
+    /// `redis://` or `rediss://` with host, port, database and user; of a cluster, one for each node
+    /// that may be asked for the others. Never empty. A password may stand in them.
+    pub nodes: Vec<secret::Secret>,
+    pub cluster: bool,
+    /// In the place of one in the address.
+    pub password: Option<secret::Secret>,
+    /// Before every key.
+    pub prefix: String,
+    /// Certificates to trust instead of those of the system.
+    pub ca_file: Option<PathBuf>,
+}
+
+impl Default for StoreConfig {
+    /// As in the shipped settings.
+    fn default() -> Self {
+        Config::default().store
+    }
 }
 
 impl Default for Config {

@@ -75,7 +75,12 @@ fn with_examples() -> String {
 
 #[test]
 fn the_examples_of_the_shipped_file_are_valid() {
-    let variables = [("OPENAI_API_KEY", "sk-1")];
+    let key = "0f".repeat(32);
+    let variables = [
+        ("OPENAI_API_KEY", "sk-1"),
+        ("REDIS_PASSWORD", "secret"),
+        ("SESSION_STORE_KEY", &key),
+    ];
     let folder = tempfile::tempdir().unwrap();
     let text = with_examples().replace("\"prompts\"", &format!("{:?}", folder.path()));
     let loaded = merge(written(&text), &environment(&variables), None);

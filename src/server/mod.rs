@@ -55,7 +55,7 @@ use crate::{
     config::{Config, ServerConfig},
     provider::Registry,
     session::{Sessions, Tenants, ratios::Ratios, secret::InstallationSecret},
-    store::memory::MemoryStore,
+    store,
     telemetry::{metrics::Metrics, record::Record},
     wire::Body,
 };
@@ -102,7 +102,7 @@ impl App {
     /// The TLS roots of this machine cannot be read, or the data directory cannot be written.
     pub fn new(config: Config) -> io::Result<Self> {
         let secret = InstallationSecret::load(&config.server.data_dir).map_err(io::Error::other)?;
-        let store = Arc::new(MemoryStore::new(&config.store));
+        let store = store::open(&config.store, &config.server.data_dir)?;
         Ok(Self {
             sessions: Sessions::new(store, Tenants::new(secret)).map_err(io::Error::other)?,
             ratios: Ratios::default(),

@@ -154,7 +154,9 @@ impl Sessions {
         if lineage.probes().is_empty() {
             return Ok(None);
         }
-        let found = self.store.find(lineage.tenant(), lineage.probes());
+        let found = self
+            .store
+            .find(lineage.tenant(), lineage.opening(), lineage.probes());
         let Some(found) = bounded(self.find_within, found).await? else {
             return Ok(None);
         };

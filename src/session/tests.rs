@@ -29,6 +29,7 @@ fn sessions() -> Sessions {
         max_sessions: 1_000,
         max_bytes: 64 << 20,
         max_age: Duration::from_secs(3_600),
+        ..StoreConfig::default()
     })))
 }
 

@@ -5,14 +5,21 @@
 
 use std::{
     fmt,
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    num::NonZeroUsize,
+    sync::{
+        Arc, Mutex, MutexGuard, PoisonError,
+        atomic::{AtomicU64, Ordering::Relaxed},
+    },
     time::{SystemTime, UNIX_EPOCH},
 };
 
 use async_trait::async_trait;
 use bytes::Bytes;
+use lru::LruCache;
 
-use super::{Found, Key, MAX_ORDERS_BYTES, Page, Row, Saved, Store, StoreError};
+use super::{
+    Found, Key, MAX_ORDERS_BYTES, MAX_SHARED, Page, Row, Saved, Shared, Store, StoreError, fits,
+};
 use crate::{
     config::StoreConfig,
     session::{Account, SessionId, Tenant},
@@ -32,6 +39,14 @@ pub struct MemoryStore {
     limits: Limits,
     clock: Clock,
     held: Mutex<Held>,
+    shared: Mutex<Told>,
+    version: AtomicU64,
+}
+
+/// What is shared, though there is nobody here to share it with but who asks later.
+struct Told {
+    version: u64,
+    all: LruCache<Bytes, Bytes>,
 }
 
 #[derive(Clone, Copy)]
@@ -55,6 +70,11 @@ impl MemoryStore {
             },
             clock,
             held: Mutex::new(Held::default()),
+            shared: Mutex::new(Told {
+                version: 0,
+                all: LruCache::new(const { NonZeroUsize::new(MAX_SHARED).expect("not zero") }),
+            }),
+            version: AtomicU64::new(0),
         }
     }
 
@@ -77,6 +97,10 @@ impl MemoryStore {
         self.held.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    fn lock_shared(&self) -> MutexGuard<'_, Told> {
+        self.shared.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
     /// Whatever was last used before this has expired.
     fn horizon(&self) -> u64 {
         (self.clock)().saturating_sub(self.limits.age_s)
@@ -91,7 +115,12 @@ impl fmt::Debug for MemoryStore {
 
 #[async_trait]
 impl Store for MemoryStore {
-    async fn find(&self, tenant: &Tenant, keys: &[Key]) -> Result<Option<Found>, StoreError> {
+    async fn find(
+        &self,
+        tenant: &Tenant,
+        _opening: u64,
+        keys: &[Key],
+    ) -> Result<Option<Found>, StoreError> {
         let (now, horizon) = ((self.clock)(), self.horizon());
         Ok(self.lock().find(tenant, keys, now, horizon))
     }
@@ -147,6 +176,28 @@ impl Store for MemoryStore {
             .skip(page.skip)
             .take(page.take.min(Page::MAX_TAKE))
             .collect())
+    }
+
+    async fn share(&self, name: &[u8], value: Bytes) -> Result<(), StoreError> {
+        fits(name, &value)?;
+        let mut shared = self.lock_shared();
+        shared.version += 1;
+        shared.all.put(Bytes::copy_from_slice(name), value);
+        self.version.store(shared.version, Relaxed);
+        Ok(())
+    }
+
+    async fn shared(&self) -> Result<Shared, StoreError> {
+        let shared = self.lock_shared();
+        let named = |(name, value): (&Bytes, &Bytes)| (name.clone(), value.clone());
+        Ok(Shared {
+            version: shared.version,
+            all: shared.all.iter().map(named).collect(),
+        })
+    }
+
+    fn shared_version(&self) -> u64 {
+        self.version.load(Relaxed)
     }
 }
 

@@ -5,12 +5,15 @@
 //! holds is bounded by count, bytes and age. Losing a state is allowed (it expired, it was pushed
 //! out); giving a wrong one never is.
 
-use std::{io, time::Duration};
+use std::{io, path::Path, sync::Arc, time::Duration};
 
 use async_trait::async_trait;
 use bytes::Bytes;
 
-use crate::session::{Account, SessionId, Tenant, lineage::Keys};
+use crate::{
+    config::{StoreConfig, StorePlace},
+    session::{Account, SessionId, Tenant, lineage::Keys},
+};
 
 pub mod memory;
 #[cfg(test)]
@@ -90,7 +93,7 @@ pub enum StoreError {
     TooSlow(Duration),
     #[error("the store holds what we did not write")]
     Damaged,
-    #[error("orders of {0} bytes are over the limit")]
+    #[error("{0} bytes are over the limit")]
     Overlong(usize),
     /// Would let one tenant write into another's session.
     #[error("the session belongs to another tenant")]
@@ -102,7 +105,15 @@ pub enum StoreError {
 pub trait Store: Send + Sync {
     /// The first of `keys` that is there, with its session's orders: one batched read. An
     /// ambiguous bare key is not there.
-    async fn find(&self, tenant: &Tenant, keys: &[Key]) -> Result<Option<Found>, StoreError>;
+    ///
+    /// All keys are of conversations that begin with this `opening`, as they were when saved: a
+    /// store may use it to keep together what is looked for together.
+    async fn find(
+        &self,
+        tenant: &Tenant,
+        opening: u64,
+        keys: &[Key],
+    ) -> Result<Option<Found>, StoreError>;
 
     /// Files a state under all its keys, and as its session's newest, at once.
     ///
@@ -130,4 +141,61 @@ pub trait Store: Send + Sync {
     /// The sessions of one account, or of all (for the administrator), newest first.
     async fn sessions(&self, account: Option<&Account>, page: Page)
     -> Result<Vec<Row>, StoreError>;
+
+    /// Tells all replicas something that no session owns, such as a window that was learnt: the
+    /// value takes the place of the one of that name before. At most [`MAX_SHARED_NAME_BYTES`] and
+    /// [`MAX_SHARED_BYTES`]; of names without number, those given last are kept.
+    async fn share(&self, name: &[u8], value: Bytes) -> Result<(), StoreError>;
+
+    /// All that was shared, by this replica and by others.
+    async fn shared(&self) -> Result<Shared, StoreError>;
+
+    /// The version of what is shared as the store last saw it in passing, with any other call: no
+    /// trip of its own. Where it is not that of what was read last, [`Store::shared`] has news. 0 as
+    /// long as nothing was seen.
+    fn shared_version(&self) -> u64;
+
+    /// Brings to rest what was acknowledged, and lets go of file and connections. Nothing is asked of
+    /// the store afterwards.
+    async fn close(&self) {}
+}
+
+/// What no session owns.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Shared {
+    /// Grows with whatever is shared.
+    pub version: u64,
+    /// Names and values, in any order.
+    pub all: Vec<(Bytes, Bytes)>,
+}
+
+/// The longest name of something that is shared.
+pub const MAX_SHARED_NAME_BYTES: usize = 2_304;
+
+/// The largest value that is shared.
+pub const MAX_SHARED_BYTES: usize = 256;
+
+/// Names of which something is shared; beyond, those not given for longest go.
+pub const MAX_SHARED: usize = 4_096;
+
+/// The store that the settings name. Called from within a runtime, since a store may have work of
+/// its own to do.
+///
+/// # Errors
+/// Where there is no use in starting: the file is another process's or a newer release's, or an
+/// address makes no sense. A server that does not answer is no error; requests go on without it.
+pub fn open(config: &StoreConfig, data_dir: &Path) -> io::Result<Arc<dyn Store>> {
+    let _ = data_dir;
+    match &config.place {
+        StorePlace::Memory => Ok(Arc::new(memory::MemoryStore::new(config))),
+        StorePlace::File | StorePlace::Redis(_) => Err(io::ErrorKind::Unsupported.into()),
+    }
+}
+
+/// Whether that may be shared.
+fn fits(name: &[u8], value: &[u8]) -> Result<(), StoreError> {
+    if name.len() > MAX_SHARED_NAME_BYTES || value.len() > MAX_SHARED_BYTES {
+        return Err(StoreError::Overlong(name.len() + value.len()));
+    }
+    Ok(())
 }

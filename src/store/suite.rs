@@ -13,6 +13,7 @@ use crate::session::{
 };
 
 mod orders;
+mod shared;
 
 /// Runs all checks, each on a store of its own.
 pub(crate) async fn check(fresh: impl Fn() -> Arc<dyn Store>) {
@@ -25,6 +26,8 @@ pub(crate) async fn check(fresh: impl Fn() -> Arc<dyn Store>) {
     a_session_is_one_tenants(&*fresh()).await;
     old_ancestors_go_and_the_newest_stay(&*fresh()).await;
     grouped_conversations_do_not_push_each_other_out(&*fresh()).await;
+    shared::the_newest_value_of_a_name_is_read(&*fresh()).await;
+    shared::the_bounds_hold(&*fresh()).await;
     orders::stay_with_their_session(&*fresh()).await;
     orders::are_given_to_ones_own_sessions(&*fresh()).await;
     many_at_once(fresh()).await;
@@ -71,7 +74,17 @@ pub(crate) async fn found(
     keys: &[u64],
 ) -> Option<(usize, u64)> {
     let keys: Vec<Key> = keys.iter().map(|number| key(*number)).collect();
-    let found = store.find(tenant, &keys).await.unwrap()?;
+    found_of(store, tenant, 1, &keys).await
+}
+
+/// The same of conversations that begin otherwise.
+pub(crate) async fn found_of(
+    store: &dyn Store,
+    tenant: &Tenant,
+    opening: u64,
+    keys: &[Key],
+) -> Option<(usize, u64)> {
+    let found = store.find(tenant, opening, keys).await.unwrap()?;
     let state = found.state.as_ref().try_into().unwrap();
     Some((found.at, u64::from_le_bytes(state)))
 }

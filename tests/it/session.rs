@@ -28,6 +28,7 @@ async fn check(name: &str, messages: &[Value]) {
         max_sessions: 100,
         max_bytes: 1 << 20,
         max_age: Duration::from_secs(3_600),
+        ..StoreConfig::default()
     });
     let tenants = Tenants::new(InstallationSecret::random().unwrap());
     let tenant = tenants.tenant(Client::Anonymous, &HeaderMap::new(), None);

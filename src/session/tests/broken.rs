@@ -9,7 +9,7 @@ use super::{WITHIN, hints::hint, over, tenant, turns};
 use crate::{
     health::Level,
     session::{Account, SessionId, State, Tenant, fixture::conversation},
-    store::{Found, Key, Page, Row, Saved, Store, StoreError},
+    store::{Found, Key, Page, Row, Saved, Shared, Store, StoreError},
 };
 
 /// A store that is down, never answers, or answers with something else.
@@ -33,7 +33,7 @@ impl Broken {
 
 #[async_trait]
 impl Store for Broken {
-    async fn find(&self, _: &Tenant, _: &[Key]) -> Result<Option<Found>, StoreError> {
+    async fn find(&self, _: &Tenant, _: u64, _: &[Key]) -> Result<Option<Found>, StoreError> {
         match self {
             Self::Garbage => Ok(Some(Found {
                 at: 0,
@@ -63,6 +63,15 @@ impl Store for Broken {
     }
     async fn sessions(&self, _: Option<&Account>, _: Page) -> Result<Vec<Row>, StoreError> {
         self.fail().await
+    }
+    async fn share(&self, _: &[u8], _: Bytes) -> Result<(), StoreError> {
+        self.fail().await
+    }
+    async fn shared(&self) -> Result<Shared, StoreError> {
+        self.fail().await
+    }
+    fn shared_version(&self) -> u64 {
+        1
     }
 }
 

@@ -5,6 +5,7 @@ use std::{
 
 use super::*;
 use crate::{
+    config::StorePlace,
     session::{State, lineage::Keys},
     store::suite::{self, found, key, saved, session, tenant},
 };
@@ -13,6 +14,8 @@ const LIMITS: StoreConfig = StoreConfig {
     max_sessions: 100,
     max_bytes: 1 << 20,
     max_age: Duration::from_secs(3_600),
+    place: StorePlace::Memory,
+    encrypt_key: None,
 };
 
 /// A store whose clock the test moves.
@@ -158,7 +161,7 @@ async fn orders_expire_with_their_session_and_count_as_bytes() {
     assert_eq!((store.len(), store.bytes()), (1, before));
     // A session of that id that begins anew has none.
     store.save(saved(one, session(1), 10)).await.unwrap();
-    let found = store.find(&one, &[key(10)]).await.unwrap().unwrap();
+    let found = store.find(&one, 1, &[key(10)]).await.unwrap().unwrap();
     assert!(found.orders.is_empty());
     check_sound(&store);
 }

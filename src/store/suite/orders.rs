@@ -12,7 +12,9 @@ pub(super) async fn stay_with_their_session(store: &dyn Store) {
     let one = tenant("a");
     let account = one.account();
     let shown = async |number: u64| {
-        let found = store.find(&one, &[key(number)]).await.unwrap().unwrap();
+        let opening = number / 10;
+        let found = store.find(&one, opening, &[key(number)]).await;
+        let found = found.unwrap().unwrap();
         let row = store.session(Some(&account), session(1)).await.unwrap();
         assert_eq!(row.unwrap().orders, found.orders);
         found.orders
@@ -64,7 +66,7 @@ pub(super) async fn are_given_to_ones_own_sessions(store: &dyn Store) {
         ordered.await.unwrap()
     };
     let of = async |owner: &Tenant, number| {
-        let found = store.find(owner, &[key(number)]).await.unwrap();
+        let found = store.find(owner, 1, &[key(number)]).await.unwrap();
         found.unwrap().orders
     };
     assert!(!order(Some(&other), 2, "theirs").await);
