@@ -31,6 +31,8 @@ pub(super) fn run(flags: &Flags, environment: &Environment) -> Result<(), Failed
 }
 
 async fn serve(loaded: Loaded, watch: Watch) -> Result<(), Failed> {
+    // Before anybody can know of us, so that a stop right after the start is a clean one too.
+    let Signals { stop, reload } = Signals::new().map_err(Failed::Start)?;
     let address = loaded.config.server.listen;
     let listener = TcpListener::bind(address)
         .await
@@ -41,8 +43,6 @@ async fn serve(loaded: Loaded, watch: Watch) -> Result<(), Failed> {
     let live = Live::new(loaded.config.clone()).map_err(Failed::Start)?;
     let live = Arc::new(live);
     let reloading = Reloading::begin(Arc::clone(&live), watch, &loaded);
-    // Before the first connection, so that a stop right after the start is a clean one too.
-    let Signals { stop, reload } = Signals::new().map_err(Failed::Start)?;
     announce(&loaded, &listener).map_err(Failed::Start)?;
     let told = CancellationToken::new();
     let told_twice = async {

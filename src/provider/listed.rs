@@ -3,8 +3,8 @@
 //! Asked for in the background when a request comes to a provider whose list is wanted, at most once
 //! an hour, after a failure once a minute, one question at a time. No request waits for it, and
 //! what fails is only a window that is not known better. Ids are matched exactly; but a server that
-//! lists a single model, such as llama.cpp's, serves it under any name. A list is known by
-//! [`Provider::place`]: other settings of the same provider keep it, another address does not.
+//! lists a single model, such as llama.cpp's, serves it under any name. A list is that of a
+//! name and an address: other settings of the same provider keep it, another address does not.
 
 use std::{
     collections::{BTreeMap, HashMap},

@@ -102,7 +102,9 @@ mod tests {
     fn providers_that_are_set_as_before_are_the_same() {
         let mut config = config();
         let before = Registry::new(&config).unwrap();
-        change(&mut config, "b", |b| b.idle_timeout = Duration::from_secs(1));
+        change(&mut config, "b", |b| {
+            b.idle_timeout = Duration::from_secs(1)
+        });
         let after = before.under(&config).unwrap();
         let same = |name: &str| Arc::ptr_eq(&before.providers[name], &after.providers[name]);
         assert!(same("a") && same("simulated") && !same("b"));
@@ -119,8 +121,12 @@ mod tests {
             before.learnt.truncated(name, "m", 5_000, now);
             assert!(before.listed.is_due(&before.providers[name].place, now));
         }
-        change(&mut config, "a", |a| a.idle_timeout = Duration::from_secs(1));
-        change(&mut config, "b", |b| b.base_url = Some("http://c/v1".to_owned()));
+        change(&mut config, "a", |a| {
+            a.idle_timeout = Duration::from_secs(1)
+        });
+        change(&mut config, "b", |b| {
+            b.base_url = Some("http://c/v1".to_owned())
+        });
         config.catalogue.learnt_max_age = Duration::from_secs(10);
         let after = before.under(&config).unwrap();
         after.take_over(&before, &config);
