@@ -24,4 +24,4 @@ pub mod store;
 pub mod telemetry;
 pub mod wire;
 
-pub use server::serve;
+pub use server::{Live, serve};

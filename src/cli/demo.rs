@@ -18,6 +18,7 @@ use std::{
     io::{self, Write},
     net::SocketAddr,
     path::PathBuf,
+    sync::Arc,
     time::Duration,
 };
 
@@ -31,6 +32,7 @@ use self::{
 };
 use super::Failed;
 use crate::{
+    Live,
     config::{Config, ModelConfig},
     health::limits::limits,
     provider::simulated,
@@ -113,7 +115,8 @@ async fn show<W: Write>(args: &Args, screen: Screen<W>) -> Result<(), DemoError>
         steps: args.steps,
     };
     let (stop, stopped) = oneshot::channel::<()>();
-    let served = crate::serve(config, listener, async {
+    let live = Live::new(config).map_err(DemoError::Serve)?;
+    let served = crate::serve(Arc::new(live), listener, async {
         // An error means that the session is over as well.
         let _ = stopped.await;
     });

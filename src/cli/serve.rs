@@ -1,49 +1,60 @@
-//! `plimsoll serve`: settings, listener and stop signal for [`crate::serve`].
+//! `plimsoll serve`: settings, listener and signals for [`crate::serve`].
 
-use std::io;
+mod reload;
+mod signals;
+
+use std::{io, sync::Arc};
 
 use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
 
+use self::{reload::Reloading, signals::Signals};
 use super::Failed;
 use crate::{
-    config::{Auth, Config, Environment, Flags, Loaded, load, warnings},
-    provider::Registry,
+    Live,
+    config::{Auth, Config, Environment, Flags, Loaded, Watch},
     telemetry,
 };
 
 pub(super) fn run(flags: &Flags, environment: &Environment) -> Result<(), Failed> {
-    let loaded = load(flags, environment)?;
+    let mut watch = Watch::new(flags, environment);
+    let loaded = watch.load()?;
     telemetry::start();
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .enable_all()
         .build()
         .map_err(Failed::Start)?;
-    runtime.block_on(serve(loaded))
+    let served = runtime.block_on(serve(loaded, watch));
+    // Whoever told us twice to stop waits for nothing, not for a disk that hangs either.
+    runtime.shutdown_background();
+    served
 }
 
-async fn serve(loaded: Loaded) -> Result<(), Failed> {
-    let config = &loaded.config;
-    let registry = Registry::new(config).map_err(Failed::Start)?;
-    for doubt in loaded.warnings.iter().chain(&warnings(config, &registry)) {
-        tracing::warn!(setting = doubt.key, "{doubt}");
-    }
-    let address = config.server.listen;
+async fn serve(loaded: Loaded, watch: Watch) -> Result<(), Failed> {
+    // Before anybody can know of us, so that a stop right after the start is a clean one too.
+    let Signals { stop, reload } = Signals::new().map_err(Failed::Start)?;
+    let address = loaded.config.server.listen;
     let listener = TcpListener::bind(address)
         .await
         .map_err(|source| match source.kind() {
             io::ErrorKind::AddrInUse => Failed::AddressInUse(address),
             _ => Failed::Listen { address, source },
         })?;
-    // Before the first connection, so that a stop right after the start is a clean one too.
-    let stop = Stop::new().map_err(Failed::Start)?;
+    let live = Live::new(loaded.config.clone()).map_err(Failed::Start)?;
+    let live = Arc::new(live);
+    let reloading = Reloading::begin(Arc::clone(&live), watch, &loaded);
     announce(&loaded, &listener).map_err(Failed::Start)?;
     let told = CancellationToken::new();
+    let told_twice = async {
+        // Settings that come while it stops are of no use to anybody.
+        let reloaded = told.run_until_cancelled(reloading.run(reload));
+        tokio::join!(stop.asked_twice(&told), reloaded);
+    };
     tokio::select! {
-        served = crate::serve(loaded.config, listener, told.cancelled()) => {
+        served = crate::serve(live, listener, told.cancelled()) => {
             served.map_err(Failed::Start)?;
         }
-        () = stop.asked_twice(&told) => {}
+        () = told_twice => {}
     }
     tracing::info!("stopped");
     Ok(())
@@ -83,62 +94,4 @@ fn announce(loaded: &Loaded, listener: &TcpListener) -> io::Result<()> {
         "listening on http://{listen}"
     );
     Ok(())
-}
-
-/// The signals that ask us to end.
-#[cfg(unix)]
-struct Stop {
-    interrupt: tokio::signal::unix::Signal,
-    terminate: tokio::signal::unix::Signal,
-}
-
-#[cfg(unix)]
-impl Stop {
-    fn new() -> io::Result<Self> {
-        use tokio::signal::unix::{SignalKind, signal};
-        Ok(Self {
-            interrupt: signal(SignalKind::interrupt())?,
-            terminate: signal(SignalKind::terminate())?,
-        })
-    }
-
-    /// Tells `told` of the first signal, and comes back at the second: whoever asks again does not
-    /// want to wait for running answers.
-    async fn asked_twice(mut self, told: &CancellationToken) {
-        let signal = self.next().await;
-        tracing::info!(signal, "stopping; running answers may end");
-        told.cancel();
-        let signal = self.next().await;
-        tracing::warn!(signal, "told again to stop; running answers are cut off");
-    }
-
-    async fn next(&mut self) -> &'static str {
-        tokio::select! {
-            _ = self.interrupt.recv() => "SIGINT",
-            _ = self.terminate.recv() => "SIGTERM",
-        }
-    }
-}
-
-#[cfg(not(unix))]
-struct Stop;
-
-#[cfg(not(unix))]
-impl Stop {
-    fn new() -> io::Result<Self> {
-        Ok(Self)
-    }
-
-    async fn asked_twice(self, told: &CancellationToken) {
-        // Without a handler there is no way to be asked, so we go on.
-        if tokio::signal::ctrl_c().await.is_err() {
-            std::future::pending::<()>().await;
-        }
-        tracing::info!("stopping; running answers may end");
-        told.cancel();
-        if tokio::signal::ctrl_c().await.is_err() {
-            std::future::pending::<()>().await;
-        }
-        tracing::warn!("told again to stop; running answers are cut off");
-    }
 }

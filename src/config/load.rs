@@ -83,10 +83,8 @@ pub struct Loaded {
 /// # Errors
 /// All problems at once: of the file, of types and names, of values.
 pub fn load(flags: &Flags, environment: &Environment) -> Result<Loaded, Problems> {
-    let (path, must_exist) = match &flags.config {
-        Some(path) => (path.as_path(), true),
-        None => (Path::new(DEFAULT_FILE), false),
-    };
+    let path = file_of(flags);
+    let must_exist = flags.config.is_some();
     let text = match read(path) {
         Ok(text) => Some(text),
         Err(error) if !must_exist && error.kind() == io::ErrorKind::NotFound => None,
@@ -109,6 +107,24 @@ pub fn load(flags: &Flags, environment: &Environment) -> Result<Loaded, Problems
     })
 }
 
+/// The file and the directory that [`load`] reads, also where they are not there, or wrong.
+pub(super) fn read_from(flags: &Flags, environment: &Environment) -> Vec<PathBuf> {
+    let file = file_of(flags);
+    let named = read(file).ok().map(|text| (String::new(), text));
+    let layers = layers(named, environment, None);
+    let prompts = layers
+        .ok()
+        .and_then(|(mut layers, _)| layers.extract().0.recovery.prompts_dir);
+    let prompts = prompts.filter(|folder| !folder.is_empty());
+    let mut all = vec![file.to_owned()];
+    all.extend(prompts.map(PathBuf::from));
+    all
+}
+
+fn file_of(flags: &Flags) -> &Path {
+    flags.config.as_deref().unwrap_or(Path::new(DEFAULT_FILE))
+}
+
 fn read(path: &Path) -> io::Result<String> {
     let size = fs::metadata(path)?.len();
     if size > MAX_FILE_BYTES {
@@ -124,6 +140,18 @@ pub(super) fn merge(
     environment: &Environment,
     listen: Option<&str>,
 ) -> Result<(Config, Vec<Problem>), Problems> {
+    let (mut layers, warnings) = layers(text, environment, listen)?;
+    let (file, problems) = layers.extract();
+    let config = check::check(&file, &layers, environment, problems)?;
+    Ok((config, warnings))
+}
+
+/// All sources, unchecked, and what is doubtful of their names.
+fn layers(
+    text: Option<(String, String)>,
+    environment: &Environment,
+    listen: Option<&str>,
+) -> Result<(Layers, Vec<Problem>), Problems> {
     let mut layers = Layers::default();
     if let Some((name, text)) = text {
         let values = parse(&text).map_err(|message| {
@@ -153,9 +181,7 @@ pub(super) fn merge(
         let path = ["server".to_owned(), "listen".to_owned()];
         layers.push("--listen", &path, Value::from(listen));
     }
-    let (file, problems) = layers.extract();
-    let config = check::check(&file, &layers, environment, problems)?;
-    Ok((config, warnings))
+    Ok((layers, warnings))
 }
 
 fn never<T>(error: std::convert::Infallible) -> T {

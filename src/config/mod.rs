@@ -2,6 +2,7 @@
 //!
 //! [`load`] reads them from the file, the environment and the flags, in that order.
 
+mod change;
 mod check;
 mod file;
 mod layer;
@@ -9,13 +10,16 @@ mod load;
 mod problem;
 pub mod secret;
 mod warn;
+mod watch;
 
 #[cfg(test)]
 mod tests;
 
+pub use change::Change;
 pub use load::{Environment, Flags, Loaded, load};
 pub use problem::{Problem, Problems};
 pub use warn::{unknown_windows, warnings};
+pub use watch::Watch;
 
 use std::{collections::BTreeMap, net::SocketAddr, path::PathBuf, sync::Arc, time::Duration};
 
@@ -25,7 +29,7 @@ use serde::Deserialize;
 use crate::recovery::{Language, Prompts, clock::Pace};
 
 /// Everything the proxy was told, as used.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct Config {
     pub server: ServerConfig,
     pub admin: AdminConfig,
@@ -46,7 +50,7 @@ pub struct Config {
     pub store: StoreConfig,
 }
 
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct ServerConfig {
     pub listen: SocketAddr,
     /// One request body, after decoding.
@@ -65,13 +69,13 @@ pub struct ServerConfig {
     pub data_dir: PathBuf,
 }
 
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, PartialEq)]
 pub struct AdminConfig {
     /// SHA-256 of the admin key.
     pub key_sha256: Option<[u8; 32]>,
 }
 
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct ClientConfig {
     /// SHA-256 of the client key.
     pub key_sha256: [u8; 32],
@@ -86,7 +90,7 @@ pub struct ClientConfig {
     pub recovery: bool,
 }
 
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct ProviderConfig {
     /// Without a slash at its end; `None` for the built-in `simulated`. `{model}` in it stands for the
     /// name of the request's model.
@@ -116,7 +120,7 @@ pub struct ProviderConfig {
 }
 
 /// Whose credentials go to a provider.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq)]
 pub enum Auth {
     /// The client's own `Authorization` is passed on.
     Client,
@@ -126,7 +130,7 @@ pub enum Auth {
 }
 
 /// What is told of one model; everything else comes from the catalogue.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, PartialEq)]
 pub struct ModelConfig {
     pub provider: Option<String>,
     pub context_length: Option<u32>,
@@ -170,7 +174,7 @@ pub struct RetryConfig {
 }
 
 /// Where windows of models are read from, beside the catalogue in the binary.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct CatalogueConfig {
     /// A list in the form of models.dev; unset: none is fetched.
     pub url: Option<String>,
@@ -180,7 +184,7 @@ pub struct CatalogueConfig {
     pub learnt_max_age: Duration,
 }
 
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct GuardConfig {
     pub enabled: bool,
     pub max_tool_result_chars: usize,
@@ -213,7 +217,7 @@ impl Default for GuardConfig {
     }
 }
 
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct RecoveryConfig {
     pub enabled: bool,
     /// Unset: each conversation's own.

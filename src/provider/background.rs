@@ -2,14 +2,24 @@
 
 use std::sync::{Mutex, OnceLock, PoisonError};
 
-use tokio::{runtime::Handle, task::JoinSet};
+use tokio::{
+    runtime::Handle,
+    task::{AbortHandle, JoinSet},
+};
 
 /// Tasks that are dropped together with this. Before [`Background::start`] none is taken, so that a
 /// command that only looks at the settings asks nobody.
 #[derive(Debug, Default)]
 pub(super) struct Background {
     runtime: OnceLock<Handle>,
-    tasks: Mutex<JoinSet<()>>,
+    tasks: Mutex<Tasks>,
+}
+
+#[derive(Debug, Default)]
+struct Tasks {
+    all: JoinSet<()>,
+    /// The one that goes on for ever.
+    standing: Option<AbortHandle>,
 }
 
 impl Background {
@@ -29,7 +39,19 @@ impl Background {
             return;
         };
         let mut tasks = self.tasks.lock().unwrap_or_else(PoisonError::into_inner);
-        while tasks.try_join_next().is_some() {}
-        tasks.spawn_on(task, runtime);
+        while tasks.all.try_join_next().is_some() {}
+        tasks.all.spawn_on(task, runtime);
+    }
+
+    /// Ends the task that goes on for ever, and begins another one in its place, if any.
+    pub(super) fn stand(&self, task: Option<impl Future<Output = ()> + Send + 'static>) {
+        let Some(runtime) = self.runtime.get() else {
+            return;
+        };
+        let mut tasks = self.tasks.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(before) = tasks.standing.take() {
+            before.abort();
+        }
+        tasks.standing = task.map(|task| tasks.all.spawn_on(task, runtime));
     }
 }

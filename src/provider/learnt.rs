@@ -9,7 +9,10 @@
 
 use std::{
     num::NonZeroUsize,
-    sync::{Mutex, MutexGuard, PoisonError},
+    sync::{
+        Mutex, MutexGuard, PoisonError,
+        atomic::{AtomicU64, Ordering::Relaxed},
+    },
     time::{Duration, Instant},
 };
 
@@ -70,7 +73,8 @@ pub enum Lesson {
 /// Windows learnt, in memory, of a bounded number of models.
 #[derive(Debug)]
 pub struct Learnt {
-    max_age: Duration,
+    /// In milliseconds.
+    max_age: AtomicU64,
     models: Mutex<LruCache<Key, Entry>>,
 }
 
@@ -80,9 +84,27 @@ type Key = (Box<str>, Box<str>);
 impl Learnt {
     /// `max_age`: how long a lesson is believed.
     pub fn new(max_age: Duration) -> Self {
-        Self {
-            max_age,
+        let learnt = Self {
+            max_age: AtomicU64::default(),
             models: Mutex::new(LruCache::new(MAX_MODELS)),
+        };
+        learnt.believe_for(max_age);
+        learnt
+    }
+
+    /// How long a lesson is believed from now on; those before keep the time that they were given.
+    pub fn believe_for(&self, max_age: Duration) {
+        let millis = u64::try_from(max_age.as_millis()).unwrap_or(u64::MAX);
+        self.max_age.store(millis, Relaxed);
+    }
+
+    /// Forgets what a provider taught: another one has its name now.
+    pub fn forget(&self, provider: &str) {
+        let mut models = self.models();
+        let gone = models.iter().filter(|((of, _), _)| **of == *provider);
+        let gone: Vec<_> = gone.map(|(key, _)| key.clone()).collect();
+        for key in &gone {
+            models.pop(key);
         }
     }
 
@@ -90,7 +112,7 @@ impl Learnt {
     pub fn accepted(&self, provider: &str, model: &str, prompt_tokens: u32, now: Instant) {
         let mut models = self.models();
         let entry = models.get_or_insert_mut(key(provider, model), Entry::default);
-        entry.accepted(prompt_tokens, self.max_age, now);
+        entry.accepted(prompt_tokens, self.max_age(), now);
     }
 
     /// A request was refused. What is known afterwards is tighter than what was sent: as the provider
@@ -99,14 +121,14 @@ impl Learnt {
     pub fn refused(&self, provider: &str, model: &str, refused: &Refused, now: Instant) -> Lesson {
         let mut models = self.models();
         let entry = models.get_or_insert_mut(key(provider, model), Entry::default);
-        entry.refused(refused, self.max_age, now)
+        entry.refused(refused, self.max_age(), now)
     }
 
     /// The provider cuts prompts to so many tokens in silence.
     pub fn truncated(&self, provider: &str, model: &str, tokens: u32, now: Instant) {
         let mut models = self.models();
         let entry = models.get_or_insert_mut(key(provider, model), Entry::default);
-        entry.truncated(tokens, self.max_age, now);
+        entry.truncated(tokens, self.max_age(), now);
     }
 
     pub fn known(&self, provider: &str, model: &str, now: Instant) -> Known {
@@ -128,6 +150,10 @@ impl Learnt {
         drop(models);
         all.sort_by(|a, b| (&a.0, &a.1).cmp(&(&b.0, &b.1)));
         all
+    }
+
+    fn max_age(&self) -> Duration {
+        Duration::from_millis(self.max_age.load(Relaxed))
     }
 
     fn models(&self) -> MutexGuard<'_, LruCache<Key, Entry>> {

@@ -3,7 +3,8 @@
 //! Asked for in the background when a request comes to a provider whose list is wanted, at most once
 //! an hour, after a failure once a minute, one question at a time. No request waits for it, and
 //! what fails is only a window that is not known better. Ids are matched exactly; but a server that
-//! lists a single model, such as llama.cpp's, serves it under any name.
+//! lists a single model, such as llama.cpp's, serves it under any name. A list is that of a
+//! name and an address: other settings of the same provider keep it, another address does not.
 
 use std::{
     collections::{BTreeMap, HashMap},
@@ -55,7 +56,7 @@ pub enum Unlisted {
     NotAList,
 }
 
-/// The lists of all providers.
+/// The lists of all providers, by their places.
 #[derive(Debug)]
 pub(super) struct Listed {
     lists: Mutex<HashMap<Arc<str>, List>>,
@@ -81,37 +82,37 @@ impl Listed {
     }
 
     /// What the provider said of a model; `None`: it lists none of that name.
-    pub(super) fn facts(&self, provider: &str, model: &str) -> Option<Facts> {
-        self.lock().get(provider)?.models.get(model).copied()
+    pub(super) fn facts(&self, place: &str, model: &str) -> Option<Facts> {
+        self.lock().get(place)?.models.get(model).copied()
     }
 
     /// What the provider said of the only model that it lists; `None`: it lists several, or none.
-    pub(super) fn only(&self, provider: &str) -> Option<Facts> {
+    pub(super) fn only(&self, place: &str) -> Option<Facts> {
         let lists = self.lock();
-        let mut models = lists.get(provider)?.models.values();
+        let mut models = lists.get(place)?.models.values();
         let only = models.next()?;
         models.next().is_none().then_some(*only)
     }
 
     /// Whether the provider is being asked for the first time.
-    pub(super) fn is_awaited(&self, provider: &str) -> bool {
-        self.lock().get(provider).is_some_and(List::is_awaited)
+    pub(super) fn is_awaited(&self, place: &str) -> bool {
+        self.lock().get(place).is_some_and(List::is_awaited)
     }
 
     /// The ids of all models that a provider has listed.
-    pub(super) fn ids(&self, provider: &str) -> Vec<String> {
+    pub(super) fn ids(&self, place: &str) -> Vec<String> {
         let lists = self.lock();
-        let list = lists.get(provider);
+        let list = lists.get(place);
         list.map_or_else(Vec::new, |list| list.models.keys().cloned().collect())
     }
 
     /// Whether it is time to ask; if so it counts as asked until [`Listed::ask`] is done.
-    pub(super) fn is_due(&self, provider: &Arc<str>, now: Instant) -> bool {
+    pub(super) fn is_due(&self, place: &Arc<str>, now: Instant) -> bool {
         let mut lists = self.lock();
-        if !lists.get(provider).is_none_or(|list| list.is_due(now)) {
+        if !lists.get(place).is_none_or(|list| list.is_due(now)) {
             return false;
         }
-        lists.entry(Arc::clone(provider)).or_default().asking = true;
+        lists.entry(Arc::clone(place)).or_default().asking = true;
         true
     }
 
@@ -124,7 +125,7 @@ impl Listed {
         let listed = timeout(MAX_TIME, ask(provider, client_keys)).await;
         let listed = listed.unwrap_or(Err(Unlisted::TooMuch));
         let mut lists = self.lock();
-        let list = lists.entry(Arc::clone(&provider.name)).or_default();
+        let list = lists.entry(Arc::clone(&provider.place)).or_default();
         list.asking = false;
         let told = match listed {
             Ok(models) => {
@@ -140,6 +141,11 @@ impl Listed {
         drop(lists);
         self.changed.send_replace(());
         told
+    }
+
+    /// Forgets the lists of all other places.
+    pub(super) fn keep_only(&self, places: &[&Arc<str>]) {
+        self.lock().retain(|place, _| places.contains(&place));
     }
 
     /// Waits until nobody is being asked for the first time, but no longer than `limit`.

@@ -2,9 +2,11 @@
 //!
 //! Providers are told apart by their configured names, never by what they say of themselves. What
 //! changes is what is learnt of windows, by errors, lists and a fetched catalogue; nobody waits
-//! for any of it.
+//! for any of it. A registry of other settings goes on with what this one has learnt, and with the
+//! providers that are set as before, their connections and breakers included.
 
 mod offered;
+mod reload;
 
 use std::{
     collections::{BTreeMap, HashSet},
@@ -41,11 +43,11 @@ pub struct Registry {
     /// Whether clients have keys of their own, so that nothing of theirs is a provider's.
     client_keys: bool,
     /// What providers taught of their windows.
-    pub learnt: Learnt,
+    pub learnt: Arc<Learnt>,
     listed: Arc<Listed>,
     fetched: Arc<Fetched>,
-    background: Background,
-    reported: Mutex<HashSet<String>>,
+    background: Arc<Background>,
+    reported: Arc<Mutex<HashSet<String>>>,
 }
 
 /// Who serves a model, and what is known of it.
@@ -93,20 +95,19 @@ impl Registry {
             providers,
             names: Names::new(config),
             client_keys: !config.clients.is_empty(),
-            learnt: Learnt::new(config.catalogue.learnt_max_age),
+            learnt: Arc::new(Learnt::new(config.catalogue.learnt_max_age)),
             listed: Arc::new(Listed::new()),
             fetched: Arc::new(fetched),
-            background: Background::default(),
-            reported: Mutex::default(),
+            background: Arc::default(),
+            reported: Arc::default(),
         })
     }
 
     /// Begins to fetch the catalogue, and to ask providers for their lists where they are wanted.
-    /// All of it ends when this is dropped. Called from within a runtime.
+    /// All of it ends when this and all that were made of it are dropped. Called from within a runtime.
     pub fn start(&self) {
-        if self.background.start() && self.fetched.is_on() {
-            self.background
-                .spawn(Arc::clone(&self.fetched).keep_fresh());
+        if self.background.start() {
+            self.fetch();
         }
     }
 
@@ -266,6 +267,13 @@ impl Registry {
         }
     }
 
+    /// Begins to keep the catalogue fresh, in the place of another one.
+    fn fetch(&self) {
+        let wanted = self.fetched.is_on();
+        let task = wanted.then(|| Arc::clone(&self.fetched).keep_fresh());
+        self.background.stand(task);
+    }
+
     fn target(&self, one: Deployed, chosen: Option<&str>) -> Result<Target, Unknown> {
         let provider = self.named(&one.place.provider)?;
         let mut settings = one.settings;
@@ -289,11 +297,11 @@ impl Registry {
         let entry = provider.known(model, &self.fetched.table());
         self.want_list(provider, entry.is_some());
         let learnt = self.learnt.known(&provider.name, model, Instant::now());
-        let listed = self.listed.facts(&provider.name, model);
+        let listed = self.listed.facts(&provider.place, model);
         // A server of one model answers to any name. What else is said of the name has precedence.
         let only = || {
             let told = settings.context_length.or(settings.input_length);
-            let one = self.listed.only(&provider.name);
+            let one = self.listed.only(&provider.place);
             one.filter(|_| told.is_none() && !provider.is_catalogued(&self.fetched.table()))
         };
         let listed = listed.or_else(only).unwrap_or_default();
@@ -306,7 +314,7 @@ impl Registry {
         if !wanted
             || provider.hides_its_list().is_some()
             || !self.background.started()
-            || !self.listed.is_due(&provider.name, Instant::now())
+            || !self.listed.is_due(&provider.place, Instant::now())
         {
             return;
         }
@@ -332,7 +340,8 @@ impl Registry {
     /// tell it.
     fn report(&self, target: &Target) {
         let (provider, model) = (&*target.provider.name, &*target.model);
-        if target.window.source != Source::Assumed || self.listed.is_awaited(provider) {
+        if target.window.source != Source::Assumed || self.listed.is_awaited(&target.provider.place)
+        {
             return;
         }
         let id = target.id();

@@ -40,6 +40,8 @@ const PLAIN: &AsciiSet = &NON_ALPHANUMERIC
 #[derive(Debug)]
 pub struct Provider {
     pub name: Arc<str>,
+    /// Name and address: under other settings with the same, what it told of itself holds.
+    pub(super) place: Arc<str>,
     pub config: ProviderConfig,
     pub breaker: Breaker,
     /// For requests that leave HTTP.
@@ -130,12 +132,18 @@ impl Provider {
         };
         Ok(Self {
             name: name.into(),
+            place: place(name, config).into(),
             catalogued: catalogue::provider_of(name, config.base_url.as_deref()),
             config: config.clone(),
             breaker: Breaker::new(config.breaker_failures, config.breaker_open),
             upgrades: Upgrades::default(),
             transport,
         })
+    }
+
+    /// Whether settings are of the same provider, however they differ otherwise.
+    pub(super) fn is_of(&self, config: &ProviderConfig) -> bool {
+        self.config.base_url == config.base_url
     }
 
     pub(super) fn is_remote(&self) -> bool {
@@ -191,6 +199,10 @@ impl Provider {
             Transport::Simulated => simulate(outgoing).await,
         }
     }
+}
+
+fn place(name: &str, config: &ProviderConfig) -> String {
+    format!("{name} {}", config.base_url.as_deref().unwrap_or_default())
 }
 
 /// The address of a path (with its query) below a base URL, with the model in the place of `{model}`.

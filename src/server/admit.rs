@@ -13,9 +13,11 @@ use http::{
 };
 use sha2::{Digest, Sha256};
 use subtle::{Choice, ConditionallySelectable, ConstantTimeEq};
-use tokio::sync::Semaphore;
 
-use super::{App, running::Running};
+use super::{
+    App,
+    running::{Count, Counts, Running},
+};
 use crate::{
     config::ClientConfig,
     error::Failure,
@@ -39,8 +41,10 @@ pub struct Client {
     pub name: Option<Arc<str>>,
     models: Arc<[String]>,
     paths: Arc<[String]>,
+    /// `None` where no keys are set.
+    count: Option<Arc<Count>>,
     /// `None`: as many requests at one time as it likes.
-    room: Option<Arc<Semaphore>>,
+    max_in_flight: Option<u32>,
     recovers: bool,
 }
 
@@ -69,13 +73,10 @@ impl Client {
     /// # Errors
     /// All of them run.
     pub fn begin(&self) -> Result<Running, Failure> {
-        let Some(room) = &self.room else {
-            return Ok(Running::unbounded());
-        };
-        Arc::clone(room)
-            .try_acquire_owned()
-            .map(Running::of)
-            .map_err(|_| Failure::TooManyRequests)
+        match &self.count {
+            Some(count) => count.begin(self.max_in_flight),
+            None => Ok(Running::uncounted()),
+        }
     }
 
     /// Whether its conversations have recovery.
@@ -90,15 +91,15 @@ impl Client {
 }
 
 impl Clients {
-    pub fn new(config: &BTreeMap<String, ClientConfig>) -> Self {
+    /// `counts`: of the requests that run already.
+    pub fn new(config: &BTreeMap<String, ClientConfig>, counts: &Counts) -> Self {
         let keys = config.iter().map(|(name, client)| {
             let known = Client {
                 name: Some(name.as_str().into()),
                 models: client.models.clone().into(),
                 paths: client.paths.clone().into(),
-                room: client
-                    .max_in_flight
-                    .map(|most| Arc::new(Semaphore::new(most as usize))),
+                count: Some(counts.of(name)),
+                max_in_flight: client.max_in_flight,
                 recovers: client.recovery,
             };
             (client.key_sha256, known)
@@ -160,7 +161,8 @@ impl Clients {
                 name: None,
                 models: Arc::from(["*".to_owned()]),
                 paths: Arc::from(["*".to_owned()]),
-                room: None,
+                count: None,
+                max_in_flight: None,
                 recovers: true,
             });
         }

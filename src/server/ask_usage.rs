@@ -112,6 +112,16 @@ impl Refusals {
         known.get(&key(target)).is_some()
     }
 
+    /// Forgets a provider: another one has its name now.
+    pub fn forget(&self, provider: &str) {
+        let mut known = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let gone = known.iter().filter(|((of, _), ())| **of == *provider);
+        let gone: Vec<_> = gone.map(|(model, ())| model.clone()).collect();
+        for model in &gone {
+            known.pop(model);
+        }
+    }
+
     fn learn(&self, target: &Target) {
         tracing::info!(
             provider = &*target.provider.name,

@@ -1,38 +1,55 @@
 //! Bytes in flight: one bound over all request and buffered answer bodies.
 
-use std::sync::Arc;
+use std::sync::{
+    Arc,
+    atomic::{AtomicUsize, Ordering::Relaxed},
+};
 
 use bytes::Bytes;
 use http_body_util::BodyExt;
-use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 use crate::wire::Body;
 
-/// The bound.
+/// The bound. It may change while bytes are held: where it falls below what is taken, nothing more is
+/// given until enough came back.
 #[derive(Clone, Debug)]
 pub struct Flight {
-    room: Arc<Semaphore>,
+    room: Arc<Room>,
 }
 
 /// A part of the room, given back on drop.
 #[derive(Debug)]
 pub struct Hold {
-    flight: Flight,
-    permit: Option<OwnedSemaphorePermit>,
+    room: Arc<Room>,
+    bytes: usize,
+}
+
+#[derive(Debug)]
+struct Room {
+    taken: AtomicUsize,
+    most: AtomicUsize,
 }
 
 impl Flight {
     pub fn new(max_bytes: usize) -> Self {
         Self {
-            room: Arc::new(Semaphore::new(max_bytes.min(Semaphore::MAX_PERMITS))),
+            room: Arc::new(Room {
+                taken: AtomicUsize::new(0),
+                most: AtomicUsize::new(max_bytes),
+            }),
         }
+    }
+
+    /// Changes how many bytes there may be.
+    pub fn allow(&self, max_bytes: usize) {
+        self.room.most.store(max_bytes, Relaxed);
     }
 
     /// Nothing yet.
     pub fn hold(&self) -> Hold {
         Hold {
-            flight: self.clone(),
-            permit: None,
+            room: Arc::clone(&self.room),
+            bytes: 0,
         }
     }
 }
@@ -41,17 +58,13 @@ impl Hold {
     /// Takes room for more bytes; `false` if there is none. Never waits: bodies that wait for
     /// each other's room would wait for ever.
     pub fn grow(&mut self, bytes: usize) -> bool {
-        let Ok(bytes) = u32::try_from(bytes) else {
-            return false;
-        };
-        let Ok(more) = Arc::clone(&self.flight.room).try_acquire_many_owned(bytes) else {
-            return false;
-        };
-        match &mut self.permit {
-            Some(permit) => permit.merge(more),
-            None => self.permit = Some(more),
+        let most = self.room.most.load(Relaxed);
+        let more = |taken: usize| taken.checked_add(bytes).filter(|all| *all <= most);
+        let grown = self.room.taken.fetch_update(Relaxed, Relaxed, more).is_ok();
+        if grown {
+            self.bytes += bytes;
         }
-        true
+        grown
     }
 
     /// Bytes that keep their room until the last of them is gone: a client that reads slowly
@@ -67,6 +80,12 @@ impl Hold {
             frame
         };
         body.map_frame(keep).boxed_unsync()
+    }
+}
+
+impl Drop for Hold {
+    fn drop(&mut self) {
+        self.room.taken.fetch_sub(self.bytes, Relaxed);
     }
 }
 
@@ -109,5 +128,19 @@ mod tests {
         assert!(!second.grow(3));
         drop(first);
         assert!(second.grow(10));
+    }
+    #[test]
+    fn the_bound_may_change_while_bytes_are_held() {
+        let flight = Flight::new(10);
+        let (mut first, mut second) = (flight.hold(), flight.hold());
+        assert!(first.grow(6) && second.grow(4));
+        flight.allow(5);
+        drop(second);
+        assert!(!flight.hold().grow(1), "six of five are taken");
+        drop(first);
+        assert!(flight.hold().grow(5));
+        assert!(!flight.hold().grow(6));
+        flight.allow(6);
+        assert!(flight.hold().grow(6));
     }
 }

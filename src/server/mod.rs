@@ -1,19 +1,22 @@
 //! Accepts connections, bounds them, and drains them at the end.
 //!
-//! HTTP/1.1 and HTTP/2 (prior knowledge) on one port. A request's own way is in [`exchange`].
+//! Each request works with the settings that are in force when it begins ([`Live`]). HTTP/1.1 and HTTP/2 (prior knowledge) on one port. A request's own way is in [`exchange`].
 
 pub mod admit;
 pub mod answer;
 pub mod api;
+mod app;
 pub mod ask_usage;
 mod attempt;
 pub mod body;
+pub mod connections;
 pub mod dispatch;
 pub mod exchange;
 pub mod flight;
 pub mod forward;
 pub mod generation;
 mod heal;
+pub mod live;
 mod places;
 pub mod recovering;
 mod refusal;
@@ -46,19 +49,12 @@ use hyper_util::{
 };
 use tokio::{
     net::{TcpListener, TcpStream},
-    sync::{OwnedSemaphorePermit, Semaphore},
     time::{sleep, timeout},
 };
 
-use self::{admit::Clients, ask_usage::Refusals, flight::Flight, tasks::Tasks};
-use crate::{
-    config::{Config, ServerConfig},
-    provider::Registry,
-    session::{Sessions, Tenants, ratios::Ratios, secret::InstallationSecret},
-    store,
-    telemetry::{metrics::Metrics, record::Record},
-    wire::Body,
-};
+pub use self::{app::App, live::Live};
+use self::{connections::Open, tasks::Tasks};
+use crate::{config::ServerConfig, telemetry::record::Record, wire::Body};
 
 /// After a failed accept: out of descriptors, which only time mends.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
@@ -70,58 +66,11 @@ const IDLE_FOR: Duration = Duration::from_secs(120);
 /// How often a silent HTTP/2 client is asked whether it is still there.
 const PING_EVERY: Duration = Duration::from_secs(30);
 
+/// How long the store has to bring to rest what it holds, once nobody asks it for anything.
+const CLOSE_WITHIN: Duration = Duration::from_secs(5);
+
 /// hyper refuses less.
 const LEAST_HEADER_BYTES: usize = 8_192;
-
-/// Everything that all requests share. Immutable, but for what the stages keep to themselves.
-#[derive(Debug)]
-pub struct App {
-    pub config: Config,
-    pub clients: Clients,
-    pub registry: Registry,
-    pub sessions: Sessions,
-    /// What new sessions begin with.
-    pub ratios: Ratios,
-    /// Models whose streams are not asked for usage.
-    pub refusals: Refusals,
-    pub flight: Flight,
-    pub metrics: Metrics,
-    pub tasks: Tasks,
-    draining: AtomicBool,
-}
-
-/// One of the connections that may be open at one time: until the last clone is dropped, so that
-/// one that leaves HTTP counts on.
-#[derive(Clone, Debug)]
-pub struct Open {
-    _permit: Option<Arc<OwnedSemaphorePermit>>,
-}
-
-impl App {
-    /// # Errors
-    /// The TLS roots of this machine cannot be read, or the data directory cannot be written.
-    pub fn new(config: Config) -> io::Result<Self> {
-        let secret = InstallationSecret::load(&config.server.data_dir).map_err(io::Error::other)?;
-        let store = store::open(&config.store, &config.server.data_dir)?;
-        Ok(Self {
-            sessions: Sessions::new(store, Tenants::new(secret)).map_err(io::Error::other)?,
-            ratios: Ratios::default(),
-            refusals: Refusals::default(),
-            clients: Clients::new(&config.clients),
-            registry: Registry::new(&config)?,
-            flight: Flight::new(config.server.max_bytes_in_flight),
-            metrics: Metrics::default(),
-            tasks: Tasks::default(),
-            draining: AtomicBool::new(false),
-            config,
-        })
-    }
-
-    /// Whether the server is on its way out.
-    pub fn draining(&self) -> bool {
-        self.draining.load(Relaxed)
-    }
-}
 
 /// Serves until `stop` completes, then drains: no new connections, running answers may end
 /// within `drain_timeout`.
@@ -129,26 +78,22 @@ impl App {
 /// # Errors
 /// The server could not be set up. No client and no provider can end it.
 pub async fn serve(
-    config: Config,
+    live: Arc<Live>,
     listener: TcpListener,
     stop: impl Future<Output = ()>,
 ) -> io::Result<()> {
-    let app = Arc::new(App::new(config)?);
-    app.registry.start();
-    let limits = &app.config.server;
-    let http = protocols(limits, app.tasks.clone());
-    let open = Arc::new(Semaphore::new(
-        limits.max_connections.min(Semaphore::MAX_PERMITS),
-    ));
+    live.listen(listener.local_addr()?);
+    live.app().registry.start();
+    let tasks = live.app().tasks.clone();
     let graceful = GracefulShutdown::new();
     tokio::pin!(stop);
     loop {
         let accepted = async {
             // What is over the limit waits in the kernel's queue.
-            let permit = Arc::clone(&open).acquire_owned().await;
-            (permit, listener.accept().await)
+            let open = live.connections.next().await;
+            (open, listener.accept().await)
         };
-        let (permit, accepted) = tokio::select! {
+        let (open, accepted) = tokio::select! {
             () = &mut stop => break,
             accepted = accepted => accepted,
         };
@@ -160,24 +105,17 @@ pub async fn serve(
                 continue;
             }
         };
-        let connection = connection(
-            Arc::clone(&app),
-            stream,
-            http.clone(),
-            graceful.watcher(),
-            Open {
-                _permit: permit.ok().map(Arc::new),
-            },
-        );
-        app.tasks.spawn(connection);
+        let watcher = graceful.watcher();
+        tasks.spawn(connection(Arc::clone(&live), stream, watcher, open));
     }
     drop(listener);
-    drain(&app, graceful).await;
+    drain(&live.app(), graceful).await;
     Ok(())
 }
 
+/// Nothing of it is kept longer than it is bounded, whatever hangs: the process is to end.
 async fn drain(app: &App, graceful: GracefulShutdown) {
-    app.draining.store(true, Relaxed);
+    app.begin_drain();
     let limit = app.config.server.drain_timeout;
     tracing::info!(connections = graceful.count(), "draining");
     let drained = timeout(limit, async {
@@ -188,6 +126,10 @@ async fn drain(app: &App, graceful: GracefulShutdown) {
         tracing::warn!("some answers were not done in time and are cut off");
         app.tasks.end();
         app.tasks.done().await;
+    }
+    // Whatever still saves a state has done so by now, or was cut off with its answer.
+    if timeout(CLOSE_WITHIN, app.sessions.close()).await.is_err() {
+        tracing::warn!("the store did not come to rest in time");
     }
 }
 
@@ -205,26 +147,24 @@ fn protocols(limits: &ServerConfig, tasks: Tasks) -> auto::Builder<Tasks> {
     http
 }
 
-async fn connection(
-    app: Arc<App>,
-    stream: TcpStream,
-    http: auto::Builder<Tasks>,
-    watcher: Watcher,
-    open: Open,
-) {
+async fn connection(live: Arc<Live>, stream: TcpStream, watcher: Watcher, open: Open) {
     // Without it, small events wait for the client's acknowledgement of the ones before.
     if let Err(error) = stream.set_nodelay(true) {
         tracing::debug!(%error, "a connection was gone at once");
         return;
     }
-    let limit = app.config.server.header_timeout;
+    let (http, limit) = {
+        let app = live.app();
+        let limits = &app.config.server;
+        (protocols(limits, app.tasks.clone()), limits.header_timeout)
+    };
     let begun = Arc::new(AtomicBool::new(false));
     let seen = Arc::clone(&begun);
     let service = service_fn(move |mut request: Request<Incoming>| {
         seen.store(true, Relaxed);
         request.extensions_mut().insert(open.clone());
         // Boxed, so that an idle connection stays small.
-        Box::pin(respond(Arc::clone(&app), request))
+        Box::pin(respond(live.app(), request))
     });
     let connection = http.serve_connection_with_upgrades(TokioIo::new(stream), service);
     let mut connection = std::pin::pin!(watcher.watch(connection));

@@ -14,7 +14,7 @@ use hyper::upgrade::OnUpgrade;
 use hyper_util::rt::TokioIo;
 use tokio::time::timeout;
 
-use super::{App, Open, forward::cleaned, running::Running};
+use super::{App, connections::Open, forward::cleaned, running::Running};
 use crate::{
     error::{Failure, chain},
     provider::{Outgoing, Provider, upgrade::Opened},

@@ -107,6 +107,11 @@ impl Sessions {
         })
     }
 
+    /// Brings to rest what was stored, as the last thing that is asked of the store.
+    pub async fn close(&self) {
+        self.store.close().await;
+    }
+
     /// Makes tenants and accounts of requests.
     pub fn tenants(&self) -> &Tenants {
         &self.tenants

@@ -16,6 +16,9 @@ const OUTCOMES: [&str; 5] = ["answer", "busy", "failed", "denied", "unsent"];
 /// What may become of an overflow.
 const RESULTS: [&str; 2] = ["healed", "unhealed"];
 
+/// What may become of a reload of the settings.
+const RELOADS: [&str; 2] = ["ok", "refused"];
+
 /// All counters. Labels are names from the configuration, never from a request.
 pub struct Metrics {
     registry: Registry,
@@ -26,6 +29,7 @@ pub struct Metrics {
     truncations: IntCounterVec,
     breakers: IntGaugeVec,
     in_flight: IntGauge,
+    reloads: IntCounterVec,
 }
 
 /// A request that is not answered to its end yet.
@@ -64,6 +68,18 @@ impl Metrics {
     pub fn begin(&self) -> InFlight {
         self.in_flight.inc();
         InFlight(self.in_flight.clone())
+    }
+
+    /// Settings were read again, and taken or refused.
+    pub fn reloaded(&self, taken: bool) {
+        let result = RELOADS[usize::from(!taken)];
+        self.reloads.with_label_values(&[result]).inc();
+    }
+
+    /// A provider is no more: its breaker is shown no longer. What was counted of it stays.
+    pub fn forget(&self, provider: &str) {
+        // It is not there where nobody has asked for the metrics.
+        let _ = self.breakers.remove_label_values(&[provider]);
     }
 
     /// All of it in the text format 0.0.4. `breakers` are all providers with what their breakers
@@ -140,8 +156,16 @@ impl Metrics {
                 "plimsoll_requests_in_flight",
                 "Requests of clients that are not answered to their end yet.",
             )?,
+            reloads: counter(
+                "plimsoll_config_reloads_total",
+                "Settings that were read again while the proxy ran, by what became of them.",
+                &["result"],
+            )?,
         };
-        let collectors: [Box<dyn Collector>; 7] = [
+        for result in RELOADS {
+            metrics.reloads.with_label_values(&[result]);
+        }
+        let collectors: [Box<dyn Collector>; 8] = [
             Box::new(metrics.attempts.clone()),
             Box::new(metrics.retries.clone()),
             Box::new(metrics.fallbacks.clone()),
@@ -149,6 +173,7 @@ impl Metrics {
             Box::new(metrics.truncations.clone()),
             Box::new(metrics.breakers.clone()),
             Box::new(metrics.in_flight.clone()),
+            Box::new(metrics.reloads.clone()),
         ];
         for collector in collectors {
             metrics.registry.register(collector)?;
@@ -190,6 +215,7 @@ mod tests {
         metrics.overflow("up", true);
         metrics.overflow("other", false);
         metrics.truncated("other");
+        metrics.reloaded(true);
         let held = metrics.begin();
         drop(metrics.begin());
         let text = metrics.text([("up", 2), ("other", 0)].into_iter());
@@ -207,6 +233,8 @@ mod tests {
             r#"plimsoll_breaker_state{provider="up"} 2"#,
             r#"plimsoll_breaker_state{provider="other"} 0"#,
             "plimsoll_requests_in_flight 1",
+            r#"plimsoll_config_reloads_total{result="ok"} 1"#,
+            r#"plimsoll_config_reloads_total{result="refused"} 0"#,
             "# TYPE plimsoll_retries_total counter",
             "# TYPE plimsoll_breaker_state gauge",
         ] {
@@ -216,11 +244,16 @@ mod tests {
             text.lines()
                 .filter(|line| line.starts_with("# HELP"))
                 .count()
-                == 7
+                == 8
         );
         drop(held);
         let text = metrics.text([("up", 0)].into_iter());
         assert!(text.contains("plimsoll_requests_in_flight 0\n"));
         assert!(text.contains("plimsoll_breaker_state{provider=\"up\"} 0\n"));
+        metrics.forget("up");
+        metrics.forget("never");
+        let text = metrics.text([("other", 0)].into_iter());
+        assert!(!text.contains("plimsoll_breaker_state{provider=\"up\"}"));
+        assert!(text.contains(r#"plimsoll_retries_total{provider="up"} 1"#));
     }
 }

@@ -23,6 +23,7 @@ mod recovery;
 mod recovery_guard;
 mod refit;
 mod registry;
+mod reload;
 mod secrets;
 mod session;
 mod shutdown;

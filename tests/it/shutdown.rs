@@ -1,20 +1,22 @@
 //! The proxy ends when it is told to, and lets running answers end first.
 
-use std::{
-    io::{BufRead, BufReader},
-    process::{Child, Command, Stdio},
-    thread,
-};
+mod closing;
+
+use std::{sync::Arc, time::Duration};
 
 use http_body_util::BodyExt;
-use tokio::{
-    net::TcpStream,
-    sync::mpsc::{UnboundedReceiver, unbounded_channel},
-};
+use plimsoll::store::Store;
+use tokio::net::TcpStream;
 
+use self::closing::Closing;
+#[cfg(unix)]
 use crate::support::{
-    client::{Client, next},
-    provider::{DONE, FINISH, Provider, SOON, Step, TEXT, send, stream_head},
+    client::Client,
+    process::{Process, Settings},
+};
+use crate::support::{
+    client::next,
+    provider::{COMPLETION, DONE, FINISH, Provider, SOON, Step, TEXT, answer, send, stream_head},
     proxy::{Proxy, within},
 };
 
@@ -77,65 +79,133 @@ async fn answers_that_do_not_end_are_cut_off() {
     up.closed(1).await;
 }
 
+#[tokio::test]
+async fn what_ends_during_a_drain_is_stored_and_what_is_cut_is_not() {
+    let up = Provider::start().await;
+    let data = tempfile::tempdir().unwrap();
+    let store = Arc::new(Closing::default());
+    let start = async || {
+        Proxy::new()
+            .provider("up", &up)
+            .set(|config| {
+                config.server.drain_timeout = Duration::from_secs(2);
+                config.server.data_dir = data.path().into();
+            })
+            .store(Arc::clone(&store) as Arc<dyn Store>)
+            .start()
+            .await
+    };
+    let mut proxy = start().await;
+    let (ending, endless) = (proxy.client(), proxy.client());
+    up.then(stalling());
+    let answered = ending.begin(ending.chat_request(ASK)).await;
+    let session = answered.headers()["x-plimsoll-session"].clone();
+    let mut whole = answered.into_body();
+    assert_eq!(next(&mut whole).await, TEXT);
+    up.then([stream_head(), send(TEXT), Step::Stall]);
+    let asked = endless.chat_request(ASK.replace("\"x\"", "\"y\""));
+    let mut cut = endless.begin(asked).await.into_body();
+    assert_eq!(next(&mut cut).await, TEXT);
+    proxy.stop();
+    // One that has begun to stall, and it is the first.
+    up.release();
+    let rest = within(whole.collect()).await.unwrap().to_bytes();
+    assert_eq!(rest, format!("{FINISH}{DONE}"));
+    assert!(store.closed.lock().unwrap().is_none(), "one runs on");
+    proxy.gone().await;
+    assert!(within(cut.collect()).await.is_err());
+    assert_eq!(
+        *store.closed.lock().unwrap(),
+        Some(1),
+        "sessions at the end"
+    );
+
+    let proxy = start().await;
+    up.then([answer("200 OK", "", COMPLETION)]);
+    let goes_on = ASK.replace("true", "false").replace(
+        "\"x\"}]",
+        "\"x\"},{\"role\":\"assistant\",\"content\":\"hé\"},{\"role\":\"user\",\"content\":\"z\"}]",
+    );
+    let answered = proxy.client().chat(goes_on).await;
+    assert_eq!(answered.headers["x-plimsoll-session"], session);
+}
+
+#[cfg(unix)]
+#[tokio::test]
+async fn told_to_stop_it_ends_a_stream_and_itself() {
+    let up = Provider::start().await;
+    let folder = tempfile::tempdir().unwrap();
+    let settings = Settings::new(folder.path(), &up);
+    settings.write("");
+    let mut proxy = Process::start(&settings.file).await;
+    up.then(stalling());
+    let (client, idle) = (proxy.client(), Client::new(proxy.address, true));
+    assert_eq!(idle.get("/readyz").await.status, 200);
+    let mut body = client.begin(client.chat_request(ASK)).await.into_body();
+    assert_eq!(next(&mut body).await, TEXT);
+    proxy.signal("TERM");
+    proxy.says("draining").await;
+    up.release();
+    let rest = within(body.collect()).await.unwrap().to_bytes();
+    assert_eq!(rest, format!("{FINISH}{DONE}"));
+    let (status, log) = proxy.ended().await;
+    assert!(status.success() && log.contains("stopped"), "{log}");
+    assert!(!log.contains("cut off"), "{log}");
+}
+
+#[cfg(unix)]
+#[tokio::test]
+async fn a_stream_that_does_not_end_is_reset_and_the_exit_is_clean() {
+    let up = Provider::start().await;
+    let folder = tempfile::tempdir().unwrap();
+    let settings = Settings::new(folder.path(), &up);
+    let short = settings
+        .with("")
+        .replace("[server]\n", "[server]\ndrain_timeout_ms = 200\n");
+    std::fs::write(&settings.file, short).unwrap();
+    let mut proxy = Process::start(&settings.file).await;
+    up.then(stalling());
+    let client = proxy.client();
+    let mut body = client.begin(client.chat_request(ASK)).await.into_body();
+    assert_eq!(next(&mut body).await, TEXT);
+    proxy.signal("TERM");
+    proxy.says("cut off").await;
+    assert!(within(body.collect()).await.is_err());
+    let (status, _) = proxy.ended().await;
+    assert!(status.success());
+}
+
 #[cfg(unix)]
 #[tokio::test]
 async fn told_twice_it_waits_for_no_answer() {
     let up = Provider::start().await;
     let folder = tempfile::tempdir().unwrap();
-    let settings = folder.path().join("config.toml");
-    let written = format!(
-        "[server]\nlisten = \"127.0.0.1:0\"\ndata_dir = {:?}\ndrain_timeout_ms = 600000\n\
-         [providers.up]\nbase_url = \"http://{}/v1\"\nauth = \"none\"\nask_models = false\n",
-        folder.path().join("data"),
-        up.address
-    );
-    std::fs::write(&settings, written).unwrap();
-    let proxy = Command::new(env!("CARGO_BIN_EXE_plimsoll"))
-        .arg("--config")
-        .arg(&settings)
-        .stderr(Stdio::piped())
-        .spawn();
-    let mut proxy = Killed(proxy.unwrap());
-    let log = BufReader::new(proxy.0.stderr.take().unwrap());
-    let (lines, mut log_lines) = unbounded_channel();
-    let reader = thread::spawn(move || {
-        let sent = |line: std::io::Result<String>| lines.send(line.unwrap()).is_ok();
-        log.lines().all(sent)
-    });
-    let line = line_with(&mut log_lines, "listening on").await;
-    let line: serde_json::Value = serde_json::from_str(&line).unwrap();
-    let address = line["listen"].as_str().unwrap().parse().unwrap();
+    let settings = Settings::new(folder.path(), &up);
+    let long = settings
+        .with("")
+        .replace("[server]\n", "[server]\ndrain_timeout_ms = 600000\n");
+    std::fs::write(&settings.file, long).unwrap();
+    let mut proxy = Process::start(&settings.file).await;
     up.then([stream_head(), send(TEXT), Step::Stall]);
-    let client = Client::new(address, false);
+    let client = proxy.client();
     let mut body = client.begin(client.chat_request(ASK)).await.into_body();
     assert_eq!(next(&mut body).await, TEXT);
     for heard in ["draining", "told again"] {
-        let pid = proxy.0.id().to_string();
-        let sent = Command::new("kill").args(["-INT", &pid]).status();
-        assert!(sent.unwrap().success());
-        line_with(&mut log_lines, heard).await;
+        proxy.signal("INT");
+        proxy.says(heard).await;
     }
     up.closed(0).await;
-    // Its log ends with it.
-    while within(log_lines.recv()).await.is_some() {}
-    assert!(reader.join().unwrap() && proxy.0.wait().unwrap().success());
+    let (status, _) = proxy.ended().await;
+    assert!(status.success());
 }
 
-/// Does not outlive its test.
-struct Killed(Child);
-
-impl Drop for Killed {
-    fn drop(&mut self) {
-        let _ = self.0.kill();
-        let _ = self.0.wait();
-    }
-}
-
-async fn line_with(lines: &mut UnboundedReceiver<String>, words: &str) -> String {
-    loop {
-        let line = within(lines.recv()).await.expect(words);
-        if line.contains(words) {
-            return line;
-        }
-    }
+fn stalling() -> [Step; 6] {
+    [
+        stream_head(),
+        send(TEXT),
+        Step::Stall,
+        send(FINISH),
+        send(DONE),
+        Step::Close,
+    ]
 }

@@ -101,6 +101,18 @@ impl Fetched {
         }
     }
 
+    /// Whether it is fetched as these settings want it.
+    pub(crate) fn follows(&self, config: &CatalogueConfig) -> bool {
+        match (&self.source, config.url.as_deref()) {
+            (None, None) => true,
+            (Some(source), Some(url)) => {
+                source.max_age == config.max_age
+                    && Url::parse(url).is_ok_and(|url| url == source.url)
+            }
+            _ => false,
+        }
+    }
+
     /// What is known now.
     pub(crate) fn table(&self) -> Arc<Table> {
         Arc::clone(&self.lock().table)

@@ -31,7 +31,7 @@ impl Registry {
         for (name, provider) in &self.providers {
             let own = provider.own_models().iter();
             let own = own.map(|(model, _)| (*model).to_owned());
-            let ids = own.chain(self.listed.ids(name));
+            let ids = own.chain(self.listed.ids(&provider.place));
             names.extend(ids.map(|model| format!("{name}/{model}")));
         }
         names.extend(self.names.aliases().map(str::to_owned));

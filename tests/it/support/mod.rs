@@ -11,6 +11,7 @@ pub(crate) mod drive;
 pub(crate) mod generate;
 pub(crate) mod model;
 pub(crate) mod parse;
+pub(crate) mod process;
 pub(crate) mod provider;
 pub(crate) mod proxy;
 pub(crate) mod reading;

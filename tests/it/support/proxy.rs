@@ -1,10 +1,12 @@
 //! A running proxy: `Proxy::new().provider("up", &scripted).start().await`.
 
-use std::{future::Future, net::SocketAddr, time::Duration};
+use std::{future::Future, net::SocketAddr, sync::Arc, time::Duration};
 
 use plimsoll::{
-    config::{Auth, ClientConfig, Config, ProviderConfig},
+    Live,
+    config::{Auth, Change, ClientConfig, Config, ProviderConfig},
     guard::profile,
+    store::Store,
 };
 use sha2::{Digest, Sha256};
 use tempfile::TempDir;
@@ -22,10 +24,12 @@ pub(crate) async fn within<F: Future>(wait: F) -> F::Output {
 pub(crate) struct Proxy {
     config: Config,
     data: TempDir,
+    store: Option<Arc<dyn Store>>,
 }
 
 pub(crate) struct Running {
     pub(crate) address: SocketAddr,
+    pub(crate) live: Arc<Live>,
     stop: Option<oneshot::Sender<()>>,
     task: JoinSet<std::io::Result<()>>,
     _data: TempDir,
@@ -36,7 +40,11 @@ impl Proxy {
         let data = tempfile::tempdir().unwrap();
         let mut config = base(&data);
         config.providers.insert("simulated".into(), provider(None));
-        Self { config, data }
+        Self {
+            config,
+            data,
+            store: None,
+        }
     }
 
     /// A provider that gets the client's own credentials.
@@ -74,16 +82,28 @@ impl Proxy {
         self
     }
 
+    /// A store that outlives the proxy.
+    pub(crate) fn store(mut self, store: Arc<dyn Store>) -> Self {
+        self.store = Some(store);
+        self
+    }
+
     pub(crate) async fn start(self) -> Running {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap();
         let (stop, stopped) = oneshot::channel();
         let mut task = JoinSet::new();
-        task.spawn(plimsoll::serve(self.config, listener, async {
+        let live = match self.store {
+            Some(store) => Live::with_store(self.config, store),
+            None => Live::new(self.config),
+        };
+        let live = Arc::new(live.unwrap());
+        task.spawn(plimsoll::serve(Arc::clone(&live), listener, async {
             let _ = stopped.await;
         }));
         Running {
             address,
+            live,
             stop: Some(stop),
             task,
             _data: self.data,
@@ -99,6 +119,13 @@ impl Running {
     /// A client that speaks HTTP/2 from its first byte.
     pub(crate) fn client_h2(&self) -> Client {
         Client::new(self.address, true)
+    }
+
+    /// Puts changed settings in force.
+    pub(crate) fn reload(&self, change: impl FnOnce(&mut Config)) -> Change {
+        let mut config = self.live.app().config.clone();
+        change(&mut config);
+        self.live.reload(Ok(config)).unwrap()
     }
 
     pub(crate) fn stop(&mut self) {

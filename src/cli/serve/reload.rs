@@ -1,0 +1,122 @@
+//! New settings for a running proxy: when its files change, and when it is asked.
+
+use std::{sync::Arc, time::Duration};
+
+use tokio::{
+    task::spawn_blocking,
+    time::{MissedTickBehavior, interval},
+};
+
+use super::signals::Reload;
+use crate::{
+    Live,
+    config::{Loaded, Problem, Watch, warnings},
+    error::chain,
+    server::live::Refused,
+};
+
+/// How often the files are looked at. A change is read once it has been left alone for so long.
+const LOOK_EVERY: Duration = Duration::from_millis(500);
+
+/// Keeps the settings of a proxy those of its files.
+pub(super) struct Reloading {
+    live: Arc<Live>,
+    watch: Watch,
+    /// What was said of the settings in force.
+    doubts: Vec<Problem>,
+}
+
+/// Why settings are read.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Cause {
+    Asked,
+    FileChanged,
+}
+
+impl Reloading {
+    /// `watch` has read what `live` began with, of which all doubts are told now.
+    pub(super) fn begin(live: Arc<Live>, watch: Watch, loaded: &Loaded) -> Self {
+        let mut reloading = Self {
+            live,
+            watch,
+            doubts: Vec::new(),
+        };
+        reloading.doubt(&loaded.warnings);
+        reloading
+    }
+
+    /// Goes on for as long as it is polled. Files are read where nobody waits for it.
+    pub(super) async fn run(mut self, mut signal: Reload) {
+        let mut looks = interval(LOOK_EVERY);
+        looks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        loop {
+            let cause = tokio::select! {
+                () = signal.asked() => Cause::Asked,
+                _ = looks.tick() => Cause::FileChanged,
+            };
+            let looked = spawn_blocking(move || {
+                if cause == Cause::Asked || self.watch.changed() {
+                    self.reload(cause);
+                }
+                self
+            });
+            self = match looked.await {
+                Ok(reloading) => reloading,
+                Err(error) => {
+                    tracing::error!(%error, "settings are not read again before a restart");
+                    return;
+                }
+            };
+        }
+    }
+
+    fn reload(&mut self, cause: Cause) {
+        let loaded = self.watch.load();
+        let foreign = loaded.as_ref().map(|loaded| loaded.warnings.clone());
+        let foreign = foreign.unwrap_or_default();
+        let cause = match cause {
+            Cause::Asked => "asked to",
+            Cause::FileChanged => "file changed",
+        };
+        match self.live.reload(loaded.map(|loaded| loaded.config)) {
+            Ok(change) => {
+                if change.taken.is_empty() {
+                    tracing::info!(cause, "settings read again; nothing is different");
+                } else {
+                    let changed = change.summary();
+                    tracing::info!(cause, changed, "new settings are in force: {changed}");
+                }
+                if !change.waiting.is_empty() {
+                    let settings = change.waiting.join(", ");
+                    tracing::warn!(
+                        settings,
+                        "{settings}: changed, and stays as it was until the proxy is restarted"
+                    );
+                }
+                self.doubt(&foreign);
+            }
+            Err(refused) => {
+                let reasons = match &refused {
+                    Refused::Settings(problems) => problems.to_string(),
+                    Refused::Start(_) => chain(&refused),
+                };
+                tracing::error!(
+                    cause,
+                    "the new settings cannot be used, and the old ones stay in force:\n{reasons}"
+                );
+            }
+        }
+    }
+
+    /// Tells what is doubtful of the settings in force and was not told of those before; `foreign`:
+    /// what is not of the settings themselves.
+    fn doubt(&mut self, foreign: &[Problem]) {
+        let app = self.live.app();
+        let mut doubts = foreign.to_vec();
+        doubts.extend(warnings(&app.config, &app.registry));
+        for doubt in doubts.iter().filter(|doubt| !self.doubts.contains(doubt)) {
+            tracing::warn!(setting = doubt.key, "{doubt}");
+        }
+        self.doubts = doubts;
+    }
+}

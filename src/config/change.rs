@@ -1,0 +1,208 @@
+//! What is different between the settings in force and new ones.
+//!
+//! Named by section and key, never with a value: that may be a key, or its digest.
+
+use std::{collections::BTreeMap, net::SocketAddr};
+
+use super::{
+    Config, StoreConfig, StorePlace,
+    problem::{Problem, Problems, dotted},
+};
+
+/// Sections that are named; what is more is counted.
+const MAX_NAMED: usize = 20;
+
+/// New settings beside those in force.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Change {
+    /// Sections that are different now, and entries of those that have some.
+    pub taken: Vec<String>,
+    /// Keys whose new values wait for a restart.
+    pub waiting: Vec<&'static str>,
+}
+
+impl Change {
+    /// Compares, and puts back in `next` what cannot change while the proxy runs.
+    pub fn settle(running: &Config, next: &mut Config) -> Self {
+        let mut waiting = Vec::new();
+        let mut stays = |key, differs: bool| {
+            if differs {
+                waiting.push(key);
+            }
+        };
+        let (old, new) = (&running.server, &mut next.server);
+        stays("server.listen", new.listen != old.listen);
+        stays("server.data_dir", new.data_dir != old.data_dir);
+        new.listen = old.listen;
+        new.data_dir.clone_from(&old.data_dir);
+        store(&running.store, &next.store, &mut stays);
+        next.store.clone_from(&running.store);
+        Self {
+            taken: taken(running, next),
+            waiting,
+        }
+    }
+
+    /// The sections that changed, in one line.
+    pub fn summary(&self) -> String {
+        let more = self.taken.len().saturating_sub(MAX_NAMED);
+        let named = &self.taken[..self.taken.len() - more];
+        match more {
+            0 => named.join(", "),
+            more => format!("{} and {more} more", named.join(", ")),
+        }
+    }
+}
+
+impl Config {
+    /// SECURITY: without client keys anyone who reaches the port spends the user's money. The
+    /// settings were checked against the address they name; where the proxy listens already is
+    /// another matter.
+    pub(crate) fn may_listen(&self, address: SocketAddr) -> Result<(), Problems> {
+        if address.ip().to_canonical().is_loopback() || !self.clients.is_empty() {
+            return Ok(());
+        }
+        let message = format!(
+            "has no client any more, and the proxy listens on {address}, which other machines can \
+             reach; keep a client, or restart it on 127.0.0.1"
+        );
+        Err(Problems(vec![Problem {
+            origin: None,
+            key: "clients".to_owned(),
+            value: None,
+            message,
+        }]))
+    }
+}
+
+/// A store is opened once, with what it holds.
+fn store(old: &StoreConfig, new: &StoreConfig, stays: &mut impl FnMut(&'static str, bool)) {
+    match (&old.place, &new.place) {
+        (StorePlace::Redis(old), StorePlace::Redis(new)) => {
+            let same_nodes = old.nodes == new.nodes && old.cluster == new.cluster;
+            stays("store.url", !same_nodes);
+            stays("store.password_env", old.password != new.password);
+            stays("store.prefix", old.prefix != new.prefix);
+            stays("store.ca_file", old.ca_file != new.ca_file);
+        }
+        (old, new) => stays("store.url", old != new),
+    }
+    stays("store.max_sessions", old.max_sessions != new.max_sessions);
+    stays("store.max_bytes", old.max_bytes != new.max_bytes);
+    stays("store.max_age_s", old.max_age != new.max_age);
+    let other_key = old.encrypt_key != new.encrypt_key;
+    stays("store.encrypt_key_env", other_key);
+}
+
+fn taken(old: &Config, new: &Config) -> Vec<String> {
+    let mut taken = Vec::new();
+    let mut one = |name: &str, differs: bool| {
+        if differs {
+            taken.push(name.to_owned());
+        }
+    };
+    let default_provider = old.default_provider != new.default_provider;
+    one("default_provider", default_provider);
+    one("server", old.server != new.server);
+    one("admin", old.admin != new.admin);
+    one("retry", old.retry != new.retry);
+    one("catalogue", old.catalogue != new.catalogue);
+    one("guard", old.guard != new.guard);
+    one("recovery", old.recovery != new.recovery);
+    entries("clients", &old.clients, &new.clients, &mut taken);
+    entries("providers", &old.providers, &new.providers, &mut taken);
+    entries("aliases", &old.aliases, &new.aliases, &mut taken);
+    entries("models", &old.models, &new.models, &mut taken);
+    taken
+}
+
+/// Entries that came, went, or are different.
+fn entries<T: PartialEq>(
+    section: &str,
+    old: &BTreeMap<String, T>,
+    new: &BTreeMap<String, T>,
+    taken: &mut Vec<String>,
+) {
+    let gone = old.keys().filter(|name| !new.contains_key(*name));
+    let other = new
+        .iter()
+        .filter(|(name, new)| old.get(*name) != Some(*new));
+    let mut names: Vec<_> = gone.chain(other.map(|(name, _)| name)).collect();
+    names.sort();
+    taken.extend(names.into_iter().map(|name| dotted(&[section, name])));
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::Change;
+    use crate::config::{ClientConfig, Config, ModelConfig};
+
+    fn changed(change: impl FnOnce(&mut Config)) -> (Change, Config) {
+        let running = Config::default();
+        let mut next = running.clone();
+        change(&mut next);
+        (Change::settle(&running, &mut next), next)
+    }
+
+    #[test]
+    fn what_is_the_same_is_no_change() {
+        assert_eq!(changed(|_| {}).0, Change::default());
+    }
+
+    #[test]
+    fn what_cannot_change_stays_and_is_named() {
+        let (change, settled) = changed(|next| {
+            next.server.listen = "127.0.0.1:1".parse().unwrap();
+            next.server.data_dir = "elsewhere".into();
+            next.store.max_sessions += 1;
+            next.store.max_age += Duration::from_secs(1);
+        });
+        let waiting = [
+            "server.listen",
+            "server.data_dir",
+            "store.max_sessions",
+            "store.max_age_s",
+        ];
+        assert_eq!(change.waiting, waiting);
+        assert!(change.taken.is_empty());
+        assert_eq!(settled, Config::default());
+    }
+
+    #[test]
+    fn all_else_is_taken_and_named_without_a_value() {
+        let (change, settled) = changed(|next| {
+            next.server.listen = "127.0.0.1:1".parse().unwrap();
+            next.server.max_connections = 7;
+            next.guard.enabled = false;
+            next.models.insert("a/b".into(), ModelConfig::default());
+            let client = ClientConfig {
+                key_sha256: [7; 32],
+                models: Vec::new(),
+                paths: Vec::new(),
+                max_in_flight: None,
+                recovery: true,
+            };
+            next.clients.insert("alice".into(), client);
+            next.providers.clear();
+        });
+        assert_eq!(
+            change.summary(),
+            "server, guard, clients.alice, providers.simulated, models.\"a/b\""
+        );
+        assert_eq!(change.waiting, ["server.listen"]);
+        assert_eq!(settled.server.max_connections, 7);
+        assert_eq!(settled.server.listen, Config::default().server.listen);
+    }
+
+    #[test]
+    fn a_long_list_is_cut() {
+        let (change, _) = changed(|next| {
+            for n in 0..30 {
+                next.aliases.insert(format!("a{n}"), "m".into());
+            }
+        });
+        assert!(change.summary().ends_with(" and 10 more"), "{change:?}");
+    }
+}

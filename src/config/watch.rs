@@ -1,0 +1,139 @@
+//! Whether what the settings are read from has changed on disk.
+//!
+//! Files are told apart by what the file system says of them, their contents aside, and through all
+//! symbolic links: so a file that was written, put in the place of another one, or found behind a
+//! link that was turned elsewhere is another one. A change counts once two looks in a row find the
+//! same, so that no file is read that is just being written.
+
+use std::{
+    fs::{self, Metadata},
+    path::{Path, PathBuf},
+    time::SystemTime,
+};
+
+use super::{
+    Environment, Flags, Loaded, load,
+    load::read_from,
+    problem::{Problem, Problems},
+};
+
+/// Entries of a directory that are looked at.
+const MAX_ENTRIES: usize = 100;
+
+/// Reads settings, and sees when they should be read again. The environment and the flags stay as
+/// they were.
+#[derive(Debug)]
+pub struct Watch {
+    flags: Flags,
+    environment: Environment,
+    paths: Vec<PathBuf>,
+    /// As it was when the settings were read last.
+    read: Vec<Stamp>,
+    /// As it was at the last look.
+    seen: Vec<Stamp>,
+    /// The file that the settings in force are from.
+    file: Option<PathBuf>,
+}
+
+/// What the file system says of a file; `None` of one that is not there.
+type Stamp = (PathBuf, Option<Told>);
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Told {
+    modified: Option<SystemTime>,
+    length: u64,
+    /// Device and number of the file, and when anything was done to it at all.
+    identity: [u64; 4],
+}
+
+impl Watch {
+    pub fn new(flags: &Flags, environment: &Environment) -> Self {
+        Self {
+            flags: flags.clone(),
+            environment: environment.clone(),
+            paths: Vec::new(),
+            read: Vec::new(),
+            seen: Vec::new(),
+            file: None,
+        }
+    }
+
+    /// Reads, merges and checks all sources as they are now.
+    ///
+    /// # Errors
+    /// All problems at once. One of them is a file that is no longer there: the settings of nothing
+    /// would let go of all clients and providers.
+    pub fn load(&mut self) -> Result<Loaded, Problems> {
+        // Noted before they are read: what changes in between is a change.
+        self.paths = read_from(&self.flags, &self.environment);
+        self.read = stamps(&self.paths);
+        self.seen.clone_from(&self.read);
+        let loaded = load(&self.flags, &self.environment)?;
+        if let Some(file) = &self.file
+            && loaded.file.is_none()
+        {
+            return Err(Problems(vec![Problem {
+                origin: Some(file.display().to_string()),
+                key: String::new(),
+                value: None,
+                message: "is gone; put it back, or restart the proxy to run without it".to_owned(),
+            }]));
+        }
+        self.file.clone_from(&loaded.file);
+        Ok(loaded)
+    }
+
+    /// Looks once: whether there is something else than was read last, and the same as at the look
+    /// before.
+    pub fn changed(&mut self) -> bool {
+        let now = stamps(&self.paths);
+        let settled = now == self.seen;
+        self.seen = now;
+        settled && self.seen != self.read
+    }
+}
+
+/// All files, those of directories and of the directories in them included.
+fn stamps(paths: &[PathBuf]) -> Vec<Stamp> {
+    let mut stamps = Vec::new();
+    for path in paths {
+        stamp(path, 2, &mut stamps);
+    }
+    stamps
+}
+
+fn stamp(path: &Path, depth: u32, stamps: &mut Vec<Stamp>) {
+    let data = fs::metadata(path).ok();
+    if depth > 0 && data.as_ref().is_some_and(Metadata::is_dir) {
+        let entries = fs::read_dir(path).into_iter().flatten().flatten();
+        let mut names: Vec<_> = entries.take(MAX_ENTRIES).map(|one| one.path()).collect();
+        names.sort();
+        for name in names {
+            stamp(&name, depth - 1, stamps);
+        }
+    }
+    stamps.push((path.to_owned(), data.as_ref().map(told)));
+}
+
+fn told(data: &Metadata) -> Told {
+    Told {
+        modified: data.modified().ok(),
+        length: data.len(),
+        identity: identity(data),
+    }
+}
+
+#[cfg(unix)]
+fn identity(data: &Metadata) -> [u64; 4] {
+    use std::os::unix::fs::MetadataExt;
+    let changed = [data.ctime(), data.ctime_nsec()].map(i64::cast_unsigned);
+    [data.dev(), data.ino(), changed[0], changed[1]]
+}
+
+#[cfg(not(unix))]
+const fn identity(_: &Metadata) -> [u64; 4] {
+    [0; 4]
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,179 @@
+//! A registry under other settings, which goes on where the one before is.
+//!
+//! What is learnt of windows is shared, and so is a provider whose settings are the same, with its
+//! connections and its breaker. Requests that began with the registry before keep it, and with it the
+//! providers that are no more.
+
+use std::{collections::BTreeMap, io, sync::Arc};
+
+use super::Registry;
+use crate::{
+    config::Config,
+    provider::{Provider, catalogue::fetched::Fetched, names::Names},
+};
+
+impl Registry {
+    /// The same under other settings. Nothing changes here, nor is anything begun, before
+    /// [`Registry::take_over`].
+    ///
+    /// # Errors
+    /// The TLS roots of this machine cannot be read.
+    pub fn under(&self, config: &Config) -> io::Result<Self> {
+        let mut providers = BTreeMap::new();
+        for (name, settings) in &config.providers {
+            let known = self.providers.get(name);
+            let provider = match known.filter(|provider| provider.config == *settings) {
+                Some(provider) => Arc::clone(provider),
+                None => Arc::new(Provider::new(name, settings)?),
+            };
+            providers.insert(name.clone(), provider);
+        }
+        let fetched = match self.fetched.follows(&config.catalogue) {
+            true => Arc::clone(&self.fetched),
+            false => Arc::new(Fetched::open(&config.catalogue, &config.server.data_dir)),
+        };
+        Ok(Self {
+            providers,
+            names: Names::new(config),
+            client_keys: !config.clients.is_empty(),
+            learnt: Arc::clone(&self.learnt),
+            listed: Arc::clone(&self.listed),
+            fetched,
+            background: Arc::clone(&self.background),
+            reported: Arc::clone(&self.reported),
+        })
+    }
+
+    /// Goes on in the place of `before`, of which it was made. What providers taught is kept for as
+    /// long as they stay where they are.
+    pub fn take_over(&self, before: &Self, config: &Config) {
+        if !Arc::ptr_eq(&self.fetched, &before.fetched) {
+            self.fetch();
+        }
+        self.learnt.believe_for(config.catalogue.learnt_max_age);
+        for gone in before.gone(self) {
+            self.learnt.forget(gone);
+        }
+        let places: Vec<_> = self.providers.values().map(|one| &one.place).collect();
+        self.listed.keep_only(&places);
+    }
+
+    /// Names of providers that another registry does not have, or has at another address.
+    pub fn gone<'a>(&'a self, after: &Self) -> Vec<&'a str> {
+        let stays = |name: &str, provider: &Provider| {
+            let after = after.providers.get(name);
+            after.is_some_and(|after| after.is_of(&provider.config))
+        };
+        let all = self.providers.iter();
+        let gone = all.filter(|(name, provider)| !stays(name, provider));
+        gone.map(|(name, _)| name.as_str()).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::{
+        sync::Arc,
+        time::{Duration, Instant},
+    };
+
+    use super::Registry;
+    use crate::{
+        config::{Config, ProviderConfig},
+        provider::learnt::Known,
+    };
+
+    /// Two providers that are set like the built-in one, but for their address.
+    fn config() -> Config {
+        let mut config = Config::default();
+        for (name, base_url) in [("a", "http://a/v1"), ("b", "http://b/v1")] {
+            let mut provider = config.providers["simulated"].clone();
+            provider.base_url = Some(base_url.to_owned());
+            config.providers.insert(name.to_owned(), provider);
+        }
+        config
+    }
+
+    fn change(config: &mut Config, name: &str, change: impl FnOnce(&mut ProviderConfig)) {
+        change(config.providers.get_mut(name).unwrap());
+    }
+
+    #[test]
+    fn providers_that_are_set_as_before_are_the_same() {
+        let mut config = config();
+        let before = Registry::new(&config).unwrap();
+        change(&mut config, "b", |b| {
+            b.idle_timeout = Duration::from_secs(1)
+        });
+        let after = before.under(&config).unwrap();
+        let same = |name: &str| Arc::ptr_eq(&before.providers[name], &after.providers[name]);
+        assert!(same("a") && same("simulated") && !same("b"));
+        assert!(before.gone(&after).is_empty(), "it is where it was");
+    }
+
+    #[test]
+    fn what_a_provider_taught_stays_while_it_stays() {
+        let mut config = config();
+        let before = Registry::new(&config).unwrap();
+        let now = Instant::now();
+        let known = |registry: &Registry, name: &str| registry.learnt.known(name, "m", now);
+        for name in ["a", "b"] {
+            before.learnt.truncated(name, "m", 5_000, now);
+            assert!(before.listed.is_due(&before.providers[name].place, now));
+        }
+        change(&mut config, "a", |a| {
+            a.idle_timeout = Duration::from_secs(1)
+        });
+        change(&mut config, "b", |b| {
+            b.base_url = Some("http://c/v1".to_owned())
+        });
+        config.catalogue.learnt_max_age = Duration::from_secs(10);
+        let after = before.under(&config).unwrap();
+        after.take_over(&before, &config);
+        assert_eq!(before.gone(&after), ["b"]);
+        assert_ne!(known(&after, "a"), Known::default());
+        assert_eq!(known(&after, "b"), Known::default());
+        let awaited = |name: &str| after.listed.is_awaited(&after.providers[name].place);
+        assert!(awaited("a") && !awaited("b"));
+        // What is taught from now on holds for as long as the new settings say.
+        after.learnt.truncated("b", "m", 5_000, now);
+        let later = now + Duration::from_secs(11);
+        assert_ne!(known(&after, "b"), Known::default());
+        assert_eq!(after.learnt.known("b", "m", later), Known::default());
+        assert_ne!(after.learnt.known("a", "m", later), Known::default());
+    }
+
+    #[tokio::test]
+    async fn a_catalogue_is_fetched_by_one_task_however_often_its_address_changes() {
+        let folder = tempfile::tempdir().unwrap();
+        let mut config = config();
+        config.server.data_dir = folder.path().into();
+        let url = |n: u32| Some(format!("http://127.0.0.1:9/{n}"));
+        config.catalogue.url = url(0);
+        let mut registry = Registry::new(&config).unwrap();
+        registry.start();
+        let metrics = tokio::runtime::Handle::current().metrics();
+        for n in 1..20 {
+            let same = registry.under(&config).unwrap();
+            assert!(Arc::ptr_eq(&same.fetched, &registry.fetched));
+            config.catalogue.url = url(n);
+            let next = registry.under(&config).unwrap();
+            next.take_over(&registry, &config);
+            registry = next;
+        }
+        let alive = async |most| {
+            let fallen = async {
+                while metrics.num_alive_tasks() > most {
+                    tokio::task::yield_now().await;
+                }
+            };
+            let limit = Duration::from_secs(20);
+            tokio::time::timeout(limit, fallen).await.expect("in time");
+        };
+        alive(1).await;
+        config.catalogue.url = None;
+        let off = registry.under(&config).unwrap();
+        off.take_over(&registry, &config);
+        alive(0).await;
+    }
+}

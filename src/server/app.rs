@@ -1,0 +1,106 @@
+//! What a request works with: the settings, and what outlives them.
+
+use std::{
+    io,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering::Relaxed},
+    },
+};
+
+use super::{admit::Clients, ask_usage::Refusals, flight::Flight, running::Counts, tasks::Tasks};
+use crate::{
+    config::Config,
+    provider::Registry,
+    session::{Sessions, Tenants, ratios::Ratios, secret::InstallationSecret},
+    store::Store,
+    telemetry::metrics::Metrics,
+};
+
+/// Everything that all requests share. Immutable, but for what the stages keep to themselves. A
+/// request takes one when it begins and keeps it to its end, so that no other settings come to
+/// it in between.
+#[derive(Debug)]
+pub struct App {
+    pub config: Config,
+    pub clients: Clients,
+    pub registry: Registry,
+    // What follows is the same under all settings.
+    pub sessions: Sessions,
+    /// What new sessions begin with.
+    pub ratios: Arc<Ratios>,
+    /// Models whose streams are not asked for usage.
+    pub refusals: Arc<Refusals>,
+    pub flight: Flight,
+    pub metrics: Arc<Metrics>,
+    pub tasks: Tasks,
+    counts: Counts,
+    draining: Arc<AtomicBool>,
+}
+
+impl App {
+    /// # Errors
+    /// The TLS roots of this machine cannot be read, or the data directory cannot be written.
+    pub(super) fn new(config: Config, store: Arc<dyn Store>) -> io::Result<Self> {
+        let secret = InstallationSecret::load(&config.server.data_dir).map_err(io::Error::other)?;
+        let counts = Counts::default();
+        Ok(Self {
+            sessions: Sessions::new(store, Tenants::new(secret)).map_err(io::Error::other)?,
+            ratios: Arc::default(),
+            refusals: Arc::default(),
+            clients: Clients::new(&config.clients, &counts),
+            registry: Registry::new(&config)?,
+            flight: Flight::new(config.server.max_bytes_in_flight),
+            metrics: Arc::default(),
+            tasks: Tasks::default(),
+            counts,
+            draining: Arc::default(),
+            config,
+        })
+    }
+
+    /// The same proxy under other settings. Nothing changes for anybody before
+    /// [`App::take_over`].
+    ///
+    /// # Errors
+    /// The TLS roots of this machine cannot be read.
+    pub(super) fn under(&self, config: Config) -> io::Result<Self> {
+        Ok(Self {
+            clients: Clients::new(&config.clients, &self.counts),
+            registry: self.registry.under(&config)?,
+            sessions: self.sessions.clone(),
+            ratios: Arc::clone(&self.ratios),
+            refusals: Arc::clone(&self.refusals),
+            flight: self.flight.clone(),
+            metrics: Arc::clone(&self.metrics),
+            tasks: self.tasks.clone(),
+            counts: self.counts.clone(),
+            draining: Arc::clone(&self.draining),
+            config,
+        })
+    }
+
+    /// Brings what is shared with `before` under the settings of this one.
+    pub(super) fn take_over(&self, before: &Self) {
+        self.registry.take_over(&before.registry, &self.config);
+        for provider in before.registry.gone(&self.registry) {
+            self.refusals.forget(provider);
+        }
+        for provider in before.config.providers.keys() {
+            if !self.config.providers.contains_key(provider) {
+                self.metrics.forget(provider);
+            }
+        }
+        self.flight.allow(self.config.server.max_bytes_in_flight);
+    }
+
+    /// Whether the server is on its way out.
+    pub fn draining(&self) -> bool {
+        self.draining.load(Relaxed)
+    }
+
+    /// From now on it is, under whatever settings.
+    pub(super) fn begin_drain(&self) {
+        self.draining.store(true, Relaxed);
+    }
+}

@@ -1,0 +1,317 @@
+//! New settings while requests run: whatever began goes on as it began.
+
+#[cfg(unix)]
+mod files;
+#[cfg(unix)]
+mod load;
+
+use std::sync::Weak;
+
+use http::{HeaderValue, Method, Request};
+use http_body_util::BodyExt;
+use plimsoll::{
+    config::{Config, ModelConfig},
+    server::App,
+};
+use serde_json::{Value, json};
+use sha2::{Digest, Sha256};
+
+use crate::support::{
+    client::{Client, SECRET, Upload, full, next},
+    provider::{COMPLETION, DONE, FINISH, Provider, Step, TEXT, answer, send, stream_head},
+    proxy::{Proxy, Running, within},
+};
+
+const ASK: &str = r#"{"model":"up/m","messages":[{"role":"user","content":"x"}]}"#;
+const ASK_STREAM: &str =
+    r#"{"model":"up/m","stream":true,"messages":[{"role":"user","content":"x"}]}"#;
+
+fn window(config: &mut Config, tokens: u32) {
+    let model = ModelConfig {
+        context_length: Some(tokens),
+        ..ModelConfig::default()
+    };
+    config.models.insert("up/m".into(), model);
+}
+
+fn keyed(client: &Client, body: &'static str, key: &str) -> Request<Upload> {
+    let mut request = client.chat_request(body);
+    let value = format!("Bearer {key}").parse().unwrap();
+    request.headers_mut().insert("authorization", value);
+    request
+}
+
+async fn breaker(proxy: &Running) -> Value {
+    let ready = proxy.client().get("/readyz").await;
+    ready.json()["providers"]["up"]["breaker"].clone()
+}
+
+#[tokio::test]
+async fn a_stream_ends_under_the_settings_it_began_with() {
+    let up = Provider::start().await;
+    let proxy = Proxy::new()
+        .provider("up", &up)
+        .set(|config| window(config, 8_000))
+        .start()
+        .await;
+    up.then([
+        stream_head(),
+        send(TEXT),
+        Step::Stall,
+        send(FINISH),
+        send(DONE),
+        Step::Close,
+    ]);
+    let client = proxy.client();
+    let answered = client.begin(client.chat_request(ASK_STREAM)).await;
+    assert_eq!(answered.headers()["x-plimsoll-context-limit"], "8000");
+    let mut body = answered.into_body();
+    assert_eq!(next(&mut body).await, TEXT);
+    let before = std::sync::Arc::downgrade(&proxy.live.app());
+    let change = proxy.reload(|config| {
+        config.providers.remove("up");
+        config.models.clear();
+    });
+    assert_eq!(change.summary(), "providers.up, models.\"up/m\"");
+    client.chat(ASK).await.is_error(404, "model_not_found");
+    assert!(before.upgrade().is_some());
+    up.release();
+    let rest = within(body.collect()).await.unwrap().to_bytes();
+    assert_eq!(rest, format!("{FINISH}{DONE}"));
+    gone(&before).await;
+}
+
+#[tokio::test]
+async fn a_key_that_is_removed_opens_nothing_more_on_an_open_connection() {
+    let up = Provider::start().await;
+    let (alice, bob) = (format!("{SECRET}-alice"), format!("{SECRET}-bob"));
+    let proxy = Proxy::new()
+        .provider("up", &up)
+        .providers(|provider| provider.auth = plimsoll::config::Auth::None)
+        .client("alice", &alice, &["*"])
+        .client("bob", &bob, &["*"])
+        .start()
+        .await;
+    for client in [proxy.client(), proxy.client_h2()] {
+        up.then([answer("200 OK", "", COMPLETION)]);
+        assert_eq!(client.send(keyed(&client, ASK, &alice)).await.status, 200);
+        // One of hers runs on while her key goes.
+        up.then([
+            stream_head(),
+            send(TEXT),
+            Step::Stall,
+            send(DONE),
+            Step::Close,
+        ]);
+        let running = client.begin(keyed(&client, ASK_STREAM, &alice)).await;
+        let mut running = running.into_body();
+        assert_eq!(next(&mut running).await, TEXT);
+        let mut removed = None;
+        proxy.reload(|config| removed = config.clients.remove("alice"));
+        let refused = client.send(keyed(&client, ASK, &alice)).await;
+        refused.is_error(401, "invalid_api_key");
+        up.release();
+        within(running.collect()).await.unwrap();
+        up.then([answer("200 OK", "", COMPLETION)]);
+        assert_eq!(client.send(keyed(&client, ASK, &bob)).await.status, 200);
+        proxy.reload(|config| {
+            config.clients.insert("alice".into(), removed.unwrap());
+        });
+    }
+}
+
+#[tokio::test]
+async fn what_runs_counts_whatever_key_and_limit_it_began_with() {
+    let up = Provider::start().await;
+    let (old, new) = (format!("{SECRET}-old"), format!("{SECRET}-new"));
+    let proxy = Proxy::new()
+        .provider("up", &up)
+        .providers(|provider| provider.auth = plimsoll::config::Auth::None)
+        .client("alice", &old, &["*"])
+        .start()
+        .await;
+    let client = proxy.client();
+    up.then([
+        stream_head(),
+        send(TEXT),
+        Step::Stall,
+        send(DONE),
+        Step::Close,
+    ]);
+    let running = client.begin(keyed(&client, ASK_STREAM, &old)).await;
+    let mut running = running.into_body();
+    assert_eq!(next(&mut running).await, TEXT);
+    let limit = |most| {
+        proxy.reload(|config| {
+            let alice = config.clients.get_mut("alice").unwrap();
+            alice.key_sha256 = Sha256::digest(&new).into();
+            alice.max_in_flight = Some(most);
+        })
+    };
+    limit(1);
+    let refused = client.send(keyed(&client, ASK, &new)).await;
+    refused.is_error(429, "too_many_requests");
+    limit(2);
+    up.then([answer("200 OK", "", COMPLETION)]);
+    assert_eq!(client.send(keyed(&client, ASK, &new)).await.status, 200);
+    up.release();
+    within(running.collect()).await.unwrap();
+    limit(1);
+    up.then([answer("200 OK", "", COMPLETION)]);
+    assert_eq!(client.send(keyed(&client, ASK, &new)).await.status, 200);
+}
+
+#[tokio::test]
+async fn breakers_connections_and_sessions_outlive_a_reload() {
+    let up = Provider::start().await;
+    let proxy = Proxy::new()
+        .provider("up", &up)
+        .providers(|provider| provider.breaker_failures = 2)
+        .start()
+        .await;
+    let client = proxy.client();
+    let session = |answer: &crate::support::client::Answer| -> HeaderValue {
+        answer.headers["x-plimsoll-session"].clone()
+    };
+    up.then([answer("200 OK", "", COMPLETION)]);
+    let first = client.chat(ASK).await;
+    proxy.reload(|config| window(config, 16_000));
+    up.then([answer("200 OK", "", COMPLETION)]);
+    let more = json!({"model": "up/m", "messages": [
+        {"role": "user", "content": "x"},
+        {"role": "assistant", "content": "hi"},
+        {"role": "user", "content": "y"},
+    ]});
+    let second = client.chat(more.to_string()).await;
+    assert_eq!(session(&first), session(&second));
+    assert_eq!(second.headers["x-plimsoll-context-limit"], "16000");
+    let seen = up.requests(2).await;
+    assert_eq!(seen[0].connection, seen[1].connection);
+
+    for _ in 0..2 {
+        up.then([answer("500 Internal Server Error", "", "{}")]);
+        assert_eq!(client.chat(ASK).await.status, 500);
+    }
+    assert_eq!(breaker(&proxy).await, "open");
+    proxy.reload(|config| config.guard.reserve_tokens = 100);
+    assert_eq!(breaker(&proxy).await, "open");
+    proxy.reload(|config| {
+        config.providers.get_mut("up").unwrap().breaker_failures = 3;
+    });
+    assert_eq!(
+        breaker(&proxy).await,
+        "closed",
+        "it is another provider now"
+    );
+}
+
+#[tokio::test]
+async fn limits_of_bodies_and_connections_change() {
+    let up = Provider::start().await;
+    let proxy = Proxy::new().provider("up", &up).start().await;
+    let client = proxy.client();
+    proxy.reload(|config| config.server.max_body_bytes = 20);
+    client.chat(ASK).await.is_error(413, "body_too_large");
+    proxy.reload(|config| {
+        config.server.max_body_bytes = 1 << 20;
+        config.server.max_bytes_in_flight = 20;
+    });
+    assert_eq!(client.chat(ASK).await.status, 503);
+    proxy.reload(|config| config.server.max_bytes_in_flight = 1 << 30);
+    up.then([answer("200 OK", "", COMPLETION)]);
+    assert_eq!(client.chat(ASK).await.status, 200);
+
+    // The client's connection is open, and the place of the next one is taken for whoever comes.
+    proxy.reload(|config| config.server.max_connections = 1);
+    let second = proxy.client();
+    assert_eq!(second.get("/healthz").await.status, 200);
+    let third = proxy.client();
+    let waits = third.get("/healthz");
+    let mut waits = std::pin::pin!(waits);
+    let more = async {
+        // It gets no answer for as long as the first two get theirs.
+        for _ in 0..20 {
+            assert_eq!(client.get("/healthz").await.status, 200);
+            assert_eq!(second.get("/healthz").await.status, 200);
+        }
+    };
+    tokio::select! {
+        biased;
+        _ = &mut waits => panic!("one more than may be open"),
+        () = more => {}
+    }
+    proxy.reload(|config| config.server.max_connections = 10);
+    assert_eq!(waits.await.status, 200);
+}
+
+#[tokio::test]
+async fn what_was_before_a_reload_is_gone_after_it() {
+    let up = Provider::start().await;
+    let proxy = Proxy::new().provider("up", &up).start().await;
+    let client = proxy.client();
+    let metrics = tokio::runtime::Handle::current().metrics();
+    let mut tasks = 0;
+    let mut apps = Vec::new();
+    for n in 0..100_u32 {
+        up.then([answer("200 OK", "", COMPLETION)]);
+        assert_eq!(client.chat(ASK).await.status, 200);
+        if n == 10 {
+            tasks = metrics.num_alive_tasks();
+        }
+        apps.push(std::sync::Arc::downgrade(&proxy.live.app()));
+        proxy.reload(|config| {
+            window(config, 8_000 + n);
+            let headers = &mut config.providers.get_mut("up").unwrap().headers;
+            headers.insert("x-set", n.into());
+        });
+    }
+    for app in &apps {
+        gone(app).await;
+    }
+    // Each had a provider, and so a connection, of its own.
+    for connection in 0..100 {
+        up.closed(connection).await;
+    }
+    within(async {
+        while metrics.num_alive_tasks() > tasks {
+            tokio::task::yield_now().await;
+        }
+    })
+    .await;
+    let got = client.get("/metrics").await;
+    let line = r#"plimsoll_config_reloads_total{result="ok"} 100"#;
+    assert!(got.text().contains(line), "{}", got.text());
+}
+
+#[tokio::test]
+async fn a_provider_that_is_no_more_is_shown_no_more() {
+    let up = Provider::start().await;
+    let proxy = Proxy::new().provider("up", &up).start().await;
+    let client = proxy.client();
+    let shown = async || {
+        let got = client.get("/metrics").await;
+        got.text()
+            .contains(r#"plimsoll_breaker_state{provider="up"}"#)
+    };
+    assert!(shown().await);
+    proxy.reload(|config| {
+        config.providers.remove("up");
+    });
+    assert!(!shown().await);
+    let ready = client.request(Method::GET, "/readyz").body(full(""));
+    let ready = client.send(ready.unwrap()).await.json();
+    assert_eq!(
+        ready["providers"],
+        json!({"simulated": {"breaker": "closed"}})
+    );
+}
+
+/// Waits until nobody has it any more.
+async fn gone(app: &Weak<App>) {
+    within(async {
+        while app.strong_count() > 0 {
+            tokio::task::yield_now().await;
+        }
+    })
+    .await;
+}

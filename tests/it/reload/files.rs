@@ -1,0 +1,205 @@
+//! Settings that are read again by the real binary: because their files changed, or on SIGHUP.
+
+use std::{fs, os::unix::fs::symlink};
+
+use sha2::{Digest, Sha256};
+
+use super::ASK;
+use crate::support::{
+    client::{Client, SECRET},
+    process::{Process, Settings},
+    provider::{COMPLETION, Provider, answer},
+};
+
+const IN_FORCE: &str = "new settings are in force";
+const REFUSED: &str = "the new settings cannot be used";
+
+fn window(tokens: u32) -> String {
+    format!("[models.\"up/m\"]\ncontext_length = {tokens}\n")
+}
+
+/// The window that an answer names.
+async fn limit(client: &Client, up: &Provider) -> String {
+    up.then([answer("200 OK", "", COMPLETION)]);
+    let answer = client.chat(ASK).await;
+    assert_eq!(answer.status, 200, "{}", answer.text());
+    let limit = answer.headers["x-plimsoll-context-limit"].to_str();
+    limit.unwrap().to_owned()
+}
+
+#[tokio::test]
+async fn a_bad_file_is_refused_with_its_reasons_and_a_good_one_taken_after_it() {
+    let up = Provider::start().await;
+    let folder = tempfile::tempdir().unwrap();
+    let settings = Settings::new(folder.path(), &up);
+    settings.write(&window(8_000));
+    let mut proxy = Process::start(&settings.file).await;
+    let client = proxy.client();
+    assert_eq!(limit(&client, &up).await, "8000");
+
+    let key = format!("{SECRET}-pasted");
+    let wrong = format!(
+        "{}[guard]\nreserve_token = 3\nlow_water = 7.0\n[clients.a]\nkey_sha256 = {key:?}\n",
+        window(9_000)
+    );
+    settings.write(&wrong);
+    let line = proxy.says(REFUSED).await;
+    let said = line["message"].as_str().unwrap();
+    for reason in [
+        "guard.reserve_token",
+        "guard.low_water",
+        "clients.a.key_sha256",
+    ] {
+        assert!(said.contains(reason), "{reason} in {said}");
+    }
+    assert!(!said.contains(&key));
+    assert_eq!(line["level"], "ERROR");
+    assert_eq!(limit(&client, &up).await, "8000");
+
+    // It is said once, until somebody asks.
+    proxy.signal("HUP");
+    assert_eq!(proxy.says(REFUSED).await["cause"], "asked to");
+    settings.write(&window(16_000));
+    let (said, line) = proxy.says_first(&[IN_FORCE, REFUSED]).await;
+    assert_eq!((said, &line["changed"]), (0, &"models.\"up/m\"".into()));
+    assert_eq!(limit(&client, &up).await, "16000");
+    proxy.signal("HUP");
+    proxy.says("nothing is different").await;
+
+    let metrics = client.get("/metrics").await;
+    for line in [
+        r#"plimsoll_config_reloads_total{result="ok"} 2"#,
+        r#"plimsoll_config_reloads_total{result="refused"} 2"#,
+    ] {
+        assert!(metrics.text().contains(line), "{line}\n{}", metrics.text());
+    }
+}
+
+#[tokio::test]
+async fn what_needs_a_restart_is_named_and_the_rest_is_taken() {
+    let up = Provider::start().await;
+    let folder = tempfile::tempdir().unwrap();
+    let settings = Settings::new(folder.path(), &up);
+    settings.write("");
+    let mut proxy = Process::start(&settings.file).await;
+    let other = settings
+        .with(&format!("{}[store]\nmax_sessions = 77\n", window(8_000)))
+        .replace("127.0.0.1:0", "127.0.0.1:1");
+    fs::write(&settings.file, other).unwrap();
+    let line = proxy.says(IN_FORCE).await;
+    assert_eq!(line["changed"], "models.\"up/m\"");
+    let line = proxy.says("until the proxy is restarted").await;
+    assert_eq!(line["settings"], "server.listen, store.max_sessions");
+    assert_eq!(line["level"], "WARN");
+    assert_eq!(limit(&proxy.client(), &up).await, "8000");
+}
+
+#[tokio::test]
+async fn the_last_key_stays_where_other_machines_may_come() {
+    let up = Provider::start().await;
+    let folder = tempfile::tempdir().unwrap();
+    let settings = Settings::new(folder.path(), &up);
+    let key = format!("{SECRET}-alice");
+    let digest = hex::encode(Sha256::digest(&key));
+    let open = settings
+        .with(&format!("[clients.alice]\nkey_sha256 = {digest:?}\n"))
+        .replace("127.0.0.1:0", "0.0.0.0:0");
+    fs::write(&settings.file, open).unwrap();
+    let mut proxy = Process::start(&settings.file).await;
+    // By itself this would be allowed.
+    settings.write("");
+    let line = proxy.says(REFUSED).await;
+    let said = line["message"].as_str().unwrap();
+    assert!(said.contains("clients: has no client any more"), "{said}");
+    let address = ([127, 0, 0, 1], proxy.address.port()).into();
+    let got = Client::new(address, false).chat(ASK).await;
+    got.is_error(401, "invalid_api_key");
+}
+
+#[tokio::test]
+async fn a_link_that_is_turned_and_a_text_that_is_written_are_changes() {
+    let up = Provider::start().await;
+    let folder = tempfile::tempdir().unwrap();
+    let at = |name: &str| folder.path().join(name);
+    let settings = Settings::new(folder.path(), &up);
+    for (name, tokens) in [("one", 8_000), ("two", 16_000)] {
+        fs::create_dir(at(name)).unwrap();
+        let text = settings.with(&window(tokens));
+        fs::write(at(name).join("config.toml"), text).unwrap();
+    }
+    // As mounted config maps are.
+    symlink("one", at("data-now")).unwrap();
+    symlink("data-now/config.toml", &settings.file).unwrap();
+    let mut proxy = Process::start(&settings.file).await;
+    let client = proxy.client();
+    assert_eq!(limit(&client, &up).await, "8000");
+    symlink("two", at("data-next")).unwrap();
+    fs::rename(at("data-next"), at("data-now")).unwrap();
+    proxy.says(IN_FORCE).await;
+    assert_eq!(limit(&client, &up).await, "16000");
+
+    fs::create_dir_all(at("texts/en")).unwrap();
+    let with_texts = format!(
+        "{}[recovery]\nprompts_dir = {:?}\n",
+        window(16_000),
+        at("texts")
+    );
+    let next = at("next.toml");
+    fs::write(&next, settings.with(&with_texts)).unwrap();
+    // As editors do.
+    fs::rename(&next, &settings.file).unwrap();
+    assert_eq!(proxy.says(IN_FORCE).await["changed"], "recovery");
+    fs::write(at("texts/en/caution-text.txt"), "Mind the line.").unwrap();
+    assert_eq!(proxy.says(IN_FORCE).await["changed"], "recovery");
+    fs::write(at("texts/en/caution-text.txt"), "").unwrap();
+    let line = proxy.says(REFUSED).await;
+    let said = line["message"].as_str().unwrap();
+    assert!(said.contains("en/caution-text.txt is empty"), "{said}");
+    fs::remove_file(at("texts/en/caution-text.txt")).unwrap();
+    assert_eq!(proxy.says(IN_FORCE).await["changed"], "recovery");
+}
+
+#[tokio::test]
+async fn a_file_that_appears_is_read_and_one_that_goes_is_missed() {
+    let up = Provider::start().await;
+    let folder = tempfile::tempdir().unwrap();
+    let mut proxy = Process::run(|command| {
+        let here = command.current_dir(folder.path());
+        here.args(["--listen", "127.0.0.1:0"])
+    })
+    .await;
+    let settings = Settings::new(folder.path(), &up);
+    let relative = settings.with(&window(8_000));
+    let data = format!("{:?}", folder.path().join("data"));
+    fs::write(&settings.file, relative.replace(&data, "\"data\"")).unwrap();
+    proxy.says(IN_FORCE).await;
+    let client = proxy.client();
+    assert_eq!(limit(&client, &up).await, "8000");
+    fs::remove_file(&settings.file).unwrap();
+    let line = proxy.says(REFUSED).await;
+    let said = line["message"].as_str().unwrap();
+    assert!(said.contains("config.toml: is gone"), "{said}");
+    assert_eq!(limit(&client, &up).await, "8000");
+}
+
+#[tokio::test]
+async fn a_doubt_is_told_when_it_is_new() {
+    let up = Provider::start().await;
+    let folder = tempfile::tempdir().unwrap();
+    let settings = Settings::new(folder.path(), &up);
+    let doubtful = "[clients.a]\nmodels = []\nkey_sha256 = \
+                    \"9f86d081884c7d659a2feaa0c55ad015a3bf4f1b2b0b822cd15d6c15b0f00a08\"\n";
+    settings.write(doubtful);
+    let mut proxy = Process::start(&settings.file).await;
+    settings.write(&format!("{doubtful}{}", window(8_000)));
+    proxy.says(IN_FORCE).await;
+    let other = doubtful.replace("clients.a", "clients.b");
+    settings.write(&other);
+    let (said, line) = proxy
+        .says_first(&["clients.a.models", "clients.b.models"])
+        .await;
+    assert_eq!((said, &line["level"]), (1, &"WARN".into()), "{line}");
+    proxy.signal("TERM");
+    let (status, _) = proxy.ended().await;
+    assert!(status.success());
+}

@@ -1,0 +1,177 @@
+//! A hundred reloads under load: no request fails, and none sees half of one file and half of the
+//! other.
+
+use std::{
+    fs,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering::Relaxed},
+    },
+    time::Duration,
+};
+
+use serde_json::Value;
+use tokio::{
+    sync::watch,
+    task::JoinSet,
+    time::{MissedTickBehavior, interval},
+};
+
+use crate::support::{
+    client::{Answer, Client},
+    process::{Process, Settings},
+    provider::{COMPLETION, DONE, FINISH, Provider, Seen, Step, TEXT, USAGE, answer},
+    proxy::within,
+};
+
+const CLIENTS: usize = 16;
+const RELOADS: usize = 100;
+
+/// Load, and no race against a machine that does other things, too.
+const PACE: Duration = Duration::from_millis(20);
+
+/// One of two files: an alias, a window and a header of the provider belong together.
+#[derive(Clone, Copy)]
+struct Kind {
+    model: &'static str,
+    window: &'static str,
+    set: &'static str,
+}
+
+const KINDS: [Kind; 2] = [
+    Kind {
+        model: "m8",
+        window: "8000",
+        set: "one",
+    },
+    Kind {
+        model: "m16",
+        window: "16000",
+        set: "two",
+    },
+];
+
+impl Kind {
+    fn lines(self) -> String {
+        let other = KINDS.iter().find(|kind| kind.model != self.model);
+        let other = other.unwrap().model;
+        format!(
+            "headers = {{ x-set = {:?} }}\n[aliases]\nm = \"up/{}\"\n\
+             [models.\"up/{}\"]\ncontext_length = {}\n[models.\"up/{other}\"]\ncontext_length = 4000\n",
+            self.set, self.model, self.model, self.window
+        )
+    }
+}
+
+/// Says which model was asked for with which header. Streams come byte by byte.
+fn answers(seen: &Seen) -> Vec<Step> {
+    let asked: Value = serde_json::from_slice(&seen.body).unwrap();
+    let model = asked["model"].as_str().unwrap();
+    let set = seen.header("x-set").unwrap_or("none");
+    let said = format!("\"{model} {set}\"");
+    if asked["stream"] == true {
+        let events = format!("{}{FINISH}{USAGE}{DONE}", TEXT.replace("\"hé\"", &said));
+        let head =
+            "HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\nconnection: close\r\n\r\n";
+        return vec![
+            Step::Send(head.into()),
+            Step::Drip(events.into()),
+            Step::Close,
+        ];
+    }
+    vec![answer("200 OK", "", COMPLETION.replace("\"hi\"", &said))]
+}
+
+/// Which of the two files an answer was given under.
+fn kind_of(answer: &Answer) -> Option<usize> {
+    let text = answer.text();
+    let limit = answer.headers.get("x-plimsoll-context-limit")?;
+    KINDS.iter().position(|kind| {
+        let said = format!("\"{} {}\"", kind.model, kind.set);
+        text.contains(&said) && limit == kind.window
+    })
+}
+
+async fn ask(client: &Client, stream: bool, number: usize) -> Result<usize, String> {
+    let body = format!(
+        r#"{{"model":"m","stream":{stream},"messages":[{{"role":"user","content":"{number}"}}]}}"#
+    );
+    let answer = client.chat(body).await;
+    let whole = answer.whole && (!stream || answer.text().ends_with(DONE));
+    match kind_of(&answer) {
+        Some(kind) if answer.status == 200 && whole => Ok(kind),
+        _ => Err(format!("{answer:?}")),
+    }
+}
+
+#[tokio::test]
+async fn no_request_fails() {
+    let up = Provider::answering(answers).await;
+    let folder = tempfile::tempdir().unwrap();
+    let settings = Settings::new(folder.path(), &up);
+    settings.write(&KINDS[0].lines());
+    let mut proxy = Process::start(&settings.file).await;
+    let done = Arc::new(AtomicBool::new(false));
+    // Answers under each of the files.
+    let (under, mut counted) = watch::channel([0_usize; 2]);
+    let mut clients = JoinSet::new();
+    for number in 0..CLIENTS {
+        let client = proxy.client();
+        let (done, under) = (Arc::clone(&done), under.clone());
+        clients.spawn(async move {
+            let mut failed = Vec::new();
+            let mut pace = interval(PACE);
+            pace.set_missed_tick_behavior(MissedTickBehavior::Delay);
+            let mut stream = number % 2 == 0;
+            while !done.load(Relaxed) {
+                pace.tick().await;
+                stream = !stream;
+                match ask(&client, stream, number).await {
+                    Ok(kind) => under.send_modify(|counts| counts[kind] += 1),
+                    Err(failure) => failed.push(failure),
+                }
+            }
+            failed
+        });
+    }
+    let id = proxy.id();
+    let files = || fs::read_dir(format!("/proc/{id}/fd")).map_or(0, Iterator::count);
+    let mut open = 0;
+    for reload in 1..=RELOADS {
+        let kind = reload % 2;
+        let before = under.borrow()[kind];
+        // In turn written in place and announced, and put in the place of the file before.
+        if reload % 2 == 0 {
+            settings.write(&KINDS[kind].lines());
+            proxy.signal("HUP");
+        } else {
+            let next = folder.path().join("next");
+            fs::write(&next, settings.with(&KINDS[kind].lines())).unwrap();
+            fs::rename(&next, &settings.file).unwrap();
+        }
+        proxy.says("new settings are in force").await;
+        // Seen by requests before the next one.
+        let some = before + 2 * CLIENTS;
+        let seen = within(counted.wait_for(|counts| counts[kind] >= some)).await;
+        drop(seen.unwrap());
+        if reload == RELOADS / 10 {
+            open = files();
+        }
+    }
+    done.store(true, Relaxed);
+    let mut failed = Vec::new();
+    while let Some(of_one) = clients.join_next().await {
+        failed.extend(of_one.unwrap());
+    }
+    let counts = *under.borrow();
+    println!(
+        "{RELOADS} reloads: {} requests, {} of them under the first file and {} under the second; {} failed",
+        counts[0] + counts[1] + failed.len(),
+        counts[0],
+        counts[1],
+        failed.len()
+    );
+    assert!(failed.is_empty(), "{}: {:?}", failed.len(), failed.first());
+    // Some connections more or less are open at any time; of a hundred providers there would be many.
+    assert!(files() < open + 60, "{} open files, {open} before", files());
+}

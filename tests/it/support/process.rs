@@ -1,0 +1,142 @@
+//! The real binary: started, told, and listened to.
+
+use std::{
+    io::{BufRead, BufReader},
+    net::SocketAddr,
+    path::{Path, PathBuf},
+    process::{Child, Command, ExitStatus, Stdio},
+    thread::{self, JoinHandle},
+};
+
+use serde_json::Value;
+use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
+
+use super::{client::Client, provider::Provider, proxy::within};
+
+/// Does not outlive its test.
+pub(crate) struct Process {
+    pub(crate) address: SocketAddr,
+    child: Child,
+    lines: UnboundedReceiver<String>,
+    reader: Option<JoinHandle<()>>,
+}
+
+/// The settings of a process, in a directory of their own: `start`, then `sections`.
+pub(crate) struct Settings {
+    pub(crate) file: PathBuf,
+    start: String,
+}
+
+impl Settings {
+    /// A proxy on a free port of this machine in front of `up`, which has the settings `rest` also.
+    pub(crate) fn new(folder: &Path, up: &Provider) -> Self {
+        Self {
+            file: folder.join("config.toml"),
+            start: format!(
+                "[server]\nlisten = \"127.0.0.1:0\"\ndata_dir = {:?}\n\
+                 [providers.up]\nbase_url = \"http://{}/v1\"\nauth = \"none\"\nask_models = false\n",
+                folder.join("data"),
+                up.address
+            ),
+        }
+    }
+
+    /// What the file holds with these lines at its end; those before the first section belong to
+    /// the provider.
+    pub(crate) fn with(&self, lines: &str) -> String {
+        format!("{}{lines}\n", self.start)
+    }
+
+    pub(crate) fn write(&self, lines: &str) {
+        std::fs::write(&self.file, self.with(lines)).unwrap();
+    }
+}
+
+impl Process {
+    /// With the settings of that file.
+    pub(crate) async fn start(settings: &Path) -> Self {
+        Self::run(|command| command.arg("--config").arg(settings)).await
+    }
+
+    /// Comes back once it listens.
+    pub(crate) async fn run(with: impl FnOnce(&mut Command) -> &mut Command) -> Self {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_plimsoll"));
+        let mut child = with(&mut command)
+            .env_remove("PLIMSOLL_LOG")
+            .env_remove("RUST_LOG")
+            .stderr(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let log = BufReader::new(child.stderr.take().unwrap());
+        let (sender, lines) = unbounded_channel();
+        let reader = thread::spawn(move || {
+            for line in log.lines() {
+                if sender.send(line.unwrap()).is_err() {
+                    return;
+                }
+            }
+        });
+        let mut process = Self {
+            address: SocketAddr::from(([127, 0, 0, 1], 0)),
+            child,
+            lines,
+            reader: Some(reader),
+        };
+        let line = process.says("listening on").await;
+        process.address = line["listen"].as_str().unwrap().parse().unwrap();
+        process
+    }
+
+    pub(crate) fn client(&self) -> Client {
+        Client::new(self.address, false)
+    }
+
+    pub(crate) fn id(&self) -> u32 {
+        self.child.id()
+    }
+
+    /// Sends it a signal: `HUP`, `TERM`.
+    pub(crate) fn signal(&self, name: &str) {
+        let sent = Command::new("kill")
+            .args([format!("-{name}"), self.id().to_string()])
+            .status();
+        assert!(sent.unwrap().success());
+    }
+
+    /// The next line of its log with these words in it.
+    pub(crate) async fn says(&mut self, words: &str) -> Value {
+        self.says_first(&[words]).await.1
+    }
+
+    /// The next line of its log with any of these words in it, and which.
+    pub(crate) async fn says_first(&mut self, words: &[&str]) -> (usize, Value) {
+        loop {
+            let line = within(self.lines.recv()).await;
+            let line = line.unwrap_or_else(|| panic!("it ended without {words:?}"));
+            if let Some(at) = words.iter().position(|words| line.contains(words)) {
+                return (at, serde_json::from_str(&line).unwrap());
+            }
+        }
+    }
+
+    /// How it ended, and the rest of its log.
+    pub(crate) async fn ended(mut self) -> (ExitStatus, String) {
+        let mut rest = String::new();
+        // The log ends with the process.
+        while let Some(line) = within(self.lines.recv()).await {
+            rest.push_str(&line);
+            rest.push('\n');
+        }
+        if let Some(reader) = self.reader.take() {
+            reader.join().unwrap();
+        }
+        (self.child.wait().unwrap(), rest)
+    }
+}
+
+impl Drop for Process {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
