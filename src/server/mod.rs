@@ -103,14 +103,18 @@ impl App {
     pub fn new(config: Config) -> io::Result<Self> {
         let secret = InstallationSecret::load(&config.server.data_dir).map_err(io::Error::other)?;
         let store = store::open(&config.store, &config.server.data_dir)?;
+        let metrics = Metrics::default();
+        let sessions = Sessions::new(store, Tenants::new(secret))
+            .and_then(|sessions| sessions.encrypted(config.store.encrypt_key.as_ref()))
+            .map_err(io::Error::other)?;
         Ok(Self {
-            sessions: Sessions::new(store, Tenants::new(secret)).map_err(io::Error::other)?,
+            sessions: sessions.counted(metrics.store_errors()),
             ratios: Ratios::default(),
             refusals: Refusals::default(),
             clients: Clients::new(&config.clients),
             registry: Registry::new(&config)?,
             flight: Flight::new(config.server.max_bytes_in_flight),
-            metrics: Metrics::default(),
+            metrics,
             tasks: Tasks::default(),
             draining: AtomicBool::new(false),
             config,
