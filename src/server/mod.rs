@@ -20,6 +20,7 @@ mod refusal;
 pub mod rounds;
 pub mod route;
 pub mod running;
+pub mod sharing;
 pub mod tasks;
 pub mod upgrade;
 pub mod watch;
@@ -50,12 +51,18 @@ use tokio::{
     time::{sleep, timeout},
 };
 
-use self::{admit::Clients, ask_usage::Refusals, flight::Flight, tasks::Tasks};
+use self::{
+    admit::Clients,
+    ask_usage::Refusals,
+    flight::Flight,
+    sharing::{Learners, Sharing},
+    tasks::Tasks,
+};
 use crate::{
     config::{Config, ServerConfig},
     provider::Registry,
     session::{Sessions, Tenants, ratios::Ratios, secret::InstallationSecret},
-    store,
+    store::{self, Store},
     telemetry::{metrics::Metrics, record::Record},
     wire::Body,
 };
@@ -82,6 +89,8 @@ pub struct App {
     pub sessions: Sessions,
     /// What new sessions begin with.
     pub ratios: Ratios,
+    /// What is learnt, to and from other replicas.
+    pub sharing: Arc<Sharing>,
     /// Models whose streams are not asked for usage.
     pub refusals: Refusals,
     pub flight: Flight,
@@ -101,14 +110,23 @@ impl App {
     /// # Errors
     /// The TLS roots of this machine cannot be read, or the data directory cannot be written.
     pub fn new(config: Config) -> io::Result<Self> {
-        let secret = InstallationSecret::load(&config.server.data_dir).map_err(io::Error::other)?;
         let store = store::open(&config.store, &config.server.data_dir)?;
+        Self::with_store(config, store)
+    }
+
+    /// The same over a store that is there already.
+    ///
+    /// # Errors
+    /// As of [`App::new`].
+    pub fn with_store(config: Config, store: Arc<dyn Store>) -> io::Result<Self> {
+        let secret = InstallationSecret::load(&config.server.data_dir).map_err(io::Error::other)?;
         let metrics = Metrics::default();
-        let sessions = Sessions::new(store, Tenants::new(secret))
+        let sessions = Sessions::new(Arc::clone(&store), Tenants::new(secret))
             .and_then(|sessions| sessions.encrypted(config.store.encrypt_key.as_ref()))
             .map_err(io::Error::other)?;
         Ok(Self {
             sessions: sessions.counted(metrics.store_errors()),
+            sharing: Arc::new(Sharing::new(store, metrics.store_errors())),
             ratios: Ratios::default(),
             refusals: Refusals::default(),
             clients: Clients::new(&config.clients),
@@ -119,6 +137,14 @@ impl App {
             draining: AtomicBool::new(false),
             config,
         })
+    }
+
+    /// Those who learn from answers.
+    pub fn learners(&self) -> Learners<'_> {
+        Learners {
+            registry: &self.registry,
+            ratios: &self.ratios,
+        }
     }
 
     /// Whether the server is on its way out.
@@ -137,8 +163,25 @@ pub async fn serve(
     listener: TcpListener,
     stop: impl Future<Output = ()>,
 ) -> io::Result<()> {
-    let app = Arc::new(App::new(config)?);
+    serve_app(App::new(config)?, listener, stop).await
+}
+
+/// The same for what was set up by the caller.
+///
+/// # Errors
+/// As of [`serve`].
+pub async fn serve_app(
+    app: App,
+    listener: TcpListener,
+    stop: impl Future<Output = ()>,
+) -> io::Result<()> {
+    let app = Arc::new(app);
     app.registry.start();
+    let learner = Arc::clone(&app);
+    app.tasks.spawn(async move {
+        // From before the last restart, and of other replicas. Requests do not wait for it.
+        let _ = learner.sharing.hear(learner.learners(), false).await;
+    });
     let limits = &app.config.server;
     let http = protocols(limits, app.tasks.clone());
     let open = Arc::new(Semaphore::new(
