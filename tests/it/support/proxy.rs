@@ -1,10 +1,12 @@
 //! A running proxy: `Proxy::new().provider("up", &scripted).start().await`.
 
-use std::{future::Future, net::SocketAddr, time::Duration};
+use std::{future::Future, net::SocketAddr, sync::Arc, time::Duration};
 
 use plimsoll::{
     config::{Auth, ClientConfig, Config, ProviderConfig},
     guard::profile,
+    server::{App, serve_app},
+    store::Store,
 };
 use sha2::{Digest, Sha256};
 use tempfile::TempDir;
@@ -22,6 +24,7 @@ pub(crate) async fn within<F: Future>(wait: F) -> F::Output {
 pub(crate) struct Proxy {
     config: Config,
     data: TempDir,
+    store: Option<Arc<dyn Store>>,
 }
 
 pub(crate) struct Running {
@@ -36,7 +39,11 @@ impl Proxy {
         let data = tempfile::tempdir().unwrap();
         let mut config = base(&data);
         config.providers.insert("simulated".into(), provider(None));
-        Self { config, data }
+        Self {
+            config,
+            data,
+            store: None,
+        }
     }
 
     /// A provider that gets the client's own credentials.
@@ -74,12 +81,22 @@ impl Proxy {
         self
     }
 
+    /// A store that outlives the proxy.
+    pub(crate) fn store(mut self, store: Arc<dyn Store>) -> Self {
+        self.store = Some(store);
+        self
+    }
+
     pub(crate) async fn start(self) -> Running {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap();
         let (stop, stopped) = oneshot::channel();
         let mut task = JoinSet::new();
-        task.spawn(plimsoll::serve(self.config, listener, async {
+        let app = match self.store {
+            Some(store) => App::with_store(self.config, store),
+            None => App::new(self.config),
+        };
+        task.spawn(serve_app(app.unwrap(), listener, async {
             let _ = stopped.await;
         }));
         Running {
@@ -88,6 +105,12 @@ impl Proxy {
             task,
             _data: self.data,
         }
+    }
+}
+
+impl From<&Running> for Client {
+    fn from(proxy: &Running) -> Self {
+        proxy.client()
     }
 }
 
