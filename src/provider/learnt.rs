@@ -5,7 +5,7 @@
 //! claimed, and expires. Where none can be believed, a limit is inferred from what was refused, for a
 //! shorter time, and raised by whatever is answered above it.
 //!
-//! In memory only, and of a bounded number of models. No clock of its own.
+//! Of a bounded number of models; what is known can be told to other replicas. No clock of its own.
 
 use std::{
     num::NonZeroUsize,
@@ -20,7 +20,10 @@ use lru::LruCache;
 
 use super::{Window, overflow::Overflow};
 
+mod dated;
 mod lesson;
+
+pub use dated::{Dated, Lessons, Moment};
 
 use lesson::Entry;
 
@@ -154,6 +157,27 @@ impl Learnt {
 
     fn max_age(&self) -> Duration {
         Duration::from_millis(self.max_age.load(Relaxed))
+    }
+
+    /// What is known of a model, to be told to others; `None` where nothing was ever learnt.
+    pub fn lessons(&self, provider: &str, model: &str, now: Moment) -> Option<Lessons> {
+        let mut models = self.models();
+        let entry = models.get(&key(provider, model));
+        entry.map(|entry| entry.dated(now))
+    }
+
+    /// Another replica wrote this, at `written_ms` by the wall clock.
+    pub fn hear(
+        &self,
+        provider: &str,
+        model: &str,
+        (theirs, written_ms): (Lessons, u64),
+        now: Moment,
+    ) {
+        let mut models = self.models();
+        let entry = models.get_or_insert_mut(key(provider, model), Entry::default);
+        let merged = entry.dated(now).merged(theirs, written_ms);
+        *entry = Entry::undated(merged, self.max_age(), now);
     }
 
     fn models(&self) -> MutexGuard<'_, LruCache<Key, Entry>> {

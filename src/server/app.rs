@@ -8,7 +8,14 @@ use std::{
     },
 };
 
-use super::{admit::Clients, ask_usage::Refusals, flight::Flight, running::Counts, tasks::Tasks};
+use super::{
+    admit::Clients,
+    ask_usage::Refusals,
+    flight::Flight,
+    running::Counts,
+    sharing::{Learners, Sharing},
+    tasks::Tasks,
+};
 use crate::{
     config::Config,
     provider::Registry,
@@ -29,6 +36,8 @@ pub struct App {
     pub sessions: Sessions,
     /// What new sessions begin with.
     pub ratios: Arc<Ratios>,
+    /// What is learnt, to and from other replicas.
+    pub sharing: Arc<Sharing>,
     /// Models whose streams are not asked for usage.
     pub refusals: Arc<Refusals>,
     pub flight: Flight,
@@ -44,14 +53,19 @@ impl App {
     pub(super) fn new(config: Config, store: Arc<dyn Store>) -> io::Result<Self> {
         let secret = InstallationSecret::load(&config.server.data_dir).map_err(io::Error::other)?;
         let counts = Counts::default();
+        let metrics = Arc::<Metrics>::default();
+        let sessions = Sessions::new(Arc::clone(&store), Tenants::new(secret))
+            .and_then(|sessions| sessions.encrypted(config.store.encrypt_key.as_ref()))
+            .map_err(io::Error::other)?;
         Ok(Self {
-            sessions: Sessions::new(store, Tenants::new(secret)).map_err(io::Error::other)?,
+            sessions: sessions.counted(metrics.store_errors()),
+            sharing: Arc::new(Sharing::new(store, metrics.store_errors())),
             ratios: Arc::default(),
             refusals: Arc::default(),
             clients: Clients::new(&config.clients, &counts),
             registry: Registry::new(&config)?,
             flight: Flight::new(config.server.max_bytes_in_flight),
-            metrics: Arc::default(),
+            metrics,
             tasks: Tasks::default(),
             counts,
             draining: Arc::default(),
@@ -70,6 +84,7 @@ impl App {
             registry: self.registry.under(&config)?,
             sessions: self.sessions.clone(),
             ratios: Arc::clone(&self.ratios),
+            sharing: Arc::clone(&self.sharing),
             refusals: Arc::clone(&self.refusals),
             flight: self.flight.clone(),
             metrics: Arc::clone(&self.metrics),
@@ -92,6 +107,14 @@ impl App {
             }
         }
         self.flight.allow(self.config.server.max_bytes_in_flight);
+    }
+
+    /// Those who learn from answers.
+    pub fn learners(&self) -> Learners<'_> {
+        Learners {
+            registry: &self.registry,
+            ratios: &self.ratios,
+        }
     }
 
     /// Whether the server is on its way out.

@@ -15,6 +15,7 @@ use super::{
     ask_usage::{self, Edited, Lost, Sent},
     dispatch::Dispatch,
     forward::cleaned,
+    generation::STORE_WITHIN,
     heal::{Guesses, Told},
 };
 use crate::{provider::Outgoing, wire::edit::Edits};
@@ -55,6 +56,11 @@ impl Dispatch {
         let healed = self.refits > 0 && answered;
         if healed || sent.too_long {
             self.app.metrics.overflow(self.provider(), healed);
+        }
+        if sent.too_long {
+            // There is no generation at whose end it would be told.
+            let app = &self.app;
+            app.sharing.tell(app.learners(), STORE_WITHIN).await;
         }
         (sent.attempts, sent.took) = (self.calls, self.took);
         Ok(sent)

@@ -159,9 +159,18 @@ async fn chat(
 
     // 5. The session.
     let inherited = find(app, &asked, &parts, client).await;
+    let news = match &inherited {
+        Some(inherited) => hear(app, inherited).await,
+        None => false,
+    };
 
     // 6. What is due, and the plan. A session stays where its cache is warm.
-    let places = choice.order(inherited.as_ref().map_or(0, |it| it.session.seed()));
+    let mut places = choice.order(inherited.as_ref().map_or(0, |it| it.session.seed()));
+    if news {
+        for target in &mut places {
+            target.window = app.registry.window_of(target);
+        }
+    }
     let asker = Asker::of(&parts.headers, client.recovers());
     let inherited = inherited.map(|inherited| (inherited, asker));
     let model = asked.model.clone();
@@ -216,6 +225,16 @@ async fn find(app: &App, asked: &Asked, parts: &Parts, client: &Client) -> Optio
             .find(conversation, &tenant, hint.as_ref())
             .await,
     )
+}
+
+/// Step 5, what no session owns: whether other replicas may have learnt anything.
+async fn hear(app: &App, inherited: &Inherited) -> bool {
+    // Where the store does not answer, it is not waited for twice.
+    if inherited.lost {
+        return false;
+    }
+    let passed = !inherited.lineage.probes().is_empty();
+    app.sharing.hear(app.learners(), passed).await
 }
 
 /// Step 8, streamed. What precedes the first byte of the stream is said here; what its end tells

@@ -23,6 +23,7 @@ mod refusal;
 pub mod rounds;
 pub mod route;
 pub mod running;
+pub mod sharing;
 pub mod tasks;
 pub mod upgrade;
 pub mod watch;
@@ -85,6 +86,11 @@ pub async fn serve(
     live.listen(listener.local_addr()?);
     live.app().registry.start();
     let tasks = live.app().tasks.clone();
+    let learner = live.app();
+    tasks.spawn(async move {
+        // From before the last restart, and of other replicas. Requests do not wait for it.
+        let _ = learner.sharing.hear(learner.learners(), false).await;
+    });
     let graceful = GracefulShutdown::new();
     tokio::pin!(stop);
     loop {

@@ -1,4 +1,4 @@
-//! Random names, of sessions and of generations.
+//! Random names, of sessions and of generations, and what else must never come twice.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -31,7 +31,7 @@ impl Ids {
         GenerationId::from_bytes(self.bytes())
     }
 
-    fn bytes<const N: usize>(&self) -> [u8; N] {
+    pub(super) fn bytes<const N: usize>(&self) -> [u8; N] {
         let number = self.made.fetch_add(1, Ordering::Relaxed);
         let mut id = [0; N];
         blake3::Hasher::new_keyed(&self.seed)

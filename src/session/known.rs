@@ -2,10 +2,11 @@
 //!
 //! SECURITY: both are scoped to an account; no other one can tell that a session is there.
 
-use bytes::Bytes;
-
-use super::{Account, Orders, SessionError, SessionId, Sessions, State, bounded};
-use crate::store::Row;
+use super::{Account, Orders, SessionError, SessionId, Sessions, State, seal::Of};
+use crate::{
+    store::{Row, StoreError},
+    telemetry::metrics::StoreOperation,
+};
 
 /// What is known of a session.
 #[derive(Clone, Debug, PartialEq)]
@@ -16,18 +17,30 @@ pub struct Known {
     pub clear_pending: bool,
 }
 
-impl Known {
-    fn read(row: &Row) -> Result<Self, SessionError> {
-        let state = State::decode(&row.state)?;
-        let orders = readable(&row.orders, state.session);
-        Ok(Self {
+impl Sessions {
+    /// The row is the session's own: a state put in the place of another's is damage.
+    pub(super) fn known(&self, row: &Row) -> Result<Known, SessionError> {
+        let state = self.opened(&row.tenant, &row.state)?;
+        if state.session != row.session {
+            return Err(StoreError::Damaged.into());
+        }
+        let orders = self.readable(&row.tenant, state.session, &row.orders);
+        Ok(Known {
             clear_pending: orders.ask_clear_after(&state),
             state,
         })
     }
-}
 
-impl Sessions {
+    async fn row(
+        &self,
+        account: Option<&Account>,
+        id: SessionId,
+    ) -> Result<Option<Row>, StoreError> {
+        let row = self.store.session(account, id);
+        self.bounded(StoreOperation::Session, self.find_within, row)
+            .await
+    }
+
     /// The newest state of a session of that account, or of any (for the administrator).
     ///
     /// # Errors
@@ -37,8 +50,8 @@ impl Sessions {
         account: Option<&Account>,
         id: SessionId,
     ) -> Result<Option<Known>, SessionError> {
-        let row = bounded(self.find_within, self.store.session(account, id)).await?;
-        row.map(|row| Known::read(&row)).transpose()
+        let row = self.row(account, id).await?;
+        row.map(|row| self.known(&row)).transpose()
     }
 
     /// Asks for a new course with the next request that goes on from the session's newest
@@ -55,23 +68,17 @@ impl Sessions {
         account: Option<&Account>,
         id: SessionId,
     ) -> Result<Option<Known>, SessionError> {
-        let Some(known) = self.session(account, id).await? else {
+        let Some(row) = self.row(account, id).await? else {
             return Ok(None);
         };
-        let orders = Bytes::from(Orders::clear(&known.state).encode()?);
+        let known = self.known(&row)?;
+        let orders = Orders::clear(&known.state).encode()?;
+        let orders = self.seal.seal(Of::Orders(&row.tenant, id), orders)?;
         let ordered = self.store.order(account, id, orders);
-        let there = bounded(self.find_within, ordered).await?;
-        Ok(there.then_some(Known {
+        let ordered = self.bounded(StoreOperation::Order, self.find_within, ordered);
+        Ok(ordered.await?.then_some(Known {
             clear_pending: true,
             ..known
         }))
     }
-}
-
-/// Orders that cannot be read are none: a state is worth more than a wish.
-pub(super) fn readable(bytes: &[u8], session: SessionId) -> Orders {
-    Orders::decode(bytes).unwrap_or_else(|error| {
-        tracing::warn!(%session, error = %error, "orders of a session could not be read");
-        Orders::default()
-    })
 }

@@ -5,13 +5,23 @@
 //! fails a request: without a store it goes on with no state. Never lets one tenant reach
 //! another's state, not even with an identical conversation.
 
-use std::{fmt, future::Future, sync::Arc, time::Duration};
+use std::{
+    fmt,
+    future::Future,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering::Relaxed},
+    },
+    time::Duration,
+};
 
 use bytes::Bytes;
 
 use crate::{
+    config::secret::SecretKey,
     guard::Recall,
     store::{Saved, Store, StoreError},
+    telemetry::metrics::{StoreErrors, StoreOperation},
     wire::chat::Conversation,
 };
 
@@ -22,6 +32,7 @@ pub mod lineage;
 pub mod orders;
 pub mod ratios;
 mod report;
+pub mod seal;
 pub mod secret;
 pub mod state;
 pub mod tenant;
@@ -29,10 +40,10 @@ pub mod tenant;
 pub use hint::Hint;
 use ids::Ids;
 pub use known::Known;
-use known::readable;
 pub use lineage::Lineage;
 pub use orders::Orders;
 pub use report::{Reader, Report, report};
+use seal::{Of, Seal, Unopened};
 pub use state::{GenerationId, SessionId, State};
 pub use tenant::{Account, Client, Tenant, Tenants};
 
@@ -45,6 +56,10 @@ pub struct Sessions {
     store: Arc<dyn Store>,
     tenants: Tenants,
     ids: Arc<Ids>,
+    seal: Arc<Seal>,
+    /// Something that cannot be decrypted was met, and said so.
+    unopened: Arc<AtomicBool>,
+    errors: StoreErrors,
     find_within: Duration,
 }
 
@@ -103,6 +118,9 @@ impl Sessions {
             store,
             tenants,
             ids: Arc::new(Ids::new()?),
+            seal: Arc::new(Seal::new(None)?),
+            unopened: Arc::default(),
+            errors: StoreErrors::default(),
             find_within: FIND_WITHIN,
         })
     }
@@ -110,6 +128,22 @@ impl Sessions {
     /// Brings to rest what was stored, as the last thing that is asked of the store.
     pub async fn close(&self) {
         self.store.close().await;
+    }
+
+    /// Encrypts what is stored from now on, where there is a key.
+    ///
+    /// # Errors
+    /// Where the system gives no random bits.
+    pub fn encrypted(self, key: Option<&SecretKey>) -> Result<Self, getrandom::Error> {
+        Ok(Self {
+            seal: Arc::new(Seal::new(key)?),
+            ..self
+        })
+    }
+
+    /// Counts failures of the store there.
+    pub fn counted(self, errors: StoreErrors) -> Self {
+        Self { errors, ..self }
     }
 
     /// Makes tenants and accounts of requests.
@@ -127,7 +161,7 @@ impl Sessions {
         let lineage = Lineage::of(conversation, tenant);
         let mut lost = false;
         let ancestor = self.ancestor(&lineage).await.unwrap_or_else(|error| {
-            tracing::warn!(error = %error, "a request goes on without its session's state");
+            self.lament(&error, "a request goes on without its session's state");
             lost = true;
             None
         });
@@ -162,14 +196,15 @@ impl Sessions {
         let found = self
             .store
             .find(lineage.tenant(), lineage.opening(), lineage.probes());
-        let Some(found) = bounded(self.find_within, found).await? else {
+        let found = self.bounded(StoreOperation::Find, self.find_within, found);
+        let Some(found) = found.await? else {
             return Ok(None);
         };
         let answer_at = lineage.answer_at(found.at).ok_or(StoreError::Damaged)?;
-        let mut state = State::decode(&found.state)?;
+        let mut state = self.opened(lineage.tenant(), &found.state)?;
         state.anchor(answer_at);
         Ok(Some(Ancestor {
-            orders: readable(&found.orders, state.session),
+            orders: self.readable(lineage.tenant(), state.session, &found.orders),
             state,
             answer_at,
         }))
@@ -182,12 +217,10 @@ impl Sessions {
         let Some(own) = hint.own().and_then(SessionId::parse) else {
             return hinted;
         };
-        let known = bounded(
-            self.find_within,
-            self.store.session(Some(&tenant.account()), own),
-        )
-        .await;
-        match known {
+        let account = tenant.account();
+        let known = self.store.session(Some(&account), own);
+        let known = self.bounded(StoreOperation::Session, self.find_within, known);
+        match known.await {
             Ok(Some(row)) if row.tenant == *tenant => own,
             Ok(_) => hinted,
             Err(error) => {
@@ -235,10 +268,65 @@ impl Sessions {
             opening: lineage.opening(),
             keys,
             answer,
-            state: encoded(state)?,
+            state: self.encoded(lineage.tenant(), state)?,
         };
-        bounded(within, self.store.save(saved)).await?;
+        let saved = self.store.save(saved);
+        self.bounded(StoreOperation::Save, within, saved).await?;
         Ok(true)
+    }
+
+    /// A state as it is stored; what had to be left out is said here.
+    fn encoded(&self, tenant: &Tenant, state: &State) -> Result<Bytes, SessionError> {
+        let encoded = state.encode()?;
+        if encoded.records_shed > 0 {
+            let (session, records) = (state.session, encoded.records_shed);
+            tracing::warn!(
+                %session, records,
+                "a state was too large: {records} of its oldest prompts and rounds were left out"
+            );
+        }
+        Ok(self.seal.seal(Of::State(tenant), encoded.bytes)?)
+    }
+
+    /// A state as it was stored.
+    fn opened(&self, tenant: &Tenant, stored: &[u8]) -> Result<State, SessionError> {
+        Ok(State::decode(&self.seal.open(Of::State(tenant), stored)?)?)
+    }
+
+    /// Orders that cannot be read are none: a state is worth more than a wish.
+    fn readable(&self, tenant: &Tenant, session: SessionId, stored: &[u8]) -> Orders {
+        let opened = self.seal.open(Of::Orders(tenant, session), stored);
+        let opened = opened.map_err(SessionError::from);
+        let orders = opened.and_then(|opened| Ok(Orders::decode(&opened)?));
+        orders.unwrap_or_else(|error| {
+            self.lament(&error, "orders of a session could not be read");
+            Orders::default()
+        })
+    }
+
+    /// Says what was lost. After a change of the key nothing from before can be read: that is said
+    /// once, since it is as true of every session that goes on.
+    fn lament(&self, error: &SessionError, what: &'static str) {
+        match error {
+            SessionError::Unopened(error) if self.unopened.swap(true, Relaxed) => {
+                tracing::debug!(error = %error, "{what}");
+            }
+            _ => tracing::warn!(error = %error, "{what}"),
+        }
+    }
+
+    async fn bounded<T>(
+        &self,
+        operation: StoreOperation,
+        within: Duration,
+        asked: impl Future<Output = Result<T, StoreError>>,
+    ) -> Result<T, StoreError> {
+        let asked = tokio::time::timeout(within, asked).await;
+        let asked = asked.unwrap_or(Err(StoreError::TooSlow(within)));
+        if asked.is_err() {
+            self.errors.count(operation);
+        }
+        asked
     }
 }
 
@@ -247,19 +335,6 @@ struct Ancestor {
     state: State,
     answer_at: u32,
     orders: Orders,
-}
-
-/// A state as it is stored; what had to be left out is said here.
-fn encoded(state: &State) -> Result<Bytes, SessionError> {
-    let encoded = state.encode()?;
-    if encoded.records_shed > 0 {
-        let (session, records) = (state.session, encoded.records_shed);
-        tracing::warn!(
-            %session, records,
-            "a state was too large: {records} of its oldest prompts and rounds were left out"
-        );
-    }
-    Ok(encoded.bytes.into())
 }
 
 impl fmt::Debug for Sessions {
@@ -275,15 +350,8 @@ pub enum SessionError {
     Store(#[from] StoreError),
     #[error(transparent)]
     State(#[from] state::StateError),
-}
-
-async fn bounded<T>(
-    within: Duration,
-    asked: impl Future<Output = Result<T, StoreError>>,
-) -> Result<T, StoreError> {
-    tokio::time::timeout(within, asked)
-        .await
-        .unwrap_or(Err(StoreError::TooSlow(within)))
+    #[error(transparent)]
+    Unopened(#[from] Unopened),
 }
 
 #[cfg(test)]

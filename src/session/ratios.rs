@@ -1,7 +1,8 @@
 //! What is known of a model's tokens before a session has an answer of its own.
 //!
 //! Reported over raw tokens, per provider and model, smoothed over the answers of all sessions.
-//! Kept in memory only: a replica that knows nothing begins with the estimate as it is.
+//! What is known can be told to other replicas; one that knows nothing begins with the estimate as
+//! it is.
 
 use std::{
     num::NonZeroUsize,
@@ -52,6 +53,22 @@ impl Ratios {
         let ratio = ratios.get_or_insert_mut((provider.into(), model.into()), || sample);
         *ratio += (sample - *ratio) * WEIGHT;
     }
+
+    /// What is known of a model, to be told to others.
+    pub fn known(&self, provider: &str, model: &str) -> Option<f64> {
+        let ratios = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        ratios.peek(&(provider.into(), model.into())).copied()
+    }
+
+    /// Another replica learnt this.
+    pub fn hear(&self, provider: &str, model: &str, ratio: f64) {
+        if !ratio.is_finite() {
+            return;
+        }
+        let ratio = ratio.clamp(*SLOPES.start(), *SLOPES.end());
+        let mut ratios = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        ratios.put((provider.into(), model.into()), ratio);
+    }
 }
 
 #[cfg(test)]
@@ -69,6 +86,23 @@ mod tests {
         }
         assert!((ratios.of("p", "m").slope() - 1.2).abs() < 0.01);
         assert_eq!(ratios.of("p", "other"), Calibration::default());
+    }
+
+    #[test]
+    fn what_others_learnt_is_taken_over() {
+        let ratios = Ratios::default();
+        assert_eq!(ratios.known("p", "m"), None);
+        ratios.hear("p", "m", 1.3);
+        assert_eq!(ratios.of("p", "m"), Calibration::of_ratio(1.3));
+        for (absurd, known) in [
+            (f64::NAN, 1.3),
+            (f64::INFINITY, 1.3),
+            (1e9, 2.5),
+            (-1.0, 0.4),
+        ] {
+            ratios.hear("p", "m", absurd);
+            assert_eq!(ratios.known("p", "m"), Some(known));
+        }
     }
 
     #[test]

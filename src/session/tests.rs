@@ -16,6 +16,7 @@ mod echo;
 mod hints;
 mod orders;
 mod places;
+mod sealed;
 
 const WITHIN: Duration = Duration::from_millis(50);
 

@@ -18,6 +18,47 @@ const RESULTS: [&str; 2] = ["healed", "unhealed"];
 
 /// What may become of a reload of the settings.
 const RELOADS: [&str; 2] = ["ok", "refused"];
+/// What a store may be asked for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum StoreOperation {
+    Find,
+    Save,
+    Order,
+    Session,
+    Share,
+}
+
+impl StoreOperation {
+    const ALL: [Self; 5] = [
+        Self::Find,
+        Self::Save,
+        Self::Order,
+        Self::Session,
+        Self::Share,
+    ];
+
+    const fn word(self) -> &'static str {
+        match self {
+            Self::Find => "find",
+            Self::Save => "save",
+            Self::Order => "order",
+            Self::Session => "session",
+            Self::Share => "share",
+        }
+    }
+}
+
+/// Counts what a store failed to do, or did not do in time; without an owner, for nobody.
+#[derive(Clone, Debug, Default)]
+pub struct StoreErrors(Option<IntCounterVec>);
+
+impl StoreErrors {
+    pub fn count(&self, operation: StoreOperation) {
+        if let Some(errors) = &self.0 {
+            errors.with_label_values(&[operation.word()]).inc();
+        }
+    }
+}
 
 /// All counters. Labels are names from the configuration, never from a request.
 pub struct Metrics {
@@ -27,6 +68,7 @@ pub struct Metrics {
     fallbacks: IntCounterVec,
     overflows: IntCounterVec,
     truncations: IntCounterVec,
+    store_errors: IntCounterVec,
     breakers: IntGaugeVec,
     in_flight: IntGauge,
     reloads: IntCounterVec,
@@ -62,6 +104,11 @@ impl Metrics {
     /// A provider cut a prompt in silence.
     pub fn truncated(&self, provider: &str) {
         self.truncations.with_label_values(&[provider]).inc();
+    }
+
+    /// For whoever asks the store.
+    pub fn store_errors(&self) -> StoreErrors {
+        StoreErrors(Some(self.store_errors.clone()))
     }
 
     /// Counts a request as being in flight until what comes back is dropped.
@@ -145,6 +192,12 @@ impl Metrics {
                 "Prompts whose beginning a provider dropped without a word.",
                 &provider,
             )?,
+            store_errors: counter(
+                "plimsoll_store_errors_total",
+                "What the store of sessions failed to do or did not do in time, by what it was \
+                 asked for.",
+                &["operation"],
+            )?,
             breakers: IntGaugeVec::new(
                 Opts::new(
                     "plimsoll_breaker_state",
@@ -165,18 +218,22 @@ impl Metrics {
         for result in RELOADS {
             metrics.reloads.with_label_values(&[result]);
         }
-        let collectors: [Box<dyn Collector>; 8] = [
+        let collectors: [Box<dyn Collector>; 9] = [
             Box::new(metrics.attempts.clone()),
             Box::new(metrics.retries.clone()),
             Box::new(metrics.fallbacks.clone()),
             Box::new(metrics.overflows.clone()),
             Box::new(metrics.truncations.clone()),
+            Box::new(metrics.store_errors.clone()),
             Box::new(metrics.breakers.clone()),
             Box::new(metrics.in_flight.clone()),
             Box::new(metrics.reloads.clone()),
         ];
         for collector in collectors {
             metrics.registry.register(collector)?;
+        }
+        for operation in StoreOperation::ALL {
+            metrics.store_errors.with_label_values(&[operation.word()]);
         }
         Ok(metrics)
     }
@@ -202,7 +259,7 @@ impl Drop for InFlight {
 
 #[cfg(test)]
 mod tests {
-    use super::Metrics;
+    use super::{Metrics, StoreErrors, StoreOperation};
 
     #[test]
     fn what_is_counted_is_shown() {
@@ -216,6 +273,8 @@ mod tests {
         metrics.overflow("other", false);
         metrics.truncated("other");
         metrics.reloaded(true);
+        metrics.store_errors().count(StoreOperation::Save);
+        StoreErrors::default().count(StoreOperation::Save);
         let held = metrics.begin();
         drop(metrics.begin());
         let text = metrics.text([("up", 2), ("other", 0)].into_iter());
@@ -230,6 +289,11 @@ mod tests {
             r#"plimsoll_overflows_total{provider="other",result="unhealed"} 1"#,
             r#"plimsoll_overflows_total{provider="other",result="healed"} 0"#,
             r#"plimsoll_silent_truncations_total{provider="other"} 1"#,
+            r#"plimsoll_store_errors_total{operation="save"} 1"#,
+            r#"plimsoll_store_errors_total{operation="find"} 0"#,
+            r#"plimsoll_store_errors_total{operation="order"} 0"#,
+            r#"plimsoll_store_errors_total{operation="session"} 0"#,
+            r#"plimsoll_store_errors_total{operation="share"} 0"#,
             r#"plimsoll_breaker_state{provider="up"} 2"#,
             r#"plimsoll_breaker_state{provider="other"} 0"#,
             "plimsoll_requests_in_flight 1",

@@ -5,11 +5,11 @@ use std::time::{Duration, Instant};
 use super::{Known, Lesson, Refused};
 
 /// No provider has a smaller window; vLLM has been seen to print 3 for one.
-const LEAST_WINDOW: u32 = 1_024;
+pub(super) const LEAST_WINDOW: u32 = 1_024;
 /// No limit is inferred below this.
-const LEAST_INPUT: u32 = 256;
+pub(super) const LEAST_INPUT: u32 = 256;
 /// How long an inferred limit is believed at most.
-const INFERRED_MAX_AGE: Duration = Duration::from_secs(60 * 60);
+pub(super) const INFERRED_MAX_AGE: Duration = Duration::from_secs(60 * 60);
 /// The same of a limit that follows from how long an answer one request asked for: others may ask
 /// for less.
 const ANSWER_MAX_AGE: Duration = Duration::from_secs(5 * 60);
@@ -25,23 +25,23 @@ const ESTIMATED: u32 = 95;
 #[derive(Debug, Default)]
 pub(super) struct Entry {
     /// The largest prompt that was answered.
-    accepted: Option<Held>,
-    window: Option<Held>,
+    pub(super) accepted: Option<Held>,
+    pub(super) window: Option<Held>,
     /// A largest prompt that the provider named.
-    named: Option<Held>,
-    inferred: Option<Held>,
+    pub(super) named: Option<Held>,
+    pub(super) inferred: Option<Held>,
 }
 
 /// A number of tokens, and how long it is believed.
 #[derive(Clone, Copy, Debug)]
-struct Held {
-    tokens: u32,
-    since: Instant,
-    max_age: Duration,
+pub(super) struct Held {
+    pub(super) tokens: u32,
+    pub(super) since: Instant,
+    pub(super) max_age: Duration,
 }
 
 impl Held {
-    const fn new(tokens: u32, since: Instant, max_age: Duration) -> Self {
+    pub(super) const fn new(tokens: u32, since: Instant, max_age: Duration) -> Self {
         Self {
             tokens,
             since,
@@ -54,7 +54,7 @@ impl Held {
     }
 }
 
-fn at(held: Option<Held>, now: Instant) -> Option<u32> {
+pub(super) fn at(held: Option<Held>, now: Instant) -> Option<u32> {
     held.and_then(|held| held.at(now))
 }
 

@@ -2,7 +2,7 @@
 //!
 //! Before: the session's state, what recovery has due, the guard's plan. After: the usage becomes
 //! a level, the calibration learns, the clock advances, and the new state is stored before the end
-//! of the answer is released. Between them there may be rounds that were for us alone, each with a
+//! of the answer is released, and other replicas are told what was learnt. Between them there may be rounds that were for us alone, each with a
 //! plan of its own. A request that nobody answered, or whose answer broke, changes nothing.
 
 mod refit;
@@ -34,7 +34,7 @@ use crate::{
 };
 
 /// How long the end of an answer waits for its state to be stored.
-const STORE_WITHIN: Duration = Duration::from_millis(50);
+pub(super) const STORE_WITHIN: Duration = Duration::from_millis(50);
 
 /// One request of a conversation that is followed.
 pub struct Generation {
@@ -192,10 +192,16 @@ impl Generation {
         let state = self.state_after(heard);
         let health = state.health();
         let answer = answer_digest(heard.text, &heard.call_ids);
-        let sessions = &self.app.sessions;
-        sessions
-            .save(&self.inherited.lineage, answer, &state, STORE_WITHIN)
-            .await;
+        let app = &self.app;
+        if reported(heard).is_some() {
+            app.sharing
+                .touch(&self.target.provider.name, &self.target.model);
+        }
+        let lineage = &self.inherited.lineage;
+        tokio::join!(
+            app.sessions.save(lineage, answer, &state, STORE_WITHIN),
+            app.sharing.tell(app.learners(), STORE_WITHIN),
+        );
         health
     }
 

@@ -38,6 +38,8 @@ impl Generation {
     pub fn learn(&self, overflow: &Overflow) -> (Lesson, Option<u32>) {
         let refused = self.refused(overflow);
         let lesson = self.app.registry.learn(&self.target, &refused);
+        let (provider, model) = (&self.target.provider.name, &self.target.model);
+        self.app.sharing.touch(provider, model);
         (lesson, refused.counted())
     }
 

@@ -12,7 +12,8 @@ use super::{
 };
 
 pub(crate) struct Agent {
-    client: Client,
+    /// Where it sends its next request.
+    pub(crate) client: Client,
     pub(crate) messages: Vec<Value>,
     /// Fields of the request beside `messages`.
     pub(crate) fields: Value,
@@ -95,7 +96,7 @@ pub(crate) fn tool(name: &str) -> Value {
 
 impl Agent {
     /// With a tool, a system message, and a first question.
-    pub(crate) fn new(proxy: &Running) -> Self {
+    pub(crate) fn new(proxy: impl Into<Client>) -> Self {
         let mut agent = Self::bare(proxy);
         agent.fields["tools"] = json!([tool("read_file")]);
         agent.messages = vec![
@@ -106,9 +107,9 @@ impl Agent {
     }
 
     /// With nothing said yet, and no tools.
-    pub(crate) fn bare(proxy: &Running) -> Self {
+    pub(crate) fn bare(proxy: impl Into<Client>) -> Self {
         Self {
-            client: proxy.client(),
+            client: proxy.into(),
             messages: Vec::new(),
             fields: json!({"model": "m"}),
             headers: HeaderMap::new(),

@@ -111,6 +111,12 @@ impl Proxy {
     }
 }
 
+impl From<&Running> for Client {
+    fn from(proxy: &Running) -> Self {
+        proxy.client()
+    }
+}
+
 impl Running {
     pub(crate) fn client(&self) -> Client {
         Client::new(self.address, false)

@@ -1,0 +1,268 @@
+use super::*;
+use crate::{
+    config::{Config, StoreConfig},
+    provider::{learnt::Refused, overflow::Overflow},
+    store::memory::MemoryStore,
+};
+
+const WITHIN: Duration = Duration::from_millis(50);
+/// Where the built-in provider is.
+const HERE: u64 = 0x2d06_8005_38d3_94c2;
+
+/// One process.
+struct Replica {
+    registry: Registry,
+    ratios: Ratios,
+    sharing: Sharing,
+}
+
+impl Replica {
+    fn new(store: &Arc<MemoryStore>) -> Self {
+        Self {
+            registry: Registry::new(&Config::default()).unwrap(),
+            ratios: Ratios::default(),
+            sharing: Sharing::new(Arc::clone(store) as Arc<dyn Store>, StoreErrors::default()),
+        }
+    }
+
+    fn learners(&self) -> Learners<'_> {
+        Learners {
+            registry: &self.registry,
+            ratios: &self.ratios,
+        }
+    }
+
+    async fn tell(&self) {
+        self.sharing.touch("simulated", "m");
+        self.sharing.tell(self.learners(), WITHIN).await;
+    }
+
+    async fn hear(&self) -> bool {
+        self.sharing.hear(self.learners(), true).await
+    }
+
+    fn refuse(&self, window: u32) {
+        let mut target = self.registry.resolve("simulated/m", None).unwrap();
+        target.window.tokens = 100_000;
+        let refused = Refused {
+            overflow: Overflow {
+                window: Some(window),
+                ..Overflow::default()
+            },
+            claimed: target.window,
+            expected: 90_000,
+            reserve: 0,
+        };
+        self.registry.learn(&target, &refused);
+    }
+
+    fn accept(&self, tokens: u32) {
+        let learnt = &self.registry.learnt;
+        learnt.accepted("simulated", "m", tokens, Instant::now());
+    }
+
+    fn window(&self) -> Option<u32> {
+        let learnt = &self.registry.learnt;
+        learnt.known("simulated", "m", Instant::now()).window
+    }
+
+    fn ratio(&self) -> Option<f64> {
+        self.ratios.known("simulated", "m")
+    }
+}
+
+fn store() -> Arc<MemoryStore> {
+    Arc::new(MemoryStore::new(&StoreConfig::default()))
+}
+
+fn pair() -> (Arc<MemoryStore>, Replica, Replica) {
+    let store = store();
+    let (one, other) = (Replica::new(&store), Replica::new(&store));
+    (store, one, other)
+}
+
+#[tokio::test]
+async fn what_one_learns_the_other_knows() {
+    let (_, one, other) = pair();
+    one.refuse(16_000);
+    one.ratios.learn("simulated", "m", 10_000, 13_000);
+    one.tell().await;
+    assert!(other.hear().await);
+    assert_eq!((other.window(), other.ratio()), (Some(16_000), Some(1.3)));
+    // Nothing new: nothing is read.
+    assert!(!other.hear().await);
+    // What was learnt twice is told once.
+    let version = other.sharing.store.shared_version();
+    other.tell().await;
+    one.tell().await;
+    assert_eq!(other.sharing.store.shared_version(), version);
+}
+
+#[tokio::test]
+async fn what_was_learnt_outlives_the_process() {
+    let store = store();
+    let before = Replica::new(&store);
+    before.refuse(16_000);
+    before.tell().await;
+    drop(before);
+    let after = Replica::new(&store);
+    assert!(after.hear().await);
+    assert_eq!(after.window(), Some(16_000));
+}
+
+#[tokio::test]
+async fn what_is_disproved_is_forgotten_by_all() {
+    let (_, one, other) = pair();
+    one.refuse(16_000);
+    one.tell().await;
+    other.hear().await;
+    other.accept(30_000);
+    assert_eq!(other.window(), None);
+    other.tell().await;
+    assert!(one.hear().await);
+    assert_eq!(one.window(), None);
+    // Nor is it believed by one that was just told otherwise by its own provider.
+    let third = Replica::new(&store());
+    third.accept(30_000);
+    let at_ms = moment().wall_ms - 1_000;
+    let lessons = Lessons {
+        window: Some(crate::provider::learnt::Dated {
+            tokens: 16_000,
+            since_ms: at_ms,
+            max_age_ms: 3_600_000,
+        }),
+        ..Lessons::default()
+    };
+    let told = value(&Stamped {
+        at_ms,
+        what: lessons,
+    });
+    let name = name(Kind::Window, HERE, &("simulated".into(), "m".into())).unwrap();
+    let store = Arc::clone(&third.sharing.store);
+    store.share(&name, told.unwrap().into()).await.unwrap();
+    assert!(third.hear().await);
+    assert_eq!(third.window(), None);
+    // And the others hear of that with its next answer.
+    let version = store.shared_version();
+    third.sharing.tell(third.learners(), WITHIN).await;
+    assert!(store.shared_version() > version);
+}
+
+#[tokio::test]
+async fn a_ratio_is_told_when_it_moved() {
+    let (_, one, other) = pair();
+    for (reported, told) in [(12_000, 1.2), (12_020, 1.2), (16_000, 1.28)] {
+        one.ratios.learn("simulated", "m", 10_000, reported);
+        one.tell().await;
+        other.hear().await;
+        let heard = other.ratio().unwrap();
+        assert!((heard - told).abs() < 0.001, "{heard} for {told}");
+    }
+}
+
+#[test]
+fn small_moves_are_told_now_and_then() {
+    let told = Stamped {
+        at_ms: 1_000_000,
+        what: 1.0,
+    };
+    let at = |wall_ms| Moment {
+        instant: Instant::now(),
+        wall_ms,
+    };
+    assert!(!moved(1.004, &told, at(9_000_000)));
+    assert!(moved(1.006, &told, at(9_000_000)));
+    assert!(moved(0.994, &told, at(9_000_000)));
+    assert!(!moved(1.006, &told, at(1_000_001)));
+    assert!(moved(1.06, &told, at(1_000_001)));
+}
+
+#[tokio::test]
+async fn the_newest_wins_whatever_the_clocks_say() {
+    let (store, one, other) = pair();
+    one.refuse(16_000);
+    one.tell().await;
+    other.hear().await;
+    let name = name(Kind::Window, HERE, &("simulated".into(), "m".into()));
+    let name = Bytes::from(name.unwrap());
+    // A clock that is behind does not keep it from being heard.
+    let behind = Moment {
+        instant: Instant::now(),
+        wall_ms: 5,
+    };
+    let known = other.sharing.known().windows.peek(&name).copied();
+    let stamp = stamped(Lessons::default(), known.as_ref(), behind);
+    let told = value(&stamp).unwrap();
+    store.share(&name, told.into()).await.unwrap();
+    one.hear().await;
+    assert_eq!(one.sharing.known().windows.len(), 1);
+    assert_eq!(one.window(), None);
+    // What is older than what is known is told again.
+    one.refuse(12_000);
+    one.tell().await;
+    let older = value(&Stamped {
+        at_ms: 7,
+        what: Lessons::default(),
+    });
+    store.share(&name, older.unwrap().into()).await.unwrap();
+    assert!(one.hear().await);
+    assert_eq!(one.window(), Some(12_000));
+    one.sharing.tell(one.learners(), WITHIN).await;
+    other.hear().await;
+    assert_eq!(other.window(), Some(12_000));
+}
+
+#[tokio::test]
+async fn what_cannot_be_read_is_passed_over() {
+    let (store, one, _) = pair();
+    let model = ("simulated".into(), "m".into());
+    let window = name(Kind::Window, HERE, &model).unwrap();
+    let ahead = value(&Stamped {
+        at_ms: u64::MAX,
+        what: 1.5,
+    });
+    let gone = name(Kind::Ratio, HERE, &("renamed".into(), "m".into())).unwrap();
+    let elsewhere = name(Kind::Ratio, HERE + 1, &model).unwrap();
+    let fine = value(&Stamped {
+        at_ms: 7,
+        what: 1.5,
+    });
+    let ratio = name(Kind::Ratio, HERE, &model).unwrap();
+    for (name, value) in [
+        (&b""[..], b"".to_vec()),
+        (b"x", b"\x01".to_vec()),
+        (b"w12345678\xff\xffa", b"\x01".to_vec()),
+        (&elsewhere, fine.clone().unwrap()),
+        (&window, b"".to_vec()),
+        (&window, b"\x02later".to_vec()),
+        (&window, vec![0xff; 200]),
+        (&ratio, ahead.unwrap()),
+        (&gone, fine.clone().unwrap()),
+    ] {
+        let value = Bytes::from(value);
+        store.share(name, value).await.unwrap();
+        assert!(one.hear().await);
+    }
+    assert_eq!((one.window(), one.ratio()), (None, None));
+    assert_eq!(one.ratios.known("renamed", "m"), None);
+    store.share(&ratio, fine.unwrap().into()).await.unwrap();
+    one.hear().await;
+    assert_eq!(one.ratio(), Some(1.5));
+}
+
+#[tokio::test]
+async fn what_could_not_be_told_is_told_later() {
+    let store = store();
+    let one = Replica::new(&store);
+    one.refuse(16_000);
+    one.sharing.touch("simulated", "m");
+    // Dropped before it is done.
+    let told = one.sharing.tell(one.learners(), WITHIN);
+    drop(told);
+    let long = "m".repeat(MAX_SHARED_NAME_BYTES);
+    one.ratios.learn("simulated", &long, 10_000, 13_000);
+    one.sharing.touch("simulated", &long);
+    one.sharing.tell(one.learners(), WITHIN).await;
+    assert_eq!(store.shared().await.unwrap().all.len(), 1);
+    assert!(one.sharing.known().touched.is_empty());
+}

@@ -1,0 +1,138 @@
+//! Several proxies over one store: whoever of them gets the next request, the provider gets the same
+//! bytes as from one.
+
+mod story;
+
+use std::sync::Arc;
+
+use plimsoll::{
+    config::{ModelConfig, StoreConfig},
+    store::{Store, memory::MemoryStore},
+};
+use serde_json::json;
+
+use self::story::{CLAIMED, STORIES, Story};
+use crate::support::{
+    agent::Agent,
+    model::{Model, Said, Up},
+    proxy::{Proxy, Running},
+};
+
+fn store() -> Arc<dyn Store> {
+    Arc::new(MemoryStore::new(&StoreConfig::default()))
+}
+
+/// So many proxies with one store and one secret.
+async fn replicas(count: usize, up: &Up, story: &Story) -> (Vec<Running>, tempfile::TempDir) {
+    let (store, data) = (store(), tempfile::tempdir().unwrap());
+    let mut running = Vec::new();
+    for _ in 0..count {
+        let settings = ModelConfig {
+            context_length: Some(story.claimed),
+            ..ModelConfig::default()
+        };
+        let proxy = Proxy::new()
+            .provider(story.name, &up.provider)
+            .set(|config| {
+                config.models.insert(format!("{}/m", story.name), settings);
+                config.server.data_dir = data.path().into();
+            });
+        running.push(proxy.store(Arc::clone(&store)).start().await);
+    }
+    (running, data)
+}
+
+/// A story told by that many replicas, turn by turn: all that went upstream.
+async fn told(story: &Story, count: usize) -> Vec<Vec<u8>> {
+    let up = story.up().await;
+    let (proxies, _data) = replicas(count, &up, story).await;
+    let mut agent = story.agent(&proxies[0]);
+    let mut clients: Vec<_> = proxies[1..].iter().map(Running::client).collect();
+    for _ in 0..story.generations {
+        agent.step().await;
+        if let Some(next) = clients.first_mut() {
+            std::mem::swap(&mut agent.client, next);
+            clients.rotate_left(1);
+        }
+    }
+    story.is_told(&up).await;
+    up.provider
+        .requests(0)
+        .await
+        .into_iter()
+        .map(|seen| seen.body)
+        .collect()
+}
+
+#[tokio::test]
+async fn several_tell_every_story_as_one_does() {
+    for story in &STORIES {
+        let one = told(story, 1).await;
+        for count in [2, 3] {
+            let several = told(story, count).await;
+            let differs = one
+                .iter()
+                .zip(&several)
+                .position(|(one, other)| one != other);
+            assert_eq!(differs, None, "{} by {count}", story.name);
+            assert_eq!(one.len(), several.len(), "{} by {count}", story.name);
+        }
+    }
+}
+
+/// What the first request of a new session looks like upstream, after another session taught the
+/// first of the proxies how many tokens there are in such a text. It goes to the last.
+async fn begun(proxies: &[Running], up: &Up) -> Vec<u8> {
+    let ask = async |proxy: &Running, from: usize, turns: usize| {
+        let mut agent = Agent::bare(proxy).set("model", format!("{}/m", STORIES[0].name));
+        for turn in from..from + turns {
+            // Far fewer tokens than a text of that length has.
+            agent = agent.says(&format!("{turn}: {}", "-".repeat(3_000)));
+            let answer = json!({"role": "assistant", "content": format!("Well, {turn}.")});
+            agent.messages.push(answer);
+        }
+        agent.says("Go on.").ask().await;
+        up.provider.last().body
+    };
+    ask(&proxies[0], 0, 6).await;
+    ask(&proxies[proxies.len() - 1], 100, 60).await
+}
+
+#[tokio::test]
+async fn a_new_session_begins_with_what_another_replica_learnt() {
+    let story = &STORIES[0];
+    let up = Model::new(1_000_000).start(|_| Said::text("Well.")).await;
+    let mut all = Vec::new();
+    for count in [1, 2] {
+        let (proxies, _data) = replicas(count, &up, story).await;
+        all.push(begun(&proxies, &up).await);
+    }
+    assert!(all[0] == all[1]);
+    // One that was told nothing cuts elsewhere.
+    let (taught, _data) = replicas(1, &up, story).await;
+    let (apart, _other) = replicas(1, &up, story).await;
+    let apart: Vec<_> = taught.into_iter().chain(apart).collect();
+    let apart = begun(&apart, &up).await;
+    assert!(apart.len() < all[0].len());
+}
+
+#[tokio::test]
+async fn what_a_store_shares_can_be_anything() {
+    let story = STORIES
+        .iter()
+        .find(|story| story.claimed == CLAIMED)
+        .unwrap();
+    let up = story.up().await;
+    let store = store();
+    for name in ["", "w", "r", "w12345678\0\0", "r12345678\u{7f}\u{7f}\u{7f}"] {
+        for value in ["", "\u{1}", "\u{1}aaaaaaaaaaaaaaaaaaaaaaaaaaaa", "\u{2}"] {
+            store.share(name.as_bytes(), value.into()).await.unwrap();
+        }
+    }
+    let proxy = Proxy::new().provider(story.name, &up.provider);
+    let proxy = proxy.store(store).start().await;
+    story.agent(&proxy).step().await;
+    let metrics = proxy.client().get("/metrics").await;
+    let line = "plimsoll_store_errors_total{operation=\"share\"} 0";
+    assert!(metrics.text().contains(line));
+}

@@ -1,0 +1,119 @@
+//! Stories that are the same every time: a session that recovers, and one whose model has a smaller
+//! window than anybody says.
+
+use crate::support::{
+    agent::Agent,
+    client::Client,
+    model::{
+        Model, Up,
+        manner::{Manner, Mixing, Worker},
+    },
+};
+
+/// What is said of a window that is smaller.
+pub(super) const CLAIMED: u32 = 128_000;
+
+pub(super) struct Story {
+    /// Also the provider's.
+    pub(super) name: &'static str,
+    pub(super) claimed: u32,
+    window: u32,
+    manner: Manner,
+    stream: bool,
+    pub(super) generations: usize,
+}
+
+const RECOVERS: Story = Story {
+    name: "follows",
+    claimed: 20_000,
+    window: 20_000,
+    manner: Manner::Follows,
+    stream: false,
+    generations: 64,
+};
+
+const OVERFLOWS: Story = Story {
+    name: "overflows",
+    claimed: CLAIMED,
+    window: 20_000,
+    manner: Manner::Ignores,
+    stream: false,
+    generations: 40,
+};
+
+pub(super) const STORIES: [Story; 6] = [
+    RECOVERS,
+    Story {
+        name: "follows_streamed",
+        stream: true,
+        ..RECOVERS
+    },
+    Story {
+        name: "ignores",
+        manner: Manner::Ignores,
+        ..RECOVERS
+    },
+    Story {
+        name: "ignores_streamed",
+        manner: Manner::Ignores,
+        stream: true,
+        ..RECOVERS
+    },
+    OVERFLOWS,
+    Story {
+        name: "overflows_streamed",
+        stream: true,
+        ..OVERFLOWS
+    },
+];
+
+impl Story {
+    pub(super) async fn up(&self) -> Up {
+        let worker = Worker::new(self.manner, Mixing::Never);
+        let model = Model::new(self.window);
+        model.start(move |heard| worker.think(heard)).await
+    }
+
+    pub(super) fn agent(&self, proxy: impl Into<Client>) -> Agent {
+        let model = format!("{}/m", self.name);
+        let mut agent = Agent::new(proxy)
+            .set("stream", self.stream)
+            .set("model", model);
+        agent.messages[0]["content"] = words(6_000, 0).into();
+        agent.result = match self.claimed {
+            CLAIMED => |nth| words(700, nth + 1),
+            _ => |nth| words(85, nth + 1),
+        };
+        agent
+    }
+
+    /// That it went as it should.
+    pub(super) async fn is_told(&self, up: &Up) {
+        up.is_content();
+        if self.claimed == CLAIMED {
+            // One request was refused, once; nobody had to learn it again.
+            assert_eq!(up.overflows(), 1, "{}", self.name);
+            return;
+        }
+        assert_eq!(up.overflows(), 0, "{}", self.name);
+        let bodies = up.bodies().await;
+        let said = |text: &str| {
+            let holds = |body: &&serde_json::Value| body.to_string().contains(text);
+            bodies.iter().filter(holds).count()
+        };
+        assert!(said("[Context notice, ") > 10, "{}", self.name);
+        assert!(said("Course 2 of this conversation") > 0, "{}", self.name);
+        let follows = self.manner == Manner::Follows;
+        assert_eq!(said("the datum is in metres") > 0, follows, "{}", self.name);
+    }
+}
+
+/// Text of about so many tokens, each time another.
+fn words(tokens: usize, nth: usize) -> String {
+    let mut text = format!("part {nth}:");
+    for word in 0..tokens / 2 {
+        text.push_str([" keel", " mast", " sail", " rope", " deck"][(word + nth) % 5]);
+        text.push_str(" of");
+    }
+    text
+}
