@@ -286,7 +286,7 @@ pub(super) struct Store {
 impl Default for Store {
     fn default() -> Self {
         Self {
-            url: "memory".to_owned(),
+            url: "file".to_owned(),
             max_sessions: None,
             max_bytes: None,
             max_age_s: 604_800,

@@ -15,6 +15,8 @@ use crate::{
     session::{Account, SessionId, Tenant, lineage::Keys},
 };
 
+pub mod file;
+mod keep;
 pub mod memory;
 #[cfg(test)]
 pub(crate) mod suite;
@@ -185,10 +187,10 @@ pub const MAX_SHARED: usize = 4_096;
 /// Where there is no use in starting: the file is another process's or a newer release's, or an
 /// address makes no sense. A server that does not answer is no error; requests go on without it.
 pub fn open(config: &StoreConfig, data_dir: &Path) -> io::Result<Arc<dyn Store>> {
-    let _ = data_dir;
     match &config.place {
         StorePlace::Memory => Ok(Arc::new(memory::MemoryStore::new(config))),
-        StorePlace::File | StorePlace::Redis(_) => Err(io::ErrorKind::Unsupported.into()),
+        StorePlace::File => Ok(Arc::new(file::FileStore::open(config, data_dir)?)),
+        StorePlace::Redis(_) => Err(io::ErrorKind::Unsupported.into()),
     }
 }
 

@@ -1,0 +1,284 @@
+//! The store in one file of the data directory: no server, and what was acknowledged outlives the
+//! process, however it ends.
+//!
+//! The file is SQLite's, with a write-ahead log beside it. An acknowledged save has reached the
+//! operating system, so a killed process loses nothing; a power failure may lose the last moments,
+//! and damages nothing. One thread writes, and puts all that waits for it into one transaction; a
+//! few connections read. No save waits for the log to be carried over into the file, but for what
+//! came in meanwhile.
+//!
+//! What cannot be read is never taken for a state: each generation has a checksum over all that
+//! belongs to it. A damaged file is set aside under another name, and a new one begun.
+
+use std::{
+    fmt, io,
+    path::Path,
+    sync::{
+        Arc, Mutex, PoisonError,
+        atomic::{AtomicU64, Ordering::Relaxed},
+    },
+    thread::JoinHandle,
+    time::{SystemTime, UNIX_EPOCH},
+};
+
+use async_trait::async_trait;
+use bytes::Bytes;
+use tokio::sync::{mpsc, oneshot};
+
+use super::{Found, Key, MAX_ORDERS_BYTES, Page, Row, Saved, Shared, Store, StoreError, fits};
+use crate::{
+    config::StoreConfig,
+    session::{Account, SessionId, Tenant},
+};
+
+mod expire;
+mod open;
+mod read;
+mod readers;
+mod row;
+mod save;
+mod schema;
+mod share;
+mod writer;
+
+use readers::Readers;
+use writer::{Asked, What, Writer};
+
+/// Jobs that may wait for the writer; more wait with whoever sends them.
+const QUEUE: usize = 1_024;
+
+/// A session that is found is made young once it is older than this share of its age: so that
+/// finding seldom writes.
+const YOUNG_SHARE: u64 = 64;
+
+/// Seconds since 1970; tests bring their own.
+pub type Clock = Arc<dyn Fn() -> u64 + Send + Sync>;
+
+/// Sessions in a file.
+pub struct FileStore {
+    age_s: u64,
+    clock: Clock,
+    readers: Arc<Readers>,
+    version: Arc<AtomicU64>,
+    /// Gone once the store is closed.
+    writer: Mutex<Option<(mpsc::Sender<Asked>, JoinHandle<()>)>>,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Limits {
+    sessions: u64,
+    bytes: u64,
+    age_s: u64,
+}
+
+impl FileStore {
+    /// Opens `data_dir/sessions.db`, or makes it.
+    ///
+    /// # Errors
+    /// Another process has it, or a newer release wrote it; both say what to do. Any other fault
+    /// is told in the log, and mended as soon as it can be.
+    pub fn open(config: &StoreConfig, data_dir: &Path) -> io::Result<Self> {
+        Self::with_clock(config, data_dir, Arc::new(system_clock))
+    }
+
+    /// The same, with a clock of one's own.
+    ///
+    /// # Errors
+    /// As [`FileStore::open`].
+    pub fn with_clock(config: &StoreConfig, data_dir: &Path, clock: Clock) -> io::Result<Self> {
+        let limits = Limits {
+            sessions: config.max_sessions as u64,
+            bytes: config.max_bytes as u64,
+            age_s: config.max_age.as_secs(),
+        };
+        let version = Arc::new(AtomicU64::new(0));
+        let (jobs, queue) = mpsc::channel(QUEUE);
+        let (writer, readers) =
+            Writer::open(data_dir, limits, Arc::clone(&clock), Arc::clone(&version))?;
+        let thread = writer.start(queue, jobs.downgrade())?;
+        Ok(Self {
+            age_s: limits.age_s,
+            clock,
+            readers,
+            version,
+            writer: Mutex::new(Some((jobs, thread))),
+        })
+    }
+
+    /// Whatever was last used before this has expired.
+    fn horizon(&self) -> u64 {
+        (self.clock)().saturating_sub(self.age_s)
+    }
+
+    fn jobs(&self) -> Option<mpsc::Sender<Asked>> {
+        let writer = self.writer.lock().unwrap_or_else(PoisonError::into_inner);
+        writer.as_ref().map(|(jobs, _)| jobs.clone())
+    }
+
+    /// Has the writer do something, and waits until it is at rest.
+    async fn ask(&self, what: What) -> Result<bool, StoreError> {
+        let (answer, answered) = oneshot::channel();
+        let jobs = self.jobs().ok_or_else(gone)?;
+        let asked = Asked {
+            what,
+            answer: Some(answer),
+        };
+        jobs.send(asked).await.map_err(|_| gone())?;
+        drop(jobs);
+        answered.await.map_err(|_| gone())?
+    }
+
+    /// Has the writer do something some time, unless it has too much to do.
+    fn mention(&self, what: What) {
+        if let Some(jobs) = self.jobs() {
+            let _ = jobs.try_send(Asked { what, answer: None });
+        }
+    }
+
+    async fn read<T: Send + 'static>(
+        &self,
+        read: impl FnOnce(&rusqlite::Connection) -> rusqlite::Result<T> + Send + 'static,
+    ) -> Result<T, StoreError> {
+        let (read, epoch) = Readers::read(&self.readers, read).await?;
+        read.map_err(|error| {
+            if open::is_damage(&error) {
+                self.mention(What::Damaged { epoch });
+            }
+            failed(error)
+        })
+    }
+}
+
+impl Drop for FileStore {
+    /// Waits for the writer, so that the file can be opened again at once.
+    fn drop(&mut self) {
+        let writer = self.writer.get_mut();
+        let writer = writer.unwrap_or_else(PoisonError::into_inner).take();
+        if let Some((jobs, thread)) = writer {
+            drop(jobs);
+            let _ = thread.join();
+        }
+    }
+}
+
+impl fmt::Debug for FileStore {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("FileStore").finish_non_exhaustive()
+    }
+}
+
+#[async_trait]
+impl Store for FileStore {
+    async fn find(
+        &self,
+        tenant: &Tenant,
+        opening: u64,
+        keys: &[Key],
+    ) -> Result<Option<Found>, StoreError> {
+        if keys.is_empty() {
+            return Ok(None);
+        }
+        let (tenant, keys) = (*tenant, keys.to_vec());
+        let (now, horizon) = ((self.clock)(), self.horizon());
+        let found = self
+            .read(move |file| read::find(file, &tenant, opening, &keys, horizon))
+            .await?;
+        Ok(found.map(|hit| {
+            if now.saturating_sub(hit.used_s) > self.age_s / YOUNG_SHARE {
+                self.mention(What::Touch(hit.session));
+            }
+            hit.found
+        }))
+    }
+
+    async fn save(&self, saved: Saved) -> Result<(), StoreError> {
+        self.ask(What::Save(Box::new(saved))).await.map(drop)
+    }
+
+    async fn session(
+        &self,
+        account: Option<&Account>,
+        id: SessionId,
+    ) -> Result<Option<Row>, StoreError> {
+        let (account, horizon) = (account.copied(), self.horizon());
+        self.read(move |file| read::session(file, account.as_ref(), id, horizon))
+            .await
+    }
+
+    async fn order(
+        &self,
+        account: Option<&Account>,
+        id: SessionId,
+        orders: Bytes,
+    ) -> Result<bool, StoreError> {
+        if orders.len() > MAX_ORDERS_BYTES {
+            return Err(StoreError::Overlong(orders.len()));
+        }
+        self.ask(What::Order(account.copied(), id, orders)).await
+    }
+
+    async fn sessions(
+        &self,
+        account: Option<&Account>,
+        page: Page,
+    ) -> Result<Vec<Row>, StoreError> {
+        let (account, horizon) = (account.copied(), self.horizon());
+        self.read(move |file| read::sessions(file, account.as_ref(), page, horizon))
+            .await
+    }
+
+    async fn share(&self, name: &[u8], value: Bytes) -> Result<(), StoreError> {
+        fits(name, &value)?;
+        let name = Bytes::copy_from_slice(name);
+        self.ask(What::Share(name, value)).await.map(drop)
+    }
+
+    async fn shared(&self) -> Result<Shared, StoreError> {
+        // Seen before reading: what is shared meanwhile is news again.
+        let version = self.version.load(Relaxed);
+        let all = self.read(share::all).await?;
+        Ok(Shared { version, all })
+    }
+
+    fn shared_version(&self) -> u64 {
+        self.version.load(Relaxed)
+    }
+
+    async fn close(&self) {
+        let taken = {
+            let mut writer = self.writer.lock().unwrap_or_else(PoisonError::into_inner);
+            writer.take()
+        };
+        if let Some((jobs, thread)) = taken {
+            // Others may hold a sender for as long as they wait for room.
+            let closing = Asked {
+                what: What::Close,
+                answer: None,
+            };
+            let _ = jobs.send(closing).await;
+            drop(jobs);
+            let _ = tokio::task::spawn_blocking(move || thread.join()).await;
+        }
+    }
+}
+
+fn system_clock() -> u64 {
+    SystemTime::now()
+        .duration_since(UNIX_EPOCH)
+        .map_or(0, |since| since.as_secs())
+}
+
+/// The writer has ended, or gave up on what it was asked.
+fn gone() -> StoreError {
+    StoreError::Unreachable(io::ErrorKind::BrokenPipe.into())
+}
+
+fn failed(error: rusqlite::Error) -> StoreError {
+    match open::is_damage(&error) {
+        true => StoreError::Damaged,
+        false => StoreError::Unreachable(io::Error::other(error)),
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,237 @@
+//! Opening the file: one process at a time, no newer format, and a damaged one is set aside.
+
+use std::{
+    fs::{self, File, OpenOptions, TryLockError},
+    io,
+    path::{Path, PathBuf},
+};
+
+use rusqlite::{Connection, Error, ErrorCode, ffi};
+
+use super::{
+    read,
+    schema::{self, APPLICATION, FORMAT, TABLES, pragma},
+};
+
+const NAME: &str = "sessions.db";
+const LOCK: &str = "sessions.lock";
+
+/// Damaged files that are kept; the last gives way to the next, so that they do not fill the disk.
+const SET_ASIDE: u32 = 9;
+
+/// Memory for pages of the connection that writes.
+const CACHE_KIB: u32 = 8_192;
+
+/// Why there is no use in starting.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum Refusal {
+    #[error(
+        "{} is another process's: give this one a server.data_dir of its own, or let both keep \
+         their sessions on a server (store.url)",
+        path.display()
+    )]
+    InUse { path: PathBuf },
+    #[error(
+        "{} was written by a newer release (format {format}, this one knows {FORMAT}): start that \
+         release, or move the file away to begin without its sessions; it was not changed",
+        path.display()
+    )]
+    Newer { path: PathBuf, format: i64 },
+    #[error("cannot use {}", path.display())]
+    File { path: PathBuf, source: io::Error },
+}
+
+impl From<Refusal> for io::Error {
+    fn from(refusal: Refusal) -> Self {
+        Self::other(refusal)
+    }
+}
+
+/// Why the file was not opened.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum Fault {
+    #[error("format {0}")]
+    Newer(i64),
+    #[error("{0}")]
+    Damaged(&'static str),
+    #[error(transparent)]
+    Sql(#[from] Error),
+    #[error(transparent)]
+    File(#[from] io::Error),
+}
+
+impl Fault {
+    fn is_damage(&self) -> bool {
+        match self {
+            Self::Damaged(_) => true,
+            Self::Sql(error) => is_damage(error),
+            Self::Newer(_) | Self::File(_) => false,
+        }
+    }
+}
+
+/// Whether the file holds what we did not write.
+pub(super) fn is_damage(error: &Error) -> bool {
+    let code = match error {
+        Error::SqliteFailure(error, _) => error.code,
+        // No such table or column: both were there.
+        Error::SqlInputError { .. }
+        | Error::InvalidColumnType(..)
+        | Error::FromSqlConversionFailure(..)
+        | Error::IntegralValueOutOfRange(..)
+        | Error::QueryReturnedNoRows => return true,
+        _ => return false,
+    };
+    matches!(
+        code,
+        ErrorCode::DatabaseCorrupt
+            | ErrorCode::NotADatabase
+            | ErrorCode::ConstraintViolation
+            | ErrorCode::TypeMismatch
+    )
+}
+
+/// Where two tables contradict each other.
+pub(super) fn inconsistent() -> Error {
+    Error::SqliteFailure(ffi::Error::new(ffi::SQLITE_CORRUPT), None)
+}
+
+/// The file's place, which is this process's for as long as this is held.
+#[derive(Debug)]
+pub(super) struct Place {
+    path: PathBuf,
+    _lock: File,
+}
+
+impl Place {
+    /// Takes the lock of a directory, which is made where it is absent.
+    pub(super) fn take(directory: &Path) -> Result<Self, Refusal> {
+        let named = |path: &Path, source| Refusal::File {
+            path: path.to_owned(),
+            source,
+        };
+        fs::create_dir_all(directory).map_err(|source| named(directory, source))?;
+        // A path of SQLite's may not begin with the name of a scheme.
+        let directory = std::path::absolute(directory).map_err(|from| named(directory, from))?;
+        let path = directory.join(LOCK);
+        let lock = private(&path).map_err(|source| named(&path, source))?;
+        match lock.try_lock() {
+            Ok(()) => Ok(Self {
+                path: directory.join(NAME),
+                _lock: lock,
+            }),
+            Err(TryLockError::WouldBlock) => Err(Refusal::InUse {
+                path: directory.join(NAME),
+            }),
+            Err(TryLockError::Error(source)) => Err(named(&path, source)),
+        }
+    }
+
+    pub(super) fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// Opens the file, or a new one where it is damaged.
+    pub(super) fn open(&self) -> Result<Connection, Fault> {
+        match self.open_as_it_is() {
+            Err(fault) if fault.is_damage() => {
+                self.set_aside(&fault)?;
+                self.open_as_it_is()
+            }
+            opened => opened,
+        }
+    }
+
+    fn open_as_it_is(&self) -> Result<Connection, Fault> {
+        drop(private(&self.path)?);
+        let file = schema::connect(&self.path)?;
+        let fresh = is_fresh(&file)?;
+        schema::set(&file, CACHE_KIB)?;
+        match fresh {
+            true => schema::create(&file)?,
+            false => check(&file)?,
+        }
+        Ok(file)
+    }
+
+    /// Gives a damaged file another name, with the log that belongs to it. No connection to it may
+    /// be open.
+    pub(super) fn set_aside(&self, why: &dyn std::error::Error) -> io::Result<()> {
+        let aside = |number: u32| beside(&self.path, &format!(".damaged-{number}"));
+        let mut free = (1..SET_ASIDE).map(aside);
+        let to = free.find(|path| !path.exists());
+        let to = to.unwrap_or_else(|| aside(SET_ASIDE));
+        fs::rename(&self.path, &to)?;
+        let log = fs::rename(beside(&self.path, "-wal"), beside(&to, "-wal"));
+        let index = fs::remove_file(beside(&self.path, "-shm"));
+        for moved in [log, index] {
+            match moved {
+                Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
+                _ => {}
+            }
+        }
+        tracing::error!(
+            file = %self.path.display(),
+            aside = %to.display(),
+            error = %why,
+            "the file of sessions is damaged: it was set aside as {}, and {} begins anew",
+            to.display(),
+            self.path.display()
+        );
+        Ok(())
+    }
+}
+
+/// A name in the same directory with something behind it.
+pub(super) fn beside(path: &Path, ending: &str) -> PathBuf {
+    let mut name = path.as_os_str().to_owned();
+    name.push(ending);
+    name.into()
+}
+
+/// Opens a file that its owner alone may read, and makes it where it is absent. SQLite gives the
+/// files beside it the same rights.
+fn private(path: &Path) -> io::Result<File> {
+    let mut options = OpenOptions::new();
+    options.read(true).write(true).create(true).truncate(false);
+    #[cfg(unix)]
+    std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
+    options.open(path)
+}
+
+/// Whether nothing was ever written; refuses what is not of this format.
+///
+/// A number in the head of the file alone proves nothing, it may have been damaged: a newer release
+/// says so in two places.
+fn is_fresh(file: &Connection) -> Result<bool, Fault> {
+    let format = pragma(file, "user_version")?;
+    let application = pragma(file, "application_id")?;
+    let tables: i64 = file.query_row("SELECT count(*) FROM sqlite_schema", [], |row| row.get(0))?;
+    if (format, application, tables) == (0, 0, 0) {
+        return Ok(true);
+    }
+    if format > i64::from(FORMAT) {
+        let told = schema::read_meta(file, "format").ok().flatten();
+        if told.is_some_and(|told| i64::try_from(told) == Ok(format)) {
+            return Err(Fault::Newer(format));
+        }
+    }
+    if (format, application) != (FORMAT.into(), APPLICATION.into()) {
+        return Err(Fault::Damaged("its head is not ours"));
+    }
+    Ok(false)
+}
+
+/// Looks for damage in a few places, the newest among them; takes no longer where the file is large.
+fn check(file: &Connection) -> Result<(), Fault> {
+    let mut asked = file.prepare("SELECT sql FROM sqlite_schema WHERE sql IS NOT NULL")?;
+    let found = asked.query_map([], |row| row.get::<_, String>(0))?;
+    let mut found = found.collect::<Result<Vec<_>, _>>()?;
+    found.sort();
+    let mut tables = TABLES;
+    tables.sort_unstable();
+    if found != tables {
+        return Err(Fault::Damaged("its tables are not ours"));
+    }
+    Ok(read::sample(file)?)
+}

@@ -1,0 +1,220 @@
+//! What is written of sessions. All of it within a transaction of the writer's, and what is refused
+//! is refused before anything was written for it.
+
+use rusqlite::{Connection, Result};
+
+use super::{
+    read::{self, Line},
+    row::{Head, Kind, Owner, Place, Stamp, blob, int, key_place},
+    schema,
+};
+use crate::{
+    session::{Account, SessionId},
+    store::{
+        Key, Saved, StoreError,
+        keep::{self, Kept},
+    },
+};
+
+/// What is counted as it changes, so that nothing has to be counted again.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Counts {
+    pub(super) sessions: u64,
+    /// No session that is there, or was while this process ran, has this number or one above.
+    next: i64,
+}
+
+impl Counts {
+    /// Reads them from the file.
+    pub(super) fn load(file: &Connection) -> Result<Self> {
+        let newest = file.query_row("SELECT max(number) FROM sessions", [], |row| {
+            row.get::<_, Option<i64>>(0)
+        })?;
+        let sessions = match schema::read_meta(file, "sessions")? {
+            Some(sessions) => sessions,
+            None => file.query_row("SELECT count(*) FROM sessions", [], |row| {
+                row.get::<_, i64>(0).map(i64::unsigned_abs)
+            })?,
+        };
+        Ok(Self {
+            sessions,
+            next: newest.unwrap_or(0).saturating_add(1),
+        })
+    }
+
+    pub(super) fn store(self, file: &Connection) -> Result<()> {
+        schema::write_meta(file, "sessions", self.sessions)
+    }
+}
+
+/// Files a state under all its keys, and as its session's newest.
+pub(super) fn save(
+    file: &Connection,
+    counts: &mut Counts,
+    saved: &Saved,
+    used: Stamp,
+) -> Result<std::result::Result<(), StoreError>> {
+    let owner = Owner::of(saved);
+    let number = match known(file, &owner)? {
+        // SECURITY: the end users of one account may know each other's session ids.
+        Some((_, false)) => return Ok(Err(StoreError::Foreign)),
+        Some((number, true)) => {
+            let mut used_now = file
+                .prepare_cached("UPDATE sessions SET saved_s = ?2, used = ?3 WHERE number = ?1")?;
+            used_now.execute((number, used.second() as i64, used.0))?;
+            number
+        }
+        None => begin(file, counts, &owner, used)?,
+    };
+    let mut kept = Vec::new();
+    for (line, head) in read::heads(file, number)? {
+        match head {
+            Some(head) => kept.push((line, head)),
+            None => remove_row(file, line.place)?,
+        }
+    }
+    let head = Head::of(saved, ambiguous(file, saved)?);
+    let (first, last) = Place::of(number);
+    let place = match kept.last() {
+        None => first,
+        Some((line, _)) if line.place == last => {
+            // No more numbers: the session begins with this state again.
+            for (line, head) in kept.drain(..) {
+                remove(file, line.place, &head)?;
+            }
+            first
+        }
+        Some((line, _)) => Place(line.place.0 + 1),
+    };
+    let same = |(_, head): &(Line, Head)| head.keys.exact == saved.keys.exact;
+    if let Some(at) = kept.iter().position(same) {
+        let (line, head) = kept.remove(at);
+        remove(file, line.place, &head)?;
+    }
+    let mut added =
+        file.prepare_cached("INSERT INTO generations (place, head, state) VALUES (?1, ?2, ?3)")?;
+    added.execute((place.0, head.sealed(&owner, &saved.state), &saved.state[..]))?;
+    for kind in Kind::ALL {
+        if let Some(key) = head.key(kind) {
+            let mut pointed =
+                file.prepare_cached("REPLACE INTO keys (place, target) VALUES (?1, ?2)")?;
+            pointed.execute((key_place(head.circle, key), place.target(kind)))?;
+        }
+    }
+    let state = saved.state.len();
+    kept.push((Line { place, state }, head));
+    while let Some(at) = keep::superfluous(&kept, rules) {
+        let (line, head) = kept.remove(at);
+        remove(file, line.place, &head)?;
+    }
+    Ok(Ok(()))
+}
+
+/// Replaces the orders of a session, without using it. Returns whether it is there.
+pub(super) fn order(
+    file: &Connection,
+    account: Option<&Account>,
+    id: SessionId,
+    orders: &[u8],
+    horizon: u64,
+) -> Result<bool> {
+    let Some(named) = read::named(file, account, id, horizon)? else {
+        return Ok(false);
+    };
+    let mut ordered = file.prepare_cached("UPDATE sessions SET orders = ?2 WHERE number = ?1")?;
+    Ok(ordered.execute((named.number, named.owner.sealed(orders)))? > 0)
+}
+
+/// Makes a session young.
+pub(super) fn touch(file: &Connection, number: i64, used: Stamp) -> Result<()> {
+    let mut touched =
+        file.prepare_cached("UPDATE sessions SET used = ?2 WHERE number = ?1 AND used < ?2")?;
+    touched.execute((number, used.0)).map(drop)
+}
+
+/// Removes a session with all that belongs to it; returns whether it was there.
+pub(super) fn remove_session(file: &Connection, counts: &mut Counts, number: i64) -> Result<bool> {
+    for (line, head) in read::heads(file, number)? {
+        match head {
+            Some(head) => remove(file, line.place, &head)?,
+            None => remove_row(file, line.place)?,
+        }
+    }
+    let mut removed = file.prepare_cached("DELETE FROM sessions WHERE number = ?1")?;
+    let there = removed.execute([number])? > 0;
+    if there {
+        counts.sessions = counts.sessions.saturating_sub(1);
+    }
+    Ok(there)
+}
+
+/// The number of the session saved to, and whether it is the tenant's own.
+fn known(file: &Connection, owner: &Owner) -> Result<Option<(i64, bool)>> {
+    let mut asked = file.prepare_cached(
+        "SELECT number, tenant FROM sessions WHERE session = ?1 AND account = ?2",
+    )?;
+    let account = owner.tenant.account();
+    let mut rows = asked.query((owner.session.bytes(), account.bytes()))?;
+    let named = rows.next()?;
+    Ok(named.map(|row| (int(row, 0), blob(row, 1) == owner.tenant.id())))
+}
+
+fn begin(file: &Connection, counts: &mut Counts, owner: &Owner, used: Stamp) -> Result<i64> {
+    let number = counts.next;
+    let mut begun = file.prepare_cached(
+        "INSERT INTO sessions (number, account, session, tenant, saved_s, used, orders) \
+         VALUES (?1, ?2, ?3, ?4, ?5, ?6, x'')",
+    )?;
+    begun.execute((
+        number,
+        owner.tenant.account().bytes(),
+        owner.session.bytes(),
+        owner.tenant.id(),
+        used.second() as i64,
+        used.0,
+    ))?;
+    counts.next += 1;
+    counts.sessions += 1;
+    Ok(number)
+}
+
+/// Whether the bare key has seen another answer than this one.
+fn ambiguous(file: &Connection, saved: &Saved) -> Result<bool> {
+    let bare = &saved.keys.bare;
+    let place = key_place(super::row::circle(&saved.tenant, saved.opening), bare);
+    let target = read::target(file, &place)?;
+    let Some((place, kind)) = target.and_then(Place::of_target) else {
+        return Ok(false);
+    };
+    let mut asked = file.prepare_cached("SELECT head FROM generations WHERE place = ?1")?;
+    let mut rows = asked.query([place.0])?;
+    let head = rows.next()?.and_then(|row| Head::read(blob(row, 0)));
+    let seen = head.filter(|head| head.key(kind) == Some(bare));
+    Ok(seen.is_some_and(|seen| seen.ambiguous || seen.answer != saved.answer as u64))
+}
+
+/// Removes a generation and the keys that still point to it; those that went over to another stay.
+fn remove(file: &Connection, place: Place, head: &Head) -> Result<()> {
+    for kind in Kind::ALL {
+        let Some(key): Option<&Key> = head.key(kind) else {
+            continue;
+        };
+        let mut unpointed =
+            file.prepare_cached("DELETE FROM keys WHERE place = ?1 AND target = ?2")?;
+        unpointed.execute((key_place(head.circle, key), place.target(kind)))?;
+    }
+    remove_row(file, place)
+}
+
+fn remove_row(file: &Connection, place: Place) -> Result<()> {
+    let mut removed = file.prepare_cached("DELETE FROM generations WHERE place = ?1")?;
+    removed.execute([place.0]).map(drop)
+}
+
+fn rules((line, head): &(Line, Head)) -> Kept {
+    Kept {
+        opening: head.circle,
+        bare: head.keys.bare,
+        bytes: keep::size(line.state),
+    }
+}

@@ -1,0 +1,107 @@
+//! The tables, and how a connection to them is set.
+//!
+//! Rows of one session lie side by side in `generations`, so that what goes makes room for what
+//! comes; keys of one conversation lie side by side in `keys`, so that a whole chain is asked for in
+//! one page. There is no automatic vacuum: it costs with every write, and a file that was once large
+//! will be so again; free pages are used before it grows.
+
+use std::{path::Path, time::Duration};
+
+use rusqlite::{Connection, OpenFlags, config::DbConfig};
+use xxhash_rust::xxh3::xxh3_64;
+
+use super::row::blob;
+
+/// Marks a file as ours: "Plim".
+pub(super) const APPLICATION: i32 = 0x506c_696d;
+/// Changes with the meaning of anything in the file.
+pub(super) const FORMAT: i32 = 1;
+
+/// Every format keeps `meta` with the row `format`, so that a release that is too old can tell a
+/// newer file from a damaged one.
+pub(super) const TABLES: [&str; 9] = [
+    "CREATE TABLE meta (name TEXT PRIMARY KEY, value BLOB NOT NULL) WITHOUT ROWID",
+    "CREATE TABLE sessions (number INTEGER PRIMARY KEY, account BLOB NOT NULL, \
+     session BLOB NOT NULL, tenant BLOB NOT NULL, saved_s INTEGER NOT NULL, \
+     used INTEGER NOT NULL, orders BLOB NOT NULL)",
+    "CREATE INDEX sessions_by_id ON sessions (session)",
+    "CREATE INDEX sessions_by_use ON sessions (used)",
+    "CREATE INDEX sessions_by_account ON sessions (account, used)",
+    "CREATE TABLE generations (place INTEGER PRIMARY KEY, head BLOB NOT NULL, \
+     state BLOB NOT NULL)",
+    "CREATE TABLE keys (place BLOB PRIMARY KEY, target INTEGER NOT NULL) WITHOUT ROWID",
+    "CREATE TABLE shared (name BLOB PRIMARY KEY, value BLOB NOT NULL, version INTEGER NOT NULL, \
+     sum INTEGER NOT NULL) WITHOUT ROWID",
+    "CREATE INDEX shared_by_version ON shared (version)",
+];
+
+/// How long a connection waits for another one's lock: only tools from outside hold any.
+const BUSY: Duration = Duration::from_millis(200);
+/// Statements that stay prepared.
+const STATEMENTS: usize = 48;
+
+/// A connection to the file, which must be there; nothing of the file is changed. It never carries
+/// the log over when it is closed: another file may have taken the name of this one.
+pub(super) fn connect(path: &Path) -> rusqlite::Result<Connection> {
+    let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
+    let file = Connection::open_with_flags(path, flags)?;
+    file.busy_timeout(BUSY)?;
+    file.set_prepared_statement_cache_capacity(STATEMENTS);
+    file.set_db_config(DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, true)?;
+    Ok(file)
+}
+
+/// Sets a connection to a file of ours. It never carries the log over by itself. No file is mapped
+/// into memory, since one that was cut short would end the process.
+pub(super) fn set(file: &Connection, cache_kib: u32) -> rusqlite::Result<()> {
+    file.execute_batch(&format!(
+        "PRAGMA journal_mode = WAL; PRAGMA synchronous = NORMAL; PRAGMA wal_autocheckpoint = 0; \
+         PRAGMA cache_size = -{cache_kib}; PRAGMA temp_store = MEMORY; PRAGMA mmap_size = 0; \
+         PRAGMA cell_size_check = ON; PRAGMA trusted_schema = OFF; PRAGMA foreign_keys = OFF; \
+         PRAGMA journal_size_limit = 67108864;"
+    ))
+}
+
+/// Carries the whole log over, and lets the last connection that is closed remove it.
+pub(super) fn settle(file: &Connection, alone: bool) -> rusqlite::Result<()> {
+    file.query_row("PRAGMA wal_checkpoint(TRUNCATE)", [], |_| Ok(()))?;
+    file.set_db_config(DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, !alone)
+        .map(drop)
+}
+
+/// Makes the tables in an empty file, all at once.
+pub(super) fn create(file: &Connection) -> rusqlite::Result<()> {
+    let all = TABLES.join("; ");
+    file.execute_batch(&format!(
+        "BEGIN IMMEDIATE; {all}; PRAGMA application_id = {APPLICATION}; \
+         PRAGMA user_version = {FORMAT};"
+    ))?;
+    write_meta(file, "format", FORMAT.unsigned_abs().into())?;
+    write_meta(file, "sessions", 0)?;
+    file.execute_batch("COMMIT")
+}
+
+/// A number of `meta`, if it is there as it was written.
+pub(super) fn read_meta(file: &Connection, name: &str) -> rusqlite::Result<Option<u64>> {
+    let mut asked = file.prepare_cached("SELECT value FROM meta WHERE name = ?1")?;
+    let mut rows = asked.query([name])?;
+    let Some(row) = rows.next()? else {
+        return Ok(None);
+    };
+    Ok(blob(row, 0).split_first_chunk().and_then(|(value, sum)| {
+        (sum == xxh3_64(value).to_le_bytes()).then_some(u64::from_le_bytes(*value))
+    }))
+}
+
+pub(super) fn write_meta(file: &Connection, name: &str, value: u64) -> rusqlite::Result<()> {
+    let value = value.to_le_bytes();
+    let sealed = [value, xxh3_64(&value).to_le_bytes()].concat();
+    let mut written = file.prepare_cached("REPLACE INTO meta (name, value) VALUES (?1, ?2)")?;
+    written.execute((name, sealed)).map(drop)
+}
+
+/// A number that SQLite knows of the file.
+pub(super) fn pragma(file: &Connection, name: &str) -> rusqlite::Result<i64> {
+    file.prepare_cached(&format!("PRAGMA {name}"))?
+        .query_row([], |row| row.get(0))
+}

@@ -1,0 +1,159 @@
+use std::{
+    fs,
+    sync::atomic::{AtomicU64, AtomicUsize, Ordering},
+    time::Duration,
+};
+
+use tempfile::TempDir;
+
+use super::*;
+use crate::{
+    config::StorePlace,
+    store::suite::{self, found, found_of, key, saved, session, tenant},
+};
+
+mod damage;
+mod faults;
+mod limits;
+mod model;
+
+const LIMITS: StoreConfig = StoreConfig {
+    max_sessions: 1_000,
+    max_bytes: 64 << 20,
+    max_age: Duration::from_secs(6_400),
+    place: StorePlace::File,
+    encrypt_key: None,
+};
+
+fn open(directory: &TempDir) -> FileStore {
+    FileStore::open(&LIMITS, directory.path()).unwrap()
+}
+
+/// A store whose clock the test moves.
+fn clocked(config: &StoreConfig, directory: &TempDir) -> (FileStore, Arc<AtomicU64>) {
+    let now = Arc::new(AtomicU64::new(100_000));
+    let clock = {
+        let now = Arc::clone(&now);
+        Arc::new(move || now.load(Ordering::SeqCst))
+    };
+    let store = FileStore::with_clock(config, directory.path(), clock).unwrap();
+    (store, now)
+}
+
+/// Does something with the connection that writes.
+async fn run(store: &FileStore, run: fn(&rusqlite::Connection)) -> Result<bool, StoreError> {
+    store.ask(What::Run(run)).await
+}
+
+/// Names of files in a directory that begin so.
+fn files(directory: &TempDir, beginning: &str) -> Vec<String> {
+    let all = fs::read_dir(directory.path()).unwrap();
+    let names = all.map(|file| file.unwrap().file_name().into_string().unwrap());
+    let mut names: Vec<_> = names.filter(|name| name.starts_with(beginning)).collect();
+    names.sort();
+    names
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn does_what_every_store_does() {
+    let directory = tempfile::tempdir().unwrap();
+    let count = AtomicUsize::new(0);
+    suite::check(|| {
+        let name = count.fetch_add(1, Ordering::SeqCst).to_string();
+        Arc::new(FileStore::open(&LIMITS, &directory.path().join(name)).unwrap())
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn what_was_stored_is_there_after_a_restart() {
+    let directory = tempfile::tempdir().unwrap();
+    let one = tenant("a");
+    for round in 0..5_u8 {
+        let store = open(&directory);
+        for number in 0..round {
+            let at = u64::from(number) * 10;
+            assert_eq!(found(&store, &one, &[at]).await, Some((0, at)));
+            let hit = store.find(&one, 1, &[key(at)]).await.unwrap().unwrap();
+            assert_eq!(hit.orders, [number; 3].to_vec());
+        }
+        assert_eq!(store.shared_version(), u64::from(round));
+        let at = u64::from(round) * 10;
+        store.save(saved(one, session(round), at)).await.unwrap();
+        let orders = Bytes::from(vec![round; 3]);
+        let ordered = store.order(None, session(round), orders).await;
+        assert!(ordered.unwrap());
+        store.share(&[round], "value".into()).await.unwrap();
+        let shared = store.shared().await.unwrap();
+        assert_eq!(
+            (shared.version, shared.all.len()),
+            (u64::from(round) + 1, usize::from(round) + 1)
+        );
+        // Closed, and merely dropped.
+        if round % 2 == 0 {
+            store.close().await;
+            assert_eq!(files(&directory, "sessions.db-"), Vec::<String>::new());
+            let asked = store.find(&one, 1, &[key(0)]).await;
+            assert!(matches!(asked, Err(StoreError::Unreachable(_))));
+            assert!(store.save(saved(one, session(9), 90)).await.is_err());
+        }
+    }
+}
+
+/// A bare key that saw two answers stays ambiguous.
+#[tokio::test]
+async fn ambiguity_outlives_a_restart() {
+    let directory = tempfile::tempdir().unwrap();
+    let one = tenant("a");
+    for number in [10, 20, 30, 40] {
+        let store = open(&directory);
+        let mut saved = saved(one, session(1), number);
+        saved.keys.bare = key(500);
+        store.save(saved).await.unwrap();
+        let good = (number == 10).then_some((0, 10));
+        assert_eq!(found(&store, &one, &[500]).await, good);
+    }
+}
+
+/// Conversations that begin alike share a place in the file, however many they are.
+#[tokio::test]
+async fn many_that_begin_alike_are_told_apart() {
+    let directory = tempfile::tempdir().unwrap();
+    let store = open(&directory);
+    let one = tenant("a");
+    for number in 0..200_u8 {
+        let saved = saved(one, session(number), u64::from(number) * 10);
+        store.save(saved).await.unwrap();
+    }
+    for number in 0..200 {
+        let keys: Vec<_> = [7_777, number * 10 + 1, number * 10].map(key).to_vec();
+        assert_eq!(
+            found_of(&store, &one, 1, &keys).await,
+            Some((1, number * 10))
+        );
+        assert_eq!(found_of(&store, &one, 2, &keys).await, None);
+    }
+    assert_eq!(found(&store, &tenant("b"), &[10]).await, None);
+    let many: Vec<_> = (0..768).map(|n| 100_000 + n).collect();
+    assert_eq!(found(&store, &one, &many).await, None);
+}
+
+#[cfg(unix)]
+#[tokio::test]
+async fn only_its_owner_may_read_it() {
+    use std::os::unix::fs::PermissionsExt;
+    let directory = tempfile::tempdir().unwrap();
+    let store = open(&directory);
+    store
+        .save(saved(tenant("a"), session(1), 10))
+        .await
+        .unwrap();
+    let all = files(&directory, "sessions");
+    assert_eq!(all.len(), 4, "{all:?}");
+    for name in all {
+        let rights = fs::metadata(directory.path().join(name))
+            .unwrap()
+            .permissions();
+        assert_eq!(rights.mode() & 0o777, 0o600);
+    }
+}

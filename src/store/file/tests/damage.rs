@@ -1,0 +1,258 @@
+//! Files that were changed behind our back: the proxy goes on, and never with a wrong state.
+
+use std::{path::Path, sync::OnceLock};
+
+use proptest::prelude::*;
+
+use super::*;
+
+const SESSIONS: u8 = 40;
+const TURNS: u64 = 5;
+
+/// The state that belongs to a key, and to no other.
+fn state(id: u8, turn: u64) -> Bytes {
+    let word = format!("{id}/{turn} ");
+    Bytes::from(word.repeat(1 + usize::from(id) * 4))
+}
+
+fn number(id: u8, turn: u64) -> u64 {
+    (u64::from(id) * TURNS + turn) * 10
+}
+
+fn whose(id: u8) -> Tenant {
+    tenant(["a", "b"][usize::from(id % 2)])
+}
+
+async fn fill(store: &FileStore) {
+    for turn in 0..TURNS {
+        for id in 0..SESSIONS {
+            let mut next = saved(whose(id), session(id), number(id, turn));
+            next.opening = u64::from(id % 7);
+            next.state = state(id, turn);
+            store.save(next).await.unwrap();
+            if turn == 1 {
+                let orders = Bytes::from(vec![id; 20]);
+                store.order(None, session(id), orders).await.unwrap();
+            }
+        }
+    }
+}
+
+/// The bytes of the file and its log: after it was closed, and as a killed process leaves them.
+fn pristine(closed: bool) -> &'static [Vec<u8>; 2] {
+    static FILES: [OnceLock<[Vec<u8>; 2]>; 2] = [OnceLock::new(), OnceLock::new()];
+    let make = || {
+        let directory = tempfile::tempdir().unwrap();
+        let read = |name| fs::read(directory.path().join(name)).unwrap_or_default();
+        block_on(async {
+            let store = open(&directory);
+            fill(&store).await;
+            if closed {
+                store.close().await;
+            }
+            let files = ["sessions.db", "sessions.db-wal"].map(read);
+            assert_eq!(files[1].is_empty(), closed);
+            files
+        })
+    };
+    // On a thread of its own, since some who ask are within a runtime.
+    FILES[usize::from(closed)]
+        .get_or_init(|| std::thread::scope(|scope| scope.spawn(make).join().unwrap()))
+}
+
+fn block_on<T>(task: impl Future<Output = T>) -> T {
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build();
+    runtime.unwrap().block_on(task)
+}
+
+fn put(directory: &TempDir, files: &[Vec<u8>; 2]) {
+    for (name, bytes) in ["sessions.db", "sessions.db-wal"].iter().zip(files) {
+        if !bytes.is_empty() {
+            fs::write(directory.path().join(name), bytes).unwrap();
+        }
+    }
+}
+
+/// How many of the states are found, and none of them is another's.
+async fn right_ones(store: &FileStore) -> usize {
+    let mut right = 0;
+    for id in 0..SESSIONS {
+        for turn in 0..TURNS {
+            for kind in 0..3 {
+                let keys = [key(number(id, turn) + kind)];
+                for (tenant, own) in [(whose(id), true), (whose(id + 1), false)] {
+                    let found = store.find(&tenant, u64::from(id % 7), &keys).await;
+                    let Ok(Some(hit)) = found else { continue };
+                    assert!(own, "another tenant's");
+                    assert_eq!(hit.state, state(id, turn));
+                    assert!(hit.orders.is_empty() || hit.orders == vec![id; 20]);
+                    right += 1;
+                }
+            }
+        }
+        if let Ok(Some(row)) = store.session(Some(&whose(id).account()), session(id)).await {
+            assert!((0..TURNS).any(|turn| row.state == state(id, turn)));
+        }
+    }
+    right
+}
+
+/// Saves and finds work again, at the latest after a moment.
+async fn goes_on(store: &FileStore) {
+    let works = async {
+        loop {
+            for id in 100..140 {
+                let number = u64::from(id) * 1_000;
+                let _ = store.save(saved(whose(id), session(id), number)).await;
+            }
+            let one = [key(100_000)];
+            if let Ok(Some(hit)) = store.find(&whose(100), 1, &one).await {
+                assert_eq!(hit.state, 100_000_u64.to_le_bytes().to_vec());
+                return;
+            }
+            tokio::task::yield_now().await;
+        }
+    };
+    tokio::time::timeout(Duration::from_secs(20), works)
+        .await
+        .unwrap();
+}
+
+#[derive(Clone, Debug)]
+enum Harm {
+    Flip { at: f64, bit: u8 },
+    Zero { at: f64, length: usize },
+    Copy { from: f64, to: f64 },
+    Cut(f64),
+}
+
+impl Harm {
+    fn harm(&self, bytes: &mut Vec<u8>) {
+        const PAGE: usize = 4_096;
+        let place = |share: f64, length: usize| (share * length as f64) as usize;
+        let length = bytes.len();
+        match *self {
+            _ if length == 0 => {}
+            Self::Flip { at, bit } => bytes[place(at, length)] ^= 1 << bit,
+            Self::Zero { at, length: zeroes } => {
+                let at = place(at, length);
+                bytes[at..length.min(at + zeroes)].fill(0);
+            }
+            // A page in the place of another one, as a disk that loses a write.
+            Self::Copy { from, to } if length >= PAGE => {
+                let pages = length / PAGE;
+                let (from, to) = (place(from, pages) * PAGE, place(to, pages) * PAGE);
+                bytes.copy_within(from..from + PAGE, to);
+            }
+            Self::Copy { .. } => {}
+            Self::Cut(at) => bytes.truncate(place(at, length)),
+        }
+    }
+}
+
+fn harms() -> impl Strategy<Value = Vec<Harm>> {
+    let at = || 0.0..1.0_f64;
+    let harm = prop_oneof![
+        6 => (at(), 0..8_u8).prop_map(|(at, bit)| Harm::Flip { at, bit }),
+        // The head of the file, and the table of tables.
+        2 => (0.0..0.002_f64, 0..8_u8).prop_map(|(at, bit)| Harm::Flip { at, bit }),
+        2 => (at(), 1..9_000_usize).prop_map(|(at, length)| Harm::Zero { at, length }),
+        2 => (at(), at()).prop_map(|(from, to)| Harm::Copy { from, to }),
+        1 => at().prop_map(Harm::Cut),
+    ];
+    prop::collection::vec(harm, 1..12)
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(96))]
+
+    #[test]
+    fn no_damage_gives_a_wrong_state(closed: bool, log: bool, harms in harms()) {
+        let mut files = pristine(closed).clone();
+        for harm in harms {
+            harm.harm(&mut files[usize::from(log && !closed)]);
+        }
+        let directory = tempfile::tempdir().unwrap();
+        put(&directory, &files);
+        block_on(async {
+            let store = open(&directory);
+            right_ones(&store).await;
+            goes_on(&store).await;
+            right_ones(&store).await;
+            store.close().await;
+            let store = open(&directory);
+            right_ones(&store).await;
+        });
+    }
+}
+
+#[tokio::test]
+async fn without_damage_all_is_found() {
+    for closed in [true, false] {
+        let directory = tempfile::tempdir().unwrap();
+        put(&directory, pristine(closed));
+        let all = usize::from(SESSIONS) * TURNS as usize * 3;
+        assert_eq!(right_ones(&open(&directory)).await, all);
+        assert_eq!(
+            files(&directory, "sessions.db.damaged"),
+            Vec::<String>::new()
+        );
+    }
+}
+
+#[tokio::test]
+async fn what_is_no_store_is_set_aside_with_its_log() {
+    let directory = tempfile::tempdir().unwrap();
+    for number in 1..=2 {
+        let garbage = [vec![number; 9_000], vec![number; 500]];
+        put(&directory, &garbage);
+        let store = open(&directory);
+        goes_on(&store).await;
+        store.close().await;
+        let aside = format!("sessions.db.damaged-{number}");
+        let read = |name: &str| fs::read(directory.path().join(name)).unwrap();
+        assert_eq!(read(&aside), garbage[0]);
+    }
+    // A store that is sound begins no other one.
+    goes_on(&open(&directory)).await;
+    let aside = files(&directory, "sessions.db.damaged-");
+    assert!(
+        !aside.iter().any(|name| name.contains("damaged-3")),
+        "{aside:?}"
+    );
+}
+
+/// The bytes of the file change under a store that is open.
+#[tokio::test]
+async fn damage_that_is_met_at_work_is_set_aside() {
+    let overwrite = |path: &Path| {
+        let length = fs::metadata(path).unwrap().len();
+        fs::write(path, vec![0xa5; length as usize]).unwrap();
+    };
+    for finding in [true, false] {
+        let directory = tempfile::tempdir().unwrap();
+        put(&directory, pristine(true));
+        let store = open(&directory);
+        store.share(b"name", "value".into()).await.unwrap();
+        let version = store.shared_version();
+        store.ask(What::Carry).await.unwrap();
+        overwrite(&directory.path().join("sessions.db"));
+        let set_aside = async {
+            while files(&directory, "sessions.db.damaged-1").is_empty() {
+                match finding {
+                    true => drop(right_ones(&store).await),
+                    false => fill(&store).await,
+                }
+            }
+        };
+        tokio::time::timeout(Duration::from_secs(20), set_aside)
+            .await
+            .unwrap();
+        goes_on(&store).await;
+        assert!(store.shared_version() >= version);
+        store.share(b"name", "value".into()).await.unwrap();
+        assert!(store.shared_version() > version);
+    }
+}

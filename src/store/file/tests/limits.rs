@@ -1,0 +1,176 @@
+//! What goes, and when.
+
+use super::*;
+
+/// Waits until the writer has removed what it will, and gives what is left.
+async fn settled(store: &FileStore) -> usize {
+    let wait = async {
+        loop {
+            let mut left = 0;
+            let page = Page { skip: 0, take: 200 };
+            // The writer removes between two jobs; so after a second one nothing is left to do.
+            for _ in 0..2 {
+                store.ask(What::Tick).await.unwrap();
+                left = store.sessions(None, page).await.unwrap().len();
+            }
+            store.ask(What::Tick).await.unwrap();
+            if store.sessions(None, page).await.unwrap().len() == left {
+                return left;
+            }
+        }
+    };
+    tokio::time::timeout(Duration::from_secs(20), wait)
+        .await
+        .unwrap()
+}
+
+#[tokio::test]
+async fn the_least_recently_used_session_goes_first() {
+    let directory = tempfile::tempdir().unwrap();
+    let config = StoreConfig {
+        max_sessions: 3,
+        ..LIMITS
+    };
+    let (store, now) = clocked(&config, &directory);
+    let one = tenant("a");
+    for number in 1..=3 {
+        let saved = saved(one, session(number), u64::from(number) * 10);
+        store.save(saved).await.unwrap();
+    }
+    // Being read keeps the oldest, if it has not been young for long.
+    now.fetch_add(LIMITS.max_age.as_secs() / 64 + 1, Ordering::SeqCst);
+    assert!(found(&store, &one, &[10]).await.is_some());
+    store.save(saved(one, session(4), 40)).await.unwrap();
+    assert_eq!(settled(&store).await, 3);
+    assert!(found(&store, &one, &[20, 21, 22]).await.is_none());
+    for number in [10, 30, 40] {
+        assert!(found(&store, &one, &[number]).await.is_some());
+    }
+}
+
+#[tokio::test]
+async fn what_is_too_old_is_not_found_and_then_removed() {
+    let directory = tempfile::tempdir().unwrap();
+    let (store, now) = clocked(&LIMITS, &directory);
+    let one = tenant("a");
+    for number in 1..=50 {
+        let saved = saved(one, session(number), u64::from(number) * 10);
+        store.save(saved).await.unwrap();
+    }
+    now.fetch_add(LIMITS.max_age.as_secs(), Ordering::SeqCst);
+    assert!(found(&store, &one, &[10]).await.is_some());
+    assert_eq!(settled(&store).await, 50);
+    now.fetch_add(1, Ordering::SeqCst);
+    // The first was used a second ago; the second was not.
+    assert!(found(&store, &one, &[10]).await.is_some());
+    assert!(found(&store, &one, &[20]).await.is_none());
+    let row = store.session(Some(&one.account()), session(2)).await;
+    assert!(row.unwrap().is_none());
+    let ordered = store
+        .order(Some(&one.account()), session(2), "x".into())
+        .await;
+    assert!(!ordered.unwrap());
+    assert_eq!(settled(&store).await, 1);
+    let left = store.read(|file| {
+        let count = |table| format!("SELECT count(*) FROM {table}");
+        let counted = ["sessions", "generations", "keys"]
+            .map(|table| file.query_row(&count(table), [], |row| row.get::<_, i64>(0)));
+        Ok(counted.map(Result::unwrap))
+    });
+    assert_eq!(left.await.unwrap(), [1, 1, 3]);
+}
+
+#[tokio::test]
+async fn bytes_are_bounded_and_the_file_is_used_again() {
+    let directory = tempfile::tempdir().unwrap();
+    let config = StoreConfig {
+        max_bytes: 2 << 20,
+        ..LIMITS
+    };
+    let (store, _) = clocked(&config, &directory);
+    let one = tenant("a");
+    let path = directory.path().join("sessions.db");
+    let mut largest = 0;
+    for round in 0..4_u64 {
+        for number in 0..200_u8 {
+            let mut large = saved(
+                one,
+                session(number),
+                round * 10_000 + u64::from(number) * 10,
+            );
+            large.state = Bytes::from(vec![1; 20_000]);
+            store.save(large).await.unwrap();
+        }
+        let left = settled(&store).await;
+        assert!((50..110).contains(&left), "{left}");
+        let held = store.read(expire::bytes).await.unwrap();
+        assert!((1 << 20..=2 << 20).contains(&held), "{held}");
+        store.ask(What::Carry).await.unwrap();
+        let size = fs::metadata(&path).unwrap().len();
+        assert!(
+            round == 0 || size <= largest + (1 << 19),
+            "{size} after {largest}"
+        );
+        largest = largest.max(size);
+    }
+}
+
+#[tokio::test]
+async fn counts_outlive_a_restart() {
+    let directory = tempfile::tempdir().unwrap();
+    let config = StoreConfig {
+        max_sessions: 5,
+        ..LIMITS
+    };
+    for round in 0..4_u8 {
+        let (store, _) = clocked(&config, &directory);
+        for number in 0..2 {
+            let id = session(round * 2 + number);
+            let saved = saved(tenant("a"), id, u64::from(round * 2 + number) * 10);
+            store.save(saved).await.unwrap();
+        }
+        assert_eq!(settled(&store).await, usize::from(round * 2 + 2).min(5));
+    }
+}
+
+/// Finding writes nothing while the session is young.
+#[tokio::test]
+async fn finding_seldom_writes() {
+    let directory = tempfile::tempdir().unwrap();
+    let (store, now) = clocked(&LIMITS, &directory);
+    let one = tenant("a");
+    store.save(saved(one, session(1), 10)).await.unwrap();
+    let used = async || {
+        store.ask(What::Tick).await.unwrap();
+        let used = store.read(|file| {
+            file.query_row("SELECT used FROM sessions", [], |row| row.get::<_, i64>(0))
+        });
+        row::Stamp(used.await.unwrap()).second()
+    };
+    let share = LIMITS.max_age.as_secs() / 64;
+    for (later, expected) in [(0, 100_000), (share, 100_000), (1, 100_001 + share)] {
+        now.fetch_add(later, Ordering::SeqCst);
+        assert!(found(&store, &one, &[10]).await.is_some());
+        assert_eq!(used().await, expected);
+    }
+}
+
+/// The log beside the file stays short under many saves, and the file takes over what it had.
+#[tokio::test]
+async fn the_log_is_carried_over() {
+    let directory = tempfile::tempdir().unwrap();
+    let store = open(&directory);
+    let one = tenant("a");
+    for number in 0..300_u64 {
+        let mut next = saved(one, session(1), number * 10);
+        next.state = Bytes::from(vec![3; 60_000]);
+        store.save(next).await.unwrap();
+        if number % 50 == 49 {
+            store.ask(What::Carry).await.unwrap();
+        }
+    }
+    let log = fs::metadata(directory.path().join("sessions.db-wal"))
+        .unwrap()
+        .len();
+    assert!(log < 8 << 20, "{log}");
+}

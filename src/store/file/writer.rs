@@ -1,0 +1,413 @@
+//! The one thread that writes.
+//!
+//! It takes all that waits, writes it in one transaction, and answers after that: so a save waits
+//! for the one before, and a hundred at once for one. Where a transaction fails, each of its jobs is
+//! tried alone, so that none fails for another. It outlives every fault: what it cannot do it says, and
+//! what is damaged it begins anew.
+
+use std::{
+    io,
+    panic::{AssertUnwindSafe, catch_unwind},
+    path::Path,
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering::Relaxed},
+        mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel},
+    },
+    thread::{self, JoinHandle},
+    time::{Duration, Instant},
+};
+
+use bytes::Bytes;
+use rusqlite::Connection;
+use tokio::sync::{mpsc, oneshot};
+
+use super::{
+    Clock, Limits, expire, failed,
+    open::{self, Fault, Place, Refusal},
+    readers::Readers,
+    row::Stamp,
+    save::{self, Counts},
+    schema,
+    share::{self, Told},
+};
+use crate::{
+    session::{Account, SessionId},
+    store::{Saved, StoreError},
+};
+
+/// Jobs of one transaction.
+const GROUP: usize = 128;
+
+/// Jobs after which the log is carried over into the file.
+const CARRY_AFTER: usize = 1_024;
+/// Pages of the log from which on the writer carries over what came in while that was done, because
+/// else it could begin anew at no time. 64 MiB.
+const LONG_LOG: i64 = 16_384;
+
+/// How often what is too old is looked for, and a log carried over that is not long.
+const TICK: Duration = Duration::from_secs(5);
+
+/// How soon opening the file is tried again.
+const RETRY: Duration = Duration::from_secs(1);
+
+/// Something for the writer to do.
+pub(super) enum What {
+    Save(Box<Saved>),
+    Order(Option<Account>, SessionId, Bytes),
+    Share(Bytes, Bytes),
+    /// A session was found.
+    Touch(i64),
+    /// Time went by.
+    Tick,
+    /// The log is too long.
+    Carry,
+    /// A reader met damage in the file of that epoch.
+    Damaged {
+        epoch: u64,
+    },
+    Close,
+    #[cfg(test)]
+    Run(fn(&Connection)),
+}
+
+pub(super) struct Asked {
+    pub(super) what: What,
+    /// Where somebody waits for it.
+    pub(super) answer: Option<oneshot::Sender<Result<bool, StoreError>>>,
+}
+
+impl Asked {
+    fn answer(self, done: Result<bool, StoreError>) {
+        if let Some(answer) = self.answer {
+            // Whoever does not wait any more does not want to know.
+            let _ = answer.send(done);
+        }
+    }
+}
+
+/// What the writer knows of the open file.
+struct Open {
+    file: Connection,
+    counts: Counts,
+    told: Told,
+}
+
+pub(super) struct Writer {
+    place: Place,
+    readers: Arc<Readers>,
+    /// `None` while it cannot be opened.
+    open: Option<Open>,
+    /// When opening was tried last, and failed.
+    tried: Option<Instant>,
+    limits: Limits,
+    clock: Clock,
+    stamp: Stamp,
+    /// The version of what is shared, for all.
+    version: Arc<AtomicU64>,
+}
+
+impl Writer {
+    /// Takes the place, and opens the file in it.
+    pub(super) fn open(
+        directory: &Path,
+        limits: Limits,
+        clock: Clock,
+        version: Arc<AtomicU64>,
+    ) -> Result<(Self, Arc<Readers>), Refusal> {
+        let place = Place::take(directory)?;
+        let readers = Arc::new(Readers::new(place.path().to_owned()));
+        let mut writer = Self {
+            readers: Arc::clone(&readers),
+            open: None,
+            tried: None,
+            limits,
+            clock,
+            stamp: Stamp::default(),
+            version,
+            place,
+        };
+        if let Err(Fault::Newer(format)) = writer.reopen() {
+            let path = writer.place.path().to_owned();
+            return Err(Refusal::Newer { path, format });
+        }
+        Ok((writer, readers))
+    }
+
+    /// Goes to work, until nobody can ask any more.
+    pub(super) fn start(
+        self,
+        queue: mpsc::Receiver<Asked>,
+        jobs: mpsc::WeakSender<Asked>,
+    ) -> io::Result<JoinHandle<()>> {
+        let readers = Arc::clone(&self.readers);
+        let (carry, due) = sync_channel(1);
+        let keeper = thread::Builder::new()
+            .name("store-keeper".to_owned())
+            .spawn(move || keep(&readers, &jobs, &due))?;
+        thread::Builder::new()
+            .name("store-writer".to_owned())
+            .spawn(move || self.work(queue, carry, keeper))
+    }
+
+    fn work(
+        mut self,
+        mut queue: mpsc::Receiver<Asked>,
+        carry: SyncSender<()>,
+        keeper: JoinHandle<()>,
+    ) {
+        let (mut more, mut uncarried, mut closing) = (false, 0, false);
+        while !closing {
+            let mut group = Vec::new();
+            if more {
+                group.extend(queue.try_recv());
+            } else {
+                match queue.blocking_recv() {
+                    Some(asked) => group.push(asked),
+                    None => break,
+                }
+            }
+            while group.len() < GROUP
+                && let Ok(asked) = queue.try_recv()
+            {
+                group.push(asked);
+            }
+            closing = group.iter().any(|asked| matches!(asked.what, What::Close));
+            uncarried += group.len();
+            if uncarried >= CARRY_AFTER && carry.try_send(()).is_ok() {
+                uncarried = 0;
+            }
+            // Whoever waits for a group that ends in a panic is told by the lost answer.
+            let worked = catch_unwind(AssertUnwindSafe(|| {
+                self.group(group);
+                self.expire()
+            }));
+            more = worked.unwrap_or_else(|_| {
+                tracing::error!("the store's writer met a fault of its own, and goes on");
+                self.drop_file();
+                false
+            });
+        }
+        drop(queue);
+        let alone = self.readers.close();
+        // The keeper ends with its channel.
+        drop(carry);
+        let _ = keeper.join();
+        if let Some(open) = self.open.take()
+            && let Err(error) = schema::settle(&open.file, alone)
+        {
+            tracing::warn!(%error, "the store's log stays beside its file");
+        }
+    }
+
+    /// Does what it is asked, and answers.
+    fn group(&mut self, mut group: Vec<Asked>) {
+        for asked in &group {
+            match asked.what {
+                What::Damaged { epoch } if epoch == self.readers.epoch() => {
+                    self.begin_anew(&open::inconsistent());
+                }
+                What::Carry => self.carry(),
+                _ => {}
+            }
+        }
+        match self.transact(&group) {
+            Ok(done) => {
+                for (asked, done) in group.into_iter().zip(done) {
+                    asked.answer(done);
+                }
+            }
+            Err(error) if group.len() == 1 => {
+                if let Some(asked) = group.pop() {
+                    asked.answer(Err(error));
+                }
+            }
+            Err(_) => {
+                for asked in group {
+                    let done = self.transact(std::slice::from_ref(&asked));
+                    let done = done.and_then(|mut done| done.pop().unwrap_or(Ok(false)));
+                    asked.answer(done);
+                }
+            }
+        }
+    }
+
+    /// One transaction, begun again in a new file where this one turns out to be damaged.
+    fn transact(&mut self, group: &[Asked]) -> Result<Vec<Result<bool, StoreError>>, StoreError> {
+        match self.attempt(group)? {
+            Err(error) if open::is_damage(&error) && self.begin_anew(&error) => {
+                self.attempt(group)?.map_err(failed)
+            }
+            done => done.map_err(failed),
+        }
+    }
+
+    #[expect(
+        clippy::type_complexity,
+        reason = "each layer has its own kind of failure"
+    )]
+    fn attempt(
+        &mut self,
+        group: &[Asked],
+    ) -> Result<rusqlite::Result<Vec<Result<bool, StoreError>>>, StoreError> {
+        let second = (self.clock)();
+        let horizon = second.saturating_sub(self.limits.age_s);
+        if self.open.is_none() && self.tried.is_none_or(|tried| tried.elapsed() >= RETRY) {
+            // Told in the log.
+            let _ = self.reopen();
+        }
+        let Some(open) = &mut self.open else {
+            return Err(StoreError::Unreachable(io::ErrorKind::NotConnected.into()));
+        };
+        let (counts, told) = (open.counts, open.told);
+        let done = write(open, group, &mut self.stamp, second, horizon);
+        match &done {
+            Ok(_) => self.version.store(open.told.version, Relaxed),
+            Err(_) => (open.counts, open.told) = (counts, told),
+        }
+        Ok(done)
+    }
+
+    /// Removes some of what is over the limits; returns whether there is more.
+    fn expire(&mut self) -> bool {
+        let now = (self.clock)();
+        let Some(open) = &mut self.open else {
+            return false;
+        };
+        let counts = open.counts;
+        let stepped = expire::step(&open.file, &mut open.counts, self.limits, now);
+        match stepped {
+            Ok(more) => return more,
+            Err(error) if open::is_damage(&error) => {
+                self.begin_anew(&error);
+            }
+            Err(error) => {
+                open.counts = counts;
+                tracing::warn!(%error, "the store could not let go of old sessions");
+            }
+        }
+        false
+    }
+
+    /// Carries over the rest of a long log, which is what came in while most of it was.
+    fn carry(&mut self) {
+        if let Some(open) = &self.open
+            && let Err(error) = carry(&open.file)
+        {
+            tracing::warn!(%error, "the store's log could not be carried over into its file");
+        }
+    }
+
+    fn drop_file(&mut self) {
+        self.readers.close();
+        self.open = None;
+    }
+
+    /// Sets the file aside and begins a new one; returns whether there is one.
+    fn begin_anew(&mut self, why: &rusqlite::Error) -> bool {
+        self.open = None;
+        if !self.readers.close() {
+            tracing::error!("the store's file is damaged, and is still being read");
+            return false;
+        }
+        if let Err(error) = self.place.set_aside(why) {
+            tracing::error!(%error, "the store's damaged file cannot be set aside");
+            return false;
+        }
+        self.reopen().is_ok()
+    }
+
+    fn reopen(&mut self) -> Result<(), Fault> {
+        self.tried = Some(Instant::now());
+        self.readers.close();
+        let opened = self.place.open().and_then(|file| {
+            Ok(Open {
+                counts: Counts::load(&file)?,
+                told: Told::load(&file)?,
+                file,
+            })
+        });
+        let mut open = opened.inspect_err(|error| {
+            let file = self.place.path().display();
+            tracing::error!(%file, %error, "the file of sessions cannot be opened; requests go on without");
+        })?;
+        // What others have seen of it never goes back.
+        open.told.version = open.told.version.max(self.version.load(Relaxed));
+        self.version.store(open.told.version, Relaxed);
+        self.open = Some(open);
+        self.tried = None;
+        self.readers.open();
+        Ok(())
+    }
+}
+
+/// Writes a group in one transaction, and says what became of each.
+fn write(
+    open: &mut Open,
+    group: &[Asked],
+    stamp: &mut Stamp,
+    second: u64,
+    horizon: u64,
+) -> rusqlite::Result<Vec<Result<bool, StoreError>>> {
+    let counts = open.counts;
+    let step = open.file.unchecked_transaction()?;
+    let mut all = Vec::with_capacity(group.len());
+    for asked in group {
+        all.push(match &asked.what {
+            What::Save(saved) => {
+                *stamp = stamp.next(second);
+                save::save(&step, &mut open.counts, saved, *stamp)?.map(|()| true)
+            }
+            What::Order(account, id, orders) => {
+                let account = account.as_ref();
+                Ok(save::order(&step, account, *id, orders, horizon)?)
+            }
+            What::Share(name, value) => {
+                share::put(&step, &mut open.told, name, value)?;
+                Ok(true)
+            }
+            What::Touch(number) => {
+                *stamp = stamp.next(second);
+                save::touch(&step, *number, *stamp)?;
+                Ok(true)
+            }
+            What::Tick | What::Carry | What::Damaged { .. } | What::Close => Ok(true),
+            #[cfg(test)]
+            What::Run(run) => {
+                run(&step);
+                Ok(true)
+            }
+        });
+    }
+    if open.counts.sessions != counts.sessions {
+        open.counts.store(&step)?;
+    }
+    step.commit()?;
+    Ok(all)
+}
+
+/// Carries the log over into the file, without waiting for anybody. Returns the pages of the log,
+/// and how many of them are in the file.
+fn carry(file: &Connection) -> rusqlite::Result<(i64, i64)> {
+    file.query_row("PRAGMA wal_checkpoint(PASSIVE)", [], |row| {
+        Ok((row.get(1)?, row.get(2)?))
+    })
+}
+
+/// Carries the log over beside the writer, so that no save waits for it, and tells the time.
+fn keep(readers: &Readers, jobs: &mpsc::WeakSender<Asked>, due: &Receiver<()>) {
+    loop {
+        let woken = due.recv_timeout(TICK);
+        if matches!(woken, Err(RecvTimeoutError::Disconnected)) {
+            return;
+        }
+        let carried = readers.with(carry);
+        let what = match carried {
+            Ok((Ok((pages, done)), _)) if pages > LONG_LOG && done < pages => What::Carry,
+            Ok((Err(error), epoch)) if open::is_damage(&error) => What::Damaged { epoch },
+            _ => What::Tick,
+        };
+        let Some(jobs) = jobs.upgrade() else { return };
+        let _ = jobs.try_send(Asked { what, answer: None });
+    }
+}
