@@ -127,7 +127,11 @@ impl Sessions {
         let lineage = Lineage::of(conversation, tenant);
         let mut lost = false;
         let ancestor = self.ancestor(&lineage).await.unwrap_or_else(|error| {
-            tracing::warn!(error = %error, "a request goes on without its session's state");
+            let goes_on = "a request goes on without its session's state";
+            match error.is_told() {
+                true => tracing::debug!(error = %error, "{goes_on}"),
+                false => tracing::warn!(error = %error, "{goes_on}"),
+            }
             lost = true;
             None
         });
@@ -189,7 +193,7 @@ impl Sessions {
         .await;
         match known {
             Ok(Some(row)) if row.tenant == *tenant => own,
-            Ok(_) => hinted,
+            Ok(_) | Err(StoreError::Down) => hinted,
             Err(error) => {
                 tracing::warn!(error = %error, "a session named by its client was not looked up");
                 hinted
@@ -212,6 +216,10 @@ impl Sessions {
     ) -> bool {
         match self.file(lineage, answer, state, within).await {
             Ok(filed) => filed,
+            Err(error) if error.is_told() => {
+                tracing::debug!(session = %state.session, error = %error, "a state was not stored");
+                false
+            }
             Err(error) => {
                 tracing::warn!(session = %state.session, error = %error, "a state was not stored");
                 false
@@ -275,6 +283,13 @@ pub enum SessionError {
     Store(#[from] StoreError),
     #[error(transparent)]
     State(#[from] state::StateError),
+}
+
+impl SessionError {
+    /// The log says it already, once for all requests.
+    const fn is_told(&self) -> bool {
+        matches!(self, Self::Store(StoreError::Down))
+    }
 }
 
 async fn bounded<T>(

@@ -21,6 +21,11 @@ use crate::wire::{chat::Conversation, scan::Kind};
 pub struct Account([u8; 16]);
 
 impl Account {
+    /// As a store gives it back.
+    pub(crate) const fn from_bytes(bytes: [u8; 16]) -> Self {
+        Self(bytes)
+    }
+
     pub const fn bytes(&self) -> &[u8; 16] {
         &self.0
     }
@@ -34,6 +39,11 @@ pub struct Tenant {
 }
 
 impl Tenant {
+    /// As a store gives it back.
+    pub(crate) const fn from_parts(id: [u8; 16], account: Account) -> Self {
+        Self { id, account }
+    }
+
     /// Prefixes every key of the store.
     pub const fn id(&self) -> &[u8; 16] {
         &self.id

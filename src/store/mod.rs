@@ -15,7 +15,9 @@ use crate::{
     session::{Account, SessionId, Tenant, lineage::Keys},
 };
 
+mod keep;
 pub mod memory;
+pub mod redis;
 #[cfg(test)]
 pub(crate) mod suite;
 
@@ -95,6 +97,9 @@ pub enum StoreError {
     Damaged,
     #[error("{0} bytes are over the limit")]
     Overlong(usize),
+    /// It does not answer, or takes nothing, and has said so in the log: no request need repeat it.
+    #[error("the store is down")]
+    Down,
     /// Would let one tenant write into another's session.
     #[error("the session belongs to another tenant")]
     Foreign,
@@ -188,7 +193,8 @@ pub fn open(config: &StoreConfig, data_dir: &Path) -> io::Result<Arc<dyn Store>>
     let _ = data_dir;
     match &config.place {
         StorePlace::Memory => Ok(Arc::new(memory::MemoryStore::new(config))),
-        StorePlace::File | StorePlace::Redis(_) => Err(io::ErrorKind::Unsupported.into()),
+        StorePlace::File => Err(io::ErrorKind::Unsupported.into()),
+        StorePlace::Redis(server) => Ok(Arc::new(redis::RedisStore::open(config, server)?)),
     }
 }
 

@@ -2,23 +2,11 @@
 
 use bytes::Bytes;
 
-use super::{
-    super::{Key, Row, Saved},
-    cost,
+use super::super::{
+    Key, Row, Saved,
+    keep::{self, Kept},
 };
 use crate::session::{SessionId, Tenant};
-
-/// Ancestors kept of one conversation, if they fit in [`KEPT_BYTES`]…
-pub(super) const MAX_KEPT: usize = 16;
-/// …and these few in any case.
-pub(super) const MIN_KEPT: usize = 8;
-/// Answers kept of those given to the same request: regenerating must not push out what the
-/// request itself goes on from.
-pub(super) const MAX_SIBLINGS: usize = 4;
-/// Lets an idle session stay under 4 KB all told.
-pub(super) const KEPT_BYTES: usize = 3_700;
-/// Conversations kept of one session, where a hint groups several.
-pub(super) const MAX_CONVERSATIONS: usize = 32;
 
 pub(super) struct Record {
     pub(super) tenant: Tenant,
@@ -125,35 +113,12 @@ impl Record {
         })
     }
 
-    /// The place of a generation to drop, if one of the bounds is passed: by the conversation
-    /// just saved to, or by the number of conversations.
+    /// The place of a generation to drop, if there are more than are kept.
     pub(super) fn superfluous(&self) -> Option<usize> {
-        let newest = self.generations.last()?;
-        let current = newest.opening;
-        let siblings = self.generations.iter().enumerate();
-        let mut siblings = siblings.filter(|(_, other)| other.bare == newest.bare);
-        if let Some((oldest, _)) = siblings.next()
-            && siblings.count() >= MAX_SIBLINGS
-        {
-            return Some(oldest);
-        }
-        let (mut kept, mut bytes) = (0, 0);
-        let mut openings = Vec::with_capacity(MAX_CONVERSATIONS);
-        for (at, generation) in self.generations.iter().enumerate().rev() {
-            if generation.opening == current {
-                kept += 1;
-                bytes += cost::generation(generation.state.len());
-                if kept > MAX_KEPT || (kept > MIN_KEPT && bytes > KEPT_BYTES) {
-                    return Some(at);
-                }
-            }
-            if !openings.contains(&generation.opening) {
-                if openings.len() == MAX_CONVERSATIONS {
-                    return Some(at);
-                }
-                openings.push(generation.opening);
-            }
-        }
-        None
+        keep::superfluous(&self.generations, |generation| Kept {
+            opening: generation.opening.into(),
+            bare: generation.bare,
+            bytes: keep::size(generation.state.len()),
+        })
     }
 }

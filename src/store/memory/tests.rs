@@ -7,6 +7,7 @@ use super::*;
 use crate::{
     config::StorePlace,
     session::{State, lineage::Keys},
+    store::keep,
     store::suite::{self, found, key, saved, session, tenant},
 };
 
@@ -225,7 +226,7 @@ async fn conversations_grouped_in_a_session_are_bounded() {
     }
     let held = store.lock();
     let (_, record) = held.records.iter().next().unwrap();
-    assert_eq!(record.generations.len(), record::MAX_CONVERSATIONS);
+    assert_eq!(record.generations.len(), keep::MAX_CONVERSATIONS);
     drop(held);
     check_sound(&store);
 }
