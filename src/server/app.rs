@@ -53,7 +53,7 @@ impl App {
     pub(super) fn new(config: Config, store: Arc<dyn Store>) -> io::Result<Self> {
         let secret = InstallationSecret::load(&config.server.data_dir).map_err(io::Error::other)?;
         let counts = Counts::default();
-        let metrics = Arc::<Metrics>::default();
+        let metrics = Metrics::default();
         let sessions = Sessions::new(Arc::clone(&store), Tenants::new(secret))
             .and_then(|sessions| sessions.encrypted(config.store.encrypt_key.as_ref()))
             .map_err(io::Error::other)?;
@@ -65,7 +65,7 @@ impl App {
             clients: Clients::new(&config.clients, &counts),
             registry: Registry::new(&config)?,
             flight: Flight::new(config.server.max_bytes_in_flight),
-            metrics,
+            metrics: Arc::new(metrics),
             tasks: Tasks::default(),
             counts,
             draining: Arc::default(),
@@ -107,6 +107,8 @@ impl App {
             }
         }
         self.flight.allow(self.config.server.max_bytes_in_flight);
+        // Something may have been told of a provider that was not there.
+        self.sharing.hear_again();
     }
 
     /// Those who learn from answers.

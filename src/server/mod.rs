@@ -89,7 +89,7 @@ pub async fn serve(
     let learner = live.app();
     tasks.spawn(async move {
         // From before the last restart, and of other replicas. Requests do not wait for it.
-        let _ = learner.sharing.hear(learner.learners(), false).await;
+        learner.sharing.hear(learner.learners(), false).await
     });
     let graceful = GracefulShutdown::new();
     tokio::pin!(stop);

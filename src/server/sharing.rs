@@ -159,6 +159,16 @@ impl Sharing {
         false
     }
 
+    /// The next request is to read all there is, and take it over as if nothing was told before:
+    /// providers came and went.
+    pub fn hear_again(&self) {
+        let mut known = self.known();
+        known.windows.clear();
+        known.ratios.clear();
+        drop(known);
+        self.hearing().version = None;
+    }
+
     fn is_due(&self, passed: bool) -> bool {
         let version = self.store.shared_version();
         let hearing = self.hearing();

@@ -308,7 +308,7 @@ mod tests {
             text.lines()
                 .filter(|line| line.starts_with("# HELP"))
                 .count()
-                == 8
+                == 9
         );
         drop(held);
         let text = metrics.text([("up", 0)].into_iter());

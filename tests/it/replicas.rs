@@ -1,6 +1,7 @@
 //! Several proxies over one store: whoever of them gets the next request, the provider gets the same
 //! bytes as from one.
 
+mod balanced;
 mod story;
 
 use std::sync::Arc;

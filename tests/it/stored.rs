@@ -1,6 +1,10 @@
 //! What a store is given of a conversation: as much as is needed, and nothing that was said.
 
-use std::sync::{Arc, Mutex};
+use std::{
+    fs,
+    path::Path,
+    sync::{Arc, Mutex},
+};
 
 use async_trait::async_trait;
 use bytes::Bytes;
@@ -12,10 +16,12 @@ use plimsoll::{
 
 use crate::support::{
     agent::{Agent, Generation},
+    client::Client,
     model::{
         Model,
         manner::{Manner, Mixing, Worker},
     },
+    process::{Process, Settings},
     proxy::Proxy,
 };
 
@@ -79,6 +85,16 @@ impl Store for Recorder {
     }
 }
 
+/// A client in whose conversation everybody says who they are.
+fn speaker(proxy: impl Into<Client>) -> Agent {
+    let mut agent = Agent::new(proxy);
+    agent.messages[0]["content"] = format!("SAID by the system. {}", "keel ".repeat(6_000)).into();
+    agent.messages[1]["content"] = "SAID by the user.".into();
+    agent.result = |nth| format!("SAID by tool {nth}. {}", "mast ".repeat(80));
+    agent.user = |nth| format!("SAID by the user again, {nth}.");
+    agent
+}
+
 /// The states of a session of so many generations, in a window of so many tokens.
 async fn states(window: u32, generations: usize, key: Option<SecretKey>) -> Vec<Bytes> {
     let store = Arc::new(Recorder {
@@ -101,11 +117,7 @@ async fn states(window: u32, generations: usize, key: Option<SecretKey>) -> Vec<
         .store(Arc::clone(&store) as Arc<dyn Store>)
         .start()
         .await;
-    let mut agent = Agent::new(&proxy);
-    agent.messages[0]["content"] = format!("SAID by the system. {}", "keel ".repeat(6_000)).into();
-    agent.messages[1]["content"] = "SAID by the user.".into();
-    agent.result = |nth| format!("SAID by tool {nth}. {}", "mast ".repeat(80));
-    agent.user = |nth| format!("SAID by the user again, {nth}.");
+    let mut agent = speaker(&proxy);
     let told: Vec<Generation> = agent.steps(generations).await;
     assert!(
         told.iter()
@@ -146,10 +158,11 @@ async fn nothing_of_an_ordinary_conversation_is_stored() {
     assert!(states.iter().all(|state| state.len() < 160));
 }
 
+const NOTE: &str = "the datum is in metres";
+const PROMPT: &str = "[Context notice, ";
+
 #[tokio::test]
 async fn what_is_stored_of_a_session_that_recovers_is_readable_to_nobody_without_the_key() {
-    const NOTE: &str = "the datum is in metres";
-    const PROMPT: &str = "[Context notice, ";
     let plain = states(20_000, 48, None).await;
     let sealed = states(20_000, 48, Some(SecretKey::new([7; 32]))).await;
     let last = plain.last().unwrap();
@@ -172,4 +185,54 @@ async fn what_is_stored_of_a_session_that_recovers_is_readable_to_nobody_without
         .collect();
     // A second more or less in a date.
     assert!(lengths.iter().all(|by| *by <= 8), "{lengths:?}");
+}
+
+/// Everything that stands in a directory.
+fn all_of(folder: &Path) -> Bytes {
+    let mut all = Vec::new();
+    for entry in fs::read_dir(folder).unwrap() {
+        let path = entry.unwrap().path();
+        match path.is_dir() {
+            true => all.extend_from_slice(&all_of(&path)),
+            false => all.extend_from_slice(&fs::read(path).unwrap()),
+        }
+    }
+    all.into()
+}
+
+/// What a process leaves in its data directory after a session that recovers.
+async fn left_on_disk(store: &str) -> Bytes {
+    let worker = Worker::new(Manner::Follows, Mixing::Never);
+    let model = Model::new(20_000);
+    let up = model.start(move |heard| worker.think(heard)).await;
+    let folder = tempfile::tempdir().unwrap();
+    let settings = Settings::new(folder.path(), &up.provider);
+    settings.write(&format!(
+        "profile = \"openai\"\n[models.m]\ncontext_length = 20000\n[store]\nurl = \"file\"\n{store}"
+    ));
+    let process = Process::run(|command| {
+        let command = command.arg("--config").arg(&settings.file);
+        command.env("STORED_KEY", "7e".repeat(32))
+    });
+    let process = process.await;
+    let mut agent = speaker(process.client());
+    let noted = |it: &Generation| it.number("reminders") >= Some(2);
+    agent.until(60, noted).await;
+    process.signal("TERM");
+    let (status, log) = process.ended().await;
+    assert!(status.success(), "{log}");
+    assert!(!log.contains(NOTE) && !log.contains(&"7e".repeat(32)));
+    all_of(&folder.path().join("data"))
+}
+
+#[tokio::test]
+async fn the_file_of_a_process_with_a_key_cannot_be_read() {
+    let plain = left_on_disk("").await;
+    assert!(holds(&plain, NOTE) && holds(&plain, PROMPT));
+    let sealed = left_on_disk("encrypt_key_env = \"STORED_KEY\"").await;
+    assert!(sealed.len() > 4_096);
+    for text in [NOTE, PROMPT, "metres", "reminder", "SAID"] {
+        assert!(!holds(&sealed, text), "{text}");
+    }
+    assert!(!holds(&plain, "SAID"));
 }

@@ -111,6 +111,19 @@ async fn what_was_learnt_outlives_the_process() {
 }
 
 #[tokio::test]
+async fn what_was_told_of_a_provider_is_heard_when_it_comes_back() {
+    let (_, one, other) = pair();
+    one.refuse(16_000);
+    one.tell().await;
+    other.hear().await;
+    other.registry.learnt.forget("simulated");
+    assert!(!other.hear().await);
+    other.sharing.hear_again();
+    assert!(other.hear().await);
+    assert_eq!(other.window(), Some(16_000));
+}
+
+#[tokio::test]
 async fn what_is_disproved_is_forgotten_by_all() {
     let (_, one, other) = pair();
     one.refuse(16_000);

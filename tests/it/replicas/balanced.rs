@@ -1,0 +1,233 @@
+//! Two processes with a real Redis, behind HAProxy, turn by turn.
+
+use std::{
+    fs,
+    io::{BufRead, BufReader},
+    net::{SocketAddr, TcpListener, TcpStream},
+    path::Path,
+    process::{Child, Command, Stdio},
+    thread::JoinHandle,
+};
+
+use futures_util::future::join_all;
+use tempfile::TempDir;
+
+use super::story::{STORIES, Story};
+use crate::support::{client::Client, model::Up, proxy::within, redis::Redis};
+
+/// How often a port that was free may turn out to be taken.
+const ATTEMPTS: usize = 20;
+
+/// Does not outlive its test.
+struct Killed(Child);
+
+impl Drop for Killed {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+/// The real binary, before the models of all stories.
+struct Replica {
+    address: SocketAddr,
+    folder: TempDir,
+    process: Killed,
+    log: Option<JoinHandle<String>>,
+}
+
+impl Replica {
+    fn start(ups: &[Up], store: &str, secret: Option<&Path>) -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        let data = folder.path().join("data");
+        fs::create_dir(&data).unwrap();
+        if let Some(secret) = secret {
+            fs::copy(secret, data.join("secret")).unwrap();
+        }
+        let mut settings = format!(
+            "[server]\nlisten = \"127.0.0.1:0\"\ndata_dir = {data:?}\n\
+             [store]\nurl = {store:?}\nencrypt_key_env = \"REPLICAS_KEY\"\n"
+        );
+        for (story, up) in STORIES.iter().zip(ups) {
+            let (name, window) = (story.name, story.claimed);
+            settings.push_str(&format!(
+                "[providers.{name}]\nbase_url = \"http://{}/v1\"\nauth = \"none\"\n\
+                 profile = \"openai\"\nask_models = false\n\
+                 [models.\"{name}/m\"]\ncontext_length = {window}\n",
+                up.provider.address
+            ));
+        }
+        let file = folder.path().join("config.toml");
+        fs::write(&file, settings).unwrap();
+        let child = Command::new(env!("CARGO_BIN_EXE_plimsoll"))
+            .arg("--config")
+            .arg(&file)
+            .env("REPLICAS_KEY", "7e".repeat(32))
+            .env("PLIMSOLL_LOG", "info")
+            .stderr(Stdio::piped())
+            .spawn();
+        let mut process = Killed(child.unwrap());
+        let mut log = BufReader::new(process.0.stderr.take().unwrap()).lines();
+        let line =
+            log.find_map(|line| Some(line.unwrap()).filter(|it| it.contains("listening on")));
+        let line: serde_json::Value = serde_json::from_str(&line.unwrap()).unwrap();
+        Self {
+            address: line["listen"].as_str().unwrap().parse().unwrap(),
+            folder,
+            process,
+            log: Some(std::thread::spawn(move || {
+                let rest: Vec<_> = log.map_while(Result::ok).collect();
+                rest.join("\n")
+            })),
+        }
+    }
+
+    fn secret(&self) -> std::path::PathBuf {
+        self.folder.path().join("data/secret")
+    }
+
+    /// What it logged, once it was ended.
+    fn ended(mut self) -> String {
+        self.process.0.kill().unwrap();
+        self.log.take().unwrap().join().unwrap()
+    }
+}
+
+/// HAProxy, with an address for each story, so that its turns take turns.
+struct Balancer {
+    addresses: Vec<SocketAddr>,
+    _process: Killed,
+    _folder: TempDir,
+}
+
+impl Balancer {
+    async fn start(replicas: &[Replica]) -> Self {
+        let installed = |program: &&str| {
+            let asked = Command::new(program).arg("-v").output();
+            asked.is_ok_and(|answer| answer.status.success())
+        };
+        let program = ["haproxy", "/usr/sbin/haproxy"].into_iter().find(installed);
+        let program = program.expect("haproxy is installed, which tests/run does");
+        for _ in 0..ATTEMPTS {
+            if let Some(running) = Self::attempt(program, replicas).await {
+                return running;
+            }
+        }
+        panic!("haproxy did not start");
+    }
+
+    /// `None` where somebody else was faster with one of the ports.
+    async fn attempt(program: &str, replicas: &[Replica]) -> Option<Self> {
+        // All are held at one time, so that they differ.
+        let ports: Vec<_> = STORIES
+            .iter()
+            .map(|_| TcpListener::bind("127.0.0.1:0").unwrap())
+            .collect();
+        let addresses: Vec<_> = ports
+            .iter()
+            .map(|port| port.local_addr().unwrap())
+            .collect();
+        drop(ports);
+        let mut settings = "global\n  nbthread 1\ndefaults\n  mode http\n  timeout connect 5s\n  \
+             timeout client 60s\n  timeout server 60s\n"
+            .to_owned();
+        for (story, address) in STORIES.iter().zip(&addresses) {
+            settings.push_str(&format!(
+                "listen {}\n  bind {address}\n  balance roundrobin\n  \
+                 http-response set-header x-served-by %s\n",
+                story.name
+            ));
+            for (number, replica) in replicas.iter().enumerate() {
+                settings.push_str(&format!("  server r{number} {}\n", replica.address));
+            }
+        }
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("haproxy.cfg");
+        fs::write(&file, settings).unwrap();
+        let child = Command::new(program)
+            .args(["-db", "-f"])
+            .arg(&file)
+            .stdout(Stdio::null())
+            .stderr(Stdio::null())
+            .spawn();
+        let mut process = Killed(child.unwrap());
+        let listens = within(async {
+            loop {
+                if process.0.try_wait().unwrap().is_some() {
+                    return false;
+                }
+                if addresses
+                    .iter()
+                    .all(|address| TcpStream::connect(address).is_ok())
+                {
+                    return true;
+                }
+                tokio::task::yield_now().await;
+            }
+        });
+        listens.await.then(|| Self {
+            addresses,
+            _process: process,
+            _folder: folder,
+        })
+    }
+}
+
+/// Who answered each turn of a story that is told there.
+async fn tell(story: &Story, up: &Up, address: SocketAddr) -> Vec<String> {
+    let mut agent = story.agent(Client::new(address, false));
+    let mut served = Vec::new();
+    for _ in 0..story.generations {
+        let generation = agent.step().await;
+        let by = generation.answer.headers.get("x-served-by");
+        served.extend(by.map(|by| by.to_str().unwrap().to_owned()));
+    }
+    story.is_told(up).await;
+    served
+}
+
+async fn ups() -> Vec<Up> {
+    join_all(STORIES.iter().map(Story::up)).await
+}
+
+async fn bodies(up: &Up) -> Vec<Vec<u8>> {
+    let seen = up.provider.requests(0).await;
+    seen.into_iter().map(|seen| seen.body).collect()
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn two_behind_a_balancer_tell_every_story_as_one_does() {
+    let (alone, together) = (ups().await, ups().await);
+    let one = Replica::start(&alone, "memory", None);
+    let redis = Redis::start();
+    let first = Replica::start(&together, &redis.url(), None);
+    let second = Replica::start(&together, &redis.url(), Some(&first.secret()));
+    let replicas = [first, second];
+    let balancer = Balancer::start(&replicas).await;
+    let told = STORIES
+        .iter()
+        .zip(&alone)
+        .map(|(story, up)| tell(story, up, one.address));
+    let retold = STORIES.iter().zip(&together).zip(&balancer.addresses);
+    let retold = retold.map(|((story, up), address)| tell(story, up, *address));
+    let (told, retold) = tokio::join!(join_all(told), join_all(retold));
+    assert!(told.iter().all(Vec::is_empty));
+    for (story, served) in STORIES.iter().zip(&retold) {
+        assert_eq!(served.len(), story.generations);
+        let turns = served.windows(2).all(|pair| pair[0] != pair[1]);
+        assert!(turns && served.contains(&"r0".to_owned()), "{served:?}");
+    }
+    for ((story, alone), together) in STORIES.iter().zip(&alone).zip(&together) {
+        let (one, both) = (bodies(alone).await, bodies(together).await);
+        let differs = one.iter().zip(&both).position(|(one, both)| one != both);
+        assert_eq!((differs, one.len()), (None, both.len()), "{}", story.name);
+    }
+    // Not one look-up was without an answer.
+    for replica in replicas {
+        let log = replica.ended();
+        assert!(
+            !log.contains("goes on without") && !log.contains("was not stored"),
+            "{log}"
+        );
+    }
+}
