@@ -57,8 +57,11 @@ pub(super) fn find(
     Ok(None)
 }
 
+/// A key's place, and what it points to.
+type Pointer = ([u8; 16], i64);
+
 /// All keys of a circle in their order, or `None` where there are many.
-fn near(file: &Connection, circle: u64) -> Result<Option<Vec<([u8; 16], i64)>>> {
+fn near(file: &Connection, circle: u64) -> Result<Option<Vec<Pointer>>> {
     let mut asked = file.prepare_cached(
         "SELECT place, target FROM keys WHERE place BETWEEN ?1 AND ?2 ORDER BY place LIMIT ?3",
     )?;

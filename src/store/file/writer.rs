@@ -242,10 +242,6 @@ impl Writer {
         }
     }
 
-    #[expect(
-        clippy::type_complexity,
-        reason = "each layer has its own kind of failure"
-    )]
     fn attempt(
         &mut self,
         group: &[Asked],
@@ -405,9 +401,18 @@ fn keep(readers: &Readers, jobs: &mpsc::WeakSender<Asked>, due: &Receiver<()>) {
         let what = match carried {
             Ok((Ok((pages, done)), _)) if pages > LONG_LOG && done < pages => What::Carry,
             Ok((Err(error), epoch)) if open::is_damage(&error) => What::Damaged { epoch },
+            Ok((Err(error), _)) => {
+                tracing::warn!(%error, "the store's log could not be carried over into its file");
+                What::Tick
+            }
             _ => What::Tick,
         };
         let Some(jobs) = jobs.upgrade() else { return };
-        let _ = jobs.try_send(Asked { what, answer: None });
+        let (answer, answered) = oneshot::channel();
+        let answer = Some(answer);
+        // Waited for: two cannot carry over at one time, and the writer's part ends the log.
+        if jobs.blocking_send(Asked { what, answer }).is_ok() {
+            let _ = answered.blocking_recv();
+        }
     }
 }
