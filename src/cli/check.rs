@@ -8,7 +8,7 @@ use super::{Failed, models, table};
 use crate::{
     config::{
         AddTools, Auth, CatalogueConfig, Config, Environment, Flags, GuardConfig, RetryConfig,
-        load, unknown_windows, warnings,
+        StorePlace, load, unknown_windows, warnings,
     },
     provider::Registry,
     recovery::Language,
@@ -45,6 +45,8 @@ pub(super) fn run(
     table::write(out, &guard(&config.guard))?;
     writeln!(out, "\nrecovery")?;
     table::write(out, &recovery(config))?;
+    writeln!(out, "\nstore")?;
+    table::write(out, &store(config))?;
     let mut doubts = loaded.warnings;
     doubts.extend(warnings(config, &registry));
     doubts.extend(unknown_windows(&registry));
@@ -224,6 +226,39 @@ fn recovery(config: &Config) -> Vec<[String; 2]> {
     rows
 }
 
+/// Hosts and ports alone of its address: it can hold a password.
+fn store(config: &Config) -> Vec<[String; 2]> {
+    let store = &config.store;
+    let encrypted = match store.encrypt_key {
+        Some(_) => "yes",
+        None => "no",
+    };
+    let mut rows = match &store.place {
+        StorePlace::Memory => vec![row("place", "memory, until the proxy ends")],
+        StorePlace::File => vec![row("place", "a file in data_dir")],
+        StorePlace::Redis(server) => {
+            let kind = match (server.is_tls(), server.cluster) {
+                (false, false) => "a server",
+                (true, false) => "a server, with TLS",
+                (false, true) => "a cluster",
+                (true, true) => "a cluster, with TLS",
+            };
+            vec![
+                row("place", format!("{kind}: {}", server.hosts().join(", "))),
+                row("prefix", &server.prefix),
+            ]
+        }
+    };
+    // A server bounds what it holds itself.
+    if !matches!(store.place, StorePlace::Redis(_)) {
+        rows.push(row("max_bytes", store.max_bytes));
+    }
+    rows.push(row("max_sessions", store.max_sessions));
+    rows.push(row("max_age_s", store.max_age.as_secs()));
+    rows.push(row("encrypted", encrypted));
+    rows
+}
+
 #[cfg(test)]
 mod tests {
     use std::fs;
@@ -334,6 +369,29 @@ mod tests {
             assert!(shown.lines().any(fits), "no {line:?} in\n{shown}");
         }
         assert!(!shown.contains("sk-secret"), "{shown}");
+    }
+
+    #[test]
+    fn it_shows_where_sessions_are_kept_and_no_password() {
+        let shown = checked(
+            "[store]\nurl = \"rediss-cluster://me:sk-secret@a.example:7000?node=b.example:7001\"\n\
+             password_env = \"KEY\"\nprefix = \"mine:\"\n",
+        )
+        .unwrap();
+        for line in [
+            "place a cluster, with TLS: a.example:7000, b.example:7001",
+            "prefix mine:",
+            "max_age_s 604800",
+            "encrypted no",
+        ] {
+            let words: Vec<_> = line.split(' ').collect();
+            let fits = |line: &str| line.split_whitespace().eq(words.iter().copied());
+            assert!(shown.lines().any(fits), "no {line:?} in\n{shown}");
+        }
+        assert!(
+            !shown.contains("sk-secret") && !shown.contains("max_bytes "),
+            "{shown}"
+        );
     }
 
     /// However many models there are, it is one line, and only where it is true.

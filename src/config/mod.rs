@@ -309,6 +309,24 @@ pub struct RedisConfig {
     pub ca_file: Option<PathBuf>,
 }
 
+impl RedisConfig {
+    /// Whether it is spoken to with TLS.
+    pub fn is_tls(&self) -> bool {
+        let first = self.nodes.first();
+        first.is_some_and(|node| node.reveal().starts_with("rediss:"))
+    }
+
+    /// Hosts and ports of all nodes, without users and passwords.
+    pub fn hosts(&self) -> Vec<String> {
+        let shown = |node: &secret::Secret| {
+            let url = reqwest::Url::parse(node.reveal()).ok()?;
+            let port = url.port().unwrap_or(6379);
+            Some(format!("{}:{port}", url.host_str()?))
+        };
+        self.nodes.iter().filter_map(shown).collect()
+    }
+}
+
 impl Default for StoreConfig {
     /// As in the shipped settings.
     fn default() -> Self {

@@ -222,7 +222,7 @@ impl Sessions {
         let known = self.bounded(StoreOperation::Session, self.find_within, known);
         match known.await {
             Ok(Some(row)) if row.tenant == *tenant => own,
-            Ok(_) => hinted,
+            Ok(_) | Err(StoreError::Down) => hinted,
             Err(error) => {
                 tracing::warn!(error = %error, "a session named by its client was not looked up");
                 hinted
@@ -245,6 +245,10 @@ impl Sessions {
     ) -> bool {
         match self.file(lineage, answer, state, within).await {
             Ok(filed) => filed,
+            Err(error) if error.is_told() => {
+                tracing::debug!(session = %state.session, error = %error, "a state was not stored");
+                false
+            }
             Err(error) => {
                 tracing::warn!(session = %state.session, error = %error, "a state was not stored");
                 false
@@ -311,6 +315,7 @@ impl Sessions {
             SessionError::Unopened(error) if self.unopened.swap(true, Relaxed) => {
                 tracing::debug!(error = %error, "{what}");
             }
+            error if error.is_told() => tracing::debug!(error = %error, "{what}"),
             _ => tracing::warn!(error = %error, "{what}"),
         }
     }
@@ -352,6 +357,13 @@ pub enum SessionError {
     State(#[from] state::StateError),
     #[error(transparent)]
     Unopened(#[from] Unopened),
+}
+
+impl SessionError {
+    /// The log says it already, once for all requests.
+    const fn is_told(&self) -> bool {
+        matches!(self, Self::Store(StoreError::Down))
+    }
 }
 
 #[cfg(test)]

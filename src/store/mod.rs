@@ -18,6 +18,7 @@ use crate::{
 pub mod file;
 mod keep;
 pub mod memory;
+pub mod redis;
 #[cfg(test)]
 pub(crate) mod suite;
 
@@ -97,6 +98,9 @@ pub enum StoreError {
     Damaged,
     #[error("{0} bytes are over the limit")]
     Overlong(usize),
+    /// It does not answer, or takes nothing, and has said so in the log: no request need repeat it.
+    #[error("the store is down")]
+    Down,
     /// Would let one tenant write into another's session.
     #[error("the session belongs to another tenant")]
     Foreign,
@@ -190,7 +194,7 @@ pub fn open(config: &StoreConfig, data_dir: &Path) -> io::Result<Arc<dyn Store>>
     match &config.place {
         StorePlace::Memory => Ok(Arc::new(memory::MemoryStore::new(config))),
         StorePlace::File => Ok(Arc::new(file::FileStore::open(config, data_dir)?)),
-        StorePlace::Redis(_) => Err(io::ErrorKind::Unsupported.into()),
+        StorePlace::Redis(server) => Ok(Arc::new(redis::RedisStore::open(config, server)?)),
     }
 }
 

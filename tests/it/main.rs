@@ -21,6 +21,7 @@ mod passthrough;
 mod recorded;
 mod recovery;
 mod recovery_guard;
+mod redis_down;
 mod refit;
 mod registry;
 mod reload;

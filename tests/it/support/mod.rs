@@ -15,4 +15,5 @@ pub(crate) mod process;
 pub(crate) mod provider;
 pub(crate) mod proxy;
 pub(crate) mod reading;
+pub(crate) mod redis;
 pub(crate) mod strict;

@@ -1,0 +1,71 @@
+-- What several scripts share. The names of an account, after its base:
+--   k TENANT KEY   where a key of a conversation points: the session (16 bytes), the generation (8),
+--                  which of its keys it is (1), whether that bare key is ambiguous (1), the answer (8)
+--   s SESSION      a hash: t the tenant, s when it was saved (seconds), n the newest generation,
+--                  i the index of its generations, r when all of it was last renewed (ms), o orders,
+--                  and the state of each generation under its number
+--   l              the account's sessions by the time they were saved (us)
+
+local sub = string.sub
+
+-- An entry of the index: the generation (8), the opening (4), the keys exact and bare (16 each),
+-- whether there is a gap key (1), the gap key (16), the bytes of the state (4).
+local ENTRY = 65
+
+local EXACT, GAP, BARE = '\1', '\2', '\3'
+
+-- Microseconds since 1970.
+local function clock()
+  local time = redis.call('TIME')
+  return tonumber(time[1]) * 1000000 + tonumber(time[2])
+end
+
+-- What lives so long outlasts `age` after each use, though it is renewed once in an eighth of it.
+local function life(age)
+  return math.floor(age + age / 8)
+end
+
+local function place(base, tenant, key)
+  return base .. 'k' .. tenant .. key
+end
+
+-- The names of all keys of an entry, and which they are.
+local function names(base, tenant, entry)
+  local found = {place(base, tenant, sub(entry, 13, 28)), place(base, tenant, sub(entry, 29, 44))}
+  local kinds = {EXACT, BARE}
+  if sub(entry, 45, 45) == '\1' then
+    found[3] = place(base, tenant, sub(entry, 46, 61))
+    kinds[3] = GAP
+  end
+  return found, kinds
+end
+
+-- Renews a whole session, unless that was done lately. Reading goes on where nothing can be written.
+local function renew(base, tenant, record, index, renewed, age)
+  local now = math.floor(clock() / 1000)
+  local since = now - (tonumber(renewed) or 0)
+  if since >= 0 and since < age / 8 then
+    return
+  end
+  local written = redis.pcall('HSET', record, 'r', now)
+  if type(written) == 'table' and written.err then
+    return
+  end
+  redis.call('PEXPIRE', record, life(age))
+  index = index or redis.call('HGET', record, 'i') or ''
+  for at = 1, #index, ENTRY do
+    for _, name in ipairs((names(base, tenant, sub(index, at, at + ENTRY - 1)))) do
+      redis.call('PEXPIRE', name, life(age))
+    end
+  end
+end
+
+-- The newest state of a session, or false.
+local function row(base, session)
+  local held = redis.call('HMGET', base .. 's' .. session, 't', 's', 'n', 'o')
+  if not held[1] or not held[3] then
+    return false
+  end
+  local state = redis.call('HGET', base .. 's' .. session, held[3])
+  return state and {held[1], session, held[2] or '0', state, held[4] or ''}
+end

@@ -1,0 +1,23 @@
+-- Enters a session into the list of all accounts; gives the version of what is shared.
+-- After the base: l the sessions and their accounts by the time they were saved (us), o the account of
+-- each session. ARGV: the account, the session, the age (ms), sessions in the list.
+local base, account, session, age = KEYS[1], ARGV[1], ARGV[2], tonumber(ARGV[3])
+local list, owners = base .. 'l', base .. 'o'
+local now = clock()
+redis.call('ZADD', list, now, session .. account)
+redis.call('HSET', owners, session, account)
+-- A few of those that are too old, and of those over the limit.
+local gone = redis.call('ZRANGEBYSCORE', list, 0, now - life(age) * 1000, 'LIMIT', 0, 64)
+local over = redis.call('ZCARD', list) - #gone - tonumber(ARGV[4])
+if over > 0 then
+  gone = redis.call('ZRANGE', list, 0, #gone + math.min(over, 64) - 1)
+end
+for _, member in ipairs(gone) do
+  redis.call('ZREM', list, member)
+  if redis.call('HGET', owners, sub(member, 1, 16)) == sub(member, 17) then
+    redis.call('HDEL', owners, sub(member, 1, 16))
+  end
+end
+redis.call('PEXPIRE', list, life(age))
+redis.call('PEXPIRE', owners, life(age))
+return redis.call('GET', base .. 'v')

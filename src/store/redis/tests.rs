@@ -1,0 +1,313 @@
+//! The store against real servers, which these tests start.
+
+use std::sync::Arc;
+
+use super::*;
+use crate::{
+    config::{StorePlace, secret::Secret},
+    store::{
+        StoreError,
+        suite::{self, found, key, saved, session, tenant},
+    },
+};
+
+mod down;
+mod model;
+#[path = "../../../tests/it/support/redis.rs"]
+#[allow(dead_code, reason = "the integration tests use other parts of it")]
+mod server;
+mod trips;
+
+use server::{Cluster, PASSWORD, Redis, until};
+
+/// Makes stores in one server, each with nothing in it.
+struct Place {
+    server: RedisConfig,
+    /// More than a busy machine needs, unless that is what is tested.
+    within: Duration,
+    made: AtomicU64,
+}
+
+impl Place {
+    fn new(urls: &[String]) -> Self {
+        let server = RedisConfig {
+            nodes: urls.iter().map(Secret::new).collect(),
+            cluster: urls.len() > 1,
+            password: None,
+            prefix: "mine:".into(),
+            ca_file: None,
+        };
+        Self {
+            server,
+            within: Duration::from_secs(10),
+            made: AtomicU64::new(0),
+        }
+    }
+
+    fn of(redis: &Redis) -> Self {
+        Self::new(&[redis.url()])
+    }
+
+    /// As the proxy has it.
+    fn impatient(self) -> Self {
+        Self {
+            within: CALL_WITHIN,
+            ..self
+        }
+    }
+
+    fn of_cluster(cluster: &Cluster) -> Self {
+        let urls: Vec<_> = cluster.nodes.iter().map(Redis::url).collect();
+        Self::new(&urls)
+    }
+
+    fn fresh(&self) -> RedisStore {
+        self.limited(100, Duration::from_secs(3_600))
+    }
+
+    fn limited(&self, max_sessions: usize, max_age: Duration) -> RedisStore {
+        let number = self.made.fetch_add(1, Relaxed);
+        let server = RedisConfig {
+            prefix: format!("mine:{number}:"),
+            ..self.server.clone()
+        };
+        let config = StoreConfig {
+            place: StorePlace::Redis(Box::new(server.clone())),
+            max_sessions,
+            max_bytes: 1 << 20,
+            max_age,
+            encrypt_key: None,
+        };
+        RedisStore::open_within(&config, &server, self.within).unwrap()
+    }
+}
+
+async fn check(place: &Place) {
+    suite::check(|| Arc::new(place.fresh())).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn does_what_every_store_does() {
+    for program in server::programs() {
+        check(&Place::of(&Redis::with(program, &[]))).await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn with_tls_a_user_and_a_database_it_does_the_same() {
+    for program in server::programs() {
+        let redis = Redis::with_tls(program);
+        let url = format!("rediss://plimsoll@127.0.0.1:{}/3", redis.port());
+        let mut place = Place::new(&[url]);
+        place.server.password = Some(Secret::new(PASSWORD));
+        place.server.ca_file = Some(redis.ca_file());
+        check(&place).await;
+        // The same password in the address.
+        let password: String =
+            percent_encoding::utf8_percent_encode(PASSWORD, percent_encoding::NON_ALPHANUMERIC)
+                .collect();
+        let url = format!("rediss://plimsoll:{password}@localhost:{}/3", redis.port());
+        let inside = Place::new(&[url]);
+        let server = RedisConfig {
+            ca_file: Some(redis.ca_file()),
+            ..inside.server.clone()
+        };
+        let inside = Place { server, ..inside }.fresh();
+        inside
+            .save(saved(tenant("a"), session(1), 10))
+            .await
+            .unwrap();
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_cluster_does_the_same() {
+    for program in server::programs() {
+        let cluster = Cluster::start(program).await;
+        let place = Place::of_cluster(&cluster);
+        check(&place).await;
+        let store = place.fresh();
+        for number in 0..40 {
+            let one = tenant(&number.to_string());
+            store.save(saved(one, session(number), 10)).await.unwrap();
+            assert_eq!(found(&store, &one, &[10]).await, Some((0, 10)));
+        }
+        let page = Page { skip: 0, take: 99 };
+        assert_eq!(store.sessions(None, page).await.unwrap().len(), 40);
+        for node in &cluster.nodes {
+            assert!(node.tell(&["dbsize"]) != "0", "all three hold something");
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_session_in_use_stays_and_an_idle_one_is_forgotten_whole() {
+    let redis = Redis::start();
+    let store = Place::of(&redis).limited(100, Duration::from_millis(600));
+    let one = tenant("a");
+    for number in [10, 20, 30] {
+        store.save(saved(one, session(1), number)).await.unwrap();
+    }
+    store.save(saved(one, session(2), 500)).await.unwrap();
+    let begun = std::time::Instant::now();
+    until(|| redis.tell(&["exists", "nothing"]) == "0").await;
+    // Only the newest is asked for, and its ancestors stay as well.
+    while begun.elapsed() < Duration::from_millis(1_500) {
+        assert_eq!(found(&store, &one, &[30]).await, Some((0, 30)));
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+    assert_eq!(found(&store, &one, &[500, 501, 502]).await, None);
+    assert_eq!(found(&store, &one, &[12]).await, Some((0, 10)));
+    let account = one.account();
+    assert!(
+        store
+            .session(Some(&account), session(2))
+            .await
+            .unwrap()
+            .is_none()
+    );
+    let rows = store.sessions(Some(&account), Page { skip: 0, take: 9 });
+    assert!(rows.await.unwrap().len() <= 1);
+    until(|| {
+        let left = redis.tell(&["keys", "*"]);
+        left.lines().all(|name| name.ends_with("}p"))
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn every_key_expires() {
+    let redis = Redis::start();
+    let store = Place::of(&redis).limited(3, Duration::from_secs(1_000));
+    for number in 1..=9 {
+        let one = tenant(if number % 2 == 0 { "a" } else { "b" });
+        store
+            .save(saved(one, session(number), u64::from(number) * 10))
+            .await
+            .unwrap();
+        store.share(&[number], "x".into()).await.unwrap();
+    }
+    let names = redis.tell(&["eval", TIMES, "0"]);
+    assert!(names.lines().count() > 40, "{names}");
+    for line in names.lines() {
+        let (time, name) = line.split_once(' ').unwrap();
+        let time: i64 = time.parse().unwrap();
+        assert!(time > 0 && time <= 1_125_000, "{line}");
+        assert!(name == "mine:0:{", "{line}");
+    }
+    // The lists are bounded by count as well.
+    let page = Page { skip: 0, take: 9 };
+    assert_eq!(store.sessions(None, page).await.unwrap().len(), 3);
+    let account = tenant("a").account();
+    assert_eq!(store.sessions(Some(&account), page).await.unwrap().len(), 3);
+    assert!(store.session(None, session(1)).await.unwrap().is_none());
+    assert!(store.session(None, session(9)).await.unwrap().is_some());
+    assert!(found(&store, &tenant("b"), &[10]).await.is_some());
+}
+
+/// How long each key has to live (ms), and how its name begins.
+const TIMES: &str = "local all = {}
+    for _, name in ipairs(redis.call('KEYS', '*')) do
+      all[#all + 1] = redis.call('PTTL', name) .. ' ' .. string.sub(name, 1, 8)
+    end
+    return table.concat(all, '\\n')";
+
+#[tokio::test]
+async fn a_session_is_bounded_in_bytes() {
+    let redis = Redis::start();
+    let store = Place::of(&redis).fresh();
+    let one = tenant("a");
+    for number in 1..=60 {
+        let mut large = saved(one, session(1), number * 10);
+        large.opening = number / 4;
+        large.state = Bytes::from(vec![7; 128 << 10]);
+        store.save(large).await.unwrap();
+    }
+    let there = |number: u64| {
+        let key = [key(number * 10)];
+        let (store, one) = (&store, &one);
+        async move { store.find(one, 1, &key).await.unwrap().is_some() }
+    };
+    assert!(there(60).await && there(30).await);
+    assert!(!there(28).await && !there(1).await);
+}
+
+/// What the server pushed out is gone, and what is left of it names nothing else.
+#[tokio::test]
+async fn a_session_pushed_out_by_the_server_is_never_another() {
+    let redis = Redis::start();
+    let store = Place::of(&redis).fresh();
+    let one = tenant("a");
+    for number in [10, 20] {
+        store.save(saved(one, session(1), number)).await.unwrap();
+    }
+    let push = "for _, name in ipairs(redis.call('KEYS', ARGV[1])) do redis.call('DEL', name) end";
+    redis.tell(&["eval", push, "0", "*}s*"]);
+    assert_eq!(found(&store, &one, &[10, 11, 12, 20]).await, None);
+    store.save(saved(one, session(1), 30)).await.unwrap();
+    assert_eq!(found(&store, &one, &[10, 11, 12, 20]).await, None);
+    assert_eq!(found(&store, &one, &[32]).await, Some((0, 30)));
+}
+
+#[tokio::test]
+async fn what_is_no_answer_of_ours_is_damage() {
+    let redis = Redis::start();
+    let store = Place::of(&redis).fresh();
+    let one = tenant("a");
+    store.save(saved(one, session(1), 10)).await.unwrap();
+    let spoil = "for _, name in ipairs(redis.call('KEYS', '*}o')) do
+        redis.call('HSET', name, string.rep('\\1', 16), 'short') end";
+    redis.tell(&["eval", spoil, "0"]);
+    let damaged = store.session(None, session(1)).await;
+    assert!(matches!(damaged, Err(StoreError::Damaged)), "{damaged:?}");
+}
+
+/// A save that nobody waits for any more is there whole, or not at all.
+#[tokio::test]
+async fn a_dropped_save_is_whole_or_nothing() {
+    let redis = Redis::start();
+    let store = Place::of(&redis).fresh();
+    let one = tenant("a");
+    found(&store, &one, &[1]).await;
+    let (mut landed, mut lost) = (0, 0);
+    for number in 1..=200_u64 {
+        let wait = Duration::from_micros(number * 2 % 400);
+        let saving = store.save(saved(one, session(number as u8), number * 10));
+        let _ = tokio::time::timeout(wait, saving).await;
+        // What was sent is answered before what is sent after it only on one connection.
+        until(|| redis.tell(&["client", "list"]).matches("qbuf=0").count() > 3).await;
+        let mut there = Vec::new();
+        for key in [0, 1, 2] {
+            there.push(found(&store, &one, &[number * 10 + key]).await);
+        }
+        let whole = there.iter().all(Option::is_some);
+        assert!(whole || there.iter().all(Option::is_none), "{there:?}");
+        *if whole { &mut landed } else { &mut lost } += 1;
+    }
+    println!("{landed} landed, {lost} did not");
+}
+
+#[test]
+fn what_cannot_be_used_is_refused_without_its_password() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("ca.pem");
+    let open = |url: &str, ca: Option<&std::path::Path>| {
+        let mut place = Place::new(&[url.to_owned()]);
+        place.server.ca_file = ca.map(Into::into);
+        let error = address::read(&place.server).err().unwrap().to_string();
+        assert!(!error.contains("sk-secret"), "{error}");
+        error
+    };
+    let secure = "rediss://:sk-secret@localhost";
+    assert!(open(secure, Some(&path)).contains("ca.pem"));
+    for text in [
+        "",
+        "no certificate",
+        "-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n",
+    ] {
+        std::fs::write(&path, text).unwrap();
+        assert!(open(secure, Some(&path)).contains("ca.pem holds no certificates"));
+    }
+    assert!(open("redis://:sk-secret@localhost", Some(&path)).contains("rediss://"));
+    assert!(open("redis://:sk-secret@0.0.0.0", None).contains("store.url"));
+}

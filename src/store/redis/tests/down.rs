@@ -1,0 +1,215 @@
+//! Servers that are gone, slow, full, or not ours to write to: calls fail at once, and then it goes on
+//! by itself.
+
+use std::time::Instant;
+
+use super::*;
+
+async fn save(store: &RedisStore, number: u64) -> Result<(), StoreError> {
+    store.save(saved(tenant("a"), session(1), number)).await
+}
+
+/// Until the store takes a state again.
+async fn back(store: &RedisStore, number: u64) {
+    let wait = async {
+        while save(store, number).await.is_err() {
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+    };
+    tokio::time::timeout(Duration::from_secs(20), wait)
+        .await
+        .unwrap();
+    let one = tenant("a");
+    assert_eq!(found(store, &one, &[number]).await, Some((0, number)));
+}
+
+/// That a call fails, and how long it took.
+async fn fails(store: &RedisStore) -> Duration {
+    let begun = Instant::now();
+    let failed = store.find(&tenant("a"), 1, &[key(1)]).await;
+    assert!(
+        matches!(failed, Err(StoreError::Down | StoreError::TooSlow(_))),
+        "{failed:?}"
+    );
+    begun.elapsed()
+}
+
+/// That many calls in a row wait for nothing.
+async fn fails_at_once(store: &RedisStore) {
+    let mut waited = Duration::ZERO;
+    for _ in 0..100 {
+        waited += fails(store).await;
+    }
+    assert!(waited < Duration::from_secs(2), "{waited:?}");
+}
+
+#[tokio::test]
+async fn a_killed_server_fails_at_once_and_comes_back() {
+    let mut redis = Redis::start();
+    let store = Place::of(&redis).impatient().fresh();
+    for round in 1..=3 {
+        back(&store, round * 10).await;
+        redis.kill();
+        fails(&store).await;
+        fails_at_once(&store).await;
+        // It has forgotten everything, scripts too.
+        redis.restart();
+    }
+    back(&store, 50).await;
+    assert_eq!(found(&store, &tenant("a"), &[10, 20, 30]).await, None);
+}
+
+#[tokio::test]
+async fn a_stalled_server_is_waited_for_a_few_times_and_comes_back() {
+    let redis = Redis::start();
+    let store = Place::of(&redis).impatient().fresh();
+    back(&store, 10).await;
+    redis.stall();
+    // All that wait at that time wait together.
+    let waiting = (0..50).map(|_| fails(&store));
+    let longest = futures_util::future::join_all(waiting)
+        .await
+        .into_iter()
+        .max();
+    assert!(longest < Some(Duration::from_secs(2)), "{longest:?}");
+    fails_at_once(&store).await;
+    redis.go_on();
+    back(&store, 20).await;
+    assert_eq!(found(&store, &tenant("a"), &[10]).await, Some((0, 10)));
+}
+
+/// Requests give a save less time than the store does; given up, it counts all the same.
+#[tokio::test]
+async fn saves_that_nobody_waited_for_tell_that_it_is_slow() {
+    let redis = Redis::start();
+    let store = Place::of(&redis).impatient().fresh();
+    back(&store, 10).await;
+    redis.stall();
+    for _ in 0..3 {
+        let within = Duration::from_millis(50);
+        assert!(
+            tokio::time::timeout(within, save(&store, 20))
+                .await
+                .is_err()
+        );
+    }
+    assert!(matches!(save(&store, 30).await, Err(StoreError::Down)));
+    redis.go_on();
+    back(&store, 40).await;
+}
+
+#[tokio::test]
+async fn a_server_that_is_not_there_at_the_start_is_found_later() {
+    let mut redis = Redis::start();
+    redis.kill();
+    let store = Place::of(&redis).impatient().fresh();
+    fails(&store).await;
+    fails_at_once(&store).await;
+    redis.restart();
+    back(&store, 10).await;
+    // Nor one that accepts and says nothing.
+    redis.stall();
+    let silent = Place::of(&redis).impatient().fresh();
+    assert!(fails(&silent).await < Duration::from_secs(2));
+    fails_at_once(&silent).await;
+    redis.go_on();
+    back(&silent, 20).await;
+}
+
+#[tokio::test]
+async fn a_full_server_takes_nothing_and_still_finds() {
+    let redis = Redis::start();
+    let store = Place::of(&redis).impatient().fresh();
+    let one = tenant("a");
+    back(&store, 10).await;
+    assert_eq!(redis.tell(&["config", "set", "maxmemory", "1"]), "OK");
+    for _ in 0..5 {
+        assert!(matches!(save(&store, 20).await, Err(StoreError::Down)));
+        assert_eq!(found(&store, &one, &[20, 21, 22]).await, None);
+        assert_eq!(found(&store, &one, &[10]).await, Some((0, 10)));
+    }
+    assert_eq!(redis.tell(&["config", "set", "maxmemory", "0"]), "OK");
+    save(&store, 20).await.unwrap();
+    assert_eq!(found(&store, &one, &[22]).await, Some((0, 20)));
+}
+
+#[tokio::test]
+async fn a_replica_is_no_server_to_write_to() {
+    let redis = Redis::start();
+    let store = Place::of(&redis).impatient().fresh();
+    back(&store, 10).await;
+    assert_eq!(redis.tell(&["replicaof", "127.0.0.1", "1"]), "OK");
+    assert!(save(&store, 20).await.is_err());
+    fails_at_once(&store).await;
+    assert_eq!(redis.tell(&["replicaof", "no", "one"]), "OK");
+    back(&store, 30).await;
+}
+
+#[tokio::test]
+async fn a_server_that_wants_a_password_is_down_until_it_takes_ours() {
+    let redis = Redis::with("redis-server", &["--requirepass", "first"]);
+    let place = Place::of(&redis).impatient();
+    let without = place.fresh();
+    let mut other = Place::of(&redis).impatient();
+    other.server.password = Some(Secret::new("second"));
+    let wrong = other.fresh();
+    for store in [&without, &wrong] {
+        fails(store).await;
+        fails_at_once(store).await;
+    }
+    let told = redis.tell(&[
+        "-a",
+        "first",
+        "--no-auth-warning",
+        "config",
+        "set",
+        "requirepass",
+        "second",
+    ]);
+    assert_eq!(told, "OK");
+    back(&wrong, 10).await;
+    fails(&without).await;
+}
+
+/// One master of three gone is a cluster that takes nothing; it comes back by itself.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_cluster_that_lost_a_server_comes_back() {
+    let mut cluster = Cluster::start("redis-server").await;
+    let store = Place::of_cluster(&cluster).impatient().fresh();
+    back(&store, 10).await;
+    for node in &mut cluster.nodes {
+        node.kill();
+    }
+    fails(&store).await;
+    fails_at_once(&store).await;
+    for node in &mut cluster.nodes {
+        node.restart();
+    }
+    back(&store, 20).await;
+}
+
+/// Where a slot moved, the store follows.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_slot_that_moves_is_followed() {
+    let cluster = Cluster::start("redis-server").await;
+    let store = Place::of_cluster(&cluster).impatient().fresh();
+    back(&store, 10).await;
+    let base = String::from_utf8(store.names.account(&tenant("a").account())).unwrap();
+    let slot = cluster.nodes[0].tell(&["cluster", "keyslot", &base]);
+    let tell = |at: usize, words: &[&str]| cluster.nodes[at].tell(words);
+    let from = (0..3).find(|at| tell(*at, &["cluster", "countkeysinslot", &slot]) != "0");
+    let from = from.unwrap();
+    let to = (from + 1) % 3;
+    let target = tell(to, &["cluster", "myid"]);
+    // Only an empty one moves so easily.
+    tell(from, &["flushall"]);
+    for at in [to, from] {
+        assert_eq!(
+            tell(at, &["cluster", "setslot", &slot, "node", &target]),
+            "OK"
+        );
+    }
+    save(&store, 20).await.unwrap();
+    assert_eq!(found(&store, &tenant("a"), &[20]).await, Some((0, 20)));
+    assert_ne!(tell(to, &["cluster", "countkeysinslot", &slot]), "0");
+}

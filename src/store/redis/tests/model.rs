@@ -1,0 +1,159 @@
+//! The server's scripts against the memory store: whatever is saved, both find the same.
+
+use proptest::prelude::*;
+
+use super::*;
+use crate::{session::lineage::Keys, store::memory::MemoryStore};
+
+#[derive(Clone, Debug)]
+enum Step {
+    Save {
+        who: usize,
+        session: u8,
+        exact: u64,
+        gap: Option<u64>,
+        bare: u64,
+        answer: u8,
+        opening: u64,
+        bytes: usize,
+    },
+    Order(usize, u8, Vec<u8>),
+    Find(usize, Vec<u64>),
+}
+
+fn steps() -> impl Strategy<Value = Vec<Step>> {
+    let save = (
+        (0..3_usize, 0..3_u8, 0..40_u64, prop::option::of(0..40_u64)),
+        (0..24_u64, 0..3_u8, 0..3_u64, 0..700_usize),
+    );
+    let save = save.prop_map(
+        |((who, session, exact, gap), (bare, answer, opening, bytes))| Step::Save {
+            who,
+            session,
+            exact,
+            gap,
+            bare,
+            answer,
+            opening,
+            bytes,
+        },
+    );
+    let order = (
+        0..3_usize,
+        0..4_u8,
+        prop::collection::vec(any::<u8>(), 0..9),
+    );
+    let find = (0..3_usize, prop::collection::vec(0..40_u64, 0..40));
+    let step = prop_oneof![
+        6 => save,
+        1 => order.prop_map(|(who, session, orders)| Step::Order(who, session, orders)),
+        2 => find.prop_map(|(who, keys)| Step::Find(who, keys)),
+    ];
+    prop::collection::vec(step, 1..80)
+}
+
+/// Two of these are end users of one account.
+fn tenants() -> [Tenant; 3] {
+    let tenants = crate::session::Tenants::new(
+        crate::session::secret::InstallationSecret::from_bytes([3; 32]),
+    );
+    let of = |name, user: &str| {
+        let mut headers = http::HeaderMap::new();
+        headers.insert("x-openwebui-user-id", user.parse().unwrap());
+        tenants.tenant(crate::session::Client::Named(name), &headers, None)
+    };
+    [of("a", "1"), of("a", "2"), of("b", "1")]
+}
+
+async fn follow(steps: Vec<Step>, one: &dyn Store, other: &dyn Store) {
+    let tenants = tenants();
+    let mut number = 0_u64;
+    for step in steps {
+        match step {
+            Step::Save {
+                who,
+                session: id,
+                exact,
+                gap,
+                bare,
+                answer,
+                opening,
+                bytes,
+            } => {
+                number += 1;
+                let mut state = number.to_le_bytes().to_vec();
+                state.resize(8 + bytes, 0);
+                let saved = Saved {
+                    tenant: tenants[who],
+                    session: session(id),
+                    opening,
+                    keys: Keys {
+                        exact: key(exact),
+                        gap: gap.map(key),
+                        bare: key(bare),
+                    },
+                    answer: answer.into(),
+                    state: state.into(),
+                };
+                let (a, b) = (one.save(saved.clone()).await, other.save(saved).await);
+                assert_eq!(a.is_ok(), b.is_ok(), "{a:?} {b:?}");
+            }
+            Step::Order(who, id, orders) => {
+                let account = (who < 2).then(|| tenants[who].account());
+                let give = async |store: &dyn Store| {
+                    let orders = Bytes::from(orders.clone());
+                    store
+                        .order(account.as_ref(), session(id), orders)
+                        .await
+                        .unwrap()
+                };
+                // Whose it is, the administrator does not say, and two may have one id.
+                if account.is_some() {
+                    assert_eq!(give(one).await, give(other).await);
+                }
+            }
+            Step::Find(who, keys) => {
+                let keys: Vec<_> = keys.into_iter().map(key).collect();
+                let found = one.find(&tenants[who], 0, &keys).await.unwrap();
+                assert_eq!(found, other.find(&tenants[who], 0, &keys).await.unwrap());
+            }
+        }
+    }
+    for tenant in &tenants {
+        for number in 0..40 {
+            let found = one.find(tenant, 0, &[key(number)]).await.unwrap();
+            let expected = other.find(tenant, 0, &[key(number)]).await.unwrap();
+            assert_eq!(found, expected, "key {number}");
+        }
+        for id in 0..4 {
+            let account = tenant.account();
+            let row = async |store: &dyn Store| {
+                let row = store.session(Some(&account), session(id)).await.unwrap();
+                row.map(|row| (row.tenant, row.state, row.orders))
+            };
+            assert_eq!(row(one).await, row(other).await);
+        }
+    }
+}
+
+#[test]
+fn any_saves_are_found_as_in_memory() {
+    let redis = Redis::start();
+    let place = Place::of(&redis);
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .unwrap();
+    proptest!(ProptestConfig::with_cases(96), |(steps in steps())| {
+        runtime.block_on(async {
+            let memory = MemoryStore::new(&StoreConfig {
+                max_sessions: 100,
+                max_bytes: 1 << 30,
+                max_age: Duration::from_secs(3_600),
+                place: StorePlace::Memory,
+                encrypt_key: None,
+            });
+            follow(steps, &place.fresh(), &memory).await;
+        });
+    });
+}

@@ -1,0 +1,266 @@
+//! The proxy under load while its Redis is killed, stalled and restarted: no request fails, and
+//! afterwards sessions go on by themselves.
+//!
+//! `STORE_SECONDS` makes each phase longer, for figures worth printing.
+
+use std::{
+    sync::{
+        Arc, Mutex,
+        atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed},
+    },
+    time::{Duration, Instant},
+};
+
+use plimsoll::config::{Config, ModelConfig, RedisConfig, StorePlace, secret::Secret};
+use serde_json::{Value, json};
+use tokio::task::JoinSet;
+
+use crate::support::{
+    client::Client,
+    provider::{DONE, Provider, Step, answer, send, stream_head},
+    proxy::{Proxy, within},
+    redis::Redis,
+};
+
+const CLIENTS: usize = 16;
+
+/// Turns of a conversation before a client begins another.
+const TURNS: usize = 8;
+
+/// What the clients met, phase by phase.
+#[derive(Default)]
+struct Tally {
+    phase: AtomicUsize,
+    ended: AtomicBool,
+    answers: Mutex<Vec<Met>>,
+}
+
+struct Met {
+    phase: usize,
+    took: Duration,
+    /// Whether the answer is in the session of the one before, where there was one.
+    follows: Option<bool>,
+}
+
+const PHASES: [&str; 6] = ["before", "killed", "back", "stalled", "back", "restarted"];
+
+fn stored_in(redis: &Redis) -> impl FnOnce(&mut Config) {
+    let server = RedisConfig {
+        nodes: vec![Secret::new(redis.url())],
+        cluster: false,
+        password: None,
+        prefix: "plimsoll:".into(),
+        ca_file: None,
+    };
+    |config| {
+        config.store.place = StorePlace::Redis(Box::new(server));
+        let model = ModelConfig {
+            context_length: Some(100_000),
+            ..ModelConfig::default()
+        };
+        config.models.insert("m".into(), model);
+    }
+}
+
+/// A provider that answers everything, streamed where asked, with the conversation's length.
+async fn provider() -> Provider {
+    Provider::answering(|seen| {
+        let asked: Value = serde_json::from_slice(&seen.body).unwrap();
+        let said = asked["messages"].as_array().unwrap().len();
+        let usage = json!({ "prompt_tokens": 1_000 + said, "completion_tokens": 1 });
+        let text = format!("answer {said}");
+        if asked["stream"] == true {
+            let event = |chunk: Value| send(format!("data: {chunk}\n\n").as_bytes());
+            let delta = json!({ "index": 0, "delta": { "role": "assistant", "content": text } });
+            let end = json!({ "index": 0, "delta": {}, "finish_reason": "stop" });
+            return vec![
+                stream_head(),
+                event(json!({ "choices": [delta] })),
+                event(json!({ "choices": [end] })),
+                event(json!({ "choices": [], "usage": usage })),
+                send(DONE),
+                Step::Close,
+            ];
+        }
+        let message = json!({ "role": "assistant", "content": text });
+        let choice = json!({ "index": 0, "message": message, "finish_reason": "stop" });
+        let body = json!({ "choices": [choice], "usage": usage }).to_string();
+        let head = "content-type: application/json\r\n";
+        vec![answer("200 OK", head, body)]
+    })
+    .await
+}
+
+/// One client: conversations of a few turns, one after another, until told to end.
+async fn converse(client: Client, number: usize, tally: Arc<Tally>) {
+    let stream = number.is_multiple_of(2);
+    for conversation in 0.. {
+        let mut messages = Vec::new();
+        let mut session = None;
+        for turn in 0..TURNS {
+            if tally.ended.load(Relaxed) {
+                return;
+            }
+            let said = format!("{number}.{conversation}.{turn}");
+            messages.push(json!({ "role": "user", "content": said }));
+            let body = json!({ "model": "m", "stream": stream, "messages": messages });
+            let phase = tally.phase.load(Relaxed);
+            let begun = Instant::now();
+            let got = client.chat(body.to_string()).await;
+            let took = begun.elapsed();
+            assert_eq!(got.status, 200, "{}", got.text());
+            assert!(got.whole && !got.headers.contains_key("x-plimsoll-error"));
+            let text = format!("answer {}", messages.len());
+            assert!(got.text().contains(&text), "{}", got.text());
+            let now = got.headers["x-plimsoll-session"].clone();
+            let follows = session.replace(now.clone()).map(|before| before == now);
+            messages.push(json!({ "role": "assistant", "content": text }));
+            let met = Met {
+                phase,
+                took,
+                follows,
+            };
+            tally.answers.lock().unwrap().push(met);
+        }
+    }
+}
+
+impl Tally {
+    /// Lets clients go on for so long, as one phase, or until so many were answered in it.
+    async fn phase(&self, number: usize, least: usize) {
+        self.phase.store(number, Relaxed);
+        let seconds = std::env::var("STORE_SECONDS").ok();
+        let seconds = seconds.and_then(|seconds| seconds.parse().ok());
+        let until = Instant::now() + Duration::from_secs_f64(seconds.unwrap_or(1.0));
+        within_long(async {
+            while Instant::now() < until || self.answered(number) < least {
+                tokio::time::sleep(Duration::from_millis(10)).await;
+            }
+        })
+        .await;
+    }
+
+    fn answered(&self, phase: usize) -> usize {
+        let answers = self.answers.lock().unwrap();
+        answers.iter().filter(|met| met.phase == phase).count()
+    }
+
+    /// Waits until new turns are in the session of those before again.
+    async fn followed(&self) {
+        let seen = self.answers.lock().unwrap().len();
+        let followed = || {
+            let answers = self.answers.lock().unwrap();
+            let followed = answers[seen..].iter();
+            followed.filter(|met| met.follows == Some(true)).count()
+        };
+        within(async {
+            while followed() <= 2 * CLIENTS {
+                tokio::time::sleep(Duration::from_millis(10)).await;
+            }
+        })
+        .await;
+    }
+
+    #[allow(clippy::print_stdout, reason = "the figures are for whoever runs it")]
+    fn print(&self) {
+        let answers = self.answers.lock().unwrap();
+        for (number, name) in PHASES.iter().enumerate() {
+            let of = || answers.iter().filter(|met| met.phase == number);
+            let mut took: Vec<_> = of().map(|met| met.took).collect();
+            took.sort_unstable();
+            let at = |share: f64| took[((took.len() - 1) as f64 * share) as usize];
+            let asked = of().filter_map(|met| met.follows).count();
+            let followed = of().filter(|met| met.follows == Some(true)).count();
+            println!(
+                "{name:>9}: {} answers, median {:.1?}, p99 {:.1?}, longest {:.1?}; {followed} of {asked} \
+                 went on in their session",
+                took.len(),
+                at(0.5),
+                at(0.99),
+                at(1.0),
+            );
+        }
+    }
+}
+
+async fn within_long<F: Future>(wait: F) -> F::Output {
+    let waited = tokio::time::timeout(Duration::from_secs(180), wait).await;
+    waited.expect("what was waited for came in time")
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn no_request_fails_while_the_store_is_killed_stalled_and_restarted() {
+    let mut redis = Redis::start();
+    let up = provider().await;
+    let proxy = Proxy::new()
+        .provider("up", &up)
+        .set(stored_in(&redis))
+        .start()
+        .await;
+    let tally = Arc::<Tally>::default();
+    let mut clients = JoinSet::new();
+    for number in 0..CLIENTS {
+        clients.spawn(converse(proxy.client(), number, Arc::clone(&tally)));
+    }
+    tally.phase(0, 100).await;
+    redis.kill();
+    tally.phase(1, 100).await;
+    redis.restart();
+    tally.phase(2, 100).await;
+    tally.followed().await;
+    redis.stall();
+    tally.phase(3, 100).await;
+    redis.go_on();
+    tally.phase(4, 100).await;
+    tally.followed().await;
+    redis.kill();
+    redis.restart();
+    tally.phase(5, 100).await;
+    tally.followed().await;
+    tally.ended.store(true, Relaxed);
+    while let Some(done) = within(clients.join_next()).await {
+        done.unwrap();
+    }
+    tally.print();
+    let answers = tally.answers.lock().unwrap();
+    let longest = answers.iter().map(|met| met.took).max();
+    assert!(longest < Some(Duration::from_secs(5)), "{longest:?}");
+}
+
+/// The proxy starts without its store, says so, and finds it later.
+#[tokio::test]
+async fn a_proxy_starts_without_its_store() {
+    let mut redis = Redis::start();
+    redis.kill();
+    let up = provider().await;
+    let proxy = Proxy::new()
+        .provider("up", &up)
+        .set(stored_in(&redis))
+        .start()
+        .await;
+    let first = json!({ "role": "user", "content": "x" });
+    let body = json!({ "model": "m", "messages": [first] }).to_string();
+    let client = proxy.client();
+    let got = client.chat(body.clone()).await;
+    assert_eq!(got.status, 200);
+    assert_eq!(got.headers["x-plimsoll-health"], "healthy");
+    let mut next = vec![first];
+    next.push(json!({ "role": "assistant", "content": "answer 1" }));
+    next.push(json!({ "role": "user", "content": "y" }));
+    let next = json!({ "model": "m", "stream": true, "messages": next }).to_string();
+    // A stream's headers tell of the answer before, which nobody remembers.
+    let lost = client.chat(next.clone()).await;
+    assert_eq!(lost.headers["x-plimsoll-health"], "unknown");
+    redis.restart();
+    within(async {
+        loop {
+            let got = client.chat(body.clone()).await;
+            let after = client.chat(next.clone()).await;
+            if after.headers["x-plimsoll-session"] == got.headers["x-plimsoll-session"] {
+                assert_eq!(after.headers["x-plimsoll-health"], "healthy");
+                return;
+            }
+        }
+    })
+    .await;
+}

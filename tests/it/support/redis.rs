@@ -1,0 +1,295 @@
+//! A real `redis-server`, or a cluster of three, for as long as a test needs it. Nothing is written to
+//! disk, and nothing listens beyond this machine.
+
+use std::{
+    fs,
+    io::{BufRead, BufReader},
+    net::TcpListener,
+    path::{Path, PathBuf},
+    process::{Child, Command, Stdio},
+    time::Duration,
+};
+
+use tempfile::TempDir;
+
+/// How often a port that was free may turn out to be taken.
+const ATTEMPTS: usize = 20;
+
+/// The password of the user `plimsoll`, where there is one.
+pub(crate) const PASSWORD: &str = "sk-secret of the store/%@:";
+
+pub(crate) struct Redis {
+    program: &'static str,
+    options: Vec<String>,
+    port: u16,
+    folder: TempDir,
+    child: Child,
+    tls: bool,
+}
+
+/// What is installed of those that speak alike; `redis-server` has to be.
+#[allow(clippy::print_stdout, reason = "what was not tested is said")]
+pub(crate) fn programs() -> Vec<&'static str> {
+    assert!(
+        installed("redis-server"),
+        "redis-server is not installed: run tests/run, which installs it"
+    );
+    if installed("valkey-server") {
+        return vec!["redis-server", "valkey-server"];
+    }
+    println!("valkey-server is not installed here; Redis alone is tested");
+    vec!["redis-server"]
+}
+
+fn installed(program: &str) -> bool {
+    let asked = Command::new(program).arg("--version").output();
+    asked.is_ok_and(|answer| answer.status.success())
+}
+
+impl Redis {
+    pub(crate) fn start() -> Self {
+        Self::with("redis-server", &[])
+    }
+
+    /// One with more settings.
+    pub(crate) fn with(program: &'static str, options: &[&str]) -> Self {
+        let options = options.iter().map(|&option| option.to_owned()).collect();
+        Self::launch(program, options, tempfile::tempdir().unwrap(), false)
+    }
+
+    /// One with TLS, where only the user `plimsoll` may do anything, with [`PASSWORD`].
+    pub(crate) fn with_tls(program: &'static str) -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        certify(folder.path());
+        let file = |name: &str| folder.path().join(name).display().to_string();
+        let acl = format!(
+            "user default off\nuser plimsoll on sanitize-payload ~mine:* resetchannels +@all \
+             -@admin -@dangerous +info #{}\n",
+            digest(PASSWORD)
+        );
+        fs::write(folder.path().join("users.acl"), acl).unwrap();
+        let options = [
+            ("--tls-cert-file", file("server.pem")),
+            ("--tls-key-file", file("server.key")),
+            ("--tls-auth-clients", "no".to_owned()),
+            ("--aclfile", file("users.acl")),
+        ];
+        let options = options
+            .into_iter()
+            .flat_map(|(name, value)| [name.to_owned(), value])
+            .collect();
+        Self::launch(program, options, folder, true)
+    }
+
+    fn launch(program: &'static str, options: Vec<String>, folder: TempDir, tls: bool) -> Self {
+        programs();
+        for _ in 0..ATTEMPTS {
+            let port = free_port();
+            if let Some(child) = run(program, &options, port, folder.path(), tls) {
+                return Self {
+                    program,
+                    options,
+                    port,
+                    folder,
+                    child,
+                    tls,
+                };
+            }
+        }
+        panic!("{program} did not start");
+    }
+
+    pub(crate) fn port(&self) -> u16 {
+        self.port
+    }
+
+    pub(crate) fn url(&self) -> String {
+        format!("redis://127.0.0.1:{}", self.port)
+    }
+
+    /// The authority that the server's certificate is of.
+    pub(crate) fn ca_file(&self) -> PathBuf {
+        self.folder.path().join("ca.pem")
+    }
+
+    /// What the server answers to a command.
+    pub(crate) fn tell(&self, command: &[&str]) -> String {
+        let socket = self.folder.path().join("socket");
+        let answer = Command::new("redis-cli")
+            .arg("-s")
+            .arg(socket)
+            .args(command)
+            .output()
+            .unwrap();
+        String::from_utf8_lossy(&answer.stdout).trim().to_owned()
+    }
+
+    pub(crate) fn kill(&mut self) {
+        self.child.kill().unwrap();
+        self.child.wait().unwrap();
+    }
+
+    /// Starts it again at the same port, after it was killed; with nothing in it.
+    pub(crate) fn restart(&mut self) {
+        let (folder, options) = (self.folder.path(), &self.options);
+        let child =
+            (0..ATTEMPTS).find_map(|_| run(self.program, options, self.port, folder, self.tls));
+        self.child = child.expect("the port is still free");
+    }
+
+    /// It takes connections and answers nothing, until it goes on.
+    pub(crate) fn stall(&self) {
+        self.signal("-STOP");
+    }
+
+    pub(crate) fn go_on(&self) {
+        self.signal("-CONT");
+    }
+
+    fn signal(&self, signal: &str) {
+        let id = self.child.id().to_string();
+        assert!(
+            Command::new("kill")
+                .args([signal, &id])
+                .status()
+                .unwrap()
+                .success()
+        );
+    }
+}
+
+impl Drop for Redis {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// Three servers that hold a third of the slots each.
+pub(crate) struct Cluster {
+    pub(crate) nodes: Vec<Redis>,
+}
+
+impl Cluster {
+    pub(crate) async fn start(program: &'static str) -> Self {
+        let node = || {
+            let port = free_port().to_string();
+            let options = ["--cluster-enabled", "yes", "--cluster-port", &port];
+            (Redis::with(program, &options), port)
+        };
+        let nodes: Vec<_> = (0..3).map(|_| node()).collect();
+        for ((node, _), slots) in
+            nodes
+                .iter()
+                .zip([("0", "5460"), ("5461", "10922"), ("10923", "16383")])
+        {
+            assert_eq!(
+                node.tell(&["cluster", "addslotsrange", slots.0, slots.1]),
+                "OK"
+            );
+        }
+        for (node, bus) in &nodes[1..] {
+            let port = node.port.to_string();
+            assert_eq!(
+                nodes[0]
+                    .0
+                    .tell(&["cluster", "meet", "127.0.0.1", &port, bus]),
+                "OK"
+            );
+        }
+        let cluster = Self {
+            nodes: nodes.into_iter().map(|(node, _)| node).collect(),
+        };
+        until(|| {
+            let joined = |node: &Redis| {
+                let info = node.tell(&["cluster", "info"]);
+                info.contains("cluster_state:ok") && info.contains("cluster_size:3")
+            };
+            cluster.nodes.iter().all(joined)
+        })
+        .await;
+        cluster
+    }
+}
+
+/// Waits for what nobody tells.
+pub(crate) async fn until(mut so: impl FnMut() -> bool) {
+    let wait = async {
+        while !so() {
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+    };
+    let waited = tokio::time::timeout(Duration::from_secs(20), wait).await;
+    waited.expect("what was waited for came in time");
+}
+
+/// A port that nobody listens on now; somebody else may be faster.
+fn free_port() -> u16 {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    listener.local_addr().unwrap().port()
+}
+
+/// The server once it takes connections; nothing where it ended instead.
+fn run(program: &str, options: &[String], port: u16, folder: &Path, tls: bool) -> Option<Child> {
+    let (plain, secure) = match tls {
+        true => ("0".to_owned(), port.to_string()),
+        false => (port.to_string(), "0".to_owned()),
+    };
+    let mut child = Command::new(program)
+        .args(["--port", &plain, "--tls-port", &secure])
+        .args(["--bind", "127.0.0.1", "--save", "", "--appendonly", "no"])
+        .args(["--loglevel", "notice", "--logfile", "", "--daemonize", "no"])
+        .arg("--dir")
+        .arg(folder)
+        .arg("--unixsocket")
+        .arg(folder.join("socket"))
+        .args(options)
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::null())
+        .spawn()
+        .unwrap();
+    let mut said = child.stdout.take().expect("it was asked for");
+    let ready = |line: &str| line.to_lowercase().contains("ready to accept connections");
+    let mut lines = BufReader::new(&mut said).lines();
+    if lines.any(|line| line.is_ok_and(|line| ready(&line))) {
+        // Held open, so that the server can go on to write to it.
+        child.stdout = Some(said);
+        return Some(child);
+    }
+    let _ = child.wait();
+    None
+}
+
+fn digest(password: &str) -> String {
+    use sha2::{Digest, Sha256};
+    hex::encode(Sha256::digest(password))
+}
+
+/// An authority, and a certificate of it for this machine.
+fn certify(folder: &Path) {
+    fs::write(
+        folder.join("server.ext"),
+        "subjectAltName=IP:127.0.0.1,DNS:localhost\nbasicConstraints=CA:FALSE\n",
+    )
+    .unwrap();
+    let key = "-newkey ec -pkeyopt ec_paramgen_curve:prime256v1 -nodes";
+    for command in [
+        format!("req -x509 {key} -keyout ca.key -out ca.pem -days 2 -subj /CN=authority"),
+        format!("req {key} -keyout server.key -out server.csr -subj /CN=server"),
+        "x509 -req -in server.csr -CA ca.pem -CAkey ca.key -CAcreateserial -days 2 \
+         -extfile server.ext -out server.pem"
+            .to_owned(),
+    ] {
+        let done = Command::new("openssl")
+            .args(command.split_whitespace())
+            .current_dir(folder)
+            .output()
+            .unwrap();
+        assert!(
+            done.status.success(),
+            "{}",
+            String::from_utf8_lossy(&done.stderr)
+        );
+    }
+}
