@@ -33,8 +33,10 @@ impl Change {
         let (old, new) = (&running.server, &mut next.server);
         stays("server.listen", new.listen != old.listen);
         stays("server.data_dir", new.data_dir != old.data_dir);
+        stays("server.secret_env", new.secret != old.secret);
         new.listen = old.listen;
         new.data_dir.clone_from(&old.data_dir);
+        new.secret.clone_from(&old.secret);
         store(&running.store, &next.store, &mut stays);
         next.store.clone_from(&running.store);
         Self {
@@ -137,7 +139,7 @@ mod tests {
     use std::time::Duration;
 
     use super::Change;
-    use crate::config::{ClientConfig, Config, ModelConfig};
+    use crate::config::{ClientConfig, Config, ModelConfig, secret::SecretKey};
 
     fn changed(change: impl FnOnce(&mut Config)) -> (Change, Config) {
         let running = Config::default();
@@ -156,12 +158,14 @@ mod tests {
         let (change, settled) = changed(|next| {
             next.server.listen = "127.0.0.1:1".parse().unwrap();
             next.server.data_dir = "elsewhere".into();
+            next.server.secret = Some(SecretKey::new([7; 32]));
             next.store.max_sessions += 1;
             next.store.max_age += Duration::from_secs(1);
         });
         let waiting = [
             "server.listen",
             "server.data_dir",
+            "server.secret_env",
             "store.max_sessions",
             "store.max_age_s",
         ];

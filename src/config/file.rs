@@ -39,6 +39,7 @@ pub(super) struct Server {
     pub(super) body_timeout_ms: u64,
     pub(super) drain_timeout_ms: u64,
     pub(super) data_dir: String,
+    pub(super) secret_env: Option<String>,
 }
 
 impl Default for Server {
@@ -53,6 +54,7 @@ impl Default for Server {
             body_timeout_ms: 30_000,
             drain_timeout_ms: 30_000,
             data_dir: "data".to_owned(),
+            secret_env: None,
         }
     }
 }

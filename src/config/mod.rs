@@ -67,6 +67,8 @@ pub struct ServerConfig {
     /// How long a drain waits for running answers.
     pub drain_timeout: Duration,
     pub data_dir: PathBuf,
+    /// The installation's secret, in the place of the one in `data_dir`.
+    pub secret: Option<secret::SecretKey>,
 }
 
 #[derive(Clone, Debug, Default, PartialEq)]

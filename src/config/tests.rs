@@ -49,6 +49,26 @@ fn warned(text: &str, variables: &[(&str, &str)]) -> String {
 }
 
 #[test]
+fn the_secret_of_the_installation_may_stand_in_the_environment() {
+    let text = "[server]\nsecret_env = \"SECRET\"";
+    let digits = "0f".repeat(32);
+    let (config, _) = merge(written(text), &environment(&[("SECRET", &digits)]), None).unwrap();
+    assert_eq!(config.server.secret.as_ref().unwrap().reveal(), &[0x0f; 32]);
+    assert!(!format!("{config:?}").contains(&digits));
+    for (variables, message) in [
+        (&[][..], "names an environment variable that is not set"),
+        (&[("SECRET", "0f0f")], "64 hexadecimal digits"),
+    ] {
+        let refused = refused(text, variables);
+        assert!(
+            refused.contains("server.secret_env") && refused.contains(message),
+            "{refused}"
+        );
+        assert!(!refused.contains("0f0f"), "{refused}");
+    }
+}
+
+#[test]
 fn the_defaults_pass_their_own_checks() {
     let config = Config::default();
     assert_eq!(config.server.listen.to_string(), "127.0.0.1:1876");

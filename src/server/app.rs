@@ -51,7 +51,11 @@ impl App {
     /// # Errors
     /// The TLS roots of this machine cannot be read, or the data directory cannot be written.
     pub(super) fn new(config: Config, store: Arc<dyn Store>) -> io::Result<Self> {
-        let secret = InstallationSecret::load(&config.server.data_dir).map_err(io::Error::other)?;
+        let server = &config.server;
+        let secret = match &server.secret {
+            Some(secret) => InstallationSecret::from_bytes(*secret.reveal()),
+            None => InstallationSecret::load(&server.data_dir).map_err(io::Error::other)?,
+        };
         let counts = Counts::default();
         let metrics = Arc::<Metrics>::default();
         let sessions = Sessions::new(Arc::clone(&store), Tenants::new(secret))

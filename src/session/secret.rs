@@ -1,8 +1,8 @@
 //! The installation's secret: the key of every digest that must not be guessed from outside.
 //!
 //! Kept in `data_dir/secret` as 64 hex digits, readable by its owner only, made on the first
-//! start. Replicas that share a store share this file. Losing it loses nothing but the
-//! connection to stored sessions.
+//! start, unless `server.secret_env` names a variable that holds them. Replicas that share a store
+//! share this secret. Losing it loses nothing but the connection to stored sessions.
 
 use std::{
     fmt, fs,

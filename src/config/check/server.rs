@@ -44,6 +44,7 @@ impl Checker<'_> {
             body_timeout: self.wait(&["server", "body_timeout_ms"], written.body_timeout_ms, 1),
             drain_timeout: self.wait(&["server", "drain_timeout_ms"], written.drain_timeout_ms, 0),
             data_dir: self.data_dir(&written.data_dir),
+            secret: self.named_key(["server", "secret_env"], written.secret_env.as_deref()),
         }
     }
 

@@ -43,7 +43,10 @@ impl Checker<'_> {
                 60..=315_360_000,
                 "it is how long an idle session is remembered, in seconds",
             )),
-            encrypt_key: self.encrypt_key(written),
+            encrypt_key: self.named_key(
+                ["store", "encrypt_key_env"],
+                written.encrypt_key_env.as_deref(),
+            ),
         }
     }
 
@@ -76,19 +79,19 @@ impl Checker<'_> {
         StorePlace::Redis(Box::new(RedisConfig {
             nodes,
             cluster,
-            password: self.named_secret("password_env", written.password_env.as_deref()),
+            password: self.named_secret(["store", "password_env"], written.password_env.as_deref()),
             prefix: written.prefix.clone(),
             ca_file: written.ca_file.as_ref().map(Into::into),
         }))
     }
 
     /// What an environment variable named by a setting holds.
-    fn named_secret(&mut self, key: &str, variable: Option<&str>) -> Option<Secret> {
+    fn named_secret(&mut self, key: [&str; 2], variable: Option<&str>) -> Option<Secret> {
         let variable = variable?;
         let value = self.environment.value(variable);
         if value.is_none_or(str::is_empty) {
             self.refuse(
-                &["store", key],
+                &key,
                 Some(format!("{variable:?}")),
                 "names an environment variable that is not set",
             );
@@ -96,18 +99,22 @@ impl Checker<'_> {
         value.map(Secret::new)
     }
 
-    fn encrypt_key(&mut self, written: &file::Store) -> Option<SecretKey> {
-        let variable = written.encrypt_key_env.as_deref();
-        let text = self.named_secret("encrypt_key_env", variable)?;
-        let mut key = [0; 32];
-        if hex::decode_to_slice(text.reveal().trim(), &mut key).is_err() {
+    /// The 256 bits in an environment variable named by a setting.
+    pub(super) fn named_key(
+        &mut self,
+        key: [&str; 2],
+        variable: Option<&str>,
+    ) -> Option<SecretKey> {
+        let text = self.named_secret(key, variable)?;
+        let mut bits = [0; 32];
+        if hex::decode_to_slice(text.reveal().trim(), &mut bits).is_err() {
             self.refuse(
-                &["store", "encrypt_key_env"],
+                &key,
                 variable.map(|variable| format!("{variable:?}")),
                 "must name a variable of 64 hexadecimal digits; make them with: openssl rand -hex 32",
             );
         }
-        Some(SecretKey::new(key))
+        Some(SecretKey::new(bits))
     }
 }
 
