@@ -15,6 +15,7 @@ mod health;
 mod index;
 mod inspect;
 mod keys;
+mod kill;
 mod overflow;
 mod pages;
 mod passthrough;
