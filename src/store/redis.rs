@@ -6,7 +6,7 @@
 //! and read beside the account's, in the same round trip, and not as one with it. What is old expires
 //! by the server's own clock: a whole session at a time, since each use renews all of it.
 //!
-//! Nothing here waits for long: every call is bounded, and while the server is [down](pulse) calls
+//! Nothing here waits for long: every call is bounded, and while the server is down (`pulse.rs`) calls
 //! fail at once. Only digests stand in the names of keys.
 
 use std::{
