@@ -33,7 +33,7 @@ use self::{
 use super::Failed;
 use crate::{
     Live,
-    config::{Config, ModelConfig},
+    config::{Config, ModelConfig, StorePlace},
     health::limits::limits,
     provider::simulated,
 };
@@ -100,6 +100,8 @@ async fn show<W: Write>(args: &Args, screen: Screen<W>) -> Result<(), DemoError>
     let mut config = Config::default();
     config.server.listen = address;
     config.server.data_dir.clone_from(&folder.0);
+    // It ends with what it shows.
+    config.store.place = StorePlace::Memory;
     let scale = Scale {
         model: format!("simulated/{}", args.window.model),
         window: args.window.tokens,

@@ -100,6 +100,7 @@ fn the_examples_of_the_shipped_file_are_valid() {
         ("OPENAI_API_KEY", "sk-1"),
         ("REDIS_PASSWORD", "secret"),
         ("SESSION_STORE_KEY", &key),
+        ("PLIMSOLL_SECRET", &key),
     ];
     let folder = tempfile::tempdir().unwrap();
     let text = with_examples().replace("\"prompts\"", &format!("{:?}", folder.path()));

@@ -4,6 +4,8 @@ use std::{
     fs::{self, File, OpenOptions, TryLockError},
     io,
     path::{Path, PathBuf},
+    thread,
+    time::{Duration, Instant},
 };
 
 use rusqlite::{Connection, Error, ErrorCode, ffi};
@@ -15,6 +17,10 @@ use super::{
 
 const NAME: &str = "sessions.db";
 const LOCK: &str = "sessions.lock";
+
+/// How long another process has to let go of the file, and how often that is looked for.
+const LOCK_WITHIN: Duration = Duration::from_secs(1);
+const LOCK_AGAIN: Duration = Duration::from_millis(20);
 
 /// Damaged files that are kept; the last gives way to the next, so that they do not fill the disk.
 const SET_ASIDE: u32 = 9;
@@ -115,16 +121,26 @@ impl Place {
         let directory = std::path::absolute(directory).map_err(|from| named(directory, from))?;
         let path = directory.join(LOCK);
         let lock = private(&path).map_err(|source| named(&path, source))?;
-        match lock.try_lock() {
-            Ok(()) => Ok(Self {
-                path: directory.join(NAME),
-                _lock: lock,
-            }),
-            Err(TryLockError::WouldBlock) => Err(Refusal::InUse {
-                path: directory.join(NAME),
-            }),
-            Err(TryLockError::Error(source)) => Err(named(&path, source)),
+        let asked = Instant::now();
+        loop {
+            match lock.try_lock() {
+                Ok(()) => break,
+                // Whoever has it may be on its way out.
+                Err(TryLockError::WouldBlock) if asked.elapsed() < LOCK_WITHIN => {
+                    thread::sleep(LOCK_AGAIN);
+                }
+                Err(TryLockError::WouldBlock) => {
+                    return Err(Refusal::InUse {
+                        path: directory.join(NAME),
+                    });
+                }
+                Err(TryLockError::Error(source)) => return Err(named(&path, source)),
+            }
         }
+        Ok(Self {
+            path: directory.join(NAME),
+            _lock: lock,
+        })
     }
 
     pub(super) fn path(&self) -> &Path {
