@@ -165,6 +165,10 @@ impl Heart {
         asked: impl Future<Output = RedisResult<T>> + Send + 'static,
     ) -> Result<T, StoreError> {
         let heart = Arc::clone(self);
+        #[allow(
+            clippy::disallowed_methods,
+            reason = "a drain need not wait: what was sent is carried out all the same"
+        )]
         let asked = tokio::spawn(async move { heart.bounded(&line, asked).await });
         asked.await.unwrap_or(Err(StoreError::Down))
     }
