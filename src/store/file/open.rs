@@ -127,6 +127,10 @@ impl Place {
                 Ok(()) => break,
                 // Whoever has it may be on its way out.
                 Err(TryLockError::WouldBlock) if asked.elapsed() < LOCK_WITHIN => {
+                    #[allow(
+                        clippy::disallowed_methods,
+                        reason = "at the start, and a lock of another process tells nobody that it is free"
+                    )]
                     thread::sleep(LOCK_AGAIN);
                 }
                 Err(TryLockError::WouldBlock) => {
@@ -147,11 +151,11 @@ impl Place {
         &self.path
     }
 
-    /// Which file has the name now, and which log. Asked while it is open, so that there is a log.
+    /// Which file has the name now, and which log.
     pub(super) fn inode(&self) -> io::Result<Inode> {
         Ok(Inode {
             file: inode(&self.path)?,
-            log: inode(&beside(&self.path, "-wal"))?,
+            log: inode(&beside(&self.path, "-wal")).ok(),
         })
     }
 
@@ -168,7 +172,7 @@ impl Place {
     pub(super) fn clear_up(&self, known: &Inode) -> io::Result<()> {
         let log = beside(&self.path, "-wal");
         match inode(&log) {
-            Ok(now) if now == known.log => {
+            Ok(now) if Some(now) == known.log => {
                 fs::remove_file(&log)?;
                 let index = fs::remove_file(beside(&self.path, "-shm"));
                 index.or_else(|error| match error.kind() {
@@ -236,7 +240,7 @@ impl Place {
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Inode {
     file: (u64, u64),
-    log: (u64, u64),
+    log: Option<(u64, u64)>,
 }
 
 /// The device and the number on it; where there is no such thing, only whether the file is there.

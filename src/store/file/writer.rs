@@ -304,8 +304,11 @@ impl Writer {
             return;
         }
         let file = self.place.path().display();
-        tracing::error!(%file, "the file of sessions was removed or replaced; what it held is lost");
+        tracing::error!(%file, "the file of sessions was removed or replaced: what stands in its place is used");
         let inode = open.inode;
+        self.readers.close();
+        // Where it is the same file after all, under another number, nothing is lost.
+        let _ = schema::settle(&open.file, false);
         self.drop_file();
         if let Err(error) = self.place.clear_up(&inode) {
             tracing::error!(%error, "the log of the removed file cannot be removed");
