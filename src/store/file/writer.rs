@@ -382,12 +382,10 @@ fn write(
     Ok(all)
 }
 
-/// Carries the log over into the file, without waiting for anybody. Returns the pages of the log,
-/// and how many of them are in the file.
-fn carry(file: &Connection) -> rusqlite::Result<(i64, i64)> {
-    file.query_row("PRAGMA wal_checkpoint(PASSIVE)", [], |row| {
-        Ok((row.get(1)?, row.get(2)?))
-    })
+/// Carries the log over into the file, without waiting for anybody. Returns the pages that the log
+/// had when that began.
+fn carry(file: &Connection) -> rusqlite::Result<i64> {
+    file.query_row("PRAGMA wal_checkpoint(PASSIVE)", [], |row| row.get(1))
 }
 
 /// Carries the log over beside the writer, so that no save waits for it, and tells the time.
@@ -399,7 +397,9 @@ fn keep(readers: &Readers, jobs: &mpsc::WeakSender<Asked>, due: &Receiver<()>) {
         }
         let carried = readers.with(carry);
         let what = match carried {
-            Ok((Ok((pages, done)), _)) if pages > LONG_LOG && done < pages => What::Carry,
+            // What came in meanwhile is not counted. Only once that is carried over as well does the
+            // log begin anew, with the next write.
+            Ok((Ok(pages), _)) if pages > LONG_LOG => What::Carry,
             Ok((Err(error), epoch)) if open::is_damage(&error) => What::Damaged { epoch },
             Ok((Err(error), _)) => {
                 tracing::warn!(%error, "the store's log could not be carried over into its file");
