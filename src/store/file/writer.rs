@@ -45,6 +45,11 @@ const CARRY_AFTER: usize = 1_024;
 /// else it could begin anew at no time. 64 MiB.
 const LONG_LOG: i64 = 16_384;
 
+/// How often a long log is carried over before the writer carries over the rest, and a time in
+/// which that rest stays small.
+const ROUNDS: usize = 4;
+const SHORT_ROUND: Duration = Duration::from_millis(10);
+
 /// How often what is too old is looked for, and a log carried over that is not long.
 const TICK: Duration = Duration::from_secs(5);
 
@@ -388,6 +393,20 @@ fn carry(file: &Connection) -> rusqlite::Result<i64> {
     file.query_row("PRAGMA wal_checkpoint(PASSIVE)", [], |row| row.get(1))
 }
 
+/// Carries over a long log until hardly anything comes in meanwhile: that is left to the writer, and
+/// saves wait for it.
+fn carry_most(readers: &Readers) -> Result<(rusqlite::Result<i64>, u64), StoreError> {
+    for _ in 1..ROUNDS {
+        let begun = Instant::now();
+        let carried = readers.with(carry)?;
+        let long = matches!(carried, (Ok(pages), _) if pages > LONG_LOG);
+        if !long || begun.elapsed() < SHORT_ROUND {
+            return Ok(carried);
+        }
+    }
+    readers.with(carry)
+}
+
 /// Carries the log over beside the writer, so that no save waits for it, and tells the time.
 fn keep(readers: &Readers, jobs: &mpsc::WeakSender<Asked>, due: &Receiver<()>) {
     loop {
@@ -395,7 +414,7 @@ fn keep(readers: &Readers, jobs: &mpsc::WeakSender<Asked>, due: &Receiver<()>) {
         if matches!(woken, Err(RecvTimeoutError::Disconnected)) {
             return;
         }
-        let carried = readers.with(carry);
+        let carried = carry_most(readers);
         let what = match carried {
             // What came in meanwhile is not counted. Only once that is carried over as well does the
             // log begin anew, with the next write.
