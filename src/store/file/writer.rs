@@ -45,6 +45,11 @@ const CARRY_AFTER: usize = 1_024;
 /// else it could begin anew at no time. 64 MiB.
 const LONG_LOG: i64 = 16_384;
 
+/// How often a long log is carried over before the writer carries over the rest, and a time in
+/// which that rest stays small.
+const ROUNDS: usize = 4;
+const SHORT_ROUND: Duration = Duration::from_millis(10);
+
 /// How often what is too old is looked for, and a log carried over that is not long.
 const TICK: Duration = Duration::from_secs(5);
 
@@ -407,12 +412,24 @@ fn write(
     Ok(all)
 }
 
-/// Carries the log over into the file, without waiting for anybody. Returns the pages of the log,
-/// and how many of them are in the file.
-fn carry(file: &Connection) -> rusqlite::Result<(i64, i64)> {
-    file.query_row("PRAGMA wal_checkpoint(PASSIVE)", [], |row| {
-        Ok((row.get(1)?, row.get(2)?))
-    })
+/// Carries the log over into the file, without waiting for anybody. Returns the pages that the log
+/// had when that began.
+fn carry(file: &Connection) -> rusqlite::Result<i64> {
+    file.query_row("PRAGMA wal_checkpoint(PASSIVE)", [], |row| row.get(1))
+}
+
+/// Carries over a long log until hardly anything comes in meanwhile: that is left to the writer, and
+/// saves wait for it.
+fn carry_most(readers: &Readers) -> Result<(rusqlite::Result<i64>, u64), StoreError> {
+    for _ in 1..ROUNDS {
+        let begun = Instant::now();
+        let carried = readers.with(carry)?;
+        let long = matches!(carried, (Ok(pages), _) if pages > LONG_LOG);
+        if !long || begun.elapsed() < SHORT_ROUND {
+            return Ok(carried);
+        }
+    }
+    readers.with(carry)
 }
 
 /// Carries the log over beside the writer, so that no save waits for it, and tells the time.
@@ -422,9 +439,11 @@ fn keep(readers: &Readers, jobs: &mpsc::WeakSender<Asked>, due: &Receiver<()>) {
         if matches!(woken, Err(RecvTimeoutError::Disconnected)) {
             return;
         }
-        let carried = readers.with(carry);
+        let carried = carry_most(readers);
         let what = match carried {
-            Ok((Ok((pages, done)), _)) if pages > LONG_LOG && done < pages => What::Carry,
+            // What came in meanwhile is not counted. Only once that is carried over as well does the
+            // log begin anew, with the next write.
+            Ok((Ok(pages), _)) if pages > LONG_LOG => What::Carry,
             Ok((Err(error), epoch)) if open::is_damage(&error) => What::Damaged { epoch },
             Ok((Err(error), _)) => {
                 tracing::warn!(%error, "the store's log could not be carried over into its file");

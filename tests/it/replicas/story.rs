@@ -78,6 +78,8 @@ impl Story {
         let model = format!("{}/m", self.name);
         let mut agent = Agent::new(proxy)
             .set("stream", self.stream)
+            // Stories begin alike, and are told at the same time: each is somebody's own.
+            .set("user", self.name)
             .set("model", model);
         agent.messages[0]["content"] = words(6_000, 0).into();
         agent.result = match self.claimed {
