@@ -19,6 +19,7 @@ use bytes::Bytes;
 
 use crate::{
     config::secret::SecretKey,
+    error::chain,
     guard::Recall,
     store::{Saved, Store, StoreError},
     telemetry::metrics::{StoreErrors, StoreOperation},
@@ -224,7 +225,10 @@ impl Sessions {
             Ok(Some(row)) if row.tenant == *tenant => own,
             Ok(_) | Err(StoreError::Down) => hinted,
             Err(error) => {
-                tracing::warn!(error = %error, "a session named by its client was not looked up");
+                tracing::warn!(
+                    error = chain(&error),
+                    "a session named by its client was not looked up"
+                );
                 hinted
             }
         }
@@ -246,11 +250,11 @@ impl Sessions {
         match self.file(lineage, answer, state, within).await {
             Ok(filed) => filed,
             Err(error) if error.is_told() => {
-                tracing::debug!(session = %state.session, error = %error, "a state was not stored");
+                tracing::debug!(session = %state.session, error = chain(&error), "a state was not stored");
                 false
             }
             Err(error) => {
-                tracing::warn!(session = %state.session, error = %error, "a state was not stored");
+                tracing::warn!(session = %state.session, error = chain(&error), "a state was not stored");
                 false
             }
         }
@@ -313,10 +317,10 @@ impl Sessions {
     fn lament(&self, error: &SessionError, what: &'static str) {
         match error {
             SessionError::Unopened(error) if self.unopened.swap(true, Relaxed) => {
-                tracing::debug!(error = %error, "{what}");
+                tracing::debug!(error = chain(error), "{what}");
             }
-            _ if error.is_told() => tracing::debug!(error = %error, "{what}"),
-            _ => tracing::warn!(error = %error, "{what}"),
+            _ if error.is_told() => tracing::debug!(error = chain(error), "{what}"),
+            _ => tracing::warn!(error = chain(error), "{what}"),
         }
     }
 

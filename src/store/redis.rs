@@ -113,7 +113,7 @@ impl RedisStore {
             return Ok(Some(*account));
         }
         let owner = Call::owner(self.names.common(), id);
-        reply::account(self.pulse.ask(&owner).await?)
+        reply::account(self.pulse.ask(owner).await?)
     }
 
     /// The newest states of sessions of one account; those that are gone are left out.
@@ -121,13 +121,13 @@ impl RedisStore {
         let mut call = script::ROWS.call(self.names.account(&account));
         let ids: Vec<u8> = ids.iter().flat_map(|id| *id.bytes()).collect();
         call.arg(ids);
-        reply::rows(self.pulse.ask(&call).await?, account)
+        reply::rows(self.pulse.ask(call).await?, account)
     }
 
     /// A page of the administrator's list, whose sessions lie in many slots.
     async fn all_sessions(&self, page: Page) -> Result<Vec<Row>, StoreError> {
         let call = Call::listed(self.names.common(), page);
-        let listed = reply::listed(self.pulse.ask(&call).await?)?;
+        let listed = reply::listed(self.pulse.ask(call).await?)?;
         let rows = listed
             .iter()
             .map(|(id, account)| self.rows(*account, std::slice::from_ref(id)));
@@ -161,7 +161,7 @@ impl Store for RedisStore {
         let keys: Vec<u8> = keys.iter().flat_map(|key| *key.bytes()).collect();
         call.arg(tenant.id()).arg(keys).number(self.age);
         let version = Call::version(self.names.common());
-        let (found, version) = self.pulse.ask_both(&call, &version).await?;
+        let (found, version) = self.pulse.ask_both(call, version).await?;
         self.note(version);
         reply::found(found)
     }
@@ -169,7 +169,7 @@ impl Store for RedisStore {
     /// CANCEL: the script runs whole, or was never sent.
     async fn save(&self, saved: Saved) -> Result<(), StoreError> {
         let (saving, entering) = (self.saving(&saved), self.entering(&saved));
-        let (own, version) = self.pulse.ask_both(&saving, &entering).await?;
+        let (own, version) = self.pulse.ask_both(saving, entering).await?;
         self.note(version);
         match reply::number(&own)? {
             // SECURITY: the end users of one account may know each other's session ids.
@@ -203,7 +203,7 @@ impl Store for RedisStore {
         };
         let mut call = script::ORDER.call(self.names.account(&owner));
         call.arg(id.bytes()).arg(&orders);
-        Ok(reply::number(&self.pulse.ask(&call).await?)? == 1)
+        Ok(reply::number(&self.pulse.ask(call).await?)? == 1)
     }
 
     async fn sessions(
@@ -217,7 +217,7 @@ impl Store for RedisStore {
         };
         let mut call = script::LIST.call(self.names.account(account));
         call.number(page.skip).number(take);
-        reply::rows(self.pulse.ask(&call).await?, *account)
+        reply::rows(self.pulse.ask(call).await?, *account)
     }
 
     async fn share(&self, name: &[u8], value: Bytes) -> Result<(), StoreError> {
@@ -227,14 +227,14 @@ impl Store for RedisStore {
             .arg(&value)
             .number(MAX_SHARED)
             .number(self.age);
-        let version = self.pulse.ask(&call).await?;
+        let version = self.pulse.ask(call).await?;
         self.note(Some(version));
         Ok(())
     }
 
     async fn shared(&self) -> Result<Shared, StoreError> {
         let call = script::SHARED.call(self.names.common());
-        let shared = reply::shared(self.pulse.ask(&call).await?)?;
+        let shared = reply::shared(self.pulse.ask(call).await?)?;
         self.version.store(shared.version, Relaxed);
         Ok(shared)
     }

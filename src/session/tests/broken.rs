@@ -1,6 +1,10 @@
 //! Stores that fail.
 
-use std::{io, sync::Arc, time::Duration};
+use std::{
+    io::{self, Write},
+    sync::{Arc, Mutex},
+    time::Duration,
+};
 
 use async_trait::async_trait;
 use bytes::Bytes;
@@ -26,7 +30,7 @@ impl Broken {
     async fn fail<T>(self) -> Result<T, StoreError> {
         match self {
             Self::Silent => std::future::pending().await,
-            _ => Err(StoreError::Unreachable(io::ErrorKind::NotConnected.into())),
+            _ => Err(StoreError::Unreachable(io::Error::other("disk is full"))),
         }
     }
 }
@@ -96,4 +100,33 @@ async fn without_a_store_the_request_goes_on() {
             assert!(sessions.clear(None, inherited.session).await.is_err());
         }
     }
+}
+
+#[derive(Clone, Default)]
+struct Lines(Arc<Mutex<Vec<u8>>>);
+
+impl Write for Lines {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.0.lock().unwrap().write(bytes)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+/// Whoever reads the log can mend it.
+#[tokio::test]
+async fn the_log_says_why_a_store_fails() {
+    let lines = Lines::default();
+    let writer = lines.clone();
+    let log = tracing_subscriber::fmt().with_writer(move || writer.clone());
+    let _log = tracing::subscriber::set_default(log.with_ansi(false).finish());
+    let sessions = over(Arc::new(Broken::Down));
+    let tenant = tenant(&sessions, "a");
+    let inherited = sessions.find(&conversation(&turns(2)), &tenant, None).await;
+    let state = inherited.successor();
+    assert!(!sessions.save(&inherited.lineage, 1, &state, WITHIN).await);
+    let said = String::from_utf8(lines.0.lock().unwrap().clone()).unwrap();
+    assert_eq!(said.matches("disk is full").count(), 2, "{said}");
 }

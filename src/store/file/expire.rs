@@ -29,7 +29,15 @@ pub(super) fn step(
     let begun = Instant::now();
     let step = file.unchecked_transaction()?;
     let before = *counts;
+    let mut recalled = 0;
     let more = loop {
+        if recall(&step, now, recalled)? {
+            recalled += 1;
+            match begun.elapsed() >= STEP {
+                true => break true,
+                false => continue,
+            }
+        }
         let Some((number, used)) = oldest(&step)? else {
             counts.sessions = 0;
             break false;
@@ -47,9 +55,32 @@ pub(super) fn step(
     };
     if *counts != before {
         counts.store(&step)?;
+    }
+    if *counts != before || recalled > 0 {
         step.commit()?;
     }
     Ok(more)
+}
+
+/// Where the clock went back, a session from then counts as used just before now: else it would
+/// outlast all that are begun from now on, and these would go as soon as they were saved.
+fn recall(file: &Connection, now: u64, nth: i64) -> Result<bool> {
+    let later = Stamp::of_second(now.saturating_add(1)).0;
+    let mut asked =
+        file.prepare_cached("SELECT number FROM sessions WHERE used >= ?1 ORDER BY used LIMIT 1")?;
+    let mut rows = asked.query([later])?;
+    let Some(number) = rows.next()?.map(|row| int(row, 0)) else {
+        return Ok(false);
+    };
+    drop(rows);
+    let before = Stamp::of_second(now.saturating_sub(1)).nth(nth).0;
+    let mut recalled =
+        file.prepare_cached("UPDATE sessions SET used = ?2 WHERE number = ?1 AND used >= ?3")?;
+    match recalled.execute((number, before, later))? {
+        // As with what is not there.
+        0 => Err(open::inconsistent()),
+        _ => Ok(true),
+    }
 }
 
 fn over(file: &Connection, counts: &Counts, limits: Limits) -> Result<bool> {

@@ -148,6 +148,40 @@ impl Place {
         &self.path
     }
 
+    /// Which file has the name now, and which log.
+    pub(super) fn inode(&self) -> io::Result<Inode> {
+        Ok(Inode {
+            file: inode(&self.path)?,
+            log: inode(&beside(&self.path, "-wal")).ok(),
+        })
+    }
+
+    /// Whether the file still has the name, as far as can be told.
+    pub(super) fn holds(&self, known: &Inode) -> bool {
+        match inode(&self.path) {
+            Ok(now) => now == known.file,
+            Err(error) => error.kind() != io::ErrorKind::NotFound,
+        }
+    }
+
+    /// Removes the log of a file that lost its name, which must not become another's. No connection
+    /// to it may be open.
+    pub(super) fn clear_up(&self, known: &Inode) -> io::Result<()> {
+        let log = beside(&self.path, "-wal");
+        match inode(&log) {
+            Ok(now) if Some(now) == known.log => {
+                fs::remove_file(&log)?;
+                let index = fs::remove_file(beside(&self.path, "-shm"));
+                index.or_else(|error| match error.kind() {
+                    io::ErrorKind::NotFound => Ok(()),
+                    _ => Err(error),
+                })
+            }
+            Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
+            _ => Ok(()),
+        }
+    }
+
     /// Opens the file, or a new one where it is damaged.
     pub(super) fn open(&self) -> Result<Connection, Fault> {
         match self.open_as_it_is() {
@@ -197,6 +231,25 @@ impl Place {
         );
         Ok(())
     }
+}
+
+/// Tells files apart that have had the same name.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Inode {
+    file: (u64, u64),
+    log: Option<(u64, u64)>,
+}
+
+/// The device and the number on it; where there is no such thing, only whether the file is there.
+fn inode(path: &Path) -> io::Result<(u64, u64)> {
+    let found = fs::metadata(path)?;
+    #[cfg(unix)]
+    return Ok({
+        use std::os::unix::fs::MetadataExt;
+        (found.dev(), found.ino())
+    });
+    #[cfg(not(unix))]
+    return Ok((0, u64::from(found.is_dir())));
 }
 
 /// A name in the same directory with something behind it.

@@ -244,11 +244,16 @@ impl Stamp {
         (self.0.unsigned_abs()) >> Self::BITS
     }
 
+    /// One of this second, as far behind its first.
+    pub(super) const fn nth(self, nth: i64) -> Self {
+        Self(self.0 | nth & ((1 << Self::BITS) - 1))
+    }
+
     /// The one after this in that second.
     pub(super) fn next(self, second: u64) -> Self {
         let first = Self::of_second(second);
         match self.second() == first.second() {
-            true => Self(first.0 | (self.0 + 1) & ((1 << Self::BITS) - 1)),
+            true => first.nth(self.0 + 1),
             false => first,
         }
     }

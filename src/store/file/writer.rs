@@ -24,7 +24,7 @@ use tokio::sync::{mpsc, oneshot};
 
 use super::{
     Clock, Limits, expire, failed,
-    open::{self, Fault, Place, Refusal},
+    open::{self, Fault, Inode, Place, Refusal},
     readers::Readers,
     row::Stamp,
     save::{self, Counts},
@@ -96,6 +96,7 @@ struct Open {
     file: Connection,
     counts: Counts,
     told: Told,
+    inode: Inode,
 }
 
 pub(super) struct Writer {
@@ -213,6 +214,7 @@ impl Writer {
                     self.begin_anew(&open::inconsistent());
                 }
                 What::Carry => self.carry(),
+                What::Tick => self.look(),
                 _ => {}
             }
         }
@@ -299,6 +301,28 @@ impl Writer {
         }
     }
 
+    /// Goes over to what stands in the file's place, where that is another file, or none: nobody
+    /// would find again what goes on to be written to this one.
+    fn look(&mut self) {
+        let Some(open) = &self.open else { return };
+        if self.place.holds(&open.inode) {
+            return;
+        }
+        let file = self.place.path().display();
+        tracing::error!(%file, "the file of sessions was removed or replaced: what stands in its place is used");
+        let inode = open.inode;
+        self.readers.close();
+        // Where it is the same file after all, under another number, nothing is lost.
+        let _ = schema::settle(&open.file, false);
+        self.drop_file();
+        if let Err(error) = self.place.clear_up(&inode) {
+            tracing::error!(%error, "the log of the removed file cannot be removed");
+            return;
+        }
+        // Told in the log.
+        let _ = self.reopen();
+    }
+
     fn drop_file(&mut self) {
         self.readers.close();
         self.open = None;
@@ -325,6 +349,7 @@ impl Writer {
             Ok(Open {
                 counts: Counts::load(&file)?,
                 told: Told::load(&file)?,
+                inode: self.place.inode()?,
                 file,
             })
         });

@@ -35,9 +35,6 @@ use super::{
 /// How long one call may take. Less than requests wait for a store, so that it is known here first.
 pub(super) const CALL_WITHIN: Duration = Duration::from_millis(200);
 
-/// A call that was given up after less than this part of that tells nothing of the server.
-const SLOW: u32 = 5;
-
 /// Calls in a row without an answer that take the store down.
 const STRIKES: u32 = 3;
 
@@ -106,20 +103,23 @@ impl Pulse {
         }
     }
 
-    pub(super) async fn ask(&self, call: &Call) -> Result<Value, StoreError> {
+    pub(super) async fn ask(&self, call: Call) -> Result<Value, StoreError> {
         let line = self.heart.line().await?;
-        self.heart.bounded(&line, line.wire.ask(call)).await
+        let wire = Arc::clone(&line);
+        let asked = async move { wire.wire.ask(&call).await };
+        self.heart.carried_out(line, asked).await
     }
 
     /// Both in one round trip; nothing where the second alone was refused.
     pub(super) async fn ask_both(
         &self,
-        first: &Call,
-        second: &Call,
+        first: Call,
+        second: Call,
     ) -> Result<(Value, Option<Value>), StoreError> {
         let line = self.heart.line().await?;
-        let asked = line.wire.ask_both(first, second);
-        let (one, other) = self.heart.bounded(&line, asked).await?;
+        let wire = Arc::clone(&line);
+        let asked = async move { wire.wire.ask_both(&first, &second).await };
+        let (one, other) = self.heart.carried_out(line, asked).await?;
         Ok((one, other.ok()))
     }
 
@@ -155,41 +155,50 @@ impl Heart {
         }
     }
 
-    /// What was asked over a line, unless it takes too long or the line is cut meanwhile.
+    /// What was asked over a line.
+    ///
+    /// CANCEL: it has its time and is judged by its answer, whoever waits for it. Requests give a save
+    /// less time than a server that is far away needs to say that it is done.
+    async fn carried_out<T: Send + 'static>(
+        self: &Arc<Self>,
+        line: Arc<Line>,
+        asked: impl Future<Output = RedisResult<T>> + Send + 'static,
+    ) -> Result<T, StoreError> {
+        let heart = Arc::clone(self);
+        #[allow(
+            clippy::disallowed_methods,
+            reason = "a drain need not wait: what was sent is carried out all the same"
+        )]
+        let asked = tokio::spawn(async move { heart.bounded(&line, asked).await });
+        asked.await.unwrap_or(Err(StoreError::Down))
+    }
+
+    /// The same, unless it takes too long or the line is cut meanwhile.
     async fn bounded<T>(
         &self,
         line: &Arc<Line>,
         asked: impl Future<Output = RedisResult<T>>,
     ) -> Result<T, StoreError> {
-        let waiting = Waiting {
-            heart: self,
-            line,
-            since: Instant::now(),
-        };
         let answered = tokio::select! {
             answered = timeout(self.within, asked) => answered,
-            () = line.cut.cancelled() => {
-                waiting.answered();
-                return Err(StoreError::Down);
-            }
-        };
-        // Dropping what still waits counts as what it is.
-        let Ok(answered) = answered else {
-            return Err(StoreError::TooSlow(self.within));
+            () = line.cut.cancelled() => return Err(StoreError::Down),
         };
         let error = match answered {
-            Ok(answer) => {
-                waiting.answered();
+            Ok(Ok(answer)) => {
                 if self.strikes.load(Relaxed) != 0 {
                     self.strikes.store(0, Relaxed);
                 }
                 return Ok(answer);
             }
-            // A cluster's client has time limits of its own.
-            Err(error) if error.is_timeout() => return Err(StoreError::TooSlow(self.within)),
-            Err(error) => error,
+            Ok(Err(error)) if !error.is_timeout() => error,
+            // Also where a cluster's client has a time limit of its own.
+            _ => {
+                if self.strikes.fetch_add(1, Relaxed) + 1 >= STRIKES {
+                    self.lose(line, &Reason(&slow()));
+                }
+                return Err(StoreError::TooSlow(self.within));
+            }
         };
-        waiting.answered();
         match serves(&error) {
             true => self.refused(&error),
             false => self.lose(line, &Reason(&error)),
@@ -252,9 +261,12 @@ impl Heart {
         let wire = self.address.connect().await?;
         // A server that is slower than calls may be is no use.
         match timeout(self.within, wire.probe(&self.probe)).await {
-            Ok(probed) => probed.map(|()| wire),
-            Err(_) => Err(slow()),
+            Ok(probed) => probed?,
+            Err(_) => return Err(slow()),
         }
+        // Else a script goes along when it is first called.
+        let _ = timeout(self.within, wire.teach()).await;
+        Ok(wire)
     }
 
     /// Brings the store up, and comes back when it is down again.
@@ -303,31 +315,6 @@ async fn beat(heart: Arc<Heart>) {
         }
         sleep(pause).await;
         pause = (pause * 2).min(LONGEST_PAUSE);
-    }
-}
-
-/// A call that waits for its answer. Dropped before it came, by whoever asked or by time, it tells
-/// that the server is slow.
-struct Waiting<'a> {
-    heart: &'a Heart,
-    line: &'a Arc<Line>,
-    since: Instant,
-}
-
-impl Waiting<'_> {
-    fn answered(self) {
-        std::mem::forget(self);
-    }
-}
-
-impl Drop for Waiting<'_> {
-    fn drop(&mut self) {
-        if self.since.elapsed() < self.heart.within / SLOW {
-            return;
-        }
-        if self.heart.strikes.fetch_add(1, Relaxed) + 1 >= STRIKES {
-            self.heart.lose(self.line, &Reason(&slow()));
-        }
     }
 }
 

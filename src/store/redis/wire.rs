@@ -64,25 +64,27 @@ impl Wire {
         ))
     }
 
-    /// Whether every server answers, and takes what is written. Tells them all scripts, so that
-    /// nobody has to later.
+    /// Whether every server answers, and takes what is written: in one round trip, since a server
+    /// that is far away serves as well.
     pub(super) async fn probe(&self, written: &Call) -> RedisResult<()> {
-        let answer = self.send(&redis::cmd("PING")).await?;
-        answer.extract_error()?;
-        self.ask(written)
-            .await
-            .or_else(|error| match code(&error) {
-                // What is full still finds.
-                "OOM" | "MISCONF" => Ok(Value::Nil),
-                _ => Err(error),
-            })?;
-        for script in script::ALL {
+        let ping = redis::cmd("PING");
+        let (answer, taken) = future::join(self.send(&ping), self.ask(written)).await;
+        answer?;
+        match taken {
+            // What is full still finds.
+            Err(error) if !matches!(code(&error), "OOM" | "MISCONF") => Err(error),
+            _ => Ok(()),
+        }
+    }
+
+    /// Tells every server all scripts, so that nobody has to later; where that is forbidden, nothing.
+    pub(super) async fn teach(&self) {
+        let teach = |script: &&script::Script| {
             let mut load = redis::cmd("SCRIPT");
             load.arg("LOAD").arg(script.text());
-            // Where that is forbidden, the script goes along when it is first called.
-            let _ = self.send(&load).await;
-        }
-        Ok(())
+            async move { self.send(&load).await }
+        };
+        future::join_all(script::ALL.iter().map(teach)).await;
     }
 
     async fn send(&self, asked: &Cmd) -> RedisResult<Value> {

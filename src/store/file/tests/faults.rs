@@ -165,3 +165,37 @@ async fn a_file_that_cannot_be_opened_comes_back() {
         .unwrap();
     assert_eq!(found(&store, &one, &[10]).await, Some((0, 10)));
 }
+
+/// Whoever removes the file, or puts another in its place, finds a store that goes on with what is
+/// there: nothing is written where nobody could find it again.
+#[tokio::test]
+async fn a_file_that_was_removed_is_begun_anew() {
+    for replaced in [false, true] {
+        let directory = tempfile::tempdir().unwrap();
+        let one = tenant("a");
+        let path = directory.path().join("sessions.db");
+        let other = tempfile::tempdir().unwrap();
+        let store = open(&other);
+        store.save(saved(one, session(2), 50)).await.unwrap();
+        store.close().await;
+        let store = open(&directory);
+        store.save(saved(one, session(1), 10)).await.unwrap();
+        for name in ["sessions.db", "sessions.db-wal", "sessions.db-shm"] {
+            fs::remove_file(directory.path().join(name)).unwrap();
+        }
+        if replaced {
+            fs::copy(other.path().join("sessions.db"), &path).unwrap();
+        }
+        store.ask(What::Tick).await.unwrap();
+        store.save(saved(one, session(1), 20)).await.unwrap();
+        assert_eq!(found(&store, &one, &[20]).await, Some((0, 20)));
+        store.close().await;
+        let store = open(&directory);
+        assert_eq!(found(&store, &one, &[20]).await, Some((0, 20)));
+        assert_eq!(found(&store, &one, &[10]).await, None);
+        assert_eq!(
+            found(&store, &one, &[50]).await,
+            replaced.then_some((0, 50))
+        );
+    }
+}

@@ -1,5 +1,9 @@
 //! What goes, and when.
 
+use std::{collections::HashSet, io::Read as _};
+
+use tokio::task::JoinSet;
+
 use super::*;
 
 /// Waits until the writer has removed what it will, and gives what is left.
@@ -173,4 +177,86 @@ async fn the_log_is_carried_over() {
         .unwrap()
         .len();
     assert!(log < 8 << 20, "{log}");
+}
+
+/// The log begins anew though somebody reads at all times, and the writer never rests.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_log_ends_under_steady_load() {
+    let directory = tempfile::tempdir().unwrap();
+    let store = Arc::new(open(&directory));
+    let mut load = JoinSet::new();
+    for _ in 0..8 {
+        let store = Arc::clone(&store);
+        load.spawn(async move {
+            let page = Page { skip: 0, take: 200 };
+            while store.sessions(None, page).await.is_ok() {}
+        });
+    }
+    for writer in 0..16_u8 {
+        let store = Arc::clone(&store);
+        load.spawn(async move {
+            for number in 0.. {
+                let at = u64::from(writer) * 1_000_000 + number * 10;
+                let mut next = saved(tenant("a"), session(writer), at);
+                next.state = Bytes::from(vec![3; 60_000]);
+                store.save(next).await.unwrap();
+            }
+        });
+    }
+    // Each beginning of the log has a salt of its own.
+    let log = directory.path().join("sessions.db-wal");
+    let salt = || {
+        let mut head = [0; 24];
+        let read = fs::File::open(&log).and_then(|mut log| log.read_exact(&mut head));
+        read.map_or([0; 8], |()| head[16..].try_into().unwrap())
+    };
+    let mut salts = HashSet::new();
+    let ended = async {
+        while salts.len() < 4 {
+            salts.insert(salt());
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+    };
+    tokio::time::timeout(Duration::from_secs(60), ended)
+        .await
+        .expect("the log begins anew");
+    load.shutdown().await;
+}
+
+/// After its clock went back, the store still lets go of what was not used for longest.
+#[tokio::test]
+async fn a_clock_that_goes_back_does_not_make_new_sessions_old() {
+    let directory = tempfile::tempdir().unwrap();
+    let config = StoreConfig {
+        max_sessions: 3,
+        ..LIMITS
+    };
+    let one = tenant("a");
+    let save = async |store: &FileStore, number: u8| {
+        let saved = saved(one, session(number), u64::from(number) * 10);
+        store.save(saved).await.unwrap();
+    };
+    let (store, now) = clocked(&config, &directory);
+    for number in 1..=3 {
+        save(&store, number).await;
+    }
+    now.fetch_sub(5_000, Ordering::SeqCst);
+    for number in 4..=5 {
+        save(&store, number).await;
+        assert_eq!(settled(&store).await, 3);
+        assert!(
+            found(&store, &one, &[u64::from(number) * 10])
+                .await
+                .is_some()
+        );
+    }
+    // Also where it went back while the store was closed.
+    store.close().await;
+    let (store, now) = clocked(&config, &directory);
+    now.fetch_sub(5_000, Ordering::SeqCst);
+    save(&store, 6).await;
+    assert_eq!(settled(&store).await, 3);
+    for number in 4..=6 {
+        assert!(found(&store, &one, &[number * 10]).await.is_some());
+    }
 }

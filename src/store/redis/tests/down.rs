@@ -3,6 +3,13 @@
 
 use std::time::Instant;
 
+use tokio::{
+    io::{AsyncReadExt, AsyncWriteExt},
+    net::{TcpListener, TcpStream},
+    sync::mpsc,
+    task::JoinSet,
+};
+
 use super::*;
 
 async fn save(store: &RedisStore, number: u64) -> Result<(), StoreError> {
@@ -96,6 +103,67 @@ async fn saves_that_nobody_waited_for_tell_that_it_is_slow() {
     assert!(matches!(save(&store, 30).await, Err(StoreError::Down)));
     redis.go_on();
     back(&store, 40).await;
+}
+
+/// Holds back what goes to a server and what comes from it, each for half of this: a server that is
+/// far away, and answers in time.
+const DISTANCE: Duration = Duration::from_millis(80);
+
+/// A port behind which the server is far away, for as long as the tasks are there.
+async fn far_away(port: u16) -> (u16, JoinSet<()>) {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let own = listener.local_addr().unwrap().port();
+    let mut tasks = JoinSet::new();
+    tasks.spawn(async move {
+        let mut open = JoinSet::new();
+        while let Ok((near, _)) = listener.accept().await {
+            let Ok(far) = TcpStream::connect(("127.0.0.1", port)).await else {
+                continue;
+            };
+            let ((near, to_near), (far, to_far)) = (near.into_split(), far.into_split());
+            for (mut from, mut to) in [(near, to_far), (far, to_near)] {
+                let (passed, mut arriving) = mpsc::unbounded_channel();
+                open.spawn(async move {
+                    let mut some = vec![0; 65_536];
+                    while let Ok(size @ 1..) = from.read(&mut some).await {
+                        let due = tokio::time::Instant::now() + DISTANCE / 2;
+                        let _ = passed.send((due, some[..size].to_vec()));
+                    }
+                });
+                open.spawn(async move {
+                    while let Some((due, some)) = arriving.recv().await {
+                        tokio::time::sleep_until(due).await;
+                        let _ = to.write_all(&some).await;
+                    }
+                });
+            }
+        }
+    });
+    (own, tasks)
+}
+
+/// It is slower than requests wait for a save, and faster than a call may be: what is saved is found by
+/// whoever asks later, however many do not wait.
+#[tokio::test]
+async fn a_server_that_is_far_away_serves() {
+    let redis = Redis::start();
+    let (port, _tasks) = far_away(redis.port()).await;
+    let store = Place::new(&[format!("redis://127.0.0.1:{port}")]);
+    let store = store.impatient().fresh();
+    back(&store, 10).await;
+    for round in 2..6_u64 {
+        let within = Duration::from_millis(50);
+        let unwaited =
+            (0..8).map(|n| tokio::time::timeout(within, save(&store, round * 100 + n * 10)));
+        let waited = futures_util::future::join_all(unwaited).await;
+        assert!(waited.iter().all(Result::is_err));
+        let newest = round * 100 + 70;
+        let one = tenant("a");
+        let landed = async { while found(&store, &one, &[newest]).await.is_none() {} };
+        tokio::time::timeout(Duration::from_secs(20), landed)
+            .await
+            .unwrap();
+    }
 }
 
 #[tokio::test]
