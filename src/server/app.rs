@@ -103,7 +103,7 @@ impl App {
     pub(super) fn take_over(&self, before: &Self) {
         self.registry.take_over(&before.registry, &self.config);
         for provider in before.registry.gone(&self.registry) {
-            self.refusals.forget(provider);
+            self.refusals.forget(&provider.place);
         }
         for provider in before.config.providers.keys() {
             if !self.config.providers.contains_key(provider) {
