@@ -36,7 +36,7 @@ const WORDS: [&str; 2] = ["stream_options", "include_usage"];
 #[derive(Debug)]
 pub struct Refusals(Mutex<LruCache<Model, ()>>);
 
-/// A provider's name and a model's.
+/// Where a provider is, and a model's name.
 type Model = (Box<str>, Box<str>);
 
 /// A request as it goes to the provider.
