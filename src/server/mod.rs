@@ -83,7 +83,6 @@ pub async fn serve(
     listener: TcpListener,
     stop: impl Future<Output = ()>,
 ) -> io::Result<()> {
-    live.listen(listener.local_addr()?);
     live.app().registry.start();
     let tasks = live.app().tasks.clone();
     let learner = live.app();
