@@ -146,9 +146,7 @@ impl Learnt {
         let models = self.models();
         let mut all: Vec<_> = models
             .iter()
-            .map(|((place, model), entry)| {
-                (place.to_string(), model.to_string(), entry.known(now))
-            })
+            .map(|((place, model), entry)| (place.to_string(), model.to_string(), entry.known(now)))
             .filter(|(_, _, known)| *known != Known::default())
             .collect();
         drop(models);

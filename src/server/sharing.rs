@@ -260,7 +260,8 @@ impl Sharing {
         let lessons = learners.registry.learnt.lessons(&there.place, called, now);
         let ratio = learners.ratios.known(provider, called);
         let named = |kind| {
-            let name = name(kind, place(there), model).filter(|name| name.len() <= MAX_SHARED_NAME_BYTES);
+            let name =
+                name(kind, place(there), model).filter(|name| name.len() <= MAX_SHARED_NAME_BYTES);
             name.map(Bytes::from)
         };
         let known = self.known();

@@ -137,7 +137,9 @@ mod tests {
         let gone: Vec<_> = before.gone(&after).iter().map(|gone| &*gone.name).collect();
         assert_eq!(gone, ["b"]);
         // An answer of the one before ends.
-        before.learnt.truncated(&place(&before, "b"), "m", 4_000, now);
+        before
+            .learnt
+            .truncated(&place(&before, "b"), "m", 4_000, now);
         assert_ne!(known(&after, "a"), Known::default());
         assert_eq!(known(&after, "b"), Known::default());
         let awaited = |name: &str| after.listed.is_awaited(&after.providers[name].place);
