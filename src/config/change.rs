@@ -2,7 +2,7 @@
 //!
 //! Named by section and key, never with a value: that may be a key, or its digest.
 
-use std::{collections::BTreeMap, net::SocketAddr};
+use std::collections::BTreeMap;
 
 use super::{
     Config, StoreConfig, StorePlace,
@@ -57,22 +57,20 @@ impl Change {
 }
 
 impl Config {
-    /// SECURITY: without client keys anyone who reaches the port spends the user's money. The
-    /// settings were checked against the address they name; where the proxy listens already is
-    /// another matter.
-    pub(crate) fn may_listen(&self, address: SocketAddr) -> Result<(), Problems> {
-        if address.ip().to_canonical().is_loopback() || !self.clients.is_empty() {
+    /// SECURITY: without client keys anyone who reaches the port spends the user's money, and settings
+    /// that are cut short, by a disk that is full or a writer that is slow, look like settings without
+    /// clients. So the last client goes with a restart only.
+    pub(crate) fn keeps_clients(&self, running: &Self) -> Result<(), Problems> {
+        if running.clients.is_empty() || !self.clients.is_empty() {
             return Ok(());
         }
-        let message = format!(
-            "has no client any more, and the proxy listens on {address}, which other machines can \
-             reach; keep a client, or restart it on 127.0.0.1"
-        );
+        let message = "has no client any more, and the proxy would be open to whoever reaches it; \
+                       keep a client, or restart it without";
         Err(Problems(vec![Problem {
             origin: None,
             key: "clients".to_owned(),
             value: None,
-            message,
+            message: message.to_owned(),
         }]))
     }
 }

@@ -16,6 +16,7 @@ use figment::{
 
 use super::{
     Config, check,
+    file::File,
     layer::Layers,
     problem::{Problem, Problems},
 };
@@ -78,50 +79,91 @@ pub struct Loaded {
     pub warnings: Vec<Problem>,
 }
 
+/// All sources as they are written, each read once: a pipe holds nothing for whoever reads it again.
+pub(super) struct Written {
+    file: Option<PathBuf>,
+    /// The file says nothing at all.
+    pub(super) empty: bool,
+    layers: Layers,
+    settings: File,
+    problems: Vec<Problem>,
+    warnings: Vec<Problem>,
+}
+
 /// Reads, merges and checks all sources.
 ///
 /// # Errors
 /// All problems at once: of the file, of types and names, of values.
 pub fn load(flags: &Flags, environment: &Environment) -> Result<Loaded, Problems> {
-    let path = file_of(flags);
-    let must_exist = flags.config.is_some();
-    let text = match read(path) {
-        Ok(text) => Some(text),
-        Err(error) if !must_exist && error.kind() == io::ErrorKind::NotFound => None,
-        Err(error) => {
-            return Err(Problems(vec![Problem {
-                origin: Some(path.display().to_string()),
-                key: String::new(),
-                value: None,
-                message: format!("cannot be read: {error}"),
-            }]));
-        }
-    };
-    let file = text.is_some().then(|| path.to_path_buf());
-    let named = text.map(|text| (path.display().to_string(), text));
-    let (config, warnings) = merge(named, environment, flags.listen.as_deref())?;
-    Ok(Loaded {
-        config,
-        file,
-        warnings,
-    })
+    Written::read(flags, environment)?.check(environment)
 }
 
-/// The file and the directory that [`load`] reads, also where they are not there, or wrong.
-pub(super) fn read_from(flags: &Flags, environment: &Environment) -> Vec<PathBuf> {
-    let file = file_of(flags);
-    let named = read(file).ok().map(|text| (String::new(), text));
-    let layers = layers(named, environment, None);
-    let prompts = layers
-        .ok()
-        .and_then(|(mut layers, _)| layers.extract().0.recovery.prompts_dir);
-    let prompts = prompts.filter(|folder| !folder.is_empty());
-    let mut all = vec![file.to_owned()];
-    all.extend(prompts.map(PathBuf::from));
-    all
+impl Written {
+    /// # Errors
+    /// The file cannot be read, or is no TOML.
+    pub(super) fn read(flags: &Flags, environment: &Environment) -> Result<Self, Problems> {
+        let path = file_of(flags);
+        let must_exist = flags.config.is_some();
+        let text = match read(path) {
+            Ok(text) => Some(text),
+            Err(error) if !must_exist && error.kind() == io::ErrorKind::NotFound => None,
+            Err(error) => {
+                return Err(Problems(vec![Problem {
+                    origin: Some(path.display().to_string()),
+                    key: String::new(),
+                    value: None,
+                    message: format!("cannot be read: {error}"),
+                }]));
+            }
+        };
+        let file = text.is_some().then(|| path.to_path_buf());
+        let named = text.map(|text| (path.display().to_string(), text));
+        let read = Self::of(named, environment, flags.listen.as_deref())?;
+        Ok(Self { file, ..read })
+    }
+
+    /// The directory of texts that [`Written::check`] reads.
+    pub(super) fn texts(&self) -> Option<PathBuf> {
+        let folder = self.settings.recovery.prompts_dir.as_ref();
+        folder
+            .filter(|folder| !folder.is_empty())
+            .map(PathBuf::from)
+    }
+
+    /// # Errors
+    /// All that is wrong with what is written.
+    pub(super) fn check(self, environment: &Environment) -> Result<Loaded, Problems> {
+        let config = check::check(&self.settings, &self.layers, environment, self.problems)?;
+        Ok(Loaded {
+            config,
+            file: self.file,
+            warnings: self.warnings,
+        })
+    }
+
+    /// Without the file system: `text` is the file's name and contents.
+    fn of(
+        text: Option<(String, String)>,
+        environment: &Environment,
+        listen: Option<&str>,
+    ) -> Result<Self, Problems> {
+        let empty = text
+            .as_ref()
+            .is_some_and(|(_, text)| text.trim().is_empty());
+        let (mut layers, warnings) = layers(text, environment, listen)?;
+        let (settings, problems) = layers.extract();
+        Ok(Self {
+            file: None,
+            empty,
+            layers,
+            settings,
+            problems,
+            warnings,
+        })
+    }
 }
 
-fn file_of(flags: &Flags) -> &Path {
+pub(super) fn file_of(flags: &Flags) -> &Path {
     flags.config.as_deref().unwrap_or(Path::new(DEFAULT_FILE))
 }
 
@@ -140,10 +182,8 @@ pub(super) fn merge(
     environment: &Environment,
     listen: Option<&str>,
 ) -> Result<(Config, Vec<Problem>), Problems> {
-    let (mut layers, warnings) = layers(text, environment, listen)?;
-    let (file, problems) = layers.extract();
-    let config = check::check(&file, &layers, environment, problems)?;
-    Ok((config, warnings))
+    let loaded = Written::of(text, environment, listen)?.check(environment)?;
+    Ok((loaded.config, loaded.warnings))
 }
 
 /// All sources, unchecked, and what is doubtful of their names.

@@ -49,6 +49,22 @@ fn warned(text: &str, variables: &[(&str, &str)]) -> String {
 }
 
 #[test]
+fn a_secret_in_the_place_of_its_variables_name_is_not_shown() {
+    for key in [
+        "[server]\nsecret_env",
+        "[store]\nencrypt_key_env",
+        "[store]\nurl = \"redis://h\"\npassword_env",
+    ] {
+        let said = refused(&format!("{key} = \"sk-oh-no\""), &[]);
+        assert!(
+            said.contains("that is not set (the value is not shown"),
+            "{said}"
+        );
+        assert!(!said.contains("oh-no"), "{said}");
+    }
+}
+
+#[test]
 fn the_secret_of_the_installation_may_stand_in_the_environment() {
     let text = "[server]\nsecret_env = \"SECRET\"";
     let digits = "0f".repeat(32);

@@ -12,8 +12,8 @@ use std::{
 };
 
 use super::{
-    Environment, Flags, Loaded, load,
-    load::read_from,
+    Environment, Flags, Loaded,
+    load::{Written, file_of},
     problem::{Problem, Problems},
 };
 
@@ -33,6 +33,10 @@ pub struct Watch {
     seen: Vec<Stamp>,
     /// The file that the settings in force are from.
     file: Option<PathBuf>,
+    /// It says something.
+    says: bool,
+    /// It was read before.
+    begun: bool,
 }
 
 /// What the file system says of a file; `None` of one that is not there.
@@ -55,32 +59,60 @@ impl Watch {
             read: Vec::new(),
             seen: Vec::new(),
             file: None,
+            says: false,
+            begun: false,
         }
     }
 
     /// Reads, merges and checks all sources as they are now.
     ///
     /// # Errors
-    /// All problems at once. One of them is a file that is no longer there: the settings of nothing
-    /// would let go of all clients and providers.
+    /// All problems at once. One of them is a file that is no longer there, or says nothing any more:
+    /// the settings of nothing would let go of all clients and providers. So is a pipe that was read
+    /// before.
     pub fn load(&mut self) -> Result<Loaded, Problems> {
+        let file = file_of(&self.flags).to_owned();
+        let again = std::mem::replace(&mut self.begun, true);
+        let lasting = lasts(&file);
+        if again && !lasting {
+            self.note(stamps(&self.paths));
+            return Err(refused(
+                &file,
+                "is no file that can be read again; restart the proxy with what it says now",
+            ));
+        }
         // Noted before they are read: what changes in between is a change.
-        self.paths = read_from(&self.flags, &self.environment);
-        self.read = stamps(&self.paths);
-        self.seen.clone_from(&self.read);
-        let loaded = load(&self.flags, &self.environment)?;
-        if let Some(file) = &self.file
-            && loaded.file.is_none()
-        {
-            return Err(Problems(vec![Problem {
-                origin: Some(file.display().to_string()),
-                key: String::new(),
-                value: None,
-                message: "is gone; put it back, or restart the proxy to run without it".to_owned(),
-            }]));
+        self.paths.clear();
+        self.paths.extend(lasting.then_some(file));
+        let mut before = stamps(&self.paths);
+        let written = Written::read(&self.flags, &self.environment);
+        if let Some(texts) = written.as_ref().ok().and_then(Written::texts) {
+            before.append(&mut stamps(std::slice::from_ref(&texts)));
+            self.paths.push(texts);
+        }
+        self.note(before);
+        let written = written?;
+        let says = !written.empty;
+        let loaded = written.check(&self.environment)?;
+        if let Some(file) = &self.file {
+            if loaded.file.is_none() {
+                let message = "is gone; put it back, or restart the proxy to run without it";
+                return Err(refused(file, message));
+            }
+            if self.says && !says {
+                let message =
+                    "is empty now; write it again, or restart the proxy to run without it";
+                return Err(refused(file, message));
+            }
         }
         self.file.clone_from(&loaded.file);
+        self.says = says;
         Ok(loaded)
+    }
+
+    fn note(&mut self, read: Vec<Stamp>) {
+        self.seen.clone_from(&read);
+        self.read = read;
     }
 
     /// Looks once: whether there is something else than was read last, and the same as at the look
@@ -91,6 +123,21 @@ impl Watch {
         self.seen = now;
         settled && self.seen != self.read
     }
+}
+
+/// Whether it can be read again, as far as anybody knows: what is not there may come, and what is no
+/// file is said where it is read. Nobody waits for a pipe that nobody writes to.
+fn lasts(path: &Path) -> bool {
+    fs::metadata(path).map_or(true, |data| data.is_file() || data.is_dir())
+}
+
+fn refused(file: &Path, message: &str) -> Problems {
+    Problems(vec![Problem {
+        origin: Some(file.display().to_string()),
+        key: String::new(),
+        value: None,
+        message: message.to_owned(),
+    }])
 }
 
 /// All files, those of directories and of the directories in them included.

@@ -81,7 +81,8 @@ pub struct Learnt {
     models: Mutex<LruCache<Key, Entry>>,
 }
 
-/// Provider and model.
+/// Where a provider is, and a model. Not by its name alone: an answer that began under settings before
+/// teaches nothing of whoever has the name now.
 type Key = (Box<str>, Box<str>);
 
 impl Learnt {
@@ -101,10 +102,10 @@ impl Learnt {
         self.max_age.store(millis, Relaxed);
     }
 
-    /// Forgets what a provider taught: another one has its name now.
-    pub fn forget(&self, provider: &str) {
+    /// Forgets what a provider taught that is no longer there.
+    pub fn forget(&self, place: &str) {
         let mut models = self.models();
-        let gone = models.iter().filter(|((of, _), _)| **of == *provider);
+        let gone = models.iter().filter(|((of, _), _)| **of == *place);
         let gone: Vec<_> = gone.map(|(key, _)| key.clone()).collect();
         for key in &gone {
             models.pop(key);
@@ -112,42 +113,40 @@ impl Learnt {
     }
 
     /// A prompt of so many tokens, as reported, was answered.
-    pub fn accepted(&self, provider: &str, model: &str, prompt_tokens: u32, now: Instant) {
+    pub fn accepted(&self, place: &str, model: &str, prompt_tokens: u32, now: Instant) {
         let mut models = self.models();
-        let entry = models.get_or_insert_mut(key(provider, model), Entry::default);
+        let entry = models.get_or_insert_mut(key(place, model), Entry::default);
         entry.accepted(prompt_tokens, self.max_age(), now);
     }
 
     /// A request was refused. What is known afterwards is tighter than what was sent: as the provider
     /// counted it where the error says so, else as was `expected`; but for prompts of a few hundred
     /// tokens, and where far more was answered before and the error names no number. An answer that fills the window by itself teaches nothing of the prompt.
-    pub fn refused(&self, provider: &str, model: &str, refused: &Refused, now: Instant) -> Lesson {
+    pub fn refused(&self, place: &str, model: &str, refused: &Refused, now: Instant) -> Lesson {
         let mut models = self.models();
-        let entry = models.get_or_insert_mut(key(provider, model), Entry::default);
+        let entry = models.get_or_insert_mut(key(place, model), Entry::default);
         entry.refused(refused, self.max_age(), now)
     }
 
     /// The provider cuts prompts to so many tokens in silence.
-    pub fn truncated(&self, provider: &str, model: &str, tokens: u32, now: Instant) {
+    pub fn truncated(&self, place: &str, model: &str, tokens: u32, now: Instant) {
         let mut models = self.models();
-        let entry = models.get_or_insert_mut(key(provider, model), Entry::default);
+        let entry = models.get_or_insert_mut(key(place, model), Entry::default);
         entry.truncated(tokens, self.max_age(), now);
     }
 
-    pub fn known(&self, provider: &str, model: &str, now: Instant) -> Known {
+    pub fn known(&self, place: &str, model: &str, now: Instant) -> Known {
         let mut models = self.models();
-        let entry = models.get(&key(provider, model));
+        let entry = models.get(&key(place, model));
         entry.map_or_else(Known::default, |entry| entry.known(now))
     }
 
-    /// Every model of which something is known now: provider, model, and what; by name.
+    /// Every model of which something is known now: place, model, and what; by name.
     pub fn all(&self, now: Instant) -> Vec<(String, String, Known)> {
         let models = self.models();
         let mut all: Vec<_> = models
             .iter()
-            .map(|((provider, model), entry)| {
-                (provider.to_string(), model.to_string(), entry.known(now))
-            })
+            .map(|((place, model), entry)| (place.to_string(), model.to_string(), entry.known(now)))
             .filter(|(_, _, known)| *known != Known::default())
             .collect();
         drop(models);
@@ -160,22 +159,22 @@ impl Learnt {
     }
 
     /// What is known of a model, to be told to others; `None` where nothing was ever learnt.
-    pub fn lessons(&self, provider: &str, model: &str, now: Moment) -> Option<Lessons> {
+    pub fn lessons(&self, place: &str, model: &str, now: Moment) -> Option<Lessons> {
         let mut models = self.models();
-        let entry = models.get(&key(provider, model));
+        let entry = models.get(&key(place, model));
         entry.map(|entry| entry.dated(now))
     }
 
     /// Another replica wrote this, at `written_ms` by the wall clock.
     pub fn hear(
         &self,
-        provider: &str,
+        place: &str,
         model: &str,
         (theirs, written_ms): (Lessons, u64),
         now: Moment,
     ) {
         let mut models = self.models();
-        let entry = models.get_or_insert_mut(key(provider, model), Entry::default);
+        let entry = models.get_or_insert_mut(key(place, model), Entry::default);
         let merged = entry.dated(now).merged(theirs, written_ms);
         *entry = Entry::undated(merged, self.max_age(), now);
     }
@@ -185,8 +184,8 @@ impl Learnt {
     }
 }
 
-fn key(provider: &str, model: &str) -> Key {
-    (provider.into(), model.into())
+fn key(place: &str, model: &str) -> Key {
+    (place.into(), model.into())
 }
 
 #[cfg(test)]

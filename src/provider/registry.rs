@@ -207,9 +207,8 @@ impl Registry {
 
     /// Learns from a refusal.
     pub fn learn(&self, target: &Target, refused: &Refused) -> Lesson {
-        let (provider, model) = (&target.provider.name, &target.model);
-        self.learnt
-            .refused(provider, model, refused, Instant::now())
+        let (place, model) = (&target.provider.place, &target.model);
+        self.learnt.refused(place, model, refused, Instant::now())
     }
 
     /// The window of a model as it is known now.
@@ -296,7 +295,7 @@ impl Registry {
     fn window(&self, provider: &Arc<Provider>, model: &str, settings: &ModelConfig) -> Window {
         let entry = provider.known(model, &self.fetched.table());
         self.want_list(provider, entry.is_some());
-        let learnt = self.learnt.known(&provider.name, model, Instant::now());
+        let learnt = self.learnt.known(&provider.place, model, Instant::now());
         let listed = self.listed.facts(&provider.place, model);
         // A server of one model answers to any name. What else is said of the name has precedence.
         let only = || {

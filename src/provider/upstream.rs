@@ -41,7 +41,7 @@ const PLAIN: &AsciiSet = &NON_ALPHANUMERIC
 pub struct Provider {
     pub name: Arc<str>,
     /// Name and address: under other settings with the same, what it told of itself holds.
-    pub(super) place: Arc<str>,
+    pub place: Arc<str>,
     pub config: ProviderConfig,
     pub breaker: Breaker,
     /// For requests that leave HTTP.

@@ -1,12 +1,8 @@
 //! What a request works with: the settings, and what outlives them.
 
-use std::{
-    io,
-    sync::{
-        Arc,
-        atomic::{AtomicBool, Ordering::Relaxed},
-    },
-};
+use std::{io, sync::Arc};
+
+use tokio_util::sync::CancellationToken;
 
 use super::{
     admit::Clients,
@@ -44,7 +40,7 @@ pub struct App {
     pub metrics: Arc<Metrics>,
     pub tasks: Tasks,
     counts: Counts,
-    draining: Arc<AtomicBool>,
+    draining: CancellationToken,
 }
 
 impl App {
@@ -72,7 +68,7 @@ impl App {
             metrics: Arc::new(metrics),
             tasks: Tasks::default(),
             counts,
-            draining: Arc::default(),
+            draining: CancellationToken::new(),
             config,
         })
     }
@@ -94,7 +90,7 @@ impl App {
             metrics: Arc::clone(&self.metrics),
             tasks: self.tasks.clone(),
             counts: self.counts.clone(),
-            draining: Arc::clone(&self.draining),
+            draining: self.draining.clone(),
             config,
         })
     }
@@ -103,7 +99,7 @@ impl App {
     pub(super) fn take_over(&self, before: &Self) {
         self.registry.take_over(&before.registry, &self.config);
         for provider in before.registry.gone(&self.registry) {
-            self.refusals.forget(provider);
+            self.refusals.forget(&provider.place);
         }
         for provider in before.config.providers.keys() {
             if !self.config.providers.contains_key(provider) {
@@ -125,11 +121,16 @@ impl App {
 
     /// Whether the server is on its way out.
     pub fn draining(&self) -> bool {
-        self.draining.load(Relaxed)
+        self.draining.is_cancelled()
+    }
+
+    /// Cancelled when it is.
+    pub(super) fn end(&self) -> CancellationToken {
+        self.draining.clone()
     }
 
     /// From now on it is, under whatever settings.
     pub(super) fn begin_drain(&self) {
-        self.draining.store(true, Relaxed);
+        self.draining.cancel();
     }
 }

@@ -36,7 +36,7 @@ const WORDS: [&str; 2] = ["stream_options", "include_usage"];
 #[derive(Debug)]
 pub struct Refusals(Mutex<LruCache<Model, ()>>);
 
-/// A provider's name and a model's.
+/// Where a provider is, and a model's name.
 type Model = (Box<str>, Box<str>);
 
 /// A request as it goes to the provider.
@@ -112,10 +112,10 @@ impl Refusals {
         known.get(&key(target)).is_some()
     }
 
-    /// Forgets a provider: another one has its name now.
-    pub fn forget(&self, provider: &str) {
+    /// Forgets a provider that is no longer there.
+    pub fn forget(&self, place: &str) {
         let mut known = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        let gone = known.iter().filter(|((of, _), ())| **of == *provider);
+        let gone = known.iter().filter(|((of, _), ())| **of == *place);
         let gone: Vec<_> = gone.map(|(model, ())| model.clone()).collect();
         for model in &gone {
             known.pop(model);
@@ -135,7 +135,7 @@ impl Refusals {
 
 fn key(target: &Target) -> Model {
     (
-        target.provider.name.as_ref().into(),
+        target.provider.place.as_ref().into(),
         target.model.as_str().into(),
     )
 }

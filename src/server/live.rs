@@ -6,8 +6,7 @@
 
 use std::{
     io,
-    net::SocketAddr,
-    sync::{Arc, Mutex, OnceLock, PoisonError},
+    sync::{Arc, Mutex, PoisonError},
 };
 
 use arc_swap::ArcSwap;
@@ -24,8 +23,6 @@ use crate::{
 pub struct Live {
     app: ArcSwap<App>,
     pub(super) connections: Connections,
-    /// Where clients come from, once it is served.
-    listening: OnceLock<SocketAddr>,
     /// Held while settings change.
     changing: Mutex<()>,
 }
@@ -58,7 +55,6 @@ impl Live {
         Ok(Self {
             connections: Connections::new(config.server.max_connections),
             app: ArcSwap::from_pointee(App::new(config, store)?),
-            listening: OnceLock::new(),
             changing: Mutex::default(),
         })
     }
@@ -84,9 +80,7 @@ impl Live {
     }
 
     fn change(&self, before: &App, mut config: Config) -> Result<Change, Refused> {
-        if let Some(&address) = self.listening.get() {
-            config.may_listen(address)?;
-        }
+        config.keeps_clients(&before.config)?;
         let change = Change::settle(&before.config, &mut config);
         if change.taken.is_empty() {
             return Ok(change);
@@ -96,11 +90,5 @@ impl Live {
         self.connections.allow(app.config.server.max_connections);
         self.app.store(app);
         Ok(change)
-    }
-
-    /// It is served there from now on.
-    pub(super) fn listen(&self, address: SocketAddr) {
-        // Whoever serves it twice has one process, and so one kind of address, all the same.
-        let _ = self.listening.set(address);
     }
 }

@@ -70,6 +70,10 @@ const PING_EVERY: Duration = Duration::from_secs(30);
 /// How long the store has to bring to rest what it holds, once nobody asks it for anything.
 const CLOSE_WITHIN: Duration = Duration::from_secs(5);
 
+/// How long a connection that has not brought a first request yet may take for one during a drain:
+/// its client may be dead, or never have meant to.
+const FIRST_WITHIN: Duration = Duration::from_secs(1);
+
 /// hyper refuses less.
 const LEAST_HEADER_BYTES: usize = 8_192;
 
@@ -83,7 +87,6 @@ pub async fn serve(
     listener: TcpListener,
     stop: impl Future<Output = ()>,
 ) -> io::Result<()> {
-    live.listen(listener.local_addr()?);
     live.app().registry.start();
     let tasks = live.app().tasks.clone();
     let learner = live.app();
@@ -159,10 +162,11 @@ async fn connection(live: Arc<Live>, stream: TcpStream, watcher: Watcher, open: 
         tracing::debug!(%error, "a connection was gone at once");
         return;
     }
-    let (http, limit) = {
+    let (http, limit, end) = {
         let app = live.app();
         let limits = &app.config.server;
-        (protocols(limits, app.tasks.clone()), limits.header_timeout)
+        let http = protocols(limits, app.tasks.clone());
+        (http, limits.header_timeout, app.end())
     };
     let begun = Arc::new(AtomicBool::new(false));
     let seen = Arc::clone(&begun);
@@ -176,9 +180,19 @@ async fn connection(live: Arc<Live>, stream: TcpStream, watcher: Watcher, open: 
     let mut connection = std::pin::pin!(watcher.watch(connection));
     // hyper bounds the time between two requests of HTTP/1; this bounds the wait for a first
     // request on any connection.
+    let waited = async {
+        let ending = async {
+            end.cancelled().await;
+            sleep(FIRST_WITHIN).await;
+        };
+        tokio::select! {
+            () = sleep(limit) => {}
+            () = ending => {}
+        }
+    };
     let served = tokio::select! {
         served = &mut connection => served,
-        () = sleep(limit) => {
+        () = waited => {
             if !begun.load(Relaxed) {
                 return;
             }

@@ -184,10 +184,10 @@ impl Sharing {
         let Some((kind, at, (provider, model))) = read_name(name) else {
             return;
         };
-        let there = learners.registry.named(&provider);
-        if !there.is_ok_and(|there| place(there) == at) {
+        let there = learners.registry.named(&provider).ok();
+        let Some(there) = there.filter(|there| place(there) == at) else {
             return;
-        }
+        };
         let now = moment();
         let mut known = self.known();
         let known = &mut *known;
@@ -196,9 +196,9 @@ impl Sharing {
             Kind::Window => newer(&mut known.windows, name, value, now).map(|theirs| {
                 let written = (theirs.what, theirs.at_ms);
                 let learnt = &learners.registry.learnt;
-                learnt.hear(&key.0, &key.1, written, now);
+                learnt.hear(&there.place, &key.1, written, now);
                 // Where something here speaks against it, that is to be told.
-                let merged = learnt.lessons(&key.0, &key.1, now);
+                let merged = learnt.lessons(&there.place, &key.1, now);
                 merged.is_some_and(|merged| merged.is_news(&theirs.what))
             }),
             Kind::Ratio => newer(&mut known.ratios, name, value, now).map(|theirs| {
@@ -254,13 +254,14 @@ impl Sharing {
     /// What is known of a model and worth telling.
     fn news(&self, learners: Learners<'_>, model: &Model, now: Moment) -> Vec<News> {
         let (provider, called) = (&*model.0, &*model.1);
-        let lessons = learners.registry.learnt.lessons(provider, called, now);
-        let ratio = learners.ratios.known(provider, called);
-        let Ok(at) = learners.registry.named(provider).map(|there| place(there)) else {
+        let Ok(there) = learners.registry.named(provider) else {
             return Vec::new();
         };
+        let lessons = learners.registry.learnt.lessons(&there.place, called, now);
+        let ratio = learners.ratios.known(provider, called);
         let named = |kind| {
-            let name = name(kind, at, model).filter(|name| name.len() <= MAX_SHARED_NAME_BYTES);
+            let name =
+                name(kind, place(there), model).filter(|name| name.len() <= MAX_SHARED_NAME_BYTES);
             name.map(Bytes::from)
         };
         let known = self.known();

@@ -245,6 +245,48 @@ async fn limits_of_bodies_and_connections_change() {
 }
 
 #[tokio::test]
+async fn what_a_provider_says_is_not_held_against_the_next_one_of_its_name() {
+    let (up, other) = (Provider::start().await, Provider::start().await);
+    let proxy = Proxy::new()
+        .provider("up", &up)
+        .set(|config| window(config, 8_000))
+        .start()
+        .await;
+    let client = proxy.client();
+    let too_long = "This model's maximum context length is 4097 tokens. However, your messages \
+                    resulted in 5000 tokens.";
+    let too_long = json!({"error": {"message": too_long, "code": "context_length_exceeded"}});
+    for _ in 0..2 {
+        let refused = answer("400 Bad Request", "", too_long.to_string());
+        up.then([Step::Stall, refused]);
+    }
+    let move_to = |at: &Provider| {
+        let base_url = Some(format!("http://{}/v1", at.address));
+        proxy.reload(|config| config.providers.get_mut("up").unwrap().base_url = base_url);
+    };
+    let limit = async |at: &Provider| {
+        at.then([answer("200 OK", "", COMPLETION)]);
+        let got = client.chat(ASK).await;
+        assert_eq!(got.status, 200, "{}", got.text());
+        got.headers["x-plimsoll-context-limit"].clone()
+    };
+    let refused = async {
+        client.chat(ASK).await;
+    };
+    let moved = async {
+        up.requests(1).await;
+        move_to(&other);
+        up.release();
+        up.release();
+    };
+    tokio::join!(refused, moved);
+    assert_eq!(limit(&other).await, "8000");
+    // It was learnt, of the one who said it.
+    move_to(&up);
+    assert_eq!(limit(&up).await, "4097");
+}
+
+#[tokio::test]
 async fn what_was_before_a_reload_is_gone_after_it() {
     let up = Provider::start().await;
     let proxy = Proxy::new().provider("up", &up).start().await;

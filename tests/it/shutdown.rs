@@ -6,7 +6,10 @@ use std::{sync::Arc, time::Duration};
 
 use http_body_util::BodyExt;
 use plimsoll::store::Store;
-use tokio::net::TcpStream;
+use tokio::{
+    io::{AsyncReadExt, AsyncWriteExt},
+    net::TcpStream,
+};
 
 use self::closing::Closing;
 #[cfg(unix)]
@@ -80,6 +83,34 @@ async fn answers_that_do_not_end_are_cut_off() {
 }
 
 #[tokio::test]
+async fn connections_without_a_request_hold_nothing_up() {
+    let up = Provider::start().await;
+    let mut proxy = Proxy::new()
+        .provider("up", &up)
+        .set(|config| config.server.drain_timeout = Duration::from_secs(600))
+        .start()
+        .await;
+    let begun = [
+        // A head that does not go on, and an HTTP/2 client that is dead.
+        &b"POST /v1/chat/completions HTTP/1.1\r\nhost: loc"[..],
+        b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\0\0\0\x04\0\0\0\0\0",
+    ];
+    let mut connections = Vec::new();
+    for bytes in begun {
+        let mut connection = TcpStream::connect(proxy.address).await.unwrap();
+        connection.write_all(bytes).await.unwrap();
+        connections.push(connection);
+    }
+    // What the server says first of all in HTTP/2: it has read what came.
+    let said = connections[1].read_u8();
+    within(said).await.unwrap();
+    let idle = proxy.client();
+    assert_eq!(idle.get("/readyz").await.status, 200);
+    proxy.stop();
+    proxy.gone().await;
+}
+
+#[tokio::test]
 async fn what_ends_during_a_drain_is_stored_and_what_is_cut_is_not() {
     let up = Provider::start().await;
     let data = tempfile::tempdir().unwrap();
@@ -122,11 +153,7 @@ async fn what_ends_during_a_drain_is_stored_and_what_is_cut_is_not() {
 
     let proxy = start().await;
     up.then([answer("200 OK", "", COMPLETION)]);
-    let goes_on = ASK.replace("true", "false").replace(
-        "\"x\"}]",
-        "\"x\"},{\"role\":\"assistant\",\"content\":\"hé\"},{\"role\":\"user\",\"content\":\"z\"}]",
-    );
-    let answered = proxy.client().chat(goes_on).await;
+    let answered = proxy.client().chat(goes_on()).await;
     assert_eq!(answered.headers["x-plimsoll-session"], session);
 }
 
@@ -197,6 +224,42 @@ async fn told_twice_it_waits_for_no_answer() {
     up.closed(0).await;
     let (status, _) = proxy.ended().await;
     assert!(status.success());
+}
+
+#[cfg(unix)]
+#[tokio::test]
+async fn what_ends_while_it_stops_is_in_the_file_at_the_next_start() {
+    let up = Provider::start().await;
+    let folder = tempfile::tempdir().unwrap();
+    let settings = Settings::new(folder.path(), &up);
+    settings.write("[store]\nurl = \"file\"\n");
+    let mut proxy = Process::start(&settings.file).await;
+    up.then(stalling());
+    let client = proxy.client();
+    let asked = client.begin(client.chat_request(ASK)).await;
+    let session = asked.headers()["x-plimsoll-session"].clone();
+    let mut body = asked.into_body();
+    assert_eq!(next(&mut body).await, TEXT);
+    proxy.signal("TERM");
+    proxy.says("draining").await;
+    up.release();
+    let rest = within(body.collect()).await.unwrap().to_bytes();
+    assert_eq!(rest, format!("{FINISH}{DONE}"));
+    let (status, log) = proxy.ended().await;
+    assert!(status.success(), "{log}");
+
+    let proxy = Process::start(&settings.file).await;
+    up.then([answer("200 OK", "", COMPLETION)]);
+    let got = proxy.client().chat(goes_on()).await;
+    assert_eq!(got.headers["x-plimsoll-session"], session);
+}
+
+/// The conversation of [`ASK`] with its answer, and one more question.
+fn goes_on() -> String {
+    ASK.replace("true", "false").replace(
+        "\"x\"}]",
+        "\"x\"},{\"role\":\"assistant\",\"content\":\"hé\"},{\"role\":\"user\",\"content\":\"z\"}]",
+    )
 }
 
 fn stalling() -> [Step; 6] {

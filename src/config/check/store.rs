@@ -90,10 +90,20 @@ impl Checker<'_> {
         let variable = variable?;
         let value = self.environment.value(variable);
         if value.is_none_or(str::is_empty) {
+            // SECURITY: who mistakes this for the place of the secret itself must not find it in a log.
+            let named = |c: char| c.is_ascii_uppercase() || c.is_ascii_digit() || c == '_';
+            let shown =
+                variable.chars().all(named) && !variable.starts_with(|c: char| c.is_ascii_digit());
             self.refuse(
                 &key,
-                Some(format!("{variable:?}")),
-                "names an environment variable that is not set",
+                shown.then(|| format!("{variable:?}")),
+                match shown {
+                    true => "names an environment variable that is not set",
+                    false => {
+                        "names an environment variable that is not set (the value is not shown, \
+                              it may be a secret)"
+                    }
+                },
             );
         }
         value.map(Secret::new)

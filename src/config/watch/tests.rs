@@ -110,3 +110,37 @@ fn texts_are_watched_also_while_they_are_refused() {
     fs::write(texts.join("en").join("caution-text.txt"), "Careful.").unwrap();
     assert!(!watch.changed() && watch.changed());
 }
+
+#[test]
+fn a_file_that_says_nothing_any_more_is_a_problem() {
+    let (_folder, file) = place();
+    fs::write(&file, ONE).unwrap();
+    let mut watch = watch(&file);
+    watch.load().unwrap();
+    // Cut by whoever is about to write it, or by a disk that is full.
+    fs::write(&file, "\n").unwrap();
+    let refused = watch.load().unwrap_err().to_string();
+    assert!(refused.contains("config.toml: is empty now"), "{refused}");
+    fs::write(&file, OTHER).unwrap();
+    assert!(watch.load().is_ok());
+}
+
+#[cfg(unix)]
+#[test]
+fn a_pipe_is_read_once() {
+    let (_folder, file) = place();
+    let made = std::process::Command::new("mkfifo").arg(&file).status();
+    assert!(made.unwrap().success());
+    let write = |text: &'static str| {
+        let file = file.clone();
+        std::thread::spawn(move || fs::write(file, text).unwrap())
+    };
+    let mut watch = watch(&file);
+    let written = write(ONE);
+    assert_eq!(watch.load().unwrap().config.guard.reserve_tokens, 1_000);
+    written.join().unwrap();
+    assert!(!watch.changed() && !watch.changed());
+    let refused = watch.load().unwrap_err().to_string();
+    assert!(refused.contains("read again"), "{refused}");
+    assert!(!watch.changed() && !watch.changed());
+}

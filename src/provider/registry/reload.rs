@@ -52,21 +52,21 @@ impl Registry {
         }
         self.learnt.believe_for(config.catalogue.learnt_max_age);
         for gone in before.gone(self) {
-            self.learnt.forget(gone);
+            self.learnt.forget(&gone.place);
         }
         let places: Vec<_> = self.providers.values().map(|one| &one.place).collect();
         self.listed.keep_only(&places);
     }
 
-    /// Names of providers that another registry does not have, or has at another address.
-    pub fn gone<'a>(&'a self, after: &Self) -> Vec<&'a str> {
+    /// Providers that another registry does not have, or has at another address.
+    pub fn gone<'a>(&'a self, after: &Self) -> Vec<&'a Provider> {
         let stays = |name: &str, provider: &Provider| {
             let after = after.providers.get(name);
             after.is_some_and(|after| after.is_of(&provider.config))
         };
         let all = self.providers.iter();
         let gone = all.filter(|(name, provider)| !stays(name, provider));
-        gone.map(|(name, _)| name.as_str()).collect()
+        gone.map(|(_, provider)| &**provider).collect()
     }
 }
 
@@ -116,9 +116,13 @@ mod tests {
         let mut config = config();
         let before = Registry::new(&config).unwrap();
         let now = Instant::now();
-        let known = |registry: &Registry, name: &str| registry.learnt.known(name, "m", now);
+        let place = |registry: &Registry, name: &str| Arc::clone(&registry.providers[name].place);
+        let known = |registry: &Registry, name: &str| {
+            registry.learnt.known(&place(registry, name), "m", now)
+        };
         for name in ["a", "b"] {
-            before.learnt.truncated(name, "m", 5_000, now);
+            let there = place(&before, name);
+            before.learnt.truncated(&there, "m", 5_000, now);
             assert!(before.listed.is_due(&before.providers[name].place, now));
         }
         change(&mut config, "a", |a| {
@@ -130,17 +134,23 @@ mod tests {
         config.catalogue.learnt_max_age = Duration::from_secs(10);
         let after = before.under(&config).unwrap();
         after.take_over(&before, &config);
-        assert_eq!(before.gone(&after), ["b"]);
+        let gone: Vec<_> = before.gone(&after).iter().map(|gone| &*gone.name).collect();
+        assert_eq!(gone, ["b"]);
+        // An answer of the one before ends.
+        before
+            .learnt
+            .truncated(&place(&before, "b"), "m", 4_000, now);
         assert_ne!(known(&after, "a"), Known::default());
         assert_eq!(known(&after, "b"), Known::default());
         let awaited = |name: &str| after.listed.is_awaited(&after.providers[name].place);
         assert!(awaited("a") && !awaited("b"));
         // What is taught from now on holds for as long as the new settings say.
-        after.learnt.truncated("b", "m", 5_000, now);
+        after.learnt.truncated(&place(&after, "b"), "m", 5_000, now);
         let later = now + Duration::from_secs(11);
         assert_ne!(known(&after, "b"), Known::default());
-        assert_eq!(after.learnt.known("b", "m", later), Known::default());
-        assert_ne!(after.learnt.known("a", "m", later), Known::default());
+        let later = |name| after.learnt.known(&place(&after, name), "m", later);
+        assert_eq!(later("b"), Known::default());
+        assert_ne!(later("a"), Known::default());
     }
 
     #[tokio::test]

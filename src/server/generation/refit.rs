@@ -117,17 +117,18 @@ impl Generation {
             return;
         };
         let (provider, model) = (&self.target.provider.name, &self.target.model);
+        let place = &self.target.provider.place;
         let learnt = &self.app.registry.learnt;
         let state = self.inherited.state.as_ref();
         let state = state.filter(|_| same_model(&self.inherited, &self.target));
         let before = state.and_then(|state| state.sample);
         let missed_only = self.target.provider.config.profile.counts_missed_only;
         let Some(cap) = silent::truncates(before, now, missed_only) else {
-            learnt.accepted(provider, model, now.prompt_tokens, Instant::now());
+            learnt.accepted(place, model, now.prompt_tokens, Instant::now());
             return;
         };
         self.cut_in_silence = true;
-        learnt.truncated(provider, model, cap, Instant::now());
+        learnt.truncated(place, model, cap, Instant::now());
         self.app.metrics.truncated(provider);
         self.noted.set(self.actions());
         tracing::warn!(

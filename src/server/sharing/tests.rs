@@ -58,12 +58,16 @@ impl Replica {
 
     fn accept(&self, tokens: u32) {
         let learnt = &self.registry.learnt;
-        learnt.accepted("simulated", "m", tokens, Instant::now());
+        learnt.accepted(&self.place(), "m", tokens, Instant::now());
+    }
+
+    fn place(&self) -> Arc<str> {
+        Arc::clone(&self.registry.named("simulated").unwrap().place)
     }
 
     fn window(&self) -> Option<u32> {
         let learnt = &self.registry.learnt;
-        learnt.known("simulated", "m", Instant::now()).window
+        learnt.known(&self.place(), "m", Instant::now()).window
     }
 
     fn ratio(&self) -> Option<f64> {
@@ -116,7 +120,7 @@ async fn what_was_told_of_a_provider_is_heard_when_it_comes_back() {
     one.refuse(16_000);
     one.tell().await;
     other.hear().await;
-    other.registry.learnt.forget("simulated");
+    other.registry.learnt.forget(&other.place());
     assert!(!other.hear().await);
     other.sharing.hear_again();
     assert!(other.hear().await);

@@ -1,6 +1,6 @@
 //! Settings that are read again by the real binary: because their files changed, or on SIGHUP.
 
-use std::{fs, os::unix::fs::symlink};
+use std::{fs, os::unix::fs::symlink, process::Command, thread};
 
 use sha2::{Digest, Sha256};
 
@@ -95,25 +95,49 @@ async fn what_needs_a_restart_is_named_and_the_rest_is_taken() {
 }
 
 #[tokio::test]
-async fn the_last_key_stays_where_other_machines_may_come() {
+async fn the_last_key_goes_with_a_restart_only() {
+    for address in ["127.0.0.1:0", "0.0.0.0:0"] {
+        let up = Provider::start().await;
+        let folder = tempfile::tempdir().unwrap();
+        let settings = Settings::new(folder.path(), &up);
+        let keyed = settings.with(&of_alice()).replace("127.0.0.1:0", address);
+        fs::write(&settings.file, keyed).unwrap();
+        let mut proxy = Process::start(&settings.file).await;
+        // By itself this would be allowed. A file that is not written to its end looks like it.
+        settings.write("");
+        let line = proxy.says(REFUSED).await;
+        let said = line["message"].as_str().unwrap();
+        assert!(said.contains("clients: has no client any more"), "{said}");
+        let address = ([127, 0, 0, 1], proxy.address.port()).into();
+        let got = Client::new(address, false).chat(ASK).await;
+        got.is_error(401, "invalid_api_key");
+    }
+}
+
+#[tokio::test]
+async fn settings_from_a_pipe_are_those_that_came_out_of_it() {
     let up = Provider::start().await;
     let folder = tempfile::tempdir().unwrap();
     let settings = Settings::new(folder.path(), &up);
-    let key = format!("{SECRET}-alice");
-    let digest = hex::encode(Sha256::digest(&key));
-    let open = settings
-        .with(&format!("[clients.alice]\nkey_sha256 = {digest:?}\n"))
-        .replace("127.0.0.1:0", "0.0.0.0:0");
-    fs::write(&settings.file, open).unwrap();
+    let made = Command::new("mkfifo").arg(&settings.file).status();
+    assert!(made.unwrap().success());
+    let (pipe, text) = (settings.file.clone(), settings.with(&of_alice()));
+    // As of a program that decrypts them.
+    let writer = thread::spawn(move || fs::write(pipe, text).unwrap());
     let mut proxy = Process::start(&settings.file).await;
-    // By itself this would be allowed.
-    settings.write("");
+    writer.join().unwrap();
+    proxy.signal("HUP");
     let line = proxy.says(REFUSED).await;
     let said = line["message"].as_str().unwrap();
-    assert!(said.contains("clients: has no client any more"), "{said}");
-    let address = ([127, 0, 0, 1], proxy.address.port()).into();
-    let got = Client::new(address, false).chat(ASK).await;
+    assert!(said.contains("no file that can be read again"), "{said}");
+    let got = proxy.client().chat(ASK).await;
     got.is_error(401, "invalid_api_key");
+}
+
+/// A client.
+fn of_alice() -> String {
+    let digest = hex::encode(Sha256::digest(format!("{SECRET}-alice")));
+    format!("[clients.alice]\nkey_sha256 = {digest:?}\n")
 }
 
 #[tokio::test]
