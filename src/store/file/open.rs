@@ -182,12 +182,16 @@ impl Place {
         }
     }
 
-    /// Opens the file, or a new one where it is damaged.
-    pub(super) fn open(&self) -> Result<Connection, Fault> {
-        match self.open_as_it_is() {
+    /// Opens the file and reads from it what is needed to begin; where either meets damage, with a
+    /// new file.
+    pub(super) fn open<T>(
+        &self,
+        begin: impl Fn(Connection) -> Result<T, Fault>,
+    ) -> Result<T, Fault> {
+        match self.open_as_it_is().and_then(&begin) {
             Err(fault) if fault.is_damage() => {
                 self.set_aside(&fault)?;
-                self.open_as_it_is()
+                self.open_as_it_is().and_then(&begin)
             }
             opened => opened,
         }

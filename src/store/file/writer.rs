@@ -106,6 +106,8 @@ pub(super) struct Writer {
     open: Option<Open>,
     /// When opening was tried last, and failed.
     tried: Option<Instant>,
+    /// It failed then, which was told in the log.
+    failing: bool,
     limits: Limits,
     clock: Clock,
     stamp: Stamp,
@@ -127,6 +129,7 @@ impl Writer {
             readers: Arc::clone(&readers),
             open: None,
             tried: None,
+            failing: false,
             limits,
             clock,
             stamp: Stamp::default(),
@@ -345,7 +348,7 @@ impl Writer {
     fn reopen(&mut self) -> Result<(), Fault> {
         self.tried = Some(Instant::now());
         self.readers.close();
-        let opened = self.place.open().and_then(|file| {
+        let opened = self.place.open(|file| {
             Ok(Open {
                 counts: Counts::load(&file)?,
                 told: Told::load(&file)?,
@@ -353,9 +356,14 @@ impl Writer {
                 file,
             })
         });
+        let failed_before = std::mem::replace(&mut self.failing, opened.is_err());
         let mut open = opened.inspect_err(|error| {
             let file = self.place.path().display();
-            tracing::error!(%file, %error, "the file of sessions cannot be opened; requests go on without");
+            let what = "the file of sessions cannot be opened; requests go on without";
+            match failed_before {
+                false => tracing::error!(%file, %error, "{what}"),
+                true => tracing::debug!(%file, %error, "{what}"),
+            }
         })?;
         // What others have seen of it never goes back.
         open.told.version = open.told.version.max(self.version.load(Relaxed));

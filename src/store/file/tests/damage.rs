@@ -256,3 +256,17 @@ async fn damage_that_is_met_at_work_is_set_aside() {
         assert!(store.shared_version() > version);
     }
 }
+
+#[tokio::test]
+async fn whichever_page_is_lost_it_goes_on() {
+    const PAGE: usize = 4_096;
+    for at in (0..pristine(true)[0].len()).step_by(PAGE) {
+        let mut files = pristine(true).clone();
+        files[0][at..at + PAGE].fill(0);
+        let directory = tempfile::tempdir().unwrap();
+        put(&directory, &files);
+        let store = open(&directory);
+        right_ones(&store).await;
+        goes_on(&store).await;
+    }
+}
