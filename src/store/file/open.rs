@@ -2,7 +2,7 @@
 
 use std::{
     fs::{self, File, OpenOptions, TryLockError},
-    io,
+    io::{self, Read as _},
     path::{Path, PathBuf},
     thread,
     time::{Duration, Instant},
@@ -17,6 +17,9 @@ use super::{
 
 const NAME: &str = "sessions.db";
 const LOCK: &str = "sessions.lock";
+
+/// The head of SQLite's files.
+const HEAD_BYTES: u64 = 100;
 
 /// How long another process has to let go of the file, and how often that is looked for.
 const LOCK_WITHIN: Duration = Duration::from_secs(1);
@@ -198,7 +201,9 @@ impl Place {
     }
 
     fn open_as_it_is(&self) -> Result<Connection, Fault> {
-        drop(private(&self.path)?);
+        if !has_sound_head(private(&self.path)?)? {
+            return Err(Fault::Damaged("its head is no head of SQLite's"));
+        }
         let file = schema::connect(&self.path)?;
         let fresh = is_fresh(&file)?;
         schema::set(&file, CACHE_KIB)?;
@@ -271,6 +276,21 @@ fn private(path: &Path) -> io::Result<File> {
     #[cfg(unix)]
     std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
     options.open(path)
+}
+
+/// Whether a file begins as SQLite's do, or not at all.
+///
+/// Two numbers in it SQLite does not take for damage where they are: with one the file can be read
+/// and never written, with the other it is called unsupported. <https://www.sqlite.org/fileformat2.html>
+fn has_sound_head(file: File) -> io::Result<bool> {
+    let mut head = Vec::new();
+    file.take(HEAD_BYTES).read_to_end(&mut head)?;
+    let versions = head.get(18..20);
+    let schema = head.get(44..48);
+    Ok(head.is_empty()
+        || head.starts_with(b"SQLite format 3\0")
+            && versions.is_some_and(|versions| versions.iter().all(|it| matches!(it, 1 | 2)))
+            && schema.is_some_and(|schema| matches!(schema, [0, 0, 0, 0..=4])))
 }
 
 /// Whether nothing was ever written; refuses what is not of this format.

@@ -166,7 +166,7 @@ fn harms() -> impl Strategy<Value = Vec<Harm>> {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(96))]
+    #![proptest_config(ProptestConfig::with_cases(32))]
 
     #[test]
     fn no_damage_gives_a_wrong_state(closed: bool, log: bool, harms in harms()) {
@@ -268,5 +268,16 @@ async fn whichever_page_is_lost_it_goes_on() {
         let store = open(&directory);
         right_ones(&store).await;
         goes_on(&store).await;
+    }
+}
+
+#[tokio::test]
+async fn whichever_bit_of_the_head_is_turned_it_goes_on() {
+    for bit in 0..800 {
+        let mut files = pristine(true).clone();
+        files[0][bit / 8] ^= 1 << (bit % 8);
+        let directory = tempfile::tempdir().unwrap();
+        put(&directory, &files);
+        goes_on(&open(&directory)).await;
     }
 }
