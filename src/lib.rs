@@ -11,6 +11,7 @@
 //! `server` nor each other's insides. `guard`, `health` and `recovery` do no I/O.
 
 pub mod cli;
+pub mod compaction;
 pub mod config;
 pub mod error;
 pub mod guard;

@@ -109,6 +109,7 @@ fn taken(old: &Config, new: &Config) -> Vec<String> {
     one("catalogue", old.catalogue != new.catalogue);
     one("guard", old.guard != new.guard);
     one("recovery", old.recovery != new.recovery);
+    one("compaction", old.compaction != new.compaction);
     entries("clients", &old.clients, &new.clients, &mut taken);
     entries("providers", &old.providers, &new.providers, &mut taken);
     entries("aliases", &old.aliases, &new.aliases, &mut taken);

@@ -3,7 +3,9 @@
 //! Reports every problem at once, each with its key, value and remedy. After this no stage checks
 //! a setting again: sizes, times, digests and profiles have their types.
 
+mod compaction;
 mod gateway;
+mod guard;
 mod models;
 mod provider;
 mod recovery;
@@ -13,7 +15,7 @@ mod store;
 use std::{collections::BTreeMap, fmt::Display, ops::RangeInclusive, time::Duration};
 
 use super::{
-    AdminConfig, ClientConfig, Config, GuardConfig, file,
+    AdminConfig, ClientConfig, Config, file,
     layer::Layers,
     load::Environment,
     problem::{Problem, Problems, dotted},
@@ -21,9 +23,6 @@ use super::{
 
 /// A day: longer waits are a unit mistaken.
 const MAX_WAIT_MS: u64 = 86_400_000;
-
-/// Room for the marker between head and tail of a truncated result.
-const MARKER_CHARS: u64 = 100;
 
 /// Makes a [`Config`] of a file; `found` are the problems that reading it has shown already.
 pub(super) fn check(
@@ -51,6 +50,7 @@ pub(super) fn check(
         catalogue: checker.catalogue(&file.catalogue),
         guard: checker.guard(&file.guard),
         recovery: checker.recovery(&file.recovery),
+        compaction: checker.compaction(&file.compaction),
         store: checker.store(&file.store),
     };
     checker.references(&config);
@@ -180,64 +180,6 @@ impl Checker<'_> {
                     "must be a model's name, or its beginning with one * at the end",
                 );
             }
-        }
-    }
-
-    fn guard(&mut self, written: &file::Guard) -> GuardConfig {
-        const CHARS: u64 = 100_000_000;
-        let head = self.size(
-            &["guard", "truncate_head_chars"],
-            written.truncate_head_chars,
-            0..=CHARS,
-            "it is what a truncated tool result keeps of its beginning, in characters",
-        );
-        let tail = self.size(
-            &["guard", "truncate_tail_chars"],
-            written.truncate_tail_chars,
-            0..=CHARS,
-            "it is what a truncated tool result keeps of its end, in characters",
-        );
-        let kept = written
-            .truncate_head_chars
-            .saturating_add(written.truncate_tail_chars)
-            .saturating_add(MARKER_CHARS);
-        let max_tool_result_chars = self.size(
-            &["guard", "max_tool_result_chars"],
-            written.max_tool_result_chars,
-            kept.min(CHARS)..=CHARS,
-            "it must hold truncate_head_chars, truncate_tail_chars and 100 for the marker between",
-        );
-        GuardConfig {
-            enabled: written.enabled,
-            max_tool_result_chars,
-            truncate_head_chars: head,
-            truncate_tail_chars: tail,
-            reserve_tokens: self.within(
-                &["guard", "reserve_tokens"],
-                written.reserve_tokens,
-                1..=10_000_000,
-                "it is kept free for the answer, in tokens",
-            ),
-            low_water: written.low_water.map(|share| {
-                let why = "it is the share of the window that a cut goes down to";
-                self.within(&["guard", "low_water"], share, 0.3..=0.95, why)
-            }),
-            chars_per_token: self.within(
-                &["guard", "chars_per_token"],
-                written.chars_per_token,
-                1.0..=8.0,
-                "it is how many characters of Latin text make a token",
-            ),
-            max_prompt_tokens: written.max_prompt_tokens.map(|tokens| {
-                let why = "it caps the prompt whatever the window is, in tokens";
-                self.within(
-                    &["guard", "max_prompt_tokens"],
-                    tokens,
-                    1024..=u32::MAX,
-                    why,
-                )
-            }),
-            usage: written.usage,
         }
     }
 }

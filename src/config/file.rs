@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 
 use serde::Deserialize;
 
-use super::{AddTools, UsageMode};
+use super::{AddTools, Preset, UsageMode};
 
 #[derive(Clone, Debug, Default, Deserialize, PartialEq)]
 #[serde(deny_unknown_fields, default)]
@@ -24,6 +24,7 @@ pub(super) struct File {
     pub(super) catalogue: Catalogue,
     pub(super) guard: Guard,
     pub(super) recovery: Recovery,
+    pub(super) compaction: Compaction,
     pub(super) store: Store,
 }
 
@@ -218,6 +219,17 @@ pub(super) struct Guard {
     pub(super) chars_per_token: f64,
     pub(super) max_prompt_tokens: Option<u32>,
     pub(super) usage: UsageMode,
+    pub(super) clear_tools: bool,
+    pub(super) clear_tools_at: f64,
+    pub(super) clear_at_least: f64,
+    pub(super) keep_tool_rounds: u32,
+    pub(super) keep_tool_steps: u32,
+    pub(super) exclude_tools: Vec<String>,
+    pub(super) clear_tool_inputs: bool,
+    pub(super) preset: Option<Preset>,
+    pub(super) system_share: f64,
+    pub(super) trim_system: bool,
+    pub(super) caps: BTreeMap<String, u32>,
 }
 
 impl Default for Guard {
@@ -232,6 +244,17 @@ impl Default for Guard {
             chars_per_token: 3.0,
             max_prompt_tokens: None,
             usage: UsageMode::AsSent,
+            clear_tools: true,
+            clear_tools_at: 0.6,
+            clear_at_least: 0.1,
+            keep_tool_rounds: 2,
+            keep_tool_steps: 10,
+            exclude_tools: Vec::new(),
+            clear_tool_inputs: false,
+            preset: None,
+            system_share: 1.0 / 3.0,
+            trim_system: false,
+            caps: BTreeMap::new(),
         }
     }
 }
@@ -270,6 +293,32 @@ pub(super) enum Speech {
     Auto,
     En,
     Zh,
+}
+
+#[derive(Clone, Debug, Deserialize, PartialEq)]
+#[serde(deny_unknown_fields, default)]
+pub(super) struct Compaction {
+    pub(super) auto: bool,
+    pub(super) threshold: f64,
+    pub(super) model: Option<String>,
+    pub(super) max_summary_tokens: u32,
+    pub(super) timeout_ms: u64,
+    pub(super) wait_ms: u64,
+    pub(super) max_running: u32,
+}
+
+impl Default for Compaction {
+    fn default() -> Self {
+        Self {
+            auto: false,
+            threshold: 0.6,
+            model: None,
+            max_summary_tokens: 4_000,
+            timeout_ms: 120_000,
+            wait_ms: 0,
+            max_running: 4,
+        }
+    }
 }
 
 #[derive(Clone, Debug, Deserialize, PartialEq)]

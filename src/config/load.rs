@@ -260,7 +260,7 @@ fn setting(name: &str) -> Named {
     if lower.contains("__") || lower == "default_provider" {
         return Named::Setting(lower.split("__").map(str::to_owned).collect());
     }
-    const SECTIONS: [&str; 11] = [
+    const SECTIONS: [&str; 12] = [
         "server",
         "admin",
         "clients",
@@ -271,6 +271,7 @@ fn setting(name: &str) -> Named {
         "catalogue",
         "guard",
         "recovery",
+        "compaction",
         "store",
     ];
     let key_of = |section: &&str| {

@@ -47,6 +47,7 @@ pub struct Config {
     pub catalogue: CatalogueConfig,
     pub guard: GuardConfig,
     pub recovery: RecoveryConfig,
+    pub compaction: CompactionConfig,
     pub store: StoreConfig,
 }
 
@@ -200,6 +201,55 @@ pub struct GuardConfig {
     /// A cap on the prompt, whatever the window.
     pub max_prompt_tokens: Option<u32>,
     pub usage: UsageMode,
+    pub clear: ClearConfig,
+    /// Tokens that a part of that name may have, in raw tokens; those of a preset included.
+    pub caps: BTreeMap<String, u32>,
+    /// The share of the budget from which on annotated system text goes.
+    pub system_share: f64,
+    /// Whether system text without annotations is shortened then too.
+    pub trim_system: bool,
+}
+
+/// How results of old tool calls are cleared.
+#[derive(Clone, Debug, PartialEq)]
+pub struct ClearConfig {
+    pub enabled: bool,
+    /// Share of the budget from which on it is done.
+    pub at: f64,
+    /// Share of the budget that it frees at least.
+    pub at_least: f64,
+    /// The newest turns and the newest steps whose results stay: what is in both.
+    pub keep_rounds: u32,
+    pub keep_steps: u32,
+    /// Tools whose results and arguments stay; a name, or its beginning with a `*`.
+    pub exclude: Vec<String>,
+    /// Whether long values in the arguments of the same calls are shortened.
+    pub inputs: bool,
+}
+
+/// Caps for three kinds of named parts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Preset {
+    Light,
+    Standard,
+    Complex,
+}
+
+impl Preset {
+    /// Names, and tokens that a part of that name may have.
+    pub const fn caps(self) -> [(&'static str, u32); 3] {
+        let [schema, fixed, dynamic] = match self {
+            Self::Light => [4_000, 12_000, 8_000],
+            Self::Standard => [4_000, 16_000, 12_000],
+            Self::Complex => [6_000, 20_000, 16_000],
+        };
+        [
+            ("schema", schema),
+            ("static_context", fixed),
+            ("dynamic_context", dynamic),
+        ]
+    }
 }
 
 /// Which prompt tokens a client reads in `usage`.
@@ -269,6 +319,61 @@ impl RecoveryConfig {
         self.enabled
             && model.recovery.unwrap_or(true)
             && client.is_none_or(|client| client.recovery)
+    }
+}
+
+/// Whether and how the older part of a conversation is summarised by a model.
+#[derive(Clone, Debug, PartialEq)]
+pub struct CompactionConfig {
+    /// For sessions and requests that say nothing of their own.
+    pub auto: bool,
+    /// Share of the window without the reserve from which on it is done.
+    pub threshold: f64,
+    /// Who summarises, as a client would name it; unset: the conversation's own model.
+    pub model: Option<String>,
+    /// The longest summary; tokens.
+    pub max_summary_tokens: u32,
+    /// For all calls of one summary.
+    pub timeout: Duration,
+    /// How long a request that would be cut waits for its summary; zero: it does not.
+    pub wait: Duration,
+    /// Summaries that are made at one time.
+    pub max_running: usize,
+}
+
+/// What a threshold is good for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Strategy {
+    CostFirst,
+    Balanced,
+    KeepInformation,
+}
+
+impl Strategy {
+    /// In English and in Chinese.
+    pub const fn names(self) -> [&'static str; 2] {
+        match self {
+            Self::CostFirst => ["cost first", "成本优先"],
+            Self::Balanced => ["balanced", "平衡模式"],
+            Self::KeepInformation => ["keep information", "信息保留"],
+        }
+    }
+}
+
+impl CompactionConfig {
+    pub fn strategy(&self) -> Strategy {
+        match self.threshold {
+            ..=0.6 => Strategy::CostFirst,
+            ..=0.75 => Strategy::Balanced,
+            _ => Strategy::KeepInformation,
+        }
+    }
+}
+
+impl Default for CompactionConfig {
+    /// As in the shipped settings.
+    fn default() -> Self {
+        Config::default().compaction
     }
 }
 

@@ -3,15 +3,19 @@
 
 use super::{
     Policy, Recall,
-    budget::{Budget, Shares},
+    budget::{self, Budget, Shares},
     fold::{Fold, Ground, Replay},
-    preface::NOTE,
+    preface::Base,
     putback::Weighed,
     results::Results,
     rounds,
-    units::{Unit, UnitKind},
+    units::{self, Unit, UnitKind},
 };
 use crate::wire::text;
+
+/// The part of the usual budget that a ledger may take, and the most that it may; raw tokens.
+const LEDGER_SHARE: u32 = 10;
+const MAX_LEDGER_TOKENS: u32 = 4_000;
 
 /// A conversation that was replayed, and where it is folded.
 pub(super) struct Fit<'a> {
@@ -49,8 +53,8 @@ pub(super) fn fit<'a>(
         .saturating_add_signed(narrow(ours.records.fresh));
     let fixed = fixed(units, &tokens).saturating_add(shares.tools);
     let ground = Ground::of(policy, fixed).or(recall.memory.ground);
-    let note = recall.ours.course.as_ref();
-    let note = note.map_or(NOTE, |course| &course.preface);
+    let weights = policy.weights();
+    let base = Base::of(&recall.ours);
     let mut replay = Replay {
         units,
         // What is ours moves no grid, so it counts only from here on.
@@ -64,8 +68,10 @@ pub(super) fn fit<'a>(
             .saturating_add(ours.tools)
             .saturating_add_signed(narrow(ours.records.beside)),
         high: recall.calibration.raw(budget.tokens, added),
-        preface: rounds::tokens(&text::escape(note), &policy.weights()).saturating_add(8),
-        prefaced: recall.ours.course.is_some(),
+        preface: rounds::tokens(&text::escape(&base.text), &weights).saturating_add(8),
+        ledger: ledger_room(policy),
+        based: 0,
+        prefaced: base.boundary.is_some(),
         step: ground.step(),
     };
     // Requests whose cuts are remembered are not replayed, unless they were cut on another grid.
@@ -80,13 +86,13 @@ pub(super) fn fit<'a>(
             .position(|unit| unit.messages.end > fresh)
             .unwrap_or(units.len().saturating_sub(1))
     };
-    let course = recall.ours.course.as_ref();
-    let course = course.map(|course| replay.begin(course.boundary));
-    // Requests from before the course are none of its own.
-    let from = from.max(course.map_or(0, |fold| fold.boundary));
-    let base = match (remembered, course) {
-        (Some(mark), Some(course)) if mark.boundary < course.boundary => Some(course),
-        (mark, course) => mark.or(course),
+    let begun = base.boundary.map(|boundary| replay.begin(boundary));
+    replay.based = begun.map_or_else(|| units::pinned(units), |fold| fold.boundary);
+    // Requests from before a course, or a summary, are none of its own.
+    let from = from.max(begun.map_or(0, |fold| fold.boundary));
+    let base = match (remembered, begun) {
+        (Some(mark), Some(begun)) if mark.boundary < begun.boundary => Some(begun),
+        (mark, begun) => mark.or(begun),
     };
     let fold = replay.run(from, base, |unit, excess| {
         results.tighten(units[unit].messages.clone(), excess)
@@ -96,6 +102,12 @@ pub(super) fn fit<'a>(
         fold,
         ground,
     }
+}
+
+/// Raw tokens that a ledger may take: a tenth of the usual budget, so that it is the same in every
+/// process.
+pub(super) fn ledger_room(policy: &Policy<'_>) -> u32 {
+    (budget::usual(policy) / LEDGER_SHARE).min(MAX_LEDGER_TOKENS)
 }
 
 /// Raw tokens of the system messages and of the first user message.

@@ -106,8 +106,12 @@ pub struct Replay<'a> {
     pub beside: u32,
     /// Raw tokens a request may have.
     pub high: u32,
-    /// Raw tokens of a preface.
+    /// Raw tokens of a preface without its ledger.
     pub preface: u32,
+    /// Raw tokens that the ledger of what is folded beyond `based` may take.
+    pub ledger: u32,
+    /// The unit up to which the preface speaks for itself.
+    pub based: usize,
     /// Whether the preface stands whatever is folded, as that of a course does.
     pub prefaced: bool,
     /// Raw tokens between two cuts.
@@ -213,8 +217,13 @@ impl Replay<'_> {
     }
 
     const fn note(&self, fold: &Fold) -> u32 {
+        let ledger = if fold.boundary > self.based {
+            self.ledger
+        } else {
+            0
+        };
         if fold.removed > 0 || self.prefaced {
-            self.preface
+            self.preface.saturating_add(ledger)
         } else {
             0
         }
@@ -229,7 +238,8 @@ impl Replay<'_> {
     fn advance(&self, at: usize, live: u32, pinned: usize, fold: &mut Fold) -> u32 {
         let newest = newest(self.units, at, pinned);
         let before = *fold;
-        let needed = live.saturating_add(self.preface).saturating_sub(self.high);
+        let preface = self.preface.saturating_add(self.ledger);
+        let needed = live.saturating_add(preface).saturating_sub(self.high);
         let k = needed
             .saturating_add(fold.removed)
             .div_ceil(self.step)

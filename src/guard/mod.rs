@@ -11,9 +11,11 @@ pub mod budget;
 mod course;
 mod echo;
 pub mod estimate;
+pub(crate) mod fence;
 mod fit;
 pub mod fold;
 mod gap;
+pub mod ledger;
 mod limits;
 pub mod lint;
 mod place;
@@ -28,6 +30,8 @@ mod schemas;
 pub mod truncate;
 pub mod units;
 
+use std::borrow::Cow;
+
 use serde::{Deserialize, Serialize};
 
 use self::{
@@ -37,7 +41,7 @@ use self::{
     fold::{Ground, Mark},
     limits::Held,
     lint::Item,
-    preface::Folding,
+    preface::{Base, Folding},
     profile::Profile,
     putback::Putback,
     record::Ours,
@@ -55,7 +59,7 @@ pub use self::{
 };
 use crate::{
     config::GuardConfig,
-    wire::{chat::Conversation, edit::Edits},
+    wire::{chat::Conversation, edit::Edits, text},
 };
 
 /// What a request is measured against.
@@ -178,7 +182,7 @@ pub fn plan(conversation: &Conversation, policy: &Policy<'_>, recall: &Recall) -
             .map_or(0, |it| it.tokens(&policy.weights())),
     };
     let shares_and_ours = (shares, &weight);
-    let fit = fit::fit(
+    let mut fit = fit::fit(
         &units,
         shares_and_ours,
         &mut results,
@@ -186,16 +190,46 @@ pub fn plan(conversation: &Conversation, policy: &Policy<'_>, recall: &Recall) -
         recall,
         &report.budget,
     );
+    let note = note(conversation, &units, policy, recall, &mut fit);
     let folding = preface::fold(
         conversation,
         &units,
         units::pinned(&units),
         fit.fold.boundary,
         policy.profile,
-        recall.ours.course.as_ref(),
+        (&note, fit.replay.prefaced),
     );
     let plan = assemble(&units, &fit, folding, &results, &ours, recall, report);
     checked(conversation, policy, plan, &shares)
+}
+
+/// What stands in the place of what is folded; what it weighs takes the place of what it might have.
+fn note<'a>(
+    conversation: &Conversation,
+    units: &[Unit],
+    policy: &Policy<'_>,
+    recall: &'a Recall,
+    fit: &mut Fit<'_>,
+) -> Cow<'a, str> {
+    let removed: Vec<usize> = units
+        .get(fit.replay.based..fit.fold.boundary)
+        .unwrap_or_default()
+        .iter()
+        .filter(|unit| !unit.stays)
+        .flat_map(|unit| unit.messages.clone())
+        .collect();
+    let room = ledger::Room {
+        tokens: fit.replay.ledger,
+        weights: policy.weights(),
+    };
+    let base = Base::of(&recall.ours);
+    if removed.is_empty() {
+        return base.text;
+    }
+    let note = base.with_ledger(conversation, &removed, &room);
+    let tokens = rounds::tokens(&text::escape(&note), &room.weights);
+    fit.replay.ledger = tokens.saturating_sub(fit.replay.preface.saturating_sub(8));
+    note
 }
 
 /// What of ours the request carries.

@@ -82,10 +82,22 @@ pub struct Course {
     pub preface: Box<str>,
 }
 
+/// What a model wrote of the messages before `boundary`, which are left out for it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Summary {
+    /// The first message that is kept after the pinned start, counted without system messages. Not
+    /// before that of the course in which the summary was made.
+    pub boundary: u32,
+    /// Its sections between fences, with nothing in them that looks like one; bounded.
+    pub text: Box<str>,
+}
+
 /// All of ours that one request carries.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Ours {
     pub course: Option<Course>,
+    /// Made in that course.
+    pub summary: Option<Summary>,
     /// In the order in which they came about; places never fall.
     pub records: Vec<Record>,
     pub tools: Option<OwnTools>,

@@ -4,11 +4,11 @@
 //! picked mechanically from what is left out. The same input gives the same preface, and it holds
 //! no number but the course's own, so it is the same in every request of the course.
 
-mod excerpt;
-mod facts;
-
 use super::{Language, Memory, Prompts};
-use crate::{guard::record::Course, wire::chat::Conversation};
+use crate::{
+    guard::{ledger, record::Course},
+    wire::chat::Conversation,
+};
 
 /// Characters of all facts, fences included.
 pub const MAX_FACTS_CHARS: usize = 6_000;
@@ -38,7 +38,7 @@ pub fn begin(
         let lengths = std::iter::successors(Some(most), |most| Some(most / 2));
         lengths
             .take_while(|&most| most >= LEAST_FACTS_CHARS)
-            .map(|most| facts::gather(conversation, removed, most))
+            .map(|most| ledger::gather(conversation, removed, most))
             .find(|facts| fits(&preface(beside, facts)))
             .unwrap_or_default()
     };

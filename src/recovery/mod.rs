@@ -5,7 +5,6 @@
 
 pub mod clock;
 pub mod course;
-mod fence;
 pub mod headers;
 pub mod language;
 pub mod prompt;

@@ -8,7 +8,7 @@
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
-use super::fence;
+use crate::guard::fence;
 
 /// Characters of one note.
 pub const MAX_NOTE_CHARS: usize = 4_000;

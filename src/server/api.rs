@@ -12,7 +12,7 @@ use subtle::ConstantTimeEq;
 use super::{App, admit, answer, body};
 use crate::{
     error::Failure,
-    session::{self, Account, Reader, SessionId},
+    session::{self, Account, Reader, SessionId, Wanted},
     wire::Body,
 };
 
@@ -56,7 +56,7 @@ pub async fn api(
     let (account, id) = (asked.account.as_ref(), asked.session);
     let known = match asked.wants {
         Wants::Report => app.sessions.session(account, id).await,
-        Wants::Clear => app.sessions.clear(account, id).await,
+        Wants::Clear => app.sessions.order(account, id, Wanted::Clear).await,
     };
     let known = known
         .map_err(|error| {

@@ -201,6 +201,7 @@ impl Recovering {
         }
         Ours {
             course: self.memory.course.clone(),
+            summary: None,
             records: self.records().cloned().collect(),
             tools: self.tools().cloned(),
             tight_chars: self.tight_chars,

@@ -4,6 +4,7 @@
 
 use super::{Account, Orders, SessionError, SessionId, Sessions, State, seal::Of};
 use crate::{
+    compaction::Outcome,
     store::{Row, StoreError},
     telemetry::metrics::StoreOperation,
 };
@@ -15,6 +16,20 @@ pub struct Known {
     pub state: State,
     /// A new course was asked for from outside, and has not begun.
     pub clear_pending: bool,
+    /// A summary was asked for from outside, and has not been begun.
+    pub compact_pending: bool,
+    /// Whether the session is summarised by itself; `None`: as the settings say.
+    pub auto_compact: Option<bool>,
+}
+
+/// What may be asked of a session from outside.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Wanted {
+    /// A new course.
+    Clear,
+    /// A summary of its older part.
+    Compact,
+    AutoCompact(Option<bool>),
 }
 
 impl Sessions {
@@ -25,10 +40,7 @@ impl Sessions {
             return Err(StoreError::Damaged.into());
         }
         let orders = self.readable(&row.tenant, state.session, &row.orders);
-        Ok(Known {
-            clear_pending: orders.ask_clear_after(&state),
-            state,
-        })
+        Ok(Known::of(state, &orders))
     }
 
     async fn row(
@@ -54,31 +66,73 @@ impl Sessions {
         row.map(|row| self.known(&row)).transpose()
     }
 
-    /// Asks for a new course with the next request that goes on from the session's newest
-    /// generation; gives back what is known of the session then. Asking twice before that request
-    /// is asking once.
+    /// Asks something of a session, for what goes on from its newest generation; gives back what is
+    /// known of the session then. Asking twice before it was carried out is asking once.
     ///
-    /// SECURITY: scoped to the account as reading is, and to one conversation of those that a hint
-    /// may have grouped in the session.
+    /// SECURITY: scoped to the account as reading is; a new course and a summary also to one
+    /// conversation of those that a hint may have grouped in the session.
     ///
     /// # Errors
     /// Where the store does not answer, or not with a state.
-    pub async fn clear(
+    pub async fn order(
         &self,
         account: Option<&Account>,
         id: SessionId,
+        wanted: Wanted,
     ) -> Result<Option<Known>, SessionError> {
+        let change = |orders: &mut Orders, state: &State| match wanted {
+            Wanted::Clear => orders.clear(state),
+            Wanted::Compact => orders.compact(state),
+            Wanted::AutoCompact(auto) => orders.auto_compact = auto,
+        };
+        self.change(account, id, change).await
+    }
+
+    /// Leaves beside a session what became of a summary. Returns whether the session is there.
+    ///
+    /// # Errors
+    /// Where the store does not answer, or not with a state.
+    pub async fn conclude(
+        &self,
+        account: &Account,
+        id: SessionId,
+        outcome: Outcome,
+    ) -> Result<bool, SessionError> {
+        let change = |orders: &mut Orders, _: &State| orders.keep(outcome);
+        Ok(self.change(Some(account), id, change).await?.is_some())
+    }
+
+    async fn change(
+        &self,
+        account: Option<&Account>,
+        id: SessionId,
+        change: impl FnOnce(&mut Orders, &State),
+    ) -> Result<Option<Known>, SessionError> {
+        let _one = self.ordering.lock().await;
         let Some(row) = self.row(account, id).await? else {
             return Ok(None);
         };
         let known = self.known(&row)?;
-        let orders = Orders::clear(&known.state).encode()?;
-        let orders = self.seal.seal(Of::Orders(&row.tenant, id), orders)?;
-        let ordered = self.store.order(account, id, orders);
+        let mut orders = self.readable(&row.tenant, id, &row.orders);
+        change(&mut orders, &known.state);
+        let encoded = self
+            .seal
+            .seal(Of::Orders(&row.tenant, id), orders.encode()?)?;
+        let ordered = self.store.order(account, id, encoded);
         let ordered = self.bounded(StoreOperation::Order, self.find_within, ordered);
-        Ok(ordered.await?.then_some(Known {
-            clear_pending: true,
-            ..known
-        }))
+        Ok(ordered.await?.then(|| Known::of(known.state, &orders)))
+    }
+}
+
+impl Known {
+    fn of(mut state: State, orders: &Orders) -> Self {
+        let generations = state.generations;
+        state.compaction.take_over(orders.outcomes(), generations);
+        Self {
+            clear_pending: orders.ask_clear_after(&state),
+            compact_pending: orders.ask_compact_after(&state),
+            auto_compact: orders.auto_compact,
+            state,
+        }
     }
 }

@@ -40,7 +40,7 @@ pub mod tenant;
 
 pub use hint::Hint;
 use ids::Ids;
-pub use known::Known;
+pub use known::{Known, Wanted};
 pub use lineage::Lineage;
 pub use orders::Orders;
 pub use report::{Reader, Report, report};
@@ -62,6 +62,8 @@ pub struct Sessions {
     unopened: Arc<AtomicBool>,
     errors: StoreErrors,
     find_within: Duration,
+    /// Orders are read, changed and written by one at a time.
+    ordering: Arc<tokio::sync::Mutex<()>>,
 }
 
 /// What a request starts from.
@@ -80,6 +82,8 @@ pub struct Inherited {
     /// This request is to begin a new course, because that was asked for from outside. Its state
     /// is to count [`Orders::clears`] then.
     pub clear_ordered: bool,
+    /// A summary is to be made with this request, likewise.
+    pub compact_ordered: bool,
     generation: GenerationId,
     /// The store did not answer, or not with a state: health is unknown, and a warning is due in
     /// the request's record.
@@ -98,9 +102,10 @@ impl Inherited {
             .state
             .clone()
             .unwrap_or_else(|| State::new(self.session));
-        state.follows = match self.clear_ordered {
-            true => self.orders.made_for,
-            false => state.id,
+        state.follows = match (self.clear_ordered, self.compact_ordered) {
+            (true, _) => self.orders.clear_for,
+            (_, true) => self.orders.compact_for,
+            _ => state.id,
         };
         state.id = self.generation;
         state.generations = state.generations.saturating_add(1);
@@ -123,6 +128,7 @@ impl Sessions {
             unopened: Arc::default(),
             errors: StoreErrors::default(),
             find_within: FIND_WITHIN,
+            ordering: Arc::default(),
         })
     }
 
@@ -178,11 +184,16 @@ impl Sessions {
             session,
             orders: Orders::default(),
             clear_ordered: false,
+            compact_ordered: false,
             generation: self.ids.generation(),
             lost,
         };
-        if let Some(found) = ancestor {
+        if let Some(mut found) = ancestor {
             inherited.clear_ordered = found.orders.ask_clear_after(&found.state);
+            inherited.compact_ordered = found.orders.ask_compact_after(&found.state);
+            let generations = found.state.generations;
+            let compaction = &mut found.state.compaction;
+            compaction.take_over(found.orders.outcomes(), generations);
             inherited.state = Some(found.state);
             inherited.answer_at = found.answer_at;
             inherited.orders = found.orders;

@@ -10,9 +10,16 @@
 use serde::{Deserialize, Serialize};
 
 use super::state::{GenerationId, State, StateError};
+use crate::compaction::Outcome;
 
 /// First byte of all stored orders; changes with the meaning of any byte after it.
-const VERSION: u8 = 1;
+const VERSION: u8 = 2;
+
+/// Outcomes of summaries that are kept until the branches they were made for take them over; a
+/// session that a hint made of several conversations may have several.
+const MAX_OUTCOMES: usize = 4;
+/// Bytes of the texts of all of them.
+const MAX_OUTCOME_BYTES: usize = 56 << 10;
 
 /// What is asked for, of one session. Without any, the default.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -20,17 +27,28 @@ pub struct Orders {
     /// A new course is asked for until the conversation's state counts so many clears from
     /// outside: a retry of the request that carried it out clears again, one after it does not.
     pub clears: u32,
-    pub(super) made_for: GenerationId,
+    pub(super) clear_for: GenerationId,
+    /// A summary, likewise.
+    pub compacts: u32,
+    pub(super) compact_for: GenerationId,
+    /// Whether the session is summarised by itself; `None`: as the settings say.
+    pub auto_compact: Option<bool>,
+    /// What became of summaries, oldest first.
+    pub(super) outcomes: Vec<Outcome>,
 }
 
 impl Orders {
     /// A new course for the conversation of the session's newest generation, whose state this is.
     /// Asked for twice before it was carried out, it is one.
-    pub const fn clear(newest: &State) -> Self {
-        Self {
-            clears: newest.recovery.clears.saturating_add(1),
-            made_for: newest.id,
-        }
+    pub const fn clear(&mut self, newest: &State) {
+        self.clears = newest.recovery.clears.saturating_add(1);
+        self.clear_for = newest.id;
+    }
+
+    /// A summary, likewise.
+    pub const fn compact(&mut self, newest: &State) {
+        self.compacts = newest.compaction.ordered.saturating_add(1);
+        self.compact_for = newest.id;
     }
 
     /// Whether a new course is asked for of what goes on from this state, and was not begun yet.
@@ -38,7 +56,31 @@ impl Orders {
     /// The order may have come while the request of this state was under way: then it was made for
     /// the generation before.
     pub fn ask_clear_after(&self, state: &State) -> bool {
-        self.clears > state.recovery.clears && [state.id, state.follows].contains(&self.made_for)
+        self.clears > state.recovery.clears && [state.id, state.follows].contains(&self.clear_for)
+    }
+
+    /// Whether a summary is, likewise.
+    pub fn ask_compact_after(&self, state: &State) -> bool {
+        self.compacts > state.compaction.ordered
+            && [state.id, state.follows].contains(&self.compact_for)
+    }
+
+    /// Keeps what became of a summary; the oldest go where there is no room.
+    pub fn keep(&mut self, outcome: Outcome) {
+        self.outcomes.retain(|known| known.job != outcome.job);
+        self.outcomes.push(outcome);
+        while self.outcomes.len() > MAX_OUTCOMES || self.outcome_bytes() > MAX_OUTCOME_BYTES {
+            self.outcomes.remove(0);
+        }
+    }
+
+    pub fn outcomes(&self) -> &[Outcome] {
+        &self.outcomes
+    }
+
+    fn outcome_bytes(&self) -> usize {
+        let summaries = self.outcomes.iter().filter_map(|it| it.summary.as_ref());
+        summaries.map(|summary| summary.text.len()).sum()
     }
 
     /// The stored form.
@@ -75,7 +117,11 @@ mod tests {
     fn orders() -> Orders {
         Orders {
             clears: u32::MAX,
-            made_for: GenerationId::from_bytes([255; 8]),
+            clear_for: GenerationId::from_bytes([255; 8]),
+            compacts: u32::MAX,
+            compact_for: GenerationId::from_bytes([255; 8]),
+            auto_compact: Some(false),
+            outcomes: Vec::new(),
         }
     }
 
@@ -83,7 +129,7 @@ mod tests {
     fn what_was_written_is_read() {
         let bytes = orders().encode().unwrap();
         assert_eq!(Orders::decode(&bytes).unwrap(), orders());
-        assert!(bytes.len() <= 16, "{}", bytes.len());
+        assert!(bytes.len() <= 40, "{}", bytes.len());
         assert_eq!(Orders::decode(&[]).unwrap(), Orders::default());
     }
 

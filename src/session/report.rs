@@ -52,6 +52,17 @@ pub struct Report {
     pub countdown: Option<u32>,
     /// A new course was asked for through the API, and has not begun.
     pub clear_pending: bool,
+    /// A summary was asked for through the API, and has not been begun.
+    pub compact_pending: bool,
+    /// `on`, `off`, or `follow` for as the settings say.
+    pub auto_compact: &'static str,
+    /// A summary is being made.
+    pub compacting: bool,
+    /// Summaries taken over so far, and what failed since the last one.
+    pub summaries: u32,
+    pub summary_failures: u32,
+    /// The one in use; `null` without one, and for the administrator.
+    pub summary: Option<String>,
     pub reminder_count: usize,
     /// What the model keeps for itself, oldest first; `null` for the administrator.
     pub reminders: Option<Vec<Note>>,
@@ -84,6 +95,7 @@ pub fn report(known: &Known, reader: Reader) -> Report {
     let notes = recovery.reminders.notes();
     let prompts: Vec<Prompt> = recovery.records.iter().filter_map(prompt).collect();
     let owner = reader == Reader::Owner;
+    let summary = state.compaction.summary.as_ref();
     let health = state.health();
     let cached_share = match (state.cached_tokens, state.prompt_tokens) {
         (Some(cached), Some(prompt)) if prompt > 0 => Some(f64::from(cached) / f64::from(prompt)),
@@ -115,6 +127,16 @@ pub fn report(known: &Known, reader: Reader) -> Report {
         },
         countdown: recovery.clock.countdown(),
         clear_pending: known.clear_pending,
+        compact_pending: known.compact_pending,
+        auto_compact: match known.auto_compact {
+            Some(true) => "on",
+            Some(false) => "off",
+            None => "follow",
+        },
+        compacting: state.compaction.job.is_some(),
+        summaries: state.compaction.made,
+        summary_failures: state.compaction.failures,
+        summary: summary.filter(|_| owner).map(|it| it.text.to_string()),
         reminder_count: notes.len(),
         reminders: owner.then(|| notes.iter().map(note).collect()),
         prompt_count: prompts.len(),
@@ -155,6 +177,8 @@ mod tests {
         let known = Known {
             state,
             clear_pending: false,
+            compact_pending: false,
+            auto_compact: None,
         };
         serde_json::to_value(report(&known, reader)).unwrap()
     }

@@ -10,6 +10,7 @@ use std::fmt;
 use serde::{Deserialize, Serialize};
 
 use crate::{
+    compaction,
     guard::{Memory, Recall, estimate::Calibration, record::Ours},
     health::{Health, Level, silent::Sample},
     recovery,
@@ -19,7 +20,7 @@ use crate::{
 pub const MAX_BYTES: usize = 128 << 10;
 
 /// First byte of every stored state; changes with the meaning of any byte after it.
-const VERSION: u8 = 3;
+const VERSION: u8 = 4;
 
 /// A session's name: 128 bits that cannot be guessed, shown as 32 hex digits.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
@@ -101,6 +102,7 @@ pub struct State {
     pub calibration: Calibration,
     pub guard: Memory,
     pub recovery: recovery::Memory,
+    pub compaction: compaction::Memory,
     /// Seconds since 1970.
     pub updated_s: u64,
 }
@@ -149,6 +151,7 @@ impl State {
             calibration: Calibration::default(),
             guard: Memory::default(),
             recovery: recovery::Memory::default(),
+            compaction: compaction::Memory::default(),
             updated_s: 0,
         }
     }
@@ -171,6 +174,7 @@ impl State {
             messages: self.messages as usize,
             ours: Ours {
                 course: self.recovery.course.clone(),
+                summary: self.compaction.summary.clone(),
                 records: self.recovery.records.clone(),
                 ..Ours::default()
             },
@@ -194,6 +198,11 @@ impl State {
         recovery.records.retain(|record| record.place <= answer_at);
         if let Some(course) = &mut recovery.course {
             course.boundary = course.boundary.min(answer_at);
+        }
+        // It tells of messages that are not there.
+        let summary = &mut self.compaction.summary;
+        if summary.as_ref().is_some_and(|it| it.boundary > answer_at) {
+            *summary = None;
         }
         self.messages = self.messages.min(answer_at);
     }

@@ -215,6 +215,8 @@ async fn the_api_reads_its_own_account_only() {
     let known = Known {
         state: state.clone(),
         clear_pending: false,
+        compact_pending: false,
+        auto_compact: None,
     };
     assert_eq!(found, Some(known));
     assert_eq!(

@@ -73,7 +73,7 @@ pub struct Row {
 }
 
 /// What the orders of one session may take.
-pub const MAX_ORDERS_BYTES: usize = 1_024;
+pub const MAX_ORDERS_BYTES: usize = 64 << 10;
 
 /// A part of a list, newest first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

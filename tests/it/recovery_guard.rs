@@ -7,7 +7,7 @@ use plimsoll::{
     guard::{
         self, Plan, Policy, Recall, StoodBack, lint,
         profile::{PROFILES, Profile, named},
-        record::{Ours, OwnTools, Record, What},
+        record::{Ours, OwnTools, Record, Summary, What},
     },
     wire::{
         chat::{Conversation, Role, index},
@@ -72,6 +72,10 @@ fn ours(conversation: &Conversation, seed: u64) -> Ours {
         course: random
             .chance(40)
             .then(|| course(random.below(count + 2) as u32)),
+        summary: random.chance(30).then(|| Summary {
+            boundary: random.below(count + 2) as u32,
+            text: "<summary>\n<done>\nread the files\n</done>\n</summary>".into(),
+        }),
         records: records(conversation, count, seed),
         tools: tools(conversation).filter(|_| random.chance(50)),
         tight_chars: random.chance(30).then(|| random.between(300, 4_000)),

@@ -5,8 +5,7 @@ use serde_json::{Value, json};
 use super::*;
 use crate::{
     config::GuardConfig,
-    guard::{self, Policy, Recall, profile, record::Ours},
-    recovery::fence,
+    guard::{self, Policy, Recall, fence, profile, record::Ours},
     wire::chat::index,
 };
 
@@ -280,13 +279,13 @@ proptest! {
     ) {
         let removed: Vec<_> = (0..messages.len() + 3).skip(skip).collect();
         let conversation = conversation(&messages);
-        let facts = facts::gather(&conversation, &removed, most);
+        let facts = ledger::gather(&conversation, &removed, most);
         prop_assert!(facts.chars().count() <= most);
         let opened = facts.lines().filter(|line| line.starts_with("<facts of=")).count();
         prop_assert_eq!(fence::tags_in(&facts), 2 * opened);
         for line in facts.lines() {
             prop_assert!(line.starts_with("- ") || line.starts_with("<facts of=") || line == "</facts>");
         }
-        prop_assert_eq!(facts, facts::gather(&conversation, &removed, most));
+        prop_assert_eq!(facts, ledger::gather(&conversation, &removed, most));
     }
 }

@@ -1,7 +1,7 @@
 use proptest::prelude::*;
 
 use super::*;
-use crate::recovery::fence;
+use crate::guard::fence;
 
 fn texts(reminders: &Reminders) -> Vec<&str> {
     reminders.notes().iter().map(|note| &*note.text).collect()

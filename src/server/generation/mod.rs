@@ -20,6 +20,7 @@ use super::{
     wish::{Asker, Wish},
 };
 use crate::{
+    compaction,
     guard::{self, Plan, Policy, Recall, StoodBack, record::Ours},
     health::{self, Health, Level, limits::Limits},
     provider::{Source, Target},
@@ -46,6 +47,8 @@ pub struct Generation {
     /// From before; what is ours apart.
     recall: Recall,
     recovering: Recovering,
+    /// As it is before this generation.
+    compaction: compaction::Memory,
     plan: Plan,
     /// Raw tokens of the request as it goes out.
     raw_sent: u32,
@@ -78,8 +81,11 @@ impl Generation {
             wanted: settings.acts(&target.settings, None) && asker.recovers,
         };
         let recovering = Recovering::begin(conversation, &inherited, &policy, rules, asker.wish);
+        let before = inherited.state.as_ref();
+        let compaction = before.map(|state| state.compaction.clone());
         let mut generation = Self {
             app: Arc::clone(app),
+            compaction: compaction.unwrap_or_default(),
             inherited,
             target: target.clone(),
             limits: limits(conversation, &policy, target),
@@ -101,9 +107,13 @@ impl Generation {
     /// Plans with what recovery has decided by now; without, where that cannot be carried out.
     fn replan(&mut self, conversation: &Conversation) {
         let policy = policy(&self.app, &self.target);
+        let summary = self.compaction_after().summary;
         let plan = |ours: Ours| {
             let recall = Recall {
-                ours,
+                ours: Ours {
+                    summary: summary.clone(),
+                    ..ours
+                },
                 ..self.recall.clone()
             };
             guard::plan(conversation, &policy, &recall)
@@ -227,6 +237,7 @@ impl Generation {
             state.guard = self.plan.memory.clone();
         }
         state.recovery = self.memory_after(level);
+        state.compaction = self.compaction_after();
         state.provider = (&**provider).into();
         state.model = model.as_str().into();
         state.window = self.window();
@@ -254,6 +265,16 @@ impl Generation {
         let cut = self.plan.report.folded.is_some_and(|folded| folded.new);
         let until = self.plan.memory.boundary();
         self.recovering.after(level, cut, until)
+    }
+
+    fn compaction_after(&self) -> compaction::Memory {
+        let mut memory = self.compaction.clone();
+        if self.recovering.begins_course() {
+            // What a course leaves out is not told again.
+            memory.summary = None;
+            memory.job = None;
+        }
+        memory
     }
 
     fn judge(&self, reported: Option<u32>) -> Health {

@@ -12,7 +12,7 @@ use bytes::Bytes;
 use super::{WITHIN, hints::hint, over, tenant, turns};
 use crate::{
     health::Level,
-    session::{Account, SessionId, State, Tenant, fixture::conversation},
+    session::{Account, SessionId, State, Tenant, Wanted, fixture::conversation},
     store::{Found, Key, Page, Row, Saved, Shared, Store, StoreError},
 };
 
@@ -97,7 +97,12 @@ async fn without_a_store_the_request_goes_on() {
             let state = inherited.successor();
             assert_eq!(state.health, Level::Unknown);
             assert!(!sessions.save(&inherited.lineage, 1, &state, WITHIN).await);
-            assert!(sessions.clear(None, inherited.session).await.is_err());
+            assert!(
+                sessions
+                    .order(None, inherited.session, Wanted::Clear)
+                    .await
+                    .is_err()
+            );
         }
     }
 }

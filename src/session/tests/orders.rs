@@ -4,7 +4,7 @@ use serde_json::Value;
 
 use super::{WITHIN, generate, generate_as, hints::hint, sessions, tenant, turns};
 use crate::session::{
-    Account, Client, Hint, Inherited, SessionId, Sessions, State,
+    Account, Client, Hint, Inherited, SessionId, Sessions, State, Wanted,
     fixture::{answer_digest, assistant, conversation, user},
 };
 
@@ -20,7 +20,11 @@ async fn find(sessions: &Sessions, said: &[Value]) -> Inherited {
 /// Asks for a clear as `a`, and is told that it is to come.
 async fn clear(sessions: &Sessions, id: SessionId) {
     let own = account(sessions, "a");
-    let known = sessions.clear(Some(&own), id).await.unwrap().unwrap();
+    let known = sessions
+        .order(Some(&own), id, Wanted::Clear)
+        .await
+        .unwrap()
+        .unwrap();
     assert!(known.clear_pending && known.state.session == id);
 }
 
@@ -172,12 +176,27 @@ async fn nobody_clears_anothers_session() {
         generate_as(&sessions, "b", None, &turns(turn), &answer).await;
     }
     let other = account(&sessions, "b");
-    assert_eq!(sessions.clear(Some(&other), id).await.unwrap(), None);
+    assert_eq!(
+        sessions
+            .order(Some(&other), id, Wanted::Clear)
+            .await
+            .unwrap(),
+        None
+    );
     let nobody = SessionId::from_bytes([7; 16]);
-    assert_eq!(sessions.clear(None, nobody).await.unwrap(), None);
+    assert_eq!(
+        sessions.order(None, nobody, Wanted::Clear).await.unwrap(),
+        None
+    );
     assert!(!pending(&sessions, id).await);
     // The administrator may; and it reaches this session alone.
-    assert!(sessions.clear(None, id).await.unwrap().is_some());
+    assert!(
+        sessions
+            .order(None, id, Wanted::Clear)
+            .await
+            .unwrap()
+            .is_some()
+    );
     assert!(find(&sessions, &turns(3)).await.clear_ordered);
     let tenant = tenant(&sessions, "b");
     let theirs = sessions.find(&conversation(&turns(3)), &tenant, None).await;

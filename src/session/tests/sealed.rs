@@ -156,7 +156,10 @@ async fn what_a_store_gets_cannot_be_read() {
     let sessions = keyed(&store, Some(1));
     let state = tell(&sessions).await;
     let account = sessions.tenants().account(Client::Named("a"));
-    let known = sessions.clear(Some(&account), state.session).await.unwrap();
+    let known = sessions
+        .order(Some(&account), state.session, Wanted::Clear)
+        .await
+        .unwrap();
     assert!(known.unwrap().clear_pending);
     let given = store.given();
     assert_eq!(given.len(), 2);
@@ -192,7 +195,12 @@ async fn without_the_key_a_request_goes_on_without_its_state() {
             assert_ne!(next.session, state.session);
         }
         assert!(sessions.session(None, state.session).await.is_err());
-        assert!(sessions.clear(None, state.session).await.is_err());
+        assert!(
+            sessions
+                .order(None, state.session, Wanted::Clear)
+                .await
+                .is_err()
+        );
     }
 }
 
@@ -236,7 +244,10 @@ async fn orders_of_another_session_are_none() {
     let store = Recorder::new();
     let sessions = keyed(&store, Some(1));
     let (state, other) = (tell(&sessions).await, tell(&sessions).await);
-    sessions.clear(None, other.session).await.unwrap();
+    sessions
+        .order(None, other.session, Wanted::Clear)
+        .await
+        .unwrap();
     let moved = store.given().last().unwrap().clone();
     assert!(store.order(None, state.session, moved).await.unwrap());
     let known = sessions.session(None, state.session).await.unwrap();
@@ -301,7 +312,12 @@ async fn failures_of_the_store_are_counted_by_what_was_asked() {
     let state = next.successor();
     assert!(!sessions.save(&next.lineage, 1, &state, WITHIN).await);
     assert!(!sessions.save(&next.lineage, 1, &state, WITHIN).await);
-    assert!(sessions.clear(None, next.session).await.is_err());
+    assert!(
+        sessions
+            .order(None, next.session, Wanted::Clear)
+            .await
+            .is_err()
+    );
     let text = metrics.text(std::iter::empty());
     for (operation, count) in [("find", 1), ("save", 2), ("order", 1), ("session", 0)] {
         let line = format!("plimsoll_store_errors_total{{operation=\"{operation}\"}} {count}\n");

@@ -6,14 +6,15 @@
 use std::borrow::Cow;
 
 /// Tags of ours. A tag is known by its beginning, so these also stand for longer names.
-pub(super) const TAGS: [&str; 3] = [REMINDER, FACTS, PACKAGE];
-pub(super) const REMINDER: &str = "reminder";
-pub(super) const FACTS: &str = "facts";
-pub(super) const PACKAGE: &str = "continuation_package";
+pub(crate) const TAGS: [&str; 4] = [REMINDER, FACTS, PACKAGE, SUMMARY];
+pub(crate) const REMINDER: &str = "reminder";
+pub(crate) const FACTS: &str = "facts";
+pub(crate) const PACKAGE: &str = "continuation_package";
+pub(crate) const SUMMARY: &str = "summary";
 
 /// The text without any tag of ours: what opens each becomes a parenthesis of as many bytes, so it
 /// grows by nothing.
-pub(super) fn neutral(text: &str) -> Cow<'_, str> {
+pub(crate) fn neutral(text: &str) -> Cow<'_, str> {
     let mut changed: Option<String> = None;
     for (at, with) in tags(text) {
         let changed = changed.get_or_insert_with(|| text.to_owned());
@@ -68,7 +69,7 @@ fn narrow(c: char) -> char {
 }
 
 #[cfg(test)]
-pub(super) fn tags_in(text: &str) -> usize {
+pub(crate) fn tags_in(text: &str) -> usize {
     tags(text).count()
 }
 

@@ -3,13 +3,13 @@
 //! Newest first where there is room for a few only, and shown in their order. A fact is one line,
 //! so that none can look like another, and nothing in it looks like a fence.
 
-use super::excerpt::{content, decoded, error_lines, head, paths};
-use crate::{
-    recovery::fence,
-    wire::{
-        chat::{Call, Conversation, Role},
-        text,
-    },
+mod excerpt;
+
+use self::excerpt::{content, decoded, error_lines, head, paths};
+use super::{estimate::Weights, fence, rounds};
+use crate::wire::{
+    chat::{Call, Conversation, Role},
+    text,
 };
 
 /// Characters of what the user said, of an error, and of a call's arguments.
@@ -22,8 +22,36 @@ const ERRORS: usize = 6;
 /// Characters of tool results that are searched for errors, all together.
 const MAX_SEARCHED: usize = 500_000;
 
+/// What a ledger may take; raw tokens.
+pub struct Room {
+    pub tokens: u32,
+    pub weights: Weights,
+}
+
+impl Room {
+    fn holds(&self, text: &str) -> bool {
+        text::escape(text).len() as u64 <= u64::from(self.tokens)
+            || rounds::tokens(&text::escape(text), &self.weights) <= self.tokens
+    }
+}
+
+/// Less is hardly one fact; characters.
+const LEAST_CHARS: usize = 100;
+/// The longest ledger; characters.
+const MOST_CHARS: usize = 12_000;
+
+/// Facts from the messages `removed`, between fences, as many as there is room for.
+pub(super) fn within(conversation: &Conversation, removed: &[usize], room: &Room) -> String {
+    let most = (room.tokens as usize).saturating_mul(3).min(MOST_CHARS);
+    std::iter::successors(Some(most), |most| Some(most / 2))
+        .take_while(|&most| most >= LEAST_CHARS)
+        .map(|most| gather(conversation, removed, most))
+        .find(|facts| room.holds(facts))
+        .unwrap_or_default()
+}
+
 /// All facts, between fences, in `most` characters at most; empty where there are none.
-pub(super) fn gather(conversation: &Conversation, removed: &[usize], most: usize) -> String {
+pub fn gather(conversation: &Conversation, removed: &[usize], most: usize) -> String {
     let (calls, named) = calls(conversation, removed);
     let mut written = Written {
         text: String::new(),

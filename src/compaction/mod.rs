@@ -1,0 +1,163 @@
+//! Compaction: the older part of a conversation is summarised by a model, after the answer was
+//! delivered, and the summary becomes the preface of the fold.
+//!
+//! What is decided, asked and accepted is here; who is asked, and when, is the server's. No I/O and
+//! no clock here. A summary is made once for a branch of a conversation: the state of the
+//! generation that asked for it names its [`Job`], every later one inherits that, and the outcome
+//! waits beside the session ([`Outcome`]) until the next request of the branch takes it over.
+
+use serde::{Deserialize, Serialize};
+
+use crate::guard::record::Summary;
+
+/// Names a summary that is being made; random.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct JobId([u8; 8]);
+
+impl JobId {
+    pub const fn from_bytes(bytes: [u8; 8]) -> Self {
+        Self(bytes)
+    }
+}
+
+/// A summary that is being made, or was asked for and never came.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Job {
+    pub id: JobId,
+    /// The generation that asked for it.
+    pub since: u32,
+}
+
+/// What compaction remembers of a session, along one branch of its conversation.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Memory {
+    /// In use since the request that took it over.
+    pub summary: Option<Summary>,
+    pub job: Option<Job>,
+    /// Summaries taken over so far.
+    pub made: u32,
+    /// In a row, without one that was taken over.
+    pub failures: u32,
+    /// Nothing is asked for before this generation.
+    pub not_before: u32,
+    /// Summaries asked for from outside that were begun.
+    pub ordered: u32,
+}
+
+/// What became of a job.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Outcome {
+    pub job: JobId,
+    /// `None`: it failed.
+    pub summary: Option<Summary>,
+}
+
+/// Generations after which a job without an outcome is taken for lost.
+pub const LOST_AFTER: u32 = 8;
+/// Generations before the first try after a failure; doubled with each further one.
+const FIRST_BACK_OFF: u32 = 8;
+/// The longest of these waits; generations.
+const LONGEST_BACK_OFF: u32 = 256;
+
+impl Memory {
+    /// Takes over what became of its job, if that is among the outcomes; `generations`: so many
+    /// were there by now.
+    pub fn take_over(&mut self, outcomes: &[Outcome], generations: u32) {
+        let Some(job) = self.job else { return };
+        let outcome = outcomes.iter().find(|outcome| outcome.job == job.id);
+        let lost = generations >= job.since.saturating_add(LOST_AFTER);
+        match outcome {
+            Some(Outcome {
+                summary: Some(summary),
+                ..
+            }) => {
+                self.summary = Some(summary.clone());
+                self.made = self.made.saturating_add(1);
+                self.failures = 0;
+            }
+            Some(_) => self.failed(generations),
+            None if lost => self.failed(generations),
+            None => return,
+        }
+        self.job = None;
+    }
+
+    /// A summary failed: the next one is not asked for soon.
+    pub fn failed(&mut self, generations: u32) {
+        let wait = FIRST_BACK_OFF
+            .checked_shl(self.failures.min(16))
+            .unwrap_or(LONGEST_BACK_OFF);
+        self.failures = self.failures.saturating_add(1);
+        self.not_before = generations.saturating_add(wait.min(LONGEST_BACK_OFF));
+    }
+
+    /// Whether one may be asked for after so many generations.
+    pub const fn may_ask(&self, generations: u32) -> bool {
+        self.job.is_none() && generations >= self.not_before
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn job(id: u8, since: u32) -> Job {
+        Job {
+            id: JobId::from_bytes([id; 8]),
+            since,
+        }
+    }
+
+    fn outcome(id: u8, text: Option<&str>) -> Outcome {
+        Outcome {
+            job: JobId::from_bytes([id; 8]),
+            summary: text.map(|text| Summary {
+                boundary: 7,
+                text: text.into(),
+            }),
+        }
+    }
+
+    #[test]
+    fn a_summary_is_taken_over_once_and_by_its_own_branch() {
+        let mut memory = Memory {
+            job: Some(job(1, 3)),
+            failures: 2,
+            ..Memory::default()
+        };
+        memory.take_over(&[outcome(2, Some("another's"))], 4);
+        assert_eq!(memory.summary, None);
+        memory.take_over(&[outcome(2, None), outcome(1, Some("s"))], 4);
+        assert_eq!(memory.summary.as_ref().map(|it| &*it.text), Some("s"));
+        assert_eq!((memory.job, memory.made, memory.failures), (None, 1, 0));
+        memory.take_over(&[outcome(1, Some("again"))], 5);
+        assert_eq!(memory.made, 1);
+    }
+
+    #[test]
+    fn failures_wait_longer_each_time() {
+        let mut memory = Memory::default();
+        let (mut asked, mut generations) = (0, 0);
+        while generations < 500 {
+            if memory.may_ask(generations) {
+                asked += 1;
+                memory.job = Some(job(1, generations));
+                memory.take_over(&[outcome(1, None)], generations + 1);
+            }
+            generations += 1;
+        }
+        assert!((4..=8).contains(&asked), "{asked}");
+    }
+
+    #[test]
+    fn a_job_that_never_comes_back_is_given_up() {
+        let mut memory = Memory {
+            job: Some(job(1, 10)),
+            ..Memory::default()
+        };
+        memory.take_over(&[], 10 + LOST_AFTER - 1);
+        assert!(memory.job.is_some());
+        memory.take_over(&[], 10 + LOST_AFTER);
+        assert!(memory.job.is_none() && !memory.may_ask(10 + LOST_AFTER));
+    }
+}
