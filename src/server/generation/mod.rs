@@ -262,7 +262,9 @@ impl Generation {
         if self.wish != Wish::Guard {
             return self.recovering.before().clone();
         }
-        let cut = self.plan.report.folded.is_some_and(|folded| folded.new);
+        let report = &self.plan.report;
+        let cut = report.folded.is_some_and(|folded| folded.new)
+            || report.cleared.as_ref().is_some_and(|cleared| cleared.new);
         let until = self.plan.memory.boundary();
         self.recovering.after(level, cut, until)
     }
