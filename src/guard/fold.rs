@@ -78,12 +78,19 @@ pub struct Mark {
     boundary: u32,
     /// Raw tokens that went, as they were then.
     removed: u32,
+    /// There was no room for a ledger.
+    bare: bool,
 }
 
 impl Mark {
     /// The first message that is kept, counted without system messages.
     pub const fn boundary(self) -> u32 {
         self.boundary
+    }
+
+    /// What of it stands in the request: where it is, and whether facts were picked from it.
+    pub const fn shows(self) -> (u32, bool) {
+        (self.boundary, self.bare)
     }
 }
 
@@ -95,6 +102,8 @@ pub struct Fold {
     pub boundary: usize,
     /// Raw tokens that went.
     pub removed: u32,
+    /// There is no room for a ledger of what was left out with the last cut.
+    pub bare: bool,
 }
 
 /// A conversation on its way through its requests.
@@ -135,6 +144,7 @@ impl Replay<'_> {
             k: mark.k,
             boundary,
             removed: mark.removed,
+            bare: mark.bare,
         })
     }
 
@@ -148,6 +158,7 @@ impl Replay<'_> {
             k: removed / self.step,
             boundary,
             removed,
+            bare: false,
         }
     }
 
@@ -161,6 +172,7 @@ impl Replay<'_> {
             k: fold.k,
             boundary: said as u32,
             removed: fold.removed,
+            bare: fold.bare,
         })
     }
 
@@ -191,6 +203,8 @@ impl Replay<'_> {
             if self.over(live, &fold) > 0 {
                 live = live.saturating_sub(self.advance(at, live, pinned, &mut fold));
             }
+            // A ledger gives way before the newest step does, until the next cut.
+            fold.bare |= self.over(live, &fold) > 0;
             let excess = self.over(live, &fold);
             if excess > 0 && self.units[at].kind == UnitKind::Step {
                 let taken = tighten(at, excess).min(self.tokens[at]);
@@ -217,13 +231,16 @@ impl Replay<'_> {
     }
 
     const fn note(&self, fold: &Fold) -> u32 {
-        let ledger = if fold.boundary > self.based {
-            self.ledger
+        if fold.removed > 0 || self.prefaced {
+            self.preface.saturating_add(self.ledger(fold))
         } else {
             0
-        };
-        if fold.removed > 0 || self.prefaced {
-            self.preface.saturating_add(ledger)
+        }
+    }
+
+    const fn ledger(&self, fold: &Fold) -> u32 {
+        if fold.boundary > self.based && !fold.bare {
+            self.ledger
         } else {
             0
         }
@@ -256,6 +273,7 @@ impl Replay<'_> {
             fold.k = fold.k.max(fold.removed / self.step);
         }
         if fold.boundary > before.boundary {
+            fold.bare = false;
             self.to_turn(newest, fold);
         }
         fold.removed - before.removed

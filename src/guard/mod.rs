@@ -223,11 +223,11 @@ fn note<'a>(
         tokens: fit.replay.ledger,
         weights: policy.weights(),
     };
-    let base = Base::of(&recall.ours);
-    if removed.is_empty() {
-        return base.text;
+    fit.replay.ledger = 0;
+    if removed.is_empty() || fit.fold.bare {
+        return Base::of(&recall.ours).text;
     }
-    let note = base.with_ledger(conversation, &removed, &room);
+    let note = Base::of(&recall.ours).with_ledger(conversation, &removed, &room);
     let tokens = rounds::tokens(&text::escape(&note), &room.weights);
     fit.replay.ledger = tokens.saturating_sub(fit.replay.preface.saturating_sub(8));
     note
@@ -305,7 +305,7 @@ fn assemble(
             .filter(|&at| !kept[at])
             .map(|at| results.tokens[at])
             .fold(0, u32::saturating_add),
-        new: mark.map(Mark::boundary) != recall.memory.boundary(),
+        new: !same_cut(mark, recall.memory.fold),
     });
     let memory = Memory {
         ground: fit.ground,
@@ -318,6 +318,11 @@ fn assemble(
         memory,
     };
     (plan, outline)
+}
+
+/// Whether nothing but the counting of its steps tells two cuts apart.
+fn same_cut(one: Option<Mark>, other: Option<Mark>) -> bool {
+    one.map(Mark::shows) == other.map(Mark::shows)
 }
 
 /// Lints a plan; one that would break what was whole is thrown away.

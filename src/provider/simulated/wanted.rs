@@ -86,6 +86,12 @@ pub(super) fn kept(messages: &[Value]) -> Vec<String> {
 /// What stands before the number of a note: where it was saved, and where all are shown.
 const MARKS: [&str; 2] = ["Saved as r", "<reminder id=\"r"];
 
+/// Whether a text tells of what is not in the conversation any more.
+pub(super) fn is_record(text: &str) -> bool {
+    const TAGS: [&str; 3] = ["<reminder id=", "<facts of=", "<summary>"];
+    TAGS.iter().any(|tag| text.contains(tag))
+}
+
 /// All that was said since the model's last word, but for answers to its own memory's calls.
 fn newest_texts(messages: &[Value]) -> Vec<String> {
     let last = messages.iter().rposition(|one| role(one) == "assistant");
