@@ -1,7 +1,9 @@
-//! Where a new course begins.
+//! Where a new course begins, and what lies before a boundary.
 
 use super::{
-    Policy, budget, estimate, fold,
+    Memory, Policy, budget, estimate, fold,
+    preface::Base,
+    record::Ours,
     results::Results,
     rounds, stands_back,
     units::{self, Unit, UnitKind},
@@ -43,6 +45,39 @@ pub fn tail(conversation: &Conversation, policy: &Policy<'_>) -> Option<u32> {
     let before = units[..first].iter();
     let said = before.filter(|unit| unit.kind != UnitKind::System);
     u32::try_from(said.map(|unit| unit.messages.len()).sum::<usize>()).ok()
+}
+
+/// Raw tokens of what still goes out between the pinned start and a boundary: the messages beyond
+/// what is folded, as they are cut, and what stands in the place of the folded ones, but for its
+/// ledger. 0 where the guard does nothing to this conversation.
+pub fn weigh_before(
+    conversation: &Conversation,
+    policy: &Policy<'_>,
+    memory: &Memory,
+    ours: &Ours,
+    boundary: u32,
+) -> u32 {
+    let Ok(units) = stands_back(conversation, policy) else {
+        return 0;
+    };
+    let mut results = Results::new(conversation, policy);
+    results.first_line();
+    results.remembered(&memory.tight);
+    let base = Base::of(ours);
+    let folded = memory.boundary().max(base.boundary);
+    let from = folded.map_or_else(
+        || units::pinned(&units),
+        |folded| fold::at_said(&units, folded),
+    );
+    let part = units.get(from..fold::at_said(&units, boundary));
+    let messages = part.unwrap_or_default().iter().filter(|unit| !unit.stays);
+    let preface = match folded {
+        Some(_) => rounds::tokens(&text::escape(&base.text), &policy.weights()),
+        None => 0,
+    };
+    messages
+        .flat_map(|unit| unit.messages.clone())
+        .fold(preface, |sum, at| sum.saturating_add(results.tokens[at]))
 }
 
 /// What a course's preface may be: in raw tokens a quarter of the budget, and half of what the pinned

@@ -34,6 +34,7 @@ use std::borrow::Cow;
 
 use serde::{Deserialize, Serialize};
 
+pub(crate) use self::place::follows;
 use self::{
     budget::Shares,
     estimate::{Calibration, Weights},
@@ -50,7 +51,7 @@ use self::{
     units::Unit,
 };
 pub use self::{
-    course::{removed_by, room, tail},
+    course::{removed_by, room, tail, weigh_before},
     limits::most_chars,
     place::may_prompt,
     preface::NOTE,

@@ -33,6 +33,7 @@ mod shutdown;
 mod silent;
 mod stored;
 mod streaming;
+mod summary;
 mod support;
 mod upstream;
 mod usage_modes;
