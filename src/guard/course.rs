@@ -3,6 +3,7 @@
 use super::{
     Memory, Policy, budget, estimate, fold,
     preface::Base,
+    priority::Priorities,
     record::Ours,
     results::Results,
     rounds, stands_back,
@@ -24,6 +25,7 @@ pub fn tail(conversation: &Conversation, policy: &Policy<'_>) -> Option<u32> {
     let units = stands_back(conversation, policy).ok()?;
     let last = units.len().checked_sub(1)?;
     let mut results = Results::new(conversation, policy);
+    Priorities::decide(conversation, policy, &mut results.tokens);
     results.first_line();
     let weight = |unit: &Unit| {
         let tokens = unit.messages.clone().map(|at| results.tokens[at]);
@@ -88,14 +90,12 @@ pub fn room<'a>(
 ) -> impl Fn(&str) -> bool + use<'a> {
     let weights = policy.weights();
     let units = units::split(conversation).unwrap_or_default();
+    let mut tokens = Results::new(conversation, policy).tokens;
+    Priorities::decide(conversation, policy, &mut tokens);
     let pinned = units.iter().filter(|unit| unit.stays);
-    let pinned = pinned.flat_map(|unit| &conversation.messages[unit.messages.clone()]);
+    let pinned = pinned.flat_map(|unit| &tokens[unit.messages.clone()]);
     let beside = estimate::beside(conversation, &weights);
-    let taken = pinned.fold(beside, |sum, message| {
-        let sizes = &message.sizes;
-        let tokens = estimate::message(conversation, message, sizes, &weights, policy.profile);
-        sum.saturating_add(tokens)
-    });
+    let taken = pinned.fold(beside, |sum: u32, &tokens| sum.saturating_add(tokens));
     let budget = budget::budget(conversation, policy).tokens;
     let most = (budget / PREFACE_SHARE).min(budget.saturating_sub(taken) / 2);
     move |text| rounds::tokens(&text::escape(text), &weights) <= most

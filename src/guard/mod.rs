@@ -1,6 +1,6 @@
 //! Keeps a conversation inside its window: `(conversation, policy, recall) -> plan`.
 //!
-//! Order: truncate tool results → cuts (the course's or the remembered one first, then by replay)
+//! Order: caps and shares of named texts → truncate tool results → cuts (the course's or the remembered one first, then by replay)
 //! → where the newest step alone is too large, its results cut harder → what is ours is put back
 //! at its places. Every plan is linted; one that does
 //! not pass is thrown away and the original goes out, counted as a fault of ours.
@@ -20,6 +20,7 @@ mod limits;
 pub mod lint;
 mod place;
 mod preface;
+mod priority;
 pub mod profile;
 mod putback;
 pub mod record;
@@ -43,6 +44,7 @@ use self::{
     limits::Held,
     lint::Item,
     preface::{Base, Folding},
+    priority::Priorities,
     profile::Profile,
     putback::Putback,
     record::Ours,
@@ -55,6 +57,7 @@ pub use self::{
     limits::most_chars,
     place::may_prompt,
     preface::NOTE,
+    priority::{CapUse, How, Shortened, SystemUse, Texts},
     report::{Folded, Report, StoodBack},
     results::{Truncated, tool},
 };
@@ -89,6 +92,8 @@ pub struct Memory {
     /// Tighter limits of results that were the newest and did not fit, or that came while the
     /// session was not healthy, by their messages' digests. Applied ever after.
     tight: Vec<(u128, Held)>,
+    /// What the log was told of caps and shares; 0 for nothing.
+    texts: u64,
 }
 
 impl Memory {
@@ -170,6 +175,7 @@ pub fn plan(conversation: &Conversation, policy: &Policy<'_>, recall: &Recall) -
             .and_then(|tools| Schemas::of(conversation, tools)),
     };
     let mut results = results.with_blocks(ours.records.blocks());
+    let texts = Priorities::decide(conversation, policy, &mut results.tokens);
     results.first_line();
     results.remembered(&recall.memory.tight);
     if let Some(chars) = recall.ours.tight_chars {
@@ -200,7 +206,8 @@ pub fn plan(conversation: &Conversation, policy: &Policy<'_>, recall: &Recall) -
         policy.profile,
         (&note, fit.replay.prefaced),
     );
-    let plan = assemble(&units, &fit, folding, &results, &ours, recall, report);
+    let found = (&texts, &results, &ours);
+    let plan = assemble(&units, &fit, folding, found, recall, report);
     checked(conversation, policy, plan, &shares)
 }
 
@@ -273,8 +280,7 @@ fn assemble(
     units: &[Unit],
     fit: &Fit<'_>,
     folding: Folding,
-    results: &Results<'_>,
-    ours: &Mine<'_>,
+    (texts, results, ours): (&Priorities<'_>, &Results<'_>, &Mine<'_>),
     recall: &Recall,
     mut report: Report,
 ) -> (Plan, Vec<Item>) {
@@ -285,6 +291,9 @@ fn assemble(
             kept[at] = true;
         }
     }
+    report.texts = texts.made(&kept, &mut edits);
+    let told = report.texts.digest();
+    report.texts.new = told != recall.memory.texts;
     let fresh = fresh(units, recall.messages);
     report.truncated = results.made(units, &kept, fresh, &mut edits);
     let (outline, left_out) = ours.records.put(&kept, folding.outline, &mut edits);
@@ -311,6 +320,7 @@ fn assemble(
         ground: fit.ground,
         fold: mark,
         tight: results.limits(&kept),
+        texts: told,
     };
     let plan = Plan {
         edits,
@@ -353,6 +363,7 @@ fn checked(
         edits: Edits::default(),
         report: Report {
             stood_back: Some(StoodBack::Unsound(broken)),
+            texts: Texts::default(),
             truncated: Vec::new(),
             folded: None,
             course: None,

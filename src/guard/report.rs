@@ -3,6 +3,7 @@
 use super::{
     budget::{Budget, Shares},
     lint::Broken,
+    priority::Texts,
     results::Truncated,
     units::Invalid,
 };
@@ -12,6 +13,8 @@ use super::{
 pub struct Report {
     /// Why nothing is done at all.
     pub stood_back: Option<StoodBack>,
+    /// What caps and shares did.
+    pub texts: Texts,
     pub truncated: Vec<Truncated>,
     pub folded: Option<Folded>,
     /// The number of the course whose preface stands in the request.
@@ -57,7 +60,7 @@ pub struct Folded {
 impl Report {
     /// What was done to the request, as `x-plimsoll-actions` says it.
     pub fn actions(&self) -> String {
-        let mut actions = Vec::new();
+        let mut actions: Vec<String> = self.texts.words().collect();
         if !self.truncated.is_empty() {
             actions.push(format!("truncated={}", self.truncated.len()));
         }

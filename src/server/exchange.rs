@@ -202,14 +202,23 @@ async fn chat(
 /// Step 3.
 fn index(bytes: Bytes) -> Result<Asked, Failure> {
     match chat::index(bytes.clone()) {
-        Ok(conversation) => Ok(Asked {
-            bytes,
-            model: conversation
-                .model()
-                .map_or_else(String::new, Cow::into_owned),
-            streams: conversation.streams(),
-            conversation: Some(Arc::new(conversation)),
-        }),
+        Ok(conversation) => {
+            let odd = conversation.odd_annotations();
+            if odd > 0 {
+                tracing::warn!(
+                    annotations = odd,
+                    "annotations of a request are taken out and not understood: {odd}"
+                );
+            }
+            Ok(Asked {
+                bytes,
+                model: conversation
+                    .model()
+                    .map_or_else(String::new, Cow::into_owned),
+                streams: conversation.streams(),
+                conversation: Some(Arc::new(conversation)),
+            })
+        }
         Err(Unindexed::NotJson(place)) => Err(Failure::NotJson(place)),
         Err(Unindexed::Unguardable(reason)) => {
             tracing::warn!(%reason, "a request is forwarded without a guard");

@@ -9,7 +9,7 @@ use super::{
     Ended, Generation,
 };
 use crate::{
-    guard,
+    guard::{self, How},
     health::{self, From, Health},
     recovery,
     relay::{Closing, Spoken},
@@ -169,6 +169,7 @@ impl Generation {
             return;
         }
         let session = self.inherited.session;
+        self.log_texts();
         let mut cuts = report.truncated.iter().filter(|cut| cut.new);
         for cut in cuts.by_ref().take(LOGGED_CUTS) {
             let (tool, before, after) = (named(&cut.tool), cut.before, cut.after);
@@ -203,6 +204,20 @@ impl Generation {
 }
 
 impl Generation {
+    /// One line for what named texts and system text take, where that is new.
+    fn log_texts(&self) {
+        let session = self.inherited.session;
+        let texts = &self.plan.report.texts;
+        if texts.new && texts.any() {
+            let count = |how| texts.count(how);
+            tracing::info!(
+                %session, capped = count(How::Capped), left_out = count(How::LeftOut),
+                trimmed = count(How::Trimmed), over = texts.system.over(),
+                "what named texts and system text take: {texts}"
+            );
+        }
+    }
+
     /// One line for what recovery began with this request.
     fn log_recovery(&self) {
         let session = self.inherited.session;
