@@ -202,3 +202,6 @@ fn write(sections: &[String; SECTIONS.len()]) -> String {
     text.push_str(&format!("</{tag}>"));
     text
 }
+
+#[cfg(test)]
+mod tests;

@@ -3,7 +3,7 @@
 //! Where the conversation's own model can take it, one request; else the record is read in parts,
 //! each with the summary of those before it.
 
-use std::collections::VecDeque;
+use std::{collections::VecDeque, ops::Range};
 
 use bytes::Bytes;
 use serde_json::json;
@@ -18,7 +18,7 @@ use super::{
 };
 use crate::{
     guard::{
-        estimate,
+        estimate::{self, Weights},
         profile::Profile,
         record::Summary,
         units::{self, Unit},
@@ -82,6 +82,11 @@ impl Work {
         let part = ask::cut(conversation, edits, due.boundary)?;
         let units = units::split(&part).ok()?;
         let measure = Measure::new(asked.chars_per_token);
+        let due = Due {
+            // What was cut or cleared on its way out saves nothing more.
+            replaced: due.replaced.min(weigh(&part, &units, &asked)),
+            ..due
+        };
         let wanted = Wanted::new(
             asked.language,
             asked.nonce,
@@ -137,10 +142,8 @@ impl Work {
             return None;
         }
         let weights = self.measure.weights();
-        let messages = part.messages.iter().map(|message| {
-            estimate::message(part, message, &message.sizes, weights, self.asked.profile)
-        });
-        let sent = messages.fold(estimate::beside(part, weights), u32::saturating_add);
+        let all = messages(part, 0..part.messages.len(), weights, self.asked.profile);
+        let sent = all.saturating_add(estimate::beside(part, weights));
         let ours = self.measure.tokens(&self.wanted.after()) + FRAME_TOKENS;
         (sent.saturating_add(ours) <= self.asked.room)
             .then(|| ask::request(part, &self.wanted, &self.asked))
@@ -170,6 +173,21 @@ impl Work {
         });
         Bytes::from(body.to_string())
     }
+}
+
+/// Raw tokens of all that may go of a conversation.
+fn weigh(part: &Conversation, units: &[Unit], asked: &Summariser) -> u32 {
+    let weights = Weights::new(asked.chars_per_token);
+    let gone = units.iter().filter(|unit| !unit.stays);
+    gone.map(|unit| messages(part, unit.messages.clone(), &weights, asked.profile))
+        .fold(0, u32::saturating_add)
+}
+
+fn messages(part: &Conversation, which: Range<usize>, weights: &Weights, profile: &Profile) -> u32 {
+    let messages = part.messages[which].iter();
+    messages
+        .map(|message| estimate::message(part, message, &message.sizes, weights, profile))
+        .fold(0, u32::saturating_add)
 }
 
 /// Raw tokens of the longest summary: the provider has counted its tokens already, and by another

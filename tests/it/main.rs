@@ -34,6 +34,7 @@ mod shutdown;
 mod silent;
 mod stored;
 mod streaming;
+mod summary;
 mod support;
 mod upstream;
 mod usage_modes;

@@ -85,3 +85,62 @@ impl Wanted {
             .replace("{block}", &block)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn wanted(language: Language) -> Wanted {
+        Wanted::new(language, [1, 2, 3, 4, 5, 6, 7, 8], (4_000, 40_000))
+    }
+
+    #[test]
+    fn both_languages_ask_for_the_same_block() {
+        for language in [Language::English, Language::Chinese] {
+            let wanted = wanted(language);
+            for text in [wanted.after(), wanted.around("what was said")] {
+                let block = "<summary key=\"0102030405060708\">\n<done>…</done>\n<to_do>…</to_do>";
+                assert!(text.contains(block), "{text}");
+                assert!(
+                    text.ends_with("<cautions>…</cautions>\n</summary>"),
+                    "{text}"
+                );
+                assert!(text.contains(" 2000 ") && !text.contains('{'), "{text}");
+            }
+            assert!(!wanted.between().contains(&*wanted.key));
+            let around = wanted.around("what was said");
+            let record = "<transcript key=\"0102030405060708\">\nwhat was said\n</transcript>";
+            assert!(around.contains(record), "{around}");
+        }
+    }
+
+    #[test]
+    fn fewer_words_are_asked_for_where_little_is_replaced() {
+        let words = |limits| Wanted::new(Language::English, [0; 8], limits).words;
+        assert_eq!(words((4_000, 100_000)), 2_000);
+        assert_eq!(words((4_000, 3_300)), 800);
+        assert_eq!(words((10, 10)), LEAST_WORDS);
+    }
+
+    #[test]
+    fn they_are_short_and_say_where_they_come_from() {
+        let tokens = |text: &str| tiktoken_rs::o200k_base_singleton().count_ordinary(text);
+        for (language, name) in [
+            (
+                Language::English,
+                "context guard between client and model, not from the user",
+            ),
+            (
+                Language::Chinese,
+                "客户端与模型之间的上下文守护程序，不是用户所说",
+            ),
+        ] {
+            let after = wanted(language).after();
+            assert!(after.contains(name), "{after}");
+            assert!(tokens(&after) < 560, "{}", tokens(&after));
+            for wrong in ["mention", "secret", "不要提"] {
+                assert!(!after.contains(wrong), "{wrong}");
+            }
+        }
+    }
+}
