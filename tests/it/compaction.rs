@@ -7,6 +7,7 @@ mod first;
 mod profiles;
 mod replicas;
 mod secrets;
+mod simulated;
 mod story;
 mod switches;
 
