@@ -57,6 +57,16 @@ pub enum Failure {
     PathNotFound,
     /// No such session, or not of this client.
     SessionNotFound,
+    /// A session is to be switched, and the request does not say how.
+    SwitchMissing,
+    SwitchValue,
+    /// A switch that no session has.
+    SwitchUnknown {
+        name: String,
+    },
+    SwitchTooLarge {
+        limit: usize,
+    },
     /// The state store does not answer.
     StoreDown,
     /// The path exists, for these methods.
@@ -120,6 +130,10 @@ impl Failure {
             Self::ProviderNotFound(_) => "provider_not_found",
             Self::PathNotFound => "path_not_found",
             Self::SessionNotFound => "session_not_found",
+            Self::SwitchMissing => "missing_required_parameter",
+            Self::SwitchValue => "invalid_value",
+            Self::SwitchUnknown { .. } => "unknown_parameter",
+            Self::SwitchTooLarge { .. } => "body_too_large",
             Self::StoreDown => "store_unavailable",
             Self::WrongMethod { .. } => "method_not_allowed",
             Self::DotSegments => "invalid_path",
@@ -137,6 +151,7 @@ impl Failure {
             self,
             Self::BodyTooLarge { .. }
                 | Self::BodyUnwanted { .. }
+                | Self::SwitchTooLarge { .. }
                 | Self::BodyBomb
                 | Self::BodyBroken
                 | Self::BodySlow { .. }
@@ -145,8 +160,11 @@ impl Failure {
 
     /// The request's parameter at fault, where it is one.
     pub fn param(&self) -> Option<&'static str> {
-        let model = matches!(self, Self::ModelNotFound(_) | Self::ModelMissing { .. });
-        model.then_some("model")
+        match self {
+            Self::ModelNotFound(_) | Self::ModelMissing { .. } => Some("model"),
+            Self::SwitchMissing | Self::SwitchValue => Some("auto_compact"),
+            _ => None,
+        }
     }
 
     /// What the client may read: what happened, and what to do about it.
@@ -206,6 +224,16 @@ impl Failure {
             Self::SessionNotFound => "There is no such session, or it is not of this client. Its \
                 id is the x-plimsoll-session header of any of its answers."
                 .into(),
+            Self::SwitchMissing => "Send a JSON object such as {\"auto_compact\": \"on\"}.".into(),
+            Self::SwitchValue => "`auto_compact` must be \"on\", \"off\" or \"follow\" (as the \
+                settings say)."
+                .into(),
+            Self::SwitchUnknown { name } => {
+                format!("A session has no switch `{name}`. There is: auto_compact.")
+            }
+            Self::SwitchTooLarge { limit } => {
+                format!("This path takes a body of at most {limit} bytes.")
+            }
             Self::StoreDown => {
                 "The state store does not answer; nothing is known of the session now.".into()
             }

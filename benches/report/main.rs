@@ -2,7 +2,7 @@
 //! is sent fits. Plain text on the standard output.
 //!
 //! `cargo bench --bench report`, or `cargo bench --bench report -- cache` for one section
-//! (`estimate`, `cache`, `fit`).
+//! (`estimate`, `cache`, `fit`, `summary`).
 
 use std::io::{self, Write};
 
@@ -17,6 +17,7 @@ mod support;
 mod cache;
 mod estimate;
 mod fit;
+mod summary;
 
 fn main() -> io::Result<()> {
     let chosen: Vec<String> = std::env::args()
@@ -33,6 +34,9 @@ fn main() -> io::Result<()> {
     }
     if wanted("fit") {
         fit::report(&mut out)?;
+    }
+    if wanted("summary") {
+        summary::report(&mut out)?;
     }
     out.flush()
 }

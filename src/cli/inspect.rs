@@ -98,7 +98,9 @@ pub(super) fn run(
         settings: &config.guard,
     };
     let plan = guard::plan(&conversation, &policy, &Recall::default());
-    let fitted = plan.edits.apply(&conversation.body).to_bytes();
+    let mut edits = plan.edits.clone();
+    conversation.take_out_annotations(&mut edits);
+    let fitted = edits.apply(&conversation.body).to_bytes();
     if let Some(path) = &args.output {
         write(path, &fitted)?;
     }

@@ -6,9 +6,32 @@
 //! generation that asked for it names its [`Job`], every later one inherits that, and the outcome
 //! waits beside the session ([`Outcome`]) until the next request of the branch takes it over.
 
+mod accept;
+mod ask;
+mod due;
+mod measure;
+mod prompt;
+mod transcript;
+mod work;
+
 use serde::{Deserialize, Serialize};
 
+pub use self::{
+    accept::Rejected,
+    due::{Due, due, threshold},
+    work::{Next, Summariser, Work},
+};
 use crate::guard::record::Summary;
+
+/// The sections of a summary, by their tags.
+const SECTIONS: [&str; 6] = [
+    "done",
+    "to_do",
+    "current_state",
+    "key_context",
+    "next_steps",
+    "cautions",
+];
 
 /// Names a summary that is being made; random.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -17,6 +40,10 @@ pub struct JobId([u8; 8]);
 impl JobId {
     pub const fn from_bytes(bytes: [u8; 8]) -> Self {
         Self(bytes)
+    }
+
+    pub const fn bytes(self) -> [u8; 8] {
+        self.0
     }
 }
 

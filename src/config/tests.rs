@@ -396,6 +396,29 @@ fn recovery_that_cannot_act_is_warned_of() {
 }
 
 #[test]
+fn summaries_that_are_not_made_are_warned_of() {
+    let off = "[recovery]\nenabled = false\n[guard]\nenabled = false\n";
+    assert_eq!(
+        warned(&format!("{off}[compaction]\nauto = true"), &[]),
+        "compaction.auto: nothing is summarised without the guard; set guard.enabled = true, or \
+         compaction.auto = false"
+    );
+    let fast = "[compaction]\nmodel = \"fast/tiny\"\n[providers.fast]\n\
+                base_url = \"https://fast.example/v1\"\nauth = \"client\"\n";
+    assert_eq!(warned(fast, &[]), "");
+    let more = format!(
+        "{fast}[providers.own]\nbase_url = \"https://own.example/v1\"\n\
+                        api_key_env = \"KEY\"\n"
+    );
+    assert_eq!(
+        warned(&more, &[("KEY", "sk-x")]),
+        "compaction.model: fast/tiny is asked only for conversations with its own provider, since \
+         the client's own credentials go to one provider only; others are summarised by their own \
+         model"
+    );
+}
+
+#[test]
 fn levels_that_cannot_occur_are_warned_of() {
     let found = warned(
         "[models.\"simulated/a\"]\ncontext_length = 8192\ncritical_max_tokens = 9000\n\

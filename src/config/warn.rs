@@ -3,7 +3,7 @@
 use http::Uri;
 
 use super::{
-    Auth, Config, ModelConfig,
+    Auth, Config, ModelConfig, ProviderConfig,
     problem::{Problem, dotted},
 };
 use crate::{
@@ -44,6 +44,7 @@ pub fn warnings(config: &Config, registry: &Registry) -> Vec<Problem> {
         credentials(registry, name, model, &mut found);
     }
     recovery(config, &mut found);
+    compaction(config, registry, &mut found);
     for (name, client) in &config.clients {
         if client.models.is_empty() {
             let message = "is empty, so this client may use no model; write [\"*\"] for all";
@@ -67,6 +68,35 @@ fn recovery(config: &Config, found: &mut Vec<Problem>) {
             let message = "has no effect, since recovery.enabled is false";
             found.push(doubt(&["models", name, "recovery"], message.to_owned()));
         }
+    }
+}
+
+fn compaction(config: &Config, registry: &Registry, found: &mut Vec<Problem>) {
+    if config.compaction.auto && !config.guard.enabled {
+        let message = "nothing is summarised without the guard; set guard.enabled = true, or \
+                       compaction.auto = false";
+        found.push(doubt(&["compaction", "auto"], message.to_owned()));
+    }
+    let model = config.compaction.model.as_deref();
+    let Some(target) = model.and_then(|model| registry.resolve(model, None).ok()) else {
+        return;
+    };
+    let Some(base_url) = lent_to(&target) else {
+        return;
+    };
+    let elsewhere = |provider: &ProviderConfig| {
+        let own = matches!(provider.auth, Auth::Client);
+        // What is built in costs nobody anything.
+        let place = provider.base_url.as_ref();
+        place.is_some_and(|place| !own || *place != base_url)
+    };
+    if config.providers.values().any(elsewhere) {
+        let message = format!(
+            "{} is asked only for conversations with its own provider, since the client's own \
+             credentials go to one provider only; others are summarised by their own model",
+            target.id()
+        );
+        found.push(doubt(&["compaction", "model"], message));
     }
 }
 

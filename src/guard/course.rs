@@ -1,7 +1,10 @@
-//! Where a new course begins.
+//! Where a new course begins, and what lies before a boundary.
 
 use super::{
-    Policy, budget, estimate, fold,
+    Memory, Policy, budget, estimate, fold,
+    preface::Base,
+    priority::Priorities,
+    record::Ours,
     results::Results,
     rounds, stands_back,
     units::{self, Unit, UnitKind},
@@ -22,6 +25,7 @@ pub fn tail(conversation: &Conversation, policy: &Policy<'_>) -> Option<u32> {
     let units = stands_back(conversation, policy).ok()?;
     let last = units.len().checked_sub(1)?;
     let mut results = Results::new(conversation, policy);
+    Priorities::decide(conversation, policy, &mut results.tokens);
     results.first_line();
     let weight = |unit: &Unit| {
         let tokens = unit.messages.clone().map(|at| results.tokens[at]);
@@ -45,6 +49,39 @@ pub fn tail(conversation: &Conversation, policy: &Policy<'_>) -> Option<u32> {
     u32::try_from(said.map(|unit| unit.messages.len()).sum::<usize>()).ok()
 }
 
+/// Raw tokens of what still goes out between the pinned start and a boundary: the messages beyond
+/// what is folded, as they are cut, and what stands in the place of the folded ones, but for its
+/// ledger. 0 where the guard does nothing to this conversation.
+pub fn weigh_before(
+    conversation: &Conversation,
+    policy: &Policy<'_>,
+    memory: &Memory,
+    ours: &Ours,
+    boundary: u32,
+) -> u32 {
+    let Ok(units) = stands_back(conversation, policy) else {
+        return 0;
+    };
+    let mut results = Results::new(conversation, policy);
+    results.first_line();
+    results.remembered(&memory.tight);
+    let base = Base::of(ours);
+    let folded = memory.boundary().max(base.boundary);
+    let from = folded.map_or_else(
+        || units::pinned(&units),
+        |folded| fold::at_said(&units, folded),
+    );
+    let part = units.get(from..fold::at_said(&units, boundary));
+    let messages = part.unwrap_or_default().iter().filter(|unit| !unit.stays);
+    let preface = match folded {
+        Some(_) => rounds::tokens(&text::escape(&base.text), &policy.weights()),
+        None => 0,
+    };
+    messages
+        .flat_map(|unit| unit.messages.clone())
+        .fold(preface, |sum, at| sum.saturating_add(results.tokens[at]))
+}
+
 /// What a course's preface may be: in raw tokens a quarter of the budget, and half of what the pinned
 /// messages and the tools leave of it, so that in a small window there is room for work beside it.
 pub fn room<'a>(
@@ -53,14 +90,12 @@ pub fn room<'a>(
 ) -> impl Fn(&str) -> bool + use<'a> {
     let weights = policy.weights();
     let units = units::split(conversation).unwrap_or_default();
+    let mut tokens = Results::new(conversation, policy).tokens;
+    Priorities::decide(conversation, policy, &mut tokens);
     let pinned = units.iter().filter(|unit| unit.stays);
-    let pinned = pinned.flat_map(|unit| &conversation.messages[unit.messages.clone()]);
+    let pinned = pinned.flat_map(|unit| &tokens[unit.messages.clone()]);
     let beside = estimate::beside(conversation, &weights);
-    let taken = pinned.fold(beside, |sum, message| {
-        let sizes = &message.sizes;
-        let tokens = estimate::message(conversation, message, sizes, &weights, policy.profile);
-        sum.saturating_add(tokens)
-    });
+    let taken = pinned.fold(beside, |sum: u32, &tokens| sum.saturating_add(tokens));
     let budget = budget::budget(conversation, policy).tokens;
     let most = (budget / PREFACE_SHARE).min(budget.saturating_sub(taken) / 2);
     move |text| rounds::tokens(&text::escape(text), &weights) <= most

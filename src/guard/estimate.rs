@@ -64,6 +64,19 @@ impl Weights {
         kinds.into_iter().fold(0.0, f64::max)
     }
 
+    /// Raw tokens of a text, in whole ones.
+    pub fn whole(&self, sizes: &Sizes) -> u32 {
+        whole(self.text(sizes))
+    }
+
+    /// Raw tokens of one character.
+    pub fn character(&self, code: u32) -> f64 {
+        if code < 0x80 {
+            return self.latin;
+        }
+        self.text(&Sizes::of(code))
+    }
+
     /// Raw tokens of a text.
     pub fn text(&self, sizes: &Sizes) -> f64 {
         f64::from(sizes.latin) * self.latin

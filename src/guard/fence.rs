@@ -6,11 +6,12 @@
 use std::borrow::Cow;
 
 /// Tags of ours. A tag is known by its beginning, so these also stand for longer names.
-pub(crate) const TAGS: [&str; 4] = [REMINDER, FACTS, PACKAGE, SUMMARY];
+pub(crate) const TAGS: [&str; 5] = [REMINDER, FACTS, PACKAGE, SUMMARY, TRANSCRIPT];
 pub(crate) const REMINDER: &str = "reminder";
 pub(crate) const FACTS: &str = "facts";
 pub(crate) const PACKAGE: &str = "continuation_package";
 pub(crate) const SUMMARY: &str = "summary";
+pub(crate) const TRANSCRIPT: &str = "transcript";
 
 /// The text without any tag of ours: what opens each becomes a parenthesis of as many bytes, so it
 /// grows by nothing.

@@ -29,6 +29,15 @@ pub struct Room {
 }
 
 impl Room {
+    /// What is left beside a text and the line ends around it.
+    pub(super) fn beside(&self, text: &str) -> Self {
+        let taken = rounds::tokens(&text::escape(text), &self.weights);
+        Self {
+            tokens: self.tokens.saturating_sub(taken.saturating_add(4)),
+            weights: self.weights,
+        }
+    }
+
     fn holds(&self, text: &str) -> bool {
         text::escape(text).len() as u64 <= u64::from(self.tokens)
             || rounds::tokens(&text::escape(text), &self.weights) <= self.tokens

@@ -1,7 +1,9 @@
 //! Keeps a conversation inside its window: `(conversation, policy, recall) -> plan`.
 //!
-//! Order: truncate tool results → cuts (the course's or the remembered one first, then by replay:
-//! old tool rounds are cleared, old images, and old turns folded) → where the newest step alone is too large, its results cut harder → what is ours is put back
+//! Order: caps and shares of named texts → truncate tool results → cuts (the course's or the
+//! remembered one first, then by replay: old tool rounds are cleared, then old images, then old
+//! turns folded) → where the newest step alone is too large, its results cut harder → what is ours is
+//! put back
 //! at its places. Every plan is linted; one that does
 //! not pass is thrown away and the original goes out, counted as a fault of ours.
 //!
@@ -21,6 +23,7 @@ mod limits;
 pub mod lint;
 mod place;
 mod preface;
+mod priority;
 pub mod profile;
 mod putback;
 pub mod record;
@@ -35,6 +38,7 @@ use std::borrow::Cow;
 
 use serde::{Deserialize, Serialize};
 
+pub(crate) use self::place::follows;
 use self::{
     budget::Shares,
     clear::sweep::SweptMark,
@@ -44,6 +48,7 @@ use self::{
     limits::Held,
     lint::Item,
     preface::{Base, Folding},
+    priority::Priorities,
     profile::Profile,
     putback::Putback,
     record::Ours,
@@ -53,10 +58,11 @@ use self::{
 };
 pub use self::{
     clear::Cleared,
-    course::{removed_by, room, tail},
+    course::{removed_by, room, tail, weigh_before},
     limits::most_chars,
     place::may_prompt,
     preface::NOTE,
+    priority::{CapUse, How, Shortened, SystemUse, Texts},
     report::{Folded, Report, StoodBack},
     results::{Truncated, tool},
 };
@@ -93,6 +99,8 @@ pub struct Memory {
     /// Tighter limits of results that were the newest and did not fit, or that came while the
     /// session was not healthy, by their messages' digests. Applied ever after.
     tight: Vec<(u128, Held)>,
+    /// What the log was told of caps and shares; 0 for nothing.
+    texts: u64,
 }
 
 impl Memory {
@@ -174,6 +182,7 @@ pub fn plan(conversation: &Conversation, policy: &Policy<'_>, recall: &Recall) -
             .and_then(|tools| Schemas::of(conversation, tools)),
     };
     let mut results = results.with_blocks(ours.records.blocks());
+    let texts = Priorities::decide(conversation, policy, &mut results.tokens);
     results.first_line();
     let first = results.tokens.clone();
     results.remembered(&recall.memory.tight);
@@ -206,7 +215,8 @@ pub fn plan(conversation: &Conversation, policy: &Policy<'_>, recall: &Recall) -
         policy.profile,
         (&note, fit.replay.prefaced),
     );
-    let plan = assemble(&units, &fit, folding, &results, &ours, recall, report);
+    let found = (&texts, &results, &ours);
+    let plan = assemble(&units, &fit, folding, found, recall, report);
     checked(conversation, policy, plan, &shares)
 }
 
@@ -279,8 +289,7 @@ fn assemble(
     units: &[Unit],
     fit: &Fit<'_>,
     folding: Folding,
-    results: &Results<'_>,
-    ours: &Mine<'_>,
+    (texts, results, ours): (&Priorities<'_>, &Results<'_>, &Mine<'_>),
     recall: &Recall,
     mut report: Report,
 ) -> (Plan, Vec<Item>) {
@@ -291,6 +300,9 @@ fn assemble(
             kept[at] = true;
         }
     }
+    report.texts = texts.made(&kept, &mut edits);
+    let told = report.texts.digest();
+    report.texts.new = told != recall.memory.texts;
     let fresh = fresh(units, recall.messages);
     let mark = fit.replay.mark(fit.fold);
     let swept = fit.replay.swept_mark(&fit.fold);
@@ -332,6 +344,7 @@ fn assemble(
         fold: mark,
         swept,
         tight: results.limits(&kept),
+        texts: told,
     };
     let plan = Plan {
         edits,
@@ -387,6 +400,7 @@ fn checked(
         edits: Edits::default(),
         report: Report {
             stood_back: Some(StoodBack::Unsound(broken)),
+            texts: Texts::default(),
             truncated: Vec::new(),
             cleared: None,
             folded: None,

@@ -58,7 +58,7 @@ pub(super) fn of_prompt(
 }
 
 /// Whether a message by `now` may stand directly after one by `before`.
-pub(super) fn follows(before: Role, now: Role, profile: &Profile) -> bool {
+pub(crate) fn follows(before: Role, now: Role, profile: &Profile) -> bool {
     let takes = match (before, now) {
         (Role::User, Role::User) | (Role::Assistant, Role::Assistant) => profile.adjacent_users,
         (Role::Tool | Role::Function, Role::User) => profile.user_after_tool,

@@ -76,14 +76,14 @@ impl<'a> Base<'a> {
         removed: &[usize],
         room: &ledger::Room,
     ) -> Cow<'a, str> {
-        let facts = ledger::within(conversation, removed, room);
-        if facts.is_empty() {
-            return self.text;
-        }
         let head = match self.boundary {
             None => LEDGER_HEAD,
             Some(_) => LEDGER_HEAD_SINCE,
         };
+        let facts = ledger::within(conversation, removed, &room.beside(head));
+        if facts.is_empty() {
+            return self.text;
+        }
         Cow::Owned(format!("{}\n\n{head}\n{facts}", self.text))
     }
 }

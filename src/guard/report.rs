@@ -4,6 +4,7 @@ use super::{
     budget::{Budget, Shares},
     clear::Cleared,
     lint::Broken,
+    priority::Texts,
     results::Truncated,
     units::Invalid,
 };
@@ -13,6 +14,8 @@ use super::{
 pub struct Report {
     /// Why nothing is done at all.
     pub stood_back: Option<StoodBack>,
+    /// What caps and shares did.
+    pub texts: Texts,
     pub truncated: Vec<Truncated>,
     /// Old tool results and the like that became placeholders; none of them is truncated too.
     pub cleared: Option<Cleared>,
@@ -60,7 +63,7 @@ pub struct Folded {
 impl Report {
     /// What was done to the request, as `x-plimsoll-actions` says it.
     pub fn actions(&self) -> String {
-        let mut actions = Vec::new();
+        let mut actions: Vec<String> = self.texts.words().collect();
         if !self.truncated.is_empty() {
             actions.push(format!("truncated={}", self.truncated.len()));
         }

@@ -378,7 +378,7 @@ fn other_sizes(conversation: &Conversation, message: &Message) -> Sizes {
     let mut sizes = Sizes::default();
     for part in conversation.parts(message) {
         if part.kind == PartKind::Other {
-            sizes += text::measure(conversation.bytes(part.span));
+            sizes += conversation.measure(part.span);
         }
     }
     sizes
@@ -400,7 +400,7 @@ fn text_sizes(conversation: &Conversation, message: &Message) -> Sizes {
 }
 
 /// The level to which the largest must come down so that all together weigh `target`.
-fn level(mut weights: Vec<u32>, target: u32) -> u32 {
+pub(super) fn level(mut weights: Vec<u32>, target: u32) -> u32 {
     weights.sort_unstable();
     let mut left = target;
     for (place, &weight) in weights.iter().enumerate() {

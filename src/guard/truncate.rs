@@ -63,7 +63,7 @@ impl Marker {
     }
 
     /// In the place of so many characters, escaped.
-    fn text(self, chars: usize) -> String {
+    pub(super) fn text(self, chars: usize) -> String {
         let says = self.says();
         format!("\\n... [{chars} characters truncated{says}] ...\\n")
     }

@@ -3,6 +3,7 @@
 //! Errors have OpenAI's shape, and name themselves in `x-plimsoll-error`, so that a client can
 //! tell them from the provider's.
 
+use bytes::Bytes;
 use http::{
     HeaderMap, HeaderName, HeaderValue, Response, StatusCode,
     header::{ACCEPT_ENCODING, ALLOW, CONTENT_TYPE, RETRY_AFTER, WWW_AUTHENTICATE},
@@ -27,14 +28,7 @@ pub const ERROR: HeaderName = HeaderName::from_static("x-plimsoll-error");
 
 /// An error of ours.
 pub fn failure(failure: &Failure) -> Response<Body> {
-    let status = status(failure);
-    let fault = Fault {
-        message: failure.message(),
-        kind: Some(kind(status).to_owned()),
-        param: failure.param().map(str::to_owned),
-        code: Some(failure.code().to_owned()),
-    };
-    let mut answer = json(status, fault.to_json());
+    let mut answer = json(status(failure), fault(failure).to_json());
     let headers = answer.headers_mut();
     headers.insert(ERROR, HeaderValue::from_static(failure.code()));
     match failure {
@@ -53,6 +47,15 @@ pub fn failure(failure: &Failure) -> Response<Body> {
         _ => {}
     }
     answer
+}
+
+fn fault(failure: &Failure) -> Fault {
+    Fault {
+        message: failure.message(),
+        kind: Some(kind(status(failure)).to_owned()),
+        param: failure.param().map(str::to_owned),
+        code: Some(failure.code().to_owned()),
+    }
 }
 
 /// An overflow that could not be healed, in the words on which every client's own recovery keys.
@@ -93,6 +96,28 @@ pub fn nothing_more(streams: bool, model: &str, usage: Option<Usage>) -> Respons
     stream(format!("data: {last}\n\ndata: [DONE]\n\n"))
 }
 
+/// An error of ours as the last event of a stream whose head is out.
+pub fn failure_event(failure: &Failure) -> Bytes {
+    event(&fault(failure))
+}
+
+/// What came in the place of a stream whose head is out, as its last event: a refusal in its own
+/// words, where it has any.
+pub async fn refusal_event(refusal: Response<Body>, provider: &str) -> Bytes {
+    let refused = !refusal.status().is_success();
+    match ask_usage::read_fault(refusal, provider).await {
+        Some(fault) if refused => event(&fault),
+        _ => failure_event(&Failure::ProviderBadAnswer {
+            provider: provider.to_owned(),
+            what: "it is no stream",
+        }),
+    }
+}
+
+fn event(fault: &Fault) -> Bytes {
+    [b"data: ", &fault.to_json()[..], b"\n\n"].concat().into()
+}
+
 /// A refusal as the last event of a stream, since the client has the head of another answer by
 /// now. `None` where it says nothing that a client can read.
 pub async fn as_event(refusal: Response<Body>, provider: &str) -> Option<Response<Body>> {
@@ -110,7 +135,12 @@ pub async fn as_event(refusal: Response<Body>, provider: &str) -> Option<Respons
 }
 
 fn stream(events: String) -> Response<Body> {
-    let mut answer = Response::new(whole(events));
+    event_stream(whole(events))
+}
+
+/// A stream of events.
+pub fn event_stream(body: Body) -> Response<Body> {
+    let mut answer = Response::new(body);
     let kind = HeaderValue::from_static("text/event-stream");
     answer.headers_mut().insert(CONTENT_TYPE, kind);
     answer
@@ -122,6 +152,9 @@ const fn status(failure: &Failure) -> StatusCode {
         | Failure::BodyBroken
         | Failure::BodyDamaged
         | Failure::DotSegments
+        | Failure::SwitchMissing
+        | Failure::SwitchValue
+        | Failure::SwitchUnknown { .. }
         | Failure::ModelMissing { .. } => StatusCode::BAD_REQUEST,
         Failure::KeyMissing | Failure::KeyWrong => StatusCode::UNAUTHORIZED,
         Failure::Foreign { .. } | Failure::PathNotAllowed => StatusCode::FORBIDDEN,
@@ -131,9 +164,10 @@ const fn status(failure: &Failure) -> StatusCode {
         | Failure::SessionNotFound => StatusCode::NOT_FOUND,
         Failure::WrongMethod { .. } => StatusCode::METHOD_NOT_ALLOWED,
         Failure::BodySlow { .. } => StatusCode::REQUEST_TIMEOUT,
-        Failure::BodyTooLarge { .. } | Failure::BodyUnwanted { .. } | Failure::BodyBomb => {
-            StatusCode::PAYLOAD_TOO_LARGE
-        }
+        Failure::BodyTooLarge { .. }
+        | Failure::BodyUnwanted { .. }
+        | Failure::SwitchTooLarge { .. }
+        | Failure::BodyBomb => StatusCode::PAYLOAD_TOO_LARGE,
         Failure::Encoded(_) => StatusCode::UNSUPPORTED_MEDIA_TYPE,
         Failure::TooManyRequests => StatusCode::TOO_MANY_REQUESTS,
         Failure::ProviderUnreachable { .. } | Failure::ProviderBadAnswer { .. } => {
@@ -165,7 +199,7 @@ impl From<Misrouted> for Failure {
 }
 
 /// A JSON answer.
-pub fn json(status: StatusCode, body: impl Into<bytes::Bytes>) -> Response<Body> {
+pub fn json(status: StatusCode, body: impl Into<Bytes>) -> Response<Body> {
     let mut answer = Response::new(whole(body));
     *answer.status_mut() = status;
     answer

@@ -6,18 +6,22 @@
 
 use http::{HeaderMap, Method, Response, StatusCode, header::AUTHORIZATION, request::Parts};
 use hyper::body::Incoming;
+use serde_json::Value;
 use sha2::{Digest, Sha256};
 use subtle::ConstantTimeEq;
 
 use super::{App, admit, answer, body};
 use crate::{
+    config::ServerConfig,
     error::Failure,
     session::{self, Account, Reader, SessionId, Wanted},
     wire::Body,
 };
 
-/// Bytes of a request's body that are read, and not looked at.
+/// Bytes of a request's body that are read.
 const MAX_BODY_BYTES: usize = 64 << 10;
+/// Characters of a client's own word that an error repeats.
+const MAX_WORD: usize = 64;
 
 /// What a request wants.
 struct Asked {
@@ -33,6 +37,10 @@ enum Wants {
     Report,
     /// `POST /plimsoll/api/sessions/{id}/clear`.
     Clear,
+    /// `POST /plimsoll/api/sessions/{id}/compact`.
+    Compact,
+    /// `PATCH /plimsoll/api/sessions/{id}`.
+    Switch,
 }
 
 /// Answers a request whose path begins with `/plimsoll/api/`; `path` is what follows.
@@ -52,11 +60,21 @@ pub async fn api(
             return Err(body::turn_away(&parts.headers, body, limit, failure).await);
         }
     };
-    body::discard(&parts.headers, body, MAX_BODY_BYTES, &app.config.server).await?;
+    let wanted = match asked.wants {
+        Wants::Switch => Some(switch(app, parts, body).await?),
+        wants => {
+            body::discard(&parts.headers, body, MAX_BODY_BYTES, &app.config.server).await?;
+            match wants {
+                Wants::Clear => Some(Wanted::Clear),
+                Wants::Compact => Some(Wanted::Compact),
+                Wants::Report | Wants::Switch => None,
+            }
+        }
+    };
     let (account, id) = (asked.account.as_ref(), asked.session);
-    let known = match asked.wants {
-        Wants::Report => app.sessions.session(account, id).await,
-        Wants::Clear => app.sessions.order(account, id, Wanted::Clear).await,
+    let known = match wanted {
+        None => app.sessions.session(account, id).await,
+        Some(wanted) => app.sessions.order(account, id, wanted).await,
     };
     let known = known
         .map_err(|error| {
@@ -83,13 +101,17 @@ fn asked(app: &App, parts: &Parts, path: &str) -> Result<Asked, Failure> {
     };
     let path = path.trim_start_matches('/').strip_prefix("sessions/");
     let path = path.ok_or(Failure::PathNotFound)?;
-    let (id, wants) = match path.strip_suffix("/clear") {
-        Some(id) => (id, Wants::Clear),
+    let (id, wants) = match path.split_once('/') {
+        Some((id, "clear")) => (id, Wants::Clear),
+        Some((id, "compact")) => (id, Wants::Compact),
+        Some(_) => return Err(Failure::SessionNotFound),
+        None if parts.method == Method::PATCH => (path, Wants::Switch),
         None => (path, Wants::Report),
     };
     let (allowed, allow): (&[Method], _) = match wants {
-        Wants::Report => (&[Method::GET, Method::HEAD], "GET"),
-        Wants::Clear => (&[Method::POST], "POST"),
+        Wants::Report => (&[Method::GET, Method::HEAD], "GET, PATCH"),
+        Wants::Clear | Wants::Compact => (&[Method::POST], "POST"),
+        Wants::Switch => (&[Method::PATCH], "GET, PATCH"),
     };
     if !allowed.contains(&parts.method) {
         return Err(Failure::WrongMethod { allow });
@@ -99,6 +121,36 @@ fn asked(app: &App, parts: &Parts, path: &str) -> Result<Asked, Failure> {
         session: SessionId::parse(id).ok_or(Failure::SessionNotFound)?,
         wants,
     })
+}
+
+/// Reads what is to be switched: `{"auto_compact": "on" | "off" | "follow"}`.
+///
+/// # Errors
+/// The body is anything else.
+async fn switch(app: &App, parts: &Parts, body: Incoming) -> Result<Wanted, Failure> {
+    let limits = ServerConfig {
+        max_body_bytes: MAX_BODY_BYTES,
+        ..app.config.server.clone()
+    };
+    let received = body::read(&parts.headers, body, &limits, &app.flight).await;
+    let received = received.map_err(|failure| match failure {
+        Failure::BodyTooLarge { limit } => Failure::SwitchTooLarge { limit },
+        failure => failure,
+    })?;
+    let read: Value = serde_json::from_slice(&received.bytes)
+        .map_err(|error| Failure::NotJson(error.to_string()))?;
+    let members = read.as_object().ok_or(Failure::SwitchMissing)?;
+    if let Some(unknown) = members.keys().find(|name| *name != "auto_compact") {
+        let name = unknown.chars().take(MAX_WORD).collect();
+        return Err(Failure::SwitchUnknown { name });
+    }
+    let value = members.get("auto_compact").ok_or(Failure::SwitchMissing)?;
+    match value.as_str() {
+        Some("on") => Ok(Wanted::AutoCompact(Some(true))),
+        Some("off") => Ok(Wanted::AutoCompact(Some(false))),
+        Some("follow") => Ok(Wanted::AutoCompact(None)),
+        _ => Err(Failure::SwitchValue),
+    }
 }
 
 /// Whether the request carries the administrator's key; compared in constant time.

@@ -7,6 +7,7 @@ use tokio_util::sync::CancellationToken;
 use super::{
     admit::Clients,
     ask_usage::Refusals,
+    compacting::Compacting,
     flight::Flight,
     running::Counts,
     sharing::{Learners, Sharing},
@@ -39,6 +40,9 @@ pub struct App {
     pub flight: Flight,
     pub metrics: Arc<Metrics>,
     pub tasks: Tasks,
+    /// Summaries; a drain does not wait for them.
+    pub jobs: Tasks,
+    pub compacting: Arc<Compacting>,
     counts: Counts,
     draining: CancellationToken,
 }
@@ -65,8 +69,10 @@ impl App {
             clients: Clients::new(&config.clients, &counts),
             registry: Registry::new(&config)?,
             flight: Flight::new(config.server.max_bytes_in_flight),
+            compacting: Arc::new(Compacting::new(&metrics)),
             metrics: Arc::new(metrics),
             tasks: Tasks::default(),
+            jobs: Tasks::default(),
             counts,
             draining: CancellationToken::new(),
             config,
@@ -89,6 +95,8 @@ impl App {
             flight: self.flight.clone(),
             metrics: Arc::clone(&self.metrics),
             tasks: self.tasks.clone(),
+            jobs: self.jobs.clone(),
+            compacting: Arc::clone(&self.compacting),
             counts: self.counts.clone(),
             draining: self.draining.clone(),
             config,

@@ -94,6 +94,7 @@ impl Dispatch {
                 let model = Value::from(self.target.model.as_str()).to_string();
                 edits.replace(field.value, model);
             }
+            conversation.take_out_annotations(&mut edits);
             asked_usage = ask && conversation.ask_usage(&mut edits);
         }
         Edited {

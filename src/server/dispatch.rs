@@ -17,6 +17,7 @@ use super::{
     App,
     ask_usage::{Lost, Sent},
     body,
+    compacting::Part,
     forward::{outgoing_headers, with_query},
     generation::Generation,
     places::Places,
@@ -32,7 +33,7 @@ use crate::{
     },
     relay::Spoken,
     session::Inherited,
-    telemetry::record::Record,
+    telemetry::record::Notes,
     wire::chat::Conversation,
 };
 
@@ -41,7 +42,7 @@ pub struct Asked {
     /// The body as it came.
     pub bytes: Bytes,
     /// `None`: JSON, but no conversation that we can follow. It goes on as it came.
-    pub conversation: Option<Conversation>,
+    pub conversation: Option<Arc<Conversation>>,
     /// Empty if there is none.
     pub model: String,
     pub streams: bool,
@@ -61,7 +62,7 @@ pub struct Dispatch {
     /// As they go to the provider.
     pub(super) headers: HeaderMap,
     /// As they came.
-    parts: Parts,
+    pub(super) parts: Parts,
     /// What it continues, and who asks; `None` where there is no conversation to follow.
     inherited: Option<(Inherited, Asker)>,
     /// The same.
@@ -135,12 +136,12 @@ impl Dispatch {
     ///
     /// # Errors
     /// No answer began anywhere, or one broke off.
-    pub async fn send(&mut self, record: &mut Record) -> Result<Sent, Failure> {
+    pub async fn send(&mut self, notes: &Notes) -> Result<Sent, Failure> {
         loop {
-            self.note(record);
+            self.note(notes);
             // Boxed, so that what waits for an answer stays small.
             let tried = Box::pin(self.at_place()).await;
-            record.attempts(self.calls);
+            notes.attempts(self.calls);
             let failed = match tried {
                 Tried::Final(tried) => return Ok(tried?),
                 Tried::Failed(failed) => failed,
@@ -293,9 +294,6 @@ impl Dispatch {
             self.places.put_first(smaller);
             self.generation = self.planned(&self.target);
         }
-        if let Some(generation) = &self.generation {
-            generation.log_plan();
-        }
         let (app, provider) = (&self.app, &self.target.provider);
         self.path = with_query(app, "/chat/completions", &self.parts, provider);
         self.headers = outgoing_headers(app, &self.parts, provider, true);
@@ -314,14 +312,23 @@ impl Dispatch {
         let conversation = self.asked.conversation.as_ref()?;
         let inherited = inherited.clone();
         let app = &self.app;
-        let planned = Generation::plan(app, conversation, inherited, target, *asker);
+        // What came of a summary that the request waited for holds at any place.
+        let before = self.generation.as_ref();
+        let compaction = before.map(|generation| generation.compaction.clone());
+        let compaction = match compaction {
+            Some(compaction) => compaction.at(app, target),
+            None => Part::begin(app, conversation, &inherited, *asker, target),
+        };
+        let planned = Generation::plan(app, conversation, inherited, target, (*asker, compaction));
         Some(Box::new(planned))
     }
 
-    fn note(&mut self, record: &mut Record) {
-        record.provider(self.provider());
+    /// Who is asked now, and for what.
+    fn note(&mut self, notes: &Notes) {
+        notes.provider(self.provider());
         if let Some(generation) = &mut self.generation {
-            generation.note(record);
+            generation.note(notes);
+            generation.log_plan();
         }
     }
 

@@ -8,8 +8,9 @@
 //! 4. the model: who serves it, and how much it holds
 //! 5. the session that it continues
 //! 6. what recovery has due, and the guard's plan with it
-//! 7. the provider; once more where it refuses what we added
-//! 8. the answer, back as it comes, with a tap that looks on. What is for us is taken out of it;
+//! 7. the summary of its older part, where it waits for one; back to 6 with it
+//! 8. the provider; once more where it refuses what we added
+//! 9. the answer, back as it comes, with a tap that looks on. What is for us is taken out of it;
 //!    where nothing else is in it, back to 6 for the next round. At its end it is judged, the clock
 //!    advances, and the new state is stored
 //!
@@ -31,10 +32,11 @@ use super::{
     api::api,
     ask_usage::Sent,
     body,
+    compacting::{Kept, held},
     dispatch::{Asked, Dispatch},
     flight::Hold,
     forward::{Caller, chosen, forward},
-    generation::{Generation, TRAILERS},
+    generation::{Ended, Generation, TRAILERS},
     rounds::{Continuing, is_stream},
     route::{self, Route},
     watch,
@@ -177,10 +179,19 @@ async fn chat(
     let mut dispatch =
         Dispatch::new(app, parts, asked, places, inherited).ok_or_else(|| no_such_model(&model))?;
 
-    // 7. The provider.
-    let sent = dispatch.send(record).await?;
+    // 7. Its summary first, where that is waited for. A stream begins at once.
+    if let Some(waiting) = dispatch.summary_first() {
+        if dispatch.streams() {
+            let relays = |sent, dispatch| streamed(sent, dispatch, received.hold);
+            return Ok(held(dispatch, waiting, record.notes(), relays));
+        }
+        dispatch.wait(waiting).await;
+    }
 
-    // 8. The answer.
+    // 8. The provider.
+    let sent = dispatch.send(&record.notes()).await?;
+
+    // 9. The answer.
     if is_stream(&sent.answer, dispatch.streams()) {
         Ok(streamed(sent, dispatch, received.hold))
     } else {
@@ -191,14 +202,23 @@ async fn chat(
 /// Step 3.
 fn index(bytes: Bytes) -> Result<Asked, Failure> {
     match chat::index(bytes.clone()) {
-        Ok(conversation) => Ok(Asked {
-            bytes,
-            model: conversation
-                .model()
-                .map_or_else(String::new, Cow::into_owned),
-            streams: conversation.streams(),
-            conversation: Some(conversation),
-        }),
+        Ok(conversation) => {
+            let odd = conversation.odd_annotations();
+            if odd > 0 {
+                tracing::warn!(
+                    annotations = odd,
+                    "annotations of a request are taken out and not understood: {odd}"
+                );
+            }
+            Ok(Asked {
+                bytes,
+                model: conversation
+                    .model()
+                    .map_or_else(String::new, Cow::into_owned),
+                streams: conversation.streams(),
+                conversation: Some(Arc::new(conversation)),
+            })
+        }
         Err(Unindexed::NotJson(place)) => Err(Failure::NotJson(place)),
         Err(Unindexed::Unguardable(reason)) => {
             tracing::warn!(%reason, "a request is forwarded without a guard");
@@ -237,7 +257,7 @@ async fn hear(app: &App, inherited: &Inherited) -> bool {
     app.sharing.hear(app.learners(), passed).await
 }
 
-/// Step 8, streamed. What precedes the first byte of the stream is said here; what its end tells
+/// Step 9, streamed. What precedes the first byte of the stream is said here; what its end tells
 /// comes in trailers, or in a comment.
 fn streamed(mut sent: Sent, dispatch: Dispatch, hold: Hold) -> Response<Body> {
     let comment = wants_comment(dispatch.client_headers());
@@ -264,26 +284,38 @@ fn streamed(mut sent: Sent, dispatch: Dispatch, hold: Hold) -> Response<Body> {
         return relay::sifted(sent.answer, sifting, continuing, sent.asked_usage, trailers);
     }
     let left_out = dispatch.left_out();
+    // Else the body is let go.
+    let kept = dispatch.keep();
     let generation = dispatch.into_generation();
     let ending = Ending {
         strip_usage: sent.asked_usage,
         left_out,
         trailers,
-        on_end: Box::new(move |heard| close(generation, heard, comment).boxed()),
+        on_end: Box::new(move |heard| close(generation, heard, kept, comment).boxed()),
     };
     relay::stream(sent.answer, ending)
 }
 
 /// The end of a stream of which nothing was taken out.
-async fn close(generation: Option<Box<Generation>>, heard: Heard, comment: bool) -> Closing {
+async fn close(
+    generation: Option<Box<Generation>>,
+    heard: Heard,
+    kept: Option<Kept>,
+    comment: bool,
+) -> Closing {
     let Some(mut generation) = generation else {
         return Closing::default();
     };
-    let (last, before) = (Spoken::default(), Before::default());
-    generation.close(&heard, &last, before, comment).await
+    let ended = Ended {
+        heard: &heard,
+        last: &Spoken::default(),
+        before: Before::default(),
+        kept,
+    };
+    generation.close(ended, comment).await
 }
 
-/// Step 8, in one piece: all of it is known before its head is released.
+/// Step 9, in one piece: all of it is known before its head is released.
 async fn complete(
     app: &App,
     sent: Sent,
@@ -330,13 +362,20 @@ async fn complete(
         }
         Whole::Overlong(answer) => (answer.map(|body| hold.keep_for(body)), None),
     };
+    let kept = continuing.dispatch.keep();
     let Some(generation) = &mut continuing.dispatch.generation else {
         return Ok(answer);
     };
     let headers = answer.headers_mut();
     headers.extend(head.unwrap_or_default());
     if let Some(heard) = heard {
-        let health = generation.settle(&heard, &last, before).await;
+        let ended = Ended {
+            heard: &heard,
+            last: &last,
+            before,
+            kept,
+        };
+        let health = generation.settle(ended).await;
         for name in TRAILERS {
             headers.remove(*name);
         }

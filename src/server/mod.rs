@@ -9,6 +9,7 @@ mod app;
 pub mod ask_usage;
 mod attempt;
 pub mod body;
+pub mod compacting;
 pub mod connections;
 pub mod dispatch;
 pub mod exchange;
@@ -136,6 +137,9 @@ async fn drain(app: &App, graceful: GracefulShutdown) {
         app.tasks.end();
         app.tasks.done().await;
     }
+    // No request waits for what still runs apart from them.
+    app.jobs.end();
+    app.jobs.done().await;
     // Whatever still saves a state has done so by now, or was cut off with its answer.
     if timeout(CLOSE_WITHIN, app.sessions.close()).await.is_err() {
         tracing::warn!("the store did not come to rest in time");

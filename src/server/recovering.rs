@@ -373,6 +373,11 @@ impl Recovering {
         memory
     }
 
+    /// The language of what is ours.
+    pub const fn language(&self) -> Language {
+        self.language
+    }
+
     pub const fn memory(&self) -> &Memory {
         &self.memory
     }

@@ -6,7 +6,7 @@
 use async_trait::async_trait;
 use http::{Response, StatusCode, header::CONTENT_TYPE};
 
-use super::{answer, dispatch::Dispatch, flight::Hold};
+use super::{answer, dispatch::Dispatch, flight::Hold, generation::Ended};
 use crate::{
     error::Failure,
     relay::{Before, Closing, Heard, Rounds, Spoken},
@@ -63,9 +63,17 @@ impl Rounds for Continuing {
     }
 
     async fn end(mut self: Box<Self>, heard: Heard, last: Spoken, before: Before) -> Closing {
-        let comment = self.comment;
+        let (comment, kept) = (self.comment, self.dispatch.keep());
         match &mut self.dispatch.generation {
-            Some(generation) => generation.close(&heard, &last, before, comment).await,
+            Some(generation) => {
+                let ended = Ended {
+                    heard: &heard,
+                    last: &last,
+                    before,
+                    kept,
+                };
+                generation.close(ended, comment).await
+            }
             None => Closing::default(),
         }
     }

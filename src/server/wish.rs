@@ -4,6 +4,7 @@ use http::{HeaderMap, HeaderName, HeaderValue};
 
 const GUARD: HeaderName = HeaderName::from_static("x-plimsoll-guard");
 const RECOVERY: HeaderName = HeaderName::from_static("x-plimsoll-recovery");
+const AUTO_COMPACT: HeaderName = HeaderName::from_static("x-plimsoll-auto-compact");
 const STREAM_HEALTH: HeaderName = HeaderName::from_static("x-plimsoll-stream-health");
 
 /// What a request wants of the guard.
@@ -26,12 +27,14 @@ impl Wish {
     }
 }
 
-/// What a client and its request ask of the guard and of recovery.
+/// What a client and its request ask of the guard, of recovery and of compaction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Asker {
     pub wish: Wish,
     /// Recovery may begin something new.
     pub recovers: bool,
+    /// Whether the conversation is summarised by itself; `None`: as its session, or the settings, say.
+    pub auto_compact: Option<bool>,
 }
 
 impl Asker {
@@ -40,6 +43,11 @@ impl Asker {
         Self {
             wish: Wish::of(headers),
             recovers: recovers && !without_recovery(headers),
+            auto_compact: match headers.get(AUTO_COMPACT).map(HeaderValue::as_bytes) {
+                Some(b"on") => Some(true),
+                Some(b"off") => Some(false),
+                _ => None,
+            },
         }
     }
 }

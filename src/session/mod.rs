@@ -18,6 +18,7 @@ use std::{
 use bytes::Bytes;
 
 use crate::{
+    compaction::JobId,
     config::secret::SecretKey,
     error::chain,
     guard::Recall,
@@ -84,6 +85,8 @@ pub struct Inherited {
     pub clear_ordered: bool,
     /// A summary is to be made with this request, likewise.
     pub compact_ordered: bool,
+    /// A summary was taken over for this request.
+    pub compacted: bool,
     generation: GenerationId,
     /// The store did not answer, or not with a state: health is unknown, and a warning is due in
     /// the request's record.
@@ -153,6 +156,11 @@ impl Sessions {
         Self { errors, ..self }
     }
 
+    /// Names a new summary.
+    pub fn job(&self) -> JobId {
+        JobId::from_bytes(self.ids.bytes())
+    }
+
     /// Makes tenants and accounts of requests.
     pub fn tenants(&self) -> &Tenants {
         &self.tenants
@@ -185,6 +193,7 @@ impl Sessions {
             orders: Orders::default(),
             clear_ordered: false,
             compact_ordered: false,
+            compacted: false,
             generation: self.ids.generation(),
             lost,
         };
@@ -193,7 +202,9 @@ impl Sessions {
             inherited.compact_ordered = found.orders.ask_compact_after(&found.state);
             let generations = found.state.generations;
             let compaction = &mut found.state.compaction;
+            let made = compaction.made;
             compaction.take_over(found.orders.outcomes(), generations);
+            inherited.compacted = compaction.made > made;
             inherited.state = Some(found.state);
             inherited.answer_at = found.answer_at;
             inherited.orders = found.orders;

@@ -56,6 +56,8 @@ pub struct Report {
     pub compact_pending: bool,
     /// `on`, `off`, or `follow` for as the settings say.
     pub auto_compact: &'static str,
+    /// Why it is not summarised by itself, whatever is switched on: `window_unknown`.
+    pub auto_compact_off: Option<&'static str>,
     /// A summary is being made.
     pub compacting: bool,
     /// Summaries taken over so far, and what failed since the last one.
@@ -133,6 +135,7 @@ pub fn report(known: &Known, reader: Reader) -> Report {
             Some(false) => "off",
             None => "follow",
         },
+        auto_compact_off: state.window.is_none().then_some("window_unknown"),
         compacting: state.compaction.job.is_some(),
         summaries: state.compaction.made,
         summary_failures: state.compaction.failures,

@@ -3,11 +3,15 @@
 //! Labels are names of the configuration and words of our own, never anything of a request: so the
 //! number of series is bounded, and no key and no prompt can be among them.
 
+mod summaries;
+
 use std::fmt;
 
 use prometheus::{
     IntCounterVec, IntGauge, IntGaugeVec, Opts, Registry, TextEncoder, core::Collector,
 };
+
+pub use self::summaries::Summaries;
 
 /// What may become of an attempt. Those that never happened are shown as zero, so that a rate over
 /// the first one is right.
@@ -18,6 +22,7 @@ const RESULTS: [&str; 2] = ["healed", "unhealed"];
 
 /// What may become of a reload of the settings.
 const RELOADS: [&str; 2] = ["ok", "refused"];
+
 /// What a store may be asked for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum StoreOperation {
@@ -72,6 +77,7 @@ pub struct Metrics {
     breakers: IntGaugeVec,
     in_flight: IntGauge,
     reloads: IntCounterVec,
+    summaries: Summaries,
 }
 
 /// A request that is not answered to its end yet.
@@ -109,6 +115,11 @@ impl Metrics {
     /// For whoever asks the store.
     pub fn store_errors(&self) -> StoreErrors {
         StoreErrors(Some(self.store_errors.clone()))
+    }
+
+    /// For whoever makes summaries.
+    pub fn summaries(&self) -> Summaries {
+        self.summaries.clone()
     }
 
     /// Counts a request as being in flight until what comes back is dropped.
@@ -214,6 +225,7 @@ impl Metrics {
                 "Settings that were read again while the proxy ran, by what became of them.",
                 &["result"],
             )?,
+            summaries: Summaries::new()?,
         };
         for result in RELOADS {
             metrics.reloads.with_label_values(&[result]);
@@ -229,7 +241,7 @@ impl Metrics {
             Box::new(metrics.in_flight.clone()),
             Box::new(metrics.reloads.clone()),
         ];
-        for collector in collectors {
+        for collector in collectors.into_iter().chain(metrics.summaries.collectors()) {
             metrics.registry.register(collector)?;
         }
         for operation in StoreOperation::ALL {
@@ -275,6 +287,8 @@ mod tests {
         metrics.reloaded(true);
         metrics.store_errors().count(StoreOperation::Save);
         StoreErrors::default().count(StoreOperation::Save);
+        metrics.summaries().ended("made");
+        metrics.summaries().spent(900, 70);
         let held = metrics.begin();
         drop(metrics.begin());
         let text = metrics.text([("up", 2), ("other", 0)].into_iter());
@@ -299,6 +313,11 @@ mod tests {
             "plimsoll_requests_in_flight 1",
             r#"plimsoll_config_reloads_total{result="ok"} 1"#,
             r#"plimsoll_config_reloads_total{result="refused"} 0"#,
+            r#"plimsoll_summaries_total{outcome="made"} 1"#,
+            r#"plimsoll_summaries_total{outcome="timed_out"} 0"#,
+            r#"plimsoll_summary_tokens_total{kind="prompt"} 900"#,
+            r#"plimsoll_summary_tokens_total{kind="completion"} 70"#,
+            "plimsoll_summaries_running 0",
             "# TYPE plimsoll_retries_total counter",
             "# TYPE plimsoll_breaker_state gauge",
         ] {
@@ -308,7 +327,7 @@ mod tests {
             text.lines()
                 .filter(|line| line.starts_with("# HELP"))
                 .count()
-                == 9
+                == 12
         );
         drop(held);
         let text = metrics.text([("up", 0)].into_iter());

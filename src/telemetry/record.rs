@@ -30,10 +30,7 @@ pub struct Record {
     method: Method,
     path: String,
     model: String,
-    provider: String,
-    attempts: Option<u32>,
-    session: Option<SessionId>,
-    actions: Actions,
+    notes: Notes,
     status: Option<u16>,
     bytes: u64,
     outcome: Option<&'static str>,
@@ -41,17 +38,43 @@ pub struct Record {
     in_flight: Option<InFlight>,
 }
 
-/// What was done to a request: some of it is decided only while the answer is on its way.
+/// What is known of a request, and was done to it: some of it is decided only while its answer is on
+/// its way.
 #[derive(Clone, Debug, Default)]
-pub struct Actions(Arc<Mutex<String>>);
+pub struct Notes(Arc<Mutex<Noted>>);
 
-impl Actions {
-    /// As the client is told it.
-    pub fn set(&self, actions: String) {
-        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = actions;
+#[derive(Debug, Default)]
+struct Noted {
+    provider: String,
+    attempts: Option<u32>,
+    session: Option<SessionId>,
+    actions: String,
+}
+
+impl Notes {
+    pub fn provider(&self, provider: &str) {
+        self.change(|noted| provider.clone_into(&mut noted.provider));
     }
 
-    fn take(&self) -> String {
+    /// Calls to providers so far.
+    pub fn attempts(&self, attempts: u32) {
+        self.change(|noted| noted.attempts = Some(attempts));
+    }
+
+    pub fn session(&self, session: SessionId) {
+        self.change(|noted| noted.session = Some(session));
+    }
+
+    /// What was done, as the client is told it.
+    pub fn actions(&self, actions: String) {
+        self.change(|noted| noted.actions = actions);
+    }
+
+    fn change(&self, change: impl FnOnce(&mut Noted)) {
+        change(&mut self.0.lock().unwrap_or_else(PoisonError::into_inner));
+    }
+
+    fn take(&self) -> Noted {
         std::mem::take(&mut *self.0.lock().unwrap_or_else(PoisonError::into_inner))
     }
 }
@@ -64,10 +87,7 @@ impl Record {
             method: method.clone(),
             path: cut(path),
             model: String::new(),
-            provider: String::new(),
-            attempts: None,
-            session: None,
-            actions: Actions::default(),
+            notes: Notes::default(),
             status: None,
             bytes: 0,
             outcome: None,
@@ -82,21 +102,12 @@ impl Record {
     }
 
     pub fn provider(&mut self, provider: &str) {
-        provider.clone_into(&mut self.provider);
+        self.notes.provider(provider);
     }
 
-    /// Calls to providers so far.
-    pub fn attempts(&mut self, attempts: u32) {
-        self.attempts = Some(attempts);
-    }
-
-    pub fn session(&mut self, session: SessionId) {
-        self.session = Some(session);
-    }
-
-    /// Where what was done is noted, until the line is written.
-    pub fn actions(&self) -> Actions {
-        self.actions.clone()
+    /// Where more is noted, until the line is written.
+    pub fn notes(&self) -> Notes {
+        self.notes.clone()
     }
 
     /// Why we answered ourselves, or how the answer ended.
@@ -133,7 +144,13 @@ impl Record {
 impl Drop for Record {
     fn drop(&mut self) {
         let outcome = self.outcome.unwrap_or("client_left");
-        let actions = self.actions.take();
+        let Noted {
+            provider,
+            attempts,
+            session,
+            actions,
+        } = self.notes.take();
+        let session = session.map(tracing::field::display);
         let duration_ms = u64::try_from(self.begun.elapsed().as_millis()).unwrap_or(u64::MAX);
         macro_rules! line {
             ($level:expr) => {
@@ -142,9 +159,9 @@ impl Drop for Record {
                     method = %self.method,
                     path = self.path,
                     model = self.model,
-                    provider = self.provider,
-                    attempts = self.attempts,
-                    session = self.session.map(tracing::field::display),
+                    provider,
+                    attempts,
+                    session,
                     actions,
                     status = self.status,
                     bytes = self.bytes,
@@ -261,7 +278,7 @@ mod tests {
             let mut record = Record::new(&Method::POST, "/v1/chat/completions");
             record.model("m");
             record.provider("up");
-            record.attempts(2);
+            record.notes().attempts(2);
             let answer = record.attach(Response::new(whole("hello")));
             let body = answer.into_body().collect();
             futures_util::FutureExt::now_or_never(body)

@@ -39,6 +39,13 @@ impl Sizes {
         .sum()
     }
 
+    /// One character, by its scalar value.
+    pub fn of(code: u32) -> Self {
+        let mut sizes = Self::default();
+        sizes.count(code);
+        sizes
+    }
+
     fn count(&mut self, code: u32) {
         let kind = match code {
             0..0x80 => &mut self.latin,
@@ -62,6 +69,17 @@ impl std::ops::AddAssign for Sizes {
         self.hangul += more.hangul;
         self.emoji += more.emoji;
         self.other += more.other;
+    }
+}
+
+impl std::ops::SubAssign for Sizes {
+    fn sub_assign(&mut self, less: Self) {
+        self.latin = self.latin.saturating_sub(less.latin);
+        self.han = self.han.saturating_sub(less.han);
+        self.kana = self.kana.saturating_sub(less.kana);
+        self.hangul = self.hangul.saturating_sub(less.hangul);
+        self.emoji = self.emoji.saturating_sub(less.emoji);
+        self.other = self.other.saturating_sub(less.other);
     }
 }
 

@@ -2,6 +2,7 @@
 
 #![allow(clippy::unwrap_used, reason = "a test may fail")]
 
+mod compaction;
 mod compressed;
 mod connections;
 mod conversation;
@@ -33,6 +34,7 @@ mod shutdown;
 mod silent;
 mod stored;
 mod streaming;
+mod summary;
 mod support;
 mod upstream;
 mod usage_modes;

@@ -12,7 +12,7 @@ use super::{
 };
 use crate::{
     guard::{
-        self, Plan, Policy, Recall, Report, StoodBack,
+        self, How, Plan, Policy, Recall, Report, StoodBack,
         units::{self, Unit},
     },
     wire::chat::{self, Conversation},
@@ -33,6 +33,8 @@ pub(super) struct Found {
     /// As the header `x-plimsoll-actions` would say it.
     pub(super) actions: String,
     pub(super) stands_back: Option<Reason>,
+    /// By caps and shares.
+    pub(super) shortened: Vec<Shortened>,
     pub(super) truncated: Vec<Truncated>,
     pub(super) cleared: Option<Cleared>,
     pub(super) folded: Option<Span>,
@@ -112,6 +114,19 @@ impl Cleared {
     }
 }
 
+/// A named text, or one of the system's, that goes out as another.
+#[derive(Debug, Serialize)]
+pub(super) struct Shortened {
+    pub(super) message: usize,
+    /// Its place among the parts of the message.
+    pub(super) part: Option<usize>,
+    pub(super) name: String,
+    /// `capped`, `left out` or `trimmed`.
+    pub(super) how: &'static str,
+    pub(super) tokens_before: u32,
+    pub(super) tokens_after: u32,
+}
+
 impl Found {
     pub(super) fn new(
         conversation: &Conversation,
@@ -144,6 +159,7 @@ impl Found {
             as_it_goes: goes.map_or(Made { bytes, ..came }, |(made, _)| made),
             actions: report.actions(),
             stands_back: report.stood_back.map(reason),
+            shortened: report.texts.shortened.iter().map(shortened).collect(),
             truncated: report.truncated.iter().map(truncated).collect(),
             cleared: report.cleared.as_ref().and_then(Cleared::of),
             folded: folded(&units, plan),
@@ -152,7 +168,10 @@ impl Found {
     }
 
     pub(super) const fn is_edited(&self) -> bool {
-        self.folded.is_some() || self.cleared.is_some() || !self.truncated.is_empty()
+        self.folded.is_some()
+            || self.cleared.is_some()
+            || !self.truncated.is_empty()
+            || !self.shortened.is_empty()
     }
 
     /// What neither the prompt nor the answer may use: the margin, and what lies beyond the input
@@ -195,6 +214,21 @@ fn reason(stood_back: StoodBack) -> Reason {
     Reason {
         word: stood_back.word(),
         why,
+    }
+}
+
+fn shortened(text: &guard::Shortened) -> Shortened {
+    Shortened {
+        message: text.message,
+        part: text.part,
+        name: text.name.clone(),
+        how: match text.how {
+            How::Capped => "capped",
+            How::LeftOut => "left out",
+            How::Trimmed => "trimmed",
+        },
+        tokens_before: text.before,
+        tokens_after: text.after,
     }
 }
 

@@ -3,7 +3,7 @@
 use std::io::{self, Write};
 
 use super::{
-    found::{Cleared, Found, Made, Truncated},
+    found::{Cleared, Found, Made, Shortened, Truncated},
     next::{Next, Span},
 };
 use crate::cli::table::{self, grouped};
@@ -113,6 +113,8 @@ fn done(out: &mut impl Write, found: &Found) -> io::Result<()> {
     } else if !found.is_edited() {
         writeln!(out, "  Nothing: it goes on byte for byte.")?;
     }
+    let rows: Vec<_> = found.shortened.iter().map(shortened_row).collect();
+    table::write(out, &rows)?;
     let rows: Vec<_> = found.truncated.iter().map(cut_row).collect();
     table::write(out, &rows)?;
     if let Some(cleared) = &found.cleared {
@@ -147,6 +149,22 @@ fn size(out: &mut impl Write, name: &str, made: &Made) -> io::Result<()> {
         out,
         "  {name}  {messages:>6} {noun}  {bytes:>11} bytes, {tokens:>10} tokens, estimated"
     )
+}
+
+fn shortened_row(text: &Shortened) -> [String; 4] {
+    let part = text
+        .part
+        .map_or(String::new(), |part| format!(", part {part}"));
+    [
+        format!("{} message {}{part}", text.how, text.message),
+        plain(&text.name, TOOL_CHARS),
+        format!(
+            "{} -> {} tokens",
+            tokens_of(text.tokens_before),
+            tokens_of(text.tokens_after)
+        ),
+        String::new(),
+    ]
 }
 
 fn cut_row(cut: &Truncated) -> [String; 4] {

@@ -1,5 +1,5 @@
 //! Models: what is told of each, and that every name which one setting gives for another leads
-//! somewhere.
+//! somewhere, that of who summarises too.
 //!
 //! Names are followed by the registry's own rules, so that what passes here is found there. Only a
 //! name that nobody claims is looked at more closely than a client's would be: with a default
@@ -74,6 +74,14 @@ impl Checker<'_> {
         }
         for (name, model) in &config.models {
             self.model_references(name, model, &names, config);
+        }
+        let summariser = config.compaction.model.as_deref();
+        // That there must be one is said where it is read.
+        if let Some(wanted) = summariser.filter(|name| !name.is_empty())
+            && let Err(problem) = leads_somewhere(&names, wanted, config)
+        {
+            let path = ["compaction", "model"];
+            self.refuse(&path, Some(format!("{wanted:?}")), problem);
         }
     }
 

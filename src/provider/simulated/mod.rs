@@ -2,8 +2,8 @@
 //!
 //! It plays the foreign party. It answers with plausible text and tool calls, counts tokens by
 //! a rule of its own, keeps a window and a prefix cache, and refuses an overlong or invalid
-//! conversation in OpenAI's words. A notice that asks it to write notes, or to clear its mind, it
-//! obeys as a model would. Nothing of `wire`, `guard` or `recovery` is used here, so that their
+//! conversation in OpenAI's words. A notice that asks it to write notes, to clear its mind, or
+//! to summarise, it obeys as a model would. Nothing of `wire`, `guard` or `recovery` is used here, so that their
 //! mistakes cannot hide behind the same mistake on this side.
 //!
 //! The same request always gets the same answer, cached tokens apart. No clock, no I/O.
@@ -20,6 +20,7 @@ mod refusal;
 mod render;
 mod reply;
 mod schema;
+mod summary;
 mod tool;
 mod wanted;
 

@@ -8,7 +8,7 @@ use serde_json::Value;
 use super::{
     check::role,
     prose,
-    wanted::{CLOSING, OPENING, is_notice, text_of},
+    wanted::{CLOSING, OPENING, is_notice, is_record, text_of},
 };
 
 /// Messages that are looked at, the newest first.
@@ -95,11 +95,14 @@ impl Package {
     }
 }
 
-/// What the user wants: the newest words of a user that are no notice, else the first ones.
+/// What the user wants: the newest words of a user that are neither a notice nor a record of what
+/// was said before, else the first ones.
 pub(super) fn task(messages: &[Value]) -> String {
     let mut users = messages.iter().filter(|one| role(one) == "user");
     let newest = users.clone().rev().map(text_of);
-    let plain = newest.into_iter().find(|text| !is_notice(text));
+    let plain = newest
+        .into_iter()
+        .find(|text| !is_notice(text) && !is_record(text));
     plain
         .or_else(|| users.next().map(text_of))
         .unwrap_or_default()

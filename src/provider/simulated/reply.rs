@@ -13,7 +13,7 @@ use super::{
     dice::Dice,
     package::{self, Package},
     prompt::Prompt,
-    prose, schema,
+    prose, schema, summary,
     tool::{Choice, Kind, Tool},
     wanted::{self, Wanted},
 };
@@ -79,7 +79,9 @@ fn one(ask: &Ask<'_>, seed: u64, limit: u32) -> Reply {
     let wanted = wanted::wanted(ask);
     let mut reply = Reply::default();
     let own = own_calls(ask, wanted, &mut dice);
-    if !own.is_empty() || !tools.is_empty() && calls_now(ask, &mut dice) {
+    if wanted == Some(Wanted::Summary) {
+        reply.content = summary::block(ask.messages);
+    } else if !own.is_empty() || !tools.is_empty() && calls_now(ask, &mut dice) {
         reply.calls = match own.is_empty() {
             true => calls(ask, &tools, &prose::topic(&said), &mut dice),
             false => mixed(ask, own, &tools, &prose::topic(&said), &mut dice),
@@ -188,7 +190,7 @@ fn own_calls(ask: &Ask<'_>, wanted: Option<Wanted>, dice: &mut Dice) -> Vec<Call
     let name = match wanted {
         Some(Wanted::Notes) => wanted::ADD,
         Some(Wanted::Clear) => wanted::CLEAR,
-        Some(Wanted::Block) | None => return Vec::new(),
+        Some(Wanted::Block | Wanted::Summary) | None => return Vec::new(),
     };
     let offered = |name: &str| ask.tools.iter().find(|tool| tool.name == name);
     let Some(tool) = offered(name) else {

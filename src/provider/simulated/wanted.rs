@@ -9,6 +9,7 @@ use serde_json::Value;
 use super::{
     ask::{Ask, Format},
     check::role,
+    summary,
     tool::Choice,
 };
 
@@ -33,6 +34,8 @@ pub(super) enum Wanted {
     Clear,
     /// A block at the end of the answer.
     Block,
+    /// A block that is the answer.
+    Summary,
 }
 
 pub(super) fn is_own(name: &str) -> bool {
@@ -46,6 +49,10 @@ pub(super) fn is_notice(text: &str) -> bool {
 
 /// What the request asks for, if the model can do it.
 pub(super) fn wanted(ask: &Ask<'_>) -> Option<Wanted> {
+    let last = ask.messages.last();
+    if ask.format == Format::Text && last.is_some_and(summary::is_asked) {
+        return Some(Wanted::Summary);
+    }
     let free = matches!(ask.choice, Choice::Auto | Choice::Required);
     let offered = |name: &str| free && ask.tools.iter().any(|tool| tool.name == name);
     let texts = newest_texts(ask.messages);
@@ -85,6 +92,12 @@ pub(super) fn kept(messages: &[Value]) -> Vec<String> {
 
 /// What stands before the number of a note: where it was saved, and where all are shown.
 const MARKS: [&str; 2] = ["Saved as r", "<reminder id=\"r"];
+
+/// Whether a text tells of what is not in the conversation any more.
+pub(super) fn is_record(text: &str) -> bool {
+    const TAGS: [&str; 3] = ["<reminder id=", "<facts of=", "<summary>"];
+    TAGS.iter().any(|tag| text.contains(tag))
+}
 
 /// All that was said since the model's last word, but for answers to its own memory's calls.
 fn newest_texts(messages: &[Value]) -> Vec<String> {

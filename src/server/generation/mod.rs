@@ -6,6 +6,7 @@
 //! plan of its own. A request that nobody answered, or whose answer broke, changes nothing.
 
 mod refit;
+mod replan;
 mod tell;
 
 use std::{
@@ -16,18 +17,19 @@ use std::{
 pub use self::tell::TRAILERS;
 use super::{
     App,
+    compacting::{Kept, Part},
     recovering::{Recovering, Rules},
     wish::{Asker, Wish},
 };
 use crate::{
     compaction,
-    guard::{self, Plan, Policy, Recall, StoodBack, record::Ours},
+    guard::{self, Plan, Policy, Recall, record::Ours},
     health::{self, Health, Level, limits::Limits},
     provider::{Source, Target},
     recovery,
     relay::{Before, Heard, Sifting, Spoken},
     session::{Inherited, State},
-    telemetry::record::Actions,
+    telemetry::record::Notes,
     wire::{
         chat::{Conversation, answer_digest},
         edit::Edits,
@@ -37,28 +39,37 @@ use crate::{
 /// How long the end of an answer waits for its state to be stored.
 pub(super) const STORE_WITHIN: Duration = Duration::from_millis(50);
 
+/// The end of an answer.
+pub struct Ended<'a> {
+    pub heard: &'a Heard,
+    /// The provider's last answer, where what is ours was taken out of it.
+    pub last: &'a Spoken,
+    pub before: Before,
+    /// Where a summary may come of the request.
+    pub kept: Option<Kept>,
+}
+
 /// One request of a conversation that is followed.
 pub struct Generation {
-    app: Arc<App>,
-    inherited: Inherited,
-    target: Target,
+    pub(super) app: Arc<App>,
+    pub(super) inherited: Inherited,
+    pub(super) target: Target,
     limits: Limits,
     wish: Wish,
     /// From before; what is ours apart.
-    recall: Recall,
-    recovering: Recovering,
-    /// As it is before this generation.
-    compaction: compaction::Memory,
-    plan: Plan,
+    pub(super) recall: Recall,
+    pub(super) recovering: Recovering,
+    pub compaction: Part,
+    pub(super) plan: Plan,
     /// Raw tokens of the request as it goes out.
     raw_sent: u32,
-    guard_took: Duration,
+    pub(super) guard_took: Duration,
     /// Times that the request was fitted anew, because the provider refused it as too long.
     refitted: u32,
     /// The provider was found to cut prompts in silence.
-    cut_in_silence: bool,
+    pub(super) cut_in_silence: bool,
     /// For the request's line in the log.
-    noted: Actions,
+    noted: Notes,
 }
 
 impl Generation {
@@ -68,7 +79,7 @@ impl Generation {
         conversation: &Conversation,
         inherited: Inherited,
         target: &Target,
-        asker: Asker,
+        (asker, compaction): (Asker, Part),
     ) -> Self {
         let begun = Instant::now();
         let policy = policy(app, target);
@@ -81,11 +92,9 @@ impl Generation {
             wanted: settings.acts(&target.settings, None) && asker.recovers,
         };
         let recovering = Recovering::begin(conversation, &inherited, &policy, rules, asker.wish);
-        let before = inherited.state.as_ref();
-        let compaction = before.map(|state| state.compaction.clone());
         let mut generation = Self {
             app: Arc::clone(app),
-            compaction: compaction.unwrap_or_default(),
+            compaction,
             inherited,
             target: target.clone(),
             limits: limits(conversation, &policy, target),
@@ -97,49 +106,11 @@ impl Generation {
             guard_took: Duration::ZERO,
             refitted: 0,
             cut_in_silence: false,
-            noted: Actions::default(),
+            noted: Notes::default(),
         };
         generation.replan(conversation);
         generation.guard_took = begun.elapsed();
         generation
-    }
-
-    /// Plans with what recovery has decided by now; without, where that cannot be carried out.
-    fn replan(&mut self, conversation: &Conversation) {
-        let policy = policy(&self.app, &self.target);
-        let summary = self.compaction_after().summary;
-        let plan = |ours: Ours| {
-            let recall = Recall {
-                ours: Ours {
-                    summary: summary.clone(),
-                    ..ours
-                },
-                ..self.recall.clone()
-            };
-            guard::plan(conversation, &policy, &recall)
-        };
-        self.plan = plan(self.recovering.ours());
-        if let Some(reason) = self.plan.report.stood_back {
-            let carried = self.recovering.carries();
-            self.recovering.give_up();
-            if carried && let StoodBack::Unsound(broken) = reason {
-                let session = self.inherited.session;
-                tracing::error!(%session, ?broken, "a plan with what recovery adds was unsound; the request goes on without");
-                self.plan = plan(Ours::default());
-            }
-        } else if self.plan.report.over_budget && self.recovering.carries() {
-            let without = plan(Ours::default());
-            // What is ours must not be what makes a request too large.
-            if !without.report.over_budget {
-                self.recovering.give_up();
-                self.plan = without;
-            }
-        }
-        self.raw_sent = match self.wish {
-            Wish::Guard => self.plan.report.raw_after,
-            Wish::DryRun | Wish::Off => self.plan.report.raw_before,
-        };
-        self.noted.set(self.actions());
     }
 
     /// The edits to carry out.
@@ -194,11 +165,12 @@ impl Generation {
         self.recovering.exhausted()
     }
 
-    /// The end of an answer: judged and stored. `last`: the provider's last answer, where what is
-    /// ours was taken out of it.
-    pub async fn settle(&mut self, heard: &Heard, last: &Spoken, before: Before) -> Health {
-        self.recovering.finish(last, before);
+    /// The end of an answer: judged and stored, and a summary begun where one is due.
+    pub async fn settle(&mut self, ended: Ended<'_>) -> Health {
+        let heard = ended.heard;
+        self.recovering.finish(ended.last, ended.before);
         self.compare(heard);
+        let job = self.begin_after(heard, ended.kept);
         let state = self.state_after(heard);
         let health = state.health();
         let answer = answer_digest(heard.text, &heard.call_ids);
@@ -208,10 +180,16 @@ impl Generation {
                 .touch(&self.target.provider.name, &self.target.model);
         }
         let lineage = &self.inherited.lineage;
-        tokio::join!(
+        let (stored, ()) = tokio::join!(
             app.sessions.save(lineage, answer, &state, STORE_WITHIN),
             app.sharing.tell(app.learners(), STORE_WITHIN),
         );
+        match job {
+            Some(job) if stored => job.start(app),
+            // What no state names would be made for nobody.
+            Some(_) => self.compaction.forget_job(),
+            None => {}
+        }
         health
     }
 
@@ -264,13 +242,27 @@ impl Generation {
         }
         let report = &self.plan.report;
         let cut = report.folded.is_some_and(|folded| folded.new)
-            || report.cleared.as_ref().is_some_and(|cleared| cleared.new);
+            || report.cleared.as_ref().is_some_and(|cleared| cleared.new)
+            // One that was taken over is a cut, wherever it ends.
+            || self.compaction.goes_out_first();
         let until = self.plan.memory.boundary();
         self.recovering.after(level, cut, until)
     }
 
+    /// What of ours the request carries.
+    pub(super) fn ours(&self) -> Ours {
+        Ours {
+            summary: self.compaction_after().summary,
+            ..self.recovering.ours()
+        }
+    }
+
+    pub(super) fn policy(&self) -> Policy<'_> {
+        policy(&self.app, &self.target)
+    }
+
     fn compaction_after(&self) -> compaction::Memory {
-        let mut memory = self.compaction.clone();
+        let mut memory = self.compaction.memory();
         if self.recovering.begins_course() {
             // What a course leaves out is not told again.
             memory.summary = None;

@@ -87,7 +87,7 @@ impl Generation {
         let smaller = self.raw_sent < refused;
         if smaller {
             self.refitted += 1;
-            self.noted.set(self.actions());
+            self.noted.actions(self.actions());
             self.log();
         }
         smaller
@@ -130,7 +130,7 @@ impl Generation {
         self.cut_in_silence = true;
         learnt.truncated(place, model, cap, Instant::now());
         self.app.metrics.truncated(provider);
-        self.noted.set(self.actions());
+        self.noted.actions(self.actions());
         tracing::warn!(
             session = %self.inherited.session, provider = &**provider, model = &**model, tokens = cap,
             "a provider cuts prompts in silence; the health is unknown, and prompts are held to what it takes"

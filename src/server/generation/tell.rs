@@ -6,15 +6,15 @@ use http::{HeaderMap, HeaderName, HeaderValue};
 
 use super::{
     super::{ask_usage::Sent, wish::Wish},
-    Generation,
+    Ended, Generation,
 };
 use crate::{
-    guard,
+    guard::{self, How},
     health::{self, From, Health},
     recovery,
-    relay::{Before, Closing, Heard, Spoken},
+    relay::{Closing, Spoken},
     session::State,
-    telemetry::record::Record,
+    telemetry::record::Notes,
 };
 
 /// What the end of a stream may tell in trailers; named in its head, as HTTP/1.1 asks for.
@@ -59,6 +59,19 @@ impl Generation {
         headers
     }
 
+    /// The same while the request still waits for its summary: nobody was asked yet.
+    pub fn early_head(&self) -> HeaderMap {
+        let previous = self.inherited.state.as_ref();
+        let health = previous.map_or_else(|| self.judge(None), State::health);
+        let mut headers: HeaderMap = health::headers(&health, From::Previous).collect();
+        headers.extend(recovery::headers::headers(self.recovering.memory()));
+        if let Ok(session) = HeaderValue::try_from(self.inherited.session.to_string()) {
+            headers.insert(SESSION, session);
+        }
+        headers.insert(ACTIONS, HeaderValue::from_static("compacting"));
+        headers
+    }
+
     /// Headers that say how it ended; in the place of those of [`Self::head`].
     pub fn foot(&self, health: &Health) -> HeaderMap {
         let mut headers: HeaderMap = health::headers(health, From::Response).collect();
@@ -77,18 +90,12 @@ impl Generation {
     }
 
     /// What is added to the end of a stream.
-    pub async fn close(
-        &mut self,
-        heard: &Heard,
-        last: &Spoken,
-        before: Before,
-        comment: bool,
-    ) -> Closing {
+    pub async fn close(&mut self, ended: Ended<'_>, comment: bool) -> Closing {
         // Half an answer is no generation; of one that cannot be read, nothing else is known.
-        if !(heard.complete() || heard.blind) {
+        if !(ended.heard.complete() || ended.heard.blind) {
             return Closing::default();
         }
-        let health = self.settle(heard, last, before).await;
+        let health = self.settle(ended).await;
         let trailers = self.foot(&health);
         Closing {
             comment: comment.then(|| comment_of(&trailers).into()),
@@ -121,6 +128,7 @@ impl Generation {
     /// What is done to the request, as the header and the log say it.
     pub fn actions(&self) -> String {
         let mut words = self.recovering.actions();
+        words.extend(self.compaction.actions().map(str::to_owned));
         let report = self.plan.report.actions();
         if words.is_empty() || report != "none" {
             words.insert(0, report);
@@ -142,10 +150,10 @@ impl Generation {
 
     /// Notes the session and what was done in the request's line of the log.
     /// Plans that follow are noted there too.
-    pub fn note(&mut self, record: &mut Record) {
-        record.session(self.inherited.session);
-        self.noted = record.actions();
-        self.noted.set(self.actions());
+    pub fn note(&mut self, notes: &Notes) {
+        notes.session(self.inherited.session);
+        self.noted = notes.clone();
+        self.noted.actions(self.actions());
     }
 
     /// What a plan begins, once it is known that it is the one that goes out.
@@ -161,6 +169,7 @@ impl Generation {
             return;
         }
         let session = self.inherited.session;
+        self.log_texts();
         let mut cuts = report.truncated.iter().filter(|cut| cut.new);
         for cut in cuts.by_ref().take(LOGGED_CUTS) {
             let (tool, before, after) = (named(&cut.tool), cut.before, cut.after);
@@ -203,6 +212,20 @@ impl Generation {
 }
 
 impl Generation {
+    /// One line for what named texts and system text take, where that is new.
+    fn log_texts(&self) {
+        let session = self.inherited.session;
+        let texts = &self.plan.report.texts;
+        if texts.new && texts.any() {
+            let count = |how| texts.count(how);
+            tracing::info!(
+                %session, capped = count(How::Capped), left_out = count(How::LeftOut),
+                trimmed = count(How::Trimmed), over = texts.system.over(),
+                "what named texts and system text take: {texts}"
+            );
+        }
+    }
+
     /// One line for what recovery began with this request.
     fn log_recovery(&self) {
         let session = self.inherited.session;

@@ -9,12 +9,13 @@ use super::{
         scan::{Kind, Malformed, Scan, Span, Text},
         text::{self, Sizes},
     },
-    Call, Content, Conversation, Field, Message, Part, PartKind, Role, Unindexed, said,
+    Annotation, Call, Content, Conversation, Field, Message, Part, PartKind, Role, Unindexed,
+    annotation, said,
 };
 
 /// Top-level members that are followed; a body with more of them is none we know.
 const MAX_FIELDS: usize = 256;
-/// Messages, calls and parts of one body that are followed. Each takes some three bytes at least
+/// Messages, calls, parts and annotations of one body that are followed. Each takes some three bytes at least
 /// in the body and up to 128 in the index: without a bound a small body would fill the memory.
 const MAX_ITEMS: usize = 1 << 18;
 
@@ -29,6 +30,7 @@ pub fn index(body: Bytes) -> Result<Conversation, Unindexed> {
             messages: found.messages,
             calls: found.calls,
             parts: found.parts,
+            annotations: found.annotations,
         }),
         Err(stop) => Err(unindexed(&body, &stop)),
     }
@@ -67,6 +69,7 @@ struct Indexer<'a> {
     messages: Vec<Message>,
     calls: Vec<Call>,
     parts: Vec<Part>,
+    annotations: Vec<Annotation>,
 }
 
 impl<'a> Indexer<'a> {
@@ -135,8 +138,11 @@ impl<'a> Indexer<'a> {
     }
 
     fn bounded(&self) -> Result<(), Stop> {
-        if self.messages.len() + self.calls.len() + self.parts.len() > MAX_ITEMS {
-            return Err(Stop::Shape("more than 262,144 messages, calls and parts"));
+        let said = self.messages.len() + self.calls.len() + self.parts.len();
+        if said + self.annotations.len() > MAX_ITEMS {
+            return Err(Stop::Shape(
+                "more than 262,144 messages, calls, parts and annotations",
+            ));
         }
         Ok(())
     }
@@ -147,6 +153,8 @@ impl<'a> Indexer<'a> {
         let mut content = Content::Absent;
         let (mut call_id, mut name) = (None, None);
         let first_call = self.calls.len() as u32;
+        let first_annotation = self.annotations.len();
+        let mut annotated = false;
         let mut reasoning = Sizes::default();
         let span = scan.object(|scan, key| {
             plain(key)?;
@@ -180,6 +188,10 @@ impl<'a> Indexer<'a> {
                         reasoning += text::describe(self.body, text).0;
                     }
                 }
+                annotation::KEY => {
+                    annotated = true;
+                    scan.value()?;
+                }
                 _ => {
                     scan.value()?;
                 }
@@ -197,8 +209,22 @@ impl<'a> Indexer<'a> {
             digest: 0,
             short_digest: 0,
         };
-        said::describe(self.body, &self.calls, &self.parts, &mut message);
+        if annotated {
+            self.annotate(span, None)?;
+            self.annotations[first_annotation..].sort_by_key(|it| it.span.start);
+        }
+        let annotations = &self.annotations[first_annotation..];
+        let listed = (&self.calls[..], &self.parts[..], annotations);
+        said::describe(self.body, listed, &mut message);
         Ok(message)
+    }
+
+    /// Notes the annotations of the message that is being read, or of a part of it.
+    #[cold]
+    fn annotate(&mut self, object: Span, part: Option<usize>) -> Result<(), Stop> {
+        let of = (self.messages.len(), part);
+        annotation::find(self.body, object, of, &mut self.annotations)?;
+        self.bounded()
     }
 
     fn role(&self, scan: &mut Scan<'a>) -> Result<Role, Stop> {
@@ -222,6 +248,7 @@ impl<'a> Indexer<'a> {
             Some(b'"') => Ok(Content::Text(scan.string()?)),
             Some(b'[') => {
                 let first = self.parts.len() as u32;
+                let first_annotation = self.annotations.len();
                 let mut known = true;
                 let span = scan.array(|scan| {
                     if scan.peek() == Some(b'{') {
@@ -236,6 +263,8 @@ impl<'a> Indexer<'a> {
                 })?;
                 if !known {
                     self.parts.truncate(first as usize);
+                    let astray = &mut self.annotations[first_annotation..];
+                    astray.iter_mut().for_each(Annotation::forget);
                     return Ok(Content::Other(span));
                 }
                 Ok(Content::Parts(first..self.parts.len() as u32, span))
@@ -254,7 +283,7 @@ impl<'a> Indexer<'a> {
     fn part(&mut self, scan: &mut Scan<'a>) -> Result<Part, Stop> {
         let mut seen = Seen::default();
         let (mut kind, mut text, mut image) = (None, None, None);
-        let mut marked = false;
+        let (mut marked, mut annotated) = (false, false);
         let span = scan.object(|scan, key| {
             plain(key)?;
             match self.bytes(key.span) {
@@ -273,12 +302,19 @@ impl<'a> Indexer<'a> {
                 b"cache_control" | b"prompt_cache_breakpoint" => {
                     marked |= scan.value()?.1 != Kind::Null;
                 }
+                annotation::KEY => {
+                    annotated = true;
+                    scan.value()?;
+                }
                 _ => {
                     scan.value()?;
                 }
             }
             Ok::<_, Stop>(())
         })?;
+        if annotated {
+            self.annotate(span, Some(self.parts.len()))?;
+        }
         let kind = match (kind.map(|kind| self.bytes(kind.span)), text, image) {
             (Some(b"text") | None, Some(text), _) => PartKind::Text(text),
             (Some(b"image_url"), _, Some((url, low))) => PartKind::Image { url, low },

@@ -6,12 +6,13 @@
 //! - spans are exact, whatever the spelling: white space, key order, escapes, a byte order mark;
 //! - a body that is JSON but no conversation we can follow (`messages` missing or not an array, a
 //!   message that is not an object, a key twice, nesting beyond 1,024 levels, more than 262,144
-//!   messages, calls and parts) is
+//!   messages, calls, parts and annotations) is
 //!   [`Unindexed::Unguardable`]: it goes on as it came;
 //! - a body that is not JSON is [`Unindexed::NotJson`], with the place;
 //! - an empty `messages` is a conversation without messages, numbers may be of any length, and
 //!   half a surrogate pair in a text is indexed like any other text.
 
+mod annotation;
 pub mod answer;
 mod glance;
 mod index;
@@ -27,6 +28,7 @@ use super::{
     scan::{Kind, Span, Text},
     text::{self, Sizes},
 };
+pub use annotation::{Annotation, Priority};
 pub use glance::{Glance, glance, models_named};
 pub use index::index;
 pub use said::answer_digest;
@@ -47,6 +49,8 @@ pub struct Conversation {
     pub calls: Vec<Call>,
     /// All content parts of all messages; a message names its range.
     pub parts: Vec<Part>,
+    /// Those of all messages and parts, in the order of the body.
+    pub annotations: Vec<Annotation>,
 }
 
 /// Why a body has no index.

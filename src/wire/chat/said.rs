@@ -1,23 +1,32 @@
 //! What a message says: its sizes by kind of text, and its digest.
 //!
 //! The digest mixes in role, text, media, call ids, names, arguments and `tool_call_id`, and
-//! nothing else, so that cache markers, reasoning, key order and spelling do not change it.
+//! nothing else, so that cache markers, annotations, reasoning, key order and spelling do not change
+//! it.
 
 use xxhash_rust::xxh3::xxh3_128;
 
 use super::{
     super::{
-        scan::{Kind, Malformed, Scan, Span},
+        scan::{Kind, Malformed, Scan, Span, Text},
         text::{self, Digester},
     },
-    Call, Content, Message, Part, PartKind, Role,
+    Annotation, Call, Content, Message, Part, PartKind, Role, annotation,
 };
 
 /// Nesting inside a media part that is followed; what lies deeper counts as spelled.
 const MAX_MEDIA_DEPTH: usize = 16;
 
+/// All calls and all parts, and the annotations of this message.
+type Listed<'a> = (&'a [Call], &'a [Part], &'a [Annotation]);
+
 /// Fills in `sizes`, `digest` and `short_digest`.
-pub(super) fn describe(body: &[u8], calls: &[Call], parts: &[Part], message: &mut Message) {
+pub(super) fn describe(
+    body: &[u8],
+    (calls, parts, annotations): Listed<'_>,
+    message: &mut Message,
+) {
+    let values = Values { body, annotations };
     let calls = &calls[message.calls.start as usize..message.calls.end as usize];
     let parts = match &message.content {
         Content::Parts(range, _) => &parts[range.start as usize..range.end as usize],
@@ -44,9 +53,9 @@ pub(super) fn describe(body: &[u8], calls: &[Call], parts: &[Part], message: &mu
                     mix.digest(b't', digest);
                 } else {
                     if part.kind == PartKind::Other {
-                        message.sizes += text::measure(&body[part.span.range()]);
+                        message.sizes += values.measure(part.span);
                     }
-                    mix.digest(b'm', value_digest(body, part.span, MAX_MEDIA_DEPTH));
+                    mix.digest(b'm', values.digest(part.span));
                 }
             }
             if message.role == Role::Assistant {
@@ -54,8 +63,8 @@ pub(super) fn describe(body: &[u8], calls: &[Call], parts: &[Part], message: &mu
             }
         }
         Content::Other(span) => {
-            message.sizes += text::measure(&body[span.range()]);
-            mix.digest(b'm', value_digest(body, *span, MAX_MEDIA_DEPTH));
+            message.sizes += values.measure(*span);
+            mix.digest(b'm', values.digest(*span));
         }
         Content::Null | Content::Absent => {}
     }
@@ -137,48 +146,66 @@ impl Mix {
     }
 }
 
-/// The digest of any value, whatever the order and spelling of its keys, without cache markers.
-fn value_digest(body: &[u8], span: Span, depth: usize) -> u128 {
-    let bytes = &body[span.range()];
-    digest_next(body, &mut Scan::new(body, span.start as usize), depth)
-        .unwrap_or_else(|_| xxh3_128(bytes))
+/// Values that are more than a text, as they are sent: without annotations.
+struct Values<'a> {
+    body: &'a [u8],
+    annotations: &'a [Annotation],
 }
 
-fn digest_next(body: &[u8], scan: &mut Scan<'_>, depth: usize) -> Result<u128, Malformed> {
-    let mut mix = Mix::default();
-    match scan.peek() {
-        Some(b'{') if depth > 0 => {
-            let mut sum = 0u128;
-            scan.object(|scan, key| {
-                let name = &body[key.span.range()];
-                let value = digest_next(body, scan, depth - 1)?;
-                if !matches!(name, b"cache_control" | b"prompt_cache_breakpoint") {
-                    let mut member = Mix::default();
-                    member.digest(b'k', text::digest(name));
-                    member.digest(b'v', value);
-                    // Members are a set: their order must not matter.
-                    sum = sum.wrapping_add(member.finish());
-                }
-                Ok::<_, Malformed>(())
-            })?;
-            mix.digest(b'{', sum);
-        }
-        Some(b'[') if depth > 0 => {
-            mix.tag(b'[');
-            scan.array(|scan| {
-                mix.digest(b',', digest_next(body, scan, depth - 1)?);
-                Ok::<_, Malformed>(())
-            })?;
-        }
-        _ => {
-            let (span, kind) = scan.value()?;
-            let digest = if kind == Kind::String {
-                text::digest(&body[span.start as usize + 1..span.end as usize - 1])
-            } else {
-                xxh3_128(&body[span.range()])
-            };
-            mix.digest(b'=', digest);
-        }
+impl Values<'_> {
+    fn measure(&self, span: Span) -> text::Sizes {
+        annotation::measure(self.body, span, self.annotations)
     }
-    Ok(mix.finish())
+
+    /// The digest of any value, whatever the order and spelling of its keys, without cache markers.
+    fn digest(&self, span: Span) -> u128 {
+        let mut scan = Scan::new(self.body, span.start as usize);
+        self.next(&mut scan, MAX_MEDIA_DEPTH)
+            .unwrap_or_else(|_| xxh3_128(&self.body[span.range()]))
+    }
+
+    fn is_left_out(&self, key: Text) -> bool {
+        let name = &self.body[key.span.range()];
+        matches!(name, b"cache_control" | b"prompt_cache_breakpoint")
+            || annotation::is_one(self.annotations, key)
+    }
+
+    fn next(&self, scan: &mut Scan<'_>, depth: usize) -> Result<u128, Malformed> {
+        let mut mix = Mix::default();
+        match scan.peek() {
+            Some(b'{') if depth > 0 => {
+                let mut sum = 0u128;
+                scan.object(|scan, key| {
+                    let value = self.next(scan, depth - 1)?;
+                    if !self.is_left_out(key) {
+                        let mut member = Mix::default();
+                        member.digest(b'k', text::digest(&self.body[key.span.range()]));
+                        member.digest(b'v', value);
+                        // Members are a set: their order must not matter.
+                        sum = sum.wrapping_add(member.finish());
+                    }
+                    Ok::<_, Malformed>(())
+                })?;
+                mix.digest(b'{', sum);
+            }
+            Some(b'[') if depth > 0 => {
+                mix.tag(b'[');
+                scan.array(|scan| {
+                    mix.digest(b',', self.next(scan, depth - 1)?);
+                    Ok::<_, Malformed>(())
+                })?;
+            }
+            _ => {
+                let (span, kind) = scan.value()?;
+                let bytes = &self.body[span.range()];
+                let digest = if kind == Kind::String {
+                    text::digest(&bytes[1..bytes.len() - 1])
+                } else {
+                    xxh3_128(bytes)
+                };
+                mix.digest(b'=', digest);
+            }
+        }
+        Ok(mix.finish())
+    }
 }

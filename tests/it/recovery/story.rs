@@ -52,8 +52,10 @@ async fn play(profile: &'static Profile, manner: Manner, stream: bool) -> Played
     }
 }
 
-fn is_kept(name: &str, tale: &str) {
-    let folder = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("tests/data/recovery");
+/// That the tale is the one of `tests/data/FOLDER/NAME.golden`.
+pub(crate) fn is_kept_in(folder: &str, name: &str, tale: &str) {
+    let data = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("tests/data");
+    let folder = data.join(folder);
     let place = folder.join(format!("{name}.golden"));
     if std::env::var_os("UPDATE_GOLDEN").is_some() {
         fs::create_dir_all(&folder).unwrap();
@@ -134,7 +136,8 @@ async fn check(manner: Manner, name: &str) {
         for (stream, mode) in [(false, "whole"), (true, "stream")] {
             let played = play(profile, manner, stream).await;
             if KEPT.contains(&profile.name) {
-                is_kept(&format!("{name}.{}.{mode}", profile.name), &played.tale);
+                let name = format!("{name}.{}.{mode}", profile.name);
+                is_kept_in("recovery", &name, &played.tale);
             }
             // Where a prompt waits for a place of its own, generations are counted otherwise.
             if profile.user_after_tool != plimsoll::guard::profile::Takes::No {

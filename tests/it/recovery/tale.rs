@@ -10,15 +10,15 @@ use serde_json::Value;
 use crate::support::{agent::Generation, model::notice::text_of};
 
 #[derive(Default)]
-pub(super) struct Tale {
-    pub(super) text: String,
+pub(crate) struct Tale {
+    pub(crate) text: String,
     ours: Vec<String>,
     tools: Vec<String>,
 }
 
 impl Tale {
     /// One generation: what the client was told, and each request that it took.
-    pub(super) fn generation(
+    pub(crate) fn generation(
         &mut self,
         nth: usize,
         client: &[Value],

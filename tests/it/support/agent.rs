@@ -47,8 +47,10 @@ impl Generation {
     }
 
     fn comment(&self, name: &str) -> Option<&str> {
-        let mut lines = std::str::from_utf8(&self.answer.body).ok()?.lines();
-        let comment = lines.find_map(|line| line.strip_prefix(": plimsoll "))?;
+        let lines = std::str::from_utf8(&self.answer.body).ok()?.lines();
+        // What was said before it is of a request that still waited.
+        let mut comments = lines.filter_map(|line| line.strip_prefix(": plimsoll "));
+        let comment = comments.rfind(|comment| comment.contains('='))?;
         let mut words = comment.split(' ').filter_map(|word| word.split_once('='));
         words.find(|(key, _)| *key == name).map(|(_, value)| value)
     }
@@ -58,6 +60,12 @@ impl Generation {
         let words = self.header("actions")?.split(',');
         let mut pairs = words.filter_map(|word| word.trim().split_once('='));
         pairs.find(|(key, _)| *key == name).map(|(_, value)| value)
+    }
+
+    /// Whether `x-plimsoll-actions` has a word without a value, as `compacted`.
+    pub(crate) fn did(&self, word: &str) -> bool {
+        let actions = self.header("actions").unwrap_or("");
+        actions.split(',').any(|it| it.trim() == word)
     }
 
     /// What was injected: `caution`, `critical`, or nothing.

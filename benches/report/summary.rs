@@ -1,0 +1,156 @@
+//! What a summary costs at the moment it is due: how much of the request a prompt cache holds, and
+//! how many requests a small model needs.
+
+use std::io::{self, Write};
+
+use bytes::Bytes;
+use plimsoll::{
+    compaction::{self, Due, Summariser, Work},
+    config::CompactionConfig,
+    guard::{self, Plan, Recall, budget, profile},
+    recovery::Language,
+    wire::chat::{self, Conversation},
+};
+
+use super::percentile;
+use crate::support::{
+    cache::PromptCache,
+    count::Counter,
+    data,
+    drive::{policy, sent, settings},
+    generate::{Recipe, SHAPES, Session, Size},
+};
+
+const WINDOWS: [u32; 2] = [32_768, 131_072];
+/// The window of the other model.
+const SMALL: u32 = 16_384;
+
+pub(crate) fn report(out: &mut impl Write) -> io::Result<()> {
+    let asked = CompactionConfig::default();
+    writeln!(
+        out,
+        "\nsummaries: each session grown until {} of the window without its reserve is used; tokens by \
+         o200k\n(cached: the beginning in common with the request just sent, in blocks of 128; \
+         replaced: raw tokens that the\nsummary takes the place of; requests: to another model with a \
+         window of {SMALL})\n",
+        asked.threshold
+    )?;
+    let counter = Counter::o200k();
+    for window in WINDOWS {
+        writeln!(
+            out,
+            "window {window}\n  {:<36} {:>7} {:>8} {:>8} {:>9} {:>9}",
+            "session", "sent", "request", "cached", "replaced", "requests"
+        )?;
+        let mut shares = Vec::new();
+        for (name, session) in sessions() {
+            let Some(found) = moment(&session, window, &asked, &counter) else {
+                continue;
+            };
+            let share = 100.0 * found.cached as f64 / found.request as f64;
+            shares.push(share);
+            let requests = found
+                .requests
+                .map_or("too many".into(), |it| it.to_string());
+            writeln!(
+                out,
+                "  {name:<36} {:>7} {:>8} {share:>7.1}% {:>9} {requests:>9}",
+                found.sent, found.request, found.replaced
+            )?;
+        }
+        let (count, low) = (shares.len(), percentile(&mut shares, 10));
+        let median = percentile(&mut shares, 50);
+        writeln!(
+            out,
+            "  {count} sessions: cached {median:.1} % (median), {low:.1} % (10th percentile)\n"
+        )?;
+    }
+    Ok(())
+}
+
+/// Recorded sessions and generated ones.
+fn sessions() -> impl Iterator<Item = (String, Session)> {
+    let recorded = data::requests().into_iter().filter_map(|it| {
+        let session = Session::recorded(&it.body)?;
+        Some((it.name, session))
+    });
+    let generated = SHAPES.iter().map(|&shape| {
+        let session = Session::new(21, Recipe::new(shape), Size::Messages(400));
+        (format!("generated {shape:?}"), session)
+    });
+    recorded.chain(generated)
+}
+
+/// A summary at the moment it is due.
+struct Found {
+    sent: u64,
+    request: u64,
+    cached: u64,
+    replaced: u32,
+    /// `None`: more than are made.
+    requests: Option<usize>,
+}
+
+fn moment(
+    session: &Session,
+    window: u32,
+    asked: &CompactionConfig,
+    counter: &Counter,
+) -> Option<Found> {
+    let settings = settings();
+    let policy = policy(&profile::PROFILES[0], window, &settings);
+    let mut recall = Recall::default();
+    for body in session.steps() {
+        let conversation = chat::index(Bytes::from(body)).ok()?;
+        let plan = guard::plan(&conversation, &policy, &recall);
+        let body = sent(&conversation, &plan);
+        let tokens = counter.request(&body);
+        let budget = budget::budget(&conversation, &policy);
+        if tokens >= u64::from(compaction::threshold(&budget, asked))
+            && let Some(due) = compaction::due(&conversation, &policy, &plan.memory, &recall.ours)
+        {
+            return found(&conversation, &plan, due, (window, asked), counter, &body);
+        }
+        recall.calibration =
+            recall
+                .calibration
+                .learn(plan.report.raw_after, tokens as u32, policy.profile);
+        recall.memory = plan.memory;
+        recall.messages = conversation.messages.len();
+    }
+    None
+}
+
+fn found(
+    conversation: &Conversation,
+    plan: &Plan,
+    due: Due,
+    (window, asked): (u32, &CompactionConfig),
+    counter: &Counter,
+    sent: &Bytes,
+) -> Option<Found> {
+    let begin = |own: bool, window: u32| {
+        let asked = Summariser {
+            own,
+            model: "m".into(),
+            profile: &profile::PROFILES[0],
+            room: window - asked.max_summary_tokens,
+            max_tokens: asked.max_summary_tokens,
+            language: Language::English,
+            chars_per_token: settings().chars_per_token,
+            nonce: [7; 8],
+        };
+        Work::begin(conversation, &plan.edits, due, asked)
+    };
+    let mut cache = PromptCache::new(counter);
+    cache.request(sent);
+    let (_, request) = begin(true, window)?;
+    let hit = cache.request(&request);
+    Some(Found {
+        sent: counter.request(sent),
+        request: hit.prompt,
+        cached: hit.cached,
+        replaced: due.replaced,
+        requests: begin(false, SMALL).map(|(work, _)| 1 + work.left()),
+    })
+}

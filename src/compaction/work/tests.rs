@@ -1,0 +1,135 @@
+//! A summary from its first request to its last answer.
+
+use bytes::Bytes;
+use serde_json::{Value, json};
+
+use super::{Next, Summariser, Work};
+use crate::{
+    compaction::{Due, Rejected},
+    guard::profile::named,
+    recovery::Language,
+    wire::{
+        chat::{Conversation, index},
+        edit::Edits,
+    },
+};
+
+const KEY: &str = "0102030405060708";
+
+fn asked(own: bool, profile: &str, room: u32) -> Summariser {
+    Summariser {
+        own,
+        model: "small".into(),
+        profile: named(profile).unwrap(),
+        room,
+        max_tokens: 400,
+        language: Language::English,
+        chars_per_token: 3.0,
+        nonce: [1, 2, 3, 4, 5, 6, 7, 8],
+    }
+}
+
+fn conversation() -> Conversation {
+    let result = "line of a log\n".repeat(400);
+    let step = |id: &str| {
+        let call = json!({"role": "assistant", "content": null, "tool_calls": [{"id": id,
+            "type": "function", "function": {"name": "read", "arguments": "{\"path\":\"a\"}"}}]});
+        let answer = json!({"role": "tool", "tool_call_id": id, "content": result});
+        [call, answer]
+    };
+    let mut messages = vec![
+        json!({"role": "system", "content": "s"}),
+        json!({"role": "user", "content": "Repair it"}),
+    ];
+    for id in ["a", "b", "c", "d"] {
+        messages.extend(step(id));
+    }
+    let body = json!({"model": "big", "messages": messages, "stream": true, "n": 1,
+        "tools": [], "tool_choice": "auto", "max_tokens": 9});
+    index(Bytes::from(body.to_string())).unwrap()
+}
+
+fn answer(text: &str) -> Vec<u8> {
+    json!({"choices": [{"index": 0, "finish_reason": "stop",
+        "message": {"role": "assistant", "content": text}}]})
+    .to_string()
+    .into()
+}
+
+fn summary(text: &str) -> String {
+    format!(
+        "<summary key=\"{KEY}\">\n<done>{text}</done>\n<to_do>b</to_do>\n<current_state>c</current_state>\n\
+         <key_context>none</key_context>\n<next_steps>e</next_steps>\n<cautions>f</cautions>\n</summary>"
+    )
+}
+
+const DUE: Due = Due {
+    boundary: 7,
+    replaced: 5_000,
+};
+
+#[test]
+fn the_own_model_is_asked_once_with_the_conversations_own_beginning() {
+    let conversation = conversation();
+    for profile in ["openai", "mistral"] {
+        let asked = asked(true, profile, 50_000);
+        let (mut work, body) = Work::begin(&conversation, &Edits::default(), DUE, asked).unwrap();
+        let end = conversation.messages[7].span.end as usize;
+        let start = conversation.array.start as usize;
+        let shared = &conversation.body[start..end];
+        assert!(memchr::memmem::find(&body, shared).is_some());
+        let body: Value = serde_json::from_slice(&body).unwrap();
+        let strict = profile == "mistral";
+        assert_eq!(
+            body["messages"].as_array().unwrap().len(),
+            9 + usize::from(strict)
+        );
+        assert_eq!(body["stream"], false);
+        assert_eq!(
+            (&body["model"], &body["max_tokens"]),
+            (&json!("small"), &json!(400))
+        );
+        assert_eq!(
+            (body.get("n"), &body["tool_choice"]),
+            (None, &json!("none"))
+        );
+        let Next::Done(summary) = work.next(&answer(&summary("a"))) else {
+            panic!("not done");
+        };
+        assert_eq!(summary.boundary, 7);
+        assert!(summary.text.starts_with("<summary>\n<done>a</done>"));
+        assert!(!summary.text.contains(KEY));
+    }
+}
+
+#[test]
+fn a_small_model_reads_the_record_in_parts() {
+    let conversation = conversation();
+    let asked = asked(false, "template", 3_500);
+    let (mut work, mut body) = Work::begin(&conversation, &Edits::default(), DUE, asked).unwrap();
+    let mut requests = 1;
+    loop {
+        let text = String::from_utf8(body.to_vec()).unwrap();
+        assert_eq!(text.contains("summary of all before"), requests > 1);
+        match work.next(&answer(&summary("a"))) {
+            Next::Ask(next) => body = next,
+            Next::Done(_) => break,
+            Next::Failed(rejected) => panic!("{rejected}"),
+        }
+        requests += 1;
+    }
+    assert!(requests > 1, "{requests}");
+}
+
+#[test]
+fn what_saves_too_little_is_refused() {
+    let due = Due {
+        replaced: 60,
+        ..DUE
+    };
+    let conversation = conversation();
+    let asked = asked(true, "openai", 50_000);
+    let (mut work, _) = Work::begin(&conversation, &Edits::default(), due, asked).unwrap();
+    let next = work.next(&answer(&summary(&"word ".repeat(50))));
+    assert!(matches!(next, Next::Failed(Rejected::TooLittleSaved)));
+}

@@ -1,0 +1,200 @@
+//! Caps of named texts, and the share of the budget that system text may have.
+//!
+//! Decided by the bytes and the settings alone, in raw tokens against the usual budget, so that the
+//! front of a prompt does not jump with what usage teaches:
+//!
+//! 1. A named text over its cap keeps its beginning and end; never one of an answer or a result.
+//! 2. Where system text passes its share, annotated texts of it go, the low ones first, critical ones
+//!    never; one without a priority is medium; of the same priority the last goes first. A short
+//!    text that names it takes the place of each, since a pinned message is never dropped and no text
+//!    becomes empty.
+//! 3. Where that is not enough and the settings allow it, what has no annotation is shortened, the
+//!    longest first.
+//!
+//! A text with half a surrogate pair is left alone. A second pass finds nothing to do.
+
+mod cut;
+mod piece;
+mod told;
+
+use std::collections::BTreeMap;
+
+use self::piece::{Piece, With};
+pub use self::told::{CapUse, How, Shortened, SystemUse, Texts};
+use super::{Policy, budget, estimate::Weights, results::level};
+use crate::wire::{
+    chat::{Conversation, Priority, Role},
+    edit::Edits,
+    text::Sizes,
+};
+
+/// No text without an annotation is shortened below this; raw tokens.
+const LEAST_TOKENS: u32 = 128;
+/// Rounds in which what is rounded up in each text is found again in the sum.
+const TRIM_ROUNDS: usize = 8;
+
+/// The texts of a conversation that were looked at, and what becomes of them.
+pub(super) struct Priorities<'a> {
+    conversation: &'a Conversation,
+    policy: &'a Policy<'a>,
+    weights: Weights,
+    pieces: Vec<Piece>,
+    /// What the texts of each message have less, or more.
+    sizes: BTreeMap<usize, Sizes>,
+    /// Raw tokens of all system messages as they go, and what they may have.
+    system: u32,
+    limit: u32,
+}
+
+impl<'a> Priorities<'a> {
+    /// Decides what becomes of the texts. `tokens` are the raw tokens of each message as it came;
+    /// afterwards as it goes.
+    pub(super) fn decide(
+        conversation: &'a Conversation,
+        policy: &'a Policy<'a>,
+        tokens: &mut [u32],
+    ) -> Self {
+        let share = policy.settings.system_share * f64::from(budget::usual(policy));
+        let mut this = Self {
+            conversation,
+            policy,
+            weights: policy.weights(),
+            pieces: Vec::new(),
+            sizes: BTreeMap::new(),
+            system: system(conversation, tokens),
+            limit: share as u32,
+        };
+        let trims = policy.settings.trim_system && this.system > this.limit;
+        if conversation.annotations.is_empty() && !trims {
+            return this;
+        }
+        this.pieces = piece::all(conversation, &this.weights, trims);
+        this.cap(tokens);
+        this.leave_out(tokens);
+        if policy.settings.trim_system {
+            this.trim(tokens);
+        }
+        this
+    }
+
+    fn cap(&mut self, tokens: &mut [u32]) {
+        for at in 0..self.pieces.len() {
+            let piece = &self.pieces[at];
+            let Some(&cap) = piece.cap(self.policy) else {
+                continue;
+            };
+            if piece.tokens > cap {
+                self.cut(at, cap, How::Capped, tokens);
+            }
+        }
+    }
+
+    fn leave_out(&mut self, tokens: &mut [u32]) {
+        if self.system <= self.limit {
+            return;
+        }
+        let mut goes: Vec<(Priority, usize)> = (0..self.pieces.len())
+            .filter(|&at| self.is_system(at))
+            .filter_map(|at| Some((self.pieces[at].priority?, at)))
+            .filter(|&(priority, _)| priority < Priority::Critical)
+            .collect();
+        goes.sort_by_key(|&(priority, at)| (priority, std::cmp::Reverse(at)));
+        for (_, at) in goes {
+            if self.system <= self.limit {
+                return;
+            }
+            let piece = &self.pieces[at];
+            let Some(with) = With::placeholder(self.conversation, piece, &self.weights) else {
+                continue;
+            };
+            self.put(at, with, How::LeftOut, tokens);
+        }
+    }
+
+    fn trim(&mut self, tokens: &mut [u32]) {
+        let plain: Vec<usize> = (0..self.pieces.len())
+            .filter(|&at| self.pieces[at].priority.is_none() && self.pieces[at].sound)
+            .filter(|&at| self.is_system(at))
+            .collect();
+        for _ in 0..TRIM_ROUNDS {
+            let over = self.system.saturating_sub(self.limit);
+            if over == 0 {
+                return;
+            }
+            let now: Vec<u32> = plain.iter().map(|&at| self.pieces[at].tokens).collect();
+            let sum = now.iter().fold(0u32, |sum, &it| sum.saturating_add(it));
+            let level = level(now, sum.saturating_sub(over)).max(LEAST_TOKENS);
+            for &at in &plain {
+                if self.pieces[at].tokens > level {
+                    self.cut(at, level, How::Trimmed, tokens);
+                }
+            }
+            if level == LEAST_TOKENS {
+                return;
+            }
+        }
+    }
+
+    fn is_system(&self, at: usize) -> bool {
+        let message = &self.conversation.messages[self.pieces[at].message];
+        message.role.instructs()
+    }
+
+    /// Cuts a text of the conversation down to so many raw tokens, where it can be cut.
+    fn cut(&mut self, at: usize, most: u32, how: How, tokens: &mut [u32]) {
+        let raw = self.conversation.raw(self.pieces[at].text);
+        if let Some(with) = cut::within(raw, most, &self.weights) {
+            self.put(at, with, how, tokens);
+        }
+    }
+
+    /// Puts something in the place of a text, or of a part of it.
+    fn put(&mut self, at: usize, with: With, how: How, tokens: &mut [u32]) {
+        let piece = &mut self.pieces[at];
+        let message = piece.message;
+        let theirs = &self.conversation.messages[message];
+        let sizes = self.sizes.entry(message).or_insert(theirs.sizes);
+        // What frames the message, its calls and its media stay as they are.
+        let beside = tokens[message] - self.weights.whole(sizes);
+        *sizes -= piece.sizes;
+        *sizes += with.sizes;
+        let now = beside.saturating_add(self.weights.whole(sizes));
+        if theirs.role.instructs() {
+            self.system = self.system - tokens[message] + now;
+        }
+        tokens[message] = now;
+        piece.sizes = with.sizes;
+        piece.tokens = self.weights.whole(&with.sizes);
+        piece.with = Some((how, with));
+    }
+
+    /// What was done to messages that are still part of the conversation, with its edits.
+    pub(super) fn made(&self, kept: &[bool], edits: &mut Edits) -> Texts {
+        let pieces = self.pieces.iter().filter(|piece| kept[piece.message]);
+        let mut texts = Texts::of(self.conversation, self.policy, pieces.clone());
+        texts.system.tokens = self.system;
+        texts.system.limit = self.limit;
+        for piece in pieces {
+            if let Some((_, with)) = &piece.with {
+                edits.replace(with.span(piece.text), with.text.clone());
+            }
+        }
+        texts
+    }
+}
+
+/// Raw tokens of all system messages.
+fn system(conversation: &Conversation, tokens: &[u32]) -> u32 {
+    let messages = conversation.messages.iter().zip(tokens);
+    messages
+        .filter(|(message, _)| message.role.instructs())
+        .fold(0, |sum, (_, &tokens)| sum.saturating_add(tokens))
+}
+
+/// Whose texts can have a cap.
+const fn may_be_capped(role: Role) -> bool {
+    matches!(role, Role::System | Role::Developer | Role::User)
+}
+
+#[cfg(test)]
+mod tests;

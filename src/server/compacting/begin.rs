@@ -1,0 +1,151 @@
+//! Whether a summary is begun with a generation, before it is sent or after its answer.
+
+use std::time::Instant;
+
+use super::{Begun, Job, Kept, Result, who::Who};
+use crate::{
+    compaction::{self, Outcome},
+    guard::{
+        self, Recall,
+        estimate::{Calibration, SLOPES},
+        record::Ours,
+    },
+    relay::Heard,
+    server::generation::Generation,
+    wire::{chat::Conversation, edit::Edits},
+};
+
+impl Generation {
+    /// Whether a summary may come of this request once its answer is there, so that its body is to
+    /// be kept. The estimate may be far off; beyond that no answer passes the threshold.
+    pub fn may_compact(&self) -> bool {
+        let ordered = self.compaction.is_ordered();
+        let near = self.expected() >= self.threshold() / 2;
+        self.guards() && self.compaction.may_begin() && (ordered || near)
+    }
+
+    fn threshold(&self) -> u32 {
+        compaction::threshold(&self.plan.report.budget, &self.app.config.compaction)
+    }
+
+    /// Begins a summary after an answer, where that is due: the job is to be started once the state
+    /// that names it is stored.
+    pub(in crate::server) fn begin_after(
+        &mut self,
+        heard: &Heard,
+        kept: Option<Kept>,
+    ) -> Option<Job> {
+        let kept = kept?;
+        let due = self.compaction.is_ordered() || self.passes(heard);
+        if !due || !self.compaction.may_begin() {
+            return None;
+        }
+        let sent = (self.edits(), self.plan.memory.clone());
+        let job = self.begin(kept, sent);
+        // The same request had one before, which may be over.
+        let there = self
+            .in_the_making()
+            .and_then(|result| result.borrow().clone());
+        if let Some(outcome) = there {
+            self.compaction.take_over(&outcome);
+        }
+        job
+    }
+
+    /// Whether the provider's own count is past the threshold, answer included: that is what the
+    /// next request begins with.
+    fn passes(&self, heard: &Heard) -> bool {
+        let Some(usage) = heard.usage.filter(|_| !self.cut_in_silence) else {
+            return false;
+        };
+        let answer = usage.completion_tokens.unwrap_or(0);
+        usage.prompt_tokens > 0 && usage.prompt_tokens.saturating_add(answer) >= self.threshold()
+    }
+
+    /// Whether the request is to wait for a summary: one was asked for from outside, or it would be
+    /// cut anew.
+    pub(super) fn waits(&self) -> bool {
+        let report = &self.plan.report;
+        let cut = report.folded.is_some_and(|folded| folded.new) || report.over_budget;
+        let on = self.compaction.is_ordered() || (self.compaction.is_on() && cut);
+        on && self.guards() && !self.recovering.begins_course()
+    }
+
+    /// The job of this branch, where this process runs it.
+    pub(super) fn in_the_making(&self) -> Option<Result> {
+        self.app.compacting.result(self.compaction.job()?)
+    }
+
+    /// Begins a summary of a request that was not sent yet. It is of the conversation as it would go
+    /// out uncut: what a cut takes away is what it is to tell of.
+    pub(super) fn begin_first(&mut self, kept: Kept) -> Option<Job> {
+        let uncut = self.uncut(&kept.conversation);
+        self.begin(kept, uncut)
+    }
+
+    fn uncut(&self, conversation: &Conversation) -> (Edits, guard::Memory) {
+        let recall = Recall {
+            calibration: Calibration::of_ratio(*SLOPES.start()),
+            ours: self.ours(),
+            ..self.recall.clone()
+        };
+        let plan = guard::plan(conversation, &self.policy(), &recall);
+        (plan.edits, plan.memory)
+    }
+
+    /// With the edits that the conversation goes out with, and what the guard remembers then.
+    fn begin(&mut self, kept: Kept, (edits, memory): (Edits, guard::Memory)) -> Option<Job> {
+        let key = self.compaction.key()?;
+        let ours: Ours = self.ours();
+        let Some(due) = compaction::due(&kept.conversation, &self.policy(), &memory, &ours) else {
+            if self.compaction.is_ordered() {
+                tracing::info!(
+                    session = %self.inherited.session,
+                    "a summary was asked for, but there is too little to summarise"
+                );
+            }
+            self.compaction.carried();
+            return None;
+        };
+        let app = &self.app;
+        let who = Who::of(app, &self.target, self.inherited.session.seed(), &kept);
+        if app.compacting.pauses(&who.target) {
+            return None;
+        }
+        let most = app.config.compaction.max_running;
+        let request = (key, self.inherited.session);
+        let ticket = match app.compacting.begin(request, app.sessions.job(), most) {
+            Begun::New(ticket) => ticket,
+            Begun::Same(id) => {
+                self.compaction.begun(id);
+                return None;
+            }
+            Begun::Failed => {
+                self.compaction.failed();
+                return None;
+            }
+            Begun::Full => return None,
+        };
+        self.compaction.begun(ticket.id());
+        Some(Job {
+            ticket,
+            kept,
+            edits,
+            due,
+            who,
+            language: self.recovering.language(),
+            calibration: self.recall.calibration,
+            account: self.inherited.lineage.tenant().account(),
+            session: self.inherited.session,
+        })
+    }
+
+    /// A summary was waited for: plans with it, where there is one.
+    pub(super) fn waited(&mut self, conversation: &Conversation, outcome: &Outcome) {
+        let begun = Instant::now();
+        if self.compaction.take_over(outcome) {
+            self.replan(conversation);
+        }
+        self.guard_took += begun.elapsed();
+    }
+}

@@ -1,0 +1,194 @@
+//! Annotations: what a client says of a message, or of a part of one, to us and to no provider:
+//! `"plimsoll": {"name": "schema", "priority": "low"}`.
+//!
+//! An object that has one is walked a second time to find the comma that goes with it, so that all
+//! the others cost nothing. What cannot be read is an annotation all the same, and says nothing.
+
+use super::{
+    super::{
+        edit::Edits,
+        scan::{Malformed, Scan, Span, Text},
+        text::{self, Sizes},
+    },
+    Conversation,
+};
+
+/// The key of an annotation, on messages and on content parts.
+pub(super) const KEY: &[u8] = b"plimsoll";
+
+/// One annotation. Taken out of every request before it is sent.
+#[derive(Clone, Debug)]
+pub struct Annotation {
+    /// Index of its message.
+    pub message: u32,
+    /// Index into [`Conversation::parts`], where it stands on a part.
+    pub part: Option<u32>,
+    /// The member, with the comma that goes with it.
+    pub span: Span,
+    pub name: Option<Text>,
+    pub priority: Option<Priority>,
+    /// Something of it was not understood: it is no object, stands twice, or says what we do not
+    /// know.
+    pub odd: bool,
+}
+
+/// What may go first when there is too much.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Priority {
+    Low,
+    Medium,
+    High,
+    /// Never goes.
+    Critical,
+}
+
+impl Priority {
+    const fn of(word: &[u8]) -> Option<Self> {
+        Some(match word {
+            b"low" => Self::Low,
+            b"medium" => Self::Medium,
+            b"high" => Self::High,
+            b"critical" => Self::Critical,
+            _ => return None,
+        })
+    }
+}
+
+impl Annotation {
+    /// Says nothing any more: what it stood on is no part that we know.
+    pub(super) const fn forget(&mut self) {
+        self.part = None;
+        self.name = None;
+        self.priority = None;
+        self.odd = true;
+    }
+}
+
+impl Conversation {
+    /// Takes all annotations out.
+    pub fn take_out_annotations(&self, edits: &mut Edits) {
+        for annotation in &self.annotations {
+            edits.remove(annotation.span);
+        }
+    }
+
+    /// Annotations of a message and its parts, in the order of the body.
+    pub fn annotations_of(&self, message: usize) -> &[Annotation] {
+        let first = |message: usize| {
+            let before = |it: &Annotation| (it.message as usize) < message;
+            self.annotations.partition_point(before)
+        };
+        &self.annotations[first(message)..first(message + 1)]
+    }
+
+    /// Annotations of which something was not understood.
+    pub fn odd_annotations(&self) -> usize {
+        self.annotations.iter().filter(|it| it.odd).count()
+    }
+
+    /// Characters of a value as it is sent.
+    pub fn measure(&self, span: Span) -> Sizes {
+        measure(&self.body, span, &self.annotations)
+    }
+}
+
+/// Characters of a value without the annotations in it; these in the order of the body.
+pub(super) fn measure(body: &[u8], span: Span, annotations: &[Annotation]) -> Sizes {
+    let mut sizes = Sizes::default();
+    let mut at = span.start as usize;
+    let first = annotations.partition_point(|it| it.span.start < span.start);
+    let inside = annotations[first..].iter();
+    for annotation in inside.take_while(|it| it.span.end <= span.end) {
+        sizes += text::measure(&body[at..annotation.span.start as usize]);
+        at = annotation.span.end as usize;
+    }
+    sizes += text::measure(&body[at..span.end as usize]);
+    sizes
+}
+
+/// Whether a key is that of one of these annotations; these in the order of the body.
+pub(super) fn is_one(annotations: &[Annotation], key: Text) -> bool {
+    let at = key.span.start;
+    let next = annotations.partition_point(|it| it.span.end <= at);
+    let near = annotations.get(next);
+    near.is_some_and(|it| it.span.start <= at)
+}
+
+/// Notes the annotations of one object, which was walked before.
+pub(super) fn find(
+    body: &[u8],
+    object: Span,
+    (message, part): (usize, Option<usize>),
+    found: &mut Vec<Annotation>,
+) -> Result<(), Malformed> {
+    let first = found.len();
+    // Whether a member that stays came before, and where the last one ended.
+    let (mut kept, mut end) = (false, object.start);
+    Scan::new(body, object.start as usize).object(|scan, key| {
+        let start = key.quoted().start;
+        if let (false, Some(before)) = (kept, found[first..].last_mut()) {
+            // With no member before them, annotations go up to the next one.
+            before.span.end = start;
+        }
+        if &body[key.span.range()] == KEY {
+            let mut says = says(body, scan)?;
+            if found.len() > first {
+                says = Says::default();
+            }
+            found.push(Annotation {
+                message: message as u32,
+                part: part.map(|part| part as u32),
+                span: Span {
+                    start: if kept { end } else { start },
+                    end: scan.at() as u32,
+                },
+                name: says.name,
+                priority: says.priority,
+                odd: !says.understood,
+            });
+        } else {
+            scan.value()?;
+            kept = true;
+        }
+        end = scan.at() as u32;
+        Ok::<_, Malformed>(())
+    })?;
+    Ok(())
+}
+
+/// What an annotation says.
+#[derive(Default)]
+struct Says {
+    name: Option<Text>,
+    priority: Option<Priority>,
+    understood: bool,
+}
+
+fn says(body: &[u8], scan: &mut Scan<'_>) -> Result<Says, Malformed> {
+    let mut says = Says::default();
+    if scan.peek() != Some(b'{') {
+        scan.value()?;
+        return Ok(says);
+    }
+    says.understood = true;
+    scan.object(|scan, key| {
+        let text = scan.peek() == Some(b'"');
+        match &body[key.span.range()] {
+            b"name" if text && says.name.is_none() => says.name = Some(scan.string()?),
+            b"priority" if text && says.priority.is_none() => {
+                let word = scan.string()?;
+                says.priority = Priority::of(&body[word.span.range()]);
+                says.understood &= says.priority.is_some();
+            }
+            _ => {
+                scan.value()?;
+                says.understood = false;
+            }
+        }
+        Ok::<_, Malformed>(())
+    })?;
+    Ok(says)
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,196 @@
+//! Summaries over real sockets: made in the background, or waited for, by a model that the test
+//! scripts, and used by the next request of the branch that they were made for.
+
+mod api;
+mod bad;
+mod first;
+mod profiles;
+mod replicas;
+mod secrets;
+mod simulated;
+mod story;
+mod switches;
+
+use std::sync::{
+    Arc,
+    atomic::{AtomicUsize, Ordering},
+};
+
+use plimsoll::config::{Config, ModelConfig};
+use serde_json::{Value, json};
+
+use crate::support::{
+    agent::{Agent, Generation},
+    model::{Call, Heard, Model, Said, Up, notice::text_of},
+    provider::{Step, answer},
+    proxy::{Proxy, Running, within},
+};
+
+/// A window in which an older part is there after a dozen steps.
+const WINDOW: u32 = 20_000;
+
+/// A model that works, and summarises as it is told to; and how often it was asked to.
+struct Pair {
+    up: Up,
+    asked: Arc<AtomicUsize>,
+}
+
+/// What a summary model does with its request, by the number of those before it.
+type Summarises = Box<dyn Fn(&Heard<'_>, usize) -> Said + Send + Sync>;
+
+impl Pair {
+    async fn new(summarises: impl Fn(&Heard<'_>, usize) -> Said + Send + Sync + 'static) -> Self {
+        Self::of(Model::new(WINDOW), Box::new(summarises)).await
+    }
+
+    async fn of(model: Model, summarises: Summarises) -> Self {
+        let asked = Arc::new(AtomicUsize::new(0));
+        let count = Arc::clone(&asked);
+        let up = model.start(move |heard| match key_of(heard.body) {
+            Some(_) => summarises(heard, count.fetch_add(1, Ordering::SeqCst)),
+            None => work(heard, heard.nth),
+        });
+        let up = up.await;
+        Self { up, asked }
+    }
+
+    fn asked(&self) -> usize {
+        self.asked.load(Ordering::SeqCst)
+    }
+
+    /// A proxy before it, with automatic compaction and nothing else that cuts.
+    fn proxy(&self) -> Proxy {
+        before(&self.up, |config| config.compaction.auto = true)
+    }
+}
+
+/// Recovery and clearing have tests of their own.
+fn before(up: &Up, set: impl FnOnce(&mut Config)) -> Proxy {
+    let settings = ModelConfig {
+        context_length: Some(WINDOW),
+        ..ModelConfig::default()
+    };
+    Proxy::new().provider("up", &up.provider).set(|config| {
+        config.models.insert("m".into(), settings);
+        config.recovery.enabled = false;
+        config.guard.clear.enabled = false;
+        config.compaction.max_summary_tokens = 1_000;
+        set(config);
+    })
+}
+
+/// The key that a request for a summary asks to have back; `None` for any other request.
+fn key_of(body: &Value) -> Option<String> {
+    let last = text_of(body["messages"].as_array()?.last()?);
+    let block = last.rfind("<summary key=\"")?;
+    let key = last[block..].split('"').nth(1)?;
+    last.contains("<next_steps>").then(|| key.to_owned())
+}
+
+/// A summary as it should be, that tells which it is.
+fn sections(key: &str, nth: usize) -> String {
+    format!(
+        "<summary key=\"{key}\">\n<done>Leaks up to {nth} were mended.</done>\n\
+         <to_do>The bow.</to_do>\n<current_state>Afloat, summary {nth}.</current_state>\n\
+         <key_context>src/hull.rs, tar</key_context>\n<next_steps>Look at the keel.</next_steps>\n\
+         <cautions>none</cautions>\n</summary>"
+    )
+}
+
+fn good(heard: &Heard<'_>, nth: usize) -> Said {
+    Said::text(&sections(&key_of(heard.body).unwrap(), nth))
+}
+
+/// The same, held back until it is released.
+fn held(heard: &Heard<'_>, nth: usize) -> Said {
+    let text = sections(&key_of(heard.body).unwrap(), nth);
+    Said::Raw(vec![Step::Stall, answer("200 OK", "", completion(&text))])
+}
+
+/// A completion that says this.
+fn completion(text: &str) -> String {
+    json!({"id": "c", "object": "chat.completion", "created": 1, "model": "m",
+        "choices": [{"index": 0, "message": {"role": "assistant", "content": text},
+            "finish_reason": "stop"}],
+        "usage": {"prompt_tokens": 900, "completion_tokens": 90, "total_tokens": 990}})
+    .to_string()
+}
+
+/// One call of the client's tool, whatever is asked.
+fn work(heard: &Heard<'_>, nth: usize) -> Said {
+    match heard.offered().first() {
+        Some(name) => {
+            let path = json!({"path": format!("deck_{nth}.rs")});
+            Said::calls([Call::new(&format!("call_{nth}"), name, &path)])
+        }
+        None => Said::text(&format!("Done with {nth}.")),
+    }
+}
+
+/// Text of about so many tokens, each time another.
+fn words(tokens: usize, nth: usize) -> String {
+    let mut text = format!("part {nth}:");
+    for word in 0..tokens / 2 {
+        text.push_str([" keel", " mast", " sail", " rope", " deck"][(word + nth) % 5]);
+        text.push_str(" of");
+    }
+    text
+}
+
+/// An agent whose tool gives out a few hundred tokens each time.
+fn busy(proxy: &Running) -> Agent {
+    let mut agent = Agent::new(proxy);
+    agent.result = |nth| words(500, nth);
+    agent
+}
+
+/// So many steps of work as a client may have had them elsewhere.
+fn past(steps: usize) -> Vec<Value> {
+    let step = |nth: usize| {
+        let id = format!("past_{nth}");
+        [
+            json!({"role": "assistant", "content": null, "tool_calls": [{"id": id, "type": "function",
+                "function": {"name": "read_file", "arguments": format!("{{\"path\":\"p{nth}\"}}")}}]}),
+            json!({"role": "tool", "tool_call_id": id, "content": words(500, nth)}),
+        ]
+    };
+    (0..steps).flat_map(step).collect()
+}
+
+/// An agent that has done so much that the first answer is past the threshold.
+fn late(proxy: &Running) -> Agent {
+    let mut agent = busy(proxy);
+    agent.messages.extend(past(20));
+    agent
+}
+
+/// Waits until no summary is being made for the session of this answer, and gives what the API
+/// tells of it then.
+async fn settled(agent: &Agent, generation: &Generation) -> Value {
+    within(async {
+        loop {
+            let session = agent.session(generation).await;
+            if session["compacting"] == false {
+                return session;
+            }
+            tokio::task::yield_now().await;
+        }
+    })
+    .await
+}
+
+/// Goes on until one says that a summary is being made for it.
+async fn begun(agent: &mut Agent) -> Generation {
+    agent.until(40, |it| it.did("compacting")).await
+}
+
+/// Whether a request went out with a summary of [`sections`].
+fn carries(body: &Value, nth: usize) -> bool {
+    body["messages"]
+        .to_string()
+        .contains(&format!("Afloat, summary {nth}."))
+}
+
+async fn newest(up: &Up) -> Value {
+    up.bodies().await.pop().unwrap()
+}

@@ -1,0 +1,109 @@
+//! The session API's part: what is refused, and to whom.
+
+use http::Method;
+
+use super::{Pair, good, late, settled, switches::switch};
+use crate::support::{
+    agent::Agent,
+    client::{Answer, full},
+};
+
+async fn patch(agent: &Agent, id: &str, body: impl Into<bytes::Bytes>) -> Answer {
+    let path = format!("/plimsoll/api/sessions/{id}");
+    let mut request = agent
+        .client
+        .request(Method::PATCH, &path)
+        .body(full(body))
+        .unwrap();
+    request.headers_mut().extend(agent.headers.clone());
+    agent.client.send(request).await
+}
+
+#[tokio::test]
+async fn what_is_no_switch_is_refused() {
+    let pair = Pair::new(good).await;
+    let proxy = pair.proxy().start().await;
+    let mut agent = Agent::new(&proxy);
+    let generation = agent.step().await;
+    let id = generation.header("session").unwrap().to_owned();
+    for (body, code) in [
+        ("", "invalid_json"),
+        ("{\"auto_compact\":", "invalid_json"),
+        ("[]", "missing_required_parameter"),
+        ("{}", "missing_required_parameter"),
+        ("{\"auto_compact\":true}", "invalid_value"),
+        ("{\"auto_compact\":null}", "invalid_value"),
+        ("{\"auto_compact\":\"ON\"}", "invalid_value"),
+    ] {
+        let answer = patch(&agent, &id, body).await;
+        answer.is_error(400, code);
+        assert_eq!(answer.json()["error"]["type"], "invalid_request_error");
+    }
+    let answer = patch(&agent, &id, r#"{"auto_compact":"on","autocompact":"on"}"#).await;
+    answer.is_error(400, "unknown_parameter");
+    assert!(answer.text().contains("autocompact"), "{}", answer.text());
+    patch(&agent, &id, vec![b' '; 70_000])
+        .await
+        .is_error(413, "body_too_large");
+    assert_eq!(agent.session(&generation).await["auto_compact"], "follow");
+    for to in ["on", "off", "follow"] {
+        switch(&agent, &generation, to).await;
+        assert_eq!(agent.session(&generation).await["auto_compact"], to);
+    }
+    // Methods and paths that are none.
+    let path = format!("sessions/{id}/compact");
+    let answer = agent.api(Method::GET, &path).await;
+    answer.is_error(405, "method_not_allowed");
+    assert_eq!(answer.headers["allow"], "POST");
+    let answer = agent.api(Method::DELETE, &format!("sessions/{id}")).await;
+    assert_eq!(answer.headers["allow"], "GET, PATCH");
+    let answer = agent
+        .api(Method::POST, &format!("sessions/{id}/shrink"))
+        .await;
+    answer.is_error(404, "session_not_found");
+}
+
+#[tokio::test]
+async fn nobody_else_switches_or_orders_or_reads() {
+    let pair = Pair::new(good).await;
+    let proxy = pair.proxy().start().await;
+    let mut agent = late(&proxy).with("authorization", "Bearer sk-secret-a");
+    let generation = agent.step().await;
+    let session = settled(&agent, &generation).await;
+    let id = generation.header("session").unwrap();
+    let thief = Agent::bare(&proxy).with("authorization", "Bearer sk-secret-b");
+    let answer = thief
+        .api(Method::POST, &format!("sessions/{id}/compact"))
+        .await;
+    answer.is_error(404, "session_not_found");
+    let answer = patch(&thief, id, r#"{"auto_compact":"off"}"#).await;
+    answer.is_error(404, "session_not_found");
+    // The owner reads what the model reads.
+    assert!(
+        session["summary"]
+            .as_str()
+            .unwrap()
+            .contains("Look at the keel.")
+    );
+    assert_eq!(agent.session(&generation).await["auto_compact"], "follow");
+}
+
+#[tokio::test]
+async fn the_administrator_sees_numbers_only() {
+    use sha2::{Digest, Sha256};
+    let pair = Pair::new(good).await;
+    let proxy = pair.proxy().set(|config| {
+        config.admin.key_sha256 = Some(Sha256::digest("sk-secret-admin").into());
+    });
+    let proxy = proxy.start().await;
+    let mut agent = late(&proxy);
+    let generation = agent.step().await;
+    settled(&agent, &generation).await;
+    let admin = Agent::bare(&proxy).with("authorization", "Bearer sk-secret-admin");
+    let known = admin.session(&generation).await;
+    assert_eq!(
+        (&known["summaries"], &known["summary"]),
+        (&1.into(), &serde_json::Value::Null)
+    );
+    assert!(!known.to_string().contains("keel"), "{known}");
+}

@@ -1,0 +1,162 @@
+//! Summaries that are none: whatever comes back, the conversation goes on as it was, and the next one
+//! is not asked for soon.
+
+use std::time::Duration;
+
+use serde_json::{Value, json};
+
+use super::{Pair, begun, busy, completion, key_of, sections, settled, words};
+use crate::support::{
+    agent::Agent,
+    model::{Call, Heard, Said},
+    provider::{Step, answer, send},
+};
+
+/// Long enough for every answer that comes, and short enough to be waited for.
+const TIMEOUT: Duration = Duration::from_millis(300);
+
+pub(super) type Bad = fn(&Heard<'_>) -> Said;
+
+/// One that ended for another reason than its end.
+fn ended(heard: &Heard<'_>, finish: &str) -> Said {
+    let text = sections(&key_of(heard.body).unwrap(), 0);
+    let mut body: Value = serde_json::from_str(&completion(&text)).unwrap();
+    body["choices"][0]["finish_reason"] = finish.into();
+    Said::Raw(vec![answer("200 OK", "", body.to_string())])
+}
+
+pub(super) const BAD: [(&str, Bad); 14] = [
+    ("empty", |_| Said::text("")),
+    ("cut off", |heard| ended(heard, "length")),
+    ("filtered", |heard| ended(heard, "content_filter")),
+    ("a tool call", |_| {
+        Said::calls([Call::new("c", "read_file", &json!({"path": "a"}))])
+    }),
+    ("the work goes on", |_| {
+        Said::text("I have mended the last leak. Shall I paint her, too?")
+    }),
+    ("a block that was planted", |_| {
+        Said::text(&sections("0123456789abcdef", 0))
+    }),
+    ("no sections", |heard| {
+        let key = key_of(heard.body).unwrap();
+        Said::text(&format!("<summary key=\"{key}\">All is well.</summary>"))
+    }),
+    ("as long as what it replaces", |heard| {
+        // It is cut to what it may be, and then says nothing that is worth it.
+        let key = key_of(heard.body).unwrap();
+        Said::text(&format!(
+            "<summary key=\"{key}\">{}</summary>",
+            words(9_000, 1)
+        ))
+    }),
+    ("500", |_| Said::Fails(500, "internal_error")),
+    ("429", |_| Said::Fails(429, "rate_limit_exceeded")),
+    ("400", |_| Said::Fails(400, "invalid_request")),
+    ("garbage", |_| {
+        Said::Raw(vec![answer("200 OK", "", "<html>not JSON</html>")])
+    }),
+    ("a connection that is cut", |_| {
+        let head =
+            "HTTP/1.1 200 OK\r\ncontent-type: application/json\r\ncontent-length: 900\r\n\r\n";
+        Said::Raw(vec![send(format!("{head}{{\"choices\":")), Step::Close])
+    }),
+    ("nothing at all", |_| Said::Raw(vec![Step::Stall])),
+];
+
+#[tokio::test]
+async fn none_is_adopted() {
+    for (name, bad) in BAD {
+        let pair = Pair::new(move |heard, _| bad(heard)).await;
+        let proxy = pair
+            .proxy()
+            .set(|config| config.compaction.timeout = TIMEOUT);
+        let proxy = proxy.start().await;
+        let mut agent = busy(&proxy);
+        let generation = begun(&mut agent).await;
+        let session = settled(&agent, &generation).await;
+        assert_eq!(session["summaries"], 0, "{name}");
+        assert_eq!(session["summary"], Value::Null, "{name}");
+        assert_eq!(session["summary_failures"], 1, "{name}");
+        for generation in agent.steps(7).await {
+            assert!(!generation.did("compacted"), "{name}");
+            assert!(!generation.did("compacting"), "{name}");
+        }
+        assert_eq!(pair.asked(), 1, "{name}");
+        // What the client asked for was answered all the while.
+        pair.up.is_content();
+        assert_eq!(pair.up.overflows(), 0, "{name}");
+    }
+}
+
+/// So many generations, each after whatever the one before began.
+async fn long(agent: &mut Agent, generations: usize) -> Value {
+    let mut session = Value::Null;
+    for _ in 0..generations {
+        let generation = agent.step().await;
+        session = settled(agent, &generation).await;
+    }
+    session
+}
+
+#[tokio::test]
+async fn five_hundred_generations_ask_a_few_times() {
+    let pair = Pair::new(|heard, nth| BAD[nth % (BAD.len() - 1)].1(heard)).await;
+    let proxy = pair
+        .proxy()
+        .set(|config| config.compaction.timeout = TIMEOUT);
+    let proxy = proxy.start().await;
+    let mut agent = busy(&proxy);
+    agent.result = |nth| words(700, nth);
+    let session = long(&mut agent, 500).await;
+    let asked = pair.asked();
+    // Eight generations after the first failure, then twice as many each time, 256 at most.
+    assert!((4..=7).contains(&asked), "{asked} in 500 generations");
+    assert_eq!(session["summary_failures"], asked);
+    assert_eq!(session["summaries"], 0);
+    assert!(
+        session["folded_until"].as_u64() > Some(0),
+        "it was trimmed instead"
+    );
+    assert_eq!(pair.up.count(), 500 + asked);
+    assert_eq!(pair.up.overflows(), 0);
+    pair.up.is_content();
+}
+
+#[tokio::test]
+async fn after_a_failure_one_may_succeed() {
+    let pair = Pair::new(|heard, nth| match nth {
+        0 => Said::Fails(500, "internal_error"),
+        _ => super::good(heard, nth),
+    })
+    .await;
+    let proxy = pair.proxy().start().await;
+    let mut agent = busy(&proxy);
+    let session = long(&mut agent, 45).await;
+    assert!(session["summaries"].as_u64() >= Some(1), "{session}");
+    assert_eq!(session["summary_failures"], 0);
+}
+
+#[tokio::test]
+async fn a_model_that_fails_everybody_is_left_alone() {
+    let pair = Pair::new(|_, _| Said::Fails(500, "internal_error")).await;
+    let proxy = pair.proxy().start().await;
+    for nth in 0..8 {
+        let mut agent = super::late(&proxy);
+        agent.messages[1]["content"] = format!("Ship {nth}").into();
+        let generation = agent.step().await;
+        settled(&agent, &generation).await;
+    }
+    assert_eq!(pair.asked(), 5);
+    // The provider is the conversations' too, and is not passed over for it.
+    let metrics = proxy.client().get("/metrics").await;
+    let text = metrics.text();
+    assert!(
+        text.contains("plimsoll_breaker_state{provider=\"up\"} 0\n"),
+        "{text}"
+    );
+    assert!(
+        text.contains("plimsoll_summaries_total{outcome=\"failed\"} 5\n"),
+        "{text}"
+    );
+}

@@ -1,0 +1,261 @@
+//! Waiting within a request: a request that would be cut has its summary made first.
+
+use std::time::Duration;
+
+use bytes::BytesMut;
+use http_body_util::BodyExt;
+use serde_json::Value;
+
+use super::{
+    Pair, before, busy, carries, completion, good, held, key_of, newest, past, sections, settled,
+};
+use crate::support::{
+    agent::Agent,
+    client::next,
+    model::Said,
+    provider::{SOON, Step, answer},
+    proxy::{Proxy, Running, within},
+};
+
+const LONG: Duration = Duration::from_secs(15);
+
+/// A proxy whose requests wait so long.
+fn waiting(pair: &Pair, wait: Duration) -> Proxy {
+    pair.proxy()
+        .set(move |config| config.compaction.wait = wait)
+}
+
+/// An agent whose next request is over its budget.
+fn over(proxy: &Running) -> Agent {
+    let mut agent = busy(proxy);
+    agent.messages.extend(past(24));
+    agent
+}
+
+fn waits(body: &[u8]) -> bool {
+    std::str::from_utf8(body)
+        .unwrap()
+        .contains(": plimsoll compacting\n\n")
+}
+
+#[tokio::test]
+async fn a_request_over_its_budget_goes_out_with_its_summary() {
+    for stream in [false, true] {
+        let pair = Pair::new(good).await;
+        let proxy = waiting(&pair, LONG).start().await;
+        let mut agent = over(&proxy).set("stream", stream);
+        let generation = agent.step().await;
+        assert!(generation.did("compacted"), "{generation:?}");
+        assert!(!generation.did("compacting"));
+        assert_eq!(waits(&generation.answer.body), stream);
+        let body = newest(&pair.up).await;
+        assert!(carries(&body, 0), "{body:#}");
+        // It is the session's from here on.
+        let next = agent.step().await;
+        assert!(!next.did("compacted"));
+        assert!(carries(&newest(&pair.up).await, 0));
+        assert_eq!(pair.asked(), 1);
+        assert_eq!(agent.session(&next).await["summaries"], 1);
+        pair.up.is_content();
+        assert_eq!(pair.up.overflows(), 0);
+    }
+}
+
+#[tokio::test]
+async fn a_stream_has_its_head_and_comments_at_once() {
+    let pair = Pair::new(held).await;
+    let proxy = waiting(&pair, LONG).start().await;
+    let mut agent = over(&proxy).set("stream", true);
+    agent.headers.insert("te", "trailers".parse().unwrap());
+    let mut request = agent.client.chat_request(agent.body());
+    request.headers_mut().extend(agent.headers.clone());
+    let answer = agent.client.begin(request).await;
+    assert_eq!(answer.status(), 200);
+    assert_eq!(answer.headers()["content-type"], "text/event-stream");
+    assert_eq!(answer.headers()["x-plimsoll-actions"], "compacting");
+    assert!(answer.headers().contains_key("x-plimsoll-session"));
+    let mut body = answer.into_body();
+    assert_eq!(next(&mut body).await, ": plimsoll compacting\n\n");
+    // Nobody but the summary model was asked up to now.
+    pair.up.provider.requests(1).await;
+    assert_eq!(pair.asked(), 1);
+    pair.up.provider.release();
+    let (mut text, mut trailers) = (BytesMut::new(), None);
+    while let Some(frame) = within(body.frame()).await {
+        match frame.unwrap().into_data() {
+            Ok(data) => text.extend_from_slice(&data),
+            Err(frame) => trailers = frame.into_trailers().ok(),
+        }
+    }
+    assert!(text.ends_with(b"data: [DONE]\n\n"), "{text:?}");
+    let trailers = trailers.unwrap();
+    let actions = trailers["x-plimsoll-actions"].to_str().unwrap();
+    assert!(actions.contains("compacted"), "{actions}");
+    assert_eq!(trailers["x-plimsoll-health-from"], "response");
+}
+
+#[tokio::test]
+async fn one_that_fails_leaves_the_request_to_be_trimmed() {
+    for stream in [false, true] {
+        let pair = Pair::new(|_, _| Said::Fails(500, "internal_error")).await;
+        let proxy = waiting(&pair, LONG).start().await;
+        let mut agent = over(&proxy).set("stream", stream);
+        let generation = agent.step().await;
+        assert!(!generation.did("compacted") && !generation.did("compacting"));
+        assert!(generation.action("dropped").is_some(), "{generation:?}");
+        // Nor is another one asked for after the answer, or by the next request.
+        agent.steps(3).await;
+        assert_eq!(pair.asked(), 1);
+        assert_eq!(agent.session(&generation).await["summary_failures"], 1);
+        pair.up.is_content();
+    }
+}
+
+#[tokio::test]
+async fn one_that_is_late_is_taken_over_later() {
+    for stream in [false, true] {
+        let pair = Pair::new(held).await;
+        let proxy = waiting(&pair, SOON).start().await;
+        let mut agent = busy(&proxy).set("stream", stream);
+        agent.step().await;
+        agent.messages.extend(past(24));
+        let generation = agent.step().await;
+        assert!(generation.did("compacting") && !generation.did("compacted"));
+        assert!(generation.action("dropped").is_some());
+        pair.up.provider.release();
+        settled(&agent, &generation).await;
+        assert!(agent.step().await.did("compacted"));
+        assert_eq!(pair.asked(), 1);
+        pair.up.is_content();
+    }
+}
+
+#[tokio::test]
+async fn one_that_is_made_already_is_waited_for() {
+    let pair = Pair::new(held).await;
+    let proxy = waiting(&pair, LONG).start().await;
+    let mut agent = super::late(&proxy);
+    assert!(agent.step().await.did("compacting"));
+    // The next request would be cut.
+    agent.messages.extend(past(40).split_off(40));
+    let release = async {
+        pair.up.provider.requests(2).await;
+        pair.up.provider.release();
+    };
+    let (generation, ()) = tokio::join!(agent.step(), release);
+    assert!(generation.did("compacted"), "{generation:?}");
+    assert_eq!(pair.asked(), 1);
+}
+
+#[tokio::test]
+async fn a_client_that_leaves_finds_its_summary_when_it_comes_again() {
+    let pair = Pair::new(held).await;
+    let proxy = waiting(&pair, LONG).start().await;
+    let mut agent = over(&proxy).set("stream", true);
+    let answer = agent
+        .client
+        .begin(agent.client.chat_request(agent.body()))
+        .await;
+    let mut body = answer.into_body();
+    assert!(waits(&next(&mut body).await));
+    pair.up.provider.requests(1).await;
+    drop(body);
+    drop(std::mem::replace(&mut agent.client, proxy.client()));
+    pair.up.provider.release();
+    let generation = agent.step().await;
+    assert!(generation.did("compacted"));
+    // One for the summary, one for the answer: the first request was never sent.
+    assert_eq!((pair.asked(), pair.up.count()), (1, 2));
+}
+
+/// An answer of the provider's own to everything but summaries.
+async fn refusing(stream: bool) -> (Vec<u8>, bool, u16) {
+    let up = crate::support::provider::Provider::answering(|seen| {
+        let body: Value = serde_json::from_slice(&seen.body).unwrap();
+        match key_of(&body) {
+            Some(key) => vec![answer("200 OK", "", completion(&sections(&key, 0)))],
+            None => vec![
+                answer(
+                    "403 No",
+                    "",
+                    r#"{"error":{"message":"Not for you.","type":"x","code":"denied"}}"#,
+                ),
+                Step::Close,
+            ],
+        }
+    })
+    .await;
+    let proxy = Proxy::new().provider("up", &up).set(|config| {
+        let model = plimsoll::config::ModelConfig {
+            context_length: Some(super::WINDOW),
+            ..Default::default()
+        };
+        config.models.insert("m".into(), model);
+        config.recovery.enabled = false;
+        config.compaction.auto = true;
+        config.compaction.wait = LONG;
+        config.compaction.max_summary_tokens = 1_000;
+    });
+    let proxy = proxy.start().await;
+    let answer = over(&proxy).set("stream", stream).send().await;
+    (answer.body.to_vec(), answer.whole, answer.status.as_u16())
+}
+
+#[tokio::test]
+async fn an_error_after_the_head_is_an_event_and_an_abnormal_end() {
+    let (body, whole, status) = refusing(true).await;
+    let text = String::from_utf8(body).unwrap();
+    assert_eq!((status, whole), (200, false), "{text}");
+    let event = text
+        .split("\n\n")
+        .find_map(|event| event.strip_prefix("data: "));
+    let event: Value = serde_json::from_str(event.unwrap()).unwrap();
+    assert_eq!(event["error"]["message"], "Not for you.");
+    assert!(!text.contains("[DONE]"));
+    // Without a stream it is what it always was.
+    let (body, whole, status) = refusing(false).await;
+    assert_eq!((status, whole), (403, true));
+    assert!(String::from_utf8(body).unwrap().contains("Not for you."));
+}
+
+#[tokio::test]
+async fn a_provider_that_is_gone_after_the_head_is_an_error_event() {
+    let pair = Pair::new(good).await;
+    // Everything but the summary is answered by nobody.
+    let proxy = before(&pair.up, |config| {
+        config.compaction.auto = true;
+        config.compaction.wait = LONG;
+        config.compaction.model = Some("up/m".into());
+        let up = config.providers["up"].clone();
+        let nobody = plimsoll::config::ProviderConfig {
+            base_url: Some("http://127.0.0.1:9/v1".into()),
+            ..up
+        };
+        config.providers.insert("nobody".into(), nobody);
+        for provider in config.providers.values_mut() {
+            provider.auth = plimsoll::config::Auth::None;
+        }
+        let model = config.models["m"].clone();
+        config.models.insert("nobody/m".into(), model);
+    });
+    let proxy = proxy.start().await;
+    let agent = over(&proxy).set("stream", true).set("model", "nobody/m");
+    let answer = agent.send().await;
+    assert_eq!((answer.status.as_u16(), answer.whole), (200, false));
+    assert!(
+        answer.text().contains("provider_unreachable"),
+        "{}",
+        answer.text()
+    );
+}
+
+#[tokio::test]
+async fn the_same_request_sent_again_has_the_same_summary() {
+    let pair = Pair::new(good).await;
+    let proxy = waiting(&pair, LONG).start().await;
+    let agent = over(&proxy);
+    for _ in 0..4 {
+        assert!(agent.ask().await.did("compacted"));
+    }
+    assert_eq!(pair.asked(), 1);
+}

@@ -1,0 +1,47 @@
+//! Summaries beside everything else that the proxy does, for every profile: all that goes out is held
+//! to a checker of its grammar, the requests for summaries too.
+
+use plimsoll::guard::profile::{PROFILES, Profile};
+
+use super::{Pair, WINDOW, busy, good, settled, words};
+use crate::support::model::Model;
+
+/// Goes on for so long that there are several summaries, prompts, and a course.
+async fn play(profile: &'static Profile, stream: bool) -> u64 {
+    let model = Model::new(WINDOW).profile(profile);
+    let pair = Pair::of(model, Box::new(good)).await;
+    let proxy = pair.proxy().providers(|provider| {
+        if provider.base_url.is_some() {
+            provider.profile = profile;
+        }
+    });
+    let proxy = proxy.set(|config| {
+        config.recovery.enabled = true;
+        config.guard.clear.enabled = true;
+        // So late that clearing, prompts and summaries take turns.
+        config.compaction.threshold = 0.7;
+    });
+    let proxy = proxy.start().await;
+    let mut agent = busy(&proxy).set("stream", stream);
+    agent.result = |nth| words(600, nth);
+    let mut summaries = 0;
+    for _ in 0..70 {
+        let generation = agent.step().await;
+        let session = settled(&agent, &generation).await;
+        assert_eq!(session["summary_failures"], 0, "{}", profile.name);
+        summaries = session["summaries"].as_u64().unwrap();
+    }
+    pair.up.is_content();
+    assert_eq!(pair.up.overflows(), 0, "{}", profile.name);
+    summaries
+}
+
+#[tokio::test]
+async fn every_profile_takes_what_goes_out() {
+    let mut made = 0;
+    for profile in PROFILES {
+        made += play(profile, false).await;
+        made += play(profile, true).await;
+    }
+    assert!(made > 0);
+}

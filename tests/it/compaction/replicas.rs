@@ -1,0 +1,152 @@
+//! What outlives a process: a summary is the session's, whoever made it, and one that was lost on the
+//! way is asked for again.
+
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use bytes::Bytes;
+use plimsoll::{
+    config::StoreConfig,
+    session::{Account, SessionId, Tenant},
+    store::{Found, Key, Page, Row, Saved, Shared, Store, StoreError, memory::MemoryStore},
+};
+
+use super::{Pair, carries, good, held, late, newest, settled, words};
+use crate::support::proxy::{Running, within};
+
+fn store() -> Arc<dyn Store> {
+    Arc::new(MemoryStore::new(&StoreConfig::default()))
+}
+
+/// A proxy over that store, with the secret in that folder.
+async fn over(pair: &Pair, store: &Arc<dyn Store>, data: &tempfile::TempDir) -> Running {
+    let data_dir = data.path().to_owned();
+    let proxy = pair.proxy().set(|config| config.server.data_dir = data_dir);
+    proxy.store(Arc::clone(store)).start().await
+}
+
+#[tokio::test]
+async fn what_one_replica_made_another_uses() {
+    let pair = Pair::new(good).await;
+    let (store, data) = (store(), tempfile::tempdir().unwrap());
+    let (one, other) = (
+        over(&pair, &store, &data).await,
+        over(&pair, &store, &data).await,
+    );
+    let mut agent = late(&one);
+    let generation = agent.step().await;
+    assert!(generation.did("compacting"));
+    settled(&agent, &generation).await;
+    agent.client = other.client();
+    assert!(agent.step().await.did("compacted"));
+    let there = newest(&pair.up).await;
+    assert!(carries(&there, 0));
+    // And back: the same bytes as if nothing had changed hands.
+    agent.client = one.client();
+    assert!(!agent.step().await.did("compacted"));
+    let back = newest(&pair.up).await["messages"]
+        .as_array()
+        .unwrap()
+        .clone();
+    assert!(back.starts_with(there["messages"].as_array().unwrap()));
+    assert_eq!(pair.asked(), 1);
+}
+
+#[tokio::test]
+async fn a_job_that_was_lost_with_its_process_is_asked_for_again() {
+    let pair = Pair::new(|heard, nth| match nth {
+        0 => held(heard, nth),
+        _ => good(heard, nth),
+    })
+    .await;
+    let (store, data) = (store(), tempfile::tempdir().unwrap());
+    let mut one = over(&pair, &store, &data).await;
+    let mut agent = late(&one);
+    agent.result = |nth| words(100, nth);
+    assert!(agent.step().await.did("compacting"));
+    pair.up.provider.requests(2).await;
+    // A process that ends does not wait for it.
+    agent.client = one.client();
+    one.stop();
+    one.gone().await;
+    let other = over(&pair, &store, &data).await;
+    agent.client = other.client();
+    let mut generations = 0;
+    let again = loop {
+        generations += 1;
+        assert!(generations < 40);
+        let generation = agent.step().await;
+        if pair.asked() == 2 || (generation.did("compacting") && generations > 8) {
+            break generation;
+        }
+    };
+    // Eight for the answer, and eight more since it failed.
+    assert!((16..=18).contains(&generations), "{generations}");
+    let session = settled(&agent, &again).await;
+    assert_eq!((&session["summaries"], pair.asked()), (&1.into(), 2));
+    assert!(agent.step().await.did("compacted"));
+}
+
+#[tokio::test]
+async fn without_a_store_none_is_begun() {
+    let pair = Pair::new(good).await;
+    let proxy = pair.proxy().store(Arc::new(Down)).start().await;
+    let mut agent = late(&proxy);
+    for generation in agent.steps(3).await {
+        assert!(!generation.did("compacting") && !generation.did("compacted"));
+    }
+    assert_eq!(pair.asked(), 0);
+    pair.up.is_content();
+}
+
+#[tokio::test]
+async fn a_drain_ends_what_is_being_made() {
+    let pair = Pair::new(held).await;
+    let mut proxy = pair.proxy().start().await;
+    let mut agent = late(&proxy);
+    agent.step().await;
+    let seen = pair.up.provider.requests(2).await;
+    agent.client = proxy.client();
+    proxy.stop();
+    within(proxy.gone()).await;
+    // Nobody reads that answer any more.
+    pair.up.provider.closed(seen[1].connection).await;
+}
+
+/// A store that is down.
+struct Down;
+
+#[async_trait]
+impl Store for Down {
+    async fn find(&self, _: &Tenant, _: u64, _: &[Key]) -> Result<Option<Found>, StoreError> {
+        Err(StoreError::Down)
+    }
+
+    async fn save(&self, _: Saved) -> Result<(), StoreError> {
+        Err(StoreError::Down)
+    }
+
+    async fn session(&self, _: Option<&Account>, _: SessionId) -> Result<Option<Row>, StoreError> {
+        Err(StoreError::Down)
+    }
+
+    async fn order(&self, _: Option<&Account>, _: SessionId, _: Bytes) -> Result<bool, StoreError> {
+        Err(StoreError::Down)
+    }
+
+    async fn sessions(&self, _: Option<&Account>, _: Page) -> Result<Vec<Row>, StoreError> {
+        Err(StoreError::Down)
+    }
+
+    async fn share(&self, _: &[u8], _: Bytes) -> Result<(), StoreError> {
+        Err(StoreError::Down)
+    }
+
+    async fn shared(&self) -> Result<Shared, StoreError> {
+        Err(StoreError::Down)
+    }
+
+    fn shared_version(&self) -> u64 {
+        0
+    }
+}

@@ -1,0 +1,75 @@
+//! Nothing of a summary, nor of what it was made of, in the log or in the metrics.
+
+use std::{
+    io::{self, Write},
+    sync::{Arc, Mutex},
+};
+
+use super::{Pair, bad, good, late, settled};
+use crate::support::model::Said;
+
+#[derive(Clone, Default)]
+struct Log(Arc<Mutex<Vec<u8>>>);
+
+impl Write for Log {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.0.lock().unwrap().write(bytes)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+impl Log {
+    fn text(&self) -> String {
+        String::from_utf8(self.0.lock().unwrap().clone()).unwrap()
+    }
+}
+
+#[tokio::test]
+async fn the_log_tells_numbers_only() {
+    let log = Log::default();
+    let writer = log.clone();
+    let lines = tracing_subscriber::fmt()
+        .with_max_level(tracing::Level::TRACE)
+        .with_ansi(false)
+        .with_writer(move || writer.clone())
+        .finish();
+    let _guard = tracing::subscriber::set_default(lines);
+    let pair = Pair::new(|heard, nth| match nth {
+        0 => good(heard, nth),
+        1 => Said::text("The keel is of secret oak."),
+        _ => bad::BAD[nth % (bad::BAD.len() - 1)].1(heard),
+    })
+    .await;
+    let proxy = pair.proxy().start().await;
+    for nth in 0..6 {
+        let mut agent = late(&proxy).with("authorization", "Bearer sk-secret-own");
+        agent.messages[1]["content"] = format!("Ship {nth} of secret oak").into();
+        let generation = agent.step().await;
+        settled(&agent, &generation).await;
+    }
+    let text = log.text();
+    let made = text.lines().filter(|line| line.contains("was summarised"));
+    assert_eq!(made.count(), 1, "{text}");
+    let lost = text
+        .lines()
+        .filter(|line| line.contains("a summary was not made"));
+    assert!(lost.count() >= 4, "{text}");
+    for word in ["replaced_tokens=", "calls=1", "ms="] {
+        assert!(text.contains(word), "{word}");
+    }
+    let metrics = proxy.client().get("/metrics").await;
+    for said in [
+        "secret oak",
+        "Afloat",
+        "keel",
+        "sk-secret",
+        "next_steps",
+        "deck_",
+    ] {
+        assert!(!text.contains(said), "{said} in the log");
+        assert!(!metrics.text().contains(said), "{said} in the metrics");
+    }
+}

@@ -1,0 +1,39 @@
+//! The simulated provider summarises its own conversations: whoever tries Plimsoll without a key sees
+//! all of compaction.
+
+use super::settled;
+use crate::support::{agent::Agent, proxy::Proxy};
+
+async fn check(stream: bool, task: &str) {
+    let proxy = Proxy::new().set(|config| {
+        config.compaction.auto = true;
+        config.recovery.enabled = false;
+    });
+    let proxy = proxy.start().await;
+    let mut agent = Agent::new(&proxy)
+        .set("model", "simulated/plimsoll-8k")
+        .set("stream", stream);
+    agent.messages[1]["content"] = task.into();
+    agent.result = |nth| format!("let leak = {nth};\n").repeat(20);
+    let mut taken = 0;
+    for _ in 0..120 {
+        let generation = agent.step().await;
+        let session = settled(&agent, &generation).await;
+        assert_eq!(session["summary_failures"], 0, "{session}");
+        taken += usize::from(generation.did("compacted"));
+        if taken == 2 {
+            let summary = session["summary"].as_str().unwrap();
+            assert!(summary.starts_with("<summary>") && summary.contains("<next_steps>"));
+            return;
+        }
+    }
+    panic!("{taken} summaries were used, streamed: {stream}");
+}
+
+#[tokio::test]
+async fn its_model_summarises() {
+    for stream in [false, true] {
+        check(stream, "Find every leak in the hull and mend it.").await;
+        check(stream, "请把船底的每一个漏洞都找出来并修好。").await;
+    }
+}

@@ -1,0 +1,243 @@
+//! A long session whose older part is summarised again and again, as golden files of what went
+//! upstream: `tests/data/compaction/NAME.golden`; `UPDATE_GOLDEN=1` writes them anew.
+
+use serde_json::{Value, json};
+
+use super::{
+    Pair, begun, busy, carries, completion, good, held, key_of, late, newest, past, sections,
+    settled, words,
+};
+use crate::{
+    recovery::{story::is_kept_in, tale::Tale},
+    support::model::{Heard, Said},
+};
+
+const GENERATIONS: usize = 60;
+
+/// What was asked with a key that is another each time.
+fn without_keys(mut body: Value) -> Value {
+    let Some(key) = key_of(&body) else {
+        return body;
+    };
+    let text = body.to_string().replace(&key, "KEY");
+    body = serde_json::from_str(&text).unwrap();
+    body
+}
+
+async fn play(stream: bool) {
+    let pair = Pair::new(good).await;
+    let proxy = pair.proxy().start().await;
+    let mut agent = busy(&proxy).set("stream", stream);
+    let (mut tale, mut kept) = (Tale::default(), Vec::<Value>::new());
+    let mut made = 0;
+    for nth in 1..=GENERATIONS {
+        let (before, sent) = (pair.up.count(), agent.messages.clone());
+        let generation = agent.step().await;
+        let session = settled(&agent, &generation).await;
+        let upstream = pair.up.bodies_from(before).await;
+        let asked = &upstream[0];
+        let messages = asked["messages"].as_array().unwrap().clone();
+        if generation.did("compacted") {
+            assert!(carries(asked, made - 1), "{asked:#}");
+            assert!(
+                made < 2 || !carries(asked, made - 2),
+                "two summaries at once"
+            );
+            // What stays is the start that is pinned.
+            assert_eq!(messages[..2], kept[..2]);
+        } else {
+            assert!(messages.starts_with(&kept), "the prefix changed at {nth}");
+        }
+        kept = messages;
+        // Only after the answer, and then one request.
+        let summaries = upstream.len() - 1;
+        assert_eq!(
+            summaries,
+            usize::from(generation.did("compacting")),
+            "{nth}"
+        );
+        made += summaries;
+        assert_eq!(session["summaries"], made);
+        let told = upstream.into_iter().map(without_keys).collect::<Vec<_>>();
+        tale.generation(nth, &sent, &told, &generation);
+    }
+    assert!(made >= 3, "{made} summaries");
+    assert_eq!(pair.up.overflows(), 0);
+    pair.up.is_content();
+    let mode = if stream { "stream" } else { "whole" };
+    is_kept_in("compaction", &format!("story.{mode}"), &tale.text);
+}
+
+#[tokio::test]
+async fn a_long_session_is_summarised_again_and_again() {
+    play(false).await;
+    play(true).await;
+}
+
+#[tokio::test]
+async fn nobody_waits_for_a_summary() {
+    for stream in [false, true] {
+        let pair = Pair::new(held).await;
+        let proxy = pair.proxy().start().await;
+        let mut agent = busy(&proxy).set("stream", stream);
+        // Its answer is complete, and the summary's has not begun.
+        let generation = begun(&mut agent).await;
+        let asked = pair.up.count() + 1 - pair.asked();
+        pair.up.provider.requests(asked).await;
+        assert_eq!(agent.session(&generation).await["compacting"], true);
+        // Nor does the next one wait, and none is asked for twice.
+        let next = agent.step().await;
+        assert!(next.did("compacting") && !next.did("compacted"));
+        assert_eq!(pair.asked(), 1);
+        pair.up.provider.release();
+        settled(&agent, &next).await;
+        let after = agent.step().await;
+        assert!(
+            after.did("compacted") && !after.did("compacting"),
+            "{after:?}"
+        );
+        assert!(carries(&newest(&pair.up).await, 0));
+        // The part that came while it was made is there as it was.
+        let again = agent.step().await;
+        assert!(!again.did("compacted"), "once is once");
+        assert!(carries(&newest(&pair.up).await, 0));
+        pair.up.is_content();
+    }
+}
+
+#[tokio::test]
+async fn a_later_summary_folds_the_earlier_in() {
+    let pair = Pair::new(good).await;
+    let proxy = pair.proxy().start().await;
+    let mut agent = busy(&proxy);
+    for nth in 0..3 {
+        let generation = begun(&mut agent).await;
+        settled(&agent, &generation).await;
+        let request = newest(&pair.up).await;
+        assert!(key_of(&request).is_some());
+        assert_eq!(nth > 0 && carries(&request, nth - 1), nth > 0);
+    }
+}
+
+#[tokio::test]
+async fn edits_of_the_history_find_what_was_true_then() {
+    let pair = Pair::new(good).await;
+    let proxy = pair.proxy().start().await;
+    let mut agent = busy(&proxy);
+    let generation = begun(&mut agent).await;
+    settled(&agent, &generation).await;
+    let steps = agent.steps(3).await;
+    assert!(steps[0].did("compacted"));
+    // After the boundary: the summary still tells of what comes before.
+    let mut messages = agent.messages.clone();
+    let last = messages.len() - 1;
+    messages[last]["content"] = "Otherwise, after all.".into();
+    let mut after = agent.branch(&proxy, &messages);
+    after.step().await;
+    assert!(carries(&newest(&pair.up).await, 0));
+    // Before it: that is another conversation, of which nobody made a summary.
+    let mut messages = agent.messages.clone();
+    messages[3]["content"] = "Otherwise, from the start.".into();
+    let mut other = agent.branch(&proxy, &messages);
+    let generation = other.step().await;
+    let bodies = pair.up.bodies_from(pair.up.count() - 1).await;
+    assert!(bodies.iter().all(|body| !carries(body, 0)));
+    assert!(!generation.did("compacted"));
+    pair.up.is_content();
+}
+
+/// A summary that tells what stands in the newest step of its request.
+fn of_its_branch(heard: &Heard<'_>, _nth: usize) -> Said {
+    let text = heard.body["messages"].to_string();
+    let nth = if text.contains("larboard") { 1 } else { 2 };
+    Said::text(&sections(&key_of(heard.body).unwrap(), nth))
+}
+
+#[tokio::test]
+async fn every_branch_has_its_own() {
+    let pair = Pair::new(of_its_branch).await;
+    let proxy = pair.proxy().start().await;
+    let trunk = busy(&proxy);
+    let mut agents = ["larboard", "starboard"].map(|side| {
+        let mut messages = trunk.messages.clone();
+        messages.extend(past(10));
+        messages.push(json!({"role": "user", "content": format!("Now the {side} side.")}));
+        let mut agent = trunk.branch(&proxy, &messages).with("x-session-id", "one");
+        agent.result = |nth| words(500, nth + 50);
+        agent
+    });
+    for (agent, nth) in agents.iter_mut().zip([1, 2]) {
+        let generation = begun(agent).await;
+        settled(agent, &generation).await;
+        assert_eq!(pair.asked(), nth);
+    }
+    for (agent, nth) in agents.iter_mut().zip([1, 2]) {
+        assert!(agent.step().await.did("compacted"));
+        let body = newest(&pair.up).await;
+        assert!(carries(&body, nth) && !carries(&body, 3 - nth));
+    }
+}
+
+#[tokio::test]
+async fn one_answer_given_twice_is_summarised_once() {
+    let pair = Pair::new(held).await;
+    let proxy = pair.proxy().start().await;
+    let mut agent = late(&proxy);
+    for _ in 0..3 {
+        assert!(agent.ask().await.did("compacting"));
+    }
+    let generation = agent.step().await;
+    pair.up.provider.requests(5).await;
+    assert_eq!(pair.asked(), 1);
+    pair.up.provider.release();
+    settled(&agent, &generation).await;
+    assert!(agent.step().await.did("compacted"));
+    assert_eq!(pair.asked(), 1);
+}
+
+#[tokio::test]
+async fn another_model_may_summarise() {
+    let pair = Pair::new(|_, _| Said::text("not asked")).await;
+    let fast = Pair::new(good).await;
+    let proxy = pair
+        .proxy()
+        .provider("fast", &fast.up.provider)
+        .set(|config| {
+            config.compaction.model = Some("fast/tiny".into());
+            config.default_provider = Some("up".into());
+            let fast = config.providers.get_mut("fast").unwrap();
+            // It is paid for by whoever runs the proxy.
+            let key = plimsoll::config::secret::Secret::new("sk-secret-fast");
+            fast.auth = plimsoll::config::Auth::Key(key);
+        });
+    let proxy = proxy.start().await;
+    let mut agent = busy(&proxy).with("authorization", "Bearer sk-secret-own");
+    let generation = begun(&mut agent).await;
+    settled(&agent, &generation).await;
+    assert!(agent.step().await.did("compacted"));
+    assert_eq!((pair.asked(), fast.asked()), (0, 1));
+    let seen = fast.up.provider.last();
+    assert_eq!(seen.header("authorization"), Some("Bearer sk-secret-fast"));
+    let body = newest(&fast.up).await;
+    assert_eq!(body["model"], "tiny");
+    assert!(body.get("tools").is_none());
+    pair.up.is_content();
+    fast.up.is_content();
+}
+
+#[tokio::test]
+async fn the_clients_credentials_go_to_its_own_provider_only() {
+    let pair = Pair::new(good).await;
+    let fast = Pair::new(|_, _| Said::text(&completion("not asked"))).await;
+    let proxy = pair.proxy().provider("fast", &fast.up.provider);
+    let proxy = proxy.set(|config| {
+        config.compaction.model = Some("fast/tiny".into());
+        config.default_provider = Some("up".into());
+    });
+    let proxy = proxy.start().await;
+    let mut agent = busy(&proxy).with("authorization", "Bearer sk-secret-own");
+    let generation = begun(&mut agent).await;
+    settled(&agent, &generation).await;
+    assert!(agent.step().await.did("compacted"));
+    assert_eq!((pair.asked(), fast.up.count()), (1, 0));
+}

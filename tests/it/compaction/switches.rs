@@ -1,0 +1,191 @@
+//! Who decides whether a conversation is summarised by itself: the request, else its session, else
+//! the settings; and what an order from outside does.
+
+use http::Method;
+use plimsoll::config::ModelConfig;
+use serde_json::json;
+
+use super::{Pair, before, busy, carries, good, late, newest, past, settled};
+use crate::support::{
+    agent::{Agent, Generation},
+    client::full,
+    proxy::Running,
+};
+
+/// Sets the switch of the session of an answer.
+pub(super) async fn switch(agent: &Agent, generation: &Generation, to: &str) {
+    let id = generation.header("session").unwrap();
+    let path = format!("/plimsoll/api/sessions/{id}");
+    let body = json!({ "auto_compact": to }).to_string();
+    let request = agent
+        .client
+        .request(Method::PATCH, &path)
+        .body(full(body))
+        .unwrap();
+    let answer = agent.client.send(request).await;
+    assert_eq!(answer.status, 200, "{}", answer.text());
+    assert_eq!(answer.json()["auto_compact"], to);
+}
+
+async fn order(agent: &Agent, generation: &Generation) {
+    let id = generation.header("session").unwrap();
+    let path = format!("sessions/{id}/compact");
+    let answer = agent.api(Method::POST, &path).await;
+    assert_eq!(answer.status, 200, "{}", answer.text());
+    assert_eq!(answer.json()["compact_pending"], true);
+}
+
+fn on(word: &str) -> Option<bool> {
+    match word {
+        "on" => Some(true),
+        "off" => Some(false),
+        _ => None,
+    }
+}
+
+#[tokio::test]
+async fn the_request_decides_before_the_session_and_that_before_the_settings() {
+    let pair = Pair::new(good).await;
+    for setting in [true, false] {
+        let proxy = before(&pair.up, |config| config.compaction.auto = setting);
+        let proxy = proxy.start().await;
+        for session in ["on", "off", "follow"] {
+            for request in ["on", "off", ""] {
+                let case = format!("settings {setting}, session {session}, request {request:?}");
+                let mut agent = busy(&proxy);
+                agent.messages[1]["content"] = case.clone().into();
+                let generation = agent.step().await;
+                switch(&agent, &generation, session).await;
+                if !request.is_empty() {
+                    agent = agent.with("x-plimsoll-auto-compact", request);
+                }
+                agent.messages.extend(past(20));
+                let generation = agent.step().await;
+                let expected = on(request).or(on(session)).unwrap_or(setting);
+                assert_eq!(generation.did("compacting"), expected, "{case}");
+                let known = settled(&agent, &generation).await;
+                assert_eq!(known["auto_compact"], session, "{case}");
+                assert_eq!(known["auto_compact_off"], json!(null), "{case}");
+            }
+        }
+    }
+}
+
+#[tokio::test]
+async fn an_unknown_window_is_summarised_only_where_it_is_asked_for() {
+    let pair = Pair::new(good).await;
+    let proxy = pair.proxy().set(|config| {
+        config.models.insert("m".into(), ModelConfig::default());
+        // So that there is something to summarise in what is assumed.
+        config.guard.max_prompt_tokens = Some(15_000);
+    });
+    let proxy = proxy.start().await;
+    let mut agent = late(&proxy).with("x-plimsoll-auto-compact", "on");
+    let generation = agent.step().await;
+    assert!(!generation.did("compacting"));
+    let session = agent.session(&generation).await;
+    assert_eq!(session["auto_compact_off"], "window_unknown");
+    assert_eq!(pair.asked(), 0);
+    order(&agent, &generation).await;
+    let generation = agent.step().await;
+    assert!(generation.did("compacting"), "{generation:?}");
+    settled(&agent, &generation).await;
+    assert!(agent.step().await.did("compacted"));
+}
+
+#[tokio::test]
+async fn an_order_is_carried_out_once() {
+    let pair = Pair::new(good).await;
+    let proxy = before(&pair.up, |_| {}).start().await;
+    let mut agent = busy(&proxy);
+    agent.messages.extend(past(8));
+    let generation = agent.step().await;
+    order(&agent, &generation).await;
+    order(&agent, &generation).await;
+    // After the answer, whatever the switches say and far below the threshold.
+    let mut agent = agent.with("x-plimsoll-auto-compact", "off");
+    let generation = agent.step().await;
+    assert!(generation.did("compacting") && !generation.did("compacted"));
+    let session = settled(&agent, &generation).await;
+    assert_eq!(session["compact_pending"], false);
+    assert!(agent.step().await.did("compacted"));
+    assert!(carries(&newest(&pair.up).await, 0));
+    agent.steps(3).await;
+    assert_eq!(pair.asked(), 1);
+}
+
+#[tokio::test]
+async fn an_order_is_carried_out_first_where_requests_wait() {
+    for stream in [false, true] {
+        let pair = Pair::new(good).await;
+        let proxy = before(&pair.up, |config| {
+            config.compaction.wait = std::time::Duration::from_secs(15);
+        });
+        let proxy = proxy.start().await;
+        let mut agent = busy(&proxy).set("stream", stream);
+        agent.messages.extend(past(8));
+        let generation = agent.step().await;
+        order(&agent, &generation).await;
+        let generation = agent.step().await;
+        assert!(generation.did("compacted"), "{generation:?}");
+        assert!(carries(&newest(&pair.up).await, 0));
+        assert_eq!(agent.session(&generation).await["compact_pending"], false);
+        assert_eq!(pair.asked(), 1);
+    }
+}
+
+#[tokio::test]
+async fn an_order_for_too_little_comes_to_nothing() {
+    let pair = Pair::new(good).await;
+    let proxy = before(&pair.up, |_| {}).start().await;
+    let mut agent = Agent::new(&proxy);
+    let generation = agent.step().await;
+    order(&agent, &generation).await;
+    let generation = agent.step().await;
+    assert!(!generation.did("compacting"));
+    assert_eq!(agent.session(&generation).await["compact_pending"], false);
+    assert_eq!(pair.asked(), 0);
+}
+
+/// One that begins nothing, whatever is switched on.
+async fn begins_nothing(pair: &Pair, agent: &mut Agent, why: &str) {
+    let answer = agent.send().await;
+    assert_eq!(answer.status, 200, "{why}");
+    let actions = answer.headers["x-plimsoll-actions"].to_str().unwrap();
+    assert!(!actions.contains("compact"), "{why}: {actions}");
+    assert_eq!(pair.asked(), 0, "{why}");
+}
+
+#[tokio::test]
+async fn what_is_not_guarded_is_not_summarised() {
+    let pair = Pair::new(good).await;
+    let proxy: Running = pair.proxy().start().await;
+    for wish in ["off", "dry-run"] {
+        let mut agent = late(&proxy).with("x-plimsoll-guard", wish);
+        begins_nothing(&pair, &mut agent, wish).await;
+    }
+    let mut title = late(&proxy).set("max_tokens", 20);
+    title.fields.as_object_mut().unwrap().remove("tools");
+    begins_nothing(&pair, &mut title, "auxiliary").await;
+    let mut theirs = late(&proxy).set("truncation", "auto");
+    begins_nothing(&pair, &mut theirs, "left to the provider").await;
+}
+
+#[tokio::test]
+async fn what_is_beyond_the_bound_is_left_for_later() {
+    let pair = Pair::new(super::held).await;
+    let proxy = pair.proxy().set(|config| config.compaction.max_running = 1);
+    let proxy = proxy.start().await;
+    let mut first = late(&proxy);
+    assert!(first.step().await.did("compacting"));
+    let mut second = late(&proxy);
+    second.messages[1]["content"] = "Another ship.".into();
+    let generation = second.step().await;
+    assert!(!generation.did("compacting"));
+    pair.up.provider.requests(3).await;
+    pair.up.provider.release();
+    let generation = first.step().await;
+    settled(&first, &generation).await;
+    pair.up.provider.release();
+    assert!(second.step().await.did("compacting"));
+}

@@ -1,0 +1,304 @@
+//! Requests for summaries: valid, cheap for a cache, within the room, and complete.
+
+use bytes::Bytes;
+use http::Request;
+use http_body_util::BodyExt;
+use plimsoll::{
+    compaction::{Due, Next, Summariser, Work, due},
+    config::GuardConfig,
+    guard::{
+        self, Plan, Recall, StoodBack,
+        profile::{PROFILES, Profile, named},
+        units,
+    },
+    provider::simulated,
+    recovery::Language,
+    wire::chat::{Conversation, index},
+};
+use proptest::prelude::*;
+use serde_json::{Value, json};
+
+use crate::support::{
+    drive::{policy, raw_tokens, sent, settings},
+    generate::{Recipe, Session, Shape, Size, any_conversation},
+    strict,
+};
+
+const NONCE: [u8; 8] = [0xC0, 0xDE, 0xC0, 0xDE, 1, 2, 3, 4];
+const KEY: &str = "c0dec0de01020304";
+
+fn summariser(profile: &'static Profile, own: bool, room: u32) -> Summariser {
+    Summariser {
+        own,
+        model: "plimsoll-32k".into(),
+        profile,
+        room,
+        max_tokens: 1_000,
+        language: Language::English,
+        chars_per_token: 3.0,
+        nonce: NONCE,
+    }
+}
+
+fn planned(conversation: &Conversation, profile: &'static Profile, window: u32) -> Option<Plan> {
+    let settings = settings();
+    let policy = policy(profile, window, &settings);
+    let plan = guard::plan(conversation, &policy, &Recall::default());
+    match plan.report.stood_back {
+        Some(StoodBack::Unsound(broken)) => panic!("unsound: {broken:?}"),
+        Some(_) => None,
+        None => Some(plan),
+    }
+}
+
+/// Every boundary between two units after what is pinned and what was left out.
+fn boundaries(conversation: &Conversation, plan: &Plan) -> Vec<u32> {
+    let units = units::split(conversation).unwrap();
+    let mut said = 0;
+    let mut found = Vec::new();
+    for (at, unit) in units.iter().enumerate() {
+        let system = unit.kind == units::UnitKind::System;
+        let beyond = plan.memory.boundary().is_none_or(|folded| said > folded);
+        if at > units::pinned(&units) && !system && beyond {
+            found.push(said);
+        }
+        said += if system {
+            0
+        } else {
+            unit.messages.len() as u32
+        };
+    }
+    found
+}
+
+fn messages(body: &[u8]) -> Vec<Vec<u8>> {
+    let conversation = index(Bytes::copy_from_slice(body)).expect("a conversation");
+    let spans = conversation.messages.iter().map(|message| message.span);
+    spans
+        .map(|span| conversation.bytes(span).to_vec())
+        .collect()
+}
+
+/// The own form: valid, and what was sent to the cut with a message or two of ours.
+fn check_own(body: &[u8], profile: &'static Profile, window: u32) {
+    let conversation = index(Bytes::copy_from_slice(body)).unwrap();
+    let Some(plan) = planned(&conversation, profile, window) else {
+        return;
+    };
+    let whole = sent(&conversation, &plan);
+    let before = messages(&whole);
+    for boundary in boundaries(&conversation, &plan) {
+        let context = format!("{}, {window}, boundary {boundary}", profile.name);
+        let due = Due {
+            boundary,
+            replaced: 10_000,
+        };
+        let asked = summariser(profile, true, u32::MAX);
+        let (_, request) = Work::begin(&conversation, &plan.edits, due, asked).expect(&context);
+        assert_eq!(strict::broken(&whole, &request, profile), [], "{context}");
+        let now = messages(&request);
+        let shared = now.iter().zip(&before).take_while(|(a, b)| a == b).count();
+        let added = now.len() - shared;
+        assert!((1..=2).contains(&added), "{context}: {added} messages more");
+        let ours: Value = serde_json::from_slice(now.last().unwrap()).unwrap();
+        assert_eq!(ours["role"], "user", "{context}");
+        let text = ours["content"].as_str().unwrap();
+        assert!(
+            text.contains(&format!("<summary key=\"{KEY}\">")),
+            "{context}"
+        );
+        // What is cut off is what the boundary says, system messages apart.
+        let cut = index(request).unwrap();
+        let folded = plan.memory.boundary().unwrap_or(0);
+        assert!(shared <= before.len(), "{context}");
+        let said = cut.messages[..shared]
+            .iter()
+            .filter(|it| !it.role.instructs())
+            .count();
+        assert!(
+            said + folded as usize >= boundary as usize,
+            "{context}: {said} said"
+        );
+    }
+}
+
+/// The record: every request within the room, and every message in exactly one of them.
+fn check_record(body: &[u8], profile: &'static Profile, room: u32) {
+    let conversation = index(Bytes::copy_from_slice(body)).unwrap();
+    let Some(plan) = planned(&conversation, profile, 32_768) else {
+        return;
+    };
+    let Some(&boundary) = boundaries(&conversation, &plan).last() else {
+        return;
+    };
+    let due = Due {
+        boundary,
+        replaced: 100_000,
+    };
+    let asked = summariser(profile, false, room);
+    let Some((mut work, first)) = Work::begin(&conversation, &plan.edits, due, asked) else {
+        return;
+    };
+    let requests = 1 + work.left();
+    let mut bodies = vec![first];
+    while let Next::Ask(next) = work.next(&answered(&"word ".repeat(200))) {
+        bodies.push(next);
+    }
+    assert_eq!(bodies.len(), requests);
+    let mut labels = 0;
+    for body in &bodies {
+        assert!(
+            raw_tokens(body, profile) <= room,
+            "{}",
+            raw_tokens(body, profile)
+        );
+        assert_eq!(strict::violations(body, profile), []);
+        let body: Value = serde_json::from_slice(body).unwrap();
+        let text = body["messages"][0]["content"].as_str().unwrap();
+        assert_eq!(text.matches("</transcript>").count(), 1);
+        labels += text.matches(&format!("[{KEY} ")).count();
+        // The example of a line, and the summary so far.
+        labels -= 1 + usize::from(text.contains("summary of all before]"));
+    }
+    let ours = usize::from(plan.report.folded.is_some());
+    let kept = sent(&conversation, &plan);
+    let kept = index(kept).unwrap();
+    let rest = conversation.messages.len() - cut_at(&conversation, boundary);
+    let part = &kept.messages[..kept.messages.len() - rest];
+    let said = part.iter().filter(|it| !it.role.instructs());
+    let expected: usize = said.map(|it| 1 + it.calls.len()).sum();
+    assert!(labels <= expected, "{labels} of {expected} ({ours})");
+    // Units of very many calls are cut as a whole.
+    assert!(
+        room < 20_000 || labels == expected,
+        "{labels} of {expected}"
+    );
+}
+
+/// The message that a boundary names.
+fn cut_at(conversation: &Conversation, boundary: u32) -> usize {
+    let said = conversation.messages.iter().enumerate();
+    let mut said = said.filter(|(_, message)| !message.role.instructs());
+    said.nth(boundary as usize).unwrap().0
+}
+
+fn answered(done: &str) -> Vec<u8> {
+    let text = format!(
+        "<summary key=\"{KEY}\"><done>{done}</done><to_do>b</to_do><current_state>c</current_state>\
+         <key_context>d</key_context><next_steps>e</next_steps><cautions>none</cautions></summary>"
+    );
+    let message = json!({"role": "assistant", "content": text});
+    json!({"choices": [{"index": 0, "finish_reason": "stop", "message": message}]})
+        .to_string()
+        .into()
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(48))]
+
+    #[test]
+    fn the_request_to_the_own_model_is_what_was_sent_and_valid(case in any_conversation(24)) {
+        for profile in PROFILES {
+            for window in [4_096, 128_000] {
+                check_own(&case.body(), profile, window);
+            }
+        }
+    }
+
+    #[test]
+    fn a_record_fits_and_leaves_nothing_out(case in any_conversation(40), room in 2_500u32..40_000) {
+        for name in ["openai", "template"] {
+            check_record(&case.body(), named(name).unwrap(), room);
+        }
+    }
+}
+
+/// A whole summary as the simulated provider makes it.
+async fn made(conversation: &Conversation, asked: Summariser) -> (usize, String) {
+    let settings = GuardConfig::default();
+    let policy = policy(asked.profile, 32_768, &settings);
+    let plan = guard::plan(conversation, &policy, &Recall::default());
+    let ours = guard::record::Ours::default();
+    let due = due(conversation, &policy, &plan.memory, &ours).expect("a summary is due");
+    let (mut work, mut body) = Work::begin(conversation, &plan.edits, due, asked).unwrap();
+    for requests in 1.. {
+        let request = Request::post("/v1/chat/completions").body(body).unwrap();
+        let response = simulated::answer(request).await;
+        assert!(response.status().is_success(), "{}", response.status());
+        let answer = response.into_body().collect().await.unwrap().to_bytes();
+        match work.next(&answer) {
+            Next::Ask(next) => body = next,
+            Next::Done(summary) => {
+                assert_eq!(summary.boundary, due.boundary);
+                return (requests, summary.text.into_string());
+            }
+            Next::Failed(rejected) => panic!("request {requests}: {rejected}"),
+        }
+    }
+    unreachable!("every summary ends")
+}
+
+#[tokio::test]
+async fn the_simulated_model_summarises_when_asked() {
+    for shape in [Shape::OneTurn, Shape::Chinese, Shape::Chat] {
+        let session = Session::new(3, Recipe::new(shape), Size::Bytes(90_000));
+        let conversation = index(Bytes::from(session.whole())).unwrap();
+        for (profile, own, room) in [
+            ("openai", true, 28_000),
+            ("template", true, 28_000),
+            ("openai", false, 7_000),
+        ] {
+            let asked = Summariser {
+                language: match shape {
+                    Shape::Chinese => Language::Chinese,
+                    _ => Language::English,
+                },
+                ..summariser(named(profile).unwrap(), own, room)
+            };
+            let (requests, text) = made(&conversation, asked).await;
+            assert_eq!(requests > 1, !own, "{shape:?}: {requests} requests");
+            assert!(
+                text.starts_with("<summary>\n<done>") && text.len() > 150,
+                "{text}"
+            );
+        }
+    }
+}
+
+/// Golden requests: `tests/data/summary/NAME.json` is what goes in, `NAME.FORM.json` what is asked.
+/// `UPDATE_GOLDEN=1` writes the second anew.
+#[test]
+fn golden_requests_for_a_summary() {
+    let folder = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/data/summary");
+    for (name, language) in [("en", Language::English), ("zh", Language::Chinese)] {
+        let body = std::fs::read(folder.join(format!("{name}.json"))).unwrap();
+        let conversation = index(Bytes::from(body)).unwrap();
+        for (form, profile, own) in [
+            ("own", "openai", true),
+            ("own-strict", "mistral", true),
+            ("record", "template", false),
+        ] {
+            let due = Due {
+                boundary: 5,
+                replaced: 8_000,
+            };
+            let asked = Summariser {
+                language,
+                ..summariser(named(profile).unwrap(), own, 20_000)
+            };
+            let plan = planned(&conversation, asked.profile, 32_768).unwrap();
+            let (_, request) = Work::begin(&conversation, &plan.edits, due, asked).unwrap();
+            let place = folder.join(format!("{name}.{form}.json"));
+            if std::env::var_os("UPDATE_GOLDEN").is_some() {
+                std::fs::write(&place, &request).unwrap();
+            }
+            let expected = std::fs::read_to_string(&place).unwrap_or_default();
+            assert_eq!(
+                String::from_utf8_lossy(&request),
+                expected,
+                "{}",
+                place.display()
+            );
+        }
+    }
+}
