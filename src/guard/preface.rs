@@ -76,15 +76,15 @@ impl<'a> Base<'a> {
         removed: &[usize],
         room: &ledger::Room,
     ) -> Cow<'a, str> {
-        let facts = ledger::within(conversation, removed, room);
-        if facts.is_empty() {
-            return self.text;
-        }
         let head = match self.boundary {
             None => LEDGER_HEAD,
             Some(_) => LEDGER_HEAD_SINCE,
         };
-        Cow::Owned(format!("{}\n\n{head}\n{facts}", self.text))
+        let head = format!("\n\n{head}\n");
+        match ledger::within(conversation, removed, &head, room) {
+            facts if facts.is_empty() => self.text,
+            facts => self.text + Cow::Owned(facts),
+        }
     }
 }
 
