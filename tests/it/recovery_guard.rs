@@ -22,6 +22,7 @@ use crate::support::{
     parse, strict,
 };
 
+mod annotated;
 mod made;
 mod places;
 
