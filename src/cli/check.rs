@@ -171,6 +171,11 @@ fn guard(guard: &GuardConfig) -> Vec<[String; 2]> {
         |share| share.to_string(),
     );
     let cap = guard.max_prompt_tokens;
+    let clear = &guard.clear;
+    let at_least = clear.at_least.map_or(
+        "0.2 for windows of up to 64k, else 0.1".to_owned(),
+        |share| share.to_string(),
+    );
     vec![
         row("enabled", guard.enabled),
         row("max_tool_result_chars", guard.max_tool_result_chars),
@@ -183,6 +188,13 @@ fn guard(guard: &GuardConfig) -> Vec<[String; 2]> {
             "max_prompt_tokens",
             cap.map_or("no cap".to_owned(), |cap| cap.to_string()),
         ),
+        row("clear_tools", clear.enabled),
+        row("clear_tools_at", clear.at),
+        row("clear_at_least", at_least),
+        row("keep_tool_rounds", clear.keep_rounds),
+        row("keep_tool_steps", clear.keep_steps),
+        row("exclude_tools", clear.exclude.join(", ")),
+        row("clear_tool_inputs", clear.inputs),
     ]
 }
 

@@ -216,8 +216,8 @@ pub struct ClearConfig {
     pub enabled: bool,
     /// Share of the budget from which on it is done.
     pub at: f64,
-    /// Share of the budget that it frees at least.
-    pub at_least: f64,
+    /// Share of the budget that it frees at least; unset: 0.2 for windows up to 64k, else 0.1.
+    pub at_least: Option<f64>,
     /// The newest turns and the newest steps whose results stay: what is in both.
     pub keep_rounds: u32,
     pub keep_steps: u32,

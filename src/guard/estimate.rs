@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 
 use super::profile::{ImageRule, Profile};
 use crate::wire::{
-    chat::{Conversation, Message, PartKind},
+    chat::{Conversation, Message, Part, PartKind},
     scan::Text,
     text::{self, Sizes},
 };
@@ -108,15 +108,20 @@ pub fn media(conversation: &Conversation, message: &Message, profile: &Profile) 
     conversation
         .parts(message)
         .iter()
-        .map(|part| match part.kind {
-            PartKind::Image { low: true, .. } if profile.images == ImageRule::Tiles => {
-                LOW_DETAIL_TOKENS
-            }
-            PartKind::Image { url: Some(url), .. } => image(conversation.raw(url), profile.images),
-            PartKind::Image { .. } | PartKind::Media => MEDIA_TOKENS,
-            PartKind::Text(_) | PartKind::Other => 0,
-        })
+        .map(|part| part_tokens(conversation, part, profile))
         .fold(0, u32::saturating_add)
+}
+
+/// Raw tokens of one medium; nothing for what is none.
+pub fn part_tokens(conversation: &Conversation, part: &Part, profile: &Profile) -> u32 {
+    match part.kind {
+        PartKind::Image { low: true, .. } if profile.images == ImageRule::Tiles => {
+            LOW_DETAIL_TOKENS
+        }
+        PartKind::Image { url: Some(url), .. } => image(conversation.raw(url), profile.images),
+        PartKind::Image { .. } | PartKind::Media => MEDIA_TOKENS,
+        PartKind::Text(_) | PartKind::Other => 0,
+    }
 }
 
 /// Raw tokens of what stands beside the messages and is read by the model all the same.

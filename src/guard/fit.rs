@@ -4,6 +4,7 @@
 use super::{
     Policy, Recall,
     budget::{self, Budget, Shares},
+    clear::{Clearing, sweep::SweptMark},
     fold::{Fold, Ground, Replay},
     preface::Base,
     putback::Weighed,
@@ -11,7 +12,7 @@ use super::{
     rounds,
     units::{self, Unit, UnitKind},
 };
-use crate::wire::text;
+use crate::wire::{chat::Conversation, text};
 
 /// The part of the usual budget that a ledger may take, and the most that it may; raw tokens.
 const LEDGER_SHARE: u32 = 10;
@@ -22,19 +23,24 @@ pub(super) struct Fit<'a> {
     pub(super) replay: Replay<'a>,
     pub(super) fold: Fold,
     pub(super) ground: Ground,
+    /// None where there was nothing to clear.
+    pub(super) clearing: Option<Clearing>,
 }
 
-/// Raw tokens of what is ours.
+/// What is ours; raw tokens.
 pub(super) struct Ours {
     pub(super) records: Weighed,
+    /// Units after which a turn of ours begins.
+    pub(super) turns: Vec<usize>,
     pub(super) tools: u32,
 }
 
-/// Replays the conversation and finds the fold.
+/// Replays the conversation and finds the fold. `first`: raw tokens of every message as the first
+/// line leaves it.
 pub(super) fn fit<'a>(
-    units: &'a [Unit],
+    (conversation, units): (&Conversation, &'a [Unit]),
     (shares, ours): (Shares, &Ours),
-    results: &mut Results<'_>,
+    (results, first): (&mut Results<'_>, &[u32]),
     policy: &Policy<'_>,
     recall: &Recall,
     budget: &Budget,
@@ -73,11 +79,40 @@ pub(super) fn fit<'a>(
         based: 0,
         prefaced: base.boundary.is_some(),
         step: ground.step(),
+        grids: None,
     };
+    let beside: Vec<i32> = ours.records.units.iter().map(|&it| narrow(it)).collect();
+    let mark = (f64::from(replay.high) * policy.settings.clear.at) as u32;
+    let all = replay
+        .tokens
+        .iter()
+        .fold(replay.beside, |all, it| all.saturating_add(*it));
+    let all = all
+        .saturating_add(replay.preface)
+        .saturating_add(replay.ledger);
+    let wanted = all > mark || recall.memory.swept != SweptMark::default();
+    let clearing = ground.clear_step().filter(|_| wanted).map(|step| {
+        let clearing = Clearing::new(conversation, units, policy, first);
+        let mut grids = clearing.grids(
+            conversation,
+            (units, policy),
+            (first, &ours.turns),
+            (mark, step),
+        );
+        let units = units.iter().zip(&beside);
+        grids.small = units
+            .map(|(unit, &beside)| clearing.weigh(unit, &results.tokens, beside))
+            .collect();
+        replay.grids = Some(grids);
+        clearing
+    });
     // Requests whose cuts are remembered are not replayed, unless they were cut on another grid.
     let same_grid = recall.memory.ground == ground;
     let remembered = replay.recall(recall.memory.fold.filter(|_| same_grid));
-    let lost = recall.memory.fold.is_some() && remembered.is_none();
+    let swept = replay.recall_swept(recall.memory.swept);
+    let swept = swept.filter(|_| same_grid);
+    // Where one of the two cannot be found, both are.
+    let lost = (recall.memory.fold.is_some() && remembered.is_none()) || swept.is_none();
     let from = if !same_grid || lost {
         0
     } else {
@@ -94,13 +129,20 @@ pub(super) fn fit<'a>(
         (Some(mark), Some(begun)) if mark.boundary < begun.boundary => Some(begun),
         (mark, begun) => mark.or(begun),
     };
-    let fold = replay.run(from, base, |unit, excess| {
-        results.tighten(units[unit].messages.clone(), excess)
+    let swept = swept.filter(|_| !lost).unwrap_or_default();
+    let fold = replay.run(from, (base, swept), |unit, excess| {
+        let messages = units[unit].messages.clone();
+        let taken = results.tighten(messages, excess);
+        let small = clearing.as_ref().map_or(0, |clearing| {
+            clearing.weigh(&units[unit], &results.tokens, beside[unit])
+        });
+        (taken, small)
     });
     Fit {
         replay,
         fold,
         ground,
+        clearing,
     }
 }
 

@@ -6,15 +6,21 @@
 //! gets the same cuts in any process, with no state at all; state spares the replay and keeps a
 //! cut where calibration would move it.
 
+use std::ops::Range;
+
 use serde::{Deserialize, Serialize};
 
 use super::{
     Policy, budget,
+    clear::{
+        self,
+        sweep::{Grids, Swept, SweptMark},
+    },
     units::{self, Unit, UnitKind},
 };
 
 /// Windows up to this are cut to half, larger ones to 0.7 of their budget.
-const SMALL_WINDOW: u32 = 65_536;
+pub(super) const SMALL_WINDOW: u32 = 65_536;
 /// Part of a step that a cut may go further to end where a turn ends.
 const TURN_SLACK: u32 = 4;
 
@@ -29,6 +35,10 @@ pub struct Ground {
     /// Raw tokens of system messages, tools and the first user message, rounded up to a sixteenth
     /// of the window, so that a word more in the system prompt does not move every cut.
     fixed: u32,
+    /// Raw tokens between two places to which old rounds may be cleared; 0 where none are.
+    clear_step: u32,
+    /// Digest of what else says which results those are.
+    clear_rules: u64,
 }
 
 impl Ground {
@@ -37,11 +47,14 @@ impl Ground {
         let usual_mark = if window <= SMALL_WINDOW { 0.5 } else { 0.7 };
         let low_water = policy.settings.low_water.unwrap_or(usual_mark);
         let sixteenth = sixteenth(window);
+        let usual = budget::usual(policy);
         Self {
             window,
-            usual: budget::usual(policy),
+            usual,
             low_water: (low_water * 1_000.0) as u32,
             fixed: fixed.div_ceil(sixteenth).saturating_mul(sixteenth),
+            clear_step: clear::step(policy, usual),
+            clear_rules: clear::rules(policy),
         }
     }
 
@@ -54,6 +67,11 @@ impl Ground {
             ..self
         };
         if near && same == before { before } else { self }
+    }
+
+    /// Raw tokens between two places to which old rounds may be cleared, where they are at all.
+    pub fn clear_step(&self) -> Option<u32> {
+        Some(self.clear_step).filter(|&step| step > 0)
     }
 
     /// Raw tokens between two cuts.
@@ -94,7 +112,7 @@ impl Mark {
     }
 }
 
-/// What is folded: units from the pinned start up to `boundary`.
+/// What is folded: units from the pinned start up to `boundary`; and how far the rest is cleared.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Fold {
     pub k: u32,
@@ -104,6 +122,7 @@ pub struct Fold {
     pub removed: u32,
     /// There is no room for a ledger of what was left out with the last cut.
     pub bare: bool,
+    pub swept: Swept,
 }
 
 /// A conversation on its way through its requests.
@@ -125,27 +144,66 @@ pub struct Replay<'a> {
     pub prefaced: bool,
     /// Raw tokens between two cuts.
     pub step: u32,
+    /// What can be cleared; none where nothing is to be.
+    pub grids: Option<Grids>,
 }
 
 impl Replay<'_> {
     /// The cut that a session remembers, where it lies between two units.
     pub fn recall(&self, mark: Option<Mark>) -> Option<Fold> {
         let mark = mark?;
-        let mut said = 0;
-        let boundary = self.units.iter().position(|unit| {
-            if unit.kind == UnitKind::System {
-                return false;
-            }
-            let here = said == mark.boundary as usize;
-            said += unit.messages.len();
-            here
-        })?;
+        let boundary = self.unit_after(mark.boundary)?;
         (boundary > units::pinned(self.units)).then_some(Fold {
             k: mark.k,
             boundary,
             removed: mark.removed,
             bare: mark.bare,
+            swept: Swept::default(),
         })
+    }
+
+    /// How far a session remembers to have been cleared.
+    pub fn recall_swept(&self, mark: SweptMark) -> Option<Swept> {
+        let place = |said| match said {
+            0 => Some(0),
+            said => self.unit_after(said),
+        };
+        Some(Swept {
+            rounds: place(mark.rounds)?,
+            media: place(mark.media)?,
+        })
+    }
+
+    /// How far what is kept is cleared: what lies before the fold's boundary needs no memory.
+    pub fn swept_mark(&self, fold: &Fold) -> SweptMark {
+        let mark = |unit: usize| match unit > fold.boundary {
+            true => self.said_before(unit),
+            false => 0,
+        };
+        SweptMark {
+            rounds: mark(fold.swept.rounds),
+            media: mark(fold.swept.media),
+        }
+    }
+
+    /// The unit that begins after so many messages, system ones apart.
+    fn unit_after(&self, messages: u32) -> Option<usize> {
+        let mut said = 0;
+        self.units.iter().position(|unit| {
+            if unit.kind == UnitKind::System {
+                return false;
+            }
+            let here = said == messages as usize;
+            said += unit.messages.len();
+            here
+        })
+    }
+
+    /// Messages before a unit, system ones apart.
+    fn said_before(&self, unit: usize) -> u32 {
+        let before = self.units[..unit].iter();
+        let said = before.filter(|unit| unit.kind != UnitKind::System);
+        said.map(|unit| unit.messages.len()).sum::<usize>() as u32
     }
 
     /// The fold that a course begins with: all up to message `said` is gone, system messages
@@ -153,46 +211,48 @@ impl Replay<'_> {
     pub fn begin(&self, said: u32) -> Fold {
         let boundary = at_said(self.units, said);
         let removed = (units::pinned(self.units)..boundary)
-            .fold(0u32, |sum, unit| sum.saturating_add(self.weight(unit)));
+            .filter(|&unit| self.goes(unit))
+            .fold(0u32, |sum, unit| sum.saturating_add(self.tokens[unit]));
         Fold {
             k: removed / self.step,
             boundary,
             removed,
-            bare: false,
+            ..Fold::default()
         }
     }
 
     pub fn mark(&self, fold: Fold) -> Option<Mark> {
-        let before = self.units.get(..fold.boundary)?;
-        let said = before.iter().filter(|unit| unit.kind != UnitKind::System);
-        let said: usize = said.map(|unit| unit.messages.len()).sum();
         // A boundary that only passed what stays has left nothing out.
         let any = (units::pinned(self.units)..fold.boundary).any(|at| self.goes(at));
         any.then_some(Mark {
             k: fold.k,
-            boundary: said as u32,
+            boundary: self.said_before(fold.boundary),
             removed: fold.removed,
             bare: fold.bare,
         })
     }
 
-    /// Replays the requests that ended at unit `from` and later, beginning with a fold. `tighten`
-    /// is asked to make a unit's results smaller by so many raw tokens, and gives what it took.
+    /// Replays the requests that ended at unit `from` and later, beginning with what was done for
+    /// the one before. `tighten` is asked to make a unit's results smaller by so many raw tokens,
+    /// and gives what it took, and what the unit is when it is cleared.
     pub fn run(
         &mut self,
         from: usize,
-        fold: Option<Fold>,
-        mut tighten: impl FnMut(usize, u32) -> u32,
+        (fold, swept): (Option<Fold>, Swept),
+        mut tighten: impl FnMut(usize, u32) -> (u32, u32),
     ) -> Fold {
         let pinned = units::pinned(self.units);
-        let mut fold = fold.unwrap_or(Fold {
-            boundary: pinned,
-            ..Fold::default()
-        });
+        let begin = fold.map_or((0, pinned), |fold| (fold.k, fold.boundary));
+        let mut fold = Fold {
+            k: begin.0,
+            boundary: begin.1,
+            swept,
+            ..fold.unwrap_or_default()
+        };
         let mut live = self.beside;
         for at in 0..self.units.len() {
             if at < pinned || at >= fold.boundary || !self.goes(at) {
-                live = live.saturating_add(self.tokens[at]);
+                live = live.saturating_add(self.now(at, &fold.swept));
             }
             let last = at + 1 == self.units.len();
             // A request ends with anything but an answer; the last one as it is.
@@ -200,6 +260,7 @@ impl Replay<'_> {
             if at < from || !(asks || last) {
                 continue;
             }
+            live = self.clear(at, live, &mut fold);
             if self.over(live, &fold) > 0 {
                 live = live.saturating_sub(self.advance(at, live, pinned, &mut fold));
             }
@@ -207,12 +268,54 @@ impl Replay<'_> {
             fold.bare |= self.over(live, &fold) > 0;
             let excess = self.over(live, &fold);
             if excess > 0 && self.units[at].kind == UnitKind::Step {
-                let taken = tighten(at, excess).min(self.tokens[at]);
+                let (taken, small) = tighten(at, excess);
+                let taken = taken.min(self.tokens[at]);
                 self.tokens[at] -= taken;
                 live = live.saturating_sub(taken);
+                if let Some(grids) = &mut self.grids {
+                    grids.small[at] = small;
+                }
             }
         }
         fold
+    }
+
+    /// Clears old rounds where the request at `at` is past the mark, and old media where that is
+    /// not enough. Gives the raw tokens of what is left.
+    fn clear(&self, at: usize, live: u32, fold: &mut Fold) -> u32 {
+        let Some(grids) = &self.grids else {
+            return live;
+        };
+        let before = fold.swept;
+        let note = self.note(fold);
+        if live.saturating_add(note) > grids.mark {
+            let reach = grids.rounds.reach(grids.recent[at]);
+            fold.swept.rounds = before.rounds.max(reach);
+        }
+        let live = self.less(live, UnitKind::Step, before.rounds..fold.swept.rounds, fold);
+        if self.over(live, fold) > 0 {
+            let reach = grids.media.reach(grids.recent[at]);
+            fold.swept.media = before.media.max(reach);
+        }
+        self.less(live, UnitKind::User, before.media..fold.swept.media, fold)
+    }
+
+    /// Raw tokens of what is left where units of a kind come to be cleared.
+    fn less(&self, live: u32, kind: UnitKind, units: Range<usize>, fold: &Fold) -> u32 {
+        let kept = units.filter(|&at| at >= fold.boundary && self.goes(at));
+        kept.filter(|&at| self.units[at].kind == kind)
+            .fold(live, |live, at| {
+                let live = live.saturating_sub(self.tokens[at]);
+                live.saturating_add(self.now(at, &fold.swept))
+            })
+    }
+
+    /// Raw tokens of a unit as it is sent.
+    fn now(&self, at: usize, swept: &Swept) -> u32 {
+        match &self.grids {
+            Some(grids) if swept.covers(at, self.units[at].kind) => grids.small[at],
+            _ => self.tokens[at],
+        }
     }
 
     /// Raw tokens of the conversation with this fold.
@@ -220,7 +323,9 @@ impl Replay<'_> {
         let pinned = units::pinned(self.units);
         let kept = (0..self.units.len())
             .filter(|&at| at < pinned || at >= fold.boundary || !self.goes(at))
-            .fold(self.beside, |sum, at| sum.saturating_add(self.tokens[at]));
+            .fold(self.beside, |sum, at| {
+                sum.saturating_add(self.now(at, &fold.swept))
+            });
         kept.saturating_add(self.note(&fold))
     }
 
@@ -276,15 +381,18 @@ impl Replay<'_> {
             fold.bare = false;
             self.to_turn(newest, fold);
         }
-        fold.removed - before.removed
+        let gone = (before.boundary..fold.boundary).filter(|&unit| self.goes(unit));
+        gone.map(|unit| self.now(unit, &fold.swept))
+            .fold(0, u32::saturating_add)
     }
 
-    /// Raw tokens that go with a unit.
+    /// Raw tokens by which a unit counts as left out: those of what clearing leaves, so that it is
+    /// the same whether the unit was cleared before.
     fn weight(&self, unit: usize) -> u32 {
-        if self.goes(unit) {
-            self.tokens[unit]
-        } else {
-            0
+        match &self.grids {
+            _ if !self.goes(unit) => 0,
+            Some(grids) => grids.small[unit],
+            None => self.tokens[unit],
         }
     }
 

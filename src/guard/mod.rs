@@ -1,13 +1,16 @@
 //! Keeps a conversation inside its window: `(conversation, policy, recall) -> plan`.
 //!
-//! Order: caps and shares of named texts → truncate tool results → cuts (the course's or the remembered one first, then by replay)
-//! → where the newest step alone is too large, its results cut harder → what is ours is put back
+//! Order: caps and shares of named texts → truncate tool results → cuts (the course's or the
+//! remembered one first, then by replay: old tool rounds are cleared, then old images, then old
+//! turns folded) → where the newest step alone is too large, its results cut harder → what is ours is
+//! put back
 //! at its places. Every plan is linted; one that does
 //! not pass is thrown away and the original goes out, counted as a fault of ours.
 //!
 //! No I/O and no clock here. Nothing is ever done to a conversation that came in invalid.
 
 pub mod budget;
+mod clear;
 mod course;
 mod echo;
 pub mod estimate;
@@ -38,6 +41,7 @@ use serde::{Deserialize, Serialize};
 pub(crate) use self::place::follows;
 use self::{
     budget::Shares,
+    clear::sweep::SweptMark,
     estimate::{Calibration, Weights},
     fit::{Fit, fresh},
     fold::{Ground, Mark},
@@ -53,6 +57,7 @@ use self::{
     units::Unit,
 };
 pub use self::{
+    clear::Cleared,
     course::{removed_by, room, tail, weigh_before},
     limits::most_chars,
     place::may_prompt,
@@ -89,6 +94,8 @@ pub struct Memory {
     /// What the grid of the requests so far stood on.
     ground: Ground,
     fold: Option<Mark>,
+    /// How far what is kept is cleared. Never falls on the same ground.
+    swept: SweptMark,
     /// Tighter limits of results that were the newest and did not fit, or that came while the
     /// session was not healthy, by their messages' digests. Applied ever after.
     tight: Vec<(u128, Held)>,
@@ -177,12 +184,14 @@ pub fn plan(conversation: &Conversation, policy: &Policy<'_>, recall: &Recall) -
     let mut results = results.with_blocks(ours.records.blocks());
     let texts = Priorities::decide(conversation, policy, &mut results.tokens);
     results.first_line();
+    let first = results.tokens.clone();
     results.remembered(&recall.memory.tight);
     if let Some(chars) = recall.ours.tight_chars {
         results.nearly_full(fresh(&units, recall.messages), chars);
     }
     let weight = fit::Ours {
         records: ours.records.weigh(&units, recall.messages),
+        turns: ours.records.turns(&units),
         tools: ours
             .schemas
             .as_ref()
@@ -190,9 +199,9 @@ pub fn plan(conversation: &Conversation, policy: &Policy<'_>, recall: &Recall) -
     };
     let shares_and_ours = (shares, &weight);
     let mut fit = fit::fit(
-        &units,
+        (conversation, &units),
         shares_and_ours,
-        &mut results,
+        (&mut results, &first),
         policy,
         recall,
         &report.budget,
@@ -295,7 +304,22 @@ fn assemble(
     let told = report.texts.digest();
     report.texts.new = told != recall.memory.texts;
     let fresh = fresh(units, recall.messages);
-    report.truncated = results.made(units, &kept, fresh, &mut edits);
+    let mark = fit.replay.mark(fit.fold);
+    let swept = fit.replay.swept_mark(&fit.fold);
+    report.cleared = cleared(units, fit, &results.tokens, &kept, &mut edits);
+    if let Some(cleared) = &mut report.cleared {
+        // What was cleared on another grid was cleared elsewhere.
+        let same = recall.memory.ground == fit.ground;
+        let before = if same {
+            recall.memory.swept
+        } else {
+            SweptMark::default()
+        };
+        cleared.new = swept.beyond(before, mark.map_or(0, Mark::boundary));
+    }
+    let clear = report.cleared.as_ref().map_or(&[][..], |it| &it.messages);
+    let sent = |at: usize| kept[at] && clear.binary_search(&at).is_err();
+    report.truncated = results.made(units, sent, fresh, &mut edits);
     let (outline, left_out) = ours.records.put(&kept, folding.outline, &mut edits);
     report.records_left_out = left_out;
     report.own_tools = ours.schemas.is_some();
@@ -304,7 +328,6 @@ fn assemble(
     }
     let course = recall.ours.course.as_ref().filter(|_| folding.prefaced);
     report.course = course.map(|course| course.number);
-    let mark = fit.replay.mark(fit.fold);
     report.raw_after = fit.replay.sent(fit.fold);
     report.over_budget = report.raw_after > fit.replay.high;
     report.expected = recall.calibration.tokens(report.raw_after);
@@ -319,6 +342,7 @@ fn assemble(
     let memory = Memory {
         ground: fit.ground,
         fold: mark,
+        swept,
         tight: results.limits(&kept),
         texts: told,
     };
@@ -328,6 +352,19 @@ fn assemble(
         memory,
     };
     (plan, outline)
+}
+
+/// What is cleared of the messages that are kept, with its edits; none where nothing is.
+fn cleared(
+    units: &[Unit],
+    fit: &Fit<'_>,
+    tokens: &[u32],
+    kept: &[bool],
+    edits: &mut Edits,
+) -> Option<Cleared> {
+    let clearing = fit.clearing.as_ref()?;
+    let cleared = clearing.made((units, &fit.fold.swept), kept, tokens, edits);
+    (cleared.count() > 0).then_some(cleared)
 }
 
 /// Whether nothing but the counting of its steps tells two cuts apart.
@@ -365,6 +402,7 @@ fn checked(
             stood_back: Some(StoodBack::Unsound(broken)),
             texts: Texts::default(),
             truncated: Vec::new(),
+            cleared: None,
             folded: None,
             course: None,
             own_tools: false,
@@ -378,46 +416,4 @@ fn checked(
 }
 
 #[cfg(test)]
-mod tests {
-    use bytes::Bytes;
-
-    use super::*;
-    use crate::wire::chat::index;
-
-    #[test]
-    fn an_unsound_plan_is_thrown_away() {
-        let body = r#"{"messages":[{"role":"user","content":"u"},{"role":"assistant","tool_calls":[{"id":"a","function":{"name":"f","arguments":""}}]},{"role":"tool","tool_call_id":"a","content":"r"}]}"#;
-        let conversation = index(Bytes::from_static(body.as_bytes())).unwrap();
-        let settings = GuardConfig::default();
-        let policy = Policy {
-            profile: profile::named("openai").unwrap(),
-            window: 8_192,
-            input_limit: None,
-            settings: &settings,
-        };
-        // As a fault of ours would leave it: the call went, its result stayed.
-        let mut edits = Edits::default();
-        edits.remove(conversation.messages[1].span);
-        let plan = Plan {
-            edits,
-            report: Report {
-                folded: Some(Folded {
-                    messages: 1,
-                    tokens: 10,
-                    new: true,
-                }),
-                ..Report::default()
-            },
-            memory: Memory::default(),
-        };
-        let outline = vec![Item::Theirs(0), Item::Theirs(2)];
-        let shares = Shares::default();
-        let plan = checked(&conversation, &policy, (plan, outline), &shares);
-        assert!(plan.edits.is_empty() && plan.report.folded.is_none());
-        assert!(matches!(
-            plan.report.stood_back,
-            Some(StoodBack::Unsound(broken)) if broken.has(lint::Rule::Pairing)
-        ));
-        assert_eq!(plan.report.actions(), "guard-fault");
-    }
-}
+mod tests;

@@ -117,6 +117,18 @@ impl<'a> Putback<'a> {
             .collect()
     }
 
+    /// The units after which a turn of ours begins: a user message after an answer.
+    pub(super) fn turns(&self, units: &[Unit]) -> Vec<usize> {
+        let begins = |pair: &[Item]| matches!(pair, [Item::Asks(0), Item::Ours(Role::User)]);
+        let standing = self.standing.iter();
+        standing
+            .flat_map(|standing| {
+                let turns = standing.between.items.windows(2).filter(|it| begins(it));
+                turns.map(|_| unit(units, standing.before))
+            })
+            .collect()
+    }
+
     /// What the records weigh beside each unit; a request with `known` messages came before.
     pub(super) fn weigh(&self, units: &[Unit], known: usize) -> Weighed {
         let mut weighed = Weighed {

@@ -2,6 +2,7 @@
 
 use super::{
     budget::{Budget, Shares},
+    clear::Cleared,
     lint::Broken,
     priority::Texts,
     results::Truncated,
@@ -16,6 +17,8 @@ pub struct Report {
     /// What caps and shares did.
     pub texts: Texts,
     pub truncated: Vec<Truncated>,
+    /// Old tool results and the like that became placeholders; none of them is truncated too.
+    pub cleared: Option<Cleared>,
     pub folded: Option<Folded>,
     /// The number of the course whose preface stands in the request.
     pub course: Option<u32>,
@@ -64,6 +67,9 @@ impl Report {
         if !self.truncated.is_empty() {
             actions.push(format!("truncated={}", self.truncated.len()));
         }
+        if let Some(cleared) = &self.cleared {
+            actions.push(format!("cleared={}", cleared.count()));
+        }
         if let Some(folded) = self.folded {
             actions.push(format!("dropped={}", folded.messages));
         }
@@ -111,6 +117,12 @@ mod tests {
             new: true,
         });
         assert_eq!(report.actions(), "truncated=1, dropped=14");
+        report.cleared = Some(Cleared {
+            results: 3,
+            inputs: 2,
+            ..Cleared::default()
+        });
+        assert_eq!(report.actions(), "truncated=1, cleared=5, dropped=14");
         let stood_back = Report {
             stood_back: Some(StoodBack::ProviderManages("truncation")),
             ..Report::default()

@@ -216,17 +216,17 @@ impl<'a> Results<'a> {
         before.saturating_sub(weight(self))
     }
 
-    /// What was truncated and is still part of the conversation, with its edits.
+    /// What was truncated of the results that `goes` names, with its edits.
     pub(super) fn made(
         &self,
         units: &[Unit],
-        kept: &[bool],
+        goes: impl Fn(usize) -> bool,
         known: usize,
         edits: &mut Edits,
     ) -> Vec<Truncated> {
         let mut made = Vec::new();
         let mut names = Names::default();
-        for (&at, cut) in self.cuts.iter().filter(|(at, _)| kept[**at]) {
+        for (&at, cut) in self.cuts.iter().filter(|(at, _)| goes(**at)) {
             edits.merge(cut.edits.clone());
             made.push(Truncated {
                 message: at,
@@ -323,7 +323,7 @@ pub fn tool(conversation: &Conversation, units: &[Unit], at: usize) -> String {
 
 /// The names of the tools of one step, by the ids of its calls: one message may make very many.
 #[derive(Default)]
-struct Names {
+pub(super) struct Names {
     step: Range<usize>,
     first: Option<Text>,
     by_id: HashMap<Option<u128>, Option<Text>>,
@@ -331,7 +331,12 @@ struct Names {
 
 impl Names {
     /// The name of the tool that gave a result: its own, or that of the call it answers.
-    fn tool(&mut self, conversation: &Conversation, units: &[Unit], at: usize) -> String {
+    pub(super) fn tool(
+        &mut self,
+        conversation: &Conversation,
+        units: &[Unit],
+        at: usize,
+    ) -> String {
         let message = &conversation.messages[at];
         if !self.step.contains(&at) {
             self.enter(conversation, units, at);

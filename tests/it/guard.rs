@@ -1,5 +1,7 @@
 //! The guard's invariants, over generated and recorded conversations.
 
+use std::collections::BTreeSet;
+
 use bytes::Bytes;
 use plimsoll::{
     config::GuardConfig,
@@ -15,7 +17,7 @@ use plimsoll::{
 use proptest::prelude::*;
 
 use crate::support::{
-    data,
+    any_settings, data,
     generate::{Case, Recipe, Session, Shape, Size, any_conversation},
     strict,
 };
@@ -53,8 +55,11 @@ fn messages(conversation: &Conversation) -> Vec<&[u8]> {
 
 /// Everything that must hold for one request under one window and profile.
 fn check(body: &[u8], window: u32, profile: &'static Profile) {
-    let settings = settings();
-    let policy = policy(window, profile, &settings);
+    check_with(body, window, profile, &settings());
+}
+
+fn check_with(body: &[u8], window: u32, profile: &'static Profile, settings: &GuardConfig) {
+    let policy = policy(window, profile, settings);
     let before = read(body);
     let plan = guard::plan(&before, &policy, &Recall::default());
     let context = format!("window {window}, profile {}", profile.name);
@@ -105,8 +110,13 @@ fn untouched_bytes(before: &Conversation, after: &Conversation, plan: &Plan, con
         at = edit.span.end as usize;
     }
     assert_eq!(&after.body[rebuilt..], &before.body[at..], "{context}");
-    // What was neither truncated nor folded is the client's own message.
+    // What was neither truncated, cleared nor folded is the client's own message.
     let truncated = &plan.report.truncated;
+    let cleared = plan.report.cleared.as_ref();
+    let cleared = cleared.map_or(&[][..], |cleared| &cleared.messages);
+    for cut in truncated {
+        assert!(!cleared.contains(&cut.message), "{context}: told twice");
+    }
     let theirs = messages(before);
     let odd: Vec<_> = messages(after)
         .into_iter()
@@ -114,7 +124,7 @@ fn untouched_bytes(before: &Conversation, after: &Conversation, plan: &Plan, con
         .collect();
     let folds = usize::from(plan.report.folded.is_some());
     assert!(
-        odd.len() <= truncated.len() + folds,
+        odd.len() <= truncated.len() + cleared.len() + folds,
         "{context}: {}",
         odd.len()
     );
@@ -222,15 +232,34 @@ proptest! {
     #[test]
     fn growing_changes_the_prefix_only_at_cuts(case in any_conversation(40), window in prop::sample::select(&WINDOWS[..4]), profile in any::<prop::sample::Index>()) {
         let profiles = profiles_of(&case);
-        grow(&case.session, window, profiles[profile.index(profiles.len())]);
+        grow(&case.session, window, profiles[profile.index(profiles.len())], &settings());
+    }
+
+    #[test]
+    fn every_line_of_defence_keeps_the_invariants(case in any_conversation(60), window in prop::sample::select(&WINDOWS[..4]), seed in any::<u64>()) {
+        let body = case.body();
+        for profile in profiles_of(&case) {
+            check_with(&body, window, profile, &any_settings(seed));
+        }
+    }
+
+    #[test]
+    fn every_line_of_defence_keeps_the_prefix_but_for_cuts(case in any_conversation(40), window in prop::sample::select(&WINDOWS[..4]), profile in any::<prop::sample::Index>(), seed in any::<u64>()) {
+        let profiles = profiles_of(&case);
+        grow(&case.session, window, profiles[profile.index(profiles.len())], &any_settings(seed));
     }
 }
 
 /// A session step by step: with state and without, the same bytes go out, and the prefix holds
 /// but for cuts. Returns the number of cuts and of requests.
-fn grow(session: &Session, window: u32, profile: &'static Profile) -> (usize, usize) {
-    let settings = settings();
-    let policy = policy(window, profile, &settings);
+fn grow(
+    session: &Session,
+    window: u32,
+    profile: &'static Profile,
+    settings: &GuardConfig,
+) -> (usize, usize) {
+    let policy = policy(window, profile, settings);
+    let mut known = BTreeSet::new();
     let mut recall = Recall::default();
     let mut last: Vec<Vec<u8>> = Vec::new();
     let mut last_plan: Option<Plan> = None;
@@ -260,10 +289,15 @@ fn grow(session: &Session, window: u32, profile: &'static Profile) -> (usize, us
         let cut = with.report.folded.is_some_and(|folded| folded.new);
         let before = last_plan.as_ref().and_then(|plan| plan.report.folded);
         assert_eq!(cut, fold != before.map(|folded| folded.messages));
-        cuts += usize::from(cut);
+        let cleared = with.report.cleared.as_ref();
+        let clears = cleared.is_some_and(|cleared| cleared.new);
+        let more = cleared.map_or(&[][..], |cleared| &cleared.messages);
+        let more = more.iter().filter(|at| known.insert(**at)).count();
+        assert_eq!(clears, more > 0, "a clear is told when it is made");
+        cuts += usize::from(cut || clears);
         let after = read(&out);
         let now: Vec<Vec<u8>> = messages(&after).into_iter().map(<[u8]>::to_vec).collect();
-        if !cut {
+        if !cut && !clears {
             let held = now.starts_with(&last);
             assert!(held, "the prefix changed without a cut at window {window}");
         }
@@ -284,7 +318,7 @@ fn long_sessions_are_cut_seldom() {
     recipe.strict = true;
     let session = Session::new(11, recipe, Size::Messages(600));
     for profile in ["openai", "template", "gemini"] {
-        let (cuts, requests) = grow(&session, 32_768, named(profile).unwrap());
+        let (cuts, requests) = grow(&session, 32_768, named(profile).unwrap(), &settings());
         assert!(cuts > 3, "{cuts} cuts in {requests} requests");
         assert!(cuts * 5 < requests, "{cuts} cuts in {requests} requests");
     }
@@ -628,7 +662,7 @@ fn what_lies_at_a_boundary_of_the_rounding_moves_no_cut() {
     let policy = policy(8_192, named("openai").unwrap(), &settings);
     // The fixed part crosses a sixteenth of the window back and forth.
     let body = |system: usize| {
-        let mut messages = worked(60);
+        let mut messages = worked(240);
         messages[0] = serde_json::json!({"role": "system", "content": "x".repeat(system)});
         messages.insert(1, serde_json::json!({"role": "user", "content": "Go."}));
         talk(&messages)

@@ -18,6 +18,7 @@ use proptest::prelude::*;
 use serde_json::json;
 
 use crate::support::{
+    any_settings,
     generate::{Case, Random, any_conversation},
     parse, strict,
 };
@@ -102,8 +103,17 @@ fn broken(before: &[u8], after: &[u8], profile: &Profile) -> Vec<strict::Violati
 
 /// Everything that must hold of one plan with something of ours.
 fn check(body: &[u8], window: u32, profile: &Profile, recall: &Recall) -> Option<Plan> {
-    let settings = GuardConfig::default();
-    let policy = policy(window, profile, &settings);
+    check_with(body, window, profile, recall, &GuardConfig::default())
+}
+
+fn check_with(
+    body: &[u8],
+    window: u32,
+    profile: &Profile,
+    recall: &Recall,
+    settings: &GuardConfig,
+) -> Option<Plan> {
+    let policy = policy(window, profile, settings);
     let before = read(body);
     let plan = guard::plan(&before, &policy, recall);
     let context = format!("window {window}, profile {}", profile.name);
@@ -135,7 +145,10 @@ fn check(body: &[u8], window: u32, profile: &Profile, recall: &Recall) -> Option
         now <= said + 2 * slack && (said <= now + 2 * slack || spoken.count() > 0),
         "{context}: {now} sent, {said} planned"
     );
-    if said.max(now) + slack <= plan.report.budget.tokens {
+    // Nor may the two be on different sides of the mark past which old rounds are cleared.
+    let mark = f64::from(plan.report.budget.tokens) * settings.clear.at;
+    let apart = f64::from(said.min(now)) <= mark && f64::from(said.max(now) + slack) > mark;
+    if said.max(now) + slack <= plan.report.budget.tokens && !apart {
         let second = sent(&read(&after), &again);
         assert_eq!(
             String::from_utf8_lossy(&second),
@@ -207,6 +220,15 @@ proptest! {
         }
     }
 
+    #[test]
+    fn every_line_of_defence_is_valid_beside_what_is_ours(case in any_conversation(50), window in prop::sample::select(&WINDOWS[..]), seed in any::<u64>()) {
+        let body = case.body();
+        let recall = Recall { ours: ours(&read(&body), seed), ..Recall::default() };
+        for profile in profiles_of(&case) {
+            check_with(&body, window, profile, &recall, &any_settings(seed));
+        }
+    }
+
     /// Also where the profile is stricter than the conversation: what is ours then stays out, or all goes
     /// as it came.
     #[test]
@@ -231,7 +253,13 @@ proptest! {
     #[test]
     fn growing_keeps_the_prefix_but_for_cuts(case in any_conversation(30), window in prop::sample::select(&WINDOWS[..]), profile in any::<prop::sample::Index>(), seed in any::<u64>()) {
         let profiles = profiles_of(&case);
-        grow(&case, window, profiles[profile.index(profiles.len())], seed);
+        grow(&case, window, profiles[profile.index(profiles.len())], seed, &GuardConfig::default());
+    }
+
+    #[test]
+    fn every_line_of_defence_keeps_the_prefix_beside_what_is_ours(case in any_conversation(30), window in prop::sample::select(&WINDOWS[..]), profile in any::<prop::sample::Index>(), seed in any::<u64>()) {
+        let profiles = profiles_of(&case);
+        grow(&case, window, profiles[profile.index(profiles.len())], seed, &any_settings(seed));
     }
 }
 
@@ -279,9 +307,8 @@ fn begins(body: &[u8], policy: &Policy<'_>) {
 
 /// A session step by step, with records that are added as it grows and at times a course: the
 /// prefix holds but for new cuts.
-fn grow(case: &Case, window: u32, profile: &'static Profile, seed: u64) {
-    let settings = GuardConfig::default();
-    let policy = policy(window, profile, &settings);
+fn grow(case: &Case, window: u32, profile: &'static Profile, seed: u64, settings: &GuardConfig) {
+    let policy = policy(window, profile, settings);
     let whole = read(&case.body());
     let all = records(&whole, said(&whole).len(), seed);
     let mut random = Random::part(seed, 3);
@@ -300,11 +327,12 @@ fn grow(case: &Case, window: u32, profile: &'static Profile, seed: u64) {
         }
         let places = |record: &&Record| (began..=count).contains(&(record.place as usize));
         recall.ours.records = all.iter().filter(places).cloned().collect();
-        let Some(plan) = check(&body, window, profile, &recall) else {
+        let Some(plan) = check_with(&body, window, profile, &recall, settings) else {
             return;
         };
         let now = messages(&sent(&conversation, &plan));
-        let new = plan.report.folded.is_some_and(|folded| folded.new);
+        let clears = plan.report.cleared.as_ref().is_some_and(|it| it.new);
+        let new = clears || plan.report.folded.is_some_and(|folded| folded.new);
         if let Some((last, boundary)) = &last {
             // Cuts never go back, and without one the prefix stands.
             assert!(cleared || plan.memory.boundary() >= *boundary);
@@ -339,7 +367,8 @@ fn prompted(conversation: &Conversation, policy: &Policy<'_>, recall: &Recall) {
             place,
             what: round(2),
         });
-        let asked = check(&conversation.body, policy.window, policy.profile, &more);
+        let (window, profile) = (policy.window, policy.profile);
+        let asked = check_with(&conversation.body, window, profile, &more, policy.settings);
         let asked = asked.expect("a valid conversation");
         if asked.memory != plan.memory {
             continue;

@@ -36,6 +36,7 @@ pub(super) struct Found {
     /// By caps and shares.
     pub(super) shortened: Vec<Shortened>,
     pub(super) truncated: Vec<Truncated>,
+    pub(super) cleared: Option<Cleared>,
     pub(super) folded: Option<Span>,
     /// Nothing where the guard stands back.
     pub(super) next: Option<Next>,
@@ -86,6 +87,33 @@ pub(super) struct Truncated {
     pub(super) tighter: bool,
 }
 
+/// What became a placeholder, or will with the next cut.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+pub(super) struct Cleared {
+    pub(super) results: usize,
+    /// Calls whose arguments are shortened.
+    pub(super) inputs: usize,
+    /// Images and other media of the user's.
+    pub(super) media: usize,
+    pub(super) first: usize,
+    pub(super) last: usize,
+    /// Freed.
+    pub(super) tokens: u32,
+}
+
+impl Cleared {
+    pub(super) fn of(cleared: &guard::Cleared) -> Option<Self> {
+        Some(Self {
+            results: cleared.results,
+            inputs: cleared.inputs,
+            media: cleared.media,
+            first: *cleared.messages.first()?,
+            last: *cleared.messages.last()?,
+            tokens: cleared.tokens,
+        })
+    }
+}
+
 /// A named text, or one of the system's, that goes out as another.
 #[derive(Debug, Serialize)]
 pub(super) struct Shortened {
@@ -133,13 +161,17 @@ impl Found {
             stands_back: report.stood_back.map(reason),
             shortened: report.texts.shortened.iter().map(shortened).collect(),
             truncated: report.truncated.iter().map(truncated).collect(),
+            cleared: report.cleared.as_ref().and_then(Cleared::of),
             folded: folded(&units, plan),
             next,
         }
     }
 
     pub(super) const fn is_edited(&self) -> bool {
-        self.folded.is_some() || !self.truncated.is_empty() || !self.shortened.is_empty()
+        self.folded.is_some()
+            || self.cleared.is_some()
+            || !self.truncated.is_empty()
+            || !self.shortened.is_empty()
     }
 
     /// What neither the prompt nor the answer may use: the margin, and what lies beyond the input

@@ -7,6 +7,7 @@ use std::cmp::Reverse;
 
 use serde::Serialize;
 
+use super::found::Cleared;
 use crate::{
     guard::{
         self, Plan, Policy, Recall,
@@ -25,7 +26,9 @@ pub(super) struct Next {
     pub(super) results: Vec<Large>,
     /// All that are sent.
     pub(super) results_in_all: usize,
-    /// What the next cut takes; nothing where only the pinned start and the newest step are left.
+    /// What is cleared first; nothing where there is not enough of it.
+    pub(super) clear: Option<Cleared>,
+    /// What the next cut takes after that; nothing where only the pinned start and the newest step are left.
     pub(super) cut: Option<Span>,
     /// The first turns of that cut.
     pub(super) turns: Vec<Span>,
@@ -89,7 +92,7 @@ impl Next {
         let mut results = sent.results();
         let results_in_all = results.len();
         results.truncate(NAMED);
-        let going = sent.next_to_go(plan);
+        let (clear, going) = sent.next_to_go(plan);
         let mut turns = sent.turns(&going);
         let turns_in_all = turns.len();
         let cut = sent.stretch(&going);
@@ -97,6 +100,7 @@ impl Next {
         Self {
             results,
             results_in_all,
+            clear,
             cut,
             turns,
             turns_in_all,
@@ -173,8 +177,24 @@ impl<'a> Sent<'a> {
         results
     }
 
-    /// The units that the next cut takes.
-    fn next_to_go(&self, plan: &Plan) -> Vec<&'a Unit> {
+    /// What is cleared next, and the units that the next cut takes: it may be made with the same
+    /// request, or only with a later one.
+    fn next_to_go(&self, plan: &Plan) -> (Option<Cleared>, Vec<&'a Unit>) {
+        let later = self.later(plan);
+        let clear = later.report.cleared.as_ref();
+        let clear = clear.filter(|cleared| cleared.new).and_then(|cleared| {
+            let known = plan.report.cleared.as_ref();
+            Cleared::of(&known.map_or_else(|| cleared.clone(), |known| cleared.beyond(known)))
+        });
+        let going = self.gone(&later);
+        if going.is_empty() && clear.is_some() {
+            return (clear, self.gone(&self.later(&later)));
+        }
+        (clear, going)
+    }
+
+    /// The plan of the same request as if it had been counted as one token more than its budget.
+    fn later(&self, plan: &Plan) -> Plan {
         let (raw, budget) = (plan.report.raw_after, plan.report.budget.tokens);
         let full = Calibration::default().learn(raw, budget.max(raw) + 1, self.policy.profile);
         let said = self
@@ -187,8 +207,12 @@ impl<'a> Sent<'a> {
             messages: said.map(|unit| unit.messages.len()).sum(),
             ..Recall::default()
         };
-        let later = guard::plan(self.conversation, self.policy, &recall);
-        let Some(end) = boundary(self.units, &later) else {
+        guard::plan(self.conversation, self.policy, &recall)
+    }
+
+    /// The units that are sent now, and are not by that plan.
+    fn gone(&self, later: &Plan) -> Vec<&'a Unit> {
+        let Some(end) = boundary(self.units, later) else {
             return Vec::new();
         };
         let pinned = self.pinned();

@@ -3,7 +3,7 @@
 use std::io::{self, Write};
 
 use super::{
-    found::{Found, Made, Shortened, Truncated},
+    found::{Cleared, Found, Made, Shortened, Truncated},
     next::{Next, Span},
 };
 use crate::cli::table::{self, grouped};
@@ -117,6 +117,9 @@ fn done(out: &mut impl Write, found: &Found) -> io::Result<()> {
     table::write(out, &rows)?;
     let rows: Vec<_> = found.truncated.iter().map(cut_row).collect();
     table::write(out, &rows)?;
+    if let Some(cleared) = &found.cleared {
+        writeln!(out, "  clear {}", clearing(cleared))?;
+    }
     if let Some(folded) = &found.folded {
         writeln!(out, "  fold {}", stretch(folded))?;
     }
@@ -179,7 +182,7 @@ fn cut_row(cut: &Truncated) -> [String; 4] {
 }
 
 fn next_to_go(out: &mut impl Write, next: &Next) -> io::Result<()> {
-    if next.results.is_empty() && next.cut.is_none() {
+    if next.results.is_empty() && next.cut.is_none() && next.clear.is_none() {
         return writeln!(
             out,
             "  Nothing: there are only the pinned start and the newest message or step."
@@ -209,6 +212,9 @@ fn next_to_go(out: &mut impl Write, next: &Next) -> io::Result<()> {
         table::write(out, &rows)?;
         more(out, next.results_in_all - next.results.len(), "result")?;
     }
+    if let Some(clear) = &next.clear {
+        writeln!(out, "  old tool rounds: {}", clearing(clear))?;
+    }
     match &next.cut {
         None => writeln!(
             out,
@@ -233,6 +239,26 @@ fn more(out: &mut impl Write, count: usize, what: &str) -> io::Result<()> {
         1 => writeln!(out, "    and 1 {what} more"),
         _ => writeln!(out, "    and {count} {what}s more"),
     }
+}
+
+/// How much of what is cleared, in one line.
+fn clearing(cleared: &Cleared) -> String {
+    let counts = [
+        (cleared.results, "result"),
+        (cleared.inputs, "input"),
+        (cleared.media, "image"),
+    ];
+    let counts: Vec<String> = counts
+        .into_iter()
+        .filter(|(count, _)| *count > 0)
+        .map(|(count, noun)| format!("{count} {noun}{}", if count == 1 { "" } else { "s" }))
+        .collect();
+    let (counts, tokens) = (counts.join(", "), tokens_of(cleared.tokens));
+    if cleared.first == cleared.last {
+        return format!("{counts} of message {} (~{tokens} tokens)", cleared.first);
+    }
+    let (first, last) = (cleared.first, cleared.last);
+    format!("{counts} of messages {first} to {last} (~{tokens} tokens)")
 }
 
 fn stretch(span: &Span) -> String {

@@ -86,12 +86,10 @@ impl Checker<'_> {
             0.3..=1.0,
             "it is the share of the budget from which on old tool results are cleared",
         );
-        let at_least = self.within(
-            &["guard", "clear_at_least"],
-            written.clear_at_least,
-            0.02..=0.5,
-            "it is the share of the budget that clearing frees at least",
-        );
+        let at_least = written.clear_at_least.map(|share| {
+            let why = "it is the share of the budget that clearing frees at least";
+            self.within(&["guard", "clear_at_least"], share, 0.02..=0.5, why)
+        });
         let keep_rounds = self.within(
             &["guard", "keep_tool_rounds"],
             written.keep_tool_rounds,

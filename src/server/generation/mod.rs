@@ -240,9 +240,11 @@ impl Generation {
         if self.wish != Wish::Guard {
             return self.recovering.before().clone();
         }
-        let cut = self.plan.report.folded.is_some_and(|folded| folded.new);
-        // One that was taken over is a cut, wherever it ends.
-        let cut = cut || self.compaction.goes_out_first();
+        let report = &self.plan.report;
+        let cut = report.folded.is_some_and(|folded| folded.new)
+            || report.cleared.as_ref().is_some_and(|cleared| cleared.new)
+            // One that was taken over is a cut, wherever it ends.
+            || self.compaction.goes_out_first();
         let until = self.plan.memory.boundary();
         self.recovering.after(level, cut, until)
     }

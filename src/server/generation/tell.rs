@@ -182,6 +182,14 @@ impl Generation {
         if more > 0 {
             tracing::warn!(%session, more, "{more} more results were truncated");
         }
+        if let Some(cleared) = report.cleared.as_ref().filter(|cleared| cleared.new) {
+            let (results, inputs, media) = (cleared.results, cleared.inputs, cleared.media);
+            tracing::warn!(
+                %session, results, inputs, media, estimated_tokens = cleared.tokens, budget_tokens = report.budget.tokens,
+                "old tool rounds were cleared: {results} results, {inputs} inputs, {media} media, about {} tokens in all",
+                cleared.tokens
+            );
+        }
         // What a new course leaves out is told with the course.
         let cut = |folded: &guard::Folded| folded.new && !self.recovering.begins_course();
         if let Some(folded) = report.folded.filter(cut) {

@@ -211,7 +211,7 @@ fn the_grid_goes_on_from_a_course_and_never_back() {
     for profile in PROFILES {
         let policy = policy(8_192, profile, &settings);
         let mut recall = Recall::default();
-        let before = loop_of(60);
+        let before = loop_of(200);
         let (plan, _) = planned(&before, 8_192, profile.name, &recall);
         let fold = plan.memory.boundary().expect("a fold");
         let boundary = guard::tail(&read(&body(&before)), &policy).unwrap();
@@ -238,7 +238,7 @@ fn the_grid_goes_on_from_a_course_and_never_back() {
             assert_eq!(other.memory, plan.memory);
         }
         recall.memory = plan.memory;
-        let after = loop_of(140);
+        let after = loop_of(400);
         let (plan, sent) = planned(&after, 8_192, profile.name, &recall);
         let moved = plan.memory.boundary().unwrap();
         assert!(moved > boundary && plan.report.folded.unwrap().new);

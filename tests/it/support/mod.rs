@@ -9,6 +9,7 @@ pub(crate) mod count;
 pub(crate) mod data;
 pub(crate) mod drive;
 pub(crate) mod generate;
+mod lines;
 pub(crate) mod model;
 pub(crate) mod parse;
 pub(crate) mod process;
@@ -17,3 +18,5 @@ pub(crate) mod proxy;
 pub(crate) mod reading;
 pub(crate) mod redis;
 pub(crate) mod strict;
+
+pub(crate) use lines::any_settings;

@@ -1,0 +1,274 @@
+//! Clearing: results of old tool rounds become a short placeholder, long values in the arguments
+//! of old calls may be shortened, and old images of the user give way to a line of text.
+//!
+//! What a message becomes depends on its bytes and the settings alone. Which messages are cleared
+//! is decided by the replay (see [`super::fold`]), at places of a grid: each unit saves so many
+//! raw tokens, of what the first line leaves of it, and a boundary may only lie where the savings
+//! from the pinned start on reach a multiple of the grid's step. So a boundary moves seldom, each
+//! time by a step at least, and lies at the same places in any process.
+//!
+//! Never edited: text with half a surrogate pair, and parts that are neither text nor media. No
+//! part with a cache breakpoint is removed, and none moves. What saves hardly anything is left
+//! alone, a placeholder of ours too: by its size, never by its text.
+
+mod inputs;
+mod parts;
+pub(super) mod sweep;
+
+use xxhash_rust::xxh3::xxh3_64;
+
+use self::sweep::{Grid, Grids, Swept, recent};
+use super::{
+    Policy, estimate,
+    fold::SMALL_WINDOW,
+    results::Names,
+    units::{self, Unit, UnitKind},
+};
+use crate::{
+    config::ClearConfig,
+    wire::{
+        chat::{Conversation, Role},
+        edit::Edits,
+        text,
+    },
+};
+
+/// What stands in the place of a result.
+pub(super) const RESULT: &str = "[An old tool result was left out here by the context guard to \
+save room. Call the tool again if you need it.]";
+
+/// Raw tokens that a message saves at least; less is left alone.
+const LEAST_SAVED: u32 = 64;
+/// What frames a message; raw tokens.
+const FRAME: u32 = 6;
+
+/// What was cleared and is still part of the conversation.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Cleared {
+    /// Tool results.
+    pub results: usize,
+    /// Calls whose arguments were shortened.
+    pub inputs: usize,
+    /// Images and other media of the user's.
+    pub media: usize,
+    /// Raw tokens that all this freed.
+    pub tokens: u32,
+    /// The messages.
+    pub messages: Vec<usize>,
+    /// Whether any of it is new with this request.
+    pub new: bool,
+}
+
+impl Cleared {
+    /// Results, calls and media.
+    pub const fn count(&self) -> usize {
+        self.results + self.inputs + self.media
+    }
+
+    /// What is cleared here and was not `before`.
+    #[must_use]
+    pub fn beyond(&self, before: &Self) -> Self {
+        let new = |at: &&usize| before.messages.binary_search(at).is_err();
+        Self {
+            results: self.results.saturating_sub(before.results),
+            inputs: self.inputs.saturating_sub(before.inputs),
+            media: self.media.saturating_sub(before.media),
+            tokens: self.tokens.saturating_sub(before.tokens),
+            messages: self.messages.iter().filter(new).copied().collect(),
+            new: self.new,
+        }
+    }
+}
+
+/// A message as it would be.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Small {
+    edits: Edits,
+    /// Raw tokens.
+    pub(super) tokens: u32,
+    inputs: usize,
+    media: usize,
+}
+
+/// What all messages would be.
+pub(super) struct Clearing {
+    small: Vec<Option<Small>>,
+}
+
+impl Clearing {
+    /// What could be cleared, where `first` are the raw tokens of every message as the first line
+    /// leaves it.
+    pub(super) fn new(
+        conversation: &Conversation,
+        units: &[Unit],
+        policy: &Policy<'_>,
+        first: &[u32],
+    ) -> Self {
+        let least = least(policy);
+        let mut small = vec![None; first.len()];
+        let mut names = Names::default();
+        for unit in units[units::pinned(units)..].iter().filter(|it| !it.stays) {
+            for at in unit.messages.clone() {
+                let shrunk = match conversation.messages[at].role {
+                    Role::Tool | Role::Function if first[at] < least => None,
+                    Role::Tool | Role::Function => {
+                        let settings = &policy.settings.clear;
+                        let stays = !settings.exclude.is_empty()
+                            && excludes(settings, &names.tool(conversation, units, at));
+                        (!stays)
+                            .then(|| parts::result(conversation, at, policy))
+                            .flatten()
+                    }
+                    Role::User => parts::media(conversation, at, policy),
+                    Role::Assistant if policy.settings.clear.inputs => {
+                        inputs::shorten(conversation, at, policy)
+                    }
+                    _ => None,
+                };
+                small[at] = shrunk
+                    .filter(|small: &Small| first[at].saturating_sub(small.tokens) >= LEAST_SAVED);
+            }
+        }
+        Self { small }
+    }
+
+    /// Where the boundaries may lie: `step` raw tokens apart. `ours`: the units after which a turn
+    /// of ours begins.
+    pub(super) fn grids(
+        &self,
+        conversation: &Conversation,
+        (units, policy): (&[Unit], &Policy<'_>),
+        (first, ours): (&[u32], &[usize]),
+        (mark, step): (u32, u32),
+    ) -> Grids {
+        let settings = &policy.settings.clear;
+        let least = least(policy);
+        let saves = |unit: &Unit| {
+            let saves = |at: usize| {
+                let small = self.small[at].as_ref();
+                small.map_or(0, |small| first[at].saturating_sub(small.tokens))
+            };
+            let saves = unit.messages.clone().map(saves);
+            saves.fold(0, u32::saturating_add)
+        };
+        let grid = |kind| {
+            let of = |unit: &Unit| if unit.kind == kind { saves(unit) } else { 0 };
+            Grid::new(units.iter().map(of), step)
+        };
+        let counted = |unit: &Unit| counts(conversation, unit, settings, |at| first[at] >= least);
+        Grids {
+            mark,
+            small: Vec::new(),
+            recent: recent(units, settings, counted, ours),
+            rounds: grid(UnitKind::Step),
+            media: grid(UnitKind::User),
+        }
+    }
+
+    /// Raw tokens of a unit, cleared.
+    pub(super) fn weigh(&self, unit: &Unit, tokens: &[u32], beside: i32) -> u32 {
+        let messages = unit.messages.clone();
+        let tokens = messages.map(|at| match &self.small[at] {
+            Some(small) => small.tokens,
+            None => tokens[at],
+        });
+        tokens
+            .fold(0, u32::saturating_add)
+            .saturating_add_signed(beside)
+    }
+
+    /// What is cleared of the messages that are `kept`, with its edits.
+    pub(super) fn made(
+        &self,
+        (units, swept): (&[Unit], &Swept),
+        kept: &[bool],
+        tokens: &[u32],
+        edits: &mut Edits,
+    ) -> Cleared {
+        let mut cleared = Cleared::default();
+        let covered = units.iter().enumerate();
+        for (_, unit) in covered.filter(|(at, unit)| swept.covers(*at, unit.kind)) {
+            for at in unit.messages.clone().filter(|&at| kept[at]) {
+                let Some(small) = &self.small[at] else {
+                    continue;
+                };
+                edits.merge(small.edits.clone());
+                cleared.inputs += small.inputs;
+                cleared.media += small.media;
+                cleared.results += usize::from(small.inputs == 0 && small.media == 0);
+                let freed = tokens[at].saturating_sub(small.tokens);
+                cleared.tokens = cleared.tokens.saturating_add(freed);
+                cleared.messages.push(at);
+            }
+        }
+        cleared
+    }
+}
+
+/// Raw tokens between two places to which old rounds may be cleared; 0 where they are not.
+pub(super) fn step(policy: &Policy<'_>, usual: u32) -> u32 {
+    let settings = &policy.settings.clear;
+    if !settings.enabled {
+        return 0;
+    }
+    let usual_share = if policy.window <= SMALL_WINDOW {
+        0.2
+    } else {
+        0.1
+    };
+    let share = settings.at_least.unwrap_or(usual_share);
+    ((f64::from(usual) * share) as u32).max(LEAST_SAVED)
+}
+
+/// A digest of the settings by which results are chosen.
+pub(super) fn rules(policy: &Policy<'_>) -> u64 {
+    let settings = &policy.settings.clear;
+    let exclude = settings.exclude.join("\n");
+    let (rounds, steps) = (settings.keep_rounds, settings.keep_steps);
+    xxh3_64(format!("{rounds} {steps} {} {exclude}", settings.inputs).as_bytes())
+}
+
+/// Raw tokens of the smallest result that is cleared: one more than hardly longer than the
+/// placeholder.
+fn least(policy: &Policy<'_>) -> u32 {
+    let tokens = policy.weights().text(&text::measure(RESULT.as_bytes()));
+    tokens.ceil() as u32 + FRAME + LEAST_SAVED
+}
+
+/// Whether the results and arguments of a tool are left alone.
+fn excludes(settings: &ClearConfig, tool: &str) -> bool {
+    settings
+        .exclude
+        .iter()
+        .any(|name| match name.strip_suffix('*') {
+            Some(start) => tool.starts_with(start),
+            None => tool == name,
+        })
+}
+
+/// Whether a step is one of those that are counted: one that says more than a line.
+fn counts(
+    conversation: &Conversation,
+    unit: &Unit,
+    settings: &ClearConfig,
+    large: impl Fn(usize) -> bool,
+) -> bool {
+    let says = |at: usize| {
+        let message = &conversation.messages[at];
+        match message.role.answers() {
+            true => large(at),
+            false => settings.inputs && inputs::long(conversation, message),
+        }
+    };
+    unit.kind == UnitKind::Step && unit.messages.clone().any(says)
+}
+
+/// Raw tokens of a message with that text.
+fn weigh(conversation: &Conversation, at: usize, sizes: &text::Sizes, policy: &Policy<'_>) -> u32 {
+    let message = &conversation.messages[at];
+    let weights = policy.weights();
+    estimate::message(conversation, message, sizes, &weights, policy.profile)
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,154 @@
+//! How far a conversation is cleared: the places of the grid, and the newest rounds, which stay.
+
+use std::collections::VecDeque;
+
+use serde::{Deserialize, Serialize};
+
+use crate::{
+    config::ClearConfig,
+    guard::units::{Unit, UnitKind},
+};
+
+/// What the replay has to know.
+#[derive(Clone, Debug, Default)]
+pub struct Grids {
+    /// Raw tokens of a request past which old rounds are cleared.
+    pub mark: u32,
+    /// Raw tokens of each unit, cleared.
+    pub small: Vec<u32>,
+    /// For the request that ended at each unit, the first that is too new to be cleared.
+    pub recent: Vec<usize>,
+    pub rounds: Grid,
+    pub media: Grid,
+}
+
+/// The places at which a boundary may lie.
+#[derive(Clone, Debug, Default)]
+pub struct Grid {
+    /// Raw tokens that all units before each save, in sum; one more than there are units.
+    saved: Vec<u32>,
+    step: u32,
+}
+
+impl Grid {
+    pub(super) fn new(saves: impl Iterator<Item = u32>, step: u32) -> Self {
+        let sums = saves.scan(0u32, |sum, saves| {
+            *sum = sum.saturating_add(saves);
+            Some(*sum)
+        });
+        Self {
+            saved: std::iter::once(0).chain(sums).collect(),
+            step: step.max(1),
+        }
+    }
+
+    /// The last place that is not beyond unit `until`; 0 where there is none.
+    pub fn reach(&self, until: usize) -> usize {
+        let sum = self.saved.get(until).or(self.saved.last()).copied();
+        match sum.unwrap_or(0) / self.step {
+            0 => 0,
+            steps => {
+                let target = steps.saturating_mul(self.step);
+                self.saved.partition_point(|&saved| saved < target)
+            }
+        }
+    }
+}
+
+/// How far a conversation is cleared: the first unit that is not, for rounds and for media.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Swept {
+    pub rounds: usize,
+    pub media: usize,
+}
+
+/// The same as a session remembers it: messages before these units, system ones apart.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SweptMark {
+    pub(in crate::guard) rounds: u32,
+    pub(in crate::guard) media: u32,
+}
+
+impl SweptMark {
+    /// Whether more is cleared than `before`, of what is kept after the first `folded` messages.
+    pub(in crate::guard) fn beyond(self, before: Self, folded: u32) -> bool {
+        self.rounds > before.rounds.max(folded) || self.media > before.media.max(folded)
+    }
+}
+
+impl Swept {
+    pub fn covers(&self, at: usize, kind: UnitKind) -> bool {
+        match kind {
+            UnitKind::Step => at < self.rounds,
+            UnitKind::User => at < self.media,
+            UnitKind::System | UnitKind::Assistant | UnitKind::Other => false,
+        }
+    }
+}
+
+/// For the request that ended at each unit, the first unit that is both in one of the newest turns
+/// and not before the newest steps.
+///
+/// A turn begins where a user speaks after an answer: what stands right after a result or after
+/// another user message is a remark within it, as prompts of ours are. `ours`: the units after
+/// which one of ours begins all the same. The newest step stays in any case.
+pub(super) fn recent(
+    units: &[Unit],
+    settings: &ClearConfig,
+    counts: impl Fn(&Unit) -> bool,
+    ours: &[usize],
+) -> Vec<usize> {
+    let mut turns = Newest::new(settings.keep_rounds);
+    let mut steps = Newest::new(settings.keep_steps);
+    let (mut before, mut newest, mut ours) = (None, usize::MAX, ours.iter().peekable());
+    let recent = units.iter().enumerate().map(|(at, unit)| {
+        match unit.kind {
+            UnitKind::User if !matches!(before, Some(UnitKind::User | UnitKind::Step)) => {
+                turns.push(at);
+            }
+            UnitKind::Step if counts(unit) => {
+                steps.push(at);
+                newest = at;
+            }
+            _ => {}
+        }
+        if unit.kind != UnitKind::System {
+            before = Some(unit.kind);
+        }
+        while ours.next_if_eq(&&at).is_some() {
+            turns.push(at + 1);
+        }
+        turns.first().max(steps.first()).min(newest).min(at)
+    });
+    recent.collect()
+}
+
+/// The places of the newest of something.
+struct Newest {
+    places: VecDeque<usize>,
+    most: usize,
+}
+
+impl Newest {
+    fn new(most: u32) -> Self {
+        Self {
+            places: VecDeque::new(),
+            most: most as usize,
+        }
+    }
+
+    fn push(&mut self, at: usize) {
+        self.places.push_back(at);
+        if self.places.len() > self.most {
+            self.places.pop_front();
+        }
+    }
+
+    /// The place of the oldest of them; the start where there are fewer.
+    fn first(&self) -> usize {
+        match self.places.front() {
+            Some(&first) if self.places.len() == self.most => first,
+            _ => 0,
+        }
+    }
+}

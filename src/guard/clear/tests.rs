@@ -1,0 +1,312 @@
+//! What is cleared of small conversations, and what is left alone.
+
+use bytes::Bytes;
+use serde_json::{Value, json};
+
+use super::RESULT;
+use crate::{
+    config::GuardConfig,
+    guard::{self, Plan, Policy, Recall, profile::named},
+    wire::chat::{Conversation, index},
+};
+
+const WINDOW: u32 = 8_192;
+
+fn settings() -> GuardConfig {
+    let mut settings = GuardConfig::default();
+    settings.clear.at = 0.3;
+    settings.clear.at_least = Some(0.02);
+    settings.clear.keep_steps = 2;
+    settings
+}
+
+fn of(messages: &[Value]) -> Conversation {
+    let body = json!({ "messages": messages }).to_string();
+    index(Bytes::from(body)).unwrap()
+}
+
+fn planned(conversation: &Conversation, settings: &GuardConfig, recall: &Recall) -> Plan {
+    let policy = Policy {
+        profile: named("openai").unwrap(),
+        window: WINDOW,
+        input_limit: None,
+        settings,
+    };
+    guard::plan(conversation, &policy, recall)
+}
+
+/// The plan, and the messages that go out.
+fn cleared(messages: &[Value], settings: &GuardConfig) -> (Plan, Vec<Value>) {
+    let conversation = of(messages);
+    let plan = planned(&conversation, settings, &Recall::default());
+    assert!(plan.report.folded.is_none(), "nothing had to go");
+    let sent = plan.edits.apply(&conversation.body).to_bytes();
+    let again = index(sent.clone()).unwrap();
+    let second = planned(&again, settings, &Recall::default());
+    assert_eq!(second.report.raw_before, plan.report.raw_after);
+    assert!(second.edits.is_empty(), "a second pass finds nothing to do");
+    let mut sent: Value = serde_json::from_slice(&sent).unwrap();
+    let sent = sent["messages"].as_array_mut().unwrap();
+    (plan, std::mem::take(sent))
+}
+
+fn user(text: &str) -> Value {
+    json!({"role": "user", "content": text})
+}
+
+fn call(id: &str, name: &str) -> Value {
+    json!({"id": id, "type": "function", "function": {"name": name, "arguments": "{}"}})
+}
+
+fn asks(calls: &[Value]) -> Value {
+    json!({"role": "assistant", "content": "", "reasoning_content": "hm", "tool_calls": calls})
+}
+
+fn result(id: &str, content: impl Into<Value>) -> Value {
+    json!({"role": "tool", "tool_call_id": id, "content": content.into()})
+}
+
+fn long() -> String {
+    "a line of output\n".repeat(150)
+}
+
+/// So many steps of one call each, after the task.
+fn steps(count: usize) -> Vec<Value> {
+    let steps = (0..count).flat_map(|_| [asks(&[call("a", "read")]), result("a", long())]);
+    std::iter::once(user("go")).chain(steps).collect()
+}
+
+#[test]
+fn old_results_become_a_placeholder_and_nothing_else_changes() {
+    let messages = steps(6);
+    let (plan, sent) = cleared(&messages, &settings());
+    let report = plan.report.cleared.unwrap();
+    assert_eq!((report.results, report.inputs, report.media), (4, 0, 0));
+    assert_eq!(report.messages, [2, 4, 6, 8]);
+    assert!(report.new && plan.report.truncated.is_empty());
+    assert_eq!(
+        report.tokens,
+        plan.report.raw_before - plan.report.raw_after
+    );
+    let mut expected = messages;
+    for at in [2, 4, 6, 8] {
+        expected[at]["content"] = RESULT.into();
+    }
+    assert_eq!(sent, expected);
+}
+
+#[test]
+fn nothing_is_cleared_under_the_mark_or_where_it_is_off() {
+    let (plan, _) = cleared(&steps(2), &settings());
+    assert!(plan.report.cleared.is_none() && plan.edits.is_empty());
+    let mut settings = settings();
+    settings.clear.enabled = false;
+    let (plan, _) = cleared(&steps(6), &settings);
+    assert!(plan.report.cleared.is_none() && plan.edits.is_empty());
+}
+
+#[test]
+fn what_a_jump_would_not_free_is_left_for_later() {
+    let mut settings = settings();
+    settings.clear.at_least = Some(0.5);
+    let (plan, _) = cleared(&steps(6), &settings);
+    assert!(plan.report.cleared.is_none());
+    settings.clear.at_least = Some(0.3);
+    let (plan, _) = cleared(&steps(6), &settings);
+    assert_eq!(plan.report.cleared.unwrap().results, 3);
+}
+
+#[test]
+fn the_newest_turns_stay_however_few_steps_they_have() {
+    let mut messages = steps(4);
+    for _ in 0..2 {
+        messages.push(json!({"role": "assistant", "content": "done"}));
+        messages.extend(steps(1));
+    }
+    let mut settings = settings();
+    settings.clear.keep_steps = 10;
+    let (plan, _) = cleared(&messages, &settings);
+    assert!(plan.report.cleared.is_none(), "ten steps are not there");
+    settings.clear.keep_steps = 1;
+    let (plan, _) = cleared(&messages, &settings);
+    assert_eq!(plan.report.cleared.unwrap().messages, [2, 4, 6, 8, 12]);
+    settings.clear.keep_steps = 5;
+    settings.clear.keep_rounds = 1;
+    let (plan, _) = cleared(&messages, &settings);
+    // Only what is in both stays.
+    assert_eq!(plan.report.cleared.unwrap().messages, [2, 4, 6, 8, 12]);
+}
+
+#[test]
+fn a_remark_within_a_turn_is_no_turn() {
+    let mut messages = steps(5);
+    messages.push(user("a remark"));
+    messages.push(user("another"));
+    let mut settings = settings();
+    settings.clear.keep_rounds = 1;
+    settings.clear.keep_steps = 3;
+    let (plan, _) = cleared(&messages, &settings);
+    assert_eq!(plan.report.cleared.unwrap().messages, [2, 4]);
+}
+
+#[test]
+fn parallel_calls_are_cleared_but_for_those_of_excluded_tools() {
+    let step = || {
+        [
+            asks(&[call("a", "read_file"), call("b", "bash"), call("c", "plan")]),
+            result("c", long()),
+            result("a", long()),
+            result("b", "ok"),
+        ]
+    };
+    let messages: Vec<_> = std::iter::once(user("go"))
+        .chain((0..4).flat_map(|_| step()))
+        .collect();
+    let (plan, _) = cleared(&messages, &settings());
+    assert_eq!(plan.report.cleared.unwrap().messages, [2, 3, 6, 7]);
+    for exclude in ["plan", "pl*"] {
+        let mut settings = settings();
+        settings.clear.exclude = vec![exclude.into()];
+        let (plan, _) = cleared(&messages, &settings);
+        assert_eq!(plan.report.cleared.unwrap().messages, [3, 7], "{exclude}");
+    }
+}
+
+#[test]
+fn legacy_function_messages_are_results_too() {
+    let step = || {
+        let function = json!({"name": "read", "arguments": "{}"});
+        [
+            json!({"role": "assistant", "content": null, "function_call": function}),
+            json!({"role": "function", "name": "read", "content": long()}),
+        ]
+    };
+    let messages: Vec<_> = std::iter::once(user("go"))
+        .chain((0..5).flat_map(|_| step()))
+        .collect();
+    let (plan, sent) = cleared(&messages, &settings());
+    assert_eq!(plan.report.cleared.unwrap().messages, [2, 4, 6]);
+    assert_eq!(
+        sent[2],
+        json!({"role": "function", "name": "read", "content": RESULT})
+    );
+}
+
+#[test]
+fn parts_stay_parts_and_marked_ones_stay_where_they_are() {
+    let mark = json!({"type": "ephemeral"});
+    let text = |text: &str| json!({"type": "text", "text": text});
+    let image = json!({"type": "image_url", "image_url": {"url": "https://x/y.png"}});
+    let content = json!([
+        image,
+        text(&long()),
+        text("more"),
+        {"type": "text", "text": "marked", "cache_control": mark},
+        {"type": "image_url", "image_url": {"url": "https://x/z.png"}, "cache_control": mark},
+        {"type": "odd", "odd": 1},
+        {"type": "file", "file": {"file_id": "f"}},
+    ]);
+    let mut messages = vec![user("go"), asks(&[call("a", "read")]), result("a", content)];
+    messages.extend(steps(3).split_off(1));
+    let (_, sent) = cleared(&messages, &settings());
+    let expected = json!([
+        text("[An old image was left out here by the context guard to save room.]"),
+        text(RESULT),
+        {"type": "text", "text": "...", "cache_control": mark},
+        {"type": "image_url", "image_url": {"url": "https://x/z.png"}, "cache_control": mark},
+        {"type": "odd", "odd": 1},
+        text("[An old attachment was left out here by the context guard to save room.]"),
+    ]);
+    assert_eq!(sent[2]["content"], expected);
+}
+
+#[test]
+fn half_a_pair_is_left_alone() {
+    let conversation = of(&steps(6));
+    let body = String::from_utf8_lossy(&conversation.body).into_owned();
+    let half = body.replacen("a line of output", "\\ud800", 1);
+    let conversation = index(Bytes::from(half)).unwrap();
+    let plan = planned(&conversation, &settings(), &Recall::default());
+    assert_eq!(plan.report.cleared.unwrap().messages, [4, 6, 8]);
+}
+
+#[test]
+fn arguments_are_shortened_where_that_is_wished() {
+    let written = json!({"path": "a.rs", "content": long()}).to_string();
+    let function = json!({"name": "write", "arguments": written});
+    let step = || {
+        let call = json!({"id": "a", "type": "function", "function": function});
+        [asks(&[call]), result("a", "ok")]
+    };
+    let messages: Vec<_> = std::iter::once(user("go"))
+        .chain((0..5).flat_map(|_| step()))
+        .collect();
+    let mut settings = settings();
+    let (plan, _) = cleared(&messages, &settings);
+    assert!(plan.report.cleared.is_none());
+    settings.clear.inputs = true;
+    let (plan, sent) = cleared(&messages, &settings);
+    let report = plan.report.cleared.unwrap();
+    assert_eq!((report.results, report.inputs), (0, 3));
+    assert_eq!(report.messages, [1, 3, 5]);
+    assert_eq!(sent[1]["reasoning_content"], "hm");
+    let arguments = sent[1]["tool_calls"][0]["function"]["arguments"].as_str();
+    let arguments: Value = serde_json::from_str(arguments.unwrap()).unwrap();
+    assert_eq!(arguments["path"], "a.rs");
+    assert!(arguments["content"].as_str().unwrap().chars().count() <= 200);
+}
+
+#[test]
+fn old_images_go_before_old_turns() {
+    let image = json!({"type": "image_url", "image_url": {"url": "https://x/y.png"}});
+    let seen = || {
+        let content = json!([{"type": "text", "text": "what is this?"}, image]);
+        [
+            json!({"role": "user", "content": content}),
+            json!({"role": "assistant", "content": "a cat"}),
+        ]
+    };
+    let messages: Vec<_> = (0..5).flat_map(|_| seen()).chain([user("and?")]).collect();
+    let (plan, sent) = cleared(&messages, &settings());
+    let report = plan.report.cleared.unwrap();
+    // The first is part of the task, and the newest two turns stay.
+    assert_eq!((report.media, &report.messages[..]), (3, &[2, 4, 6][..]));
+    assert_eq!(sent[0], messages[0]);
+    let part = json!({"type": "text", "text": "[An old image was left out here by the context guard to save room.]"});
+    assert_eq!(sent[2]["content"][1], part);
+    // One image less, and all fits.
+    let (plan, _) = cleared(&messages[4..], &settings());
+    assert!(plan.report.cleared.is_none());
+}
+
+#[test]
+fn what_was_cleared_once_stays_so_and_is_new_once() {
+    let settings = settings();
+    let messages = steps(6);
+    let conversation = of(&messages);
+    let first = planned(&conversation, &settings, &Recall::default());
+    let recall = Recall {
+        memory: first.memory.clone(),
+        messages: messages.len(),
+        ..Recall::default()
+    };
+    let mut more = messages.clone();
+    more.push(json!({"role": "assistant", "content": "done"}));
+    more.push(user("thanks"));
+    let later = planned(&of(&more), &settings, &recall);
+    let (was, now) = (first.report.cleared.unwrap(), later.report.cleared.unwrap());
+    assert!(was.new && !now.new);
+    assert_eq!(was.messages, now.messages);
+    // Another provider's numbers move no boundary back.
+    let recall = Recall {
+        calibration: guard::estimate::Calibration::of_ratio(0.4),
+        ..recall
+    };
+    let cheaper = planned(&conversation, &settings, &recall);
+    assert_eq!(cheaper.report.cleared.unwrap().messages, was.messages);
+    // Another grid does.
+    let mut off = settings.clone();
+    off.clear.enabled = false;
+    let plan = planned(&conversation, &off, &recall);
+    assert!(plan.report.cleared.is_none() && plan.edits.is_empty());
+}

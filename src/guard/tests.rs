@@ -1,0 +1,41 @@
+use bytes::Bytes;
+
+use super::*;
+use crate::wire::chat::index;
+
+#[test]
+fn an_unsound_plan_is_thrown_away() {
+    let body = r#"{"messages":[{"role":"user","content":"u"},{"role":"assistant","tool_calls":[{"id":"a","function":{"name":"f","arguments":""}}]},{"role":"tool","tool_call_id":"a","content":"r"}]}"#;
+    let conversation = index(Bytes::from_static(body.as_bytes())).unwrap();
+    let settings = GuardConfig::default();
+    let policy = Policy {
+        profile: profile::named("openai").unwrap(),
+        window: 8_192,
+        input_limit: None,
+        settings: &settings,
+    };
+    // As a fault of ours would leave it: the call went, its result stayed.
+    let mut edits = Edits::default();
+    edits.remove(conversation.messages[1].span);
+    let plan = Plan {
+        edits,
+        report: Report {
+            folded: Some(Folded {
+                messages: 1,
+                tokens: 10,
+                new: true,
+            }),
+            ..Report::default()
+        },
+        memory: Memory::default(),
+    };
+    let outline = vec![Item::Theirs(0), Item::Theirs(2)];
+    let shares = Shares::default();
+    let plan = checked(&conversation, &policy, (plan, outline), &shares);
+    assert!(plan.edits.is_empty() && plan.report.folded.is_none());
+    assert!(matches!(
+        plan.report.stood_back,
+        Some(StoodBack::Unsound(broken)) if broken.has(lint::Rule::Pairing)
+    ));
+    assert_eq!(plan.report.actions(), "guard-fault");
+}
