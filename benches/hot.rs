@@ -16,7 +16,7 @@ use http_body_util::{BodyExt, StreamBody};
 use plimsoll::{
     config::GuardConfig,
     guard::{
-        self, Policy, Recall, profile,
+        self, Policy, Recall, ledger, profile,
         record::{Course, Ours, Record, What},
     },
     recovery::tool,
@@ -202,6 +202,21 @@ fn fit_180k_tokens(bencher: Bencher<'_, '_>) {
         let plan = guard::plan(black_box(&conversation), &policy, &recall);
         plan.edits.apply(&conversation.body)
     });
+}
+
+/// The facts that stand for one megabyte of messages left out, as each request after a fold has them.
+#[divan::bench(args = [true, false])]
+fn ledger(bencher: Bencher<'_, '_>, heavy: bool) {
+    let kind = Kind {
+        bytes: 1_000_000,
+        heavy,
+    };
+    let conversation = kind.conversation();
+    let removed: Vec<usize> = (1..conversation.messages.len() - 1).collect();
+    assert!(!ledger::gather(&conversation, &removed, 12_000).is_empty());
+    bencher
+        .counter(BytesCount::new(conversation.body.len()))
+        .bench(|| ledger::gather(black_box(&conversation), &removed, 12_000));
 }
 
 /// A stream of answers' deltas in the chunks that a network brings, taken apart.

@@ -2,7 +2,7 @@
 //! is sent fits. Plain text on the standard output.
 //!
 //! `cargo bench --bench report`, or `cargo bench --bench report -- cache` for one section
-//! (`estimate`, `cache`, `fit`, `summary`).
+//! (`estimate`, `cache`, `fit`, `summary`, `defence`).
 
 use std::io::{self, Write};
 
@@ -15,6 +15,7 @@ use std::io::{self, Write};
 mod support;
 
 mod cache;
+mod defence;
 mod estimate;
 mod fit;
 mod summary;
@@ -37,6 +38,9 @@ fn main() -> io::Result<()> {
     }
     if wanted("summary") {
         summary::report(&mut out)?;
+    }
+    if wanted("defence") {
+        defence::report(&mut out)?;
     }
     out.flush()
 }

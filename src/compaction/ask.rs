@@ -69,7 +69,14 @@ pub(super) fn cut(
         start: last.span.end,
         end: conversation.array.end.checked_sub(1)?,
     });
-    index(edits.apply(&conversation.body).to_bytes()).ok()
+    let part = index(edits.apply(&conversation.body).to_bytes()).ok()?;
+    if part.annotations.is_empty() {
+        return Some(part);
+    }
+    // They are taken out of every request at its very end.
+    let mut edits = Edits::default();
+    part.take_out_annotations(&mut edits);
+    index(edits.apply(&part.body).to_bytes()).ok()
 }
 
 /// The request with the conversation that was cut; `None` where no message of ours may stand

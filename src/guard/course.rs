@@ -63,6 +63,7 @@ pub fn weigh_before(
         return 0;
     };
     let mut results = Results::new(conversation, policy);
+    Priorities::decide(conversation, policy, &mut results.tokens);
     results.first_line();
     results.remembered(&memory.tight);
     let base = Base::of(ours);

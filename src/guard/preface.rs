@@ -80,11 +80,11 @@ impl<'a> Base<'a> {
             None => LEDGER_HEAD,
             Some(_) => LEDGER_HEAD_SINCE,
         };
-        let facts = ledger::within(conversation, removed, &room.beside(head));
-        if facts.is_empty() {
-            return self.text;
+        let head = format!("\n\n{head}\n");
+        match ledger::within(conversation, removed, &head, room) {
+            facts if facts.is_empty() => self.text,
+            facts => self.text + Cow::Owned(facts),
         }
-        Cow::Owned(format!("{}\n\n{head}\n{facts}", self.text))
     }
 }
 

@@ -20,6 +20,7 @@ mod kill;
 mod overflow;
 mod pages;
 mod passthrough;
+mod priority;
 mod recorded;
 mod recovery;
 mod recovery_guard;

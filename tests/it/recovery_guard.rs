@@ -23,6 +23,7 @@ use crate::support::{
     parse, strict,
 };
 
+mod annotated;
 mod made;
 mod places;
 

@@ -37,12 +37,16 @@ fn inspect(line: &[&str], settings: &str, input: &[u8]) -> Result<String, String
     Ok(String::from_utf8(out).unwrap())
 }
 
+/// `UPDATE_GOLDEN=1` writes them anew.
 #[test]
 fn the_reports_are_those_of_the_golden_files() {
     let check = |name: &str, options: &[&str], golden: &str| {
         let file = folder().join(format!("{name}.json"));
         let line = [&[file.to_str().unwrap()], options].concat();
         let report = inspect(&line, "", b"").unwrap();
+        if std::env::var_os("UPDATE_GOLDEN").is_some() {
+            fs::write(folder().join(golden), &report).unwrap();
+        }
         let expected = fs::read_to_string(folder().join(golden)).unwrap();
         assert_eq!(report, expected, "{golden}:\n{report}");
         for line in report.lines().filter(|_| golden.ends_with(".txt")) {
@@ -99,6 +103,44 @@ fn a_guard_that_is_off_does_nothing() {
     let report = inspect(&words, "[guard]\nenabled = false\n", b"").unwrap();
     assert!(report.contains("Nothing (guard-off):"), "{report}");
     assert!(report.contains("guard.enabled = false"), "{report}");
+}
+
+#[test]
+fn what_caps_and_shares_do_is_shown() {
+    let settings = "[guard]\nsystem_share = 0.05\n[guard.caps]\nschema = 100\n";
+    let text = "column ".repeat(200);
+    let body = format!(
+        r#"{{"messages":[{{"role":"system","content":"{text}","plimsoll":{{"name":"schema","priority":"critical"}}}},
+        {{"role":"system","content":[{{"type":"text","text":"{text}","plimsoll":{{"name":"\u001b[2Jx"}}}}]}},{{"role":"user","content":"u"}}]}}"#
+    );
+    let folder = tempfile::tempdir().unwrap();
+    let fitted = folder.path().join("fitted.json");
+    let words = [
+        "-",
+        "--window",
+        "4096",
+        "--output",
+        fitted.to_str().unwrap(),
+    ];
+    let report = inspect(&words, settings, body.as_bytes()).unwrap();
+    assert!(
+        report.contains("  capped message 0            schema  467 -> "),
+        "{report}"
+    );
+    assert!(report.contains("  left out message 1, part 0"), "{report}");
+    assert!(!report.contains('\u{1b}'), "{report:?}");
+    let fitted = fs::read_to_string(&fitted).unwrap();
+    assert!(!fitted.contains("plimsoll"), "{fitted}");
+    let json = inspect(
+        &[&words[..3], &["--json"]].concat(),
+        settings,
+        body.as_bytes(),
+    )
+    .unwrap();
+    let json: serde_json::Value = serde_json::from_str(&json).unwrap();
+    assert_eq!(json["actions"], "capped=1, left-out=1");
+    assert_eq!(json["shortened"][1]["how"], "left out");
+    assert_eq!(json["shortened"][0]["tokens_before"], 467);
 }
 
 #[test]

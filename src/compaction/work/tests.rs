@@ -133,3 +133,122 @@ fn what_saves_too_little_is_refused() {
     let next = work.next(&answer(&summary(&"word ".repeat(50))));
     assert!(matches!(next, Next::Failed(Rejected::TooLittleSaved)));
 }
+
+/// What is asked of the own model with these members beside the messages.
+fn members(profile: &str, more: Value) -> Value {
+    let messages = json!([
+        {"role": "user", "content": "a", "plimsoll": {"name": "schema", "priority": "low"}},
+        {"role": "assistant", "content": [{"type": "text", "text": "b", "plimsoll": {}}]},
+        {"role": "user", "content": "c"},
+    ]);
+    let mut body = json!({"model": "big", "messages": messages});
+    let more = more.as_object().unwrap().clone();
+    body.as_object_mut().unwrap().extend(more);
+    let conversation = index(Bytes::from(body.to_string())).unwrap();
+    let due = Due {
+        boundary: 2,
+        replaced: 5_000,
+    };
+    let asked = asked(true, profile, 50_000);
+    let (_, body) = Work::begin(&conversation, &Edits::default(), due, asked).unwrap();
+    let mut body: Value = serde_json::from_slice(&body).unwrap();
+    assert_eq!(body["messages"][0], json!({"role": "user", "content": "a"}));
+    let said = &body["messages"][1]["content"][0];
+    assert_eq!(*said, json!({"type": "text", "text": "b"}));
+    body.as_object_mut().unwrap().remove("messages");
+    body
+}
+
+#[test]
+fn what_would_give_the_answer_another_shape_is_taken_out() {
+    let tools = json!([{"type": "function", "function": {"name": "f"}}]);
+    let sent = json!({"tools": tools, "temperature": 0.1, "prompt_cache_key": "k", "n": 2,
+        "stream_options": {"include_usage": true}, "stop": ["x"], "response_format": {"type": "json_object"},
+        "logprobs": true, "top_logprobs": 2, "prediction": {}, "audio": {}, "modalities": ["text"],
+        "logit_bias": {}, "parallel_tool_calls": true, "store": true, "metadata": {"a": "b"}});
+    let kept = json!({"model": "small", "tools": tools, "temperature": 0.1, "prompt_cache_key": "k",
+        "max_completion_tokens": 400});
+    assert_eq!(members("openai", sent), kept);
+    for forced in [
+        json!("required"),
+        json!("auto"),
+        json!({"type": "function"}),
+    ] {
+        let asked = members("openai", json!({"tools": tools, "tool_choice": forced}));
+        assert_eq!(asked["tool_choice"], "none");
+    }
+    let asked = members(
+        "openai",
+        json!({"tool_choice": null, "function_call": "auto"}),
+    );
+    assert_eq!(
+        (&asked["tool_choice"], &asked["function_call"]),
+        (&Value::Null, &json!("none"))
+    );
+}
+
+#[test]
+fn the_limit_keeps_the_name_that_the_client_uses() {
+    for (profile, sent, expected) in [
+        ("openai", json!({}), json!({"max_completion_tokens": 400})),
+        (
+            "openai",
+            json!({"max_tokens": 5}),
+            json!({"max_tokens": 400}),
+        ),
+        ("template", json!({}), json!({"max_tokens": 400})),
+        (
+            "template",
+            json!({"max_completion_tokens": 9_000}),
+            json!({"max_completion_tokens": 400}),
+        ),
+        (
+            "openai",
+            json!({"max_tokens": null}),
+            json!({"max_completion_tokens": 400}),
+        ),
+        (
+            "deepseek",
+            json!({"max_tokens": 1, "max_completion_tokens": 1}),
+            json!({"max_completion_tokens": 400}),
+        ),
+    ] {
+        let mut asked = members(profile, sent);
+        asked.as_object_mut().unwrap().remove("model");
+        assert_eq!(asked, expected, "{profile}");
+    }
+}
+
+#[test]
+fn nothing_is_asked_where_there_is_no_room_or_no_such_place() {
+    let conversation = conversation();
+    let begun = |own, room, boundary| {
+        let due = Due { boundary, ..DUE };
+        Work::begin(
+            &conversation,
+            &Edits::default(),
+            due,
+            asked(own, "openai", room),
+        )
+        .is_some()
+    };
+    assert!(begun(true, 50_000, 7));
+    assert!(!begun(true, 500, 7) && !begun(false, 1_000, 7));
+    assert!(!begun(true, 50_000, 9) && !begun(true, 50_000, 400) && !begun(true, 50_000, 0));
+    // In the middle of a step.
+    assert!(!begun(true, 50_000, 8));
+}
+
+#[test]
+fn an_own_model_without_room_for_the_conversation_reads_the_record() {
+    let conversation = conversation();
+    let (work, body) = Work::begin(
+        &conversation,
+        &Edits::default(),
+        DUE,
+        asked(true, "openai", 3_500),
+    )
+    .unwrap();
+    let body: Value = serde_json::from_slice(&body).unwrap();
+    assert!(work.left() > 0 && body["messages"].as_array().unwrap().len() == 1);
+}

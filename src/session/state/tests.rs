@@ -39,7 +39,8 @@ fn other_versions_and_leftovers_are_refused() {
 fn an_oversize_state_is_shed_or_refused() {
     // As it would come from a guard that tightened very many results.
     let tight: Vec<(u128, u32)> = (0..12_000).map(|at| (u128::MAX - at, 9_000)).collect();
-    let memory = postcard::to_stdvec(&((5_u32, 0_u32, 0_u32, 0_u32), None::<()>, tight)).unwrap();
+    let memory =
+        postcard::to_stdvec(&((5_u32, 0_u32, 0_u32, 0_u32), None::<()>, tight, 0_u64)).unwrap();
     let large = State {
         guard: postcard::from_bytes(&memory).unwrap(),
         ..state()
@@ -106,6 +107,7 @@ fn what_the_guard_remembers_outlives_the_records() {
         (5_u32, 0_u32, 0_u32, 0_u32),
         None::<()>,
         vec![(7_u128, 9_000_u32)],
+        0_u64,
     );
     let memory = postcard::to_stdvec(&memory).unwrap();
     let large = State {

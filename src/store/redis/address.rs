@@ -18,7 +18,7 @@ use crate::config::RedisConfig;
 const CONNECTIONS: usize = 4;
 
 /// For each, with TLS and password.
-const CONNECT_WITHIN: Duration = Duration::from_secs(1);
+const CONNECT_WITHIN: Duration = Duration::from_secs(2);
 
 /// How often a cluster's client asks again by itself, and how long it waits before: little, since
 /// nobody waits for longer than one call may take.

@@ -292,7 +292,8 @@ async fn beat(heart: Arc<Heart>) {
     let mut pause = FIRST_PAUSE;
     let mut reminded = Instant::now();
     loop {
-        let failed = match timeout(CONNECT_WITHIN, heart.connect()).await {
+        let within = heart.within.max(CONNECT_WITHIN);
+        let failed = match timeout(within, heart.connect()).await {
             Ok(Ok(wire)) => {
                 let since = Instant::now();
                 heart.up(wire).await;

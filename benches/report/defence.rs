@@ -1,0 +1,260 @@
+//! What each line of defence frees at the end of a session, and what is left in the preface of what
+//! was left out.
+
+use std::{
+    collections::BTreeSet,
+    io::{self, Write},
+};
+
+use bytes::Bytes;
+use plimsoll::{
+    config::{ClearConfig, GuardConfig},
+    guard::{self, Plan, Recall, profile},
+    wire::chat::{self, Conversation, Message, Role},
+};
+use serde_json::{Value, json};
+
+use crate::support::{
+    data,
+    drive::{policy, raw_tokens, sent},
+    generate::{Recipe, Session, Shape, Size},
+};
+
+const WINDOWS: &[u32] = &[16_384, 32_768];
+/// A session is grown in so many requests, the last among them.
+const REQUESTS: usize = 60;
+/// Words that tell of an error, as a person would look for them.
+const ERRORS: &[&str] = &[
+    "Error",
+    "error:",
+    "FAILED",
+    "Exception",
+    "panicked",
+    "错误",
+    "失败",
+];
+/// Characters of the beginning of a sentence, or of an error, by which it is found again.
+const KNOWN_CHARS: usize = 20;
+
+pub(crate) fn report(out: &mut impl Write) -> io::Result<()> {
+    writeln!(
+        out,
+        "\nlines of defence: each session grown request by request; raw tokens at its end, and what \
+         each line frees of them\n(inputs: what shortening arguments frees beyond clearing). Then what the preface \
+         says of the messages that were left out:\nwhat the user said, files named in calls, lines \
+         that tell of errors\n"
+    )?;
+    writeln!(
+        out,
+        "{:<34} {:>7} {:>8} {:>9} {:>8} {:>7} {:>8} {:>8} {:>8}  {:>14} {:>14} {:>14}",
+        "session",
+        "window",
+        "came",
+        "truncated",
+        "cleared",
+        "inputs",
+        "folded",
+        "preface",
+        "goes",
+        "said",
+        "files",
+        "errors"
+    )?;
+    for (name, session) in sessions() {
+        let session = session.thinned(REQUESTS);
+        for &window in WINDOWS {
+            row(out, &name, &session, window)?;
+        }
+    }
+    writeln!(out)
+}
+
+fn sessions() -> Vec<(String, Session)> {
+    let recorded = data::requests().into_iter().filter_map(|it| {
+        let session = Session::recorded(&it.body)?;
+        Some((it.name, session))
+    });
+    let shapes = [Shape::Agent, Shape::OneTurn, Shape::Chinese, Shape::Chat];
+    let generated = shapes.into_iter().map(|shape| {
+        let session = Session::new(21, Recipe::new(shape), Size::Messages(400));
+        (format!("generated {shape:?}"), session)
+    });
+    recorded.chain(generated).collect()
+}
+
+fn row(out: &mut impl Write, name: &str, session: &Session, window: u32) -> io::Result<()> {
+    let usual = GuardConfig::default();
+    let clearing = |enabled, inputs| GuardConfig {
+        clear: ClearConfig {
+            enabled,
+            inputs,
+            ..usual.clear.clone()
+        },
+        ..usual.clone()
+    };
+    let [folds, clears, shortens] = [(false, false), (true, false), (true, true)]
+        .map(|(enabled, inputs)| End::of(session, window, &clearing(enabled, inputs)));
+    let before = folds.plan.report.raw_before;
+    if folds.plan.edits.is_empty() {
+        return Ok(());
+    }
+    let truncated = truncated(&folds.conversation, window, &usual);
+    // What is neither truncated, nor folded, nor sent, was cleared.
+    let cleared = |end: &End| {
+        let gone = end.folded() + (end.plan.report.raw_after - end.preface_tokens);
+        before.saturating_sub(truncated + gone)
+    };
+    let left = clears.left();
+    writeln!(
+        out,
+        "{:<34} {window:>7} {before:>8} {truncated:>9} {:>8} {:>7} {:>8} {:>8} {:>8}  {:>14} {:>14} {:>14}",
+        name.chars().take(34).collect::<String>(),
+        cleared(&clears),
+        cleared(&shortens).saturating_sub(cleared(&clears)),
+        clears.folded(),
+        clears.preface_tokens,
+        clears.plan.report.raw_after,
+        left[0],
+        left[1],
+        left[2],
+    )
+}
+
+/// A session at its end.
+struct End {
+    conversation: Conversation,
+    plan: Plan,
+    /// What stands in the place of what was left out.
+    preface: String,
+    preface_tokens: u32,
+}
+
+impl End {
+    fn of(session: &Session, window: u32, settings: &GuardConfig) -> Self {
+        let policy = policy(&profile::PROFILES[0], window, settings);
+        let mut recall = Recall::default();
+        let mut last = None;
+        for body in session.steps() {
+            let conversation = chat::index(Bytes::from(body)).expect("a body can be indexed");
+            let plan = guard::plan(&conversation, &policy, &recall);
+            recall.memory = plan.memory.clone();
+            let said = conversation.messages.iter();
+            recall.messages = said.filter(|it| !it.role.instructs()).count();
+            last = Some((conversation, plan));
+        }
+        let (conversation, plan) = last.expect("a session has requests");
+        let goes = chat::index(sent(&conversation, &plan)).expect("what is sent can be indexed");
+        let texts = goes.messages.iter().filter_map(|it| match it.content {
+            chat::Content::Text(text) => Some(goes.shown(text).into_owned()),
+            _ => None,
+        });
+        let preface = texts.into_iter().find(|text| text.starts_with(guard::NOTE));
+        let preface = preface.unwrap_or_default();
+        let alone = json!({"messages": [{"role": "user", "content": preface}]});
+        let preface_tokens = match preface.is_empty() {
+            true => 0,
+            false => raw_tokens(&alone.to_string().into(), policy.profile),
+        };
+        Self {
+            conversation,
+            plan,
+            preface,
+            preface_tokens,
+        }
+    }
+
+    fn folded(&self) -> u32 {
+        self.plan.report.folded.map_or(0, |folded| folded.tokens)
+    }
+
+    /// What the preface says of what was left out: what the user said, files, errors.
+    fn left(&self) -> [String; 3] {
+        let [mut said, mut files, mut errors] = <[BTreeSet<String>; 3]>::default();
+        for message in self.left_out() {
+            let text = text_of(&self.conversation, message);
+            if message.role == Role::User {
+                add(&mut said, &text);
+            }
+            if message.role.answers() {
+                let lines = text.lines();
+                let tells = lines.filter(|line| ERRORS.iter().any(|word| line.contains(word)));
+                tells.for_each(|line| add(&mut errors, line));
+            }
+            for call in self.conversation.calls(message) {
+                let arguments = call.arguments.map(|text| self.conversation.shown(text));
+                let arguments = serde_json::from_str(&arguments.unwrap_or_default());
+                if let Ok(Value::Object(members)) = arguments {
+                    let named = FILES.iter().filter_map(|key| members.get(*key)?.as_str());
+                    files.extend(named.map(str::to_owned));
+                }
+            }
+        }
+        [said, files, errors].map(|facts: BTreeSet<String>| {
+            let found = facts
+                .iter()
+                .filter(|fact| self.preface.contains(*fact))
+                .count();
+            let percent = 100 * found / facts.len().max(1);
+            match facts.len() {
+                0 => "-".to_owned(),
+                all => format!("{found}/{all} {percent:>3} %"),
+            }
+        })
+    }
+
+    fn left_out(&self) -> impl Iterator<Item = &Message> {
+        let until = self.plan.memory.boundary().unwrap_or(0) as usize;
+        let messages = self.conversation.messages.iter();
+        let task = messages.clone().position(|it| it.role == Role::User);
+        let said = messages.enumerate().filter(|(_, it)| !it.role.instructs());
+        let gone = said.take(until).filter(move |(at, _)| Some(*at) != task);
+        gone.map(|(_, message)| message)
+    }
+}
+
+/// Arguments that name a file.
+const FILES: [&str; 5] = ["path", "file", "file_path", "filename", "filePath"];
+
+fn text_of(conversation: &Conversation, message: &Message) -> String {
+    let parts = conversation.parts(message).iter();
+    let parts = parts.filter_map(|part| match part.kind {
+        chat::PartKind::Text(text) => Some(text),
+        _ => None,
+    });
+    let string = match message.content {
+        chat::Content::Text(text) => Some(text),
+        _ => None,
+    };
+    let texts = string.into_iter().chain(parts);
+    texts
+        .map(|text| conversation.shown(text).into_owned() + "\n")
+        .collect()
+}
+
+/// Adds the beginning of a text, by which it is found again however much of it is shown.
+fn add(facts: &mut BTreeSet<String>, text: &str) {
+    let line = text.split_whitespace().collect::<Vec<_>>().join(" ");
+    let known: String = line.chars().take(KNOWN_CHARS).collect();
+    if !known.is_empty() {
+        facts.insert(known.trim_end().to_owned());
+    }
+}
+
+/// What the first line takes of all results, each looked at by itself.
+fn truncated(conversation: &Conversation, window: u32, settings: &GuardConfig) -> u32 {
+    let policy = policy(&profile::PROFILES[0], window, settings);
+    let call = json!({"id": "c", "type": "function", "function": {"name": "f", "arguments": ""}});
+    let results = conversation.messages.iter().filter(|it| it.role.answers());
+    let taken = results.filter_map(|result| {
+        let result: Value = serde_json::from_slice(conversation.bytes(result.span)).ok()?;
+        let alone = json!({"messages": [
+            {"role": "user", "content": "u"},
+            {"role": "assistant", "tool_calls": [call]},
+            {"role": "tool", "tool_call_id": "c", "content": result["content"]},
+        ]});
+        let alone = chat::index(alone.to_string().into()).ok()?;
+        let report = guard::plan(&alone, &policy, &Recall::default()).report;
+        Some(report.raw_before - report.raw_after)
+    });
+    taken.sum()
+}

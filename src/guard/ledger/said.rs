@@ -1,0 +1,99 @@
+//! What the user said: a line for every message.
+
+use super::{
+    LINE_CHARS,
+    excerpt::{content, head},
+    written::{Purse, Written},
+};
+use crate::wire::chat::{Conversation, Role};
+
+const OF: &str = "what the user said";
+/// No line gets shorter than this before lines are dropped; characters of Latin text.
+const LEAST_CHARS: usize = 30;
+/// Stands for lines that were dropped.
+const MORE: &str = "…";
+/// A line is read as far as so many times an even share of the room: short ones leave room to others.
+const UNEVEN: f64 = 3.0;
+
+/// The section of it, which leaves `kept` to those that follow.
+pub(super) fn section(
+    conversation: &Conversation,
+    removed: &[usize],
+    written: &mut Written,
+    kept: f64,
+) -> String {
+    let purse = &written.purse;
+    let room = purse.left() - kept - written.fences(OF);
+    let lines = lines(conversation, &by_user(conversation, removed), room, purse);
+    written.write(OF, &lines)
+}
+
+/// Messages of the user's, but for the first of the conversation, which is never left out.
+fn by_user(conversation: &Conversation, removed: &[usize]) -> Vec<usize> {
+    let messages = &conversation.messages;
+    let first = messages.iter().position(|m| m.role == Role::User);
+    let said = removed.iter().copied();
+    said.filter(|&at| messages[at].role == Role::User && Some(at) != first)
+        .collect()
+}
+
+fn lines(conversation: &Conversation, said: &[usize], room: f64, purse: &Purse) -> Vec<String> {
+    let latin = purse.character('a');
+    let least = LEAST_CHARS as f64 * latin + purse.frame();
+    let fit = (room / least).max(0.0) as usize;
+    let all = said.len() <= fit;
+    // The very first, a line for those that are dropped, and the newest.
+    let (first, newest) = match (all, fit) {
+        (true, _) => (0, said.len()),
+        (false, 0) => return Vec::new(),
+        (false, 1 | 2) => (0, fit),
+        (false, _) => (1, fit - 2),
+    };
+    let shown: Vec<usize> = [&said[..first], &said[said.len() - newest..]].concat();
+    let even = room / shown.len().max(1) as f64 / latin;
+    let most = ((even * UNEVEN) as usize).clamp(LEAST_CHARS, LINE_CHARS);
+    let read = |&at: &usize| head(content(conversation, &conversation.messages[at]), most);
+    let mut lines: Vec<String> = shown.iter().map(read).collect();
+    if first > 0 {
+        lines.insert(1, MORE.to_owned());
+    }
+    lines.retain(|line| !line.is_empty());
+    shorten(&mut lines, room, purse);
+    lines
+}
+
+/// Brings the longest lines down to one length, so that all of them fit.
+fn shorten(lines: &mut [String], room: f64, purse: &Purse) {
+    let costs: Vec<f64> = lines.iter().map(|line| purse.cost(line)).collect();
+    let room = room - lines.len() as f64 * purse.frame();
+    if costs.iter().sum::<f64>() <= room {
+        return;
+    }
+    let mut sorted = costs.clone();
+    sorted.sort_by(f64::total_cmp);
+    let (mut left, mut level) = (room, 0.0);
+    for (place, cost) in sorted.iter().enumerate() {
+        level = left / (sorted.len() - place) as f64;
+        if *cost > level {
+            break;
+        }
+        left -= cost;
+    }
+    for (line, cost) in lines.iter_mut().zip(costs) {
+        if cost > level {
+            cut(line, level, purse);
+        }
+    }
+}
+
+/// The beginning of a line, with an ellipsis.
+fn cut(line: &mut String, most: f64, purse: &Purse) {
+    let mut left = most - purse.cost(MORE);
+    let end = line.char_indices().find(|&(_, c)| {
+        left -= purse.character(c);
+        left < 0.0
+    });
+    line.truncate(end.map_or(line.len(), |(at, _)| at));
+    line.truncate(line.trim_end().len());
+    line.push_str(MORE);
+}

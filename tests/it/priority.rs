@@ -1,0 +1,182 @@
+//! Annotated requests over sockets: what the provider gets, what the client and the log are told.
+
+use plimsoll::config::Config;
+use serde_json::{Value, json};
+
+use crate::{
+    conversation::{Talk, before, header, says, user},
+    support::{
+        process::{Process, Settings},
+        provider::{COMPLETION, Provider, answer},
+    },
+};
+
+fn note(name: &str, priority: &str) -> Value {
+    json!({"name": name, "priority": priority})
+}
+
+/// Every message and part annotated, and what is to go out.
+fn annotated() -> (Vec<Value>, Vec<Value>) {
+    let with = vec![
+        json!({"role": "system", "content": "rules", "plimsoll": note("rules", "critical")}),
+        json!({"role": "user", "plimsoll": 7, "content": [
+            {"type": "text", "text": "look", "plimsoll": note("static_context", "low")},
+            {"type": "image_url", "image_url": {"url": "http://x/y.png", "plimsoll": "stays"}, "plimsoll": null},
+        ]}),
+    ];
+    let mut without = with.clone();
+    for message in &mut without {
+        message.as_object_mut().unwrap().remove("plimsoll");
+        for part in message["content"].as_array_mut().into_iter().flatten() {
+            part.as_object_mut().unwrap().remove("plimsoll");
+        }
+    }
+    (with, without)
+}
+
+fn body(fields: &Value, messages: &[Value]) -> String {
+    let mut body = fields.clone();
+    body["model"] = "m".into();
+    body["messages"] = messages.into();
+    body.to_string()
+}
+
+#[tokio::test]
+async fn annotations_reach_no_provider_whatever_the_guard_does() {
+    let orphan = json!({"role": "tool", "tool_call_id": "nobody", "content": "x", "plimsoll": {}});
+    let disabled = |config: &mut Config| config.guard.enabled = false;
+    for (wish, fields, invalid, off, actions) in [
+        ("on", json!({}), false, false, "none"),
+        ("off", json!({}), false, false, "guard-off"),
+        ("dry-run", json!({}), false, false, "dry-run, none"),
+        (
+            "on",
+            json!({"truncation": "auto"}),
+            false,
+            false,
+            "left-to-provider",
+        ),
+        ("on", json!({}), true, false, "invalid-as-sent"),
+        ("on", json!({}), false, true, "guard-off"),
+        // A title, of which no session is filed.
+        (
+            "on",
+            json!({"max_tokens": 8, "stream": true}),
+            false,
+            false,
+            "none",
+        ),
+    ] {
+        let up = Provider::start().await;
+        let proxy = before(&up, 100_000);
+        let proxy = if off { proxy.set(disabled) } else { proxy };
+        let proxy = proxy.start().await;
+        let (mut with, mut without) = annotated();
+        if invalid {
+            with.push(orphan.clone());
+            without.push(orphan.clone());
+            without[2].as_object_mut().unwrap().remove("plimsoll");
+        }
+        let mut talk = Talk::new(&proxy).with("x-plimsoll-guard", wish);
+        talk.messages = with;
+        talk.fields = fields.clone();
+        up.then([answer("200 OK", "", COMPLETION)]);
+        let got = talk.ask().await;
+        assert_eq!(header(&got, "actions"), actions, "{wish} {fields}");
+        let mut sent = String::from_utf8(up.last().body).unwrap();
+        // Where usage is asked for, it stands at the end.
+        sent = sent.replace(r#","stream_options":{"include_usage":true}"#, "");
+        assert_eq!(sent, body(&fields, &without));
+    }
+}
+
+#[tokio::test]
+async fn annotations_are_no_part_of_what_was_said() {
+    let up = Provider::answering(|_| vec![says("hi", Some(100))]).await;
+    let proxy = before(&up, 100_000).start().await;
+    let mut talk = Talk::new(&proxy);
+    let (with, without) = annotated();
+    talk.messages = with.clone();
+    let first = talk.say("one").await;
+    talk.messages[..2].clone_from_slice(&without);
+    let second = talk.say("two").await;
+    talk.messages[..2].clone_from_slice(&with);
+    let third = talk.say("three").await;
+    assert_eq!(header(&first, "session"), header(&second, "session"));
+    assert_eq!(header(&first, "session"), header(&third, "session"));
+    assert_eq!(talk.session(&third).await["generations"], 3);
+}
+
+#[tokio::test]
+async fn caps_and_shares_are_told_in_the_header() {
+    let up = Provider::answering(|_| vec![says("hi", Some(100))]).await;
+    let proxy = before(&up, 16_384).set(|config| {
+        config.guard.caps.insert("schema".into(), 300);
+        config.guard.system_share = 0.1;
+        config.guard.trim_system = true;
+        config.guard.max_prompt_tokens = Some(12_000);
+    });
+    let proxy = proxy.start().await;
+    let system =
+        |text: String, note: Value| json!({"role": "system", "content": text, "plimsoll": note});
+    let mut talk = Talk::new(&proxy);
+    talk.messages = vec![
+        system("schema ".repeat(400), note("schema", "critical")),
+        system("examples ".repeat(300), note("examples", "low")),
+        json!({"role": "system", "content": "rule. ".repeat(2_000)}),
+    ];
+    let got = talk.say("go").await;
+    assert_eq!(header(&got, "actions"), "capped=1, left-out=1, trimmed=1");
+    let sent: Value = serde_json::from_slice(&up.last().body).unwrap();
+    let text = |at: usize| sent["messages"][at]["content"].as_str().unwrap().to_owned();
+    assert!(text(0).len() <= 900 && text(0).contains("characters truncated"));
+    assert_eq!(text(1), "[Left out by the context guard: examples]");
+    assert!(text(0).len() + text(1).len() + text(2).len() <= 3 * 1_200);
+    // The next request has the same beginning.
+    talk.say("on").await;
+    let again: Value = serde_json::from_slice(&up.last().body).unwrap();
+    let first = sent["messages"].as_array().unwrap();
+    assert_eq!(
+        again["messages"].as_array().unwrap()[..first.len()],
+        first[..]
+    );
+}
+
+#[tokio::test]
+async fn the_log_tells_what_caps_take_once() {
+    let folder = tempfile::tempdir().unwrap();
+    let up = Provider::answering(|_| vec![says("hi", Some(100))]).await;
+    let settings = Settings::new(folder.path(), &up);
+    settings.write(
+        "[models.m]\nprovider = \"up\"\ncontext_length = 100000\n[recovery]\nenabled = false\n\
+         [guard]\npreset = \"light\"\n[guard.caps]\nschema = 500",
+    );
+    let process = Process::start(&settings.file).await;
+    let client = process.client();
+    let mut messages = vec![
+        json!({"role": "system", "content": "sk-secret ".repeat(400), "plimsoll": {"name": "schema"}}),
+        json!({"role": "user", "content": "u", "plimsoll": {"name": "sk-secret", "priority": "urgent"}}),
+    ];
+    for turn in 0..4 {
+        let got = client.chat(body(&json!({}), &messages)).await;
+        assert_eq!(got.headers["x-plimsoll-actions"], "capped=1");
+        messages.push(json!({"role": "assistant", "content": "hi"}));
+        messages.push(user(&format!("turn {turn}")));
+    }
+    process.signal("TERM");
+    let (_, log) = process.ended().await;
+    let told: Vec<Value> = log
+        .lines()
+        .filter(|line| line.contains("what named texts and system text take"))
+        .map(|line| serde_json::from_str(line).unwrap())
+        .collect();
+    assert_eq!(told.len(), 1, "{log}");
+    let line = told[0].to_string();
+    assert!(line.contains(" of 500 tokens (0 kept, 1 cut)"), "{line}");
+    assert_eq!(told[0]["capped"], 1);
+    let odd = log
+        .lines()
+        .filter(|line| line.contains("not understood: 1"));
+    assert_eq!(odd.count(), 4, "once in each request: {log}");
+    assert!(!log.contains("sk-secret"), "{log}");
+}

@@ -1,0 +1,93 @@
+//! Annotations among the guard's edits, and ours: what goes out is what goes out without them.
+
+use bytes::Bytes;
+use plimsoll::{
+    config::GuardConfig,
+    guard::{self, Recall},
+    wire::{
+        chat::Conversation,
+        edit::Edits,
+        scan::{Malformed, Scan, Span},
+    },
+};
+use proptest::prelude::*;
+
+use super::{WINDOWS, ours, policy, profiles_of, read};
+use crate::support::generate::{Random, any_conversation};
+
+/// Critical ones, so that nothing goes for them.
+const SAYS: &[&str] = &[
+    r#""plimsoll":{"name":"x","priority":"critical"}"#,
+    r#""plimsoll" : {"priority":"critical", "name":"a,}]"}"#,
+    r#""plimsoll":null"#,
+];
+
+/// Puts an annotation into an object, at one of its ends or between two members.
+fn annotate(conversation: &Conversation, object: Span, random: &mut Random, edits: &mut Edits) {
+    let (mut first, mut ends) = (None, Vec::new());
+    Scan::new(&conversation.body, object.start as usize)
+        .object(|scan, key| {
+            first.get_or_insert(key.quoted().start);
+            scan.value()?;
+            ends.push(scan.at() as u32);
+            Ok::<_, Malformed>(())
+        })
+        .unwrap();
+    let Some(first) = first else {
+        return;
+    };
+    for _ in 0..random.between(1, 2) {
+        let says = SAYS[random.below(SAYS.len())];
+        match random.below(ends.len() + 1) {
+            0 => edits.insert(first, format!("{says} , ")),
+            member => edits.insert(ends[member - 1], format!(" , {says}")),
+        }
+    }
+}
+
+/// The same conversation with some messages and parts annotated.
+fn annotated(conversation: &Conversation, seed: u64) -> Bytes {
+    let mut random = Random::part(seed, 17);
+    let mut edits = Edits::default();
+    for message in &conversation.messages {
+        let parts = conversation.parts(message).iter();
+        for object in parts.map(|part| part.span).chain([message.span]) {
+            if random.chance(40) {
+                annotate(conversation, object, &mut random, &mut edits);
+            }
+        }
+    }
+    edits.apply(&conversation.body).to_bytes()
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(64))]
+
+    #[test]
+    fn annotations_leave_no_trace_whatever_is_done_to_a_request(case in any_conversation(50), window in prop::sample::select(&WINDOWS[..]), seed in any::<u64>()) {
+        let plain = read(&case.body());
+        let noted = read(&annotated(&plain, seed));
+        let settings = GuardConfig::default();
+        for (one, other) in plain.messages.iter().zip(&noted.messages) {
+            prop_assert_eq!(one.digest, other.digest);
+        }
+        for profile in profiles_of(&case) {
+            let policy = policy(window, profile, &settings);
+            for ours in [ours(&plain, seed), Default::default()] {
+                let recall = Recall { ours, ..Recall::default() };
+                let sent = |conversation: &Conversation| {
+                    let plan = guard::plan(conversation, &policy, &recall);
+                    let mut edits = plan.edits;
+                    conversation.take_out_annotations(&mut edits);
+                    let body = edits.apply(&conversation.body).to_bytes();
+                    (String::from_utf8_lossy(&body).into_owned(), plan.report.actions())
+                };
+                prop_assert_eq!(sent(&plain), sent(&noted));
+            }
+        }
+        // Off, they go all the same.
+        let mut edits = Edits::default();
+        noted.take_out_annotations(&mut edits);
+        prop_assert_eq!(edits.apply(&noted.body).to_bytes(), plain.body);
+    }
+}
