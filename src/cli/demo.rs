@@ -102,6 +102,8 @@ async fn show<W: Write>(args: &Args, screen: Screen<W>) -> Result<(), DemoError>
     config.server.data_dir.clone_from(&folder.0);
     // It ends with what it shows.
     config.store.place = StorePlace::Memory;
+    // It keeps a session of this length healthy; what is shown here is what follows where it does not.
+    config.guard.clear.enabled = false;
     let scale = Scale {
         model: format!("simulated/{}", args.window.model),
         window: args.window.tokens,

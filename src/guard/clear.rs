@@ -119,7 +119,7 @@ impl Clearing {
                             .then(|| parts::result(conversation, at, policy))
                             .flatten()
                     }
-                    Role::User => parts::media(conversation, at, policy),
+                    Role::User => parts::media(conversation, at, policy, first[at]),
                     Role::Assistant if policy.settings.clear.inputs => {
                         inputs::shorten(conversation, at, policy)
                     }

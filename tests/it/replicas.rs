@@ -36,6 +36,8 @@ async fn replicas(count: usize, up: &Up, story: &Story) -> (Vec<Running>, tempfi
             .provider(story.name, &up.provider)
             .set(|config| {
                 config.models.insert(format!("{}/m", story.name), settings);
+                // It would keep these sessions from filling up, and what is told is how they do.
+                config.guard.clear.enabled = false;
                 config.server.data_dir = data.path().into();
             });
         running.push(proxy.store(Arc::clone(&store)).start().await);

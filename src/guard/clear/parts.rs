@@ -6,7 +6,7 @@
 
 use bytes::Bytes;
 
-use super::{FRAME, RESULT, Small, weigh};
+use super::{FRAME, RESULT, Small};
 use crate::{
     guard::{Policy, estimate, place},
     wire::{
@@ -51,11 +51,17 @@ pub(super) fn result(conversation: &Conversation, at: usize, policy: &Policy<'_>
     Some(small)
 }
 
-/// Message `at`, the user's, without its media; `None` where it has none that can go.
-pub(super) fn media(conversation: &Conversation, at: usize, policy: &Policy<'_>) -> Option<Small> {
+/// Message `at`, the user's, without its media; `None` where it has none that can go. Its `tokens`
+/// are raw ones as it would go out with them: caps may have shortened its text.
+pub(super) fn media(
+    conversation: &Conversation,
+    at: usize,
+    policy: &Policy<'_>,
+    tokens: u32,
+) -> Option<Small> {
     let message = &conversation.messages[at];
     let mut small = Small::default();
-    let mut sizes = message.sizes;
+    let mut sizes = Sizes::default();
     let mut gone = 0u32;
     for part in conversation.parts(message) {
         let Some(with) = notice(part).filter(|_| !part.marked) else {
@@ -66,7 +72,8 @@ pub(super) fn media(conversation: &Conversation, at: usize, policy: &Policy<'_>)
         small.edits.replace(part.span, text_part(with));
         small.media += 1;
     }
-    small.tokens = weigh(conversation, at, &sizes, policy).saturating_sub(gone);
+    let notices = policy.weights().text(&sizes).ceil() as u32;
+    small.tokens = tokens.saturating_sub(gone).saturating_add(notices);
     (small.media > 0).then_some(small)
 }
 

@@ -43,7 +43,9 @@ fn cleared(messages: &[Value], settings: &GuardConfig) -> (Plan, Vec<Value>) {
     let sent = plan.edits.apply(&conversation.body).to_bytes();
     let again = index(sent.clone()).unwrap();
     let second = planned(&again, settings, &Recall::default());
-    assert_eq!(second.report.raw_before, plan.report.raw_after);
+    // Each text is rounded up by itself where it is planned.
+    let (now, said) = (second.report.raw_before, plan.report.raw_after);
+    assert!(now <= said && said - now <= 2, "{now} sent, {said} planned");
     assert!(second.edits.is_empty(), "a second pass finds nothing to do");
     let mut sent: Value = serde_json::from_slice(&sent).unwrap();
     let sent = sent["messages"].as_array_mut().unwrap();
@@ -108,7 +110,7 @@ fn nothing_is_cleared_under_the_mark_or_where_it_is_off() {
 #[test]
 fn what_a_jump_would_not_free_is_left_for_later() {
     let mut settings = settings();
-    settings.clear.at_least = Some(0.5);
+    settings.clear.at_least = Some(0.6);
     let (plan, _) = cleared(&steps(6), &settings);
     assert!(plan.report.cleared.is_none());
     settings.clear.at_least = Some(0.3);
@@ -126,7 +128,8 @@ fn the_newest_turns_stay_however_few_steps_they_have() {
     let mut settings = settings();
     settings.clear.keep_steps = 10;
     let (plan, _) = cleared(&messages, &settings);
-    assert!(plan.report.cleared.is_none(), "ten steps are not there");
+    // Older than the newest two turns, though ten steps are not there.
+    assert_eq!(plan.report.cleared.unwrap().messages, [2, 4, 6, 8]);
     settings.clear.keep_steps = 1;
     let (plan, _) = cleared(&messages, &settings);
     assert_eq!(plan.report.cleared.unwrap().messages, [2, 4, 6, 8, 12]);
@@ -202,18 +205,20 @@ fn parts_stay_parts_and_marked_ones_stay_where_they_are() {
         text(&long()),
         text("more"),
         {"type": "text", "text": "marked", "cache_control": mark},
-        {"type": "image_url", "image_url": {"url": "https://x/z.png"}, "cache_control": mark},
+        {"type": "image_url", "image_url": {"url": "https://x/z.png", "detail": "low"}, "cache_control": mark},
         {"type": "odd", "odd": 1},
         {"type": "file", "file": {"file_id": "f"}},
     ]);
     let mut messages = vec![user("go"), asks(&[call("a", "read")]), result("a", content)];
-    messages.extend(steps(3).split_off(1));
-    let (_, sent) = cleared(&messages, &settings());
+    messages.extend(steps(2).split_off(1));
+    let mut settings = settings();
+    settings.clear.keep_steps = 1;
+    let (_, sent) = cleared(&messages, &settings);
     let expected = json!([
         text("[An old image was left out here by the context guard to save room.]"),
         text(RESULT),
         {"type": "text", "text": "...", "cache_control": mark},
-        {"type": "image_url", "image_url": {"url": "https://x/z.png"}, "cache_control": mark},
+        {"type": "image_url", "image_url": {"url": "https://x/z.png", "detail": "low"}, "cache_control": mark},
         {"type": "odd", "odd": 1},
         text("[An old attachment was left out here by the context guard to save room.]"),
     ]);
@@ -269,8 +274,8 @@ fn old_images_go_before_old_turns() {
     let messages: Vec<_> = (0..5).flat_map(|_| seen()).chain([user("and?")]).collect();
     let (plan, sent) = cleared(&messages, &settings());
     let report = plan.report.cleared.unwrap();
-    // The first is part of the task, and the newest two turns stay.
-    assert_eq!((report.media, &report.messages[..]), (3, &[2, 4, 6][..]));
+    // The first is part of the task, and no more go than must.
+    assert_eq!((report.media, &report.messages[..]), (2, &[2, 4][..]));
     assert_eq!(sent[0], messages[0]);
     let part = json!({"type": "text", "text": "[An old image was left out here by the context guard to save room.]"});
     assert_eq!(sent[2]["content"][1], part);

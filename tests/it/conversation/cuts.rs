@@ -123,7 +123,9 @@ async fn a_long_history_is_folded_at_a_few_places() {
         vec![says("done, what next?", Some(used))]
     })
     .await;
-    let proxy = before(&up, 8_192).start().await;
+    // Folds alone: what is cleared has a test of its own.
+    let proxy = before(&up, 8_192).set(|config| config.guard.clear.enabled = false);
+    let proxy = proxy.start().await;
     let mut talk = Talk::new(&proxy);
     let system = json!({"role": "system", "content": "be brief"});
     talk.messages = vec![system.clone(), user("the task")];
@@ -176,6 +178,55 @@ async fn a_long_history_is_folded_at_a_few_places() {
     assert_eq!(lines.len(), cuts);
     for line in lines {
         assert!(line["messages"].as_u64().unwrap() > 0);
+        assert!(line["estimated_tokens"].as_u64().unwrap() > 0);
+    }
+}
+
+#[tokio::test]
+async fn old_rounds_are_cleared_a_few_times_and_each_time_told() {
+    let (log, _guard) = Log::begin();
+    let up = Provider::answering(|_| vec![says("hi", None)]).await;
+    let proxy = before(&up, 16_384).start().await;
+    let mut talk = Talk::new(&proxy);
+    talk.messages = vec![user("the task")];
+    let (mut last, mut cleared, mut clears) = (Vec::new(), 0, 0);
+    for step in 0..36 {
+        let id = format!("c{step}");
+        talk.messages.push(call(&id, "run"));
+        let text = format!("step {step}: {}", "all is well here. ".repeat(60));
+        talk.messages.push(result(&id, &text));
+        let answer = talk.ask().await;
+        let seen = up.last();
+        let openai = named("openai").unwrap();
+        let context = format!("step {step}");
+        let broken = strict::broken(talk.body().as_bytes(), &seen.body, openai);
+        assert_eq!(broken, [], "{context}");
+        let (sent, actions) = (messages(&seen), header(&answer, "actions").to_owned());
+        let now: usize = actions
+            .strip_prefix("cleared=")
+            .map_or(0, |count| count.parse().unwrap());
+        assert!(now > 0 || actions == "none", "{context}: {actions}");
+        let placeholder = |message: &&Value| {
+            let text = message["content"].as_str().unwrap_or_default();
+            text.starts_with("[An old tool result was left out")
+        };
+        assert_eq!(sent.iter().filter(placeholder).count(), now, "{context}");
+        assert_eq!(sent.len(), talk.messages.len(), "nothing had to go");
+        let newest = sent.len().saturating_sub(20);
+        assert_eq!(sent[newest..], talk.messages[newest..], "{context}");
+        if now == cleared {
+            assert!(sent.starts_with(&last), "{context}: another prefix");
+        } else {
+            assert!(now >= cleared + 5, "{context}: {cleared} to {now}");
+            clears += 1;
+        }
+        (last, cleared) = (sent, now);
+    }
+    assert!((2..6).contains(&clears), "{clears} times");
+    let lines = log.lines("were cleared");
+    assert_eq!(lines.len(), clears);
+    for line in lines {
+        assert!(line["results"].as_u64().unwrap() > 0);
         assert!(line["estimated_tokens"].as_u64().unwrap() > 0);
     }
 }
