@@ -1,7 +1,9 @@
 //! Where a new course begins, and what lies before a boundary.
 
 use super::{
-    Memory, Policy, budget, estimate, fold,
+    Memory, Policy, budget,
+    clear::{Clearing, sweep::Swept},
+    estimate, fold,
     preface::Base,
     priority::Priorities,
     record::Ours,
@@ -65,22 +67,31 @@ pub fn weigh_before(
     let mut results = Results::new(conversation, policy);
     Priorities::decide(conversation, policy, &mut results.tokens);
     results.first_line();
+    let clearing = Clearing::new(conversation, &units, policy, &results.tokens);
     results.remembered(&memory.tight);
+    let swept = Swept {
+        rounds: fold::at_said(&units, memory.swept.rounds),
+        media: fold::at_said(&units, memory.swept.media),
+    };
     let base = Base::of(ours);
     let folded = memory.boundary().max(base.boundary);
     let from = folded.map_or_else(
         || units::pinned(&units),
         |folded| fold::at_said(&units, folded),
     );
-    let part = units.get(from..fold::at_said(&units, boundary));
-    let messages = part.unwrap_or_default().iter().filter(|unit| !unit.stays);
+    let part = (from..fold::at_said(&units, boundary)).filter(|&at| !units[at].stays);
     let preface = match folded {
         Some(_) => rounds::tokens(&text::escape(&base.text), &policy.weights()),
         None => 0,
     };
-    messages
-        .flat_map(|unit| unit.messages.clone())
-        .fold(preface, |sum, at| sum.saturating_add(results.tokens[at]))
+    let weigh = |at: usize| match swept.covers(at, units[at].kind) {
+        true => clearing.weigh(&units[at], &results.tokens, 0),
+        false => units[at]
+            .messages
+            .clone()
+            .fold(0, |sum: u32, at| sum.saturating_add(results.tokens[at])),
+    };
+    part.fold(preface, |sum, at| sum.saturating_add(weigh(at)))
 }
 
 /// What a course's preface may be: in raw tokens a quarter of the budget, and half of what the pinned

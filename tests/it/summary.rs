@@ -215,7 +215,9 @@ proptest! {
 
 /// A whole summary as the simulated provider makes it.
 async fn made(conversation: &Conversation, asked: Summariser) -> (usize, String) {
-    let settings = GuardConfig::default();
+    // What is cleared would be too little to be worth a summary.
+    let mut settings = GuardConfig::default();
+    settings.clear.enabled = false;
     let policy = policy(asked.profile, 32_768, &settings);
     let plan = guard::plan(conversation, &policy, &Recall::default());
     let ours = guard::record::Ours::default();

@@ -35,12 +35,14 @@ fn other_versions_and_leftovers_are_refused() {
     assert!(matches!(State::decode(&long), Err(StateError::TooLarge(_))));
 }
 
+/// What a grid of the guard's stands on, as it is stored.
+const GROUND: (u32, u32, u32, u32, u32, u64) = (5, 0, 0, 0, 0, 0);
+
 #[test]
 fn an_oversize_state_is_shed_or_refused() {
     // As it would come from a guard that tightened very many results.
     let tight: Vec<(u128, u32)> = (0..12_000).map(|at| (u128::MAX - at, 9_000)).collect();
-    let memory =
-        postcard::to_stdvec(&((5_u32, 0_u32, 0_u32, 0_u32), None::<()>, tight, 0_u64)).unwrap();
+    let memory = postcard::to_stdvec(&(GROUND, None::<()>, (0_u32, 0_u32), tight, 0_u64)).unwrap();
     let large = State {
         guard: postcard::from_bytes(&memory).unwrap(),
         ..state()
@@ -104,8 +106,9 @@ fn the_oldest_records_are_shed_first_and_places_stay_whole() {
 #[test]
 fn what_the_guard_remembers_outlives_the_records() {
     let memory = (
-        (5_u32, 0_u32, 0_u32, 0_u32),
+        GROUND,
         None::<()>,
+        (0_u32, 0_u32),
         vec![(7_u128, 9_000_u32)],
         0_u64,
     );
