@@ -34,7 +34,7 @@ const ERRORS: &[&str] = &[
     "失败",
 ];
 /// Characters of the beginning of a sentence, or of an error, by which it is found again.
-const KNOWN_CHARS: usize = 20;
+const KNOWN_CHARS: usize = 10;
 
 pub(crate) fn report(out: &mut impl Write) -> io::Result<()> {
     writeln!(

@@ -24,10 +24,24 @@ use crate::wire::chat::{Call, Conversation};
 /// Characters of what the user said, of an error, and of a call's arguments.
 const LINE_CHARS: usize = 200;
 const NAME_CHARS: usize = 64;
-/// The most that are shown.
-const CALLS: usize = 30;
-const PATHS: usize = 60;
-const ERRORS: usize = 8;
+/// The most that are shown of calls, files and errors.
+struct Most {
+    calls: usize,
+    files: usize,
+    errors: usize,
+}
+
+const MOST: Most = Most {
+    calls: 30,
+    files: 60,
+    errors: 8,
+};
+/// Beside a course, which is to begin with room.
+const MOST_OF_COURSE: Most = Most {
+    calls: 10,
+    files: 20,
+    errors: 6,
+};
 /// Errors, files and calls may each take this part of the room whatever the user said. What is left
 /// of the rest is for calls.
 const PART: f64 = 6.0;
@@ -48,27 +62,29 @@ pub(super) fn within(
 ) -> String {
     let mut purse = Purse::of_tokens(room.tokens, room.weights);
     purse.pay(purse.cost(head));
-    let facts = pick(conversation, removed, purse);
+    let facts = pick(conversation, removed, &MOST, purse);
     if facts.is_empty() {
         return facts;
     }
     format!("{head}{facts}")
 }
 
-/// All facts, between fences, in `most` characters at most; empty where there are none.
+/// Facts for the beginning of a course, between fences, in `most` characters at most; empty where
+/// there are none.
 pub fn gather(conversation: &Conversation, removed: &[usize], most: usize) -> String {
-    pick(conversation, removed, Purse::of_chars(most))
+    let purse = Purse::of_chars(most);
+    pick(conversation, removed, &MOST_OF_COURSE, purse)
 }
 
-fn pick(conversation: &Conversation, removed: &[usize], purse: Purse) -> String {
+fn pick(conversation: &Conversation, removed: &[usize], most: &Most, purse: Purse) -> String {
     // Indices may come from outside.
     let end = removed.partition_point(|&at| at < conversation.messages.len());
     let removed = &removed[..end];
     let mut written = Written::new(purse);
     let part = written.purse.left() / PART;
-    let newest = errors::newest(conversation, removed, ERRORS);
+    let newest = errors::newest(conversation, removed, most.errors);
     let errors = written.section("errors", newest, part);
-    let newest = paths::newest(conversation, removed, PATHS);
+    let newest = paths::newest(conversation, removed, most.files);
     let files = written.section("files named", newest, part);
     let messages = removed.iter().rev().map(|&at| &conversation.messages[at]);
     let calls = messages.clone().any(|message| !message.calls.is_empty());
@@ -76,7 +92,7 @@ fn pick(conversation: &Conversation, removed: &[usize], purse: Purse) -> String 
     let said = said::section(conversation, removed, &mut written, kept);
     let newest = messages
         .flat_map(|message| conversation.calls(message).iter().rev())
-        .take(CALLS)
+        .take(most.calls)
         .map(|call| show(conversation, call));
     let left = written.purse.left();
     let calls = written.section("last tool calls", newest, left);

@@ -46,6 +46,7 @@ impl Sizes {
         sizes
     }
 
+    #[inline]
     fn count(&mut self, code: u32) {
         let kind = match code {
             0..0x80 => &mut self.latin,

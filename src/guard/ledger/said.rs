@@ -38,28 +38,71 @@ fn by_user(conversation: &Conversation, removed: &[usize]) -> Vec<usize> {
 }
 
 fn lines(conversation: &Conversation, said: &[usize], room: f64, purse: &Purse) -> Vec<String> {
-    let latin = purse.character('a');
-    let least = LEAST_CHARS as f64 * latin + purse.frame();
-    let fit = (room / least).max(0.0) as usize;
-    let all = said.len() <= fit;
-    // The very first, a line for those that are dropped, and the newest.
-    let (first, newest) = match (all, fit) {
-        (true, _) => (0, said.len()),
-        (false, 0) => return Vec::new(),
-        (false, 1 | 2) => (0, fit),
-        (false, _) => (1, fit - 2),
+    let read = |at: usize, most| head(content(conversation, &conversation.messages[at]), most);
+    let least = LEAST_CHARS as f64 * purse.character('a');
+    // What a line takes at least.
+    let cost = |line: &str| purse.cost(line).min(least) + purse.frame();
+    let shown = if (least + purse.frame()) * said.len() as f64 <= room {
+        Shown::all(said)
+    } else {
+        Shown::within(said, room, cost(MORE), |at| cost(&read(at, LEAST_CHARS)))
     };
-    let shown: Vec<usize> = [&said[..first], &said[said.len() - newest..]].concat();
-    let even = room / shown.len().max(1) as f64 / latin;
+    let even = room / (shown.messages.len().max(1) as f64 * purse.character('a'));
     let most = ((even * UNEVEN) as usize).clamp(LEAST_CHARS, LINE_CHARS);
-    let read = |&at: &usize| head(content(conversation, &conversation.messages[at]), most);
-    let mut lines: Vec<String> = shown.iter().map(read).collect();
-    if first > 0 {
+    let mut lines: Vec<String> = shown.messages.iter().map(|&at| read(at, most)).collect();
+    if shown.dropped {
         lines.insert(1, MORE.to_owned());
     }
     lines.retain(|line| !line.is_empty());
     shorten(&mut lines, room, purse);
     lines
+}
+
+/// The messages that get a line.
+struct Shown {
+    messages: Vec<usize>,
+    /// Some between the first and the second did not.
+    dropped: bool,
+}
+
+impl Shown {
+    fn all(said: &[usize]) -> Self {
+        Self {
+            messages: said.to_vec(),
+            dropped: false,
+        }
+    }
+
+    /// As many as there is room for: where that is not all, the very first and the newest, with a
+    /// line for those between them.
+    fn within(said: &[usize], room: f64, more: f64, cost: impl Fn(usize) -> f64) -> Self {
+        let (mut left, mut costs) = (room, Vec::new());
+        for &at in said.iter().rev() {
+            let cost = cost(at);
+            if cost > left {
+                break;
+            }
+            left -= cost;
+            costs.push(cost);
+        }
+        let Some(&first) = said.first().filter(|_| costs.len() < said.len()) else {
+            return Self::all(said);
+        };
+        let newest = |count: usize| &said[said.len() - count..];
+        let beside = cost(first) + more;
+        let mut count = costs.len();
+        while left < beside && count > 0 {
+            count -= 1;
+            left += costs[count];
+        }
+        if count == 0 {
+            return Self::all(newest(costs.len().min(1)));
+        }
+        Self {
+            messages: [&[first], newest(count)].concat(),
+            dropped: true,
+        }
+    }
 }
 
 /// Brings the longest lines down to one length, so that all of them fit.

@@ -20,7 +20,7 @@ pub(super) struct Piece {
     pub(super) part: Option<usize>,
     pub(super) text: Text,
     pub(super) name: Option<String>,
-    /// None where nobody annotated it.
+    /// None where nobody annotated it so that it is understood.
     pub(super) priority: Option<Priority>,
     /// Whether it has a decoded form.
     pub(super) sound: bool,
@@ -98,7 +98,8 @@ fn piece(
         part,
         text,
         name: name.map(|name| conversation.shown(name).into_owned()),
-        priority: annotation.map(|it| it.priority.unwrap_or(Priority::Medium)),
+        // One that was not understood gives nothing up.
+        priority: annotation.and_then(|it| it.priority.or((!it.odd).then_some(Priority::Medium))),
         sound: sound(raw),
         before: tokens,
         tokens,

@@ -129,7 +129,7 @@ fn all_wishes_and_the_newest_of_the_rest_are_shown() {
     }
     let removed: Vec<_> = (1..messages.len()).collect();
     let text = preface(&messages, &removed, &Memory::default());
-    for (found, least, most) in [("wish", 0, 40), ("edit", 10, 30), ("error", 32, 8)] {
+    for (found, least, most) in [("wish", 0, 40), ("edit", 30, 10), ("error", 34, 6)] {
         let lines: Vec<_> = text
             .lines()
             .filter(|l| l.starts_with(&format!("- {found}")))
