@@ -65,6 +65,7 @@ async fn a_session_counts_up() {
             "clear_pending": false,
             "compact_pending": false,
             "auto_compact": "follow",
+            "auto_compact_off": null,
             "compacting": false,
             "summaries": 0,
             "summary_failures": 0,
@@ -153,7 +154,7 @@ async fn other_pages_methods_and_paths_are_refused() {
     for method in [Method::POST, Method::PUT, Method::DELETE] {
         let got = ask(&proxy, method, &path, &[]).await;
         got.is_error(405, "method_not_allowed");
-        assert_eq!(got.headers["allow"], "GET");
+        assert_eq!(got.headers["allow"], "GET, PATCH");
     }
     let head = ask(&proxy, Method::HEAD, &path, &[]).await;
     assert!(head.status == 200 && head.body.is_empty());

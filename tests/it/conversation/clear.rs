@@ -130,7 +130,7 @@ async fn other_pages_methods_and_paths_are_refused() {
     }
     let below = format!("{path}/x");
     let got = ask(&proxy, Method::POST, &below, &[]).await;
-    got.is_error(405, "method_not_allowed");
+    got.is_error(404, "session_not_found");
     assert_eq!(talk.session(&answer).await["clear_pending"], false);
     let ours = [("origin", "http://localhost:1876")];
     assert_eq!(ask(&proxy, Method::POST, &path, &ours).await.status, 200);
