@@ -113,8 +113,12 @@ impl Clearing {
                     Role::Tool | Role::Function if first[at] < least => None,
                     Role::Tool | Role::Function => {
                         let settings = &policy.settings.clear;
-                        let stays = !settings.exclude.is_empty()
-                            && excludes(settings, &names.tool(conversation, units, at));
+                        let mut name = || {
+                            let name = names.whole(conversation, units, at);
+                            name.map(|name| conversation.shown(name))
+                                .unwrap_or_default()
+                        };
+                        let stays = !settings.exclude.is_empty() && excludes(settings, &name());
                         (!stays)
                             .then(|| parts::result(conversation, at, policy))
                             .flatten()

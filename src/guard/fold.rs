@@ -250,7 +250,16 @@ impl Replay<'_> {
             ..fold.unwrap_or_default()
         };
         let mut live = self.beside;
+        // As `newest` gives it for the request that ended here: looked for anew each time, a long
+        // row of what stays would be walked once for every unit of it.
+        let mut newest = None;
         for at in 0..self.units.len() {
+            if at >= pinned && self.goes(at) {
+                newest = match self.units[at].kind {
+                    UnitKind::Assistant => newest.or(Some(at)),
+                    _ => Some(at),
+                };
+            }
             if at < pinned || at >= fold.boundary || !self.goes(at) {
                 live = live.saturating_add(self.now(at, &fold.swept));
             }
@@ -262,7 +271,8 @@ impl Replay<'_> {
             }
             live = self.clear(at, live, &mut fold);
             if self.over(live, &fold) > 0 {
-                live = live.saturating_sub(self.advance(at, live, pinned, &mut fold));
+                let newest = newest.unwrap_or(at).max(pinned);
+                live = live.saturating_sub(self.advance(newest, live, &mut fold));
             }
             // A ledger gives way before the newest step does, until the next cut.
             fold.bare |= self.over(live, &fold) > 0;
@@ -355,10 +365,9 @@ impl Replay<'_> {
         !self.units[unit].stays
     }
 
-    /// Moves the boundary on to the next step of the grid that makes the request at `at` fit.
-    /// Returns the raw tokens that went.
-    fn advance(&self, at: usize, live: u32, pinned: usize, fold: &mut Fold) -> u32 {
-        let newest = newest(self.units, at, pinned);
+    /// Moves the boundary on to the next step of the grid that makes the request fit whose newest
+    /// unit must stay. Returns the raw tokens that went.
+    fn advance(&self, newest: usize, live: u32, fold: &mut Fold) -> u32 {
         let before = *fold;
         let preface = self.preface.saturating_add(self.ledger);
         let needed = live.saturating_add(preface).saturating_sub(self.high);

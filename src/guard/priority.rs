@@ -9,7 +9,7 @@
 //!    text that names it takes the place of each, since a pinned message is never dropped and no text
 //!    becomes empty.
 //! 3. Where that is not enough and the settings allow it, what has no annotation is shortened, the
-//!    longest first.
+//!    longest first: at the start all together, later each by what those before it leave.
 //!
 //! A text with half a surrogate pair is left alone. A second pass finds nothing to do.
 
@@ -17,7 +17,7 @@ mod cut;
 mod piece;
 mod told;
 
-use std::collections::BTreeMap;
+use std::{collections::BTreeMap, ops::Range};
 
 use self::piece::{Piece, With};
 pub use self::told::{CapUse, How, Shortened, SystemUse, Texts};
@@ -111,19 +111,37 @@ impl<'a> Priorities<'a> {
         }
     }
 
+    /// The instructions at the start share what there is; each that comes later has what those
+    /// before it leave, so that none changes what was sent already.
     fn trim(&mut self, tokens: &mut [u32]) {
-        let plain: Vec<usize> = (0..self.pieces.len())
+        let messages = &self.conversation.messages;
+        let instructs = |at: &usize| messages[*at].role.instructs();
+        let start = (0..messages.len()).take_while(instructs).count();
+        let later = (start..messages.len()).filter(instructs);
+        let mut before = 0u32;
+        for group in std::iter::once(0..start).chain(later.map(|at| at..at + 1)) {
+            self.trim_some(group.clone(), self.limit.saturating_sub(before), tokens);
+            before = before.saturating_add(sum(&tokens[group]));
+        }
+    }
+
+    /// Shortens texts without an annotation until these messages are within `most` raw tokens.
+    fn trim_some(&mut self, messages: Range<usize>, most: u32, tokens: &mut [u32]) {
+        if sum(&tokens[messages.clone()]) <= most {
+            return;
+        }
+        let first = |message| self.pieces.partition_point(|it| it.message < message);
+        let plain: Vec<usize> = (first(messages.start)..first(messages.end))
             .filter(|&at| self.pieces[at].priority.is_none() && self.pieces[at].sound)
-            .filter(|&at| self.is_system(at))
             .collect();
         for _ in 0..TRIM_ROUNDS {
-            let over = self.system.saturating_sub(self.limit);
+            let over = sum(&tokens[messages.clone()]).saturating_sub(most);
             if over == 0 {
                 return;
             }
             let now: Vec<u32> = plain.iter().map(|&at| self.pieces[at].tokens).collect();
-            let sum = now.iter().fold(0u32, |sum, &it| sum.saturating_add(it));
-            let level = level(now, sum.saturating_sub(over)).max(LEAST_TOKENS);
+            let target = sum(&now).saturating_sub(over);
+            let level = level(now, target).max(LEAST_TOKENS);
             for &at in &plain {
                 if self.pieces[at].tokens > level {
                     self.cut(at, level, How::Trimmed, tokens);
@@ -181,6 +199,10 @@ impl<'a> Priorities<'a> {
         }
         texts
     }
+}
+
+fn sum(tokens: &[u32]) -> u32 {
+    tokens.iter().fold(0, |sum, it| sum.saturating_add(*it))
 }
 
 /// Raw tokens of all system messages.

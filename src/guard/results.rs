@@ -330,13 +330,29 @@ pub(super) struct Names {
 }
 
 impl Names {
-    /// The name of the tool that gave a result: its own, or that of the call it answers.
+    /// The name of the tool that gave a result, as far as it is shown.
     pub(super) fn tool(
         &mut self,
         conversation: &Conversation,
         units: &[Unit],
         at: usize,
     ) -> String {
+        let name = self.whole(conversation, units, at);
+        name.map_or_else(String::new, |name| {
+            Walk::new(conversation.raw(name))
+                .take(NAME_CHARS)
+                .map(|character| char::from_u32(character.code).unwrap_or('\u{FFFD}'))
+                .collect()
+        })
+    }
+
+    /// The name of the tool that gave a result: its own, or that of the call it answers.
+    pub(super) fn whole(
+        &mut self,
+        conversation: &Conversation,
+        units: &[Unit],
+        at: usize,
+    ) -> Option<Text> {
         let message = &conversation.messages[at];
         if !self.step.contains(&at) {
             self.enter(conversation, units, at);
@@ -350,12 +366,7 @@ impl Names {
                 .copied()
                 .flatten(),
         };
-        message.name.or(called).map_or_else(String::new, |name| {
-            Walk::new(conversation.raw(name))
-                .take(NAME_CHARS)
-                .map(|character| char::from_u32(character.code).unwrap_or('\u{FFFD}'))
-                .collect()
-        })
+        message.name.or(called)
     }
 
     fn enter(&mut self, conversation: &Conversation, units: &[Unit], at: usize) {

@@ -39,3 +39,24 @@ fn an_unsound_plan_is_thrown_away() {
     ));
     assert_eq!(plan.report.actions(), "guard-fault");
 }
+
+/// Takes minutes where each of them looks back over all that stay before it.
+#[test]
+fn a_long_row_of_what_stays_is_passed_once() {
+    let settings = GuardConfig::default();
+    let policy = Policy {
+        profile: profile::named("openai").unwrap(),
+        window: 8_192,
+        input_limit: None,
+        settings: &settings,
+    };
+    for (role, answers) in [("system", 0), ("other", 0), ("system", 100_000)] {
+        let answers = r#",{"role":"assistant","content":"a"}"#.repeat(answers);
+        let stays = format!(r#",{{"role":"{role}","content":"s"}}"#).repeat(120_000);
+        let user = r#"{"role":"user","content":"u"}"#;
+        let body = format!(r#"{{"messages":[{user}{answers}{stays}]}}"#);
+        let conversation = index(Bytes::from(body)).unwrap();
+        let plan = plan(&conversation, &policy, &Recall::default());
+        assert!(plan.report.over_budget && plan.report.stood_back.is_none());
+    }
+}

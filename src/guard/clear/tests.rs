@@ -315,3 +315,21 @@ fn what_was_cleared_once_stays_so_and_is_new_once() {
     let plan = planned(&conversation, &off, &recall);
     assert!(plan.report.cleared.is_none() && plan.edits.is_empty());
 }
+
+/// Some providers take longer names than others, and than are shown.
+#[test]
+fn a_tool_with_a_long_name_is_excluded_by_it() {
+    let name = format!("mcp__{}__read", "server".repeat(12));
+    let step = || [asks(&[call("a", &name)]), result("a", long())];
+    let messages: Vec<_> = std::iter::once(user("go"))
+        .chain((0..6).flat_map(|_| step()))
+        .collect();
+    let mut settings = settings();
+    let (plan, _) = cleared(&messages, &settings);
+    assert!(plan.report.cleared.is_some());
+    for excluded in [name.clone(), format!("{}*", &name[..70])] {
+        settings.clear.exclude = vec![excluded];
+        let (plan, _) = cleared(&messages, &settings);
+        assert!(plan.report.cleared.is_none());
+    }
+}

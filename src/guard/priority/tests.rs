@@ -303,6 +303,29 @@ fn message() -> impl Strategy<Value = Value> {
     ]
 }
 
+#[test]
+fn instructions_that_come_later_change_nothing_that_was_sent() {
+    let settings = GuardConfig {
+        system_share: 0.1,
+        trim_system: true,
+        ..GuardConfig::default()
+    };
+    let policy = policy(&settings, 32_768);
+    let plain = |text: &str| json!({"role": "system", "content": text});
+    let mut messages = vec![plain(&"rule ".repeat(800)), plain(&"more ".repeat(1_500))];
+    let mut last: Vec<Value> = Vec::new();
+    for turn in 0..12 {
+        messages.push(json!({"role": "user", "content": "go"}));
+        let (out, plan) = sent(&messages, &policy);
+        assert!(plan.report.folded.is_none() && plan.report.texts.count(How::Trimmed) > 0);
+        let out = out.as_array().unwrap().clone();
+        assert!(out.starts_with(&last), "turn {turn}");
+        last = out;
+        messages.push(json!({"role": "assistant", "content": "done"}));
+        messages.push(plain(&format!("note {turn} ").repeat(100)));
+    }
+}
+
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(64))]
 
