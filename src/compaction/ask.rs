@@ -124,7 +124,9 @@ fn members(part: &Conversation, asked: &Summariser, edits: &mut Edits) {
     let limit = limit(part, asked.profile);
     let gone = |at: usize| {
         let name = name(at);
-        DROPPED.contains(&&*name) || LIMITS.contains(&&*name) && name != limit
+        DROPPED.contains(&&*name)
+            || LIMITS.contains(&&*name) && name != limit
+            || *name == *"thinking" && thinks_longer(part, part.fields[at].value, asked.max_tokens)
     };
     edits.take_out(&spans, gone);
     let mut added = String::new();
@@ -148,6 +150,14 @@ fn members(part: &Conversation, asked: &Summariser, edits: &mut Edits) {
     if !added.is_empty() {
         edits.insert(part.span.end - 1, added);
     }
+}
+
+/// Whether a member asks for more thought than the whole answer may be: refused, where such a
+/// member is known.
+fn thinks_longer(part: &Conversation, value: Span, most: u32) -> bool {
+    let thinking = serde_json::from_slice::<Value>(&part.body[value.range()]);
+    let budget = thinking.ok().and_then(|it| it["budget_tokens"].as_f64());
+    budget.is_some_and(|budget| budget >= f64::from(most))
 }
 
 /// The name of the limit that the client uses: models that think refuse `max_tokens`, other

@@ -27,8 +27,9 @@ pub fn threshold(budget: &budget::Budget, settings: &CompactionConfig) -> u32 {
 /// What would be summarised of a conversation as it goes out now: all that is still in it between
 /// the pinned start and the newest steps, an earlier summary included.
 ///
-/// `None` where that is less than a tenth of the budget, or does not go beyond the earlier
-/// summary, or where the guard stands back from this conversation.
+/// `None` where what is new in that is less than a tenth of the budget, or where the guard stands
+/// back from this conversation. An earlier summary is not new: where all that is pinned is past the
+/// threshold by itself, it would be summarised again and again, each time to less.
 pub fn due(
     conversation: &Conversation,
     policy: &Policy<'_>,
@@ -42,9 +43,12 @@ pub fn due(
     if least.is_some_and(|least| boundary <= least) {
         return None;
     }
-    let replaced = guard::weigh_before(conversation, policy, memory, ours, boundary);
+    let weigh = |until| guard::weigh_before(conversation, policy, memory, ours, until);
+    let replaced = weigh(boundary);
+    let known = least.map_or(0, weigh);
     let budget = budget::budget(conversation, policy).tokens;
-    (replaced >= budget / LEAST_SHARE && replaced > 0).then_some(Due { boundary, replaced })
+    let new = replaced.saturating_sub(known);
+    (new >= budget / LEAST_SHARE && new > 0).then_some(Due { boundary, replaced })
 }
 
 #[cfg(test)]
@@ -164,6 +168,12 @@ mod tests {
             due_of(&conversation, 32_768, &summarised(first.boundary)),
             None
         );
+        // Three more steps are less than a tenth, however long the summary itself is.
+        let mut long = summarised(first.boundary - 6);
+        if let Some(summary) = &mut long.summary {
+            summary.text = format!("<summary>\n{}</summary>", "word ".repeat(4_000)).into();
+        }
+        assert_eq!(due_of(&conversation, 32_768, &long), None);
         let later = due_of(&conversation, 32_768, &summarised(11)).unwrap();
         assert_eq!(later.boundary, first.boundary);
         assert!(later.replaced < first.replaced - 5 * 650 + 300, "{later:?}");

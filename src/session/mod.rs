@@ -197,14 +197,10 @@ impl Sessions {
             generation: self.ids.generation(),
             lost,
         };
-        if let Some(mut found) = ancestor {
+        if let Some(found) = ancestor {
             inherited.clear_ordered = found.orders.ask_clear_after(&found.state);
             inherited.compact_ordered = found.orders.ask_compact_after(&found.state);
-            let generations = found.state.generations;
-            let compaction = &mut found.state.compaction;
-            let made = compaction.made;
-            compaction.take_over(found.orders.outcomes(), generations);
-            inherited.compacted = compaction.made > made;
+            inherited.compacted = found.compacted;
             inherited.state = Some(found.state);
             inherited.answer_at = found.answer_at;
             inherited.orders = found.orders;
@@ -225,9 +221,15 @@ impl Sessions {
         };
         let answer_at = lineage.answer_at(found.at).ok_or(StoreError::Damaged)?;
         let mut state = self.opened(lineage.tenant(), &found.state)?;
+        let orders = self.readable(lineage.tenant(), state.session, &found.orders);
+        let (generations, made) = (state.generations, state.compaction.made);
+        state.compaction.take_over(orders.outcomes(), generations);
+        // A summary that was just taken over may tell of messages that are not there, like others.
         state.anchor(answer_at);
+        let compaction = &state.compaction;
         Ok(Some(Ancestor {
-            orders: self.readable(lineage.tenant(), state.session, &found.orders),
+            compacted: compaction.made > made && compaction.summary.is_some(),
+            orders,
             state,
             answer_at,
         }))
@@ -366,6 +368,8 @@ struct Ancestor {
     state: State,
     answer_at: u32,
     orders: Orders,
+    /// A summary was just taken over.
+    compacted: bool,
 }
 
 impl fmt::Debug for Sessions {

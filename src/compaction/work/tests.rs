@@ -188,6 +188,17 @@ fn what_would_give_the_answer_another_shape_is_taken_out() {
 }
 
 #[test]
+fn thought_that_is_longer_than_the_answer_is_taken_out() {
+    for (budget, kept) in [(200, true), (400, false), (16_000, false)] {
+        let thinking = json!({"type": "enabled", "budget_tokens": budget});
+        let asked = members("anthropic", json!({"thinking": thinking}));
+        assert_eq!(asked.get("thinking").is_some(), kept, "{budget}");
+    }
+    let other = members("anthropic", json!({"thinking": {"type": "disabled"}}));
+    assert!(other.get("thinking").is_some());
+}
+
+#[test]
 fn the_limit_keeps_the_name_that_the_client_uses() {
     for (profile, sent, expected) in [
         ("openai", json!({}), json!({"max_completion_tokens": 400})),

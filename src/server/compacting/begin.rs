@@ -2,7 +2,7 @@
 
 use std::time::Instant;
 
-use super::{Begun, Job, Kept, Result, who::Who};
+use super::{Begun, Job, Kept, Result, vain::Whose, who::Who};
 use crate::{
     compaction::{self, Outcome},
     guard::{
@@ -35,19 +35,21 @@ impl Generation {
         heard: &Heard,
         kept: Option<Kept>,
     ) -> Option<Job> {
-        let kept = kept?;
-        let due = self.compaction.is_ordered() || self.passes(heard);
-        if !due || !self.compaction.may_begin() {
-            return None;
-        }
-        let sent = (self.edits(), self.plan.memory.clone());
-        let job = self.begin(kept, sent);
-        // The same request had one before, which may be over.
-        let there = self
-            .in_the_making()
-            .and_then(|result| result.borrow().clone());
-        if let Some(outcome) = there {
-            self.compaction.take_over(&outcome);
+        let kept = kept.filter(|_| self.compaction.is_ordered() || self.passes(heard));
+        let kept = kept.filter(|_| self.compaction.may_begin());
+        let begins = kept.is_some();
+        let job = kept.and_then(|kept| {
+            let sent = (self.edits(), self.plan.memory.clone());
+            self.begin(kept, sent)
+        });
+        // The same request had one before, which may be over; or it was waited for too short, and
+        // there was no session yet that it could be left beside.
+        if begins || self.inherited.state.is_none() {
+            let there = self.in_the_making();
+            let there = there.and_then(|result| result.borrow().clone());
+            if let Some(outcome) = there {
+                self.compaction.take_over(&outcome);
+            }
         }
         job
     }
@@ -112,6 +114,10 @@ impl Generation {
         if app.compacting.pauses(&who.target) {
             return None;
         }
+        let whose = Whose::of(&self.inherited);
+        if !self.compaction.is_ordered() && app.compacting.in_vain(whose) {
+            return None;
+        }
         let most = app.config.compaction.max_running;
         let request = (key, self.inherited.session);
         let ticket = match app.compacting.begin(request, app.sessions.job(), most) {
@@ -126,6 +132,7 @@ impl Generation {
             }
             Begun::Full => return None,
         };
+        app.compacting.unclaimed(whose);
         self.compaction.begun(ticket.id());
         Some(Job {
             ticket,
@@ -144,6 +151,10 @@ impl Generation {
     pub(super) fn waited(&mut self, conversation: &Conversation, outcome: &Outcome) {
         let begun = Instant::now();
         if self.compaction.take_over(outcome) {
+            let followed = self.inherited.state.is_some();
+            if followed {
+                self.app.compacting.claimed(Whose::of(&self.inherited));
+            }
             self.replan(conversation);
         }
         self.guard_took += begun.elapsed();

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use http::{
     HeaderMap, HeaderName, HeaderValue, Request,
-    header::{ACCEPT, CONTENT_TYPE},
+    header::{ACCEPT, CONTENT_TYPE, USER_AGENT},
     request::Parts,
 };
 
@@ -51,9 +51,23 @@ impl Kept {
 
     /// The path and the headers for a provider: as the request's own, with its credentials where
     /// that provider gets them.
-    pub(super) fn way(&self, app: &App, provider: &Provider) -> (String, HeaderMap) {
-        let path = with_query(app, "/chat/completions", &self.parts, provider);
-        let mut headers = outgoing_headers(app, &self.parts, provider, true);
+    ///
+    /// SECURITY: what a client says in its headers and its query is for the provider of its
+    /// conversation, `own`, whose key may stand under any name there. No other one is told.
+    pub(super) fn way(
+        &self,
+        app: &App,
+        own: &Provider,
+        provider: &Provider,
+    ) -> (String, HeaderMap) {
+        let (mut bare, ()) = Request::new(()).into_parts();
+        let agent = self.parts.headers.get(USER_AGENT);
+        bare.headers
+            .extend(agent.map(|agent| (USER_AGENT, agent.clone())));
+        let same = provider.config.base_url == own.config.base_url;
+        let parts = if same { &self.parts } else { &bare };
+        let path = with_query(app, "/chat/completions", parts, provider);
+        let mut headers = outgoing_headers(app, parts, provider, true);
         body::without_encoding(&mut headers);
         headers.remove(IDEMPOTENCY);
         let json = HeaderValue::from_static("application/json");

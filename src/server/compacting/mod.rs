@@ -10,6 +10,7 @@ mod held;
 mod job;
 mod kept;
 mod part;
+mod vain;
 mod who;
 
 use std::{
@@ -22,6 +23,7 @@ use std::{
 use lru::LruCache;
 use tokio::sync::watch;
 
+use self::vain::{Vain, Whose};
 pub use self::{first::Waiting, held::held, job::Job, kept::Kept, part::Part};
 use crate::{
     compaction::{JobId, Outcome},
@@ -61,6 +63,7 @@ struct Now {
     /// By the place and name of the summary model.
     breakers: LruCache<(Arc<str>, Box<str>), Arc<Breaker>>,
     said: HashSet<String>,
+    vain: Vain,
 }
 
 /// A job as those see it who wait for it.
@@ -93,6 +96,8 @@ pub(super) enum Begun {
 pub(super) struct Ticket {
     id: JobId,
     key: Key,
+    /// Of the request that it was begun for.
+    session: SessionId,
     sender: watch::Sender<Option<Outcome>>,
     /// Its job was begun.
     ran: bool,
@@ -107,6 +112,7 @@ impl Compacting {
                 jobs: LruCache::new(MAX_JOBS),
                 breakers: LruCache::new(MAX_MODELS),
                 said: HashSet::new(),
+                vain: Vain::default(),
             }),
             counts: metrics.summaries(),
         }
@@ -152,6 +158,7 @@ impl Compacting {
         Begun::New(Ticket {
             id,
             key,
+            session,
             sender,
             ran: false,
             all: Arc::clone(self),
@@ -196,6 +203,25 @@ impl Compacting {
         }
     }
 
+    /// Whether another one would be in vain as well, as far as can be told.
+    pub(super) fn in_vain(&self, whose: Whose) -> bool {
+        let vain = self.lock().vain.too_many(whose, Instant::now());
+        if vain {
+            self.counts.ended("skipped");
+        }
+        vain
+    }
+
+    /// One was begun that nobody has come back for yet.
+    pub(super) fn unclaimed(&self, whose: Whose) {
+        self.lock().vain.begun(whose, Instant::now());
+    }
+
+    /// One went out with a request that came later.
+    pub(super) fn claimed(&self, whose: Whose) {
+        self.lock().vain.claimed(whose);
+    }
+
     fn lock(&self) -> MutexGuard<'_, Now> {
         self.now.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -212,7 +238,9 @@ impl Ticket {
         let mut now = self.all.lock();
         self.sender.send_replace(Some(outcome));
         let slot = now.jobs.peek_mut(&self.key).filter(|it| it.id == self.id);
-        slot.map_or_else(Vec::new, |slot| std::mem::take(&mut slot.sessions))
+        let sessions = slot.map(|slot| std::mem::take(&mut slot.sessions));
+        // Many others that were begun since have taken its place.
+        sessions.unwrap_or_else(|| vec![self.session])
     }
 
     pub(super) fn counts(&self) -> &Summaries {

@@ -3,6 +3,7 @@
 use crate::{
     compaction::{Job, JobId, Memory, Outcome},
     provider::{Source, Target},
+    server::compacting::vain::Whose,
     server::{
         App,
         wish::{Asker, Wish},
@@ -19,7 +20,8 @@ pub struct Part {
     memory: Memory,
     /// Generations of the session, this one included.
     generations: u32,
-    /// Names the request; `None` for one that belongs to no conversation.
+    /// Names the request; `None` for one that belongs to no conversation, or to one of which nobody
+    /// knows for now whether it has a summary.
     key: Option<Key>,
     /// The guard may change the request, so that a summary would go out.
     guards: bool,
@@ -47,10 +49,15 @@ impl Part {
         let state = inherited.state.as_ref();
         let said = asker.auto_compact.or(inherited.orders.auto_compact);
         let ordered = inherited.compact_ordered;
+        let keys = inherited.lineage.keys(0);
+        if inherited.compacted {
+            app.compacting.claimed(Whose::of(inherited));
+            app.compacting.claimed(Whose::account(inherited));
+        }
         let part = Self {
             memory: state.map_or_else(Memory::default, |state| state.compaction.clone()),
             generations: state.map_or(0, |state| state.generations).saturating_add(1),
-            key: inherited.lineage.keys(0).map(|keys| keys.bare),
+            key: keys.filter(|_| !inherited.lost).map(|keys| keys.bare),
             guards: asker.wish == Wish::Guard && !is_auxiliary(conversation),
             auto: said.unwrap_or(app.config.compaction.auto),
             known: false,

@@ -101,3 +101,14 @@ fn what_is_remembered_is_bounded() {
     assert!(all.result(id(0)).is_none());
     assert!(all.result(id(255)).is_some());
 }
+
+#[test]
+fn one_that_others_have_taken_the_place_of_is_left_beside_its_session() {
+    let (all, _metrics) = all();
+    let slow = new(all.begin(request(0), id(0), 2));
+    for of in 1..=255 {
+        new(all.begin(request(of), id(of), 2)).tell(outcome(of, None));
+    }
+    let told = slow.tell(outcome(0, Some("s")));
+    assert_eq!(told, [SessionId::from_bytes([0; 16])]);
+}

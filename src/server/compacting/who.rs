@@ -32,7 +32,7 @@ impl Who {
         let place = places.into_iter().find(|place| may_ask(own, place));
         let target = place.unwrap_or_else(|| own.clone());
         let same = target.provider.place == own.provider.place && target.model == own.model;
-        let (path, headers) = kept.way(app, &target.provider);
+        let (path, headers) = kept.way(app, &own.provider, &target.provider);
         Self {
             own: same,
             target,

@@ -7,6 +7,10 @@ use crate::session::{
     Account, Client, Hint, Inherited, SessionId, Sessions, State, Wanted,
     fixture::{answer_digest, assistant, conversation, user},
 };
+use crate::{
+    compaction::{Job, Outcome},
+    guard::record::Summary,
+};
 
 fn account(sessions: &Sessions, name: &str) -> Account {
     sessions.tenants().account(Client::Named(name))
@@ -201,4 +205,42 @@ async fn nobody_clears_anothers_session() {
     let tenant = tenant(&sessions, "b");
     let theirs = sessions.find(&conversation(&turns(3)), &tenant, None).await;
     assert!(theirs.state.is_some() && !theirs.clear_ordered);
+}
+
+#[tokio::test]
+async fn a_summary_of_messages_that_were_taken_out_is_not_taken_over() {
+    let sessions = sessions();
+    let said = [
+        user("task"),
+        assistant("a"),
+        user("1"),
+        user("2"),
+        user("3"),
+    ];
+    generate(&sessions, &said[..1], &assistant("a")).await;
+    let inherited = find(&sessions, &said).await;
+    let mut state = inherited.successor();
+    let id = sessions.job();
+    state.compaction.job = Some(Job { id, since: 2 });
+    let digest = answer_digest(&assistant("b"));
+    let lineage = &inherited.lineage;
+    assert!(sessions.save(lineage, digest, &state, WITHIN).await);
+    let outcome = Outcome {
+        job: id,
+        summary: Some(Summary {
+            boundary: 4,
+            text: "s".into(),
+        }),
+    };
+    let own = account(&sessions, "a");
+    let concluded = sessions.conclude(&own, state.session, outcome);
+    assert!(concluded.await.unwrap());
+    for (kept, taken) in [(5, true), (2, false)] {
+        let next = [&said[..kept], &[assistant("b"), user("next")]].concat();
+        let inherited = find(&sessions, &next).await;
+        let state = inherited.state.unwrap();
+        assert_eq!(state.compaction.summary.is_some(), taken, "{kept}");
+        assert_eq!(inherited.compacted, taken);
+        assert_eq!(state.compaction.job, None);
+    }
 }

@@ -1,7 +1,7 @@
 //! What outlives a process: a summary is the session's, whoever made it, and one that was lost on the
 //! way is asked for again.
 
-use std::sync::Arc;
+use std::{sync::Arc, time::Duration};
 
 use async_trait::async_trait;
 use bytes::Bytes;
@@ -11,7 +11,7 @@ use plimsoll::{
     store::{Found, Key, Page, Row, Saved, Shared, Store, StoreError, memory::MemoryStore},
 };
 
-use super::{Pair, carries, good, held, late, newest, settled, words};
+use super::{Pair, carries, good, held, late, newest, past, settled, words};
 use crate::support::proxy::{Running, within};
 
 fn store() -> Arc<dyn Store> {
@@ -90,10 +90,16 @@ async fn a_job_that_was_lost_with_its_process_is_asked_for_again() {
 #[tokio::test]
 async fn without_a_store_none_is_begun() {
     let pair = Pair::new(good).await;
-    let proxy = pair.proxy().store(Arc::new(Down)).start().await;
-    let mut agent = late(&proxy);
-    for generation in agent.steps(3).await {
-        assert!(!generation.did("compacting") && !generation.did("compacted"));
+    for wait in [Duration::ZERO, Duration::from_secs(10)] {
+        let proxy = pair.proxy().store(Arc::new(Down));
+        let proxy = proxy.set(move |config| config.compaction.wait = wait);
+        let proxy = proxy.start().await;
+        let mut agent = late(&proxy);
+        // Each of them would be cut.
+        agent.messages.extend(past(30).split_off(40));
+        for generation in agent.steps(3).await {
+            assert!(!generation.did("compacting") && !generation.did("compacted"));
+        }
     }
     assert_eq!(pair.asked(), 0);
     pair.up.is_content();

@@ -212,11 +212,17 @@ async fn another_model_may_summarise() {
         });
     let proxy = proxy.start().await;
     let mut agent = busy(&proxy).with("authorization", "Bearer sk-secret-own");
+    // Known to its own provider alone.
+    agent
+        .headers
+        .insert("x-own-token", "sk-secret-too".parse().unwrap());
     let generation = begun(&mut agent).await;
     settled(&agent, &generation).await;
     assert!(agent.step().await.did("compacted"));
     assert_eq!((pair.asked(), fast.asked()), (0, 1));
+    assert!(pair.up.provider.last().header("x-own-token").is_some());
     let seen = fast.up.provider.last();
+    assert_eq!(seen.header("x-own-token"), None);
     assert_eq!(seen.header("authorization"), Some("Bearer sk-secret-fast"));
     let body = newest(&fast.up).await;
     assert_eq!(body["model"], "tiny");

@@ -1,11 +1,13 @@
 //! Who decides whether a conversation is summarised by itself: the request, else its session, else
 //! the settings; and what an order from outside does.
 
+use std::time::Duration;
+
 use http::Method;
 use plimsoll::config::ModelConfig;
 use serde_json::json;
 
-use super::{Pair, before, busy, carries, good, late, newest, past, settled};
+use super::{Pair, before, begun, busy, carries, good, late, newest, past, settled};
 use crate::support::{
     agent::{Agent, Generation},
     client::full,
@@ -119,7 +121,7 @@ async fn an_order_is_carried_out_first_where_requests_wait() {
     for stream in [false, true] {
         let pair = Pair::new(good).await;
         let proxy = before(&pair.up, |config| {
-            config.compaction.wait = std::time::Duration::from_secs(15);
+            config.compaction.wait = Duration::from_secs(15);
         });
         let proxy = proxy.start().await;
         let mut agent = busy(&proxy).set("stream", stream);
@@ -188,4 +190,31 @@ async fn what_is_beyond_the_bound_is_left_for_later() {
     settled(&first, &generation).await;
     pair.up.provider.release();
     assert!(second.step().await.did("compacting"));
+}
+
+#[tokio::test]
+async fn a_client_that_rewrites_its_history_is_not_summarised_for_ever() {
+    for wait in [Duration::ZERO, Duration::from_secs(10)] {
+        let pair = Pair::new(good).await;
+        let proxy = pair.proxy();
+        let proxy = proxy.set(move |config| config.compaction.wait = wait);
+        let proxy = proxy.start().await;
+        for nth in 0..20 {
+            let mut agent = late(&proxy);
+            if !wait.is_zero() {
+                agent.messages.extend(past(30).split_off(40));
+            }
+            agent.messages[1]["content"] = format!("It is {nth} o'clock. Caulk her.").into();
+            let generation = agent.step().await;
+            settled(&agent, &generation).await;
+        }
+        assert_eq!(pair.asked(), 8, "{wait:?}");
+        // What goes on from one of its generations has its summary.
+        let mut agent = busy(&proxy);
+        let generation = begun(&mut agent).await;
+        settled(&agent, &generation).await;
+        assert!(agent.step().await.did("compacted"));
+        assert_eq!(pair.asked(), 9);
+        pair.up.is_content();
+    }
 }
