@@ -96,9 +96,20 @@ mod tests {
         }
     }
 
+    /// With folds and summaries alone.
     fn due_of(conversation: &Conversation, window: u32, ours: &Ours) -> Option<Due> {
-        let settings = GuardConfig::default();
-        let policy = policy(&settings, window);
+        let mut settings = GuardConfig::default();
+        settings.clear.enabled = false;
+        due_by(&settings, conversation, window, ours)
+    }
+
+    fn due_by(
+        settings: &GuardConfig,
+        conversation: &Conversation,
+        window: u32,
+        ours: &Ours,
+    ) -> Option<Due> {
+        let policy = policy(settings, window);
         let recall = Recall {
             ours: ours.clone(),
             ..Recall::default()
@@ -195,5 +206,9 @@ mod tests {
         let folded = due_of(&conversation, 32_768, &Ours::default()).unwrap();
         assert!(folded.boundary > whole.boundary);
         assert!(folded.replaced < 24_576, "{folded:?}");
+        // Nor is what was cleared.
+        let settings = GuardConfig::default();
+        let cleared = due_by(&settings, &conversation, 32_768, &Ours::default()).unwrap();
+        assert!(cleared.replaced < 24_576, "{cleared:?}");
     }
 }
