@@ -202,7 +202,8 @@ async fn a_client_that_rewrites_its_history_is_not_summarised_for_ever() {
         for nth in 0..20 {
             let mut agent = late(&proxy);
             if !wait.is_zero() {
-                agent.messages.extend(past(30).split_off(40));
+                // Over its budget, and still one request to summarise.
+                agent.messages.extend(past(24).split_off(40));
             }
             agent.messages[1]["content"] = format!("It is {nth} o'clock. Caulk her.").into();
             let generation = agent.step().await;
