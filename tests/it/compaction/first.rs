@@ -192,6 +192,8 @@ async fn refusing(stream: bool) -> (Vec<u8>, bool, u16) {
         };
         config.models.insert("m".into(), model);
         config.recovery.enabled = false;
+        // Else it fits by clearing alone, and waits for nothing.
+        config.guard.clear.enabled = false;
         config.compaction.auto = true;
         config.compaction.wait = LONG;
         config.compaction.max_summary_tokens = 1_000;
