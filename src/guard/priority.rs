@@ -9,7 +9,10 @@
 //!    text that names it takes the place of each, since a pinned message is never dropped and no text
 //!    becomes empty.
 //! 3. Where that is not enough and the settings allow it, what has no annotation is shortened, the
-//!    longest first: at the start all together, later each by what those before it leave.
+//!    longest first.
+//!
+//! The instructions at the start have the share together; each that comes later has what those
+//! before it leave, so that none changes what was sent already.
 //!
 //! A text with half a surrogate pair is left alone. A second pass finds nothing to do.
 
@@ -70,9 +73,8 @@ impl<'a> Priorities<'a> {
         }
         this.pieces = piece::all(conversation, &this.weights, trims);
         this.cap(tokens);
-        this.leave_out(tokens);
-        if policy.settings.trim_system {
-            this.trim(tokens);
+        if this.system > this.limit {
+            this.share(tokens);
         }
         this
     }
@@ -89,18 +91,39 @@ impl<'a> Priorities<'a> {
         }
     }
 
-    fn leave_out(&mut self, tokens: &mut [u32]) {
-        if self.system <= self.limit {
-            return;
+    /// Holds each group of instructions to what it may have.
+    fn share(&mut self, tokens: &mut [u32]) {
+        let messages = &self.conversation.messages;
+        let instructs = |at: &usize| messages[*at].role.instructs();
+        let start = (0..messages.len()).take_while(instructs).count();
+        let later = (start..messages.len()).filter(instructs);
+        let mut before = 0u32;
+        for group in std::iter::once(0..start).chain(later.map(|at| at..at + 1)) {
+            let most = self.limit.saturating_sub(before);
+            self.leave_out(group.clone(), most, tokens);
+            if self.policy.settings.trim_system {
+                self.trim(group.clone(), most, tokens);
+            }
+            before = before.saturating_add(sum(&tokens[group]));
         }
-        let mut goes: Vec<(Priority, usize)> = (0..self.pieces.len())
-            .filter(|&at| self.is_system(at))
+    }
+
+    /// The texts of some messages.
+    fn pieces_of(&self, messages: Range<usize>) -> Range<usize> {
+        let first = |message| self.pieces.partition_point(|it| it.message < message);
+        first(messages.start)..first(messages.end)
+    }
+
+    /// Leaves out annotated texts until these messages are within `most` raw tokens.
+    fn leave_out(&mut self, messages: Range<usize>, most: u32, tokens: &mut [u32]) {
+        let mut goes: Vec<(Priority, usize)> = self
+            .pieces_of(messages.clone())
             .filter_map(|at| Some((self.pieces[at].priority?, at)))
             .filter(|&(priority, _)| priority < Priority::Critical)
             .collect();
         goes.sort_by_key(|&(priority, at)| (priority, std::cmp::Reverse(at)));
         for (_, at) in goes {
-            if self.system <= self.limit {
+            if sum(&tokens[messages.clone()]) <= most {
                 return;
             }
             let piece = &self.pieces[at];
@@ -111,27 +134,10 @@ impl<'a> Priorities<'a> {
         }
     }
 
-    /// The instructions at the start share what there is; each that comes later has what those
-    /// before it leave, so that none changes what was sent already.
-    fn trim(&mut self, tokens: &mut [u32]) {
-        let messages = &self.conversation.messages;
-        let instructs = |at: &usize| messages[*at].role.instructs();
-        let start = (0..messages.len()).take_while(instructs).count();
-        let later = (start..messages.len()).filter(instructs);
-        let mut before = 0u32;
-        for group in std::iter::once(0..start).chain(later.map(|at| at..at + 1)) {
-            self.trim_some(group.clone(), self.limit.saturating_sub(before), tokens);
-            before = before.saturating_add(sum(&tokens[group]));
-        }
-    }
-
     /// Shortens texts without an annotation until these messages are within `most` raw tokens.
-    fn trim_some(&mut self, messages: Range<usize>, most: u32, tokens: &mut [u32]) {
-        if sum(&tokens[messages.clone()]) <= most {
-            return;
-        }
-        let first = |message| self.pieces.partition_point(|it| it.message < message);
-        let plain: Vec<usize> = (first(messages.start)..first(messages.end))
+    fn trim(&mut self, messages: Range<usize>, most: u32, tokens: &mut [u32]) {
+        let plain: Vec<usize> = self
+            .pieces_of(messages.clone())
             .filter(|&at| self.pieces[at].priority.is_none() && self.pieces[at].sound)
             .collect();
         for _ in 0..TRIM_ROUNDS {
@@ -151,11 +157,6 @@ impl<'a> Priorities<'a> {
                 return;
             }
         }
-    }
-
-    fn is_system(&self, at: usize) -> bool {
-        let message = &self.conversation.messages[self.pieces[at].message];
-        message.role.instructs()
     }
 
     /// Cuts a text of the conversation down to so many raw tokens, where it can be cut.
