@@ -6,7 +6,7 @@ use super::{Begun, Job, Kept, Result, vain::Whose, who::Who};
 use crate::{
     compaction::{self, Outcome},
     guard::{
-        self, Recall,
+        self, Policy, Recall,
         estimate::{Calibration, SLOPES},
         record::Ours,
     },
@@ -35,8 +35,9 @@ impl Generation {
         heard: &Heard,
         kept: Option<Kept>,
     ) -> Option<Job> {
-        let kept = kept.filter(|_| self.compaction.is_ordered() || self.passes(heard));
         let kept = kept.filter(|_| self.compaction.may_begin());
+        let due = |kept: &Kept| self.compaction.is_ordered() || self.passes(heard, kept);
+        let kept = kept.filter(due);
         let begins = kept.is_some();
         let job = kept.and_then(|kept| {
             let sent = (self.edits(), self.plan.memory.clone());
@@ -55,13 +56,34 @@ impl Generation {
     }
 
     /// Whether the provider's own count is past the threshold, answer included: that is what the
-    /// next request begins with.
-    fn passes(&self, heard: &Heard) -> bool {
+    /// next request begins with. Old tool rounds that can be cleared come first: what goes with
+    /// them needs no summary.
+    fn passes(&self, heard: &Heard, kept: &Kept) -> bool {
         let Some(usage) = heard.usage.filter(|_| !self.cut_in_silence) else {
             return false;
         };
         let answer = usage.completion_tokens.unwrap_or(0);
-        usage.prompt_tokens > 0 && usage.prompt_tokens.saturating_add(answer) >= self.threshold()
+        let count = usage.prompt_tokens.saturating_add(answer);
+        let passes = |count| usage.prompt_tokens > 0 && count >= self.threshold();
+        passes(count) && passes(count.saturating_sub(self.clearable(&kept.conversation)))
+    }
+
+    /// Tokens that clearing would free of the conversation as it went out.
+    fn clearable(&self, conversation: &Conversation) -> u32 {
+        let mut settings = self.app.config.guard.clone();
+        settings.clear.at = 0.0;
+        let policy = Policy {
+            settings: &settings,
+            ..self.policy()
+        };
+        let recall = Recall {
+            memory: self.plan.memory.clone(),
+            ours: self.ours(),
+            ..self.recall.clone()
+        };
+        let cleared = guard::plan(conversation, &policy, &recall).report.raw_after;
+        let freed = self.plan.report.raw_after.saturating_sub(cleared);
+        (f64::from(freed) * self.recall.calibration.slope()) as u32
     }
 
     /// Whether the request is to wait for a summary: one was asked for from outside, or it would be
