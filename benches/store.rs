@@ -113,6 +113,7 @@ fn limits(place: StorePlace) -> StoreConfig {
         max_sessions: 100_000_000,
         max_bytes: 1 << 40,
         max_age: Duration::from_secs(604_800),
+        timeout: Duration::from_millis(250),
         encrypt_key: None,
     }
 }

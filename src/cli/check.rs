@@ -329,6 +329,7 @@ fn store(config: &Config) -> Vec<[String; 2]> {
     }
     rows.push(row("max_sessions", store.max_sessions));
     rows.push(row("max_age_s", store.max_age.as_secs()));
+    rows.push(row("timeout_ms", store.timeout.as_millis()));
     rows.push(row("encrypted", encrypted));
     rows
 }

@@ -90,6 +90,7 @@ fn store(old: &StoreConfig, new: &StoreConfig, stays: &mut impl FnMut(&'static s
     stays("store.max_sessions", old.max_sessions != new.max_sessions);
     stays("store.max_bytes", old.max_bytes != new.max_bytes);
     stays("store.max_age_s", old.max_age != new.max_age);
+    stays("store.timeout_ms", old.timeout != new.timeout);
     let other_key = old.encrypt_key != new.encrypt_key;
     stays("store.encrypt_key_env", other_key);
 }
@@ -160,6 +161,7 @@ mod tests {
             next.server.secret = Some(SecretKey::new([7; 32]));
             next.store.max_sessions += 1;
             next.store.max_age += Duration::from_secs(1);
+            next.store.timeout += Duration::from_secs(1);
         });
         let waiting = [
             "server.listen",
@@ -167,6 +169,7 @@ mod tests {
             "server.secret_env",
             "store.max_sessions",
             "store.max_age_s",
+            "store.timeout_ms",
         ];
         assert_eq!(change.waiting, waiting);
         assert!(change.taken.is_empty());

@@ -386,6 +386,8 @@ pub struct StoreConfig {
     pub max_bytes: usize,
     /// Since a session was last used.
     pub max_age: Duration,
+    /// How long a request waits for an answer before it goes on without a state.
+    pub timeout: Duration,
     /// Encrypts what is stored of a session.
     pub encrypt_key: Option<secret::SecretKey>,
 }
@@ -431,6 +433,18 @@ impl RedisConfig {
             Some(format!("{}:{port}", url.host_str()?))
         };
         self.nodes.iter().filter_map(shown).collect()
+    }
+}
+
+impl StoreConfig {
+    /// How long one call of a server may take: less than requests wait, so that the store knows first.
+    pub fn call_timeout(&self) -> Duration {
+        self.timeout * 4 / 5
+    }
+
+    /// How long the end of an answer waits for its state to be stored.
+    pub fn save_timeout(&self) -> Duration {
+        self.timeout / 5
     }
 }
 

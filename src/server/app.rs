@@ -58,12 +58,13 @@ impl App {
         };
         let counts = Counts::default();
         let metrics = Metrics::default();
+        let patience = config.store.timeout;
         let sessions = Sessions::new(Arc::clone(&store), Tenants::new(secret))
             .and_then(|sessions| sessions.encrypted(config.store.encrypt_key.as_ref()))
             .map_err(io::Error::other)?;
         Ok(Self {
-            sessions: sessions.counted(metrics.store_errors()),
-            sharing: Arc::new(Sharing::new(store, metrics.store_errors())),
+            sessions: sessions.counted(metrics.store_errors()).patient(patience),
+            sharing: Arc::new(Sharing::new(store, metrics.store_errors(), patience)),
             ratios: Arc::default(),
             refusals: Arc::default(),
             clients: Clients::new(&config.clients, &counts),

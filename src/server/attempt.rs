@@ -15,7 +15,6 @@ use super::{
     ask_usage::{self, Edited, Lost, Sent},
     dispatch::Dispatch,
     forward::cleaned,
-    generation::STORE_WITHIN,
     heal::{Guesses, Told},
 };
 use crate::{provider::Outgoing, wire::edit::Edits};
@@ -60,7 +59,8 @@ impl Dispatch {
         if sent.too_long {
             // There is no generation at whose end it would be told.
             let app = &self.app;
-            app.sharing.tell(app.learners(), STORE_WITHIN).await;
+            let within = app.config.store.save_timeout();
+            app.sharing.tell(app.learners(), within).await;
         }
         (sent.attempts, sent.took) = (self.calls, self.took);
         Ok(sent)

@@ -37,8 +37,6 @@ mod spelling;
 
 use spelling::{Kind, Model, name, place, read_name, read_value, value};
 
-/// How long a request waits for what others told.
-const HEAR_WITHIN: Duration = Duration::from_millis(250);
 /// After a failure nobody asks for so long.
 const REST: Duration = Duration::from_secs(1);
 /// A request that asked nothing of the store cannot have seen that there is news: it looks itself,
@@ -61,6 +59,7 @@ const MOST_AHEAD_MS: u64 = 24 * 60 * 60 * 1_000;
 pub struct Sharing {
     store: Arc<dyn Store>,
     errors: StoreErrors,
+    hear_within: Duration,
     known: Mutex<Known>,
     hearing: Mutex<Hearing>,
     /// One reads for all.
@@ -97,10 +96,12 @@ struct Stamped<T> {
 }
 
 impl Sharing {
-    pub fn new(store: Arc<dyn Store>, errors: StoreErrors) -> Self {
+    /// A request waits for what others told as long as it does for its state: `hear_within`.
+    pub fn new(store: Arc<dyn Store>, errors: StoreErrors, hear_within: Duration) -> Self {
         Self {
             store,
             errors,
+            hear_within,
             known: Mutex::new(Known {
                 touched: BTreeSet::new(),
                 windows: LruCache::new(MAX_MODELS),
@@ -129,7 +130,7 @@ impl Sharing {
         if !self.is_due(passed) {
             return false;
         }
-        let read = timeout(HEAR_WITHIN, async {
+        let read = timeout(self.hear_within, async {
             let _one = self.one.lock().await;
             // Somebody may have read while this one waited.
             if !self.is_due(passed) {
@@ -148,7 +149,7 @@ impl Sharing {
         let failed = match read.await {
             Ok(Ok(())) => return true,
             Ok(Err(error)) => error.to_string(),
-            Err(_) => format!("no answer within {HEAR_WITHIN:?}"),
+            Err(_) => format!("no answer within {:?}", self.hear_within),
         };
         self.hearing().failed = Some(Instant::now());
         self.errors.count(StoreOperation::Share);

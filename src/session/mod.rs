@@ -19,7 +19,7 @@ use bytes::Bytes;
 
 use crate::{
     compaction::JobId,
-    config::secret::SecretKey,
+    config::{StoreConfig, secret::SecretKey},
     error::chain,
     guard::Recall,
     store::{Saved, Store, StoreError},
@@ -48,9 +48,6 @@ pub use report::{Reader, Report, report};
 use seal::{Of, Seal, Unopened};
 pub use state::{GenerationId, SessionId, State};
 pub use tenant::{Account, Client, Tenant, Tenants};
-
-/// How long a request waits for the store before it goes on without a state.
-const FIND_WITHIN: Duration = Duration::from_millis(250);
 
 /// All sessions of this proxy.
 #[derive(Clone)]
@@ -130,7 +127,7 @@ impl Sessions {
             seal: Arc::new(Seal::new(None)?),
             unopened: Arc::default(),
             errors: StoreErrors::default(),
-            find_within: FIND_WITHIN,
+            find_within: StoreConfig::default().timeout,
             ordering: Arc::default(),
         })
     }
@@ -149,6 +146,14 @@ impl Sessions {
             seal: Arc::new(Seal::new(key)?),
             ..self
         })
+    }
+
+    /// A request waits so long for the store before it goes on without a state.
+    pub fn patient(self, find_within: Duration) -> Self {
+        Self {
+            find_within,
+            ..self
+        }
     }
 
     /// Counts failures of the store there.

@@ -12,7 +12,6 @@
 use std::{
     fmt, io,
     sync::atomic::{AtomicU64, Ordering::Relaxed},
-    time::Duration,
 };
 
 use async_trait::async_trait;
@@ -36,7 +35,7 @@ mod wire;
 
 use call::{Call, script};
 use names::Names;
-use pulse::{CALL_WITHIN, Pulse};
+use pulse::Pulse;
 
 /// Sessions in a server.
 pub struct RedisStore {
@@ -55,20 +54,11 @@ impl RedisStore {
     /// # Errors
     /// The address or the certificates cannot be used. A server that does not answer is no error.
     pub fn open(config: &StoreConfig, server: &RedisConfig) -> io::Result<Self> {
-        Self::open_within(config, server, CALL_WITHIN)
-    }
-
-    /// The same, with another limit for one call.
-    fn open_within(
-        config: &StoreConfig,
-        server: &RedisConfig,
-        within: Duration,
-    ) -> io::Result<Self> {
         let address = address::read(server)?;
         let names = Names::new(&server.prefix);
         let probe = Call::probe(names.common());
         Ok(Self {
-            pulse: Pulse::start(address, probe, within),
+            pulse: Pulse::start(address, probe, config.call_timeout()),
             names,
             sessions: config.max_sessions,
             age: config.max_age.as_millis(),

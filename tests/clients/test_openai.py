@@ -429,7 +429,8 @@ def test_a_big_tool_result_is_truncated_on_its_way(client, provider, tag):
 @pytest.mark.parametrize("stream", [False, True])
 def test_a_long_history_is_folded_and_valid(client, provider, tag, stream):
     system, task = {"role": "system", "content": "You are a forecaster."}, user("Compare all cities.")
-    messages = [system, task, *rounds(120, 40)]
+    # More rounds than the window holds, even where the old results among them are cleared.
+    messages = [system, task, *rounds(400, 40)]
     raw = client.chat.completions.with_raw_response.create(
         model="scripted/window-8k", messages=messages, tools=[WEATHER], stream=stream, user=tag
     )

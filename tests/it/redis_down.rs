@@ -11,7 +11,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use plimsoll::config::{Config, ModelConfig, RedisConfig, StorePlace, secret::Secret};
+use plimsoll::config::{Config, ModelConfig, RedisConfig, StoreConfig, StorePlace, secret::Secret};
 use serde_json::{Value, json};
 use tokio::task::JoinSet;
 
@@ -53,6 +53,7 @@ fn stored_in(redis: &Redis) -> impl FnOnce(&mut Config) {
         ca_file: None,
     };
     |config| {
+        config.store.timeout = StoreConfig::default().timeout;
         config.store.place = StorePlace::Redis(Box::new(server));
         let model = ModelConfig {
             context_length: Some(100_000),

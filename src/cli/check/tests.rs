@@ -143,6 +143,7 @@ fn it_shows_where_sessions_are_kept_and_no_password() {
         "place a cluster, with TLS: a.example:7000, b.example:7001",
         "prefix mine:",
         "max_age_s 604800",
+        "timeout_ms 250",
         "encrypted no",
     ] {
         let words: Vec<_> = line.split(' ').collect();

@@ -43,6 +43,12 @@ impl Checker<'_> {
                 60..=315_360_000,
                 "it is how long an idle session is remembered, in seconds",
             )),
+            timeout: Duration::from_millis(self.within(
+                &["store", "timeout_ms"],
+                written.timeout_ms,
+                10..=60_000,
+                "it is how long a request waits for the store, in milliseconds",
+            )),
             encrypt_key: self.named_key(
                 ["store", "encrypt_key_env"],
                 written.encrypt_key_env.as_deref(),

@@ -36,9 +36,6 @@ use crate::{
     },
 };
 
-/// How long the end of an answer waits for its state to be stored.
-pub(super) const STORE_WITHIN: Duration = Duration::from_millis(50);
-
 /// The end of an answer.
 pub struct Ended<'a> {
     pub heard: &'a Heard,
@@ -180,9 +177,10 @@ impl Generation {
                 .touch(&self.target.provider.name, &self.target.model);
         }
         let lineage = &self.inherited.lineage;
+        let within = app.config.store.save_timeout();
         let (stored, ()) = tokio::join!(
-            app.sessions.save(lineage, answer, &state, STORE_WITHIN),
-            app.sharing.tell(app.learners(), STORE_WITHIN),
+            app.sessions.save(lineage, answer, &state, within),
+            app.sharing.tell(app.learners(), within),
         );
         match job {
             Some(job) if stored => job.start(app),

@@ -21,7 +21,11 @@ impl Replica {
         Self {
             registry: Registry::new(&Config::default()).unwrap(),
             ratios: Ratios::default(),
-            sharing: Sharing::new(Arc::clone(store) as Arc<dyn Store>, StoreErrors::default()),
+            sharing: Sharing::new(
+                Arc::clone(store) as Arc<dyn Store>,
+                StoreErrors::default(),
+                StoreConfig::default().timeout,
+            ),
         }
     }
 

@@ -22,6 +22,7 @@ const LIMITS: StoreConfig = StoreConfig {
     max_sessions: 1_000,
     max_bytes: 64 << 20,
     max_age: Duration::from_secs(6_400),
+    timeout: Duration::from_millis(250),
     place: StorePlace::File,
     encrypt_key: None,
 };

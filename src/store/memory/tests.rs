@@ -15,6 +15,7 @@ const LIMITS: StoreConfig = StoreConfig {
     max_sessions: 100,
     max_bytes: 1 << 20,
     max_age: Duration::from_secs(3_600),
+    timeout: Duration::from_millis(250),
     place: StorePlace::Memory,
     encrypt_key: None,
 };

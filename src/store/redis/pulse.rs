@@ -32,9 +32,6 @@ use super::{
     wire::{Wire, code},
 };
 
-/// How long one call may take. Less than requests wait for a store, so that it is known here first.
-pub(super) const CALL_WITHIN: Duration = Duration::from_millis(200);
-
 /// Calls in a row without an answer that take the store down.
 const STRIKES: u32 = 3;
 

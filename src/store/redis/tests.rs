@@ -1,6 +1,6 @@
 //! The store against real servers, which these tests start.
 
-use std::sync::Arc;
+use std::{sync::Arc, time::Duration};
 
 use super::*;
 use crate::{
@@ -24,7 +24,7 @@ use server::{Cluster, PASSWORD, Redis, until};
 struct Place {
     server: RedisConfig,
     /// More than a busy machine needs, unless that is what is tested.
-    within: Duration,
+    timeout: Duration,
     made: AtomicU64,
 }
 
@@ -39,7 +39,7 @@ impl Place {
         };
         Self {
             server,
-            within: Duration::from_secs(10),
+            timeout: Duration::from_secs(10),
             made: AtomicU64::new(0),
         }
     }
@@ -51,7 +51,7 @@ impl Place {
     /// As the proxy has it.
     fn impatient(self) -> Self {
         Self {
-            within: CALL_WITHIN,
+            timeout: StoreConfig::default().timeout,
             ..self
         }
     }
@@ -76,9 +76,10 @@ impl Place {
             max_sessions,
             max_bytes: 1 << 20,
             max_age,
+            timeout: self.timeout,
             encrypt_key: None,
         };
-        RedisStore::open_within(&config, &server, self.within).unwrap()
+        RedisStore::open(&config, &server).unwrap()
     }
 }
 

@@ -47,6 +47,7 @@ impl Replica {
         let mut settings = format!(
             "[server]\nlisten = \"127.0.0.1:0\"\ndata_dir = {data:?}\n\
              [store]\nurl = {store:?}\nencrypt_key_env = \"REPLICAS_KEY\"\n\
+             timeout_ms = 20000\n\
              [guard]\nclear_tools = false\n"
         );
         for (story, up) in STORIES.iter().zip(ups) {

@@ -148,6 +148,8 @@ impl Running {
 fn base(data: &TempDir) -> Config {
     let mut config = Config::default();
     config.server.data_dir = data.path().into();
+    // A machine that does much else is no store that is down.
+    config.store.timeout = Duration::from_secs(10);
     config.providers.clear();
     config
 }

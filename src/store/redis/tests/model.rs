@@ -150,8 +150,7 @@ fn any_saves_are_found_as_in_memory() {
                 max_sessions: 100,
                 max_bytes: 1 << 30,
                 max_age: Duration::from_secs(3_600),
-                place: StorePlace::Memory,
-                encrypt_key: None,
+                ..StoreConfig::default()
             });
             follow(steps, &place.fresh(), &memory).await;
         });
