@@ -19,7 +19,7 @@ use proptest::prelude::*;
 use crate::support::{
     any_settings, data,
     generate::{Case, Recipe, Session, Shape, Size, any_conversation},
-    strict,
+    noted, once_more, strict,
 };
 
 const WINDOWS: [u32; 5] = [4_096, 8_192, 16_384, 32_768, 128_000];
@@ -79,7 +79,12 @@ fn check_with(body: &[u8], window: u32, profile: &'static Profile, settings: &Gu
     let after = read(&after);
     untouched_bytes(&before, &after, &plan, &context);
     pinned_and_newest(&before, &after, &plan, &context);
-    let again = guard::plan(&after, &policy, &Recall::default());
+    let settings = once_more(settings);
+    let second = Policy {
+        settings: &settings,
+        ..policy
+    };
+    let again = guard::plan(&after, &second, &Recall::default());
     // A paragraph has no frame of its own, which the plan counts all the same.
     let (now, said) = (again.report.raw_before, plan.report.raw_after);
     assert!(
@@ -124,24 +129,34 @@ fn untouched_bytes(before: &Conversation, after: &Conversation, plan: &Plan, con
         .collect();
     let folds = usize::from(plan.report.folded.is_some());
     assert!(
-        odd.len() <= truncated.len() + cleared.len() + folds,
+        odd.len() <= truncated.len() + cleared.len() + folds + shortened(plan).len(),
         "{context}: {}",
         odd.len()
     );
 }
 
+/// The messages of which a cap or a share took something.
+fn shortened(plan: &Plan) -> BTreeSet<usize> {
+    let texts = &plan.report.texts.shortened;
+    texts.iter().map(|text| text.message).collect()
+}
+
 fn pinned_and_newest(before: &Conversation, after: &Conversation, plan: &Plan, context: &str) {
     let kept = messages(after);
-    for message in before
-        .messages
-        .iter()
-        .filter(|message| message.role.instructs())
-    {
+    let shortened = shortened(plan);
+    let instructions = before.messages.iter().enumerate();
+    let instructions = instructions.filter(|(_, message)| message.role.instructs());
+    let mut places = 0;
+    for (at, message) in instructions {
+        places += 1;
         assert!(
-            kept.contains(&before.bytes(message.span)),
+            shortened.contains(&at) || kept.contains(&before.bytes(message.span)),
             "{context}: a system message went"
         );
     }
+    let left = after.messages.iter();
+    let left = left.filter(|message| message.role.instructs()).count();
+    assert_eq!(left, places, "{context}: system messages");
     let user = |conversation: &Conversation| {
         let role = plimsoll::wire::chat::Role::User;
         conversation
@@ -155,7 +170,7 @@ fn pinned_and_newest(before: &Conversation, after: &Conversation, plan: &Plan, c
         let now = String::from_utf8_lossy(after.bytes(now.span)).into_owned();
         let note = text::escape(guard::NOTE);
         assert!(
-            was == now || now.contains(&note),
+            was == now || now.contains(&note) || shortened.contains(&first),
             "{context}: the task changed: {now}"
         );
     }
@@ -169,7 +184,9 @@ fn pinned_and_newest(before: &Conversation, after: &Conversation, plan: &Plan, c
         .iter()
         .any(|truncated| truncated.message + 1 == before.messages.len());
     assert!(
-        cut || last.digest == now.digest || before.messages.len() == 1,
+        cut || shortened.contains(&(before.messages.len() - 1))
+            || last.digest == now.digest
+            || before.messages.len() == 1,
         "{context}"
     );
 }
@@ -232,12 +249,12 @@ proptest! {
     #[test]
     fn growing_changes_the_prefix_only_at_cuts(case in any_conversation(40), window in prop::sample::select(&WINDOWS[..4]), profile in any::<prop::sample::Index>()) {
         let profiles = profiles_of(&case);
-        grow(&case.session, window, profiles[profile.index(profiles.len())], &settings());
+        grow(&case.session, window, profiles[profile.index(profiles.len())], &settings(), None);
     }
 
     #[test]
     fn every_line_of_defence_keeps_the_invariants(case in any_conversation(60), window in prop::sample::select(&WINDOWS[..4]), seed in any::<u64>()) {
-        let body = case.body();
+        let body = noted(&read(&case.body()), seed);
         for profile in profiles_of(&case) {
             check_with(&body, window, profile, &any_settings(seed));
         }
@@ -246,7 +263,7 @@ proptest! {
     #[test]
     fn every_line_of_defence_keeps_the_prefix_but_for_cuts(case in any_conversation(40), window in prop::sample::select(&WINDOWS[..4]), profile in any::<prop::sample::Index>(), seed in any::<u64>()) {
         let profiles = profiles_of(&case);
-        grow(&case.session, window, profiles[profile.index(profiles.len())], &any_settings(seed));
+        grow(&case.session, window, profiles[profile.index(profiles.len())], &any_settings(seed), Some(seed));
     }
 }
 
@@ -257,6 +274,7 @@ fn grow(
     window: u32,
     profile: &'static Profile,
     settings: &GuardConfig,
+    notes: Option<u64>,
 ) -> (usize, usize) {
     let policy = policy(window, profile, settings);
     let mut known = BTreeSet::new();
@@ -265,7 +283,10 @@ fn grow(
     let mut last_plan: Option<Plan> = None;
     let mut cuts = 0;
     for body in session.steps() {
-        let conversation = read(&body);
+        let mut conversation = read(&body);
+        if let Some(seed) = notes {
+            conversation = read(&noted(&conversation, seed));
+        }
         let with = guard::plan(&conversation, &policy, &recall);
         let without = guard::plan(&conversation, &policy, &Recall::default());
         let out = sent(&conversation, &with);
@@ -288,7 +309,8 @@ fn grow(
         let fold = with.report.folded.map(|folded| folded.messages);
         let cut = with.report.folded.is_some_and(|folded| folded.new);
         let before = last_plan.as_ref().and_then(|plan| plan.report.folded);
-        assert_eq!(cut, fold != before.map(|folded| folded.messages));
+        let moved = fold != before.map(|folded| folded.messages);
+        assert!(cut || !moved, "a cut is told when it is made");
         let cleared = with.report.cleared.as_ref();
         let clears = cleared.is_some_and(|cleared| cleared.new);
         let more = cleared.map_or(&[][..], |cleared| &cleared.messages);
@@ -300,6 +322,10 @@ fn grow(
         if !cut && !clears {
             let held = now.starts_with(&last);
             assert!(held, "the prefix changed without a cut at window {window}");
+        }
+        // Where the newest step needs the room of a fold's ledger, that fold is told anew.
+        if cut && !moved {
+            assert!(!now.starts_with(&last), "a cut was told that is none");
         }
         recall = Recall {
             memory: with.memory.clone(),
@@ -318,7 +344,7 @@ fn long_sessions_are_cut_seldom() {
     recipe.strict = true;
     let session = Session::new(11, recipe, Size::Messages(600));
     for profile in ["openai", "template", "gemini"] {
-        let (cuts, requests) = grow(&session, 32_768, named(profile).unwrap(), &settings());
+        let (cuts, requests) = grow(&session, 32_768, named(profile).unwrap(), &settings(), None);
         assert!(cuts > 3, "{cuts} cuts in {requests} requests");
         assert!(cuts * 5 < requests, "{cuts} cuts in {requests} requests");
     }

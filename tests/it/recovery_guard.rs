@@ -20,7 +20,7 @@ use serde_json::json;
 use crate::support::{
     any_settings,
     generate::{Case, Random, any_conversation},
-    parse, strict,
+    noted, once_more, parse, strict,
 };
 
 mod annotated;
@@ -134,7 +134,12 @@ fn check_with(
     assert_eq!(broken(body, &after, profile), [], "{context}: {}", shown());
     untouched(&before, &after, &plan, &context);
     once(&before, &after, &plan, recall, &context);
-    let again = guard::plan(&read(&after), &policy, &Recall::default());
+    let second = once_more(settings);
+    let second = Policy {
+        settings: &second,
+        ..policy
+    };
+    let again = guard::plan(&read(&after), &second, &Recall::default());
     // A paragraph has no frame of its own, and spoken text is rounded.
     let slack = 20 + 4 * recall.ours.records.len() as u32;
     let (now, said) = (again.report.raw_before, plan.report.raw_after);
@@ -222,7 +227,7 @@ proptest! {
 
     #[test]
     fn every_line_of_defence_is_valid_beside_what_is_ours(case in any_conversation(50), window in prop::sample::select(&WINDOWS[..]), seed in any::<u64>()) {
-        let body = case.body();
+        let body = noted(&read(&case.body()), seed);
         let recall = Recall { ours: ours(&read(&body), seed), ..Recall::default() };
         for profile in profiles_of(&case) {
             check_with(&body, window, profile, &recall, &any_settings(seed));

@@ -1,10 +1,17 @@
 //! The guard's lines of defence, switched on and off in every combination.
 
-use plimsoll::config::{ClearConfig, GuardConfig};
+use std::collections::BTreeMap;
+
+use bytes::Bytes;
+use plimsoll::{
+    config::{ClearConfig, GuardConfig},
+    wire::{chat::Conversation, edit::Edits, scan::Scan},
+};
 
 use super::generate::Random;
 
-/// Settings by the seed: clearing with and without inputs, excluded tools, and every threshold.
+/// Settings by the seed: clearing with and without inputs, excluded tools, every threshold, and
+/// caps and shares.
 pub(crate) fn any_settings(seed: u64) -> GuardConfig {
     let mut random = Random::part(seed, 17);
     let defaults = GuardConfig::default();
@@ -20,9 +27,49 @@ pub(crate) fn any_settings(seed: u64) -> GuardConfig {
         exclude: exclude.into_iter().take(random.below(4)).collect(),
         inputs: random.chance(50),
     };
+    let caps = [("notes", 20), ("docs", [200, 4_000][random.below(2)])];
+    let caps = caps.into_iter().take(random.below(3));
     GuardConfig {
         clear,
+        caps: caps.map(|(name, cap)| (name.to_owned(), cap)).collect(),
+        system_share: [0.02, 0.1, 1.0, 3.0][random.below(4)],
+        trim_system: random.chance(50),
         low_water: random.chance(30).then_some(0.6),
         ..defaults
     }
+}
+
+/// The settings for what went out once: what held for annotations is done, and they are gone.
+pub(crate) fn once_more(settings: &GuardConfig) -> GuardConfig {
+    GuardConfig {
+        caps: BTreeMap::new(),
+        system_share: 1_000.0,
+        trim_system: false,
+        ..settings.clone()
+    }
+}
+
+/// The same conversation with some of its messages annotated, each by the seed and its place: what a
+/// longer one says of those before is the same.
+pub(crate) fn noted(conversation: &Conversation, seed: u64) -> Bytes {
+    let mut edits = Edits::default();
+    for (at, message) in conversation.messages.iter().enumerate() {
+        let mut random = Random::part(seed, 1_000 + at as u64);
+        if !random.chance(40) {
+            continue;
+        }
+        let name = ["notes", "docs", "rules"][random.below(3)];
+        let priority = ["low", "medium", "high", "critical"][random.below(4)];
+        let mut first = None;
+        let read =
+            Scan::new(&conversation.body, message.span.start as usize).object(|scan, key| {
+                first.get_or_insert(key.quoted().start);
+                scan.value().map(drop)
+            });
+        if let (Ok(_), Some(first)) = (read, first) {
+            let note = format!(r#""plimsoll":{{"name":"{name}","priority":"{priority}"}},"#);
+            edits.insert(first, note);
+        }
+    }
+    edits.apply(&conversation.body).to_bytes()
 }
