@@ -4,7 +4,7 @@
 //!
 //! `cargo bench --bench hot`, or `cargo bench --bench hot -- index` for one of them.
 
-use std::{fmt, hint::black_box};
+use std::{fmt, hint::black_box, time::Duration};
 
 use async_trait::async_trait;
 use bytes::Bytes;
@@ -253,7 +253,11 @@ fn relay_sifted(bencher: Bencher<'_, '_>, kind: Kind) {
         package: true,
     };
     relayed(bencher, kind, |answer| {
-        relay::sifted(answer, sifting, Box::new(NoRounds), false, &[])
+        let foot = relay::Foot {
+            trailers: &[],
+            within: Duration::from_millis(50),
+        };
+        relay::sifted(answer, sifting, Box::new(NoRounds), false, foot)
     });
 }
 

@@ -24,7 +24,7 @@ pub use self::{
     meter::received,
     own::{Before, Own, Package, Rounds, Sifting, Spoken},
     peek::{First, peek},
-    stream::{Closing, Ending, sifted, stream},
+    stream::{Closing, Ending, Foot, sifted, stream},
     tap::Heard,
     tunnel::tunnel,
     whole::{Whole, sifted_whole, unpacked, whole},

@@ -29,9 +29,6 @@ use super::{
 };
 use crate::wire::{Body, fault::Fault};
 
-/// How long the end of a stream is held for the state to be stored.
-const STORE_WAIT: Duration = Duration::from_millis(50);
-
 /// How long the rest of an answer for us alone is waited for, behind its finish reason.
 const HEAR_OUT_WAIT: Duration = Duration::from_secs(1);
 
@@ -48,13 +45,21 @@ pub struct Ending {
     /// Tokens left out of the request, to be added to the prompt tokens that the client reads.
     /// `None` and 0: no byte changes.
     pub left_out: Option<u32>,
+    pub foot: Foot,
+    /// Called once for every stream that the provider ended, broken ones included, before the
+    /// last bytes go out. Dropped after [`Foot::within`]: what must outlive that is spawned inside.
+    /// Not called when the client leaves.
+    pub on_end: OnEnd,
+}
+
+/// What the last bytes of a stream wait for.
+#[derive(Clone, Copy, Debug)]
+pub struct Foot {
     /// The trailers that [`Closing`] may have; empty where the client accepts none. The head of the
     /// answer names them, since HTTP/1.1 sends no others.
     pub trailers: &'static [&'static str],
-    /// Called once for every stream that the provider ended, broken ones included, before the
-    /// last bytes go out. Dropped after 50 ms: what must outlive that is spawned inside.
-    /// Not called when the client leaves.
-    pub on_end: OnEnd,
+    /// How long the end is held for the state to be stored.
+    pub within: Duration,
 }
 
 impl Ending {
@@ -63,7 +68,10 @@ impl Ending {
         Self {
             strip_usage: false,
             left_out: None,
-            trailers: &[],
+            foot: Foot {
+                trailers: &[],
+                within: Duration::ZERO,
+            },
             on_end: Box::new(|_| async { Closing::default() }.boxed()),
         }
     }
@@ -93,6 +101,8 @@ struct Relay {
     /// The client accepts trailers.
     takes_trailers: bool,
     trailers: Option<HeaderMap>,
+    /// How long the end is held.
+    within: Duration,
     phase: Phase,
 }
 
@@ -120,7 +130,7 @@ pub fn stream(answer: Response<Body>, ending: Ending) -> Response<Body> {
         passage: Box::new(Passage::new(decoder, ending.strip_usage)),
         on_end: Some(ending.on_end),
     };
-    relay(head, source, unpack, (way, meter), ending.trailers)
+    relay(head, source, unpack, (way, meter), ending.foot)
 }
 
 /// Passes a streamed answer on without what is ours in it, and the answers that follow where it
@@ -132,7 +142,7 @@ pub fn sifted(
     sifting: Sifting,
     rounds: Box<dyn Rounds>,
     strip_usage: bool,
-    trailers: &'static [&'static str],
+    foot: Foot,
 ) -> Response<Body> {
     let (head, source) = answer.into_parts();
     let decoder = Decoder::of(&head.headers);
@@ -142,13 +152,7 @@ pub fn sifted(
         rounds: Some(rounds),
     };
     let meter = Meter::new(way.left_out());
-    relay(
-        head,
-        source,
-        decoder.filter(|_| !blind),
-        (way, meter),
-        trailers,
-    )
+    relay(head, source, decoder.filter(|_| !blind), (way, meter), foot)
 }
 
 fn relay(
@@ -156,10 +160,10 @@ fn relay(
     source: Body,
     unpack: Option<Decoder>,
     (way, meter): (Way, Option<Meter>),
-    trailers: &[&'static str],
+    foot: Foot,
 ) -> Response<Body> {
     head.headers.remove(CONTENT_LENGTH);
-    for name in trailers {
+    for name in foot.trailers {
         head.headers.append(TRAILER, HeaderValue::from_static(name));
     }
     if unpack.is_some() {
@@ -171,8 +175,9 @@ fn relay(
         meter: meter.filter(|_| way.legible()),
         way,
         out: VecDeque::new(),
-        takes_trailers: !trailers.is_empty(),
+        takes_trailers: !foot.trailers.is_empty(),
         trailers: None,
+        within: foot.within,
         phase: Phase::Flows,
     };
     let frames = unfold(relay, |mut relay| async move {
@@ -343,7 +348,7 @@ impl Relay {
         let Some(stored) = self.way.end() else {
             return;
         };
-        let Ok(closing) = tokio::time::timeout(STORE_WAIT, stored).await else {
+        let Ok(closing) = tokio::time::timeout(self.within, stored).await else {
             tracing::warn!("storing the state took too long; the answer goes on without it");
             return;
         };

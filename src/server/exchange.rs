@@ -45,7 +45,7 @@ use super::{
 use crate::{
     error::Failure,
     provider::{Offered, Target},
-    relay::{self, Before, Closing, Ending, Heard, Sifting, Spoken, Whole},
+    relay::{self, Before, Closing, Ending, Foot, Heard, Sifting, Spoken, Whole},
     session::{self, Hint, Inherited},
     telemetry::record::Record,
     wire::{
@@ -264,10 +264,12 @@ fn streamed(mut sent: Sent, dispatch: Dispatch, hold: Hold) -> Response<Body> {
     let Some(generation) = &dispatch.generation else {
         return relay::stream(sent.answer, Ending::silent());
     };
-    let trailers: &[_] = if answer::accepts_trailers(dispatch.client_headers()) {
-        TRAILERS
-    } else {
-        &[]
+    let foot = Foot {
+        trailers: match answer::accepts_trailers(dispatch.client_headers()) {
+            true => TRAILERS,
+            false => &[],
+        },
+        within: generation.store_within(),
     };
     let head = generation.head(&sent);
     sent.answer.headers_mut().extend(head);
@@ -281,7 +283,7 @@ fn streamed(mut sent: Sent, dispatch: Dispatch, hold: Hold) -> Response<Body> {
             hold: Some(hold),
         };
         let continuing = Box::new(continuing);
-        return relay::sifted(sent.answer, sifting, continuing, sent.asked_usage, trailers);
+        return relay::sifted(sent.answer, sifting, continuing, sent.asked_usage, foot);
     }
     let left_out = dispatch.left_out();
     // Else the body is let go.
@@ -290,7 +292,7 @@ fn streamed(mut sent: Sent, dispatch: Dispatch, hold: Hold) -> Response<Body> {
     let ending = Ending {
         strip_usage: sent.asked_usage,
         left_out,
-        trailers,
+        foot,
         on_end: Box::new(move |heard| close(generation, heard, kept, comment).boxed()),
     };
     relay::stream(sent.answer, ending)

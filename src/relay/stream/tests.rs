@@ -1,6 +1,7 @@
 use std::{
     io::{self, Write},
     sync::{Arc, Mutex},
+    time::Duration,
 };
 
 use async_trait::async_trait;
@@ -10,13 +11,20 @@ use http::{HeaderMap, Response, StatusCode};
 use http_body::Frame;
 use http_body_util::{BodyExt, StreamBody};
 
-use super::{Closing, Ending, sifted, stream};
+use super::{Closing, Ending, Foot, sifted, stream};
 use crate::{
     relay::{Before, Heard, Rounds, Sifting, Spoken},
     wire::{Body, whole},
 };
 
 const STREAM: &str = "data: {\"choices\":[{\"finish_reason\":\"stop\"}]}\n\ndata: [DONE]\n\n";
+
+const fn foot(trailers: &'static [&'static str]) -> Foot {
+    Foot {
+        trailers,
+        within: Duration::from_millis(50),
+    }
+}
 
 async fn end(trailers: &'static [&'static str]) -> (String, Option<HeaderMap>) {
     let on_end = |heard: Heard| {
@@ -31,7 +39,7 @@ async fn end(trailers: &'static [&'static str]) -> (String, Option<HeaderMap>) {
     let ending = Ending {
         strip_usage: false,
         left_out: None,
-        trailers,
+        foot: foot(trailers),
         on_end: Box::new(on_end),
     };
     let answer = stream(Response::new(whole(STREAM)), ending);
@@ -62,7 +70,7 @@ async fn storing_that_hangs_holds_nobody_up() {
     let ending = Ending {
         strip_usage: false,
         left_out: None,
-        trailers: &[],
+        foot: foot(&[]),
         on_end: Box::new(|_| pending().boxed()),
     };
     let answer = stream(Response::new(whole(STREAM)), ending);
@@ -136,7 +144,10 @@ fn sift_received(
         told: Arc::clone(&told),
         left_out,
     };
-    (sifted(first, SIFTING, Box::new(rounds), false, &[]), told)
+    (
+        sifted(first, SIFTING, Box::new(rounds), false, foot(&[])),
+        told,
+    )
 }
 
 /// All bytes up to the end, and whether that was abnormal.
@@ -260,7 +271,7 @@ async fn metered(
     let ending = Ending {
         strip_usage,
         left_out,
-        trailers: &[],
+        foot: foot(&[]),
         on_end: Box::new(move |heard| {
             *told.lock().unwrap() = heard.usage.map(|usage| usage.prompt_tokens);
             async { Closing::default() }.boxed()

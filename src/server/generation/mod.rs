@@ -177,7 +177,7 @@ impl Generation {
                 .touch(&self.target.provider.name, &self.target.model);
         }
         let lineage = &self.inherited.lineage;
-        let within = app.config.store.save_timeout();
+        let within = self.store_within();
         let (stored, ()) = tokio::join!(
             app.sessions.save(lineage, answer, &state, within),
             app.sharing.tell(app.learners(), within),
@@ -189,6 +189,11 @@ impl Generation {
             None => {}
         }
         health
+    }
+
+    /// How long the end of the answer waits for its state to be stored.
+    pub fn store_within(&self) -> Duration {
+        self.app.config.store.save_timeout()
     }
 
     fn state_after(&self, heard: &Heard) -> State {
