@@ -39,6 +39,8 @@ impl Change {
         new.secret.clone_from(&old.secret);
         store(&running.store, &next.store, &mut stays);
         next.store.clone_from(&running.store);
+        stays("traces", running.traces != next.traces);
+        next.traces.clone_from(&running.traces);
         Self {
             taken: taken(running, next),
             waiting,

@@ -11,6 +11,7 @@ mod provider;
 mod recovery;
 mod server;
 mod store;
+mod traces;
 
 use std::{collections::BTreeMap, fmt::Display, ops::RangeInclusive, time::Duration};
 
@@ -40,6 +41,7 @@ pub(super) fn check(
         server: checker.server(file),
         admin: AdminConfig {
             key_sha256: checker.digest(&["admin", "key_sha256"], file.admin.key_sha256.as_deref()),
+            show_content: file.admin.show_content,
         },
         clients: checker.clients(&file.clients),
         providers: checker.providers(file),
@@ -52,6 +54,7 @@ pub(super) fn check(
         recovery: checker.recovery(&file.recovery),
         compaction: checker.compaction(&file.compaction),
         store: checker.store(&file.store),
+        traces: checker.traces(&file.traces),
     };
     checker.references(&config);
     match checker.problems {

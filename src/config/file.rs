@@ -26,6 +26,7 @@ pub(super) struct File {
     pub(super) recovery: Recovery,
     pub(super) compaction: Compaction,
     pub(super) store: Store,
+    pub(super) traces: Traces,
 }
 
 #[derive(Clone, Debug, Deserialize, PartialEq)]
@@ -64,6 +65,7 @@ impl Default for Server {
 #[serde(deny_unknown_fields, default)]
 pub(super) struct Admin {
     pub(super) key_sha256: Option<String>,
+    pub(super) show_content: bool,
 }
 
 #[derive(Clone, Debug, Deserialize, PartialEq)]
@@ -347,6 +349,26 @@ impl Default for Store {
             password_env: None,
             ca_file: None,
             encrypt_key_env: None,
+        }
+    }
+}
+
+#[derive(Clone, Debug, Deserialize, PartialEq)]
+#[serde(deny_unknown_fields, default)]
+pub(super) struct Traces {
+    pub(super) endpoint: String,
+    pub(super) headers_env: Option<String>,
+    pub(super) service_name: String,
+    pub(super) sample: f64,
+}
+
+impl Default for Traces {
+    fn default() -> Self {
+        Self {
+            endpoint: String::new(),
+            headers_env: None,
+            service_name: "plimsoll".to_owned(),
+            sample: 1.0,
         }
     }
 }

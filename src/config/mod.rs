@@ -49,6 +49,7 @@ pub struct Config {
     pub recovery: RecoveryConfig,
     pub compaction: CompactionConfig,
     pub store: StoreConfig,
+    pub traces: TracesConfig,
 }
 
 #[derive(Clone, Debug, PartialEq)]
@@ -76,6 +77,20 @@ pub struct ServerConfig {
 pub struct AdminConfig {
     /// SHA-256 of the admin key.
     pub key_sha256: Option<[u8; 32]>,
+    /// Whether the administrator sees texts of conversations: prompts, reminders and summaries.
+    pub show_content: bool,
+}
+
+/// Where spans go.
+#[derive(Clone, Debug, PartialEq)]
+pub struct TracesConfig {
+    /// Of a collector that speaks OTLP over HTTP, `/v1/traces` included; `None`: no traces.
+    pub endpoint: Option<String>,
+    /// Headers for the collector, `name=value` and a comma between two.
+    pub headers: Option<secret::Secret>,
+    pub service_name: String,
+    /// The share of traces that begin here which are recorded. What came with a decision follows that.
+    pub sample: f64,
 }
 
 #[derive(Clone, Debug, PartialEq)]

@@ -84,7 +84,9 @@ pub async fn api(
         .ok_or(Failure::SessionNotFound)?;
     let reader = match account {
         Some(_) => Reader::Owner,
-        None => Reader::Admin,
+        None => Reader::Admin {
+            show_content: app.config.admin.show_content,
+        },
     };
     let body = serde_json::to_vec(&session::report(&known, reader)).unwrap_or_default();
     Ok(answer::json(StatusCode::OK, body))

@@ -406,6 +406,11 @@ impl Recovering {
         words
     }
 
+    /// Whether the request carries a prompt that none before it did.
+    pub const fn injects(&self) -> bool {
+        matches!(self.injected, Some(Due::Caution | Due::Critical { .. }))
+    }
+
     /// Tokens of all calls, where there was more than one.
     pub fn billed(&self) -> Option<Billed> {
         (self.rounds > 0).then_some(self.billed)

@@ -28,6 +28,7 @@ use crate::{
 };
 
 pub mod hint;
+pub mod history;
 mod ids;
 mod known;
 pub mod lineage;
@@ -44,7 +45,7 @@ use ids::Ids;
 pub use known::{Known, Wanted};
 pub use lineage::Lineage;
 pub use orders::Orders;
-pub use report::{Reader, Report, report};
+pub use report::{Overview, Reader, Report, overview, report};
 use seal::{Of, Seal, Unopened};
 pub use state::{GenerationId, SessionId, State};
 pub use tenant::{Account, Client, Tenant, Tenants};

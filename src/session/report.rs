@@ -2,7 +2,7 @@
 
 use serde::Serialize;
 
-use super::Known;
+use super::{Known, history::Point, state::MadeOf};
 use crate::{
     guard::record::{Record, What},
     health::Level,
@@ -14,13 +14,14 @@ use crate::{
 pub enum Reader {
     /// The account that the session belongs to.
     Owner,
-    /// SECURITY: sees every session's numbers, and nothing of what was said in one.
-    Admin,
+    /// SECURITY: sees every session's numbers, and what was said in one only where the settings say so.
+    Admin { show_content: bool },
 }
 
-/// The body of `GET /plimsoll/api/sessions/{id}`. What is unknown is `null`, never a guess.
+/// A session in a list, and the beginning of what is told of one. What is unknown is `null`, never a
+/// guess.
 #[derive(Clone, Debug, PartialEq, Serialize)]
-pub struct Report {
+pub struct Overview {
     pub id: String,
     pub generations: u32,
     pub messages: u32,
@@ -30,20 +31,15 @@ pub struct Report {
     pub prompt_tokens: Option<u32>,
     pub completion_tokens: Option<u32>,
     pub cached_tokens: Option<u32>,
-    /// Of the last generation, summed over all calls to the provider that it took.
-    pub billed_prompt_tokens: Option<u32>,
-    pub billed_completion_tokens: Option<u32>,
     /// Cached over prompt tokens of the last generation.
     pub cached_share: Option<f64>,
     /// The window in tokens; `null` where it is only assumed.
     pub context_limit: Option<u32>,
+    /// Prompt sizes beyond which the level is caution and critical; `null` with the window.
+    pub optimal_max_tokens: Option<u32>,
+    pub critical_max_tokens: Option<u32>,
     pub hard_util: Option<f64>,
     pub optimal_util: Option<f64>,
-    /// The first message kept after the pinned start, counted without system messages, where
-    /// something is folded.
-    pub folded_until: Option<u32>,
-    /// Tool results that are held to a limit of their own.
-    pub tightened: usize,
     /// 1 before the first clear.
     pub course: u32,
     /// Where the session stands on its way to the next course: `calm`, `caution` or `critical`.
@@ -60,19 +56,50 @@ pub struct Report {
     pub auto_compact_off: Option<&'static str>,
     /// A summary is being made.
     pub compacting: bool,
+    /// Seconds since 1970.
+    pub updated_s: u64,
+}
+
+/// The body of `GET /plimsoll/api/sessions/{id}`.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Report {
+    #[serde(flatten)]
+    pub overview: Overview,
+    /// Of the last generation, summed over all calls to the provider that it took.
+    pub billed_prompt_tokens: Option<u32>,
+    pub billed_completion_tokens: Option<u32>,
+    /// The first message kept after the pinned start, counted without system messages, where
+    /// something is folded.
+    pub folded_until: Option<u32>,
+    /// Tool results that are held to a limit of their own.
+    pub tightened: usize,
+    /// What the last request was made of, in estimated tokens; `null` where the guard did not look.
+    pub made_of: Option<MadeOf>,
+    /// The course of the session, oldest first; of a long one, every so many generations.
+    pub points: Vec<Shown>,
     /// Summaries taken over so far, and what failed since the last one.
     pub summaries: u32,
     pub summary_failures: u32,
-    /// The one in use; `null` without one, and for the administrator.
+    /// The one in use; `null` without one, and where texts are not shown.
     pub summary: Option<String>,
     pub reminder_count: usize,
-    /// What the model keeps for itself, oldest first; `null` for the administrator.
+    /// What the model keeps for itself, oldest first; `null` where texts are not shown.
     pub reminders: Option<Vec<Note>>,
     pub prompt_count: usize,
-    /// What we said to the model in this course; `null` for the administrator.
+    /// What we said to the model in this course; `null` where texts are not shown.
     pub prompts: Option<Vec<Prompt>>,
-    /// Seconds since 1970.
-    pub updated_s: u64,
+}
+
+/// One generation of the course of a session.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Shown {
+    /// Counted from 1.
+    pub generation: u32,
+    pub prompt_tokens: Option<u32>,
+    pub cached_tokens: Option<u32>,
+    /// What was done to its request: `truncated`, `cleared`, `folded`, `injected`, `course`, `summary`
+    /// or `refitted`.
+    pub marks: Vec<&'static str>,
 }
 
 /// A reminder, by the name that the model knows it by.
@@ -90,20 +117,16 @@ pub struct Prompt {
     pub text: String,
 }
 
-/// What the API tells of a session.
-pub fn report(known: &Known, reader: Reader) -> Report {
+/// What a list tells of a session.
+pub fn overview(known: &Known) -> Overview {
     let state = &known.state;
     let recovery = &state.recovery;
-    let notes = recovery.reminders.notes();
-    let prompts: Vec<Prompt> = recovery.records.iter().filter_map(prompt).collect();
-    let owner = reader == Reader::Owner;
-    let summary = state.compaction.summary.as_ref();
     let health = state.health();
     let cached_share = match (state.cached_tokens, state.prompt_tokens) {
         (Some(cached), Some(prompt)) if prompt > 0 => Some(f64::from(cached) / f64::from(prompt)),
         _ => None,
     };
-    Report {
+    Overview {
         id: state.session.to_string(),
         generations: state.generations,
         messages: state.messages,
@@ -113,14 +136,12 @@ pub fn report(known: &Known, reader: Reader) -> Report {
         prompt_tokens: state.prompt_tokens,
         completion_tokens: state.completion_tokens,
         cached_tokens: state.cached_tokens,
-        billed_prompt_tokens: state.billed_prompt_tokens,
-        billed_completion_tokens: state.billed_completion_tokens,
         cached_share,
         context_limit: health.window,
+        optimal_max_tokens: health.window.and(state.optimal_max_tokens),
+        critical_max_tokens: health.window.and(state.critical_max_tokens),
         hard_util: health.hard_util,
         optimal_util: health.optimal_util,
-        folded_until: state.guard.boundary(),
-        tightened: state.guard.tightened(),
         course: recovery.course_number(),
         recovery: match recovery.clock {
             Clock::Calm => "calm",
@@ -137,14 +158,45 @@ pub fn report(known: &Known, reader: Reader) -> Report {
         },
         auto_compact_off: state.window.is_none().then_some("window_unknown"),
         compacting: state.compaction.job.is_some(),
+        updated_s: state.updated_s,
+    }
+}
+
+/// What the API tells of a session.
+pub fn report(known: &Known, reader: Reader) -> Report {
+    let state = &known.state;
+    let recovery = &state.recovery;
+    let notes = recovery.reminders.notes();
+    let prompts: Vec<Prompt> = recovery.records.iter().filter_map(prompt).collect();
+    let shown = match reader {
+        Reader::Owner => true,
+        Reader::Admin { show_content } => show_content,
+    };
+    let summary = state.compaction.summary.as_ref();
+    Report {
+        overview: overview(known),
+        billed_prompt_tokens: state.billed_prompt_tokens,
+        billed_completion_tokens: state.billed_completion_tokens,
+        folded_until: state.guard.boundary(),
+        tightened: state.guard.tightened(),
+        made_of: state.made_of,
+        points: state.history.points().iter().map(point).collect(),
         summaries: state.compaction.made,
         summary_failures: state.compaction.failures,
-        summary: summary.filter(|_| owner).map(|it| it.text.to_string()),
+        summary: summary.filter(|_| shown).map(|it| it.text.to_string()),
         reminder_count: notes.len(),
-        reminders: owner.then(|| notes.iter().map(note).collect()),
+        reminders: shown.then(|| notes.iter().map(note).collect()),
         prompt_count: prompts.len(),
-        prompts: owner.then_some(prompts),
-        updated_s: state.updated_s,
+        prompts: shown.then_some(prompts),
+    }
+}
+
+fn point(point: &Point) -> Shown {
+    Shown {
+        generation: point.generation,
+        prompt_tokens: point.prompt_tokens,
+        cached_tokens: point.cached_tokens,
+        marks: point.marks.words().collect(),
     }
 }
 
@@ -263,7 +315,12 @@ mod tests {
 
     #[test]
     fn the_administrator_sees_numbers_and_no_text() {
-        let body = shown(recovering(), Reader::Admin);
+        let body = shown(
+            recovering(),
+            Reader::Admin {
+                show_content: false,
+            },
+        );
         assert_eq!(body["course"], 3);
         assert_eq!(body["reminder_count"], 2);
         assert_eq!(body["prompt_count"], 1);

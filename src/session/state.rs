@@ -14,13 +14,14 @@ use crate::{
     guard::{Memory, Recall, estimate::Calibration, record::Ours},
     health::{Health, Level, silent::Sample},
     recovery,
+    session::history::History,
 };
 
 /// Bytes of one stored state.
 pub const MAX_BYTES: usize = 128 << 10;
 
 /// First byte of every stored state; changes with the meaning of any byte after it.
-const VERSION: u8 = 4;
+const VERSION: u8 = 5;
 
 /// A session's name: 128 bits that cannot be guessed, shown as 32 hex digits.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
@@ -88,6 +89,7 @@ pub struct State {
     /// In tokens; `None` where it is only assumed.
     pub window: Option<u32>,
     pub optimal_max_tokens: Option<u32>,
+    pub critical_max_tokens: Option<u32>,
     /// As the provider reported them; `None` where it did not.
     pub prompt_tokens: Option<u32>,
     pub completion_tokens: Option<u32>,
@@ -103,8 +105,27 @@ pub struct State {
     pub guard: Memory,
     pub recovery: recovery::Memory,
     pub compaction: compaction::Memory,
+    /// What the last request was made of, as it came; `None` where it was not looked at.
+    pub made_of: Option<MadeOf>,
+    pub history: History,
     /// Seconds since 1970.
     pub updated_s: u64,
+}
+
+/// Estimated tokens of one request by what they are of, calibrated.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct MadeOf {
+    pub system: u32,
+    /// Tool schemas and the response format.
+    pub tools: u32,
+    /// User and assistant messages, calls included.
+    pub history: u32,
+    pub tool_results: u32,
+    pub images: u32,
+    /// Kept free for the answer.
+    pub reserve: u32,
+    /// Of all but the reserve, what went out.
+    pub sent: u32,
 }
 
 /// A state's stored form.
@@ -141,6 +162,7 @@ impl State {
             provider: Box::default(),
             window: None,
             optimal_max_tokens: None,
+            critical_max_tokens: None,
             prompt_tokens: None,
             completion_tokens: None,
             cached_tokens: None,
@@ -152,6 +174,8 @@ impl State {
             guard: Memory::default(),
             recovery: recovery::Memory::default(),
             compaction: compaction::Memory::default(),
+            made_of: None,
+            history: History::default(),
             updated_s: 0,
         }
     }

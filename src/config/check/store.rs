@@ -92,7 +92,11 @@ impl Checker<'_> {
     }
 
     /// What an environment variable named by a setting holds.
-    fn named_secret(&mut self, key: [&str; 2], variable: Option<&str>) -> Option<Secret> {
+    pub(super) fn named_secret(
+        &mut self,
+        key: [&str; 2],
+        variable: Option<&str>,
+    ) -> Option<Secret> {
         let variable = variable?;
         let value = self.environment.value(variable);
         if value.is_none_or(str::is_empty) {

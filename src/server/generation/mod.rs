@@ -7,6 +7,7 @@
 
 mod refit;
 mod replan;
+mod seen;
 mod tell;
 
 use std::{
@@ -28,7 +29,7 @@ use crate::{
     provider::{Source, Target},
     recovery,
     relay::{Before, Heard, Sifting, Spoken},
-    session::{Inherited, State},
+    session::{Inherited, State, history::Point},
     telemetry::record::Notes,
     wire::{
         chat::{Conversation, answer_digest},
@@ -223,6 +224,7 @@ impl Generation {
         state.model = model.as_str().into();
         state.window = self.window();
         state.optimal_max_tokens = Some(self.limits.optimal_max_tokens);
+        state.critical_max_tokens = Some(self.limits.critical_max_tokens);
         state.sample = self.sample(heard);
         state.prompt_tokens = reported;
         state.completion_tokens = usage.and_then(|usage| usage.completion_tokens);
@@ -233,6 +235,13 @@ impl Generation {
             Some(billed.completion_tokens)
         });
         state.health = level;
+        state.made_of = self.made_of();
+        state.history.add(Point {
+            generation: state.generations,
+            prompt_tokens: reported,
+            cached_tokens: state.cached_tokens,
+            marks: self.marks(),
+        });
         state.updated_s = SystemTime::now()
             .duration_since(UNIX_EPOCH)
             .map_or(0, |now| now.as_secs());

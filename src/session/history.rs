@@ -1,0 +1,169 @@
+//! The course of a session, for who looks at it: how full its window was, generation by generation.
+//!
+//! Bounded: where there would be more than [`MAX_POINTS`], neighbours become one, so that a long
+//! session is seen whole, in coarser steps. Nothing in here decides anything.
+
+use serde::{Deserialize, Serialize};
+
+/// Points that are kept of one session.
+pub const MAX_POINTS: usize = 96;
+
+/// Generations, oldest first.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct History {
+    /// Generations that one point stands for; the last one may stand for fewer.
+    stride: u32,
+    points: Vec<Point>,
+}
+
+/// One generation; of several, the last one's numbers and what was done in any.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Point {
+    /// Counted from 1.
+    pub generation: u32,
+    /// As the provider reported them; `None` where it did not.
+    pub prompt_tokens: Option<u32>,
+    pub cached_tokens: Option<u32>,
+    pub marks: Marks,
+}
+
+/// What was done to a request, as a set.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Marks(u16);
+
+impl Marks {
+    /// Tool results were truncated that were whole before.
+    pub const TRUNCATED: Self = Self(1);
+    /// More old tool rounds were cleared.
+    pub const CLEARED: Self = Self(1 << 1);
+    /// A new fold was made.
+    pub const FOLDED: Self = Self(1 << 2);
+    /// A recovery prompt was injected.
+    pub const INJECTED: Self = Self(1 << 3);
+    /// A new course began.
+    pub const COURSE: Self = Self(1 << 4);
+    /// A summary was adopted.
+    pub const SUMMARY: Self = Self(1 << 5);
+    /// It was fitted anew, since the provider had refused it as too long.
+    pub const REFITTED: Self = Self(1 << 6);
+
+    const NAMES: [(Self, &'static str); 7] = [
+        (Self::TRUNCATED, "truncated"),
+        (Self::CLEARED, "cleared"),
+        (Self::FOLDED, "folded"),
+        (Self::INJECTED, "injected"),
+        (Self::COURSE, "course"),
+        (Self::SUMMARY, "summary"),
+        (Self::REFITTED, "refitted"),
+    ];
+
+    /// Adds `mark` where it is so.
+    #[must_use]
+    pub const fn with(self, mark: Self, so: bool) -> Self {
+        match so {
+            true => Self(self.0 | mark.0),
+            false => self,
+        }
+    }
+
+    /// The words that the API has for them.
+    pub fn words(self) -> impl Iterator<Item = &'static str> {
+        let in_it = move |(mark, _): &(Self, &str)| self.0 & mark.0 != 0;
+        Self::NAMES.into_iter().filter(in_it).map(|(_, word)| word)
+    }
+}
+
+impl Default for History {
+    fn default() -> Self {
+        Self {
+            stride: 1,
+            points: Vec::new(),
+        }
+    }
+}
+
+impl History {
+    pub fn points(&self) -> &[Point] {
+        &self.points
+    }
+
+    /// Adds the newest generation.
+    pub fn add(&mut self, point: Point) {
+        self.take(point);
+        while self.points.len() > MAX_POINTS {
+            self.stride = self.stride.saturating_mul(2);
+            for point in std::mem::take(&mut self.points) {
+                self.take(point);
+            }
+        }
+    }
+
+    fn take(&mut self, point: Point) {
+        let step = |generation: u32| generation.saturating_sub(1) / self.stride.max(1);
+        match self.points.last_mut() {
+            Some(last) if step(last.generation) == step(point.generation) => {
+                let marks = Marks(last.marks.0 | point.marks.0);
+                *last = Point { marks, ..point };
+            }
+            _ => self.points.push(point),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn history(generations: u32) -> History {
+        let mut history = History::default();
+        for generation in 1..=generations {
+            history.add(Point {
+                generation,
+                prompt_tokens: Some(generation * 10),
+                cached_tokens: None,
+                marks: Marks::default().with(Marks::FOLDED, generation % 7 == 0),
+            });
+        }
+        history
+    }
+
+    #[test]
+    fn a_short_session_is_kept_generation_by_generation() {
+        let history = history(MAX_POINTS as u32);
+        let generations: Vec<_> = history.points().iter().map(|it| it.generation).collect();
+        assert_eq!(generations, (1..=MAX_POINTS as u32).collect::<Vec<_>>());
+    }
+
+    #[test]
+    fn a_long_session_is_seen_whole_and_no_mark_is_lost() {
+        for generations in [97, 98, 1_000, 10_007] {
+            let history = history(generations);
+            let points = history.points();
+            assert!(points.len() <= MAX_POINTS && points.len() >= MAX_POINTS / 2);
+            assert_eq!(points.last().unwrap().generation, generations);
+            let mut from = 0;
+            for point in points {
+                assert!(point.generation > from);
+                let folded = (from + 1..=point.generation).any(|it| it % 7 == 0);
+                assert_eq!(point.marks.words().next().is_some(), folded);
+                assert_eq!(point.prompt_tokens, Some(point.generation * 10));
+                from = point.generation;
+            }
+        }
+    }
+
+    #[test]
+    fn words_are_those_of_the_marks() {
+        let marks = Marks::default()
+            .with(Marks::COURSE, true)
+            .with(Marks::SUMMARY, false)
+            .with(Marks::TRUNCATED, true);
+        assert!(marks.words().eq(["truncated", "course"]));
+    }
+
+    #[test]
+    fn it_is_small() {
+        let bytes = postcard::to_allocvec(&history(500)).unwrap();
+        assert!(bytes.len() < 1_024, "{}", bytes.len());
+    }
+}
