@@ -117,6 +117,7 @@ fn the_examples_of_the_shipped_file_are_valid() {
         ("REDIS_PASSWORD", "secret"),
         ("SESSION_STORE_KEY", &key),
         ("PLIMSOLL_SECRET", &key),
+        ("OTLP_HEADERS", "authorization=Bearer t"),
     ];
     let folder = tempfile::tempdir().unwrap();
     let text = with_examples().replace("\"prompts\"", &format!("{:?}", folder.path()));
