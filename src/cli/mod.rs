@@ -9,6 +9,7 @@ mod inspect;
 mod models;
 mod serve;
 mod table;
+mod top;
 
 use std::{
     ffi::OsString,
@@ -54,6 +55,8 @@ enum Command {
     Inspect(inspect::Args),
     /// Play a long coding session against the built-in provider: no key, no network
     Demo(demo::Args),
+    /// Show the sessions of a running proxy in the terminal, live
+    Top(top::Args),
 }
 
 /// Why a command ended early.
@@ -74,6 +77,8 @@ enum Failed {
     Demo(demo::DemoError),
     #[error("{0}")]
     Inspect(#[from] inspect::InspectError),
+    #[error("{0}")]
+    Top(top::FeedError),
     #[error("the output could not be written: {0}")]
     Output(#[from] io::Error),
 }
@@ -111,6 +116,7 @@ pub fn run(arguments: impl IntoIterator<Item = OsString>, environment: &Environm
             )
         }
         Command::Demo(args) => demo::run(&args),
+        Command::Top(args) => top::run(&args, &flags, environment),
     };
     let code = match &done {
         Ok(()) => return ExitCode::SUCCESS,

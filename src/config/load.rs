@@ -48,7 +48,7 @@ impl Environment {
             .collect()
     }
 
-    pub(super) fn value(&self, name: &str) -> Option<&str> {
+    pub(crate) fn value(&self, name: &str) -> Option<&str> {
         self.0.get(name).map(String::as_str)
     }
 }
