@@ -20,7 +20,7 @@ use xxhash_rust::xxh3::xxh3_64;
 use self::sweep::{Grid, Grids, Swept, recent};
 use super::{
     Policy, estimate,
-    fold::SMALL_WINDOW,
+    ground::SMALL_WINDOW,
     results::Names,
     units::{self, Unit, UnitKind},
 };

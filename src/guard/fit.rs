@@ -4,8 +4,12 @@
 use super::{
     Policy, Recall,
     budget::{self, Budget, Shares},
-    clear::{Clearing, sweep::SweptMark},
-    fold::{Fold, Ground, Replay},
+    clear::{
+        Clearing,
+        sweep::{Swept, SweptMark},
+    },
+    fold::{Fold, Replay},
+    ground::Ground,
     preface::Base,
     putback::Weighed,
     results::Results,
@@ -83,22 +87,11 @@ pub(super) fn fit<'a>(
     };
     let beside: Vec<i32> = ours.records.units.iter().map(|&it| narrow(it)).collect();
     let mark = (f64::from(replay.high) * policy.settings.clear.at) as u32;
-    let all = replay
-        .tokens
-        .iter()
-        .fold(replay.beside, |all, it| all.saturating_add(*it));
-    let all = all
-        .saturating_add(replay.preface)
-        .saturating_add(replay.ledger);
-    let wanted = all > mark || recall.memory.swept != SweptMark::default();
-    let clearing = ground.clear_step().filter(|_| wanted).map(|step| {
+    let clears = replay.full() > mark || recall.memory.swept != SweptMark::default();
+    let clearing = ground.clear_step().filter(|_| clears).map(|step| {
         let clearing = Clearing::new(conversation, units, policy, first);
-        let mut grids = clearing.grids(
-            conversation,
-            (units, policy),
-            (first, &ours.turns),
-            (mark, step),
-        );
+        let turns = (first, &ours.turns[..]);
+        let mut grids = clearing.grids(conversation, (units, policy), turns, (mark, step));
         let units = units.iter().zip(&beside);
         grids.small = units
             .map(|(unit, &beside)| clearing.weigh(unit, &results.tokens, beside))
@@ -106,7 +99,40 @@ pub(super) fn fit<'a>(
         replay.grids = Some(grids);
         clearing
     });
-    // Requests whose cuts are remembered are not replayed, unless they were cut on another grid.
+    let start = start(&mut replay, (units, fresh), (recall, ground), base.boundary);
+    let fold = replay.run(start.from, (start.base, start.swept), |unit, excess| {
+        let messages = units[unit].messages.clone();
+        let taken = results.tighten(messages, excess);
+        let small = clearing.as_ref().map_or(0, |clearing| {
+            clearing.weigh(&units[unit], &results.tokens, beside[unit])
+        });
+        (taken, small)
+    });
+    Fit {
+        replay,
+        fold,
+        ground,
+        clearing,
+    }
+}
+
+/// Where a replay begins, and with what.
+struct Start {
+    /// The first unit that is looked at.
+    from: usize,
+    base: Option<Fold>,
+    swept: Swept,
+}
+
+/// Requests whose cuts are remembered are not replayed, unless they were cut on another grid; nor are
+/// those from before a course or a summary, which begins at `boundary`. `fresh`: the first message
+/// that was not part of the last request.
+fn start(
+    replay: &mut Replay<'_>,
+    (units, fresh): (&[Unit], usize),
+    (recall, ground): (&Recall, Ground),
+    boundary: Option<u32>,
+) -> Start {
     let same_grid = recall.memory.ground == ground;
     let remembered = replay.recall(recall.memory.fold.filter(|_| same_grid));
     let swept = replay.recall_swept(recall.memory.swept);
@@ -121,28 +147,15 @@ pub(super) fn fit<'a>(
             .position(|unit| unit.messages.end > fresh)
             .unwrap_or(units.len().saturating_sub(1))
     };
-    let begun = base.boundary.map(|boundary| replay.begin(boundary));
+    let begun = boundary.map(|boundary| replay.begin(boundary));
     replay.based = begun.map_or_else(|| units::pinned(units), |fold| fold.boundary);
-    // Requests from before a course, or a summary, are none of its own.
-    let from = from.max(begun.map_or(0, |fold| fold.boundary));
-    let base = match (remembered, begun) {
-        (Some(mark), Some(begun)) if mark.boundary < begun.boundary => Some(begun),
-        (mark, begun) => mark.or(begun),
-    };
-    let swept = swept.filter(|_| !lost).unwrap_or_default();
-    let fold = replay.run(from, (base, swept), |unit, excess| {
-        let messages = units[unit].messages.clone();
-        let taken = results.tighten(messages, excess);
-        let small = clearing.as_ref().map_or(0, |clearing| {
-            clearing.weigh(&units[unit], &results.tokens, beside[unit])
-        });
-        (taken, small)
-    });
-    Fit {
-        replay,
-        fold,
-        ground,
-        clearing,
+    Start {
+        from: from.max(begun.map_or(0, |fold| fold.boundary)),
+        base: match (remembered, begun) {
+            (Some(mark), Some(begun)) if mark.boundary < begun.boundary => Some(begun),
+            (mark, begun) => mark.or(begun),
+        },
+        swept: swept.filter(|_| !lost).unwrap_or_default(),
     }
 }
 

@@ -11,80 +11,12 @@ use std::ops::Range;
 use serde::{Deserialize, Serialize};
 
 use super::{
-    Policy, budget,
-    clear::{
-        self,
-        sweep::{Grids, Swept, SweptMark},
-    },
+    clear::sweep::{Grids, Swept, SweptMark},
     units::{self, Unit, UnitKind},
 };
 
-/// Windows up to this are cut to half, larger ones to 0.7 of their budget.
-pub(super) const SMALL_WINDOW: u32 = 65_536;
 /// Part of a step that a cut may go further to end where a turn ends.
 const TURN_SLACK: u32 = 4;
-
-/// What a grid stands on. The same ground gives the same grid in any process.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Ground {
-    window: u32,
-    /// The budget of a request that says nothing of its own.
-    usual: u32,
-    /// In thousandths.
-    low_water: u32,
-    /// Raw tokens of system messages, tools and the first user message, rounded up to a sixteenth
-    /// of the window, so that a word more in the system prompt does not move every cut.
-    fixed: u32,
-    /// Raw tokens between two places to which old rounds may be cleared; 0 where none are.
-    clear_step: u32,
-    /// Digest of what else says which results those are.
-    clear_rules: u64,
-}
-
-impl Ground {
-    pub fn of(policy: &Policy<'_>, fixed: u32) -> Self {
-        let window = policy.window;
-        let usual_mark = if window <= SMALL_WINDOW { 0.5 } else { 0.7 };
-        let low_water = policy.settings.low_water.unwrap_or(usual_mark);
-        let sixteenth = sixteenth(window);
-        let usual = budget::usual(policy);
-        Self {
-            window,
-            usual,
-            low_water: (low_water * 1_000.0) as u32,
-            fixed: fixed.div_ceil(sixteenth).saturating_mul(sixteenth),
-            clear_step: clear::step(policy, usual),
-            clear_rules: clear::rules(policy),
-        }
-    }
-
-    /// The ground of before, where this one is hardly another: what lies at a boundary of the
-    /// rounding would otherwise move every cut to and fro.
-    pub fn or(self, before: Self) -> Self {
-        let near = self.fixed.abs_diff(before.fixed) <= sixteenth(self.window);
-        let same = Self {
-            fixed: before.fixed,
-            ..self
-        };
-        if near && same == before { before } else { self }
-    }
-
-    /// Raw tokens between two places to which old rounds may be cleared, where they are at all.
-    pub fn clear_step(&self) -> Option<u32> {
-        Some(self.clear_step).filter(|&step| step > 0)
-    }
-
-    /// Raw tokens between two cuts.
-    pub fn step(&self) -> u32 {
-        let room = f64::from(self.usual.saturating_sub(self.fixed));
-        let step = room * f64::from(1_000 - self.low_water.min(1_000)) / 1_000.0;
-        (step as u32).max(self.window / 64).max(64)
-    }
-}
-
-fn sixteenth(window: u32) -> u32 {
-    (window / 16).max(1)
-}
 
 /// A cut that was made: remembered by the session.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -149,6 +81,13 @@ pub struct Replay<'a> {
 }
 
 impl Replay<'_> {
+    /// Raw tokens of a request with a preface, ledger included, of which nothing was cut.
+    pub fn full(&self) -> u32 {
+        let all = self.tokens.iter();
+        let all = all.fold(self.beside, |all, it| all.saturating_add(*it));
+        all.saturating_add(self.preface).saturating_add(self.ledger)
+    }
+
     /// The cut that a session remembers, where it lies between two units.
     pub fn recall(&self, mark: Option<Mark>) -> Option<Fold> {
         let mark = mark?;

@@ -9,6 +9,7 @@
 //!
 //! No I/O and no clock here. Nothing is ever done to a conversation that came in invalid.
 
+mod assemble;
 pub mod budget;
 mod clear;
 mod course;
@@ -18,6 +19,7 @@ pub(crate) mod fence;
 mod fit;
 pub mod fold;
 mod gap;
+mod ground;
 pub mod ledger;
 mod limits;
 pub mod lint;
@@ -40,14 +42,14 @@ use serde::{Deserialize, Serialize};
 
 pub(crate) use self::place::follows;
 use self::{
-    budget::Shares,
+    assemble::{Mine, assemble, checked},
     clear::sweep::SweptMark,
     estimate::{Calibration, Weights},
     fit::{Fit, fresh},
-    fold::{Ground, Mark},
+    fold::Mark,
+    ground::Ground,
     limits::Held,
-    lint::Item,
-    preface::{Base, Folding},
+    preface::Base,
     priority::Priorities,
     profile::Profile,
     putback::Putback,
@@ -249,12 +251,6 @@ fn note<'a>(
     note
 }
 
-/// What of ours the request carries.
-struct Mine<'a> {
-    records: Putback<'a>,
-    schemas: Option<Schemas<'a>>,
-}
-
 /// The units, or why nothing is to be done.
 fn stands_back(conversation: &Conversation, policy: &Policy<'_>) -> Result<Vec<Unit>, StoodBack> {
     if !policy.settings.enabled {
@@ -283,136 +279,6 @@ fn manages_itself(conversation: &Conversation) -> Option<&'static str> {
         return Some("transforms");
     }
     says("plugins", b"\"context-compression\"").then_some("plugins")
-}
-
-fn assemble(
-    units: &[Unit],
-    fit: &Fit<'_>,
-    folding: Folding,
-    (texts, results, ours): (&Priorities<'_>, &Results<'_>, &Mine<'_>),
-    recall: &Recall,
-    mut report: Report,
-) -> (Plan, Vec<Item>) {
-    let mut edits = folding.edits;
-    let mut kept = vec![false; results.tokens.len()];
-    for item in &folding.outline {
-        if let Item::Theirs(at) = *item {
-            kept[at] = true;
-        }
-    }
-    report.texts = texts.made(&kept, &mut edits);
-    let told = report.texts.digest();
-    report.texts.new = told != recall.memory.texts;
-    let fresh = fresh(units, recall.messages);
-    let mark = fit.replay.mark(fit.fold);
-    let swept = fit.replay.swept_mark(&fit.fold);
-    report.cleared = cleared(units, fit, &results.tokens, &kept, &mut edits);
-    if let Some(cleared) = &mut report.cleared {
-        // What was cleared on another grid was cleared elsewhere.
-        let same = recall.memory.ground == fit.ground;
-        let before = if same {
-            recall.memory.swept
-        } else {
-            SweptMark::default()
-        };
-        cleared.new = swept.beyond(before, mark.map_or(0, Mark::boundary));
-    }
-    let clear = report.cleared.as_ref().map_or(&[][..], |it| &it.messages);
-    let sent = |at: usize| kept[at] && clear.binary_search(&at).is_err();
-    report.truncated = results.made(units, sent, fresh, &mut edits);
-    let (outline, left_out) = ours.records.put(&kept, folding.outline, &mut edits);
-    report.records_left_out = left_out;
-    report.own_tools = ours.schemas.is_some();
-    if let Some(schemas) = &ours.schemas {
-        schemas.put(&mut edits);
-    }
-    let course = recall.ours.course.as_ref().filter(|_| folding.prefaced);
-    report.course = course.map(|course| course.number);
-    report.raw_after = fit.replay.sent(fit.fold);
-    report.over_budget = report.raw_after > fit.replay.high;
-    report.expected = recall.calibration.tokens(report.raw_after);
-    report.folded = (folding.messages > 0).then(|| Folded {
-        messages: folding.messages,
-        tokens: (0..kept.len())
-            .filter(|&at| !kept[at])
-            .map(|at| results.tokens[at])
-            .fold(0, u32::saturating_add),
-        new: !same_cut(mark, recall.memory.fold),
-    });
-    let memory = Memory {
-        ground: fit.ground,
-        fold: mark,
-        swept,
-        tight: results.limits(&kept),
-        texts: told,
-    };
-    let plan = Plan {
-        edits,
-        report,
-        memory,
-    };
-    (plan, outline)
-}
-
-/// What is cleared of the messages that are kept, with its edits; none where nothing is.
-fn cleared(
-    units: &[Unit],
-    fit: &Fit<'_>,
-    tokens: &[u32],
-    kept: &[bool],
-    edits: &mut Edits,
-) -> Option<Cleared> {
-    let clearing = fit.clearing.as_ref()?;
-    let cleared = clearing.made((units, &fit.fold.swept), kept, tokens, edits);
-    (cleared.count() > 0).then_some(cleared)
-}
-
-/// Whether nothing but the counting of its steps tells two cuts apart.
-fn same_cut(one: Option<Mark>, other: Option<Mark>) -> bool {
-    one.map(Mark::shows) == other.map(Mark::shows)
-}
-
-/// Lints a plan; one that would break what was whole is thrown away.
-///
-/// A rule of the profile's grammar that the conversation broke when it came in does not count:
-/// the provider evidently takes it, or refuses it with us and without us.
-fn checked(
-    conversation: &Conversation,
-    policy: &Policy<'_>,
-    (plan, outline): (Plan, Vec<Item>),
-    shares: &Shares,
-) -> Plan {
-    let theirs = |item: &Item| matches!(item, Item::Theirs(_));
-    if plan.report.folded.is_none() && outline.iter().all(theirs) {
-        // Truncation changes no message's place, nor do paragraphs and schemas.
-        return plan;
-    }
-    let before: Vec<_> = (0..conversation.messages.len()).map(Item::Theirs).collect();
-    let broken = lint::broken(conversation, &outline, policy.profile).beyond(lint::broken(
-        conversation,
-        &before,
-        policy.profile,
-    ));
-    if broken.is_empty() {
-        return plan;
-    }
-    Plan {
-        edits: Edits::default(),
-        report: Report {
-            stood_back: Some(StoodBack::Unsound(broken)),
-            texts: Texts::default(),
-            truncated: Vec::new(),
-            cleared: None,
-            folded: None,
-            course: None,
-            own_tools: false,
-            records_left_out: 0,
-            raw_after: shares.total(),
-            ..plan.report
-        },
-        // What was planned did not happen: the next request is replayed from its start.
-        memory: Memory::default(),
-    }
 }
 
 #[cfg(test)]

@@ -1,6 +1,6 @@
 use bytes::Bytes;
 
-use super::*;
+use super::{budget::Shares, lint::Item, *};
 use crate::wire::chat::index;
 
 #[test]
