@@ -17,6 +17,7 @@ pub mod estimate;
 pub(crate) mod fence;
 mod fit;
 pub mod fold;
+pub mod found;
 mod gap;
 pub mod ledger;
 mod limits;
