@@ -11,8 +11,9 @@ use serde::Serialize;
 pub use self::next::{Large, Next, Span};
 use super::{
     Calibration, Cleared as ClearedByGuard, How, Plan, Policy, Recall, Report,
-    Shortened as ShortenedByGuard, StoodBack, Truncated as TruncatedByGuard,
+    Shortened as ShortenedByGuard, StoodBack, Truncated as TruncatedByGuard, budget,
     profile::Profile,
+    report::INVALID,
     units::{self, Unit},
 };
 use crate::wire::chat::{self, Conversation};
@@ -181,6 +182,41 @@ impl Found {
         }
     }
 
+    /// Of a request that is no conversation that could be followed, and so goes as it came; `bytes` is
+    /// its size. The budget is that of an answer of the usual size.
+    pub fn unguarded(bytes: usize, reason: String, policy: &Policy<'_>, aim: &Aim) -> Self {
+        let reserve = match policy.profile.answer_inside_window {
+            true => budget::default_reserve(policy.window, policy.settings),
+            false => 0,
+        };
+        let budget_tokens = budget::usual(policy);
+        let made = Made {
+            bytes,
+            free: budget_tokens,
+            ..Made::default()
+        };
+        Self {
+            model: aim.model.clone(),
+            provider: aim.provider.clone(),
+            profile: aim.profile.name,
+            window: aim.window,
+            reserve_tokens: reserve,
+            budget_tokens,
+            as_it_came: made,
+            as_it_goes: made,
+            actions: INVALID.to_owned(),
+            stands_back: Some(Reason {
+                word: INVALID,
+                why: reason,
+            }),
+            shortened: Vec::new(),
+            truncated: Vec::new(),
+            cleared: None,
+            folded: None,
+            next: None,
+        }
+    }
+
     pub const fn is_edited(&self) -> bool {
         self.folded.is_some()
             || self.cleared.is_some()
@@ -199,8 +235,7 @@ impl Made {
     fn of(conversation: &Conversation, report: &Report, calibration: Calibration) -> Self {
         let (shares, budget) = (report.shares, report.budget.tokens);
         let tokens = |raw| scaled(raw, calibration);
-        let prompt = tokens(shares.total());
-        Self {
+        let made = Self {
             bytes: conversation.body.len(),
             messages: conversation.messages.len(),
             system: tokens(shares.system),
@@ -208,9 +243,15 @@ impl Made {
             history: tokens(shares.history),
             tool_results: tokens(shares.tool_results),
             images: tokens(shares.images),
+            ..Self::default()
+        };
+        let parts = [made.tools, made.history, made.tool_results, made.images];
+        let prompt = parts.into_iter().fold(made.system, u32::saturating_add);
+        Self {
             prompt,
             free: budget.saturating_sub(prompt),
             over: prompt.saturating_sub(budget),
+            ..made
         }
     }
 }
