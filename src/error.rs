@@ -43,6 +43,8 @@ pub enum Failure {
     Foreign {
         header: &'static str,
     },
+    /// A page of another origin asks for what is for our own pages.
+    ForeignPage,
     KeyMissing,
     KeyWrong,
     /// No such model, or not for this client.
@@ -66,6 +68,21 @@ pub enum Failure {
     },
     SwitchTooLarge {
         limit: usize,
+    },
+    /// A parameter of the query that is none, or stands there twice; it may be from `least` to `most`.
+    QueryValue {
+        name: &'static str,
+        least: usize,
+        most: usize,
+    },
+    /// A parameter that the path does not have.
+    QueryUnknown {
+        name: String,
+    },
+    /// As many listen to events as may, all of them or of this client.
+    TooManyListeners {
+        all: usize,
+        own: usize,
     },
     /// The state store does not answer.
     StoreDown,
@@ -122,7 +139,7 @@ impl Failure {
             Self::Encoded(_) => "unsupported_content_encoding",
             Self::BodyDamaged => "invalid_content_encoding",
             Self::Busy => "overloaded",
-            Self::Foreign { header: "origin" } => "foreign_origin",
+            Self::Foreign { header: "origin" } | Self::ForeignPage => "foreign_origin",
             Self::Foreign { .. } => "foreign_host",
             Self::KeyMissing | Self::KeyWrong => "invalid_api_key",
             Self::ModelNotFound(_) => "model_not_found",
@@ -131,8 +148,9 @@ impl Failure {
             Self::PathNotFound => "path_not_found",
             Self::SessionNotFound => "session_not_found",
             Self::SwitchMissing => "missing_required_parameter",
-            Self::SwitchValue => "invalid_value",
-            Self::SwitchUnknown { .. } => "unknown_parameter",
+            Self::SwitchValue | Self::QueryValue { .. } => "invalid_value",
+            Self::SwitchUnknown { .. } | Self::QueryUnknown { .. } => "unknown_parameter",
+            Self::TooManyListeners { .. } => "too_many_listeners",
             Self::SwitchTooLarge { .. } => "body_too_large",
             Self::StoreDown => "store_unavailable",
             Self::WrongMethod { .. } => "method_not_allowed",
@@ -163,6 +181,7 @@ impl Failure {
         match self {
             Self::ModelNotFound(_) | Self::ModelMissing { .. } => Some("model"),
             Self::SwitchMissing | Self::SwitchValue => Some("auto_compact"),
+            Self::QueryValue { name, .. } => Some(name),
             _ => None,
         }
     }
@@ -205,6 +224,11 @@ impl Failure {
             Self::Foreign { .. } => "Without client keys only this machine is served: the Host \
                 header must be localhost, 127.0.0.1 or [::1]. Set client keys to serve others."
                 .into(),
+            Self::ForeignPage => {
+                "Pages of another origin may not use this path: Origin must be that \
+                of the Host header."
+                    .into()
+            }
             Self::KeyMissing => "You didn't provide an API key. Send a client key of this proxy \
                 as `Authorization: Bearer KEY`."
                 .into(),
@@ -234,6 +258,16 @@ impl Failure {
             Self::SwitchTooLarge { limit } => {
                 format!("This path takes a body of at most {limit} bytes.")
             }
+            Self::QueryValue { name, least, most } => {
+                format!("`{name}` must stand there once, as a number from {least} to {most}.")
+            }
+            Self::QueryUnknown { name } => {
+                format!("This path has no parameter `{name}`. There are: skip and take.")
+            }
+            Self::TooManyListeners { all, own } => format!(
+                "As many listen to events as may: {all} in all, {own} of one client. Try again when \
+                 one has left."
+            ),
             Self::StoreDown => {
                 "The state store does not answer; nothing is known of the session now.".into()
             }

@@ -3,8 +3,6 @@
 //! The request is read, indexed and planned exactly as the proxy would, for a conversation of
 //! which nothing is remembered. All tokens are estimates, and are called so.
 
-mod found;
-mod next;
 mod show;
 
 use std::{
@@ -17,12 +15,13 @@ use bytes::Bytes;
 use clap::builder::{PossibleValuesParser, TypedValueParser as _};
 use thiserror::Error;
 
-use self::found::{Found, WindowFound};
 use super::Failed;
 use crate::{
     config::{Config, Environment, Flags, load},
     guard::{
         self, Policy, Recall,
+        estimate::Calibration,
+        found::{Aim, Found, WindowFound},
         profile::{PROFILES, Profile, named},
     },
     provider::{Registry, Unknown},
@@ -115,15 +114,6 @@ pub(super) fn run(
     Ok(())
 }
 
-/// What the request is fitted to.
-struct Aim {
-    model: Option<String>,
-    /// `None` where nobody serves the model and a window was given.
-    provider: Option<String>,
-    profile: &'static Profile,
-    window: WindowFound,
-}
-
 /// The options first, then what the registry says of the model.
 fn aim(args: &Args, conversation: &Conversation, registry: &Registry) -> Result<Aim, InspectError> {
     let model = args
@@ -164,6 +154,8 @@ fn aim(args: &Args, conversation: &Conversation, registry: &Registry) -> Result<
         provider,
         profile: args.profile.unwrap_or(profile),
         window,
+        // Nothing is remembered of any model.
+        calibration: Calibration::default(),
     })
 }
 

@@ -18,6 +18,7 @@ pub mod estimate;
 pub(crate) mod fence;
 mod fit;
 pub mod fold;
+pub mod found;
 mod gap;
 mod ground;
 pub mod ledger;

@@ -39,6 +39,9 @@ pub struct Report {
     pub shares: Shares,
 }
 
+/// What came in invalid goes as it came.
+pub(super) const INVALID: &str = "invalid-as-sent";
+
 /// Why the guard did nothing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum StoodBack {
@@ -89,7 +92,7 @@ impl StoodBack {
         match self {
             Self::Disabled => "guard-off",
             Self::ProviderManages(_) => "left-to-provider",
-            Self::Invalid(_) => "invalid-as-sent",
+            Self::Invalid(_) => INVALID,
             Self::Unsound(_) => "guard-fault",
         }
     }

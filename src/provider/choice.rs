@@ -69,7 +69,7 @@ impl Choice {
     }
 
     /// The place of the largest weight, the first written among equals.
-    pub(super) fn heaviest(self) -> Option<Target> {
+    pub fn heaviest(self) -> Option<Target> {
         let mut first: Option<(Target, u32)> = None;
         for (target, weight) in self.groups.into_iter().next()? {
             if first.as_ref().is_none_or(|(_, most)| weight > *most) {

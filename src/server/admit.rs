@@ -122,12 +122,7 @@ impl Clients {
         if self.have_keys() {
             return Ok(());
         }
-        let mut hosts: Vec<_> = parts.headers.get_all(HOST).iter().collect::<Vec<_>>();
-        let named: Vec<_> = hosts
-            .drain(..)
-            .map(|host| host.to_str().unwrap_or_default())
-            .chain(parts.uri.authority().map(http::uri::Authority::as_str))
-            .collect();
+        let named: Vec<_> = hosts(parts).collect();
         if named.is_empty() || !named.into_iter().all(is_loopback) {
             return Err(Failure::Foreign { header: "host" });
         }
@@ -177,6 +172,53 @@ impl Clients {
         let (_, client) = self.keys.get(found as usize).ok_or(Failure::KeyWrong)?;
         Ok(client.clone())
     }
+}
+
+/// Refuses what a page of another origin asks of `/plimsoll/`, the API and the pages of our own.
+///
+/// SECURITY: with or without keys. A page on another port of this machine is another origin too, which
+/// may not read what was said in a conversation; neither may what a browser loads into another page.
+///
+/// # Errors
+/// `Origin` is not that of `Host`, or a browser says that another site asks.
+pub fn check_own_paths(parts: &Parts) -> Result<(), Failure> {
+    let path = parts.uri.path();
+    if path != "/plimsoll" && !path.starts_with("/plimsoll/") {
+        return Ok(());
+    }
+    let sites = parts.headers.get_all(FETCH_SITE);
+    let ours = |site: &http::HeaderValue| site == "same-origin" || site == "none";
+    let hosts: Vec<&str> = hosts(parts).collect();
+    let same = |origin: &http::HeaderValue| {
+        let origin = origin.to_str().unwrap_or_default();
+        !hosts.is_empty() && hosts.iter().all(|host| is_origin_of(origin, host))
+    };
+    match sites.iter().all(ours) && parts.headers.get_all(ORIGIN).iter().all(same) {
+        true => Ok(()),
+        false => Err(Failure::ForeignPage),
+    }
+}
+
+/// Who a request says that it is for.
+fn hosts(parts: &Parts) -> impl Iterator<Item = &str> {
+    let named = parts.headers.get_all(HOST).iter();
+    named
+        .map(|host| host.to_str().unwrap_or_default())
+        .chain(parts.uri.authority().map(http::uri::Authority::as_str))
+}
+
+/// Whether a page of this origin was loaded from that host. Which of the two schemes it was is not
+/// known here, where another proxy may have taken the TLS away.
+fn is_origin_of(origin: &str, host: &str) -> bool {
+    let same = |scheme: &str, port: &str| {
+        let own = origin.strip_prefix(scheme);
+        own.is_some_and(|own| {
+            let own = own.strip_suffix(port).unwrap_or(own);
+            let host = host.strip_suffix(port).unwrap_or(host);
+            !own.is_empty() && own.eq_ignore_ascii_case(host)
+        })
+    };
+    same("http://", ":80") || same("https://", ":443")
 }
 
 /// Whether a client may use a model, by its full name or by its own.
@@ -293,7 +335,7 @@ fn is_loopback(host: &str) -> bool {
 mod tests {
     use http::{HeaderMap, HeaderName, HeaderValue};
 
-    use super::{is_loopback, key_of, without_keys};
+    use super::{is_loopback, is_origin_of, key_of, without_keys};
     use crate::error::Failure;
 
     fn headers(lines: &[(&'static str, &'static str)]) -> HeaderMap {
@@ -342,6 +384,30 @@ mod tests {
         );
         check(&["a", "OpenAI-Insecure-API-Key.k", "b"], &["a, b"]);
         check(&["openai-insecure-api-key.k"], &[]);
+    }
+
+    #[test]
+    fn an_origin_is_that_of_its_host_or_another() {
+        let check = |origin: &str, host: &str, expected: bool| {
+            assert_eq!(is_origin_of(origin, host), expected, "{origin} {host}");
+        };
+        check("http://localhost:1876", "localhost:1876", true);
+        check("https://Load.example", "load.example", true);
+        check("https://load.example", "load.example:443", true);
+        check("http://load.example", "load.example:80", true);
+        check("http://[::1]:1876", "[::1]:1876", true);
+        check("http://localhost:1877", "localhost:1876", false);
+        check("http://localhost", "localhost:1876", false);
+        check("http://127.0.0.1:1876", "localhost:1876", false);
+        check("http://load.example", "load.example:443", false);
+        check("http://evil.load.example", "load.example", false);
+        check("http://load.example.evil", "load.example", false);
+        check("http://load.example/", "load.example", false);
+        check("null", "localhost:1876", false);
+        check("", "", false);
+        check("http://", "", false);
+        check("http://:80", ":80", false);
+        check("file://localhost", "localhost", false);
     }
 
     #[test]

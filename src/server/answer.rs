@@ -32,7 +32,7 @@ pub fn failure(failure: &Failure) -> Response<Body> {
     let headers = answer.headers_mut();
     headers.insert(ERROR, HeaderValue::from_static(failure.code()));
     match failure {
-        Failure::Busy | Failure::TooManyRequests => {
+        Failure::Busy | Failure::TooManyRequests | Failure::TooManyListeners { .. } => {
             headers.insert(RETRY_AFTER, HeaderValue::from_static("1"));
         }
         Failure::Encoded(_) => {
@@ -155,9 +155,13 @@ const fn status(failure: &Failure) -> StatusCode {
         | Failure::SwitchMissing
         | Failure::SwitchValue
         | Failure::SwitchUnknown { .. }
+        | Failure::QueryValue { .. }
+        | Failure::QueryUnknown { .. }
         | Failure::ModelMissing { .. } => StatusCode::BAD_REQUEST,
         Failure::KeyMissing | Failure::KeyWrong => StatusCode::UNAUTHORIZED,
-        Failure::Foreign { .. } | Failure::PathNotAllowed => StatusCode::FORBIDDEN,
+        Failure::Foreign { .. } | Failure::ForeignPage | Failure::PathNotAllowed => {
+            StatusCode::FORBIDDEN
+        }
         Failure::ModelNotFound(_)
         | Failure::ProviderNotFound(_)
         | Failure::PathNotFound
@@ -169,7 +173,9 @@ const fn status(failure: &Failure) -> StatusCode {
         | Failure::SwitchTooLarge { .. }
         | Failure::BodyBomb => StatusCode::PAYLOAD_TOO_LARGE,
         Failure::Encoded(_) => StatusCode::UNSUPPORTED_MEDIA_TYPE,
-        Failure::TooManyRequests => StatusCode::TOO_MANY_REQUESTS,
+        Failure::TooManyRequests | Failure::TooManyListeners { .. } => {
+            StatusCode::TOO_MANY_REQUESTS
+        }
         Failure::ProviderUnreachable { .. } | Failure::ProviderBadAnswer { .. } => {
             StatusCode::BAD_GATEWAY
         }

@@ -9,6 +9,7 @@ use super::{
     ask_usage::Refusals,
     compacting::Compacting,
     flight::Flight,
+    news::News,
     running::Counts,
     sharing::{Learners, Sharing},
     tasks::Tasks,
@@ -18,7 +19,7 @@ use crate::{
     provider::Registry,
     session::{Sessions, Tenants, ratios::Ratios, secret::InstallationSecret},
     store::Store,
-    telemetry::metrics::Metrics,
+    telemetry::{metrics::Metrics, recent::Recent},
 };
 
 /// Everything that all requests share. Immutable, but for what the stages keep to themselves. A
@@ -39,12 +40,18 @@ pub struct App {
     pub refusals: Arc<Refusals>,
     pub flight: Flight,
     pub metrics: Arc<Metrics>,
+    /// How long providers took of late.
+    pub recent: Arc<Recent>,
+    /// What happens to sessions, for who listens.
+    pub news: Arc<News>,
     pub tasks: Tasks,
     /// Summaries; a drain does not wait for them.
     pub jobs: Tasks,
     pub compacting: Arc<Compacting>,
     counts: Counts,
     draining: CancellationToken,
+    /// Of these settings alone: cancelled when others take their place, or with the server.
+    listening: CancellationToken,
 }
 
 impl App {
@@ -59,6 +66,7 @@ impl App {
         let counts = Counts::default();
         let metrics = Metrics::default();
         let patience = config.store.timeout;
+        let draining = CancellationToken::new();
         let sessions = Sessions::new(Arc::clone(&store), Tenants::new(secret))
             .and_then(|sessions| sessions.encrypted(config.store.encrypt_key.as_ref()))
             .map_err(io::Error::other)?;
@@ -72,10 +80,13 @@ impl App {
             flight: Flight::new(config.server.max_bytes_in_flight),
             compacting: Arc::new(Compacting::new(&metrics)),
             metrics: Arc::new(metrics),
+            recent: Arc::default(),
+            news: Arc::default(),
             tasks: Tasks::default(),
             jobs: Tasks::default(),
             counts,
-            draining: CancellationToken::new(),
+            listening: draining.child_token(),
+            draining,
             config,
         })
     }
@@ -95,10 +106,13 @@ impl App {
             refusals: Arc::clone(&self.refusals),
             flight: self.flight.clone(),
             metrics: Arc::clone(&self.metrics),
+            recent: Arc::clone(&self.recent),
+            news: Arc::clone(&self.news),
             tasks: self.tasks.clone(),
             jobs: self.jobs.clone(),
             compacting: Arc::clone(&self.compacting),
             counts: self.counts.clone(),
+            listening: self.draining.child_token(),
             draining: self.draining.clone(),
             config,
         })
@@ -113,6 +127,7 @@ impl App {
         for provider in before.config.providers.keys() {
             if !self.config.providers.contains_key(provider) {
                 self.metrics.forget(provider);
+                self.recent.forget(provider);
             }
         }
         self.flight.allow(self.config.server.max_bytes_in_flight);
@@ -133,7 +148,18 @@ impl App {
         self.draining.is_cancelled()
     }
 
-    /// Cancelled when it is.
+    /// Cancelled when whoever listens to what happens is to come again: other settings are in force,
+    /// or the server is on its way out.
+    pub(super) fn listening(&self) -> CancellationToken {
+        self.listening.clone()
+    }
+
+    /// Other settings are in force.
+    pub(super) fn retire(&self) {
+        self.listening.cancel();
+    }
+
+    /// Cancelled when the server is on its way out.
     pub(super) fn end(&self) -> CancellationToken {
         self.draining.clone()
     }

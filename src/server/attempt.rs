@@ -77,7 +77,14 @@ impl Dispatch {
         let refusals = &self.app.refusals;
         let begun = Instant::now();
         let sent = ask_usage::send(refusals, &self.target, |ask| self.edit(ask), outgoing).await;
-        self.took += begun.elapsed();
+        let took = begun.elapsed();
+        if sent
+            .as_ref()
+            .is_ok_and(|sent| sent.answer.status().is_success())
+        {
+            self.app.recent.answered(self.provider(), took);
+        }
+        self.took += took;
         self.calls += sent.as_ref().map_or(1, |sent| sent.attempts);
         Ok(sent?.map(cleaned))
     }

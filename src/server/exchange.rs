@@ -27,7 +27,7 @@ use percent_encoding::percent_decode_str;
 
 use super::{
     App,
-    admit::{Client, allows_target, no_such_model},
+    admit::{Client, allows_target, check_own_paths, no_such_model},
     answer,
     api::api,
     ask_usage::Sent,
@@ -72,6 +72,7 @@ pub async fn exchange(
     let (parts, body) = request.into_parts();
     let limit = app.config.server.max_body_bytes;
     let found = app.clients.check_origin(&parts);
+    let found = found.and_then(|()| check_own_paths(&parts));
     let found = found.and_then(|()| Ok(route::find(&parts.method, parts.uri.path())?));
     let route = match found {
         Ok(route) => route,
@@ -90,7 +91,7 @@ pub async fn exchange(
         return watch::metrics(app, &parts, body).await;
     }
     if let Route::Api { path } = route {
-        return api(app, &parts, body, path).await;
+        return api(app, &parts, body, path, record).await;
     }
     let admitted = app.clients.recognise(&parts.headers).and_then(|client| {
         route.check_path(&client)?;

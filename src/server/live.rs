@@ -89,6 +89,7 @@ impl Live {
         app.take_over(before);
         self.connections.allow(app.config.server.max_connections);
         self.app.store(app);
+        before.retire();
         Ok(change)
     }
 }

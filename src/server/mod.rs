@@ -18,6 +18,7 @@ pub mod forward;
 pub mod generation;
 mod heal;
 pub mod live;
+pub mod news;
 mod places;
 pub mod recovering;
 mod refusal;

@@ -5,13 +5,16 @@
 use super::{Account, Orders, SessionError, SessionId, Sessions, State, seal::Of};
 use crate::{
     compaction::Outcome,
-    store::{Row, StoreError},
+    error::chain,
+    store::{Page, Row, StoreError},
     telemetry::metrics::StoreOperation,
 };
 
 /// What is known of a session.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Known {
+    /// Whose it is.
+    pub account: Account,
     /// After its newest generation.
     pub state: State,
     /// A new course was asked for from outside, and has not begun.
@@ -20,6 +23,16 @@ pub struct Known {
     pub compact_pending: bool,
     /// Whether the session is summarised by itself; `None`: as the settings say.
     pub auto_compact: Option<bool>,
+}
+
+/// Sessions of a list.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Found {
+    /// Newest first. One whose state cannot be read is left out: another key was in force, or another
+    /// version wrote it.
+    pub known: Vec<Known>,
+    /// Whether there are more behind them.
+    pub more: bool,
 }
 
 /// What may be asked of a session from outside.
@@ -40,7 +53,7 @@ impl Sessions {
             return Err(StoreError::Damaged.into());
         }
         let orders = self.readable(&row.tenant, state.session, &row.orders);
-        Ok(Known::of(state, &orders))
+        Ok(Known::after(row.tenant.account(), state, &orders))
     }
 
     async fn row(
@@ -66,6 +79,40 @@ impl Sessions {
         row.map(|row| self.known(&row)).transpose()
     }
 
+    /// Sessions of that account, or of all (for the administrator), newest first.
+    ///
+    /// # Errors
+    /// Where the store does not answer.
+    pub async fn list(&self, account: Option<&Account>, page: Page) -> Result<Found, SessionError> {
+        let rows = self.rows(account, page).await?;
+        let behind = Page {
+            skip: page.skip.saturating_add(page.take),
+            take: 1,
+        };
+        let more = !rows.is_empty() && !self.rows(account, behind).await?.is_empty();
+        let known = rows.iter().filter_map(|row| {
+            let known = self.known(row);
+            known
+                .inspect_err(|error| {
+                    tracing::debug!(
+                        session = %row.session, error = chain(error),
+                        "a session is left out of a list: its state cannot be read"
+                    );
+                })
+                .ok()
+        });
+        Ok(Found {
+            known: known.collect(),
+            more,
+        })
+    }
+
+    async fn rows(&self, account: Option<&Account>, page: Page) -> Result<Vec<Row>, StoreError> {
+        let rows = self.store.sessions(account, page);
+        self.bounded(StoreOperation::Session, self.find_within, rows)
+            .await
+    }
+
     /// Asks something of a session, for what goes on from its newest generation; gives back what is
     /// known of the session then. Asking twice before it was carried out is asking once.
     ///
@@ -88,7 +135,8 @@ impl Sessions {
         self.change(account, id, change).await
     }
 
-    /// Leaves beside a session what became of a summary. Returns whether the session is there.
+    /// Leaves beside a session what became of a summary; gives back what is known of the session then,
+    /// where it is there.
     ///
     /// # Errors
     /// Where the store does not answer, or not with a state.
@@ -97,9 +145,9 @@ impl Sessions {
         account: &Account,
         id: SessionId,
         outcome: Outcome,
-    ) -> Result<bool, SessionError> {
+    ) -> Result<Option<Known>, SessionError> {
         let change = |orders: &mut Orders, _: &State| orders.keep(outcome);
-        Ok(self.change(Some(account), id, change).await?.is_some())
+        self.change(Some(account), id, change).await
     }
 
     async fn change(
@@ -120,15 +168,19 @@ impl Sessions {
             .seal(Of::Orders(&row.tenant, id), orders.encode()?)?;
         let ordered = self.store.order(account, id, encoded);
         let ordered = self.bounded(StoreOperation::Order, self.find_within, ordered);
-        Ok(ordered.await?.then(|| Known::of(known.state, &orders)))
+        let account = row.tenant.account();
+        let there = ordered.await?;
+        Ok(there.then(|| Known::after(account, known.state, &orders)))
     }
 }
 
 impl Known {
-    fn of(mut state: State, orders: &Orders) -> Self {
+    /// What is known of a session with this state, and with these orders beside it.
+    pub fn after(account: Account, mut state: State, orders: &Orders) -> Self {
         let generations = state.generations;
         state.compaction.take_over(orders.outcomes(), generations);
         Self {
+            account,
             clear_pending: orders.ask_clear_after(&state),
             compact_pending: orders.ask_compact_after(&state),
             auto_compact: orders.auto_compact,

@@ -42,7 +42,7 @@ pub mod tenant;
 
 pub use hint::Hint;
 use ids::Ids;
-pub use known::{Known, Wanted};
+pub use known::{Found, Known, Wanted};
 pub use lineage::Lineage;
 pub use orders::Orders;
 pub use report::{Overview, Reader, Report, overview, report};

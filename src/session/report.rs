@@ -225,11 +225,12 @@ mod tests {
     use crate::{
         guard::record::Course,
         recovery::{self, fixture::reminders},
-        session::{SessionId, State},
+        session::{Account, SessionId, State},
     };
 
     fn shown(state: State, reader: Reader) -> Value {
         let known = Known {
+            account: Account::from_bytes([0; 16]),
             state,
             clear_pending: false,
             compact_pending: false,

@@ -213,6 +213,7 @@ async fn the_api_reads_its_own_account_only() {
     let [own, other] = ["a", "b"].map(|name| sessions.tenants().account(Client::Named(name)));
     let found = sessions.session(Some(&own), state.session).await.unwrap();
     let known = Known {
+        account: found.as_ref().unwrap().account,
         state: state.clone(),
         clear_pending: false,
         compact_pending: false,

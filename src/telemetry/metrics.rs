@@ -3,6 +3,7 @@
 //! Labels are names of the configuration and words of our own, never anything of a request: so the
 //! number of series is bounded, and no key and no prompt can be among them.
 
+mod counted;
 mod summaries;
 
 use std::fmt;
@@ -11,7 +12,10 @@ use prometheus::{
     IntCounterVec, IntGauge, IntGaugeVec, Opts, Registry, TextEncoder, core::Collector,
 };
 
-pub use self::summaries::Summaries;
+pub use self::{
+    counted::{Attempts, Counted},
+    summaries::Summaries,
+};
 
 /// What may become of an attempt. Those that never happened are shown as zero, so that a rate over
 /// the first one is right.

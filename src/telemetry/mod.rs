@@ -3,6 +3,7 @@
 //! Never bodies, prompts, keys or full URLs.
 
 pub mod metrics;
+pub mod recent;
 pub mod record;
 
 use std::io::{self, IsTerminal};

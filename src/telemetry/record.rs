@@ -120,6 +120,11 @@ impl Record {
         self.in_flight = Some(in_flight);
     }
 
+    /// The request is none of those in flight, however long it takes.
+    pub fn uncounted(&mut self) {
+        self.in_flight = None;
+    }
+
     /// Logged at debug level only and not counted, as the probes of orchestrators are.
     pub fn quiet(&mut self) {
         self.quiet = true;

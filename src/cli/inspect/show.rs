@@ -2,11 +2,10 @@
 
 use std::io::{self, Write};
 
-use super::{
-    found::{Cleared, Found, Made, Shortened, Truncated},
-    next::{Next, Span},
+use crate::{
+    cli::table::{self, grouped},
+    guard::found::{Cleared, Found, Made, Next, Shortened, Span, Truncated},
 };
-use crate::cli::table::{self, grouped};
 
 /// Cells of a bar.
 const CELLS: u64 = 20;

@@ -1,6 +1,6 @@
 //! The names that clients may use, for lists of models.
 
-use std::collections::BTreeSet;
+use std::{collections::BTreeSet, sync::PoisonError};
 
 use super::{Registry, Target};
 use crate::provider::Source;
@@ -46,6 +46,14 @@ impl Registry {
         let known = found.is_configured || found.target.window.source != Source::Assumed;
         let spelt_out = || self.offered().into_iter().any(|one| one.id == id);
         (known || spelt_out()).then_some(found)
+    }
+
+    /// Names that clients used and of which nobody knew the window, as they stand now; of many, some.
+    pub fn seen(&self) -> Vec<Offered> {
+        let reported = self.reported.lock();
+        let reported = reported.unwrap_or_else(PoisonError::into_inner).clone();
+        let offers = reported.iter().filter_map(|name| self.offer(name));
+        offers.collect()
     }
 
     fn offer(&self, id: &str) -> Option<Offered> {

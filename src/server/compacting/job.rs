@@ -128,7 +128,9 @@ impl Job {
     async fn conclude(&self, app: &App, session: SessionId, outcome: Outcome) {
         let concluded = app.sessions.conclude(&self.account, session, outcome);
         match tokio::time::timeout(CONCLUDE_WITHIN, concluded).await {
-            Ok(Ok(_)) => {}
+            Ok(Ok(Some(known))) => app.news.tell(&known),
+            // It has expired.
+            Ok(Ok(None)) => {}
             Ok(Err(error)) => tracing::warn!(
                 %session, error = crate::error::chain(&error),
                 "what became of a summary was not stored"

@@ -2,7 +2,7 @@
 //!
 //! Before: the session's state, what recovery has due, the guard's plan. After: the usage becomes
 //! a level, the calibration learns, the clock advances, and the new state is stored before the end
-//! of the answer is released, and other replicas are told what was learnt. Between them there may be rounds that were for us alone, each with a
+//! of the answer is released, other replicas are told what was learnt, and listeners what became of it. Between them there may be rounds that were for us alone, each with a
 //! plan of its own. A request that nobody answered, or whose answer broke, changes nothing.
 
 mod refit;
@@ -29,7 +29,7 @@ use crate::{
     provider::{Source, Target},
     recovery,
     relay::{Before, Heard, Sifting, Spoken},
-    session::{Inherited, State, history::Point},
+    session::{Inherited, Known, State, history::Point},
     telemetry::record::Notes,
     wire::{
         chat::{Conversation, answer_digest},
@@ -189,6 +189,11 @@ impl Generation {
             Some(_) => self.compaction.forget_job(),
             None => {}
         }
+        if stored && app.news.are_heard() {
+            let account = self.inherited.lineage.tenant().account();
+            let known = Known::after(account, state, &self.inherited.orders);
+            app.news.tell(&known);
+        }
         health
     }
 
@@ -318,7 +323,7 @@ fn limits(conversation: &Conversation, policy: &Policy<'_>, target: &Target) -> 
 }
 
 /// What a request is measured against.
-fn policy<'a>(app: &'a App, target: &'a Target) -> Policy<'a> {
+pub(super) fn policy<'a>(app: &'a App, target: &'a Target) -> Policy<'a> {
     Policy {
         profile: target.provider.config.profile,
         window: target.window.tokens,

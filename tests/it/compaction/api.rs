@@ -56,7 +56,7 @@ async fn what_is_no_switch_is_refused() {
     answer.is_error(405, "method_not_allowed");
     assert_eq!(answer.headers["allow"], "POST");
     let answer = agent.api(Method::DELETE, &format!("sessions/{id}")).await;
-    assert_eq!(answer.headers["allow"], "GET, PATCH");
+    assert_eq!(answer.headers["allow"], "GET, HEAD, PATCH");
     let answer = agent
         .api(Method::POST, &format!("sessions/{id}/shrink"))
         .await;

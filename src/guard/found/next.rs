@@ -7,7 +7,7 @@ use std::cmp::Reverse;
 
 use serde::Serialize;
 
-use super::found::Cleared;
+use super::{Cleared, scaled};
 use crate::{
     guard::{
         self, Plan, Policy, Recall,
@@ -21,38 +21,38 @@ use crate::{
 const NAMED: usize = 5;
 
 #[derive(Debug, Serialize)]
-pub(super) struct Next {
+pub struct Next {
     /// The largest tool results that are sent.
-    pub(super) results: Vec<Large>,
+    pub results: Vec<Large>,
     /// All that are sent.
-    pub(super) results_in_all: usize,
+    pub results_in_all: usize,
     /// What is cleared first; nothing where there is not enough of it.
-    pub(super) clear: Option<Cleared>,
+    pub clear: Option<Cleared>,
     /// What the next cut takes after that; nothing where only the pinned start and the newest step are left.
-    pub(super) cut: Option<Span>,
+    pub cut: Option<Span>,
     /// The first turns of that cut.
-    pub(super) turns: Vec<Span>,
-    pub(super) turns_in_all: usize,
+    pub turns: Vec<Span>,
+    pub turns_in_all: usize,
 }
 
 /// A stretch of messages, counted from 0.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
-pub(super) struct Span {
-    pub(super) first: usize,
-    pub(super) last: usize,
+pub struct Span {
+    pub first: usize,
+    pub last: usize,
     /// System messages that stand between and stay are not counted.
-    pub(super) messages: usize,
-    pub(super) tokens: u32,
+    pub messages: usize,
+    pub tokens: u32,
 }
 
 #[derive(Debug, Serialize)]
-pub(super) struct Large {
-    pub(super) message: usize,
-    pub(super) tool: String,
-    pub(super) chars: usize,
+pub struct Large {
+    pub message: usize,
+    pub tool: String,
+    pub chars: usize,
     /// The longest that is left alone.
-    pub(super) limit_chars: usize,
-    pub(super) tokens: u32,
+    pub limit_chars: usize,
+    pub tokens: u32,
 }
 
 /// Whether a unit can be folded at all.
@@ -81,8 +81,10 @@ impl Next {
         units: &[Unit],
         policy: &Policy<'_>,
         plan: &Plan,
+        calibration: Calibration,
     ) -> Self {
         let sent = Sent {
+            calibration,
             conversation,
             fitted,
             units,
@@ -116,6 +118,7 @@ struct Sent<'a> {
     policy: &'a Policy<'a>,
     /// The first message that is kept after the pinned start, where something is folded.
     boundary: Option<usize>,
+    calibration: Calibration,
 }
 
 impl<'a> Sent<'a> {
@@ -136,7 +139,8 @@ impl<'a> Sent<'a> {
         };
         let weights = Weights::new(self.policy.settings.chars_per_token);
         let profile = self.policy.profile;
-        estimate::message(self.fitted, message, &message.sizes, &weights, profile)
+        let raw = estimate::message(self.fitted, message, &message.sizes, &weights, profile);
+        scaled(raw, self.calibration)
     }
 
     /// Units that are sent, the pinned start included.
@@ -184,7 +188,8 @@ impl<'a> Sent<'a> {
         let clear = later.report.cleared.as_ref();
         let clear = clear.filter(|cleared| cleared.new).and_then(|cleared| {
             let known = plan.report.cleared.as_ref();
-            Cleared::of(&known.map_or_else(|| cleared.clone(), |known| cleared.beyond(known)))
+            let beyond = known.map_or_else(|| cleared.clone(), |known| cleared.beyond(known));
+            Cleared::of(&beyond, self.calibration)
         });
         let going = self.gone(&later);
         if going.is_empty() && clear.is_some() {

@@ -1,134 +1,146 @@
-//! What an inspection found: the report, as data. [`super::show`] makes text of it.
+//! What the guard would do to a request, as data: the report of `plimsoll inspect` and of the API.
 //!
 //! Messages are counted from 0, as in the request. Every figure in tokens is an estimate, those of
 //! the window aside.
 
+mod next;
+
 use bytes::Bytes;
 use serde::Serialize;
 
+pub use self::next::{Large, Next, Span};
 use super::{
-    Aim,
-    next::{self, Next, Span},
+    Calibration, Cleared as ClearedByGuard, How, Plan, Policy, Recall, Report,
+    Shortened as ShortenedByGuard, StoodBack, Truncated as TruncatedByGuard, budget,
+    profile::Profile,
+    report::INVALID,
+    units::{self, Unit},
 };
-use crate::{
-    guard::{
-        self, How, Plan, Policy, Recall, Report, StoodBack,
-        units::{self, Unit},
-    },
-    wire::chat::{self, Conversation},
-};
+use crate::wire::chat::{self, Conversation};
+
+/// What the request is fitted to.
+#[derive(Clone, Debug)]
+pub struct Aim {
+    pub model: Option<String>,
+    /// `None` where nobody serves the model and a window was given.
+    pub provider: Option<String>,
+    pub profile: &'static Profile,
+    pub window: WindowFound,
+    /// What is known of the model's tokens.
+    pub calibration: Calibration,
+}
 
 #[derive(Debug, Serialize)]
-pub(super) struct Found {
-    pub(super) model: Option<String>,
-    pub(super) provider: Option<String>,
-    pub(super) profile: &'static str,
-    pub(super) window: WindowFound,
+pub struct Found {
+    pub model: Option<String>,
+    pub provider: Option<String>,
+    pub profile: &'static str,
+    pub window: WindowFound,
     /// Kept free for the answer.
-    pub(super) reserve_tokens: u32,
+    pub reserve_tokens: u32,
     /// What the prompt may use.
-    pub(super) budget_tokens: u32,
-    pub(super) as_it_came: Made,
-    pub(super) as_it_goes: Made,
+    pub budget_tokens: u32,
+    pub as_it_came: Made,
+    pub as_it_goes: Made,
     /// As the header `x-plimsoll-actions` would say it.
-    pub(super) actions: String,
-    pub(super) stands_back: Option<Reason>,
+    pub actions: String,
+    pub stands_back: Option<Reason>,
     /// By caps and shares.
-    pub(super) shortened: Vec<Shortened>,
-    pub(super) truncated: Vec<Truncated>,
-    pub(super) cleared: Option<Cleared>,
-    pub(super) folded: Option<Span>,
+    pub shortened: Vec<Shortened>,
+    pub truncated: Vec<Truncated>,
+    pub cleared: Option<Cleared>,
+    pub folded: Option<Span>,
     /// Nothing where the guard stands back.
-    pub(super) next: Option<Next>,
+    pub next: Option<Next>,
 }
 
 #[derive(Clone, Copy, Debug, Serialize)]
-pub(super) struct WindowFound {
-    pub(super) tokens: u32,
+pub struct WindowFound {
+    pub tokens: u32,
     /// The largest prompt, where lower than the window.
-    pub(super) input_limit: Option<u32>,
-    pub(super) source: &'static str,
+    pub input_limit: Option<u32>,
+    pub source: &'static str,
 }
 
 /// What a request is made of; tokens, but for the first two.
 #[derive(Clone, Copy, Debug, Default, Serialize)]
-pub(super) struct Made {
-    pub(super) bytes: usize,
-    pub(super) messages: usize,
-    pub(super) system: u32,
+pub struct Made {
+    pub bytes: usize,
+    pub messages: usize,
+    pub system: u32,
     /// Tool schemas and the response format.
-    pub(super) tools: u32,
+    pub tools: u32,
     /// User and assistant messages, calls included.
-    pub(super) history: u32,
-    pub(super) tool_results: u32,
-    pub(super) images: u32,
+    pub history: u32,
+    pub tool_results: u32,
+    pub images: u32,
     /// All of the above.
-    pub(super) prompt: u32,
+    pub prompt: u32,
     /// Under the budget.
-    pub(super) free: u32,
+    pub free: u32,
     /// Beyond the budget.
-    pub(super) over: u32,
+    pub over: u32,
 }
 
 /// Why the guard does nothing.
 #[derive(Debug, Serialize)]
-pub(super) struct Reason {
-    pub(super) word: &'static str,
-    pub(super) why: String,
+pub struct Reason {
+    pub word: &'static str,
+    pub why: String,
 }
 
 #[derive(Debug, Serialize)]
-pub(super) struct Truncated {
-    pub(super) message: usize,
-    pub(super) tool: String,
-    pub(super) chars_before: usize,
-    pub(super) chars_after: usize,
+pub struct Truncated {
+    pub message: usize,
+    pub tool: String,
+    pub chars_before: usize,
+    pub chars_after: usize,
     /// Cut harder than its limit, because the newest step did not fit.
-    pub(super) tighter: bool,
+    pub tighter: bool,
 }
 
 /// What became a placeholder, or will with the next cut.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
-pub(super) struct Cleared {
-    pub(super) results: usize,
+pub struct Cleared {
+    pub results: usize,
     /// Calls whose arguments are shortened.
-    pub(super) inputs: usize,
+    pub inputs: usize,
     /// Images and other media of the user's.
-    pub(super) media: usize,
-    pub(super) first: usize,
-    pub(super) last: usize,
+    pub media: usize,
+    pub first: usize,
+    pub last: usize,
     /// Freed.
-    pub(super) tokens: u32,
+    pub tokens: u32,
 }
 
 impl Cleared {
-    pub(super) fn of(cleared: &guard::Cleared) -> Option<Self> {
+    fn of(cleared: &ClearedByGuard, calibration: Calibration) -> Option<Self> {
         Some(Self {
             results: cleared.results,
             inputs: cleared.inputs,
             media: cleared.media,
             first: *cleared.messages.first()?,
             last: *cleared.messages.last()?,
-            tokens: cleared.tokens,
+            tokens: scaled(cleared.tokens, calibration),
         })
     }
 }
 
 /// A named text, or one of the system's, that goes out as another.
 #[derive(Debug, Serialize)]
-pub(super) struct Shortened {
-    pub(super) message: usize,
+pub struct Shortened {
+    pub message: usize,
     /// Its place among the parts of the message.
-    pub(super) part: Option<usize>,
-    pub(super) name: String,
+    pub part: Option<usize>,
+    pub name: String,
     /// `capped`, `left out` or `trimmed`.
-    pub(super) how: &'static str,
-    pub(super) tokens_before: u32,
-    pub(super) tokens_after: u32,
+    pub how: &'static str,
+    pub tokens_before: u32,
+    pub tokens_after: u32,
 }
 
 impl Found {
-    pub(super) fn new(
+    pub fn new(
         conversation: &Conversation,
         fitted: Bytes,
         policy: &Policy<'_>,
@@ -136,18 +148,21 @@ impl Found {
         aim: &Aim,
     ) -> Self {
         let report = &plan.report;
-        let came = Made::of(conversation, report);
+        let calibration = aim.calibration;
+        let came = Made::of(conversation, report, calibration);
         let bytes = fitted.len();
         // What was edited is measured as it is, as the next proxy on the way would.
         let goes = chat::index(fitted).ok().map(|fitted| {
-            let again = guard::plan(&fitted, policy, &Recall::default());
-            (Made::of(&fitted, &again.report), fitted)
+            let again = super::plan(&fitted, policy, &Recall::default());
+            (Made::of(&fitted, &again.report, calibration), fitted)
         });
         let units = units::split(conversation).unwrap_or_default();
         let next = goes
             .as_ref()
             .filter(|_| report.stood_back.is_none())
-            .map(|(_, fitted)| Next::of(conversation, fitted, &units, policy, plan));
+            .map(|(_, fitted)| Next::of(conversation, fitted, &units, policy, plan, calibration));
+        let cleared = report.cleared.as_ref();
+        let cleared = cleared.and_then(|cleared| Cleared::of(cleared, calibration));
         Self {
             model: aim.model.clone(),
             provider: aim.provider.clone(),
@@ -161,13 +176,48 @@ impl Found {
             stands_back: report.stood_back.map(reason),
             shortened: report.texts.shortened.iter().map(shortened).collect(),
             truncated: report.truncated.iter().map(truncated).collect(),
-            cleared: report.cleared.as_ref().and_then(Cleared::of),
-            folded: folded(&units, plan),
+            cleared: cleared,
+            folded: folded(&units, plan, calibration),
             next,
         }
     }
 
-    pub(super) const fn is_edited(&self) -> bool {
+    /// Of a request that is no conversation that could be followed, and so goes as it came; `bytes` is
+    /// its size. The budget is that of an answer of the usual size.
+    pub fn unguarded(bytes: usize, reason: String, policy: &Policy<'_>, aim: &Aim) -> Self {
+        let reserve = match policy.profile.answer_inside_window {
+            true => budget::default_reserve(policy.window, policy.settings),
+            false => 0,
+        };
+        let budget_tokens = budget::usual(policy);
+        let made = Made {
+            bytes,
+            free: budget_tokens,
+            ..Made::default()
+        };
+        Self {
+            model: aim.model.clone(),
+            provider: aim.provider.clone(),
+            profile: aim.profile.name,
+            window: aim.window,
+            reserve_tokens: reserve,
+            budget_tokens,
+            as_it_came: made,
+            as_it_goes: made,
+            actions: INVALID.to_owned(),
+            stands_back: Some(Reason {
+                word: INVALID,
+                why: reason,
+            }),
+            shortened: Vec::new(),
+            truncated: Vec::new(),
+            cleared: None,
+            folded: None,
+            next: None,
+        }
+    }
+
+    pub const fn is_edited(&self) -> bool {
         self.folded.is_some()
             || self.cleared.is_some()
             || !self.truncated.is_empty()
@@ -176,26 +226,32 @@ impl Found {
 
     /// What neither the prompt nor the answer may use: the margin, and what lies beyond the input
     /// limit or the cap on prompts.
-    pub(super) const fn held_back(&self) -> u32 {
+    pub const fn held_back(&self) -> u32 {
         self.window.tokens - self.reserve_tokens - self.budget_tokens
     }
 }
 
 impl Made {
-    fn of(conversation: &Conversation, report: &Report) -> Self {
+    fn of(conversation: &Conversation, report: &Report, calibration: Calibration) -> Self {
         let (shares, budget) = (report.shares, report.budget.tokens);
-        let prompt = shares.total();
-        Self {
+        let tokens = |raw| scaled(raw, calibration);
+        let made = Self {
             bytes: conversation.body.len(),
             messages: conversation.messages.len(),
-            system: shares.system,
-            tools: shares.tools,
-            history: shares.history,
-            tool_results: shares.tool_results,
-            images: shares.images,
+            system: tokens(shares.system),
+            tools: tokens(shares.tools),
+            history: tokens(shares.history),
+            tool_results: tokens(shares.tool_results),
+            images: tokens(shares.images),
+            ..Self::default()
+        };
+        let parts = [made.tools, made.history, made.tool_results, made.images];
+        let prompt = parts.into_iter().fold(made.system, u32::saturating_add);
+        Self {
             prompt,
             free: budget.saturating_sub(prompt),
             over: prompt.saturating_sub(budget),
+            ..made
         }
     }
 }
@@ -217,7 +273,7 @@ fn reason(stood_back: StoodBack) -> Reason {
     }
 }
 
-fn shortened(text: &guard::Shortened) -> Shortened {
+fn shortened(text: &ShortenedByGuard) -> Shortened {
     Shortened {
         message: text.message,
         part: text.part,
@@ -232,7 +288,7 @@ fn shortened(text: &guard::Shortened) -> Shortened {
     }
 }
 
-fn truncated(cut: &guard::Truncated) -> Truncated {
+fn truncated(cut: &TruncatedByGuard) -> Truncated {
     Truncated {
         message: cut.message,
         tool: cut.tool.clone(),
@@ -242,8 +298,13 @@ fn truncated(cut: &guard::Truncated) -> Truncated {
     }
 }
 
+/// Raw tokens as the model's own.
+fn scaled(raw: u32, calibration: Calibration) -> u32 {
+    (f64::from(raw) * calibration.slope()) as u32
+}
+
 /// The messages that are left out: the last so many below the boundary that can go at all.
-fn folded(units: &[Unit], plan: &Plan) -> Option<Span> {
+fn folded(units: &[Unit], plan: &Plan, calibration: Calibration) -> Option<Span> {
     let folded = plan.report.folded?;
     let end = next::boundary(units, plan)?;
     let gone = units
@@ -256,6 +317,6 @@ fn folded(units: &[Unit], plan: &Plan) -> Option<Span> {
         first: *first,
         last: *gone.last()?,
         messages: folded.messages,
-        tokens: folded.tokens,
+        tokens: scaled(folded.tokens, calibration),
     })
 }

@@ -1,0 +1,129 @@
+//! How long providers took of late, for who looks at them.
+//!
+//! Of each provider the last few answers are remembered, and nothing of what they were.
+
+use std::{
+    collections::HashMap,
+    fmt,
+    sync::{Mutex, MutexGuard, PoisonError},
+    time::Duration,
+};
+
+use serde::Serialize;
+
+/// Answers of a provider that are remembered.
+const ANSWERS: usize = 128;
+/// Providers; there are as many as the settings name.
+const MAX_PROVIDERS: usize = 1_024;
+
+/// The last answers of all providers.
+#[derive(Default)]
+pub struct Recent(Mutex<HashMap<Box<str>, Ring>>);
+
+/// Microseconds to the heads of the last answers, in any order.
+#[derive(Default)]
+struct Ring {
+    took: Vec<u32>,
+    /// The oldest, once there are as many as may be.
+    next: usize,
+}
+
+/// Milliseconds from a request to the head of its answer.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+pub struct Latency {
+    pub median: f64,
+    pub p95: f64,
+    /// The answers that it is of.
+    pub count: usize,
+}
+
+impl Recent {
+    /// The head of an answer came after so long.
+    pub fn answered(&self, provider: &str, took: Duration) {
+        let took = u32::try_from(took.as_micros()).unwrap_or(u32::MAX);
+        let mut rings = self.lock();
+        if let Some(ring) = rings.get_mut(provider) {
+            ring.add(took);
+        } else if rings.len() < MAX_PROVIDERS {
+            rings.entry(provider.into()).or_default().add(took);
+        }
+    }
+
+    /// `None` where nothing was answered yet.
+    pub fn latency(&self, provider: &str) -> Option<Latency> {
+        let mut took = self.lock().get(provider)?.took.clone();
+        took.sort_unstable();
+        let at = |share: usize| {
+            // The nearest rank, counted from 1.
+            let rank = (took.len() * share).div_ceil(100).max(1);
+            took.get(rank - 1).map(|&took| f64::from(took) / 1_000.0)
+        };
+        Some(Latency {
+            median: at(50)?,
+            p95: at(95)?,
+            count: took.len(),
+        })
+    }
+
+    /// A provider is no more.
+    pub fn forget(&self, provider: &str) {
+        self.lock().remove(provider);
+    }
+
+    fn lock(&self) -> MutexGuard<'_, HashMap<Box<str>, Ring>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Ring {
+    fn add(&mut self, took: u32) {
+        if self.took.len() < ANSWERS {
+            self.took.push(took);
+            return;
+        }
+        self.took[self.next] = took;
+        self.next = (self.next + 1) % ANSWERS;
+    }
+}
+
+impl fmt::Debug for Recent {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Recent").finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_last_answers_count() {
+        let recent = Recent::default();
+        assert_eq!(recent.latency("up"), None);
+        recent.answered("up", Duration::from_millis(7));
+        let one = Latency {
+            median: 7.0,
+            p95: 7.0,
+            count: 1,
+        };
+        assert_eq!(recent.latency("up"), Some(one));
+        for ms in (1..=128).rev() {
+            recent.answered("up", Duration::from_millis(ms));
+        }
+        let all = Latency {
+            median: 64.0,
+            p95: 122.0,
+            count: 128,
+        };
+        assert_eq!(recent.latency("up"), Some(all));
+        for _ in 0..127 {
+            recent.answered("up", Duration::from_micros(1_500));
+        }
+        // The one that is left of those before is the newest of them.
+        let newest = recent.latency("up").unwrap();
+        assert_eq!((newest.median, newest.p95), (1.5, 1.5));
+        assert_eq!(recent.latency("other"), None);
+        recent.forget("up");
+        assert_eq!(recent.latency("up"), None);
+    }
+}

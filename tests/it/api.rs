@@ -1,0 +1,95 @@
+//! Our own API over real sockets: lists, events, providers, fitting, and who is told what.
+//!
+//! One session by itself is in `conversation/api.rs`, what is asked of it in `compaction/api.rs`.
+
+mod about;
+mod events;
+mod fit;
+mod list;
+mod origin;
+mod providers;
+
+use http::{HeaderMap, Method};
+use plimsoll::config::Auth;
+use serde_json::{Value, json};
+use sha2::{Digest, Sha256};
+
+use crate::support::{
+    client::{Answer, Client, full},
+    proxy::{Proxy, Running},
+};
+
+const ADMIN: &str = "sk-secret-admin";
+
+/// Whoever asks, with headers of its own in every request.
+struct Api {
+    client: Client,
+    headers: HeaderMap,
+}
+
+impl Api {
+    fn new(proxy: &Running) -> Self {
+        Self {
+            client: proxy.client(),
+            headers: HeaderMap::new(),
+        }
+    }
+
+    fn keyed(proxy: &Running, key: &str) -> Self {
+        Self::new(proxy).with("authorization", &format!("Bearer {key}"))
+    }
+
+    fn with(mut self, name: &'static str, value: &str) -> Self {
+        self.headers.insert(name, value.parse().unwrap());
+        self
+    }
+
+    async fn send(&self, method: Method, path: &str, body: impl Into<bytes::Bytes>) -> Answer {
+        let request = self.client.request(method, path);
+        let mut request = request.body(full(body)).unwrap();
+        request.headers_mut().extend(self.headers.clone());
+        self.client.send(request).await
+    }
+
+    /// `path` follows `/plimsoll/api/`.
+    async fn get(&self, path: &str) -> Answer {
+        let path = format!("/plimsoll/api/{path}");
+        self.send(Method::GET, &path, "").await
+    }
+
+    async fn json(&self, path: &str) -> Value {
+        let got = self.get(path).await;
+        assert_eq!(got.status, 200, "{}", got.text());
+        assert_eq!(got.headers["cache-control"], "no-store");
+        got.json()
+    }
+
+    async fn post(&self, path: &str, body: impl Into<bytes::Bytes>) -> Answer {
+        let path = format!("/plimsoll/api/{path}");
+        self.send(Method::POST, &path, body).await
+    }
+
+    /// Begins a conversation with the simulated provider; the id of its session.
+    async fn begins(&self, text: &str) -> String {
+        let messages = json!([{"role": "user", "content": text}]);
+        let body = json!({"model": "simulated/plimsoll-8k", "messages": messages});
+        let body = body.to_string();
+        let got = self.send(Method::POST, "/v1/chat/completions", body).await;
+        assert_eq!(got.status, 200, "{}", got.text());
+        got.headers["x-plimsoll-session"]
+            .to_str()
+            .unwrap()
+            .to_owned()
+    }
+}
+
+/// With keys for alice and bob, who may use all models, and carol, who may use some of `up`; and for
+/// the administrator.
+fn keyed(proxy: Proxy) -> Proxy {
+    proxy
+        .client("alice", "sk-secret-alice", &["*"])
+        .client("bob", "sk-secret-bob", &["*"])
+        .client("carol", "sk-secret-carol", &["up/small*"])
+        .providers(|provider| provider.auth = Auth::None)
+        .set(|config| config.admin.key_sha256 = Some(Sha256::digest(ADMIN).into()))
+}

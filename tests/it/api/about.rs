@@ -1,0 +1,56 @@
+//! What a reader is told of the proxy and of itself, and the description of it all.
+
+use http::Method;
+use serde_json::json;
+
+use super::{ADMIN, Api, keyed};
+use crate::support::proxy::Proxy;
+
+#[tokio::test]
+async fn readers_are_told_who_they_are() {
+    let proxy = Proxy::new().start().await;
+    let expected = json!({
+        "version": env!("CARGO_PKG_VERSION"),
+        "reader": "owner",
+        "keys": false,
+        "show_content": true,
+        "compaction": {"auto": false, "threshold": 0.6, "strategy": "cost"},
+    });
+    assert_eq!(Api::new(&proxy).json("about").await, expected);
+    let proxy = keyed(Proxy::new()).start().await;
+    let told = Api::keyed(&proxy, "sk-secret-carol").json("about").await;
+    assert_eq!(
+        (&told["reader"], &told["keys"]),
+        (&json!("owner"), &json!(true))
+    );
+    let admin = Api::keyed(&proxy, ADMIN);
+    let told = admin.json("about").await;
+    assert_eq!(
+        (&told["reader"], &told["show_content"]),
+        (&json!("admin"), &json!(false))
+    );
+    proxy.reload(|config| config.admin.show_content = true);
+    assert_eq!(admin.json("about").await["show_content"], true);
+    let none = Api::new(&proxy).get("about").await;
+    none.is_error(401, "invalid_api_key");
+}
+
+#[tokio::test]
+async fn the_description_is_there() {
+    let proxy = Proxy::new().start().await;
+    let api = Api::new(&proxy);
+    let told = api.json("openapi.json").await;
+    assert_eq!(told["openapi"], "3.1.0");
+    for path in told["paths"].as_object().unwrap().keys() {
+        let path = format!("/plimsoll/api{}", path.replace("{id}", &"0".repeat(32)));
+        let got = api.send(Method::PUT, &path, "").await;
+        got.is_error(405, "method_not_allowed");
+    }
+    for path in ["about", "openapi.json", "sessions", "providers", "events"] {
+        let path = format!("/plimsoll/api/{path}");
+        let got = api.send(Method::HEAD, &path, "").await;
+        assert!(got.status == 200 && got.body.is_empty(), "{path}");
+    }
+    api.get("").await.is_error(404, "path_not_found");
+    api.get("openapi").await.is_error(404, "path_not_found");
+}

@@ -1,0 +1,323 @@
+//! `GET events`: what is told, to whom, and how it ends.
+
+use std::{sync::Arc, time::Duration};
+
+use async_trait::async_trait;
+use bytes::Bytes;
+use http::{Method, StatusCode};
+use http_body_util::BodyExt;
+use hyper::body::Incoming;
+use plimsoll::{
+    config::StoreConfig,
+    server::news::MAX_OF_ONE,
+    session::{Account, Client, Known, Orders, SessionId, State, Tenant},
+    store::{Found, Key, Page, Row, Saved, Shared, Store, StoreError, memory::MemoryStore},
+};
+use serde_json::Value;
+
+use super::{ADMIN, Api, keyed};
+use crate::support::{
+    client::full,
+    proxy::{Proxy, Running, within},
+};
+
+/// A store that lists nothing: what is told with it was not found by looking.
+struct Blind(MemoryStore);
+
+#[async_trait]
+impl Store for Blind {
+    async fn find(
+        &self,
+        tenant: &Tenant,
+        opening: u64,
+        keys: &[Key],
+    ) -> Result<Option<Found>, StoreError> {
+        self.0.find(tenant, opening, keys).await
+    }
+
+    async fn save(&self, saved: Saved) -> Result<(), StoreError> {
+        self.0.save(saved).await
+    }
+
+    async fn session(
+        &self,
+        account: Option<&Account>,
+        id: SessionId,
+    ) -> Result<Option<Row>, StoreError> {
+        self.0.session(account, id).await
+    }
+
+    async fn order(
+        &self,
+        account: Option<&Account>,
+        id: SessionId,
+        orders: Bytes,
+    ) -> Result<bool, StoreError> {
+        self.0.order(account, id, orders).await
+    }
+
+    async fn sessions(&self, _: Option<&Account>, _: Page) -> Result<Vec<Row>, StoreError> {
+        Err(StoreError::Down)
+    }
+
+    async fn share(&self, name: &[u8], value: Bytes) -> Result<(), StoreError> {
+        self.0.share(name, value).await
+    }
+
+    async fn shared(&self) -> Result<Shared, StoreError> {
+        self.0.shared().await
+    }
+
+    fn shared_version(&self) -> u64 {
+        self.0.shared_version()
+    }
+}
+
+fn memory() -> MemoryStore {
+    MemoryStore::new(&StoreConfig::default())
+}
+
+/// One who reads events.
+struct Events {
+    body: Incoming,
+    text: String,
+}
+
+impl Events {
+    async fn of(api: &Api) -> Self {
+        Self::tried(api).await.unwrap()
+    }
+
+    async fn tried(api: &Api) -> Result<Self, StatusCode> {
+        let request = api.client.request(Method::GET, "/plimsoll/api/events");
+        let mut request = request.body(full("")).unwrap();
+        request.headers_mut().extend(api.headers.clone());
+        let (head, body) = api.client.begin(request).await.into_parts();
+        if head.status != 200 {
+            return Err(head.status);
+        }
+        assert_eq!(head.headers["content-type"], "text/event-stream");
+        assert_eq!(head.headers["cache-control"], "no-store");
+        let mut events = Self {
+            body,
+            text: String::new(),
+        };
+        // It is written at once that somebody is there.
+        assert_eq!(events.block().await.as_deref(), Some(": still here"));
+        Ok(events)
+    }
+
+    /// The next event or comment; `None` at a clean end.
+    async fn block(&mut self) -> Option<String> {
+        loop {
+            if let Some((block, rest)) = self.text.split_once("\n\n") {
+                let (block, rest) = (block.to_owned(), rest.to_owned());
+                self.text = rest;
+                return Some(block);
+            }
+            let frame = within(self.body.frame()).await?.unwrap();
+            let data = frame.into_data().unwrap();
+            self.text.push_str(std::str::from_utf8(&data).unwrap());
+        }
+    }
+
+    /// The data of the next event of that name; events of other names are passed over.
+    async fn next(&mut self, name: &str) -> Value {
+        loop {
+            let block = self.block().await.expect("it goes on");
+            if let Some(event) = block.strip_prefix("event: ") {
+                let (found, data) = event.split_once("\ndata: ").unwrap();
+                if found == name {
+                    return serde_json::from_str(data).unwrap();
+                }
+            }
+        }
+    }
+
+    async fn ended(mut self) {
+        while self.block().await.is_some() {}
+    }
+}
+
+fn anonymous(proxy: &Running) -> Account {
+    let app = proxy.live.app();
+    app.sessions.tenants().account(Client::Anonymous)
+}
+
+#[tokio::test]
+async fn what_happens_here_is_told_at_once() {
+    let proxy = Proxy::new().store(Arc::new(Blind(memory()))).start().await;
+    let api = Api::new(&proxy);
+    let mut events = Events::of(&api).await;
+    let id = api.begins("x").await;
+    let told = events.next("session").await;
+    assert_eq!(
+        (&told["id"], &told["generations"]),
+        (&Value::from(id.clone()), &1.into())
+    );
+    // It is what a list would show.
+    let shown = api.json(&format!("sessions/{id}")).await;
+    for (field, value) in told.as_object().unwrap() {
+        assert_eq!(&shown[field], value, "{field}");
+    }
+    for (part, pending) in [("clear", "clear_pending"), ("compact", "compact_pending")] {
+        let got = api.post(&format!("sessions/{id}/{part}"), "").await;
+        assert_eq!(got.status, 200);
+        assert_eq!(events.next("session").await[pending], true);
+    }
+    let path = format!("/plimsoll/api/sessions/{id}");
+    let body = r#"{"auto_compact":"on"}"#;
+    let got = api.send(Method::PATCH, &path, body).await;
+    assert_eq!(got.status, 200);
+    assert_eq!(events.next("session").await["auto_compact"], "on");
+}
+
+#[tokio::test]
+async fn each_hears_of_its_own_account() {
+    let proxy = keyed(Proxy::new().store(Arc::new(memory()))).start().await;
+    let (alice, bob) = (
+        Api::keyed(&proxy, "sk-secret-alice"),
+        Api::keyed(&proxy, "sk-secret-bob"),
+    );
+    let mut to_alice = Events::of(&alice).await;
+    let mut to_bob = Events::of(&bob).await;
+    let mut to_admin = Events::of(&Api::keyed(&proxy, ADMIN)).await;
+    let own = alice.begins("x").await;
+    let other = bob.begins("x").await;
+    assert_eq!(to_alice.next("session").await["id"], own);
+    assert_eq!(to_bob.next("session").await["id"], other);
+    assert_eq!(to_admin.next("session").await["id"], own);
+    assert_eq!(to_admin.next("session").await["id"], other);
+    // An order of the administrator's is told to whose session it is, and to nobody else.
+    let admin = Api::keyed(&proxy, ADMIN);
+    let got = admin.post(&format!("sessions/{own}/clear"), "").await;
+    assert_eq!(got.status, 200);
+    let last = bob.begins("y").await;
+    assert_eq!(to_alice.next("session").await["clear_pending"], true);
+    assert_eq!(to_bob.next("session").await["id"], last);
+    assert_eq!(
+        Events::tried(&Api::new(&proxy)).await.err(),
+        Some(401.try_into().unwrap())
+    );
+}
+
+#[tokio::test]
+async fn what_other_replicas_do_is_found_and_told_once() {
+    let store: Arc<dyn Store> = Arc::new(memory());
+    let data = tempfile::tempdir().unwrap();
+    let replica = async || {
+        let proxy = Proxy::new().store(Arc::clone(&store));
+        let proxy = proxy.set(|config| config.server.data_dir = data.path().into());
+        proxy.start().await
+    };
+    let (here, there) = (replica().await, replica().await);
+    let other = Api::new(&there);
+    // What happened just before is told as well.
+    let before = other.begins("before").await;
+    let mut events = Events::of(&Api::new(&here)).await;
+    assert_eq!(events.next("session").await["id"], before);
+    let first = other.begins("first").await;
+    assert_eq!(events.next("session").await["id"], first);
+    // The next look finds the others as they were.
+    let second = other.begins("second").await;
+    assert_eq!(events.next("session").await["id"], second);
+    let got = other.post(&format!("sessions/{first}/clear"), "").await;
+    assert_eq!(got.status, 200);
+    let told = events.next("session").await;
+    assert_eq!(
+        (&told["id"], &told["clear_pending"]),
+        (&first.into(), &true.into())
+    );
+}
+
+#[tokio::test]
+async fn who_falls_behind_is_told_to_read_anew() {
+    let proxy = Proxy::new().store(Arc::new(Blind(memory()))).start().await;
+    let api = Api::new(&proxy);
+    let mut events = Events::of(&api).await;
+    let (account, app) = (anonymous(&proxy), proxy.live.app());
+    let tell = |at: u16| {
+        let mut id = [0; 16];
+        id[..2].copy_from_slice(&at.to_be_bytes());
+        let state = State::new(SessionId::parse(&hex(id)).unwrap());
+        app.news
+            .tell(&Known::after(account, state, &Orders::default()));
+    };
+    // All of it before the listener's turn comes.
+    (0..2_000).for_each(tell);
+    assert_eq!(events.next("resync").await, serde_json::json!({}));
+    // And on it goes, with the newest of them.
+    let mut last = String::new();
+    while last != hex([0x07, 0xcf, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0]) {
+        last = events.next("session").await["id"].as_str().unwrap().into();
+    }
+}
+
+fn hex(bytes: [u8; 16]) -> String {
+    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+#[tokio::test]
+async fn providers_are_told_where_they_change() {
+    let proxy = Proxy::new().start().await;
+    let api = Api::new(&proxy);
+    let mut events = Events::of(&api).await;
+    let told = events.next("providers").await;
+    assert_eq!(told, api.json("providers").await);
+    api.begins("x").await;
+    let told = events.next("providers").await;
+    assert_eq!(told["providers"][0]["attempts"]["answer"], 1);
+}
+
+#[tokio::test]
+async fn a_drain_and_new_settings_end_it() {
+    let proxy = Proxy::new().set(|config| {
+        config.server.drain_timeout = Duration::from_secs(600);
+    });
+    let mut proxy = proxy.start().await;
+    let api = Api::new(&proxy);
+    let events = Events::of(&api).await;
+    proxy.reload(|config| config.guard.chars_per_token += 0.5);
+    events.ended().await;
+    let events = Events::of(&api).await;
+    proxy.stop();
+    events.ended().await;
+    proxy.gone().await;
+}
+
+#[tokio::test]
+async fn listeners_are_bounded_and_leave_room_behind() {
+    let proxy = keyed(Proxy::new()).start().await;
+    let alice = Api::keyed(&proxy, "sk-secret-alice");
+    let mut open = Vec::new();
+    for _ in 0..MAX_OF_ONE {
+        open.push(Events::of(&alice).await);
+    }
+    let refused = alice.get("events").await;
+    refused.is_error(429, "too_many_listeners");
+    assert!(refused.headers.contains_key("retry-after"));
+    // The others have places of their own, and a look at the head takes none.
+    let bob = Api::keyed(&proxy, "sk-secret-bob");
+    let head = bob.send(Method::HEAD, "/plimsoll/api/events", "").await;
+    assert!(head.status == 200 && head.body.is_empty());
+    drop(Events::of(&bob).await);
+    // A listener is no request that anybody waits for.
+    let metrics = alice.send(Method::GET, "/metrics", "").await;
+    assert!(metrics.text().contains("plimsoll_requests_in_flight 0\n"));
+    open.pop();
+    let again = within(async {
+        loop {
+            if let Ok(events) = Events::tried(&alice).await {
+                break events;
+            }
+        }
+    });
+    open.push(again.await);
+    drop(open);
+    within(async {
+        while proxy.live.app().news.are_heard() {
+            tokio::task::yield_now().await;
+        }
+    })
+    .await;
+}

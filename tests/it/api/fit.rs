@@ -1,0 +1,185 @@
+//! `POST fit`: what it gives is what a provider would get, and nobody is asked for it.
+
+use std::{fs, process::Command};
+
+use http::Method;
+use plimsoll::config::ModelConfig;
+use serde_json::{Value, json};
+
+use super::{ADMIN, Api, keyed};
+use crate::support::{
+    generate::{Recipe, SHAPES, Session, Size},
+    provider::{COMPLETION, Provider, answer},
+    proxy::{Proxy, Running},
+};
+
+const WINDOW: u32 = 16_384;
+
+/// A proxy before `up`, of whose models each has that window.
+async fn before(up: &Provider) -> Running {
+    let window = ModelConfig {
+        context_length: Some(WINDOW),
+        ..ModelConfig::default()
+    };
+    let proxy = Proxy::new().provider("up", up).set(|config| {
+        config.models.insert("*".to_owned(), window);
+    });
+    proxy.start().await
+}
+
+/// The bytes of the fitted request, and the report.
+fn parts(body: &[u8]) -> (&[u8], Value) {
+    let rest = body.strip_prefix(b"{\"request\":").unwrap();
+    let mut values = serde_json::Deserializer::from_slice(rest).into_iter::<Value>();
+    values.next().unwrap().unwrap();
+    let end = values.byte_offset();
+    let report = rest[end..].strip_prefix(b",\"report\":").unwrap();
+    let report = report.strip_suffix(b"}").unwrap();
+    (&rest[..end], serde_json::from_slice(report).unwrap())
+}
+
+/// The report of the command for the same request.
+fn inspected(body: &str) -> Value {
+    let folder = tempfile::tempdir().unwrap();
+    let input = folder.path().join("in.json");
+    fs::write(&input, body).unwrap();
+    let done = Command::new(env!("CARGO_BIN_EXE_plimsoll"))
+        .current_dir(folder.path())
+        .arg("inspect")
+        .arg(&input)
+        .args(["--json", "--profile", "openai", "--window"])
+        .arg(WINDOW.to_string())
+        .output()
+        .unwrap();
+    assert!(done.status.success());
+    serde_json::from_slice(&done.stdout).unwrap()
+}
+
+#[tokio::test]
+async fn it_gives_what_the_provider_gets() {
+    let mut edited = 0;
+    for (seed, &shape) in (1..).zip(SHAPES) {
+        let session = Session::new(seed, Recipe::new(shape), Size::Bytes(150_000));
+        let body = String::from_utf8(session.whole()).unwrap();
+        // A stream is asked for its usage too, which is none of the guard's doing.
+        let body = body.replace("\"stream\": true", "\"stream\": false");
+        let body = body.replace("\"stream\":true", "\"stream\":false");
+        let up = Provider::start().await;
+        let proxy = before(&up).await;
+        let api = Api::new(&proxy).with("x-plimsoll-provider", "up");
+        let fit = api.post("fit", body.clone()).await;
+        assert_eq!(fit.status, 200, "{}", fit.text());
+        let (request, report) = parts(&fit.body);
+        up.then([answer("200 OK", "", COMPLETION)]);
+        let path = "/v1/chat/completions";
+        let got = api.send(Method::POST, path, body.clone()).await;
+        assert_eq!(got.status, 200, "{}", got.text());
+        let sent = up.request().await;
+        assert_eq!(up.count(), 1, "nobody was asked to fit it");
+        assert!(
+            request == sent.body.trim_ascii(),
+            "{shape:?}: other bytes are sent"
+        );
+        let actions = got.headers["x-plimsoll-actions"].to_str().unwrap();
+        assert_eq!(report["actions"], actions, "{shape:?}");
+        let mut expected = inspected(&body);
+        expected["window"]["source"] = report["window"]["source"].clone();
+        expected["provider"] = "up".into();
+        assert_eq!(report, expected, "{shape:?}");
+        edited += usize::from(request != body.trim().as_bytes());
+    }
+    assert!(edited * 2 > SHAPES.len(), "{edited} requests were edited");
+}
+
+#[tokio::test]
+async fn nothing_is_stored_and_nobody_is_asked() {
+    let up = Provider::start().await;
+    let proxy = before(&up).await;
+    let api = Api::new(&proxy);
+    let body = json!({"model": "up/m", "messages": [{"role": "user", "content": "x",
+        "plimsoll": {"name": "ask", "priority": "low"}}]});
+    let fit = api.post("fit", body.to_string()).await;
+    let (request, report) = parts(&fit.body);
+    let expected = json!({"model": "up/m", "messages": [{"role": "user", "content": "x"}]});
+    assert_eq!(serde_json::from_slice::<Value>(request).unwrap(), expected);
+    assert_eq!(report["actions"], "none");
+    assert_eq!(report["window"]["source"], "settings");
+    assert_eq!(fit.headers["cache-control"], "no-store");
+    let packed = zstd::encode_all(body.to_string().as_bytes(), 1).unwrap();
+    let packed = Api::new(&proxy)
+        .with("content-encoding", "zstd")
+        .post("fit", packed)
+        .await;
+    assert_eq!(packed.body, fit.body);
+    assert_eq!(api.json("sessions").await["sessions"], json!([]));
+    let providers = api.json("providers").await;
+    let up = &providers["providers"][1];
+    assert_eq!(
+        (&up["name"], &up["attempts"]["answer"]),
+        (&"up".into(), &0.into())
+    );
+}
+
+#[tokio::test]
+async fn what_is_no_conversation_comes_back_as_it_is() {
+    let up = Provider::start().await;
+    let proxy = before(&up).await;
+    let api = Api::new(&proxy);
+    let orphan = r#"{"model":"up/m", "messages":[{"role":"user","content":"x"},
+        {"role":"tool","tool_call_id":"nobody","content":"y"}], "odd": 1.0e2}"#;
+    for body in [
+        orphan,
+        r#"{"model":"up/m","messages":"\u0078"}"#,
+        r#"{"model":"up/m"}"#,
+        r#"{"messages":[7],"model":"up/m"}"#,
+    ] {
+        let fit = api.post("fit", body).await;
+        assert_eq!(fit.status, 200, "{body}: {}", fit.text());
+        let (request, report) = parts(&fit.body);
+        assert_eq!(request, body.as_bytes());
+        assert_eq!(report["actions"], "invalid-as-sent", "{body}");
+        assert_eq!(report["stands_back"]["word"], "invalid-as-sent");
+        assert!(report["stands_back"]["why"].as_str().unwrap().len() > 5);
+        assert_eq!(report["as_it_goes"]["bytes"], body.len());
+        assert!(report["budget_tokens"].as_u64() > Some(1_000));
+    }
+    let got = api.post("fit", "\u{feff}{\"model\":\"up/m\"}").await;
+    assert_eq!(parts(&got.body).0, br#"{"model":"up/m"}"#);
+}
+
+#[tokio::test]
+async fn what_no_chat_could_be_is_refused() {
+    let up = Provider::start().await;
+    let proxy = keyed(Proxy::new().provider("up", &up))
+        .set(|config| config.server.max_body_bytes = 10_000)
+        .start()
+        .await;
+    let alice = Api::keyed(&proxy, "sk-secret-alice");
+    let body = |model: &str| json!({"model": model, "messages": []}).to_string();
+    alice.post("fit", "{").await.is_error(400, "invalid_json");
+    alice.post("fit", "").await.is_error(400, "invalid_json");
+    let invalid = b"{\"model\":\"up/m\",\"messages\":\"\xff\"}".to_vec();
+    alice
+        .post("fit", invalid)
+        .await
+        .is_error(400, "invalid_json");
+    let nobody = alice.post("fit", body("nobody")).await;
+    nobody.is_error(404, "model_not_found");
+    let long = alice.post("fit", "x".repeat(10_001)).await;
+    long.is_error(413, "body_too_large");
+    let coded = Api::keyed(&proxy, "sk-secret-alice").with("content-encoding", "rot13");
+    let coded = coded.post("fit", body("up/m")).await;
+    coded.is_error(415, "unsupported_content_encoding");
+    let none = Api::new(&proxy).post("fit", body("up/m")).await;
+    none.is_error(401, "invalid_api_key");
+    alice.get("fit").await.is_error(405, "method_not_allowed");
+    // A key for some models fits to these.
+    let carol = Api::keyed(&proxy, "sk-secret-carol");
+    assert_eq!(carol.post("fit", body("up/small-one")).await.status, 200);
+    for hidden in ["up/large", "simulated/plimsoll-8k"] {
+        let got = carol.post("fit", body(hidden)).await;
+        got.is_error(404, "model_not_found");
+    }
+    let admin = Api::keyed(&proxy, ADMIN);
+    assert_eq!(admin.post("fit", body("up/large")).await.status, 200);
+}

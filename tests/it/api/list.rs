@@ -1,0 +1,126 @@
+//! `GET sessions`: pages of them, and whose.
+
+use std::{collections::HashSet, sync::Arc};
+
+use plimsoll::{
+    config::{StoreConfig, secret::SecretKey},
+    store::{Store, memory::MemoryStore},
+};
+
+use super::{ADMIN, Api, keyed};
+use crate::support::proxy::{Proxy, Running};
+
+const SESSIONS: usize = 207;
+
+fn memory() -> Arc<dyn Store> {
+    Arc::new(MemoryStore::new(&StoreConfig::default()))
+}
+
+/// The ids on a page, and what to skip for the next.
+async fn page(api: &Api, query: &str) -> (Vec<String>, Option<u64>) {
+    let told = api.json(&format!("sessions{query}")).await;
+    let sessions = told["sessions"].as_array().unwrap();
+    let id = |session: &serde_json::Value| session["id"].as_str().unwrap().to_owned();
+    (sessions.iter().map(id).collect(), told["next"].as_u64())
+}
+
+async fn many(proxy: &Running) {
+    let api = Api::new(proxy);
+    let mut made = Vec::new();
+    for at in 0..SESSIONS {
+        made.push(api.begins(&format!("task {at}")).await);
+    }
+    made.reverse();
+    let (first, next) = page(&api, "").await;
+    assert_eq!((first.len(), next), (100, Some(100)));
+    let (second, next) = page(&api, "?skip=100").await;
+    assert_eq!((second.len(), next), (100, Some(200)));
+    let (third, next) = page(&api, "?skip=200").await;
+    assert_eq!((third.len(), next), (7, None));
+    let all = [first, second, third].concat();
+    assert_eq!(all, made, "newest first");
+    let distinct: HashSet<_> = all.iter().collect();
+    assert_eq!(distinct.len(), SESSIONS);
+    let (most, next) = page(&api, "?take=200").await;
+    assert_eq!((&most[..], next), (&made[..200], Some(200)));
+    let (last, next) = page(&api, "?take=7&skip=200").await;
+    assert_eq!((&last[..], next), (&made[200..], None));
+    let (none, next) = page(&api, "?skip=5000").await;
+    assert_eq!((none.len(), next), (0, None));
+    // What goes on comes first.
+    let again = api.begins("task 3").await;
+    assert_eq!(page(&api, "?take=1").await, (vec![again], Some(1)));
+}
+
+#[tokio::test]
+async fn pages_hold_each_session_once_from_a_file() {
+    many(&Proxy::new().start().await).await;
+}
+
+#[tokio::test]
+async fn pages_hold_each_session_once_from_memory() {
+    many(&Proxy::new().store(memory()).start().await).await;
+}
+
+#[tokio::test]
+async fn each_client_has_a_list_of_its_own() {
+    let proxy = keyed(Proxy::new()).start().await;
+    let alice = Api::keyed(&proxy, "sk-secret-alice");
+    let bob = Api::keyed(&proxy, "sk-secret-bob");
+    // The same words are no bridge.
+    let (own, other) = (alice.begins("x").await, bob.begins("x").await);
+    assert_ne!(own, other);
+    assert_eq!(page(&alice, "").await, (vec![own.clone()], None));
+    assert_eq!(page(&bob, "").await, (vec![other.clone()], None));
+    let admin = Api::keyed(&proxy, ADMIN);
+    assert_eq!(page(&admin, "").await, (vec![other, own], None));
+    let carol = Api::keyed(&proxy, "sk-secret-carol");
+    assert_eq!(page(&carol, "").await, (vec![], None));
+    let none = Api::new(&proxy).get("sessions").await;
+    none.is_error(401, "invalid_api_key");
+}
+
+#[tokio::test]
+async fn what_cannot_be_read_is_left_out() {
+    let store = memory();
+    let data = tempfile::tempdir().unwrap();
+    let proxy = async |key: u8| {
+        let key = SecretKey::new([key; 32]);
+        let proxy = Proxy::new().store(Arc::clone(&store)).set(|config| {
+            config.server.data_dir = data.path().into();
+            config.store.encrypt_key = Some(key);
+        });
+        proxy.start().await
+    };
+    let before = proxy(1).await;
+    Api::new(&before).begins("an old one").await;
+    let after = proxy(2).await;
+    let api = Api::new(&after);
+    assert_eq!(page(&api, "").await, (vec![], None));
+    let new = api.begins("a new one").await;
+    assert_eq!(page(&api, "").await, (vec![new], None));
+}
+
+#[tokio::test]
+async fn a_page_that_cannot_be_is_refused() {
+    let proxy = Proxy::new().start().await;
+    let api = Api::new(&proxy);
+    for (query, code, word) in [
+        ("take=201", "invalid_value", "take"),
+        ("take=0", "invalid_value", "take"),
+        ("take=ten", "invalid_value", "take"),
+        ("skip=-1", "invalid_value", "skip"),
+        ("skip=9&skip=9", "invalid_value", "skip"),
+        ("limit=5", "unknown_parameter", "limit"),
+    ] {
+        let got = api.get(&format!("sessions?{query}")).await;
+        got.is_error(400, code);
+        assert!(got.text().contains(word), "{}", got.text());
+        if code == "invalid_value" {
+            assert_eq!(got.json()["error"]["param"], word);
+        }
+    }
+    let got = api.post("sessions", "").await;
+    got.is_error(405, "method_not_allowed");
+    assert_eq!(got.headers["allow"], "GET, HEAD");
+}

@@ -1,0 +1,106 @@
+//! Pages of another origin: none of them comes to anything under `/plimsoll/`.
+
+use http::Method;
+
+use super::{Api, keyed};
+use crate::support::proxy::{Proxy, Running};
+
+/// The port of the next one is another origin.
+async fn check(proxy: &Running, api: fn(&Running) -> Api) {
+    let port = proxy.address.port();
+    let (own, other) = (
+        format!("http://127.0.0.1:{port}"),
+        format!("http://127.0.0.1:{}", port ^ 1),
+    );
+    let named = format!("http://localhost:{port}");
+    let cases: &[(&[(&'static str, &str)], bool)] = &[
+        (&[], true),
+        (&[("origin", &own)], true),
+        (&[("origin", &own), ("sec-fetch-site", "same-origin")], true),
+        (&[("sec-fetch-site", "same-origin")], true),
+        (&[("sec-fetch-site", "none")], true),
+        (&[("origin", &other)], false),
+        (&[("origin", &named)], false),
+        (&[("origin", "null")], false),
+        (&[("origin", "")], false),
+        (&[("origin", "http://127.0.0.1")], false),
+        (&[("origin", "https://example.com")], false),
+        (&[("sec-fetch-site", "cross-site")], false),
+        (&[("sec-fetch-site", "same-site")], false),
+        (&[("origin", &own), ("sec-fetch-site", "same-site")], false),
+    ];
+    for (headers, passes) in cases {
+        for (method, path) in [
+            (Method::GET, "/plimsoll/api/about"),
+            (Method::GET, "/plimsoll/api/sessions"),
+            (Method::POST, "/plimsoll/api/fit"),
+            (Method::GET, "/plimsoll/"),
+            (Method::GET, "/plimsoll"),
+        ] {
+            let asks = headers
+                .iter()
+                .fold(api(proxy), |api, (name, value)| api.with(name, value));
+            let body = r#"{"model":"simulated/plimsoll-8k","messages":[]}"#;
+            let got = asks.send(method, path, body).await;
+            if *passes {
+                assert_ne!(got.status, 403, "{path} {headers:?}");
+            } else {
+                got.is_error(403, "foreign_origin");
+            }
+        }
+    }
+}
+
+#[tokio::test]
+async fn without_keys_only_pages_of_ours_come_in() {
+    let proxy = Proxy::new().start().await;
+    check(&proxy, Api::new).await;
+    // A name that was made to lead here is none of this machine's, whatever the page says.
+    for headers in [
+        &[("host", "rebound.example:1876")][..],
+        &[
+            ("host", "rebound.example"),
+            ("origin", "http://rebound.example"),
+        ],
+    ] {
+        let asks = headers
+            .iter()
+            .fold(Api::new(&proxy), |api, (name, value)| api.with(name, value));
+        asks.get("sessions").await.is_error(403, "foreign_host");
+    }
+    // Other paths are as they were: a page of this machine may use the API of the models.
+    let page = Api::new(&proxy).with("origin", "http://localhost:5173");
+    assert_eq!(page.send(Method::GET, "/v1/models", "").await.status, 200);
+}
+
+#[tokio::test]
+async fn with_keys_only_pages_of_ours_come_in() {
+    let proxy = keyed(Proxy::new()).start().await;
+    check(&proxy, |proxy| Api::keyed(proxy, "sk-secret-alice")).await;
+    // Behind a name of its own, and TLS that somebody else takes away.
+    let asks = |host: &str, origin: &str| {
+        Api::keyed(&proxy, "sk-secret-alice")
+            .with("host", host)
+            .with("origin", origin)
+    };
+    for (host, origin, passes) in [
+        ("load.example", "https://load.example", true),
+        ("load.example:443", "https://load.example", true),
+        ("load.example", "https://load.example:8443", false),
+        ("load.example", "https://evil.example", false),
+        ("load.example", "https://load.example.evil.example", false),
+    ] {
+        let got = asks(host, origin).get("sessions").await;
+        match passes {
+            true => assert_eq!(got.status, 200, "{origin}"),
+            false => got.is_error(403, "foreign_origin"),
+        }
+    }
+    // A rebound name has no key to send, and gets nothing without.
+    let rebound = Api::new(&proxy).with("host", "rebound.example");
+    let rebound = rebound.with("origin", "http://rebound.example");
+    rebound
+        .get("sessions")
+        .await
+        .is_error(401, "invalid_api_key");
+}
