@@ -17,11 +17,11 @@ import pytest
 from harness import PATIENCE, binary, serving, wait_until
 
 CONFIG = '[server]\ndata_dir = "data"\n'
-SIZE = (16, 130)
+SIZE = (16, 150)
 
 
 class Screen:
-    """What stands on a terminal of 16 lines and 130 columns."""
+    """What stands on a terminal of 16 lines and 150 columns."""
 
     def __init__(self, command, environment):
         self.screen = pyte.Screen(SIZE[1], SIZE[0])
@@ -77,7 +77,7 @@ def top(*arguments, **environment):
         screen.close()
 
 
-def say(url, words, model="simulated/8k"):
+def say(url, words, model="simulated/plimsoll-8k"):
     body = {"model": model, "messages": [{"role": "user", "content": words}]}
     request = urllib.request.Request(f"{url}/v1/chat/completions", json.dumps(body).encode(),
                                      {"content-type": "application/json"})
@@ -89,7 +89,7 @@ def test_sessions_come_to_the_screen_as_they_are_made(proxy):
     with top("--url", proxy) as screen:
         screen.shows(r"plimsoll top http://127\.0\.0\.1:\d+ +live")
         first = say(proxy, "hello")
-        screen.shows(rf"^{first} +healthy .*/ 8,192 .* simulated/8k")
+        screen.shows(rf"^{first} +healthy .*/ 8,192 .* simulated/plimsoll-8k")
         assert "│" in screen.text() and "┃" in screen.text()
         second = say(proxy, "words " * 6_500)
         screen.shows(rf"^{second} +critical ")
@@ -126,7 +126,7 @@ def test_without_a_terminal_it_is_one_table(proxy):
     lines = [line.split() for line in printed.splitlines()]
     assert lines[0] == ["session", "level", "tokens", "window", "full", "model", "course", "age"]
     row = next(line for line in lines if line[0] == session)
-    assert row[1] == "healthy" and row[3] == "8,192" and row[-4] == "simulated/8k"
+    assert row[1] == "healthy" and row[3] == "8,192" and row[-4] == "simulated/plimsoll-8k"
 
 
 def test_what_is_wrong_is_said_and_no_terminal_is_taken(proxy):
