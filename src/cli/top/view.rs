@@ -115,7 +115,11 @@ fn levels(scene: &Scene<'_>) -> Line<'static> {
 
 fn empty(scene: &Scene<'_>) -> String {
     match scene.fleet.count() {
-        0 => "No session yet: send a request through the proxy, and it is here.".to_owned(),
+        0 => {
+            "No session of this key yet: send a request through the proxy, and it is here.\nWhat a \
+              client sends as its key (--key-env) sees the client's own sessions."
+                .to_owned()
+        }
         _ => format!("No session has {:?}.", scene.fleet.searched()),
     }
 }
@@ -164,6 +168,11 @@ fn table(frame: &mut Frame<'_>, scene: &Scene<'_>, area: Rect, state: &mut Table
         Constraint::Length(14),
         Constraint::Length(5),
     ];
+    let headings = headings.map(|word| match word {
+        // As what stands beneath them.
+        "tokens" | "full" | "age" => Line::from(word).right_aligned(),
+        word => Line::from(word),
+    });
     let heading = Row::new(headings).style(Style::new().add_modifier(Modifier::BOLD));
     let table = Table::new(rows, widths)
         .header(heading)

@@ -105,7 +105,10 @@ fn any_size_of_terminal_can_be_drawn_on() {
 fn it_says_why_there_is_nothing() {
     let mut fleet = fleet(0);
     let lines = drawn(&scene(&fleet), &mut TableState::new(), (80, 6));
-    assert!(lines[2].starts_with("No session yet"), "{lines:?}");
+    assert!(
+        lines[2].starts_with("No session of this key yet"),
+        "{lines:?}"
+    );
     fleet.update([session("a", None, 0)]);
     fleet.search("zz");
     let lines = drawn(&scene(&fleet), &mut TableState::new(), (80, 6));
