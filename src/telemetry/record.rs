@@ -4,6 +4,8 @@
 //! so that a stream is logged with all its bytes and its real end. With the line goes what is
 //! counted of the request, and its trace ends. Stages write to it and never read it.
 
+mod told;
+
 use std::{
     io,
     pin::Pin,
@@ -16,14 +18,13 @@ use bytes::Bytes;
 use http::{Method, Response};
 use http_body::{Body as _, Frame, SizeHint};
 use http_body_util::BodyExt;
-use opentelemetry::{Array, Value};
 
+use self::told::status_word;
 pub use super::notes::{Answered, Notes};
 use super::{
     Operation,
     metrics::{Ended, InFlight},
-    notes::Noted,
-    trace::{Finish, Trace},
+    trace::Trace,
 };
 use crate::wire::Body;
 
@@ -146,93 +147,6 @@ impl Record {
             _ => Some(outcome),
         }
     }
-
-    fn log(&self, noted: &Noted, outcome: &'static str, took: Duration) {
-        let ms = |time: Duration| (time.as_secs_f64() * 1e6).round() / 1e3;
-        let session = noted.session.map(tracing::field::display);
-        let answered = noted.answered.as_ref();
-        let prompt_tokens = answered.and_then(|it| it.prompt_tokens);
-        let completion_tokens = answered.and_then(|it| it.completion_tokens);
-        let cached_tokens = answered.and_then(|it| it.cached_tokens);
-        let hard_util = answered.and_then(|it| it.hard_util);
-        let hard_util = hard_util.map(|share| (share * 1e3).round() / 1e3);
-        macro_rules! line {
-            ($level:expr) => {
-                tracing::event!(
-                    $level,
-                    method = %self.method,
-                    path = self.path,
-                    status = self.status,
-                    outcome,
-                    client = self.client.as_deref(),
-                    model = self.model.as_deref(),
-                    provider = noted.provider.as_deref(),
-                    attempts = noted.attempts,
-                    session,
-                    actions = noted.actions.as_deref(),
-                    health = answered.map(|it| it.level.word()),
-                    hard_util,
-                    prompt_tokens,
-                    completion_tokens,
-                    cached_tokens,
-                    bytes = self.bytes,
-                    guard_ms = noted.guard.map(ms),
-                    first_byte_ms = self.first_byte.map(ms),
-                    duration_ms = ms(took),
-                    trace_id = self.trace.id(),
-                    "request answered"
-                )
-            };
-        }
-        if self.quiet {
-            line!(tracing::Level::DEBUG);
-        } else {
-            line!(tracing::Level::INFO);
-        }
-    }
-
-    fn tell(&self, noted: &Noted, error: Option<&'static str>, span: &mut Finish<'_>) {
-        span.name(match (self.operation, &self.model) {
-            (Some(operation), Some(model)) => format!("{} {model}", operation.word()),
-            (Some(operation), None) => operation.word().to_owned(),
-            (None, _) => format!("{} {}", self.method, self.route.unwrap_or_default()),
-        });
-        span.set("http.request.method", self.method.as_str().to_owned());
-        span.set_some("http.route", self.route);
-        span.set_some("http.response.status_code", self.status.map(i64::from));
-        span.set_some("gen_ai.operation.name", self.operation.map(Operation::word));
-        span.set_some("gen_ai.provider.name", noted.provider.clone());
-        span.set_some("gen_ai.request.model", self.model.clone());
-        let session = noted.session.map(|session| session.to_string());
-        span.set_some("gen_ai.conversation.id", session);
-        span.set_some("plimsoll.client", self.client.as_deref().map(str::to_owned));
-        span.set_some("plimsoll.actions", noted.actions.clone());
-        span.set_some("plimsoll.attempts", noted.attempts.map(i64::from));
-        if let Some(answered) = &noted.answered {
-            let count = |tokens: Option<u32>| tokens.map(i64::from);
-            span.set_some("gen_ai.usage.input_tokens", count(answered.input_tokens()));
-            span.set_some(
-                "gen_ai.usage.output_tokens",
-                count(answered.output_tokens()),
-            );
-            let cached = count(answered.cached_tokens);
-            span.set_some("gen_ai.usage.cache_read.input_tokens", cached);
-            let finish = answered.finish_reason;
-            let finish = finish.map(|reason| Value::Array(Array::String(vec![reason.into()])));
-            span.set_some("gen_ai.response.finish_reasons", finish);
-            span.set("plimsoll.health", answered.level.word());
-            span.set_some("plimsoll.hard_util", answered.hard_util);
-        }
-        if let (true, Some(first)) = (noted.streamed, self.first_byte) {
-            span.set("gen_ai.response.time_to_first_chunk", first.as_secs_f64());
-        }
-        if let Some(error) = error {
-            span.set("error.type", error);
-            if error == "broken" || self.status.is_some_and(|status| status >= 500) {
-                span.fails();
-            }
-        }
-    }
 }
 
 impl Drop for Record {
@@ -260,31 +174,6 @@ impl Drop for Record {
 
 fn cut(text: &str) -> String {
     text.chars().take(MAX_TEXT).collect()
-}
-
-/// A status as a word; those that no standard knows are one, since there are so many.
-fn status_word(status: u16) -> &'static str {
-    const KNOWN: [(u16, &str); 17] = [
-        (400, "400"),
-        (401, "401"),
-        (402, "402"),
-        (403, "403"),
-        (404, "404"),
-        (405, "405"),
-        (408, "408"),
-        (409, "409"),
-        (413, "413"),
-        (415, "415"),
-        (422, "422"),
-        (429, "429"),
-        (500, "500"),
-        (502, "502"),
-        (503, "503"),
-        (504, "504"),
-        (529, "529"),
-    ];
-    let found = KNOWN.iter().find(|(known, _)| *known == status);
-    found.map_or("_OTHER", |(_, word)| word)
 }
 
 /// A body that knows how it ended.
@@ -341,96 +230,4 @@ impl Drop for Recorded {
 }
 
 #[cfg(test)]
-mod tests {
-    use std::{
-        io::{self, Write},
-        sync::{Arc, Mutex},
-    };
-
-    use http::{Method, Response};
-    use http_body::Frame;
-    use http_body_util::{BodyExt, StreamBody};
-
-    use super::Record;
-    use crate::wire::whole;
-
-    #[derive(Clone, Default)]
-    struct Lines(Arc<Mutex<Vec<u8>>>);
-
-    impl Write for Lines {
-        fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-            self.0.lock().unwrap().write(bytes)
-        }
-
-        fn flush(&mut self) -> io::Result<()> {
-            Ok(())
-        }
-    }
-
-    fn logged(run: impl FnOnce()) -> serde_json::Value {
-        let lines = Lines::default();
-        let writer = lines.clone();
-        let subscriber = tracing_subscriber::fmt()
-            .json()
-            .flatten_event(true)
-            .with_writer(move || writer.clone())
-            .finish();
-        tracing::subscriber::with_default(subscriber, run);
-        let line = lines.0.lock().unwrap().clone();
-        serde_json::from_slice(&line).expect("one line")
-    }
-
-    #[test]
-    fn one_line_is_written_when_the_answer_ends() {
-        let line = logged(|| {
-            let mut record = Record::new(&Method::POST, "/v1/chat/completions");
-            record.model("m");
-            record.provider("up");
-            record.notes().attempts(2);
-            let answer = record.attach(Response::new(whole("hello")));
-            let body = answer.into_body().collect();
-            futures_util::FutureExt::now_or_never(body)
-                .unwrap()
-                .unwrap();
-        });
-        assert_eq!(line["method"], "POST");
-        assert_eq!(line["path"], "/v1/chat/completions");
-        assert_eq!(
-            (&line["model"], &line["provider"]),
-            (&"m".into(), &"up".into())
-        );
-        assert_eq!((&line["status"], &line["bytes"]), (&200.into(), &5.into()));
-        assert_eq!(line["attempts"], 2);
-        assert_eq!(line["outcome"], "done");
-        assert!(line["duration_ms"].as_f64() >= line["first_byte_ms"].as_f64());
-    }
-
-    #[test]
-    fn an_answer_that_ends_with_trailers_is_done() {
-        let line = logged(|| {
-            let frames: [io::Result<_>; 2] = [
-                Ok(Frame::data("hi".into())),
-                Ok(Frame::trailers(http::HeaderMap::new())),
-            ];
-            let body = StreamBody::new(futures_util::stream::iter(frames)).boxed_unsync();
-            let mut answer = Record::new(&Method::GET, "/").attach(Response::new(body));
-            // As a server does: it stops asking once the trailers came.
-            for _ in 0..2 {
-                let frame = answer.body_mut().frame();
-                futures_util::FutureExt::now_or_never(frame).unwrap();
-            }
-        });
-        assert_eq!(line["outcome"], "done");
-    }
-
-    #[test]
-    fn who_leaves_early_is_logged_as_such() {
-        let line = logged(|| drop(Record::new(&Method::GET, "/v1/models")));
-        assert_eq!(line["outcome"], "client_left");
-        let line = logged(|| {
-            let record = Record::new(&Method::GET, "/v1/models");
-            drop(record.attach(Response::new(whole("hello"))));
-        });
-        assert_eq!(line["outcome"], "client_left");
-    }
-}
+mod tests;
