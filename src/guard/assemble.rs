@@ -55,6 +55,7 @@ pub(super) fn assemble(
             SweptMark::default()
         };
         cleared.new = swept.beyond(before, mark.map_or(0, Mark::boundary));
+        cleared.fresh = before.uncovered(units, &cleared.messages);
     }
     let clear = report.cleared.as_ref().map_or(&[][..], |it| &it.messages);
     let sent = |at: usize| kept[at] && clear.binary_search(&at).is_err();

@@ -57,6 +57,8 @@ pub struct Cleared {
     pub messages: Vec<usize>,
     /// Whether any of it is new with this request.
     pub new: bool,
+    /// Messages of which that is so.
+    pub fresh: usize,
 }
 
 impl Cleared {
@@ -76,6 +78,7 @@ impl Cleared {
             tokens: self.tokens.saturating_sub(before.tokens),
             messages: self.messages.iter().filter(new).copied().collect(),
             new: self.new,
+            fresh: self.fresh,
         }
     }
 }

@@ -125,6 +125,13 @@ pub(super) fn lookup_with(
     })
 }
 
+/// Whether a model is known by exactly that name, spelt in lower case; for the rest as above.
+pub(super) fn has(newer: &table::Table, provider: Option<&str>, name: &str, model: &str) -> bool {
+    let built_in = || provider.is_some_and(|provider| exact(provider, model).is_some());
+    let name = provider.unwrap_or(name).to_ascii_lowercase();
+    newer.exact(&name, model).is_some() || built_in()
+}
+
 /// The catalogue's name for a configured provider: by its host, which is what really answers,
 /// else by the name the user gave it. `None`: nothing is known, and no model of it is found.
 pub fn provider_of(name: &str, base_url: Option<&str>) -> Option<&'static str> {

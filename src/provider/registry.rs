@@ -205,6 +205,26 @@ impl Registry {
         self.providers.values().map(|provider| &**provider)
     }
 
+    /// Whether somebody spelt out that name of a model (the settings, its provider's own list, the
+    /// catalogue), so that it is more than a client's own words.
+    pub fn is_spelt_out(&self, provider: &Provider, model: &str) -> bool {
+        let full = model.len() + 1 + provider.name.len();
+        let is = |name: &str| {
+            name == model
+                || (name.len() == full
+                    && name.strip_prefix(&*provider.name).is_some_and(|rest| {
+                        rest.strip_prefix('/').is_some_and(|rest| rest == model)
+                    }))
+        };
+        self.listed.facts(&provider.place, model).is_some()
+            || provider.spells_out(model, &self.fetched.table())
+            || self
+                .names
+                .spelt_out()
+                .iter()
+                .any(|(name, of)| is(name) && of.is_none_or(|of| of == &*provider.name))
+    }
+
     /// Learns from a refusal.
     pub fn learn(&self, target: &Target, refused: &Refused) -> Lesson {
         let (place, model) = (&target.provider.place, &target.model);

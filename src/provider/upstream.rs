@@ -100,6 +100,20 @@ pub enum Unsent {
     NoModel { provider: String },
 }
 
+impl Unsent {
+    /// As traces name it.
+    pub const fn word(&self) -> &'static str {
+        match self {
+            Self::Unreachable { .. } => "unreachable",
+            Self::Timeout { .. } => "timeout",
+            Self::Garbage { .. } => "no_http",
+            Self::BodyBroken => "body_incomplete",
+            Self::BodySlow { .. } => "body_timeout",
+            Self::NoModel { .. } => "model_required",
+        }
+    }
+}
+
 /// What a provider was waited for in vain.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Wait {
@@ -187,6 +201,12 @@ impl Provider {
             output: None,
         });
         own.or_else(|| catalogue::lookup_with(newer, self.catalogued, &self.name, model))
+    }
+
+    /// Whether the built-in list or the catalogue has a model of exactly that name.
+    pub(super) fn spells_out(&self, model: &str, newer: &Table) -> bool {
+        let own = || self.own_models().iter().any(|(name, _)| *name == model);
+        own() || catalogue::has(newer, self.catalogued, &self.name, model)
     }
 
     /// Sends a request and waits for the head of its answer.

@@ -24,6 +24,8 @@ pub struct Heard {
     pub finished: bool,
     /// The finish reason was `length`.
     pub cut_off: bool,
+    /// The last finish reason, where it is one of the usual words.
+    pub finish_reason: Option<&'static str>,
     /// `[DONE]` came.
     pub done: bool,
     /// The provider reported an error inside the answer.
@@ -198,9 +200,10 @@ impl Tap {
         self.heard.finished |= choice
             .finish_reason
             .is_some_and(|reason| reason.get().len() > 2);
-        self.heard.cut_off |= choice
-            .finish_reason
-            .is_some_and(|reason| reason.get() == "\"length\"");
+        if let Some(word) = choice.finish_reason.and_then(finish_reason) {
+            self.heard.finish_reason = Some(word);
+            self.heard.cut_off |= word == "length";
+        }
         if choice.index.unwrap_or(0) != 0 {
             return;
         }
@@ -244,6 +247,19 @@ impl Tap {
             self.calls.push(entry);
         }
     }
+}
+
+/// One of the usual words.
+fn finish_reason(said: &RawValue) -> Option<&'static str> {
+    const WORDS: [&str; 5] = [
+        "stop",
+        "tool_calls",
+        "length",
+        "content_filter",
+        "function_call",
+    ];
+    let said = said.get().strip_prefix('"')?.strip_suffix('"')?;
+    WORDS.into_iter().find(|word| *word == said)
 }
 
 /// The raw contents of a JSON string.

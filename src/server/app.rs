@@ -19,7 +19,7 @@ use crate::{
     provider::Registry,
     session::{Sessions, Tenants, ratios::Ratios, secret::InstallationSecret},
     store::Store,
-    telemetry::{metrics::Metrics, recent::Recent},
+    telemetry::{metrics::Metrics, recent::Recent, trace::Tracing},
 };
 
 /// Everything that all requests share. Immutable, but for what the stages keep to themselves. A
@@ -40,6 +40,7 @@ pub struct App {
     pub refusals: Arc<Refusals>,
     pub flight: Flight,
     pub metrics: Arc<Metrics>,
+    pub tracing: Arc<Tracing>,
     /// How long providers took of late.
     pub recent: Arc<Recent>,
     /// What happens to sessions, for who listens.
@@ -56,7 +57,8 @@ pub struct App {
 
 impl App {
     /// # Errors
-    /// The TLS roots of this machine cannot be read, or the data directory cannot be written.
+    /// The TLS roots of this machine cannot be read, the data directory cannot be written, or spans
+    /// cannot be exported.
     pub(super) fn new(config: Config, store: Arc<dyn Store>) -> io::Result<Self> {
         let server = &config.server;
         let secret = match &server.secret {
@@ -71,14 +73,15 @@ impl App {
             .and_then(|sessions| sessions.encrypted(config.store.encrypt_key.as_ref()))
             .map_err(io::Error::other)?;
         Ok(Self {
-            sessions: sessions.counted(metrics.store_errors()).patient(patience),
-            sharing: Arc::new(Sharing::new(store, metrics.store_errors(), patience)),
+            sessions: sessions.counted(metrics.store()).patient(patience),
+            sharing: Arc::new(Sharing::new(store, metrics.store(), patience)),
             ratios: Arc::default(),
             refusals: Arc::default(),
             clients: Clients::new(&config.clients, &counts),
             registry: Registry::new(&config)?,
             flight: Flight::new(config.server.max_bytes_in_flight),
             compacting: Arc::new(Compacting::new(&metrics)),
+            tracing: Arc::new(Tracing::new(&config.traces, metrics.spans())?),
             metrics: Arc::new(metrics),
             recent: Arc::default(),
             news: Arc::default(),
@@ -106,6 +109,7 @@ impl App {
             refusals: Arc::clone(&self.refusals),
             flight: self.flight.clone(),
             metrics: Arc::clone(&self.metrics),
+            tracing: Arc::clone(&self.tracing),
             recent: Arc::clone(&self.recent),
             news: Arc::clone(&self.news),
             tasks: self.tasks.clone(),

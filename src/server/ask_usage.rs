@@ -17,10 +17,12 @@ use http::{Response, StatusCode};
 use lru::LruCache;
 use serde_json::Value;
 
+use super::traced;
 use crate::{
     error::Failure,
     provider::{Outgoing, Payload, Target, Unsent},
     relay::{self, BadAnswer, Whole},
+    telemetry::{Operation, trace::Trace},
     wire::{Body, edit::Rope, fault::Fault, whole},
 };
 
@@ -142,20 +144,25 @@ fn key(target: &Target) -> Model {
 
 /// Sends a request, and once more without asking for usage where just that is refused.
 ///
-/// `edit` makes the request, given whether the usage of a stream may be asked for.
+/// `edit` makes the request, given whether the usage of a stream may be asked for. Each time is an
+/// attempt in `trace`.
 ///
 /// # Errors
 /// No answer began, or a refusal broke off.
 pub async fn send(
     refusals: &Refusals,
+    trace: &Trace,
     target: &Target,
     edit: impl Fn(bool) -> Edited,
     outgoing: impl Fn(Payload) -> Outgoing,
 ) -> Result<Sent, Lost> {
     let begun = Instant::now();
     let first = edit(!refusals.knows(target));
-    let sent = outgoing(Payload::Whole(first.body));
-    let answer = target.provider.send(sent).await?;
+    let ask = |body| {
+        let outgoing = outgoing(Payload::Whole(body));
+        traced::send(trace, &target.provider, Some(Operation::Chat), outgoing)
+    };
+    let answer = ask(first.body).await?;
     let mut sent = Sent {
         answer,
         asked_usage: first.asked_usage,
@@ -169,10 +176,7 @@ pub async fn send(
     let (answer, refused) = look(sent.answer, &target.provider.name, names_usage).await?;
     if refused {
         let again = edit(false);
-        sent.answer = target
-            .provider
-            .send(outgoing(Payload::Whole(again.body)))
-            .await?;
+        sent.answer = ask(again.body).await?;
         sent.asked_usage = again.asked_usage;
         sent.attempts = 2;
         sent.took = begun.elapsed();

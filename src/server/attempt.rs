@@ -74,9 +74,10 @@ impl Dispatch {
             body,
             model: Some(self.target.model.clone()),
         };
-        let refusals = &self.app.refusals;
+        let (refusals, trace) = (&self.app.refusals, self.notes.trace());
+        let edit = |ask| self.edit(ask);
         let begun = Instant::now();
-        let sent = ask_usage::send(refusals, &self.target, |ask| self.edit(ask), outgoing).await;
+        let sent = ask_usage::send(refusals, trace, &self.target, edit, outgoing).await;
         let took = begun.elapsed();
         if sent
             .as_ref()

@@ -33,7 +33,7 @@ use crate::{
     },
     relay::Spoken,
     session::Inherited,
-    telemetry::record::Notes,
+    telemetry::{Operation, record::Notes},
     wire::chat::Conversation,
 };
 
@@ -68,6 +68,8 @@ pub struct Dispatch {
     /// The same.
     pub generation: Option<Box<Generation>>,
     budget: Budget,
+    /// For whoever watches: the log, the metrics, the trace.
+    pub notes: Notes,
     /// Calls to providers so far, and the time that they took.
     pub(super) calls: u32,
     pub(super) took: Duration,
@@ -84,16 +86,14 @@ enum Tried {
 }
 
 impl Dispatch {
-    /// Plans the request for the first of `places` that can be asked.
-    ///
-    /// # Errors
-    /// There is none.
+    /// Plans the request for the first of `places` that can be asked; `None` where there is none.
     pub fn new(
         app: &Arc<App>,
         parts: Parts,
         asked: Asked,
         places: Vec<Target>,
         inherited: Option<(Inherited, Asker)>,
+        notes: Notes,
     ) -> Option<Self> {
         let mut places = Places::new(places);
         let target = places.next()?;
@@ -110,6 +110,7 @@ impl Dispatch {
             inherited,
             generation: None,
             budget,
+            notes,
             calls: 0,
             took: Duration::ZERO,
             refits: 0,
@@ -136,12 +137,12 @@ impl Dispatch {
     ///
     /// # Errors
     /// No answer began anywhere, or one broke off.
-    pub async fn send(&mut self, notes: &Notes) -> Result<Sent, Failure> {
+    pub async fn send(&mut self) -> Result<Sent, Failure> {
         loop {
-            self.note(notes);
+            self.note();
             // Boxed, so that what waits for an answer stays small.
             let tried = Box::pin(self.at_place()).await;
-            notes.attempts(self.calls);
+            self.notes.attempts(self.calls);
             let failed = match tried {
                 Tried::Final(tried) => return Ok(tried?),
                 Tried::Failed(failed) => failed,
@@ -319,15 +320,21 @@ impl Dispatch {
             Some(compaction) => compaction.at(app, target),
             None => Part::begin(app, conversation, &inherited, *asker, target),
         };
-        let planned = Generation::plan(app, conversation, inherited, target, (*asker, compaction));
+        let whose = (*asker, compaction, self.notes.clone());
+        let planned = Generation::plan(app, conversation, inherited, target, whose);
         Some(Box::new(planned))
     }
 
     /// Who is asked now, and for what.
-    fn note(&mut self, notes: &Notes) {
-        notes.provider(self.provider());
-        if let Some(generation) = &mut self.generation {
-            generation.note(notes);
+    fn note(&self) {
+        let (provider, model) = (&self.target.provider, &*self.target.model);
+        self.notes.provider(&provider.name);
+        let spelt_out = || self.app.registry.is_spelt_out(provider, model);
+        let metrics = &self.app.metrics;
+        self.notes
+            .series(metrics.series(Operation::Chat, &provider.name, model, spelt_out));
+        if let Some(generation) = &self.generation {
+            generation.note();
             generation.log_plan();
         }
     }

@@ -91,9 +91,14 @@ pub async fn exchange(
         return watch::metrics(app, &parts, body).await;
     }
     if let Route::Api { path } = route {
+        record.uncounted();
         return api(app, &parts, body, path, record).await;
     }
+    record.trace(app.tracing.begin(&parts.headers));
+    let (shape, operation) = route.asks();
+    record.asks(shape, operation);
     let admitted = app.clients.recognise(&parts.headers).and_then(|client| {
+        record.client(client.name.as_ref());
         route.check_path(&client)?;
         Ok((client.begin()?, client))
     });
@@ -161,7 +166,10 @@ async fn chat(
     }
 
     // 5. The session.
-    let inherited = find(app, &asked, &parts, client).await;
+    let inherited = {
+        let _child = record.notes().trace().child("plimsoll.store.find");
+        find(app, &asked, &parts, client).await
+    };
     let news = match &inherited {
         Some(inherited) => hear(app, inherited).await,
         None => false,
@@ -177,20 +185,20 @@ async fn chat(
     let asker = Asker::of(&parts.headers, client.recovers());
     let inherited = inherited.map(|inherited| (inherited, asker));
     let model = asked.model.clone();
-    let mut dispatch =
-        Dispatch::new(app, parts, asked, places, inherited).ok_or_else(|| no_such_model(&model))?;
+    let dispatch = Dispatch::new(app, parts, asked, places, inherited, record.notes());
+    let mut dispatch = dispatch.ok_or_else(|| no_such_model(&model))?;
 
     // 7. Its summary first, where that is waited for. A stream begins at once.
     if let Some(waiting) = dispatch.summary_first() {
         if dispatch.streams() {
             let relays = |sent, dispatch| streamed(sent, dispatch, received.hold);
-            return Ok(held(dispatch, waiting, record.notes(), relays));
+            return Ok(held(dispatch, waiting, relays));
         }
         dispatch.wait(waiting).await;
     }
 
     // 8. The provider.
-    let sent = dispatch.send(&record.notes()).await?;
+    let sent = dispatch.send().await?;
 
     // 9. The answer.
     if is_stream(&sent.answer, dispatch.streams()) {
@@ -261,6 +269,7 @@ async fn hear(app: &App, inherited: &Inherited) -> bool {
 /// Step 9, streamed. What precedes the first byte of the stream is said here; what its end tells
 /// comes in trailers, or in a comment.
 fn streamed(mut sent: Sent, dispatch: Dispatch, hold: Hold) -> Response<Body> {
+    dispatch.notes.streamed();
     let comment = wants_comment(dispatch.client_headers());
     let Some(generation) = &dispatch.generation else {
         return relay::stream(sent.answer, Ending::silent());

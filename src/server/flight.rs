@@ -45,6 +45,11 @@ impl Flight {
         self.room.most.store(max_bytes, Relaxed);
     }
 
+    /// Bytes that are held now.
+    pub fn taken(&self) -> usize {
+        self.room.taken.load(Relaxed)
+    }
+
     /// Nothing yet.
     pub fn hold(&self) -> Hold {
         Hold {

@@ -27,6 +27,7 @@ pub mod route;
 pub mod running;
 pub mod sharing;
 pub mod tasks;
+pub mod traced;
 pub mod upgrade;
 pub mod watch;
 pub mod wish;
@@ -145,6 +146,7 @@ async fn drain(app: &App, graceful: GracefulShutdown) {
     if timeout(CLOSE_WITHIN, app.sessions.close()).await.is_err() {
         tracing::warn!("the store did not come to rest in time");
     }
+    app.tracing.close().await;
 }
 
 fn protocols(limits: &ServerConfig, tasks: Tasks) -> auto::Builder<Tasks> {

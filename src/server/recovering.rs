@@ -395,20 +395,20 @@ impl Recovering {
     /// What the client is told was done.
     pub fn actions(&self) -> Vec<String> {
         let mut words = Vec::new();
-        match self.injected {
-            Some(Due::Caution) => words.push("injected=caution".to_owned()),
-            Some(Due::Critical { .. }) => words.push("injected=critical".to_owned()),
-            _ => {}
-        }
+        words.extend(self.injected().map(|kind| format!("injected={kind}")));
         if self.did.cleared {
             words.push(format!("course={}", self.memory.course_number()));
         }
         words
     }
 
-    /// Whether the request carries a prompt that none before it did.
-    pub const fn injects(&self) -> bool {
-        matches!(self.injected, Some(Due::Caution | Due::Critical { .. }))
+    /// The level of which the request has a prompt that none before it did.
+    pub const fn injected(&self) -> Option<&'static str> {
+        match self.injected {
+            Some(Due::Caution) => Some("caution"),
+            Some(Due::Critical { .. }) => Some("critical"),
+            _ => None,
+        }
     }
 
     /// Tokens of all calls, where there was more than one.

@@ -5,7 +5,7 @@ use std::borrow::Cow;
 use http::Method;
 
 use super::admit::Client;
-use crate::error::Failure;
+use crate::{error::Failure, telemetry::Operation};
 
 /// Who answers a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -35,6 +35,25 @@ pub enum Route<'a> {
 }
 
 impl Route<'_> {
+    /// The kind of path, as traces name it, and what is asked of a model there.
+    pub fn asks(&self) -> (&'static str, Option<Operation>) {
+        let path = match self {
+            Self::Chat { .. } => "/chat/completions",
+            Self::Forward { path, .. } => path,
+            Self::Models => return ("/v1/models", None),
+            Self::Model { .. } => return ("/v1/models/{id}", None),
+            Self::Health | Self::Ready | Self::Metrics | Self::Api { .. } => return ("", None),
+        };
+        let operation = Operation::of(path);
+        let shape = match operation {
+            Some(Operation::Chat) => "/v1/chat/completions",
+            Some(Operation::Embeddings) => "/v1/embeddings",
+            Some(Operation::TextCompletion) => "/v1/completions",
+            None => "/v1/{path}",
+        };
+        (shape, operation)
+    }
+
     /// # Errors
     /// The client may not use this path.
     pub fn check_path(&self, client: &Client) -> Result<(), Failure> {

@@ -30,7 +30,7 @@ use crate::{
     },
     session::ratios::Ratios,
     store::{MAX_SHARED_NAME_BYTES, Store},
-    telemetry::metrics::{StoreErrors, StoreOperation},
+    telemetry::metrics::{StoreCounts, StoreOperation},
 };
 
 mod spelling;
@@ -58,7 +58,7 @@ const MOST_AHEAD_MS: u64 = 24 * 60 * 60 * 1_000;
 /// Tells and hears.
 pub struct Sharing {
     store: Arc<dyn Store>,
-    errors: StoreErrors,
+    counts: StoreCounts,
     hear_within: Duration,
     known: Mutex<Known>,
     hearing: Mutex<Hearing>,
@@ -97,10 +97,10 @@ struct Stamped<T> {
 
 impl Sharing {
     /// A request waits for what others told as long as it does for its state: `hear_within`.
-    pub fn new(store: Arc<dyn Store>, errors: StoreErrors, hear_within: Duration) -> Self {
+    pub fn new(store: Arc<dyn Store>, counts: StoreCounts, hear_within: Duration) -> Self {
         Self {
             store,
-            errors,
+            counts,
             hear_within,
             known: Mutex::new(Known {
                 touched: BTreeSet::new(),
@@ -146,13 +146,16 @@ impl Sharing {
             hearing.failed = None;
             Ok::<_, crate::store::StoreError>(())
         });
-        let failed = match read.await {
+        let begun = Instant::now();
+        let read = read.await;
+        self.counts.took(StoreOperation::Share, begun.elapsed());
+        let failed = match read {
             Ok(Ok(())) => return true,
             Ok(Err(error)) => error.to_string(),
             Err(_) => format!("no answer within {:?}", self.hear_within),
         };
         self.hearing().failed = Some(Instant::now());
-        self.errors.count(StoreOperation::Share);
+        self.counts.failed(StoreOperation::Share);
         tracing::debug!(
             error = failed,
             "what other replicas learnt could not be read"
@@ -230,12 +233,15 @@ impl Sharing {
             .collect();
         let told = news.iter().map(|news| async {
             let shared = self.store.share(&news.name, news.value.clone());
-            let failed = match timeout(within, shared).await {
+            let begun = Instant::now();
+            let shared = timeout(within, shared).await;
+            self.counts.took(StoreOperation::Share, begun.elapsed());
+            let failed = match shared {
                 Ok(Ok(())) => return true,
                 Ok(Err(error)) => error.to_string(),
                 Err(_) => format!("no answer within {within:?}"),
             };
-            self.errors.count(StoreOperation::Share);
+            self.counts.failed(StoreOperation::Share);
             tracing::debug!(error = failed, "what was learnt could not be told");
             false
         });

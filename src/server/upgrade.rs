@@ -68,7 +68,18 @@ pub async fn upgrade(
     let headers = &mut outgoing.headers;
     headers.insert(CONNECTION, HeaderValue::from_static("upgrade"));
     headers.insert(UPGRADE, HeaderValue::from_static("websocket"));
-    let (head, connection) = match provider.open(outgoing).await? {
+    let notes = record.notes();
+    let attempt = notes
+        .trace()
+        .attempt(&provider, None, outgoing.model.as_deref());
+    attempt.inject(&mut outgoing.headers);
+    let opened = provider.open(outgoing).await;
+    match &opened {
+        Ok(Opened::Refused(answer)) => attempt.answered(answer.status()),
+        Ok(Opened::Left { head, .. }) => attempt.answered(head.status),
+        Err(unsent) => attempt.failed(unsent.word()),
+    }
+    let (head, connection) = match opened? {
         Opened::Refused(answer) => return Ok(cleaned(answer)),
         Opened::Left { head, connection } => (head, connection),
     };

@@ -6,7 +6,7 @@ use http::{Response, request::Parts};
 use hyper::body::Incoming;
 
 use super::{App, answer, api::is_admin, body};
-use crate::{error::Failure, provider::breaker::State, wire::Body};
+use crate::{error::Failure, provider::breaker::State, telemetry::metrics::Now, wire::Body};
 
 /// Whether more requests may come, and what the breakers are at.
 pub fn ready(app: &App) -> Response<Body> {
@@ -42,7 +42,10 @@ pub async fn metrics(app: &App, parts: &Parts, body: Incoming) -> Result<Respons
         };
         (name, number)
     });
-    Ok(answer::metrics(app.metrics.text(numbered)))
+    let now = Now {
+        bytes_in_flight: app.flight.taken(),
+    };
+    Ok(answer::metrics(app.metrics.text(numbered, now)))
 }
 
 fn breakers(app: &App) -> impl Iterator<Item = (&str, State)> {

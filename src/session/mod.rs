@@ -12,7 +12,7 @@ use std::{
         Arc,
         atomic::{AtomicBool, Ordering::Relaxed},
     },
-    time::Duration,
+    time::{Duration, Instant},
 };
 
 use bytes::Bytes;
@@ -23,7 +23,7 @@ use crate::{
     error::chain,
     guard::Recall,
     store::{Saved, Store, StoreError},
-    telemetry::metrics::{StoreErrors, StoreOperation},
+    telemetry::metrics::{StoreCounts, StoreOperation},
     wire::chat::Conversation,
 };
 
@@ -59,7 +59,7 @@ pub struct Sessions {
     seal: Arc<Seal>,
     /// Something that cannot be decrypted was met, and said so.
     unopened: Arc<AtomicBool>,
-    errors: StoreErrors,
+    counts: StoreCounts,
     find_within: Duration,
     /// Orders are read, changed and written by one at a time.
     ordering: Arc<tokio::sync::Mutex<()>>,
@@ -127,7 +127,7 @@ impl Sessions {
             ids: Arc::new(Ids::new()?),
             seal: Arc::new(Seal::new(None)?),
             unopened: Arc::default(),
-            errors: StoreErrors::default(),
+            counts: StoreCounts::default(),
             find_within: StoreConfig::default().timeout,
             ordering: Arc::default(),
         })
@@ -157,9 +157,9 @@ impl Sessions {
         }
     }
 
-    /// Counts failures of the store there.
-    pub fn counted(self, errors: StoreErrors) -> Self {
-        Self { errors, ..self }
+    /// Counts what the store does, and fails to do, there.
+    pub fn counted(self, counts: StoreCounts) -> Self {
+        Self { counts, ..self }
     }
 
     /// Names a new summary.
@@ -360,10 +360,12 @@ impl Sessions {
         within: Duration,
         asked: impl Future<Output = Result<T, StoreError>>,
     ) -> Result<T, StoreError> {
+        let begun = Instant::now();
         let asked = tokio::time::timeout(within, asked).await;
         let asked = asked.unwrap_or(Err(StoreError::TooSlow(within)));
+        self.counts.took(operation, begun.elapsed());
         if asked.is_err() {
-            self.errors.count(operation);
+            self.counts.failed(operation);
         }
         asked
     }

@@ -1,10 +1,13 @@
-//! What the proxy says of itself: the log, and one line per request.
+//! What the proxy says of itself: the log with one line per request, metrics and traces.
 //!
 //! Never bodies, prompts, keys or full URLs.
 
 pub mod metrics;
+mod notes;
+mod operation;
 pub mod recent;
 pub mod record;
+pub mod trace;
 
 use std::io::{self, IsTerminal};
 
@@ -12,6 +15,8 @@ use tracing::{Level, Metadata};
 use tracing_subscriber::{
     EnvFilter, filter::filter_fn, fmt, layer::SubscriberExt, util::SubscriberInitExt,
 };
+
+pub use self::operation::Operation;
 
 /// Environment variables that set what is logged; the first that is set counts.
 const VARIABLES: [&str; 2] = ["PLIMSOLL_LOG", "RUST_LOG"];
@@ -45,8 +50,12 @@ pub fn start() {
 }
 
 /// SECURITY: libraries log headers and bytes at their lower levels, and so keys and prompts. What
-/// they warn of may be logged, whatever the filter says; the rest may not.
+/// they warn of may be logged, whatever the filter says; the rest may not. What the exporter of
+/// traces warns of, it warns of with every batch: that is said once, by us.
 fn may_be_logged(metadata: &Metadata<'_>) -> bool {
+    if metadata.target().starts_with("opentelemetry") {
+        return false;
+    }
     let ours = metadata
         .target()
         .strip_prefix("plimsoll")

@@ -10,6 +10,7 @@ mod secrets;
 mod simulated;
 mod story;
 mod switches;
+mod traced;
 
 use std::sync::{
     Arc,

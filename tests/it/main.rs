@@ -38,6 +38,7 @@ mod stored;
 mod streaming;
 mod summary;
 mod support;
+mod traces;
 mod upstream;
 mod usage_modes;
 mod watch;

@@ -1,5 +1,5 @@
 //! No key and no prompt in anything that the proxy says: its log at the lowest level, its errors,
-//! its commands, its files.
+//! its commands, its files, its metrics, its traces.
 
 use std::{
     fmt::Write as _,
@@ -23,6 +23,7 @@ use tokio::{
 
 use crate::support::{
     client::{Client, Upload, full},
+    collector::Collector,
     provider::{
         COMPLETION, DONE, FINISH, Provider, Seen, Step, TEXT, USAGE, answer, send, stream_head,
     },
@@ -35,6 +36,7 @@ struct Markers {
     client_key: String,
     wrong_key: String,
     admin_key: String,
+    collector_key: String,
     prompt: String,
 }
 
@@ -50,16 +52,18 @@ impl Markers {
             client_key: marker("ck"),
             wrong_key: marker("wk"),
             admin_key: marker("ak"),
+            collector_key: marker("ok"),
             prompt: marker("prompt"),
         }
     }
 
-    fn all(&self) -> [&str; 5] {
+    fn all(&self) -> [&str; 6] {
         [
             &self.provider_key,
             &self.client_key,
             &self.wrong_key,
             &self.admin_key,
+            &self.collector_key,
             &self.prompt,
         ]
     }
@@ -172,8 +176,15 @@ fn write_config(folder: &Path, markers: &Markers, up: &Provider, (gone, tls): (u
 }
 
 /// Starts the proxy, and waits until it listens.
-async fn start(folder: &Path, markers: &Markers) -> (Running, std::net::SocketAddr) {
+async fn start(
+    folder: &Path,
+    markers: &Markers,
+    collector: &Collector,
+) -> (Running, std::net::SocketAddr) {
     let mut child = plimsoll(folder, markers)
+        .env("PLIMSOLL_TRACES__ENDPOINT", collector.endpoint())
+        .env("PLIMSOLL_TRACES__HEADERS_ENV", "OTLP_HEADERS")
+        .env("OTLP_HEADERS", format!("x-key={}", markers.collector_key))
         .stdout(Stdio::piped())
         .stderr(Stdio::piped())
         .spawn()
@@ -339,7 +350,8 @@ async fn nothing_that_is_said_holds_a_key_or_a_prompt() {
     let mut tasks = JoinSet::new();
     let tls = no_tls(&mut tasks).await;
     write_config(folder.path(), &markers, &up, (gone, tls));
-    let (mut proxy, address) = start(folder.path(), &markers).await;
+    let collector = Collector::start().await;
+    let (mut proxy, address) = start(folder.path(), &markers, &collector).await;
 
     let mut answered = 0;
     for client in [Client::new(address, false), Client::new(address, true)] {
@@ -398,6 +410,13 @@ async fn nothing_that_is_said_holds_a_key_or_a_prompt() {
         .filter(|line| line.contains("\"TRACE\"") || line.contains("\"DEBUG\""))
     {
         assert!(line.contains("\"target\":\"plimsoll::"), "{line}");
+    }
+    assert!(log.contains("\"client\":\"alice\"") && log.contains("\"trace_id\""));
+    let spans = collector.now().await;
+    assert!(spans.len() > 200, "{}", spans.len());
+    for seen in collector.server.requests(1).await {
+        markers.are_absent("spans", &String::from_utf8_lossy(&seen.body));
+        assert_eq!(seen.header("x-key"), Some(markers.collector_key.as_str()));
     }
     let mut files = 0;
     for entry in std::fs::read_dir(folder.path().join("data")).unwrap() {

@@ -1,13 +1,15 @@
 //! What whoever watches the process is told.
 
 use http::Method;
-use plimsoll::config::Auth;
+use plimsoll::config::{Auth, ModelConfig};
 use serde_json::json;
 use sha2::{Digest, Sha256};
 
 use crate::support::{
+    agent::{Agent, Generation},
     client::{Answer, SECRET, full},
-    provider::{COMPLETION, Provider, Step, answer},
+    model::{Call, Model, Said},
+    provider::{COMPLETION, Provider, Seen, Step, answer},
     proxy::{Proxy, Running},
 };
 
@@ -116,4 +118,97 @@ async fn with_client_keys_the_metrics_need_one_for_all_models() {
         says(&metrics(key).await, "plimsoll_requests_in_flight 0");
     }
     assert_eq!(ask(&proxy, "/readyz", &[]).await.status, 200);
+}
+
+/// What a counter without labels is at.
+async fn counted(proxy: &Running, name: &str) -> usize {
+    let got = ask(proxy, "/metrics", &[]).await;
+    let name = format!("{name} ");
+    let line = got
+        .text()
+        .lines()
+        .find_map(|line| line.strip_prefix(&*name));
+    line.unwrap().parse().unwrap()
+}
+
+/// A session of so many steps before a window of 20,000 tokens, each with a result of some hundred;
+/// what the client was told of its last one.
+async fn session(
+    steps: usize,
+    set: impl FnOnce(&mut plimsoll::config::Config),
+) -> (Running, Generation) {
+    let up = Model::new(20_000).start(|heard| {
+        let path = json!({"path": format!("deck_{}.rs", heard.nth)});
+        let name = heard.offered().first().unwrap().to_owned();
+        Said::calls([Call::new(&format!("call_{}", heard.nth), name, &path)])
+    });
+    let up = up.await;
+    let proxy = Proxy::new().provider("up", &up.provider).set(|config| {
+        let window = ModelConfig {
+            context_length: Some(20_000),
+            ..ModelConfig::default()
+        };
+        config.models.insert("m".into(), window);
+        config.recovery.enabled = false;
+        set(config);
+    });
+    let proxy = proxy.start().await;
+    let mut agent = Agent::new(&proxy);
+    agent.result = |nth| format!("plank {nth} of oak, tarred and nailed; ").repeat(50);
+    let mut last = agent.step().await;
+    for _ in 1..steps {
+        last = agent.step().await;
+    }
+    (proxy, last)
+}
+
+#[tokio::test]
+async fn messages_that_folds_leave_out_are_counted_once() {
+    let (proxy, last) = session(60, |config| config.guard.clear.enabled = false).await;
+    let dropped: usize = last.action("dropped").unwrap().parse().unwrap();
+    assert_eq!(
+        counted(&proxy, "plimsoll_dropped_messages_total").await,
+        dropped
+    );
+    let folds = counted(&proxy, "plimsoll_folds_total").await;
+    assert!((2..20).contains(&folds), "{folds}");
+    assert_eq!(counted(&proxy, "plimsoll_sessions_total").await, 1);
+}
+
+#[tokio::test]
+async fn messages_that_are_cleared_are_counted_once() {
+    let (proxy, last) = session(30, |config| config.guard.clear.at = 0.2).await;
+    let cleared: usize = last.action("cleared").unwrap().parse().unwrap();
+    assert!(last.action("dropped").is_none() && cleared > 5);
+    assert_eq!(
+        counted(&proxy, "plimsoll_cleared_messages_total").await,
+        cleared
+    );
+}
+
+#[tokio::test]
+async fn results_that_are_truncated_are_counted_once() {
+    let up = Provider::answering(|_: &Seen| vec![answer("200 OK", "", COMPLETION)]).await;
+    let proxy = Proxy::new().provider("up", &up).start().await;
+    let call = json!({"id": "c", "type": "function", "function": {"name": "f", "arguments": "{}"}});
+    let mut messages = vec![
+        json!({"role": "user", "content": "go"}),
+        json!({"role": "assistant", "content": null, "tool_calls": [call]}),
+        json!({"role": "tool", "tool_call_id": "c", "content": "x".repeat(70_000)}),
+    ];
+    for user in ["on", "and on"] {
+        let body = json!({"model": "up/m", "messages": messages}).to_string();
+        let answer = proxy.client().chat(body).await;
+        assert_eq!(answer.headers["x-plimsoll-actions"], "truncated=1");
+        messages.push(json!({"role": "assistant", "content": "hi"}));
+        messages.push(json!({"role": "user", "content": user}));
+    }
+    assert_eq!(counted(&proxy, "plimsoll_truncations_total").await, 1);
+    let sent = String::from_utf8(up.last().body).unwrap();
+    let told = sent.split(" characters truncated").next().unwrap();
+    let told = told.rsplit('[').next().unwrap();
+    let cut: usize = told.parse().unwrap();
+    let counted = counted(&proxy, "plimsoll_cut_characters_total").await;
+    // The marker takes some room of its own.
+    assert!((cut - 100..=cut).contains(&counted), "{counted} of {cut}");
 }

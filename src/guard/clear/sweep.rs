@@ -74,6 +74,28 @@ impl SweptMark {
     pub(in crate::guard) fn beyond(self, before: Self, folded: u32) -> bool {
         self.rounds > before.rounds.max(folded) || self.media > before.media.max(folded)
     }
+
+    /// How many of these messages it does not reach.
+    pub(in crate::guard) fn uncovered(self, units: &[Unit], messages: &[usize]) -> usize {
+        let (mut apart, mut uncovered) = (0, 0);
+        for unit in units {
+            let reach = match unit.kind {
+                UnitKind::System => {
+                    apart += unit.messages.len();
+                    continue;
+                }
+                UnitKind::Step => self.rounds,
+                _ => self.media,
+            };
+            let end = unit.messages.end.saturating_sub(apart);
+            if end > reach as usize {
+                let first = messages.partition_point(|&at| at < unit.messages.start);
+                let after = messages.partition_point(|&at| at < unit.messages.end);
+                uncovered += after - first;
+            }
+        }
+        uncovered
+    }
 }
 
 impl Swept {

@@ -11,7 +11,7 @@ use crate::{
         record::Ours,
     },
     relay::Heard,
-    server::generation::Generation,
+    server::generation::{GUARD, Generation},
     wire::{chat::Conversation, edit::Edits},
 };
 
@@ -166,11 +166,13 @@ impl Generation {
             calibration: self.recall.calibration,
             account: self.inherited.lineage.tenant().account(),
             session: self.inherited.session,
+            trace: self.noted.trace().clone(),
         })
     }
 
     /// A summary was waited for: plans with it, where there is one.
     pub(super) fn waited(&mut self, conversation: &Conversation, outcome: &Outcome) {
+        let _child = self.noted.trace().child(GUARD);
         let begun = Instant::now();
         if self.compaction.take_over(outcome) {
             let followed = self.inherited.state.is_some();

@@ -22,7 +22,6 @@ use crate::{
     server::{
         answer, ask_usage::Sent, dispatch::Dispatch, generation::TRAILERS, rounds::is_stream,
     },
-    telemetry::record::Notes,
     wire::Body,
 };
 
@@ -51,7 +50,6 @@ enum Phase {
 pub fn held(
     mut dispatch: Dispatch,
     waiting: Waiting,
-    notes: Notes,
     relays: impl FnOnce(Sent, Dispatch) -> Response<Body> + Send + 'static,
 ) -> Response<Body> {
     let head = dispatch.generation.as_ref().map(|it| it.early_head());
@@ -61,10 +59,7 @@ pub fn held(
         dispatch
     };
     let phase = Phase::Begins(waits.boxed(), Box::new(relays));
-    let frames = unfold((phase, notes), |(phase, notes)| async move {
-        let (frame, phase) = next(phase, &notes).await?;
-        Some((frame, (phase, notes)))
-    });
+    let frames = unfold(phase, next);
     let body = StreamBody::new(frames).boxed_unsync();
     let mut answer = answer::event_stream(body);
     let headers = answer.headers_mut();
@@ -76,7 +71,7 @@ pub fn held(
     answer
 }
 
-async fn next(mut phase: Phase, notes: &Notes) -> Option<(io::Result<Frame<Bytes>>, Phase)> {
+async fn next(mut phase: Phase) -> Option<(io::Result<Frame<Bytes>>, Phase)> {
     let told = |bytes: Bytes| Ok(Frame::data(bytes));
     loop {
         phase = match phase {
@@ -86,7 +81,7 @@ async fn next(mut phase: Phase, notes: &Notes) -> Option<(io::Result<Frame<Bytes
             }
             Phase::Waits(mut waits, relays) => {
                 match tokio::time::timeout(TELL_EVERY, &mut waits).await {
-                    Ok(dispatch) => Phase::Asks(ask(dispatch, notes.clone(), relays).boxed()),
+                    Ok(dispatch) => Phase::Asks(ask(dispatch, relays).boxed()),
                     Err(_) => Phase::Begins(waits, relays),
                 }
             }
@@ -109,8 +104,8 @@ async fn next(mut phase: Phase, notes: &Notes) -> Option<(io::Result<Frame<Bytes
 }
 
 /// The provider's stream, or what stands in its place.
-async fn ask(mut dispatch: Dispatch, notes: Notes, relays: Relays) -> Result<Body, Bytes> {
-    let sent = match dispatch.send(&notes).await {
+async fn ask(mut dispatch: Dispatch, relays: Relays) -> Result<Body, Bytes> {
+    let sent = match dispatch.send().await {
         Ok(sent) => sent,
         Err(failure) => return Err(answer::failure_event(&failure)),
     };

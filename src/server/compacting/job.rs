@@ -25,8 +25,9 @@ use crate::{
     },
     recovery::Language,
     relay::{self, BadAnswer, Whole},
-    server::App,
+    server::{App, traced},
     session::{Account, SessionId},
+    telemetry::{Operation, trace::Trace},
     wire::{
         edit::{Edits, Rope},
         usage::Usage,
@@ -51,6 +52,8 @@ pub struct Job {
     pub(super) calibration: Calibration,
     pub(super) account: Account,
     pub(super) session: SessionId,
+    /// Of the request that it was begun for.
+    pub(super) trace: Trace,
 }
 
 /// What it cost.
@@ -109,12 +112,24 @@ impl Job {
     }
 
     async fn run(self, app: &App) {
+        let trace = self.trace.linked("plimsoll.summary");
         let begun = Instant::now();
         let mut spent = Spent::default();
         let limit = app.config.compaction.timeout;
-        let made = tokio::time::timeout(limit, self.guarded(app, &mut spent)).await;
+        let made = tokio::time::timeout(limit, self.guarded(app, &trace, &mut spent)).await;
         let made = made.unwrap_or(Err(Lost::Late));
         self.note(&made, spent, begun.elapsed());
+        trace.end(|span| {
+            let outcome = made.as_ref().map_or_else(Lost::word, |_| "made");
+            span.set("plimsoll.outcome", outcome);
+            span.set("gen_ai.conversation.id", self.session.to_string());
+            let tokens = |count: u64| i64::try_from(count).unwrap_or(i64::MAX);
+            span.set("gen_ai.usage.input_tokens", tokens(spent.prompt_tokens));
+            span.set(
+                "gen_ai.usage.output_tokens",
+                tokens(spent.completion_tokens),
+            );
+        });
         let outcome = Outcome {
             job: self.ticket.id(),
             summary: made.ok(),
@@ -142,12 +157,12 @@ impl Job {
     }
 
     /// Makes it, and counts for the summary model whether that went well.
-    async fn guarded(&self, app: &App, spent: &mut Spent) -> Result<Summary, Lost> {
+    async fn guarded(&self, app: &App, trace: &Trace, spent: &mut Spent) -> Result<Summary, Lost> {
         let breaker = self.ticket.all.breaker(&self.who.target);
         let permit = breaker.admit(Instant::now()).ok_or(Lost::Paused)?;
         // A model that does not answer in time has failed as well.
         let mut unless_late = Failing(Some(permit));
-        let made = self.make(app, spent).await;
+        let made = self.make(app, trace, spent).await;
         if let Some(permit) = unless_late.0.take() {
             match made {
                 Ok(_) => permit.succeeded(),
@@ -158,7 +173,7 @@ impl Job {
         made
     }
 
-    async fn make(&self, app: &App, spent: &mut Spent) -> Result<Summary, Lost> {
+    async fn make(&self, app: &App, trace: &Trace, spent: &mut Spent) -> Result<Summary, Lost> {
         // Drawn when the conversation was there, and told to nobody.
         let nonce = self.ticket.id().bytes();
         let fit = (self.language, self.calibration);
@@ -167,7 +182,7 @@ impl Job {
         let begun = Work::begin(conversation, &self.edits, self.due, summariser);
         let (mut work, mut body) = begun.ok_or(Lost::Nothing)?;
         loop {
-            let answer = self.ask(body, spent).await?;
+            let answer = self.ask(body, trace, spent).await?;
             match work.next(&answer) {
                 Next::Ask(next) => body = next,
                 Next::Done(summary) => return Ok(summary),
@@ -177,7 +192,7 @@ impl Job {
     }
 
     /// One request, and the whole of its answer.
-    async fn ask(&self, body: Bytes, spent: &mut Spent) -> Result<Bytes, Lost> {
+    async fn ask(&self, body: Bytes, trace: &Trace, spent: &mut Spent) -> Result<Bytes, Lost> {
         let provider = &self.who.target.provider;
         // A probe that takes as long as a summary would keep conversations away.
         if provider.breaker.state(Instant::now()) != State::Closed {
@@ -193,7 +208,7 @@ impl Job {
             body: Payload::Whole(Rope::from(body)),
             model: Some(self.who.target.model.clone()),
         };
-        let sent = provider.send(outgoing).await;
+        let sent = traced::send(trace, provider, Some(Operation::Chat), outgoing).await;
         let answer = match sent {
             Ok(answer) => answer,
             Err(unsent) => {

@@ -6,7 +6,7 @@ use crate::{
     guard::record::Summary,
     session::SessionId,
     store::Key,
-    telemetry::metrics::Metrics,
+    telemetry::metrics::{Metrics, Now},
 };
 
 fn all() -> (Arc<Compacting>, Metrics) {
@@ -71,7 +71,7 @@ fn a_job_that_was_dropped_leaves_its_place() {
     assert!(all.result(id(1)).is_none());
     let again = new(all.begin(request(1), id(3), 1));
     drop(again);
-    let text = metrics.text(std::iter::empty());
+    let text = metrics.text(std::iter::empty(), Now::default());
     assert!(text.contains("plimsoll_summaries_running 0\n"), "{text}");
     // The one that found no place, and the two that were not run.
     let skipped = r#"plimsoll_summaries_total{outcome="skipped"} 3"#;

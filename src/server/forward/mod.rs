@@ -23,13 +23,14 @@ use super::{
     admit::{self, Client, allows_provider, allows_target, no_such_model},
     body,
     running::Running,
+    traced,
     upgrade::{Opening, upgrade, wants_websocket},
 };
 use crate::{
     config::Auth,
     error::Failure,
     provider::{Outgoing, Payload, Provider, headers},
-    telemetry::record::Record,
+    telemetry::{Operation, record::Record},
     wire::{
         Body,
         edit::Edits,
@@ -129,7 +130,15 @@ pub async fn forward(
     }
     let limit = app.config.server.body_timeout;
     outgoing.body = opened.payload(&edits, &mut outgoing.headers, limit);
-    let answer = provider.send(outgoing).await?;
+    let operation = Operation::of(path);
+    if let (Some(operation), Some(model)) = (operation, model) {
+        let spelt_out = || app.registry.is_spelt_out(provider, model);
+        let series = app
+            .metrics
+            .series(operation, &provider.name, model, spelt_out);
+        record.notes().series(series);
+    }
+    let answer = traced::send(record.notes().trace(), provider, operation, outgoing).await?;
     Ok(passed(answer, parts))
 }
 

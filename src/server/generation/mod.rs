@@ -37,6 +37,9 @@ use crate::{
     },
 };
 
+/// What the guard's part of a trace is called.
+pub const GUARD: &str = "plimsoll.guard";
+
 /// The end of an answer.
 pub struct Ended<'a> {
     pub heard: &'a Heard,
@@ -66,8 +69,8 @@ pub struct Generation {
     refitted: u32,
     /// The provider was found to cut prompts in silence.
     pub(super) cut_in_silence: bool,
-    /// For the request's line in the log.
-    noted: Notes,
+    /// For whoever watches: the log, the metrics, the trace.
+    pub(super) noted: Notes,
 }
 
 impl Generation {
@@ -77,8 +80,9 @@ impl Generation {
         conversation: &Conversation,
         inherited: Inherited,
         target: &Target,
-        (asker, compaction): (Asker, Part),
+        (asker, compaction, noted): (Asker, Part, Notes),
     ) -> Self {
+        let _child = noted.trace().child(GUARD);
         let begun = Instant::now();
         let policy = policy(app, target);
         let recall = recall(app, &inherited, target);
@@ -104,7 +108,7 @@ impl Generation {
             guard_took: Duration::ZERO,
             refitted: 0,
             cut_in_silence: false,
-            noted: Notes::default(),
+            noted: noted.clone(),
         };
         generation.replan(conversation);
         generation.guard_took = begun.elapsed();
@@ -150,6 +154,7 @@ impl Generation {
     /// An answer was for us alone: its calls are carried out, and the request that follows is
     /// planned.
     pub fn round(&mut self, conversation: &Conversation, spoken: &Spoken) {
+        let _child = self.noted.trace().child(GUARD);
         let begun = Instant::now();
         let policy = policy(&self.app, &self.target);
         self.recovering.round(conversation, &policy, spoken);
@@ -177,12 +182,15 @@ impl Generation {
             app.sharing
                 .touch(&self.target.provider.name, &self.target.model);
         }
+        self.note_answer(heard, &health);
         let lineage = &self.inherited.lineage;
         let within = self.store_within();
+        let child = self.noted.trace().child("plimsoll.store.save");
         let (stored, ()) = tokio::join!(
             app.sessions.save(lineage, answer, &state, within),
             app.sharing.tell(app.learners(), within),
         );
+        drop(child);
         match job {
             Some(job) if stored => job.start(app),
             // What no state names would be made for nobody.

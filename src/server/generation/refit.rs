@@ -2,7 +2,7 @@
 
 use std::time::Instant;
 
-use super::{Generation, limits, policy, reported, same_model};
+use super::{GUARD, Generation, limits, policy, reported, same_model};
 use crate::{
     config::UsageMode,
     health::{
@@ -68,6 +68,7 @@ impl Generation {
         target: &Target,
         counted: Option<u32>,
     ) -> bool {
+        let _child = self.noted.trace().child(GUARD);
         let begun = Instant::now();
         let refused = self.raw_sent;
         self.measure_by(conversation, target);

@@ -1,7 +1,13 @@
-//! What a state keeps of a generation for who looks at its session; nothing is decided by it.
+//! What is kept of a generation for who looks on: in its session's state, in the metrics, in the log.
+//! Nothing is decided by it.
 
-use super::{super::wish::Wish, Generation};
-use crate::session::{history::Marks, state::MadeOf};
+use super::{super::wish::Wish, Generation, reported};
+use crate::{
+    health::Health,
+    relay::Heard,
+    session::{history::Marks, state::MadeOf},
+    telemetry::{metrics::Done, record::Answered},
+};
 
 impl Generation {
     /// What the request was made of; `None` where the guard did not look at it.
@@ -41,9 +47,58 @@ impl Generation {
             .with(Marks::TRUNCATED, report.truncated.iter().any(|cut| cut.new))
             .with(Marks::CLEARED, cleared)
             .with(Marks::FOLDED, folded)
-            .with(Marks::INJECTED, self.recovering.injects())
+            .with(Marks::INJECTED, self.recovering.injected().is_some())
             .with(Marks::COURSE, course)
             .with(Marks::SUMMARY, self.compaction.goes_out_first())
             .with(Marks::REFITTED, self.refitted > 0)
+    }
+
+    /// Tells the log, the metrics and the trace what came of the generation.
+    pub(super) fn note_answer(&self, heard: &Heard, health: &Health) {
+        let usage = heard.usage;
+        let billed = self.recovering.billed();
+        self.noted.guard(self.guard_took);
+        self.noted.answered(Answered {
+            level: health.level,
+            hard_util: health.hard_util,
+            prompt_tokens: reported(heard),
+            completion_tokens: usage.and_then(|usage| usage.completion_tokens),
+            cached_tokens: usage.and_then(|usage| usage.cached_tokens),
+            billed: billed.map(|billed| (billed.prompt_tokens, billed.completion_tokens)),
+            finish_reason: heard.finish_reason,
+        });
+        self.app.metrics.done(&self.done());
+    }
+
+    /// What was done to this request, and to none before it.
+    fn done(&self) -> Done {
+        let mut done = Done {
+            session: self.inherited.state.is_none(),
+            ..Done::default()
+        };
+        if self.wish != Wish::Guard {
+            return done;
+        }
+        let report = &self.plan.report;
+        let truncated = || report.truncated.iter().filter(|cut| cut.new);
+        done.truncations = truncated().count();
+        done.cut_chars = truncated()
+            .map(|cut| cut.before.saturating_sub(cut.after))
+            .sum();
+        done.cleared_messages = report.cleared.as_ref().map_or(0, |cleared| cleared.fresh);
+        done.course = self.recovering.begins_course();
+        done.injected = self.recovering.injected();
+        if let Some(folded) = report.folded.filter(|folded| folded.new) {
+            done.folded = !done.course;
+            let before = self.recall.memory.boundary();
+            let now = self.plan.memory.boundary();
+            done.dropped_messages = match (before, now) {
+                (Some(before), Some(now)) => {
+                    folded.messages.min(now.saturating_sub(before) as usize)
+                }
+                _ => folded.messages,
+            };
+        }
+        done
     }
 }

@@ -14,7 +14,6 @@ use crate::{
     recovery,
     relay::{Closing, Spoken},
     session::State,
-    telemetry::record::Notes,
 };
 
 /// What the end of a stream may tell in trailers; named in its head, as HTTP/1.1 asks for.
@@ -150,10 +149,10 @@ impl Generation {
 
     /// Notes the session and what was done in the request's line of the log.
     /// Plans that follow are noted there too.
-    pub fn note(&mut self, notes: &Notes) {
-        notes.session(self.inherited.session);
-        self.noted = notes.clone();
+    pub fn note(&self) {
+        self.noted.session(self.inherited.session);
         self.noted.actions(self.actions());
+        self.noted.guard(self.guard_took);
     }
 
     /// What a plan begins, once it is known that it is the one that goes out.

@@ -23,7 +23,7 @@ impl Replica {
             ratios: Ratios::default(),
             sharing: Sharing::new(
                 Arc::clone(store) as Arc<dyn Store>,
-                StoreErrors::default(),
+                StoreCounts::default(),
                 StoreConfig::default().timeout,
             ),
         }

@@ -27,7 +27,11 @@ impl Metrics {
     /// `provider` is one of the settings': it is counted from zero from here on.
     pub fn counted(&self, provider: &str) -> Counted {
         let of = |counters: &IntCounterVec| counters.with_label_values(&[provider]).get();
-        let attempts = |outcome| self.attempts.with_label_values(&[provider, outcome]).get();
+        let providers = &self.providers;
+        let attempts = |outcome| {
+            let attempts = &providers.attempts;
+            attempts.with_label_values(&[provider, outcome]).get()
+        };
         Counted {
             attempts: Attempts {
                 answer: attempts("answer"),
@@ -36,8 +40,8 @@ impl Metrics {
                 denied: attempts("denied"),
                 unsent: attempts("unsent"),
             },
-            retries: of(&self.retries),
-            fallbacks: of(&self.fallbacks),
+            retries: of(&providers.retries),
+            fallbacks: of(&providers.fallbacks),
         }
     }
 }

@@ -1,6 +1,8 @@
 //! What is counted of summaries.
 
-use prometheus::{IntCounterVec, IntGauge, Opts, core::Collector};
+use prometheus::{IntCounterVec, IntGauge};
+
+use super::{Metrics, make::Make};
 
 /// What may become of a summary.
 const SUMMARIES: [&str; 6] = [
@@ -22,23 +24,20 @@ pub struct Summaries {
 }
 
 impl Summaries {
-    pub(super) fn new() -> prometheus::Result<Self> {
-        let counter = |name: &str, help: &str, labels: &[&str]| {
-            IntCounterVec::new(Opts::new(name, help), labels)
-        };
+    pub(super) fn new(make: &Make<'_>) -> prometheus::Result<Self> {
         let summaries = Self {
-            running: IntGauge::new(
+            running: make.gauge(
                 "plimsoll_summaries_running",
                 "Summaries of conversations that are being made.",
             )?,
-            ended: counter(
+            ended: make.counters(
                 "plimsoll_summaries_total",
                 "Summaries of conversations, by what became of them: made, rejected (no summary), \
                  failed (no answer), timed_out, stopped (the proxy ended), skipped (not asked for).",
                 &["outcome"],
             )?,
-            tokens: counter(
-                "plimsoll_summary_tokens_total",
+            tokens: make.counters(
+                "plimsoll_summaries_tokens_total",
                 "Tokens that summaries took, as their providers reported them.",
                 &["kind"],
             )?,
@@ -61,12 +60,11 @@ impl Summaries {
             self.tokens.with_label_values(&[kind]).inc_by(tokens);
         }
     }
+}
 
-    pub(super) fn collectors(&self) -> [Box<dyn Collector>; 3] {
-        [
-            Box::new(self.running.clone()),
-            Box::new(self.ended.clone()),
-            Box::new(self.tokens.clone()),
-        ]
+impl Metrics {
+    /// For whoever makes summaries.
+    pub fn summaries(&self) -> Summaries {
+        self.summaries.clone()
     }
 }

@@ -5,6 +5,7 @@
 pub(crate) mod agent;
 pub(crate) mod cache;
 pub(crate) mod client;
+pub(crate) mod collector;
 pub(crate) mod count;
 pub(crate) mod data;
 pub(crate) mod drive;

@@ -1,0 +1,115 @@
+//! What it costs to be watched: the proxy with everything on, beside the same with everything off.
+//!
+//! `cargo bench --bench telemetry`, or `cargo bench --bench telemetry -- 3` for three rounds. On:
+//! the log as JSON into a file, every request traced to a collector, `/metrics` scraped every
+//! second, and somebody who listens to the events of the API. Off: none of that. Both run as
+//! processes of their own before the same provider, which answers at once, and take turns in every
+//! round; where `taskset` is there, on a core of their own. Figures are medians of the rounds, and
+//! ratios those of the two turns of one round.
+
+mod far;
+mod load;
+mod near;
+
+use std::{
+    io::{self, Write},
+    time::Duration,
+};
+
+use self::{
+    load::{Load, Turn},
+    near::Near,
+};
+
+const ROUNDS: usize = 7;
+
+/// Of one turn: with many connections, for throughput and CPU; then with one, for latency.
+const BUSY: Duration = Duration::from_secs(2);
+const QUIET: Duration = Duration::from_secs(1);
+const CONNECTIONS: usize = 16;
+
+fn main() -> io::Result<()> {
+    let mut arguments = std::env::args().skip(1);
+    let rounds = arguments.find_map(|it| it.parse().ok()).unwrap_or(ROUNDS);
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()?;
+    runtime.block_on(run(rounds))
+}
+
+async fn run(rounds: usize) -> io::Result<()> {
+    near::pin(std::process::id(), "1");
+    let far = far::start().await?;
+    let off = Near::start(far.address, false).await?;
+    let on = Near::start(far.address, true).await?;
+    let mut out = io::stdout().lock();
+    writeln!(
+        out,
+        "\nbeing watched, medians of {rounds} rounds; log, traces, scrapes{}: on beside off\n\n\
+         {:<22} {:>4} {:>12} {:>12} {:>12} {:>14}",
+        if on.hears_events { ", events" } else { "" },
+        "request",
+        "",
+        "requests/s",
+        "median, µs",
+        "99 %, µs",
+        "CPU, µs each"
+    )?;
+    for load in Load::all() {
+        let mut turns: [Vec<Turn>; 2] = [Vec::new(), Vec::new()];
+        for round in 0..=rounds {
+            // Who comes first changes, and the first round only warms up.
+            for side in [round % 2, 1 - round % 2] {
+                let near = [&off, &on][side];
+                let turn = load::turn(near, &load).await?;
+                if round > 0 {
+                    turns[side].push(turn);
+                }
+            }
+        }
+        show(&mut out, &load, &turns)?;
+    }
+    writeln!(
+        out,
+        "\nspans that reached the collector: {}; lines in the log: {}",
+        on.spans().await?,
+        on.lines()?
+    )?;
+    Ok(())
+}
+
+fn show(out: &mut impl Write, load: &Load, turns: &[Vec<Turn>; 2]) -> io::Result<()> {
+    for (name, turns) in [("off", &turns[0]), ("on", &turns[1])] {
+        let of = |figure: fn(&Turn) -> f64| median(turns.iter().map(figure).collect());
+        writeln!(
+            out,
+            "{:<22} {name:>4} {:>12} {:>12.0} {:>12.0} {:>12.0} {:>14.1}",
+            load.name,
+            "",
+            of(|it| it.per_second),
+            of(|it| it.median_us),
+            of(|it| it.late_us),
+            of(|it| it.cpu_us)
+        )?;
+    }
+    let ratio = |figure: fn(&Turn) -> f64| {
+        let pairs = turns[0].iter().zip(&turns[1]);
+        median(pairs.map(|(off, on)| figure(on) / figure(off)).collect())
+    };
+    writeln!(
+        out,
+        "{:<22} {:>4} {:>12} {:>12.3} {:>12.3} {:>12.3} {:>14.3}",
+        "",
+        "",
+        "on / off",
+        ratio(|it| it.per_second),
+        ratio(|it| it.median_us),
+        ratio(|it| it.late_us),
+        ratio(|it| it.cpu_us)
+    )
+}
+
+fn median(mut list: Vec<f64>) -> f64 {
+    list.sort_by(f64::total_cmp);
+    list.get(list.len() / 2).copied().unwrap_or(f64::NAN)
+}

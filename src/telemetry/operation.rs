@@ -1,0 +1,31 @@
+//! What a request asks of a model, in the words of OpenTelemetry's conventions.
+
+/// A kind of generation.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Operation {
+    Chat,
+    Embeddings,
+    TextCompletion,
+}
+
+impl Operation {
+    pub const COUNT: usize = 3;
+
+    /// Of a path; what follows `/v1`. `None`: something else.
+    pub fn of(path: &str) -> Option<Self> {
+        match path {
+            "/chat/completions" => Some(Self::Chat),
+            "/embeddings" => Some(Self::Embeddings),
+            "/completions" => Some(Self::TextCompletion),
+            _ => None,
+        }
+    }
+
+    pub const fn word(self) -> &'static str {
+        match self {
+            Self::Chat => "chat",
+            Self::Embeddings => "embeddings",
+            Self::TextCompletion => "text_completion",
+        }
+    }
+}

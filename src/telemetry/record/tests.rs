@@ -1,0 +1,91 @@
+use std::{
+    io::{self, Write},
+    sync::{Arc, Mutex},
+};
+
+use http::{Method, Response};
+use http_body::Frame;
+use http_body_util::{BodyExt, StreamBody};
+
+use super::Record;
+use crate::wire::whole;
+
+#[derive(Clone, Default)]
+struct Lines(Arc<Mutex<Vec<u8>>>);
+
+impl Write for Lines {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.0.lock().unwrap().write(bytes)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+fn logged(run: impl FnOnce()) -> serde_json::Value {
+    let lines = Lines::default();
+    let writer = lines.clone();
+    let subscriber = tracing_subscriber::fmt()
+        .json()
+        .flatten_event(true)
+        .with_writer(move || writer.clone())
+        .finish();
+    tracing::subscriber::with_default(subscriber, run);
+    let line = lines.0.lock().unwrap().clone();
+    serde_json::from_slice(&line).expect("one line")
+}
+
+#[test]
+fn one_line_is_written_when_the_answer_ends() {
+    let line = logged(|| {
+        let mut record = Record::new(&Method::POST, "/v1/chat/completions");
+        record.model("m");
+        record.provider("up");
+        record.notes().attempts(2);
+        let answer = record.attach(Response::new(whole("hello")));
+        let body = answer.into_body().collect();
+        futures_util::FutureExt::now_or_never(body)
+            .unwrap()
+            .unwrap();
+    });
+    assert_eq!(line["method"], "POST");
+    assert_eq!(line["path"], "/v1/chat/completions");
+    assert_eq!(
+        (&line["model"], &line["provider"]),
+        (&"m".into(), &"up".into())
+    );
+    assert_eq!((&line["status"], &line["bytes"]), (&200.into(), &5.into()));
+    assert_eq!(line["attempts"], 2);
+    assert_eq!(line["outcome"], "done");
+    assert!(line["duration_ms"].as_f64() >= line["first_byte_ms"].as_f64());
+}
+
+#[test]
+fn an_answer_that_ends_with_trailers_is_done() {
+    let line = logged(|| {
+        let frames: [io::Result<_>; 2] = [
+            Ok(Frame::data("hi".into())),
+            Ok(Frame::trailers(http::HeaderMap::new())),
+        ];
+        let body = StreamBody::new(futures_util::stream::iter(frames)).boxed_unsync();
+        let mut answer = Record::new(&Method::GET, "/").attach(Response::new(body));
+        // As a server does: it stops asking once the trailers came.
+        for _ in 0..2 {
+            let frame = answer.body_mut().frame();
+            futures_util::FutureExt::now_or_never(frame).unwrap();
+        }
+    });
+    assert_eq!(line["outcome"], "done");
+}
+
+#[test]
+fn who_leaves_early_is_logged_as_such() {
+    let line = logged(|| drop(Record::new(&Method::GET, "/v1/models")));
+    assert_eq!(line["outcome"], "client_left");
+    let line = logged(|| {
+        let record = Record::new(&Method::GET, "/v1/models");
+        drop(record.attach(Response::new(whole("hello"))));
+    });
+    assert_eq!(line["outcome"], "client_left");
+}

@@ -1,0 +1,106 @@
+//! Traces: one span for each request of a client, with children for what it waited for.
+//!
+//! Off unless `traces.endpoint` names a collector; then nothing is made and nothing allocated. On,
+//! spans go into a bounded queue, and a thread of the library's sends them away in batches: a
+//! collector that is slow or gone costs spans, never a request ([`export`]). What a client says in
+//! `traceparent` is the parent, and its decision about recording is followed. No texts of
+//! conversations and no keys among the attributes.
+
+mod export;
+mod sampler;
+mod span;
+
+use std::{io, sync::Arc, time::Duration};
+
+use http::HeaderMap;
+use opentelemetry::{
+    Context, KeyValue,
+    propagation::TextMapPropagator,
+    trace::{SpanKind, TraceContextExt, Tracer as _, TracerProvider as _},
+};
+use opentelemetry_http::HeaderExtractor;
+use opentelemetry_sdk::{
+    Resource,
+    propagation::TraceContextPropagator,
+    trace::{Sampler, SdkTracer, SdkTracerProvider},
+};
+
+use self::sampler::Linked;
+pub use self::span::{Attempt, Child, Finish, Trace};
+use super::metrics::SpanCounts;
+use crate::config::TracesConfig;
+
+/// How long what waits may take to be sent when the proxy ends.
+const CLOSE_WITHIN: Duration = Duration::from_secs(5);
+
+/// Makes traces, where they are on.
+#[derive(Debug, Default)]
+pub struct Tracing(Option<Arc<On>>);
+
+#[derive(Debug)]
+struct On {
+    provider: SdkTracerProvider,
+    tracer: SdkTracer,
+}
+
+impl Tracing {
+    /// Called from within a runtime where traces are on, since something is to be sent.
+    ///
+    /// # Errors
+    /// There is no runtime, the TLS roots of this machine cannot be read, or the environment has
+    /// settings for the exporter that it does not know.
+    pub fn new(config: &TracesConfig, counts: SpanCounts) -> io::Result<Self> {
+        let Some(endpoint) = &config.endpoint else {
+            return Ok(Self::default());
+        };
+        let share = Sampler::TraceIdRatioBased(config.sample);
+        let resource = Resource::builder_empty().with_attributes([
+            KeyValue::new("service.name", config.service_name.clone()),
+            KeyValue::new("service.version", env!("CARGO_PKG_VERSION")),
+        ]);
+        let provider = SdkTracerProvider::builder()
+            .with_sampler(Linked(Sampler::ParentBased(Box::new(share))))
+            .with_resource(resource.build())
+            .with_span_processor(export::processor(
+                endpoint,
+                config.headers.as_ref(),
+                counts,
+            )?)
+            .build();
+        let tracer = provider.tracer("plimsoll");
+        Ok(Self(Some(Arc::new(On { provider, tracer }))))
+    }
+
+    /// Begins the trace of a request with these headers.
+    pub fn begin(&self, headers: &HeaderMap) -> Trace {
+        let Some(on) = &self.0 else {
+            return Trace::default();
+        };
+        let said = HeaderExtractor(headers);
+        let parent = TraceContextPropagator::new().extract_with_context(&Context::new(), &said);
+        let follows = parent.span().span_context().is_valid();
+        let builder = on.tracer.span_builder("request");
+        let builder = builder.with_kind(SpanKind::Server);
+        let root = on.tracer.build_with_context(builder, &parent);
+        Trace::new(on, root, follows)
+    }
+
+    /// Sends what waits, within a bound. Nothing is made from then on.
+    pub async fn close(&self) {
+        let Some(on) = self.0.clone() else { return };
+        let closed = tokio::task::spawn_blocking(move || {
+            // What went wrong was said when it did.
+            let _ = on.provider.shutdown_with_timeout(CLOSE_WITHIN);
+        });
+        if tokio::time::timeout(CLOSE_WITHIN, closed).await.is_err() {
+            tracing::warn!("some spans were not exported in time and are lost");
+        }
+    }
+}
+
+impl Drop for On {
+    fn drop(&mut self) {
+        // Whoever did not close waits for nothing; the library would, for seconds.
+        let _ = self.provider.shutdown_with_timeout(Duration::ZERO);
+    }
+}

@@ -1,0 +1,247 @@
+//! Sending spans to a collector, over OTLP in HTTP.
+//!
+//! The library's thread calls us with a batch and waits; the request itself is made by a client
+//! like those of the providers, on the proxy's runtime: no redirects, no proxy of the environment,
+//! bounded in time and size. What of the environment is meant for the library (`OTEL_…`) sets no
+//! header and no address here. That the collector is gone is said once, and once more when it is
+//! back.
+
+use std::{
+    io,
+    sync::atomic::{AtomicBool, Ordering::Relaxed},
+    time::Duration,
+};
+
+use async_trait::async_trait;
+use bytes::Bytes;
+use http::{HeaderMap, HeaderName, HeaderValue, Request, Response, header::CONTENT_TYPE};
+use http_body_util::{BodyExt, Limited};
+use opentelemetry::Context;
+use opentelemetry_http::{HttpClient, HttpError};
+use opentelemetry_otlp::{
+    Protocol, RetryPolicy, SpanExporter as Otlp, WithExportConfig, WithHttpConfig,
+};
+use opentelemetry_sdk::{
+    Resource,
+    error::OTelSdkResult,
+    trace::{BatchConfigBuilder, BatchSpanProcessor, Span, SpanData, SpanExporter, SpanProcessor},
+};
+use reqwest::{Url, redirect, retry};
+use tokio::runtime::Handle;
+
+use crate::{config::secret::Secret, error::chain, telemetry::metrics::SpanCounts};
+
+/// Spans that wait; what comes beyond that is dropped.
+const MAX_QUEUED: usize = 8_192;
+const MAX_BATCH: usize = 512;
+/// How long a span waits for company.
+const BATCH_EVERY: Duration = Duration::from_secs(1);
+/// One try, and all tries of one batch.
+const SEND_WITHIN: Duration = Duration::from_secs(4);
+const EXPORT_WITHIN: Duration = Duration::from_secs(4);
+/// Bytes of a collector's answer that are read.
+const MAX_ANSWER_BYTES: usize = 64 << 10;
+
+/// Takes spans, and sends them to `endpoint`.
+pub(super) fn processor(
+    endpoint: &str,
+    headers: Option<&Secret>,
+    counts: SpanCounts,
+) -> io::Result<impl SpanProcessor + 'static> {
+    let url =
+        Url::parse(endpoint).map_err(|_| io::Error::other("traces.endpoint is no address"))?;
+    let exporter = Otlp::builder()
+        .with_http()
+        .with_http_client(Collector::new(url.clone(), headers)?)
+        .with_endpoint(url.as_str())
+        .with_protocol(Protocol::HttpBinary)
+        .with_timeout(EXPORT_WITHIN)
+        .with_retry_policy(RetryPolicy::recommended().with_max_retries(1))
+        .build()
+        .map_err(io::Error::other)?;
+    let exporter = Exporter {
+        inner: exporter,
+        counts: counts.clone(),
+    };
+    let batches = BatchConfigBuilder::default()
+        .with_max_queue_size(MAX_QUEUED)
+        .with_max_export_batch_size(MAX_BATCH)
+        .with_scheduled_delay(BATCH_EVERY)
+        .build();
+    Ok(Processor {
+        inner: BatchSpanProcessor::builder(exporter)
+            .with_batch_config(batches)
+            .build(),
+        counts,
+    })
+}
+
+/// The client of the collector.
+#[derive(Debug)]
+struct Collector {
+    client: reqwest::Client,
+    url: Url,
+    headers: HeaderMap,
+    runtime: Handle,
+    /// The last batch did not get there, and that was said.
+    failing: AtomicBool,
+}
+
+impl Collector {
+    fn new(url: Url, headers: Option<&Secret>) -> io::Result<Self> {
+        // Installed by whoever comes first; a second one is refused, which is as well.
+        let _ = rustls::crypto::ring::default_provider().install_default();
+        let client = reqwest::Client::builder()
+            .timeout(SEND_WITHIN)
+            .tcp_nodelay(true)
+            .redirect(redirect::Policy::none())
+            .retry(retry::never())
+            .referer(false)
+            .no_proxy()
+            .build()
+            .map_err(|error| io::Error::other(error.without_url()))?;
+        Ok(Self {
+            client,
+            url,
+            headers: headers.map(read_headers).unwrap_or_default(),
+            runtime: Handle::try_current().map_err(io::Error::other)?,
+            failing: AtomicBool::new(false),
+        })
+    }
+
+    fn tell(&self, sent: &Result<Response<Bytes>, HttpError>) {
+        let why = match sent {
+            Ok(answer) if answer.status().is_success() => {
+                if self.failing.swap(false, Relaxed) {
+                    tracing::info!("spans reach their collector again");
+                }
+                return;
+            }
+            Ok(answer) => format!("it answered with status {}", answer.status()),
+            Err(error) => chain(&**error).to_string(),
+        };
+        if !self.failing.swap(true, Relaxed) {
+            tracing::warn!(
+                error = why,
+                "spans do not reach their collector, and are dropped"
+            );
+        }
+    }
+}
+
+#[async_trait]
+impl HttpClient for Collector {
+    async fn send_bytes(&self, request: Request<Bytes>) -> Result<Response<Bytes>, HttpError> {
+        let mut outgoing = reqwest::Request::new(http::Method::POST, self.url.clone());
+        outgoing.headers_mut().clone_from(&self.headers);
+        if let Some(kind) = request.headers().get(CONTENT_TYPE) {
+            outgoing.headers_mut().insert(CONTENT_TYPE, kind.clone());
+        }
+        *outgoing.body_mut() = Some(request.into_body().into());
+        let client = self.client.clone();
+        // The thread that waits here has no runtime.
+        let sent = self.runtime.spawn(async move {
+            let answer = client.execute(outgoing).await;
+            let answer = answer.map_err(reqwest::Error::without_url)?;
+            let (head, body) = Response::<reqwest::Body>::from(answer).into_parts();
+            let body = Limited::new(body, MAX_ANSWER_BYTES).collect().await?;
+            Ok(Response::from_parts(head, body.to_bytes()))
+        });
+        let Ok(sent) = sent.await else {
+            return Err("the proxy has ended".into());
+        };
+        self.tell(&sent);
+        sent
+    }
+}
+
+/// Counts what becomes of spans.
+#[derive(Debug)]
+struct Exporter {
+    inner: Otlp,
+    counts: SpanCounts,
+}
+
+impl SpanExporter for Exporter {
+    async fn export(&self, batch: Vec<SpanData>) -> OTelSdkResult {
+        let spans = batch.len() as u64;
+        let exported = self.inner.export(batch).await;
+        match exported.is_ok() {
+            true => self.counts.exported.inc_by(spans),
+            false => self.counts.failed.inc_by(spans),
+        }
+        exported
+    }
+
+    fn shutdown_with_timeout(&self, timeout: Duration) -> OTelSdkResult {
+        self.inner.shutdown_with_timeout(timeout)
+    }
+
+    fn shutdown(&self) -> OTelSdkResult {
+        self.inner.shutdown()
+    }
+
+    fn force_flush(&self) -> OTelSdkResult {
+        self.inner.force_flush()
+    }
+
+    fn set_resource(&mut self, resource: &Resource) {
+        self.inner.set_resource(resource);
+    }
+}
+
+/// Counts the spans that are made.
+#[derive(Debug)]
+struct Processor {
+    inner: BatchSpanProcessor,
+    counts: SpanCounts,
+}
+
+impl SpanProcessor for Processor {
+    fn on_start(&self, span: &mut Span, cx: &Context) {
+        self.inner.on_start(span, cx);
+    }
+
+    fn on_end(&self, span: SpanData) {
+        self.counts.made.inc();
+        self.inner.on_end(span);
+    }
+
+    fn force_flush(&self) -> OTelSdkResult {
+        self.inner.force_flush()
+    }
+
+    fn shutdown_with_timeout(&self, timeout: Duration) -> OTelSdkResult {
+        self.inner.shutdown_with_timeout(timeout)
+    }
+
+    fn set_resource(&mut self, resource: &Resource) {
+        self.inner.set_resource(resource);
+    }
+}
+
+/// `name=value` with a comma between two, as the settings were checked to be.
+fn read_headers(written: &Secret) -> HeaderMap {
+    let pairs = written.reveal().split(',').filter_map(|pair| {
+        let (name, value) = pair.split_once('=')?;
+        let name = HeaderName::try_from(name.trim()).ok()?;
+        let mut value = HeaderValue::try_from(value.trim()).ok()?;
+        value.set_sensitive(true);
+        Some((name, value))
+    });
+    pairs.collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::read_headers;
+    use crate::config::secret::Secret;
+
+    #[test]
+    fn headers_of_the_collector_are_read_and_hidden() {
+        let read = read_headers(&Secret::new("authorization=Basic YTpi==, x-team = a=b"));
+        assert_eq!(read["authorization"], "Basic YTpi==");
+        assert_eq!(read["x-team"], "a=b");
+        assert!(!format!("{read:?}").contains("YTpi"));
+    }
+}

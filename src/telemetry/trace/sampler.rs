@@ -1,0 +1,35 @@
+//! Which traces are recorded.
+
+use opentelemetry::{
+    Context, KeyValue,
+    trace::{Link, SpanKind, TraceContextExt, TraceId, TraceState},
+};
+use opentelemetry_sdk::trace::{Sampler, SamplingDecision, SamplingResult, ShouldSample};
+
+/// What begins a trace of its own for the sake of another (a summary for a request) is recorded
+/// as that one is; the rest goes by the usual rule.
+#[derive(Clone, Debug)]
+pub(super) struct Linked(pub(super) Sampler);
+
+impl ShouldSample for Linked {
+    fn should_sample(
+        &self,
+        parent: Option<&Context>,
+        trace: TraceId,
+        name: &str,
+        kind: &SpanKind,
+        attributes: &[KeyValue],
+        links: &[Link],
+    ) -> SamplingResult {
+        let is_root = parent.is_none_or(|parent| !parent.span().span_context().is_valid());
+        if is_root && links.iter().any(|link| link.span_context.is_sampled()) {
+            return SamplingResult {
+                decision: SamplingDecision::RecordAndSample,
+                attributes: Vec::new(),
+                trace_state: TraceState::default(),
+            };
+        }
+        let usual = &self.0;
+        usual.should_sample(parent, trace, name, kind, attributes, links)
+    }
+}

@@ -1,0 +1,279 @@
+//! The spans of one request.
+//!
+//! A [`Trace`] travels with its request like the record of the log. Where traces are off it is
+//! empty, and all that is asked of it does nothing. A child ends when it is dropped, so that one
+//! whose request is cancelled ends too.
+
+use std::{
+    fmt,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+};
+
+use http::{HeaderMap, HeaderName, HeaderValue, StatusCode};
+use opentelemetry::{
+    Context, KeyValue, Value,
+    trace::{Link, Span as _, SpanContext, SpanKind, Status, TraceContextExt, Tracer as _},
+};
+use opentelemetry_sdk::trace::Span;
+use reqwest::Url;
+
+use super::On;
+use crate::{provider::Provider, telemetry::Operation};
+
+const TRACEPARENT: HeaderName = HeaderName::from_static("traceparent");
+const TRACESTATE: HeaderName = HeaderName::from_static("tracestate");
+
+/// The trace of a request; empty where there is none.
+#[derive(Clone, Default)]
+pub struct Trace(Option<Arc<Active>>);
+
+struct Active {
+    on: Arc<On>,
+    /// Of the request's own span.
+    context: SpanContext,
+    /// It came with a trace of its client's.
+    follows: bool,
+    spans: Mutex<Spans>,
+}
+
+struct Spans {
+    /// `None`: it ended.
+    root: Option<Span>,
+    /// The attempt whose answer is on its way.
+    answering: Option<Span>,
+    attempts: i64,
+}
+
+/// Something that a request waits for; ends when it is dropped.
+#[derive(Default)]
+#[must_use]
+pub struct Child(Option<Span>);
+
+/// One request to a provider.
+#[must_use]
+pub struct Attempt {
+    trace: Trace,
+    /// `None`: the trace is not recorded.
+    span: Option<Span>,
+}
+
+/// What is told of a request at its end.
+pub struct Finish<'a>(&'a mut Span);
+
+impl Trace {
+    pub(super) fn new(on: &Arc<On>, root: Span, follows: bool) -> Self {
+        Self(Some(Arc::new(Active {
+            on: Arc::clone(on),
+            context: root.span_context().clone(),
+            follows,
+            spans: Mutex::new(Spans {
+                root: Some(root),
+                answering: None,
+                attempts: 0,
+            }),
+        })))
+    }
+
+    /// As the log and the collector name it, where it is recorded.
+    pub fn id(&self) -> Option<String> {
+        let active = self.recorded()?;
+        Some(active.context.trace_id().to_string())
+    }
+
+    /// Something within the proxy that begins now.
+    pub fn child(&self, name: &'static str) -> Child {
+        let Some(active) = self.recorded() else {
+            return Child::default();
+        };
+        let builder = active.on.tracer.span_builder(name);
+        Child(Some(active.begin(builder.with_kind(SpanKind::Internal))))
+    }
+
+    /// A request to a provider that begins now; `model` in its words.
+    pub fn attempt(
+        &self,
+        provider: &Provider,
+        operation: Option<Operation>,
+        model: Option<&str>,
+    ) -> Attempt {
+        let span = self.recorded().map(|active| {
+            let word = operation.map_or("forward", Operation::word);
+            let name = match model {
+                Some(model) => format!("{word} {model}"),
+                None => word.to_owned(),
+            };
+            let mut attributes = vec![KeyValue::new(
+                "gen_ai.provider.name",
+                provider.name.to_string(),
+            )];
+            if let Some(operation) = operation {
+                let name = KeyValue::new("gen_ai.operation.name", operation.word());
+                attributes.push(name);
+            }
+            if let Some(model) = model {
+                attributes.push(KeyValue::new("gen_ai.request.model", model.to_owned()));
+            }
+            let mut spans = active.spans();
+            // It is over: what comes now is asked because of it, or in its place.
+            spans.answering = None;
+            spans.attempts += 1;
+            attributes.push(KeyValue::new("plimsoll.attempt", spans.attempts));
+            drop(spans);
+            attributes.extend(address(provider));
+            let builder = active.on.tracer.span_builder(name);
+            let builder = builder.with_kind(SpanKind::Client);
+            active.begin(builder.with_attributes(attributes))
+        });
+        Attempt {
+            trace: self.clone(),
+            span,
+        }
+    }
+
+    /// Begins the trace of something that outlives the request and is done because of it. Empty where
+    /// the request's is not recorded.
+    pub fn linked(&self, name: &'static str) -> Self {
+        let Some(active) = self.recorded() else {
+            return Self::default();
+        };
+        let tracer = &active.on.tracer;
+        let link = Link::new(active.context.clone(), Vec::new(), 0);
+        let builder = tracer.span_builder(name).with_kind(SpanKind::Internal);
+        let root = tracer.build_with_context(builder.with_links(vec![link]), &Context::new());
+        Self::new(&active.on, root, false)
+    }
+
+    /// The request is over; `tell` is asked only where somebody will read it. A second time nothing
+    /// happens.
+    pub fn end(&self, tell: impl FnOnce(&mut Finish<'_>)) {
+        let Some(active) = &self.0 else { return };
+        let (root, answering) = {
+            let mut spans = active.spans();
+            (spans.root.take(), spans.answering.take())
+        };
+        drop(answering);
+        if let Some(mut root) = root {
+            if root.is_recording() {
+                tell(&mut Finish(&mut root));
+            }
+            root.end();
+        }
+    }
+
+    fn recorded(&self) -> Option<&Arc<Active>> {
+        let active = self.0.as_ref()?;
+        active.context.is_sampled().then_some(active)
+    }
+}
+
+impl Active {
+    fn begin(&self, builder: opentelemetry::trace::SpanBuilder) -> Span {
+        let parent = Context::new().with_remote_span_context(self.context.clone());
+        self.on.tracer.build_with_context(builder, &parent)
+    }
+
+    fn spans(&self) -> MutexGuard<'_, Spans> {
+        self.spans.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Child {
+    /// Says more of it.
+    pub fn set(&mut self, key: &'static str, value: impl Into<Value>) {
+        if let Some(span) = &mut self.0 {
+            span.set_attribute(KeyValue::new(key, value));
+        }
+    }
+}
+
+impl Attempt {
+    /// Tells the provider whose request it is. Without traces what the client said goes on.
+    pub fn inject(&self, headers: &mut HeaderMap) {
+        let Some(active) = &self.trace.0 else { return };
+        let own = self.span.as_ref().map(|span| span.span_context());
+        let context = own.unwrap_or(&active.context);
+        let value = format!(
+            "00-{}-{}-{:02x}",
+            context.trace_id(),
+            context.span_id(),
+            u8::from(context.is_sampled())
+        );
+        if let Ok(value) = HeaderValue::try_from(value) {
+            headers.insert(TRACEPARENT, value);
+        }
+        if !active.follows {
+            // It belongs to a trace that is not this one.
+            headers.remove(TRACESTATE);
+        }
+    }
+
+    /// The head of an answer came. That of a success ends with the request, or with the next
+    /// attempt.
+    pub fn answered(self, status: StatusCode) {
+        let (Some(active), Some(mut span)) = (&self.trace.0, self.span) else {
+            return;
+        };
+        let code = i64::from(status.as_u16());
+        span.set_attribute(KeyValue::new("http.response.status_code", code));
+        if status.is_client_error() || status.is_server_error() {
+            span.set_attribute(KeyValue::new("error.type", status.as_str().to_owned()));
+            span.set_status(Status::error(""));
+            return;
+        }
+        let mut spans = active.spans();
+        // A request that is over has no attempt of its own any more.
+        if spans.root.is_some() {
+            spans.answering = Some(span);
+        }
+    }
+
+    /// No answer began.
+    pub fn failed(self, why: &'static str) {
+        if let Some(mut span) = self.span {
+            span.set_attribute(KeyValue::new("error.type", why));
+            span.set_status(Status::error(""));
+        }
+    }
+}
+
+impl Finish<'_> {
+    pub fn name(&mut self, name: String) {
+        self.0.update_name(name);
+    }
+
+    pub fn set(&mut self, key: &'static str, value: impl Into<Value>) {
+        self.0.set_attribute(KeyValue::new(key, value));
+    }
+
+    /// The same where there is a value.
+    pub fn set_some(&mut self, key: &'static str, value: Option<impl Into<Value>>) {
+        if let Some(value) = value {
+            self.set(key, value);
+        }
+    }
+
+    /// It is the proxy's own failure, or a provider's.
+    pub fn fails(&mut self) {
+        self.0.set_status(Status::error(""));
+    }
+}
+
+impl fmt::Debug for Trace {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let id = self.0.as_ref().map(|active| active.context.trace_id());
+        f.debug_tuple("Trace").field(&id).finish()
+    }
+}
+
+/// Where a provider is: its host and its port, and nothing else of its address.
+fn address(provider: &Provider) -> Vec<KeyValue> {
+    let base_url = provider.config.base_url.as_deref().unwrap_or_default();
+    let Ok(url) = Url::parse(base_url) else {
+        return Vec::new();
+    };
+    let host = url.host_str().map(|host| host.to_owned());
+    let host = host.map(|host| KeyValue::new("server.address", host));
+    let port = url.port_or_known_default();
+    let port = port.map(|port| KeyValue::new("server.port", i64::from(port)));
+    host.into_iter().chain(port).collect()
+}

@@ -1,0 +1,272 @@
+//! Traces, as a collector gets them: which spans there are, whose children they are, what they say;
+//! and that no collector holds anything up.
+
+mod collector_down;
+mod passed_on;
+
+use std::time::Duration;
+
+use opentelemetry_proto::tonic::trace::v1::span::SpanKind;
+use plimsoll::config::{Config, ModelConfig};
+
+use crate::support::{
+    client::{Client, next},
+    collector::{Collector, Span, now_ns, one},
+    provider::{COMPLETION, DONE, FINISH, Provider, Step, TEXT, USAGE, answer, send, stream_head},
+    proxy::{Proxy, Running},
+};
+
+const ASK: &str = r#"{"model":"up/m","messages":[{"role":"user","content":"a prompt"}]}"#;
+const STREAM: &str =
+    r#"{"model":"up/m","stream":true,"messages":[{"role":"user","content":"a prompt"}]}"#;
+
+const TRACE: &str = "0af7651916cd43dd8448eb211c80319c";
+const PARENT: &str = "b7ad6b7169203331";
+
+/// A proxy that is traced.
+fn traced(up: &Provider, collector: &Collector) -> Proxy {
+    let endpoint = collector.endpoint();
+    Proxy::new().provider("up", up).set(|config| {
+        config.traces.endpoint = Some(endpoint);
+        config.models.insert(
+            "up/m".into(),
+            ModelConfig {
+                context_length: Some(100),
+                ..ModelConfig::default()
+            },
+        );
+    })
+}
+
+/// What it exported by its end.
+async fn exported(mut proxy: Running, collector: &Collector) -> Vec<Span> {
+    proxy.stop();
+    proxy.gone().await;
+    collector.now().await
+}
+
+/// That these are the request's own children, in the order in which they began.
+#[track_caller]
+fn children(spans: &[Span], root: &Span, names: &[&str]) {
+    let mut found: Vec<_> = spans.iter().filter(|it| it.parent == root.id).collect();
+    found.sort_by_key(|span| span.begun_ns);
+    let found: Vec<_> = found
+        .iter()
+        .map(|span| {
+            assert_eq!(span.trace, root.trace);
+            assert!(span.begun_ns >= root.begun_ns && span.ended_ns <= root.ended_ns);
+            span.name.as_str()
+        })
+        .collect();
+    assert_eq!(found, names);
+}
+
+fn root(spans: &[Span]) -> &Span {
+    let mut found = spans.iter().filter(|it| it.kind == SpanKind::Server);
+    let root = found.next().expect("a span of the request");
+    assert!(found.next().is_none(), "{spans:#?}");
+    root
+}
+
+fn attempts(spans: &[Span]) -> Vec<&Span> {
+    let mut found: Vec<_> = spans
+        .iter()
+        .filter(|it| it.kind == SpanKind::Client)
+        .collect();
+    found.sort_by_key(|span| span.begun_ns);
+    found
+}
+
+#[tokio::test]
+async fn a_whole_answer_is_a_span_with_its_children() {
+    let (up, collector) = (Provider::start().await, Collector::start().await);
+    up.then([answer("200 OK", "", COMPLETION)]);
+    let proxy = traced(&up, &collector).start().await;
+    let answer = proxy.client().chat(ASK).await;
+    let session = answer.headers["x-plimsoll-session"].to_str().unwrap();
+    let spans = exported(proxy, &collector).await;
+    let root = root(&spans);
+    assert_eq!((&*root.name, &*root.parent), ("chat up/m", ""));
+    assert!(!root.failed);
+    root.has("gen_ai.operation.name", "chat");
+    root.has("gen_ai.provider.name", "up");
+    root.has("gen_ai.request.model", "up/m");
+    root.has("gen_ai.conversation.id", session);
+    root.has("gen_ai.usage.input_tokens", 7);
+    root.has("gen_ai.usage.output_tokens", 1);
+    root.has("gen_ai.response.finish_reasons", vec!["stop"]);
+    root.has("http.request.method", "POST");
+    root.has("http.route", "/v1/chat/completions");
+    root.has("http.response.status_code", 200);
+    root.has("plimsoll.health", "healthy");
+    root.has("plimsoll.hard_util", 0.07);
+    root.has("plimsoll.actions", "none");
+    root.lacks("error.type");
+    root.lacks("gen_ai.response.time_to_first_chunk");
+    let names = [
+        "plimsoll.store.find",
+        "plimsoll.guard",
+        "chat m",
+        "plimsoll.store.save",
+    ];
+    children(&spans, root, &names);
+    assert_eq!(spans.len(), 5);
+    let attempt = one(&spans, "chat m");
+    attempt.has("gen_ai.provider.name", "up");
+    attempt.has("gen_ai.request.model", "m");
+    attempt.has("server.address", "127.0.0.1");
+    attempt.has("server.port", up.address.port());
+    attempt.has("http.response.status_code", 200);
+    attempt.has("plimsoll.attempt", 1);
+    assert!(!format!("{spans:?}").contains("a prompt"));
+}
+
+#[tokio::test]
+async fn a_stream_is_a_span_until_its_last_byte() {
+    let (up, collector) = (Provider::start().await, Collector::start().await);
+    up.then([
+        stream_head(),
+        send(TEXT),
+        Step::Stall,
+        send(format!("{FINISH}{USAGE}{DONE}")),
+        Step::Close,
+    ]);
+    let proxy = traced(&up, &collector).start().await;
+    let client = proxy.client();
+    let mut body = client.begin(client.chat_request(STREAM)).await.into_body();
+    assert_eq!(next(&mut body).await, TEXT);
+    let middle = now_ns();
+    up.release();
+    while next_or_end(&mut body).await {}
+    let spans = exported(proxy, &collector).await;
+    let root = root(&spans);
+    assert!(root.ended_ns > middle);
+    let attempt = one(&spans, "chat m");
+    assert!(attempt.begun_ns < middle && attempt.ended_ns > middle);
+    root.has("gen_ai.usage.input_tokens", 7);
+    root.has("plimsoll.health", "healthy");
+    root.has("gen_ai.response.finish_reasons", vec!["stop"]);
+    let first = root.attributes["gen_ai.response.time_to_first_chunk"].as_f64();
+    let until_middle = Duration::from_nanos(middle - root.begun_ns).as_secs_f64();
+    assert!(first.is_some_and(|first| 0.0 < first && first <= until_middle));
+    let names = [
+        "plimsoll.store.find",
+        "plimsoll.guard",
+        "chat m",
+        "plimsoll.store.save",
+    ];
+    children(&spans, root, &names);
+}
+
+async fn next_or_end(body: &mut hyper::body::Incoming) -> bool {
+    use http_body_util::BodyExt;
+    crate::support::proxy::within(body.frame()).await.is_some()
+}
+
+#[tokio::test]
+async fn retries_and_fallbacks_are_attempts_of_one_request() {
+    let (up, other) = (Provider::start().await, Provider::start().await);
+    let collector = Collector::start().await;
+    for _ in 0..2 {
+        up.then([answer("500 Internal Server Error", "", "{}")]);
+    }
+    other.then([answer("200 OK", "", COMPLETION)]);
+    let proxy = traced(&up, &collector)
+        .provider("other", &other)
+        .providers(|provider| provider.auth = plimsoll::config::Auth::None)
+        .set(|config| {
+            config.retry.max_retries = 1;
+            config.retry.base_delay = Duration::from_millis(1);
+            let model = config.models.get_mut("up/m").unwrap();
+            model.fallback = vec!["other/b".into()];
+        })
+        .start()
+        .await;
+    assert_eq!(proxy.client().chat(ASK).await.status, 200);
+    let spans = exported(proxy, &collector).await;
+    let root = root(&spans);
+    root.has("gen_ai.provider.name", "other");
+    root.has("plimsoll.attempts", 3);
+    let attempts = attempts(&spans);
+    let told: Vec<_> = attempts
+        .iter()
+        .map(|span| {
+            assert_eq!(span.parent, root.id);
+            let of = |key: &str| span.attributes.get(key).cloned().unwrap_or_default();
+            let status = of("http.response.status_code").as_i64().unwrap();
+            (span.name.clone(), status, span.failed, of("error.type"))
+        })
+        .collect();
+    let failed = ("chat m".to_owned(), 500, true, "500".into());
+    let answered = ("chat b".to_owned(), 200, false, serde_json::Value::Null);
+    assert_eq!(told, [failed.clone(), failed, answered]);
+    // Each place has a plan of its own.
+    let guards = spans.iter().filter(|span| span.name == "plimsoll.guard");
+    assert_eq!(guards.count(), 2);
+    let parents: Vec<_> = [up.requests(2).await, other.requests(1).await].concat();
+    for (seen, attempt) in parents.iter().zip(&attempts) {
+        let expected = format!("00-{}-{}-01", root.trace, attempt.id);
+        assert_eq!(seen.header("traceparent"), Some(&*expected));
+    }
+}
+
+#[tokio::test]
+async fn what_fails_and_who_leaves_is_said() {
+    let (up, collector) = (Provider::start().await, Collector::start().await);
+    let gone = |config: &mut Config| {
+        let gone = plimsoll::config::ProviderConfig {
+            base_url: Some("http://127.0.0.1:1/v1".into()),
+            ..config.providers["up"].clone()
+        };
+        config.providers.insert("gone".into(), gone);
+    };
+    let proxy = traced(&up, &collector).set(gone).start().await;
+    let client = proxy.client();
+    let answer = client.chat(ASK.replace("up/m", "gone/m")).await;
+    answer.is_error(502, "provider_unreachable");
+    // Half a stream, whose client leaves.
+    up.then([stream_head(), send(TEXT), Step::Stall]);
+    let leaving = Client::new(proxy.address, false);
+    let mut body = leaving
+        .begin(leaving.chat_request(STREAM))
+        .await
+        .into_body();
+    assert_eq!(next(&mut body).await, TEXT);
+    drop((body, leaving));
+    up.closed(0).await;
+    // And one that breaks.
+    up.then([stream_head(), send(TEXT), Step::Close]);
+    assert!(!client.chat(STREAM).await.whole);
+    client.get("/v1/models").await;
+    client.get("/healthz").await;
+    let spans = exported(proxy, &collector).await;
+    let with_error = |error: &str| {
+        let is = |span: &&Span| {
+            let said = span.attributes.get("error.type");
+            span.kind == SpanKind::Server && said.is_some_and(|it| it == error)
+        };
+        let found: Vec<_> = spans.iter().filter(is).collect();
+        assert_eq!(found.len(), 1, "{error} in {spans:#?}");
+        found[0]
+    };
+    let unreachable = with_error("provider_unreachable");
+    assert!(unreachable.failed);
+    unreachable.has("http.response.status_code", 502);
+    let attempt = attempts(&spans)
+        .into_iter()
+        .find(|it| it.parent == unreachable.id);
+    let attempt = attempt.unwrap();
+    assert!(attempt.failed);
+    attempt.has("error.type", "unreachable");
+    let left = with_error("client_left");
+    assert!(!left.failed);
+    left.lacks("gen_ai.usage.input_tokens");
+    let names = ["plimsoll.store.find", "plimsoll.guard", "chat m"];
+    children(&spans, left, &names);
+    assert!(with_error("broken").failed);
+    let list = one(&spans, "GET /v1/models");
+    list.lacks("gen_ai.operation.name");
+    assert!(!spans.iter().any(|span| span.name.contains("healthz")));
+    let servers = spans.iter().filter(|it| it.kind == SpanKind::Server);
+    assert_eq!(servers.count(), 4);
+}

@@ -1,0 +1,150 @@
+//! A collector that is gone, slow or angry: requests go on, and it is said once.
+
+use std::time::Instant;
+
+use super::{ASK, Collector, exported, traced};
+use crate::support::{
+    client::Answer,
+    process::{Process, Settings},
+    provider::{COMPLETION, Provider, Seen, Step, answer},
+    proxy::Running,
+};
+
+async fn answering() -> Provider {
+    Provider::answering(|_: &Seen| vec![answer("200 OK", "", COMPLETION)]).await
+}
+
+#[tokio::test]
+async fn a_collector_that_is_gone_is_warned_of_once() {
+    let up = answering().await;
+    let folder = tempfile::tempdir().unwrap();
+    let settings = Settings::new(folder.path(), &up);
+    settings.write(
+        "[traces]\nendpoint = \"http://127.0.0.1:1/v1/traces?token=sk-secret\"\n\
+         headers_env = \"OTLP_HEADERS\"",
+    );
+    let mut process = Process::run(|command| {
+        command
+            .arg("--config")
+            .arg(&settings.file)
+            .env("OTLP_HEADERS", "authorization=Bearer sk-secret")
+    })
+    .await;
+    let client = process.client();
+    let asked = || async {
+        for _ in 0..3 {
+            assert_eq!(client.chat(ASK).await.status, 200);
+        }
+    };
+    asked().await;
+    let warned = process.says("spans do not reach their collector").await;
+    assert_eq!(warned["level"], "WARN");
+    // A batch that comes later is lost too, and nothing more is said of it.
+    asked().await;
+    failed(&process).await;
+    process.signal("TERM");
+    let (status, log) = process.ended().await;
+    assert!(status.success());
+    assert!(!log.contains("collector"), "{log}");
+    assert!(
+        !log.contains("penTelemetry") && !log.contains("opentelemetry"),
+        "{log}"
+    );
+    assert!(!log.contains("sk-secret") && !warned.to_string().contains("sk-secret"));
+    let line = log.lines().find(|line| line.contains("request answered"));
+    let line: serde_json::Value = serde_json::from_str(line.unwrap()).unwrap();
+    assert_eq!(line["trace_id"].as_str().unwrap().len(), 32);
+}
+
+/// Waits until spans of both batches are counted as lost.
+async fn failed(process: &Process) {
+    crate::support::proxy::within(async {
+        loop {
+            let metrics = process.client().get("/metrics").await;
+            let failed = metrics
+                .text()
+                .lines()
+                .find_map(|line| line.strip_prefix("plimsoll_spans_total{outcome=\"failed\"} "));
+            if failed.unwrap().parse::<u32>().unwrap() >= 30 {
+                return;
+            }
+        }
+    })
+    .await;
+}
+
+async fn five(proxy: &Running) -> Vec<Answer> {
+    let client = proxy.client();
+    let mut answers = Vec::new();
+    for _ in 0..5 {
+        answers.push(client.chat(ASK).await);
+    }
+    answers
+}
+
+#[tokio::test]
+async fn a_collector_that_never_answers_holds_up_no_request() {
+    let up = answering().await;
+    let collector = Collector {
+        server: Provider::answering(|_: &Seen| vec![Step::Stall]).await,
+    };
+    let mut proxy = traced(&up, &collector).start().await;
+    for answer in five(&proxy).await {
+        assert_eq!(answer.status, 200);
+    }
+    // The collector has the first batch, and says nothing.
+    collector.server.request().await;
+    for answer in five(&proxy).await {
+        assert_eq!(answer.status, 200);
+    }
+    let begun = Instant::now();
+    proxy.stop();
+    proxy.gone().await;
+    assert!(begun.elapsed().as_secs() < 8, "the end is bounded");
+}
+
+#[tokio::test]
+async fn one_that_refuses_redirects_or_says_too_much_is_no_better() {
+    let answers: [(&str, &str); 3] = [
+        ("500 Internal Server Error", ""),
+        (
+            "307 Temporary Redirect",
+            "location: http://127.0.0.1:1/\r\n",
+        ),
+        ("400 Bad Request", ""),
+    ];
+    for (status, headers) in answers {
+        let up = answering().await;
+        let collector = Collector {
+            server: Provider::answering(move |_: &Seen| {
+                vec![answer(status, headers, "x".repeat(200_000))]
+            })
+            .await,
+        };
+        let proxy = traced(&up, &collector).start().await;
+        for answer in five(&proxy).await {
+            assert_eq!(answer.status, 200);
+        }
+        assert!(!exported(proxy, &collector).await.is_empty());
+    }
+}
+
+#[tokio::test]
+async fn what_waits_is_sent_before_the_end_with_the_headers_of_the_settings() {
+    let (up, collector) = (answering().await, Collector::start().await);
+    let secret = plimsoll::config::secret::Secret::new("authorization=Bearer c, x-team=t");
+    let proxy = traced(&up, &collector)
+        .set(|config| {
+            config.traces.headers = Some(secret);
+            config.traces.service_name = "my-proxy".into();
+        })
+        .start()
+        .await;
+    five(&proxy).await;
+    let spans = exported(proxy, &collector).await;
+    assert_eq!(spans.len(), 25);
+    let seen = collector.server.request().await;
+    assert_eq!(seen.header("authorization"), Some("Bearer c"));
+    assert_eq!(seen.header("x-team"), Some("t"));
+    assert!(String::from_utf8_lossy(&seen.body).contains("my-proxy"));
+}

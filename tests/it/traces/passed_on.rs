@@ -1,0 +1,126 @@
+//! `traceparent` and `tracestate`: what comes from the client, and what goes to the provider.
+
+use super::{ASK, PARENT, TRACE, attempts, exported, root, traced};
+use crate::support::{
+    client::Answer,
+    collector::Collector,
+    provider::{COMPLETION, Provider, answer},
+    proxy::{Proxy, Running},
+};
+
+async fn ask(proxy: &Running, path: &str, body: &str, headers: &[(&str, &str)]) -> Answer {
+    let client = proxy.client();
+    let mut request = client.chat_request(body.to_owned());
+    *request.uri_mut() = format!("http://{}{path}", proxy.address).parse().unwrap();
+    for (name, value) in headers {
+        let value = http::HeaderValue::from_str(value).unwrap();
+        let name = http::HeaderName::from_bytes(name.as_bytes()).unwrap();
+        request.headers_mut().insert(name, value);
+    }
+    client.send(request).await
+}
+
+const CHAT: &str = "/v1/chat/completions";
+
+#[tokio::test]
+async fn a_trace_of_the_client_goes_on_through_the_proxy() {
+    let (up, collector) = (Provider::start().await, Collector::start().await);
+    let proxy = traced(&up, &collector).start().await;
+    let parent = format!("00-{TRACE}-{PARENT}-01");
+    let said = [("traceparent", &*parent), ("tracestate", "a=b,c=d")];
+    // On every path.
+    for path in [CHAT, "/v1/embeddings"] {
+        up.then([answer("200 OK", "", COMPLETION)]);
+        ask(&proxy, path, ASK, &said).await;
+    }
+    let spans = exported(proxy, &collector).await;
+    let seen = up.requests(2).await;
+    let attempts = attempts(&spans);
+    assert_eq!(attempts.len(), 2);
+    for (seen, attempt) in seen.iter().zip(attempts) {
+        assert_eq!(attempt.trace, TRACE);
+        let root = spans.iter().find(|span| span.id == attempt.parent).unwrap();
+        assert_eq!((&*root.trace, &*root.parent), (TRACE, PARENT));
+        let expected = format!("00-{TRACE}-{}-01", attempt.id);
+        assert_eq!(seen.header("traceparent"), Some(&*expected));
+        assert_eq!(seen.header("tracestate"), Some("a=b,c=d"));
+    }
+    assert!(spans.iter().any(|span| span.name == "embeddings up/m"));
+}
+
+#[tokio::test]
+async fn what_the_client_does_not_record_is_not_recorded() {
+    let (up, collector) = (Provider::start().await, Collector::start().await);
+    let proxy = traced(&up, &collector).start().await;
+    up.then([answer("200 OK", "", COMPLETION)]);
+    let parent = format!("00-{TRACE}-{PARENT}-00");
+    ask(&proxy, CHAT, ASK, &[("traceparent", &parent)]).await;
+    assert!(exported(proxy, &collector).await.is_empty());
+    let seen = up.request().await;
+    let passed = seen.header("traceparent").unwrap();
+    assert!(passed.starts_with(&format!("00-{TRACE}-")), "{passed}");
+    assert!(
+        passed.ends_with("-00") && !passed.contains(PARENT),
+        "{passed}"
+    );
+}
+
+#[tokio::test]
+async fn a_share_of_nothing_records_what_its_client_wants_recorded() {
+    let (up, collector) = (Provider::start().await, Collector::start().await);
+    let none = |config: &mut plimsoll::config::Config| config.traces.sample = 0.0;
+    let proxy = traced(&up, &collector).set(none).start().await;
+    for headers in [
+        vec![],
+        vec![("traceparent", format!("00-{TRACE}-{PARENT}-01"))],
+    ] {
+        up.then([answer("200 OK", "", COMPLETION)]);
+        let headers: Vec<_> = headers.iter().map(|(name, it)| (*name, &**it)).collect();
+        ask(&proxy, CHAT, ASK, &headers).await;
+    }
+    let spans = exported(proxy, &collector).await;
+    assert_eq!((root(&spans).trace.as_str(), spans.len()), (TRACE, 5));
+}
+
+#[tokio::test]
+async fn what_is_no_trace_begins_a_new_one() {
+    let (up, collector) = (Provider::start().await, Collector::start().await);
+    let proxy = traced(&up, &collector).start().await;
+    let bad = [
+        "",
+        "00-zz-b7ad6b7169203331-01",
+        "00-00000000000000000000000000000000-b7ad6b7169203331-01",
+        "ff-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01",
+    ];
+    for said in bad {
+        up.then([answer("200 OK", "", COMPLETION)]);
+        let headers = [("traceparent", said), ("tracestate", "a=b")];
+        ask(&proxy, CHAT, ASK, &headers).await;
+        let seen = up.last();
+        assert!(!seen.header("traceparent").unwrap().contains(TRACE));
+        // It would be of another trace.
+        assert_eq!(seen.header("tracestate"), None);
+    }
+    let spans = exported(proxy, &collector).await;
+    let roots = spans.iter().filter(|span| span.parent.is_empty());
+    assert_eq!(roots.count(), bad.len());
+}
+
+#[tokio::test]
+async fn without_traces_what_the_client_says_passes_untouched() {
+    let up = Provider::start().await;
+    let proxy = Proxy::new().provider("up", &up).start().await;
+    for path in [CHAT, "/v1/embeddings"] {
+        for parent in [format!("00-{TRACE}-{PARENT}-01"), "what is this".to_owned()] {
+            up.then([answer("200 OK", "", COMPLETION)]);
+            let said = [("traceparent", &*parent), ("tracestate", "a=b, c=d")];
+            ask(&proxy, path, ASK, &said).await;
+            let seen = up.last();
+            assert_eq!(seen.header("traceparent"), Some(&*parent));
+            assert_eq!(seen.header("tracestate"), Some("a=b, c=d"));
+        }
+    }
+    up.then([answer("200 OK", "", COMPLETION)]);
+    ask(&proxy, CHAT, ASK, &[]).await;
+    assert_eq!(up.last().header("traceparent"), None);
+}
