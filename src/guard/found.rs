@@ -176,7 +176,7 @@ impl Found {
             stands_back: report.stood_back.map(reason),
             shortened: report.texts.shortened.iter().map(shortened).collect(),
             truncated: report.truncated.iter().map(truncated).collect(),
-            cleared: cleared,
+            cleared,
             folded: folded(&units, plan, calibration),
             next,
         }
