@@ -74,7 +74,7 @@ async fn a_provider_shows_what_it_did() {
     assert!(told["models"].as_array().unwrap().contains(&odd), "{told}");
     let simulated = provider(&api, "simulated").await;
     assert_eq!(simulated["attempts"], nothing);
-    assert_eq!(simulated["models"][0]["window_from"], "configured");
+    assert_eq!(simulated["models"][0]["window_from"], "catalogue");
 }
 
 #[tokio::test]
