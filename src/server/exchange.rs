@@ -43,6 +43,7 @@ use super::{
     wish::{Asker, wants_comment},
 };
 use crate::{
+    dashboard,
     error::Failure,
     provider::{Offered, Target},
     relay::{self, Before, Closing, Ending, Foot, Heard, Sifting, Spoken, Whole},
@@ -93,6 +94,12 @@ pub async fn exchange(
     if let Route::Api { path } = route {
         return api(app, &parts, body, path, record).await;
     }
+    if let Route::Dashboard { path } = route {
+        record.quiet();
+        record.outcome("done");
+        let page = dashboard::page(path, &parts.headers).ok_or(Failure::PathNotFound)?;
+        return Ok(answer::page(page));
+    }
     let admitted = app.clients.recognise(&parts.headers).and_then(|client| {
         route.check_path(&client)?;
         Ok((client.begin()?, client))
@@ -121,7 +128,12 @@ pub async fn exchange(
             let found = found.ok_or_else(|| no_such_model(&id))?;
             answer::model(&found, &app.config.guard)
         }
-        Route::Models | Route::Health | Route::Ready | Route::Metrics | Route::Api { .. } => {
+        Route::Models
+        | Route::Health
+        | Route::Ready
+        | Route::Metrics
+        | Route::Api { .. }
+        | Route::Dashboard { .. } => {
             app.registry.listed(FIRST_LISTS).await;
             let allowed = |one: &Offered| may_see(app, &client, one);
             answer::models(&app.registry, &app.config.guard, allowed)
