@@ -13,6 +13,7 @@
 pub mod cli;
 pub mod compaction;
 pub mod config;
+pub mod dashboard;
 pub mod error;
 pub mod guard;
 pub mod health;

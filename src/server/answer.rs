@@ -6,13 +6,14 @@
 use bytes::Bytes;
 use http::{
     HeaderMap, HeaderName, HeaderValue, Response, StatusCode,
-    header::{ACCEPT_ENCODING, ALLOW, CONTENT_TYPE, RETRY_AFTER, WWW_AUTHENTICATE},
+    header::{ACCEPT_ENCODING, ALLOW, CONTENT_TYPE, ETAG, LOCATION, RETRY_AFTER, WWW_AUTHENTICATE},
 };
 use serde_json::{Map, Value, json};
 
 use super::{ask_usage, route::Misrouted};
 use crate::{
     config::GuardConfig,
+    dashboard::{self, Page},
     error::Failure,
     health::limits::limits,
     provider::{
@@ -241,6 +242,32 @@ pub fn metrics(text: String) -> Response<Body> {
     let mut answer = Response::new(whole(text));
     let kind = HeaderValue::from_static("text/plain; version=0.0.4; charset=utf-8");
     answer.headers_mut().insert(CONTENT_TYPE, kind);
+    answer
+}
+
+/// A file of the dashboard, or where it is.
+pub fn page(page: Page) -> Response<Body> {
+    let (status, bytes) = match page {
+        Page::File(file) => (StatusCode::OK, file.bytes),
+        Page::Same(_) => (StatusCode::NOT_MODIFIED, &b""[..]),
+        Page::Moved => (StatusCode::PERMANENT_REDIRECT, &b""[..]),
+    };
+    let mut answer = Response::new(whole(bytes));
+    *answer.status_mut() = status;
+    let headers = answer.headers_mut();
+    headers.extend(dashboard::HEADERS);
+    match page {
+        Page::File(file) => {
+            headers.insert(CONTENT_TYPE, file.kind.clone());
+            headers.insert(ETAG, file.tag.clone());
+        }
+        Page::Same(file) => {
+            headers.insert(ETAG, file.tag.clone());
+        }
+        Page::Moved => {
+            headers.insert(LOCATION, dashboard::PLACE);
+        }
+    }
     answer
 }
 

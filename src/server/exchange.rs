@@ -43,6 +43,7 @@ use super::{
     wish::{Asker, wants_comment},
 };
 use crate::{
+    dashboard,
     error::Failure,
     provider::{Offered, Target},
     relay::{self, Before, Closing, Ending, Foot, Heard, Sifting, Spoken, Whole},
@@ -94,6 +95,12 @@ pub async fn exchange(
         record.uncounted();
         return api(app, &parts, body, path, record).await;
     }
+    if let Route::Dashboard { path } = route {
+        record.quiet();
+        record.outcome("done");
+        let page = dashboard::page(path, &parts.headers).ok_or(Failure::PathNotFound)?;
+        return Ok(answer::page(page));
+    }
     record.trace(app.tracing.begin(&parts.headers));
     let (shape, operation) = route.asks();
     record.asks(shape, operation);
@@ -126,7 +133,12 @@ pub async fn exchange(
             let found = found.ok_or_else(|| no_such_model(&id))?;
             answer::model(&found, &app.config.guard)
         }
-        Route::Models | Route::Health | Route::Ready | Route::Metrics | Route::Api { .. } => {
+        Route::Models
+        | Route::Health
+        | Route::Ready
+        | Route::Metrics
+        | Route::Api { .. }
+        | Route::Dashboard { .. } => {
             app.registry.listed(FIRST_LISTS).await;
             let allowed = |one: &Offered| may_see(app, &client, one);
             answer::models(&app.registry, &app.config.guard, allowed)

@@ -5,7 +5,7 @@ use std::borrow::Cow;
 use http::Method;
 
 use super::admit::Client;
-use crate::{error::Failure, telemetry::Operation};
+use crate::{dashboard, error::Failure, telemetry::Operation};
 
 /// Who answers a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -32,6 +32,10 @@ pub enum Route<'a> {
     Api {
         path: &'a str,
     },
+    /// A file of our own page; `path` follows `/plimsoll`.
+    Dashboard {
+        path: &'a str,
+    },
 }
 
 impl Route<'_> {
@@ -42,7 +46,11 @@ impl Route<'_> {
             Self::Forward { path, .. } => path,
             Self::Models => return ("/v1/models", None),
             Self::Model { .. } => return ("/v1/models/{id}", None),
-            Self::Health | Self::Ready | Self::Metrics | Self::Api { .. } => return ("", None),
+            Self::Health
+            | Self::Ready
+            | Self::Metrics
+            | Self::Api { .. }
+            | Self::Dashboard { .. } => return ("", None),
         };
         let operation = Operation::of(path);
         let shape = match operation {
@@ -62,7 +70,11 @@ impl Route<'_> {
             // One model is a part of the list.
             Self::Models | Self::Model { .. } => "models",
             Self::Forward { path, .. } => path.strip_prefix('/').unwrap_or(path),
-            Self::Health | Self::Ready | Self::Metrics | Self::Api { .. } => return Ok(()),
+            Self::Health
+            | Self::Ready
+            | Self::Metrics
+            | Self::Api { .. }
+            | Self::Dashboard { .. } => return Ok(()),
         };
         match client.may_reach(path) {
             true => Ok(()),
@@ -115,6 +127,11 @@ pub fn find<'a>(method: &Method, path: &'a str) -> Result<Route<'a>, Misrouted> 
     }
     if let Some(path) = path.strip_prefix("/plimsoll/api/") {
         return Ok(Route::Api { path });
+    }
+    if let Some(path) = path.strip_prefix("/plimsoll")
+        && dashboard::has(path)
+    {
+        return own(Route::Dashboard { path });
     }
     let (provider, path) = split(path).ok_or(Misrouted::NoPath)?;
     if path != "/chat/completions" || reads {
@@ -215,6 +232,11 @@ mod tests {
             "/plimsoll/api/sessions/x",
             Ok(Route::Api { path: "sessions/x" }),
         );
+        for path in ["", "/", "/main.js"] {
+            let full = format!("/plimsoll{path}");
+            check(Method::GET, &full, Ok(Route::Dashboard { path }));
+            check(post.clone(), &full, wrong("GET, HEAD"));
+        }
         for none in [
             "/",
             "*",
@@ -227,6 +249,8 @@ mod tests {
             "//v1/x",
             "/v1x/y",
             "/plimsoll/v1/x",
+            "/plimsoll/x.js",
+            "/plimsollx",
         ] {
             check(post.clone(), none, Err(Misrouted::NoPath));
         }

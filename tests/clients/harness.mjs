@@ -315,7 +315,7 @@ context_length = 8192
 }
 
 // Starts the binary with this configuration; its address, without a path, and how to end it.
-async function serve(text, environment = {}) {
+export async function serve(text, environment = {}) {
   const folder = await mkdtemp(join(tmpdir(), "plimsoll-"));
   await writeFile(join(folder, "config.toml"), text);
   // Another process may take a free port before the proxy does: then with another one.

@@ -1,0 +1,109 @@
+// The proxy's stream of events, read with `fetch`, since an EventSource cannot carry a key.
+//
+// Never gives up: a stream that ends or falls silent is opened again, after a pause that grows.
+
+import { open } from "./api.js";
+
+// Milliseconds. A comment comes every fifteen seconds, so a longer silence is a dead connection.
+const SILENCE = 40_000;
+const FIRST_PAUSE = 500;
+const LONGEST_PAUSE = 15_000;
+
+// Calls `heard(name, data)` for each event and `state("live" | "reconnecting", error)` as it changes; `live`
+// comes before the first event of every connection. Returns what ends it, and what tries at once.
+export function follow({ heard, state }) {
+  let stop = new AbortController();
+  let wake = () => {};
+  let ended = false;
+
+  const run = async () => {
+    let pause = FIRST_PAUSE;
+    while (!ended) {
+      let error = null;
+      try {
+        await read(stop, heard, () => {
+          pause = FIRST_PAUSE;
+          state("live", null);
+        });
+      } catch (thrown) {
+        error = thrown;
+      }
+      if (ended) return;
+      state("reconnecting", error);
+      // Those of many pages do not all come back at the same moment.
+      await new Promise((done) => {
+        wake = done;
+        setTimeout(done, pause * (0.75 + Math.random() / 2));
+      });
+      pause = Math.min(2 * pause, LONGEST_PAUSE);
+    }
+  };
+  run();
+  return {
+    retry() {
+      stop.abort();
+      stop = new AbortController();
+      wake();
+    },
+    end() {
+      ended = true;
+      stop.abort();
+      wake();
+    },
+  };
+}
+
+async function read(stop, heard, opened) {
+  const silence = new AbortController();
+  const signal = AbortSignal.any([stop.signal, silence.signal]);
+  let timer = setTimeout(() => silence.abort(), SILENCE);
+  try {
+    const answer = await open("events", { signal });
+    opened();
+    const reader = answer.body.pipeThrough(new TextDecoderStream()).getReader();
+    const feed = splitter(heard);
+    for (;;) {
+      const { done, value } = await reader.read();
+      if (done) return;
+      clearTimeout(timer);
+      timer = setTimeout(() => silence.abort(), SILENCE);
+      feed(value);
+    }
+  } finally {
+    clearTimeout(timer);
+  }
+}
+
+// Takes pieces of a stream, and tells each event that is complete. What is not JSON is left out.
+export function splitter(heard) {
+  let rest = "";
+  let name = "";
+  let data = [];
+  const line = (text) => {
+    if (text === "") {
+      if (data.length > 0) tell(heard, name || "message", data.join("\n"));
+      name = "";
+      data = [];
+      return;
+    }
+    const [, field, value] = /^([^:]*):? ?(.*)$/s.exec(text);
+    if (field === "event") name = value;
+    else if (field === "data") data.push(value);
+  };
+  return (piece) => {
+    rest += piece;
+    const lines = rest.split(/\r\n|\n|\r(?!$)/);
+    rest = lines.pop();
+    lines.forEach(line);
+  };
+}
+
+function tell(heard, name, text) {
+  let data;
+  try {
+    data = JSON.parse(text);
+  } catch {
+    data = null;
+  }
+  heard(name, data);
+}

@@ -1,0 +1,308 @@
+// The view of all sessions: search, sort, and a row with the load line for each.
+
+import { attribute, atFrame, h, say } from "./dom.js";
+import { number } from "./format.js";
+import { LEVELS, filled, key, levelOf } from "./gauge.js";
+import { copyable } from "./hint.js";
+import { row } from "./row.js";
+import { Rows } from "./rows.js";
+import { MOST } from "./sessions.js";
+import { WORDS, t } from "./words.js";
+
+const text = (a, b) => (a < b ? -1 : a > b ? 1 : 0);
+// What is unknown is less than anything.
+const numeric = (of) => (a, b) => (of(a) ?? -1) - (of(b) ?? -1);
+// Each in ascending order.
+const COLUMNS = {
+  level: numeric((it) => -LEVELS.indexOf(levelOf(it))),
+  share: numeric(filled),
+  tokens: numeric((it) => it.prompt_tokens),
+  model: (a, b) => text(a.model, b.model),
+  provider: (a, b) => text(a.provider, b.provider),
+  course: numeric((it) => it.course),
+  age: numeric((it) => it.updated_s),
+};
+const TEXTS = ["model", "provider"];
+
+// Ages are told anew so often, in milliseconds.
+const MINUTE = 20_000;
+
+// What is asked of the list; it outlives the view, so that one comes back to what one left.
+const wish = { query: "", sort: "age", down: true, levels: new Set(), scroll: 0, active: null };
+
+// From the address, so that a reload and a bookmark keep it.
+export function readWish(parameters) {
+  const sort = parameters.get("sort");
+  wish.query = parameters.get("q") ?? "";
+  wish.sort = sort in COLUMNS ? sort : "age";
+  wish.down = parameters.has("sort") ? parameters.get("order") === "down" : true;
+  wish.levels = new Set((parameters.get("level") ?? "").split(",").filter((it) => LEVELS.includes(it)));
+}
+
+// The address of the list as it was left.
+export function listAddress() {
+  const parameters = new URLSearchParams();
+  if (wish.query) parameters.set("q", wish.query);
+  if (wish.sort !== "age" || !wish.down) {
+    parameters.set("sort", wish.sort);
+    parameters.set("order", wish.down ? "down" : "up");
+  }
+  if (wish.levels.size > 0) parameters.set("level", [...wish.levels].join(","));
+  const said = parameters.toString();
+  return said ? `#/?${said}` : "#/";
+}
+
+// What is searched in, of a session. Levels are found by their words in every language.
+const hay = new WeakMap();
+function words(session) {
+  if (!hay.has(session)) {
+    const level = levelOf(session);
+    const names = Object.values(WORDS).map((one) => one[`level_${level}`]);
+    hay.set(session, [session.model, session.provider, session.id, level, ...names].join("\n").toLowerCase());
+  }
+  return hay.get(session);
+}
+
+// Those that are asked for, in order.
+export function chosen(all, { query, sort, down, levels }) {
+  const asked = query.toLowerCase().split(/\s+/).filter(Boolean);
+  const found = [];
+  for (const one of all) {
+    if (levels.size > 0 && !levels.has(levelOf(one))) continue;
+    if (asked.every((word) => words(one).includes(word))) found.push(one);
+  }
+  const by = COLUMNS[sort];
+  const sign = down ? -1 : 1;
+  // Those that are alike stay in an order of their own, or rows would jump.
+  return found.sort((a, b) => sign * by(a, b) || b.updated_s - a.updated_s || text(a.id, b.id));
+}
+
+// `app.sessions` is drawn into `element`; `title` is what is focused when the view is entered.
+export function listView(app) {
+  const view = new List(app);
+  return {
+    element: view.element,
+    title: view.title,
+    heading: () => t("sessions_title"),
+    changed: view.changed,
+    enter: () => view.enter(),
+    leave: () => view.leave(),
+  };
+}
+
+class List {
+  #app;
+  #anew = true;
+  #timer;
+  #abort = new AbortController();
+
+  constructor(app) {
+    this.#app = app;
+    this.rows = new Rows(row);
+    this.rows.active = wish.active;
+    this.title = h("h1", { tabindex: "-1" }, t("sessions_title"));
+    this.count = h("p", { class: "count", role: "status" });
+    this.bounded = h("p", { class: "quiet", hidden: true }, t("count_bounded", { n: number(MOST) }));
+    this.#tools();
+    this.head = head((column) => this.#sortBy(column));
+    this.grid = h(
+      "div",
+      { role: "grid", class: "grid", "aria-label": t("sessions_title"), "aria-describedby": "keys-help" },
+      this.head.element,
+      this.rows.body,
+    );
+    this.none = h("div", { class: "none", hidden: true }, h("p", {}, t("found_none")), this.#all());
+    this.empty = empty(app.about?.keys);
+    this.content = h("div", {}, this.tools, this.grid, this.none, this.bounded);
+    this.element = h(
+      "div",
+      { class: "list" },
+      h("div", { class: "heading" }, this.title, this.count, key()),
+      h("p", { id: "keys-help", class: "hidden" }, t("keys_help")),
+      this.content,
+      this.empty,
+    );
+    const draw = atFrame(() => this.#draw());
+    this.ask = draw;
+    this.changed = () => {
+      this.#anew = true;
+      draw();
+    };
+  }
+
+  enter() {
+    const { signal } = this.#abort;
+    addEventListener("scroll", this.ask, { passive: true, signal });
+    addEventListener("resize", this.ask, { signal });
+    this.#timer = setInterval(this.changed, MINUTE);
+    this.#draw();
+    scrollTo({ top: wish.scroll, behavior: "instant" });
+    this.#draw();
+    // Who comes back stands where they left.
+    if (wish.active && this.rows.active === wish.active) this.rows.focus(wish.active);
+    return wish.active !== null && this.rows.active === wish.active;
+  }
+
+  leave() {
+    wish.scroll = scrollY;
+    const focused = this.rows.body.contains(document.activeElement);
+    wish.active = focused ? this.rows.active : null;
+    this.#abort.abort();
+    clearInterval(this.#timer);
+    this.ask.cancel();
+  }
+
+  #tools() {
+    this.search = h("input", {
+      id: "search",
+      type: "search",
+      placeholder: t("search_hint"),
+      autocomplete: "off",
+      spellcheck: "false",
+      value: wish.query,
+    });
+    this.search.addEventListener("input", () => {
+      wish.query = this.search.value;
+      this.#wished();
+    });
+    const option = (name) => h("option", { value: name, selected: name === wish.sort }, t(`sort_${name}`));
+    this.sort = h(
+      "select",
+      { id: "sort", onchange: () => this.#sortBy(this.sort.value, false) },
+      Object.keys(COLUMNS).map(option),
+    );
+    this.turn = h("button", { type: "button", class: "button", onclick: () => this.#sortBy(wish.sort) });
+    this.chips = LEVELS.map((level) => {
+      const count = h("span", { class: "n" });
+      const button = h(
+        "button",
+        { type: "button", class: "chip", "data-level": level, onclick: () => this.#only(level) },
+        h("span", { class: "dot", "aria-hidden": "true" }),
+        t(`level_${level}`),
+        " ",
+        count,
+      );
+      return { level, button, count };
+    });
+    this.tools = h(
+      "div",
+      { class: "tools" },
+      h("div", { class: "search" }, h("label", { for: "search" }, t("search")), this.search),
+      h(
+        "div",
+        { class: "chips", role: "group", "aria-label": t("levels") },
+        this.chips.map((it) => it.button),
+      ),
+      h("div", { class: "sorting" }, h("label", { for: "sort" }, t("sort_by")), this.sort, this.turn),
+    );
+  }
+
+  #all() {
+    const all = () => {
+      wish.query = "";
+      this.search.value = "";
+      wish.levels.clear();
+      this.#wished();
+      this.search.focus();
+    };
+    return h("button", { type: "button", class: "button", onclick: all }, t("show_all"));
+  }
+
+  #sortBy(column, turn = true) {
+    if (wish.sort === column && turn) wish.down = !wish.down;
+    else wish.down = !TEXTS.includes(column);
+    wish.sort = column;
+    this.#wished();
+  }
+
+  #only(level) {
+    if (!wish.levels.delete(level)) wish.levels.add(level);
+    this.#wished();
+  }
+
+  #wished() {
+    history.replaceState(null, "", listAddress());
+    this.changed();
+  }
+
+  #draw() {
+    const { sessions } = this.#app;
+    if (this.#anew) this.#choose(sessions);
+    if (!this.grid.hidden) this.rows.draw(this.#anew);
+    this.#anew = false;
+  }
+
+  #choose(sessions) {
+    const all = [...sessions.all.values()];
+    const found = chosen(all, wish);
+    this.rows.set(found);
+    attribute(this.grid, "aria-rowcount", found.length + 1);
+    this.grid.hidden = found.length === 0;
+    this.content.hidden = all.length === 0;
+    this.empty.hidden = all.length > 0 || !sessions.complete;
+    this.none.hidden = found.length > 0 || all.length === 0;
+    this.bounded.hidden = !sessions.bounded;
+    const n = number(found.length);
+    const reading = !sessions.complete;
+    if (reading) say(this.count, t("count_reading", { n: number(all.length) }));
+    else
+      say(
+        this.count,
+        found.length === all.length
+          ? t("count_all", { n })
+          : t("count_found", { n, all: number(all.length) }),
+      );
+    const counts = Map.groupBy(all, levelOf);
+    for (const { level, button, count } of this.chips) {
+      say(count, number(counts.get(level)?.length ?? 0));
+      attribute(button, "aria-pressed", String(wish.levels.has(level)));
+    }
+    this.sort.value = wish.sort;
+    say(this.turn, t(wish.down ? "descending" : "ascending"));
+    this.head.show(wish);
+  }
+}
+
+// The names of the columns; each sorts.
+function head(sortBy) {
+  const cells = Object.keys(COLUMNS).map((column) => {
+    const button = h("button", { type: "button", onclick: () => sortBy(column) }, t(`sort_${column}`));
+    return { column, element: h("div", { role: "columnheader", class: `c-${column}` }, button) };
+  });
+  const element = h(
+    "div",
+    { role: "rowgroup", class: "head" },
+    h(
+      "div",
+      { role: "row", "aria-rowindex": "1", class: "row" },
+      cells.map((it) => it.element),
+    ),
+  );
+  return {
+    element,
+    show({ sort, down }) {
+      for (const cell of cells) {
+        const order = down ? "descending" : "ascending";
+        attribute(cell.element, "aria-sort", cell.column === sort ? order : "none");
+      }
+    },
+  };
+}
+
+// How to send the first request.
+function empty(keys) {
+  const base = new URL("../v1", document.baseURI).href;
+  const key = keys ? ' \\\n  -H "authorization: Bearer $KEY"' : "";
+  const body =
+    '{"model": "simulated/plimsoll-8k", "messages": [{"role": "user", "content": "How full are you?"}]}';
+  const curl = `curl -i ${base}/chat/completions${key} \\\n  -H 'content-type: application/json' \\\n  -d '${body}'`;
+  return h(
+    "div",
+    { class: "empty", hidden: true },
+    h("h2", {}, t("empty_title")),
+    h("p", {}, t("empty_text")),
+    copyable(curl),
+    h("p", {}, t("empty_then")),
+    copyable(base),
+  );
+}

@@ -1,0 +1,44 @@
+// What the last request was made of: a bar, and the same as a list.
+
+import { h } from "./dom.js";
+import { number, share } from "./format.js";
+import { t } from "./words.js";
+
+const KINDS = ["system", "tools", "history", "tool_results", "images", "reserve"];
+
+// `made`: of a report, or `null`.
+export function madeOf(made) {
+  if (!made) return [h("p", { class: "quiet" }, t("made_none"))];
+  const came = KINDS.filter((kind) => kind !== "reserve").reduce((sum, kind) => sum + made[kind], 0);
+  // Of what came, the guard left this out.
+  const left = Math.max(0, came - made.sent);
+  const parts = KINDS.map((kind) => ({ kind, tokens: made[kind] })).filter(({ tokens }) => tokens > 0);
+  const whole = Math.max(1, came + made.reserve);
+  const piece = ({ kind, tokens }) => {
+    const element = h("span", { class: `piece ${kind}` });
+    element.style.flexGrow = String(tokens);
+    return element;
+  };
+  const entry = ({ kind, tokens }) =>
+    h(
+      "li",
+      {},
+      h("span", { class: `swatch ${kind}`, "aria-hidden": "true" }),
+      h("span", { class: "what" }, t(`made_${kind}`)),
+      h("span", { class: "n" }, number(tokens)),
+      h("span", { class: "quiet" }, share(tokens / whole)),
+    );
+  const all = left > 0 ? [...parts, { kind: "left_out", tokens: left }] : parts;
+  const label = all
+    .map(({ kind, tokens }) => t("made_label", { name: t(`made_${kind}`), n: number(tokens) }))
+    .join(", ");
+  const sent = h("span", { class: "sent" });
+  sent.style.width = `${(100 * left) / whole}%`;
+  sent.hidden = left === 0;
+  return [
+    h("div", { class: "made", role: "img", "aria-label": label }, parts.map(piece)),
+    h("div", { class: "cut", "aria-hidden": "true" }, sent),
+    h("ul", { class: "shares" }, all.map(entry)),
+    h("p", { class: "quiet" }, t("made_estimated")),
+  ];
+}

@@ -1,0 +1,246 @@
+// The page: what stands around the views, which of them is shown, and what keeps them up to date.
+
+import { ask } from "./api.js";
+import { askForKey } from "./dialog.js";
+import { atFrame, attribute, h, say } from "./dom.js";
+import { follow } from "./events.js";
+import { listView, readWish } from "./list.js";
+import { providersView } from "./providers.js";
+import { sessionView } from "./session.js";
+import { Sessions } from "./sessions.js";
+import {
+  THEMES,
+  keepKey,
+  keepLanguage,
+  keepTheme,
+  key,
+  language as chosenLanguage,
+  theme,
+} from "./settings.js";
+import { TAGS, explain, language, speak, t } from "./words.js";
+
+// What the views share.
+const app = {
+  sessions: new Sessions(() => redraw()),
+  providers: null,
+  about: null,
+  failed: (error) => failed(error),
+};
+
+let view = null;
+let state = "connecting";
+let parts = null;
+
+// Many events may come within one frame.
+const redraw = atFrame(() => view?.changed());
+
+const stream = follow({
+  heard(name, data) {
+    if (name === "session") app.sessions.put(data);
+    else if (name === "providers") {
+      app.providers = data?.providers ?? app.providers;
+      redraw();
+    } else if (name === "resync") readAll();
+  },
+  state(now, error) {
+    state = now;
+    showState();
+    if (now === "live") readAll();
+    if (error) failed(error);
+  },
+});
+
+// Everything that the events only tell the changes of.
+async function readAll() {
+  try {
+    const [about] = await Promise.all([ask("about"), app.sessions.read()]);
+    app.about = about;
+    hide();
+    showAbout();
+    redraw();
+  } catch (error) {
+    failed(error);
+  }
+}
+
+// What went wrong, in words; where a key is wanted, it is asked for.
+async function failed(error) {
+  if (error.name === "AbortError") return;
+  if (error.status !== 401) {
+    // What a view asked for it tells itself; what is said here is of the whole page.
+    if (error.status !== 404) problem(explain(error));
+    return;
+  }
+  problem(explain(error), true);
+  if (!refusedOnce) await giveKey();
+}
+
+// A key that was not given is not asked for again and again, but by a button.
+let refusedOnce = false;
+let asking = false;
+
+async function giveKey() {
+  if (asking) return;
+  asking = true;
+  const given = await askForKey(key() !== null);
+  asking = false;
+  refusedOnce = given === null;
+  if (given === null) return;
+  keepKey(given);
+  hide();
+  show();
+  stream.retry();
+}
+
+function forgetKey() {
+  keepKey(null);
+  app.sessions.all.clear();
+  app.sessions.complete = false;
+  app.providers = app.about = null;
+  refusedOnce = true;
+  showAbout();
+  show();
+  stream.retry();
+}
+
+function problem(words, wantsKey = false) {
+  const button = wantsKey
+    ? h("button", { type: "button", class: "button", onclick: giveKey }, t("key_give"))
+    : h("button", { type: "button", class: "button", onclick: () => stream.retry() }, t("try_now"));
+  const said = parts.problem.querySelector("p")?.textContent;
+  // Said once, not at every attempt.
+  if (said !== words) parts.problem.replaceChildren(h("p", {}, words), button);
+  parts.problem.hidden = false;
+}
+
+function hide() {
+  parts.problem.hidden = true;
+  parts.problem.replaceChildren();
+}
+
+// What stands around the views. It is made anew for another language.
+function frame() {
+  const mark = h("img", { src: "mark.svg", alt: "", width: "28", height: "28" });
+  const link = (name, href) => h("a", { href, "data-view": name }, t(`nav_${name}`));
+  const made = {
+    nav: [link("sessions", "#/"), link("providers", "#/providers")],
+    state: h("span", { class: "words" }),
+    live: h("p", { class: "live", role: "status" }),
+    theme: h("button", { type: "button", class: "button small", onclick: nextTheme }),
+    key: h(
+      "button",
+      { type: "button", class: "button small", onclick: forgetKey, hidden: true },
+      t("forget_key"),
+    ),
+    problem: h("div", { class: "problem page", role: "alert", hidden: true }),
+    main: h("main", { id: "main", tabindex: "-1" }),
+    about: h("span", {}),
+  };
+  made.live.append(h("span", { class: "dot", "aria-hidden": "true" }), made.state);
+  const other = language() === "en" ? "zh" : "en";
+  const tongue = h(
+    "button",
+    { type: "button", class: "button small", lang: TAGS[other], onclick: () => switchLanguage(other) },
+    t("other_language"),
+  );
+  const toMain = (event) => {
+    // The address names the view, and so cannot name a place in it.
+    event.preventDefault();
+    made.main.focus();
+  };
+  document.body.replaceChildren(
+    h("a", { class: "skip", href: "#main", onclick: toMain }, t("skip")),
+    h(
+      "header",
+      {},
+      h("a", { class: "brand", href: "#/" }, mark, h("span", {}, t("title"))),
+      h("nav", { "aria-label": t("nav") }, made.nav),
+      made.live,
+      h("div", { class: "switches" }, made.key, tongue, made.theme),
+    ),
+    made.problem,
+    made.main,
+    h("footer", {}, made.about),
+  );
+  parts = made;
+  document.documentElement.lang = TAGS[language()];
+  showState();
+  showTheme();
+  showAbout();
+}
+
+function showState() {
+  if (!parts) return;
+  attribute(parts.live, "data-state", state);
+  say(parts.state, t(state));
+}
+
+function showAbout() {
+  const { about } = app;
+  parts.key.hidden = key() === null;
+  const reader =
+    about && (about.reader === "admin" ? t("reader_admin") : about.keys ? t("reader_owner") : "");
+  say(
+    parts.about,
+    about ? [t("version", { version: about.version }), reader].filter(Boolean).join(" · ") : "",
+  );
+}
+
+function nextTheme() {
+  keepTheme(THEMES[(THEMES.indexOf(theme()) + 1) % THEMES.length]);
+  showTheme();
+}
+
+function showTheme() {
+  document.documentElement.dataset.theme = theme();
+  say(parts.theme, t(`theme_${theme()}`));
+}
+
+function switchLanguage(to) {
+  keepLanguage(to);
+  speak(to);
+  const { problem: said } = parts;
+  frame();
+  if (!said.hidden) parts.problem.hidden = true;
+  show();
+  parts.main.parentElement.querySelector(".switches [lang]").focus();
+}
+
+// Which view an address is of.
+function find() {
+  const [way, query = ""] = location.hash.replace(/^#/, "").split("?");
+  const [, first = "", second = ""] = way.split("/");
+  if (first === "sessions" && second) {
+    let id = second;
+    try {
+      id = decodeURIComponent(second);
+    } catch {
+      // It is no id then, and will not be found.
+    }
+    return { nav: "sessions", make: () => sessionView(app, id) };
+  }
+  if (first === "providers") return { nav: "providers", make: () => providersView(app) };
+  readWish(new URLSearchParams(query));
+  return { nav: "sessions", make: () => listView(app) };
+}
+
+function show(moved = false) {
+  view?.leave();
+  const { nav, make } = find();
+  view = make();
+  parts.main.replaceChildren(view.element);
+  for (const link of parts.nav) attribute(link, "aria-current", link.dataset.view === nav ? "page" : null);
+  document.title = `${view.heading()} · ${t("title")}`;
+  if (moved) scrollTo({ top: 0, behavior: "instant" });
+  // The view is another: so whoever reads by ear or keyboard is brought to its beginning.
+  const placed = view.enter();
+  if (moved && !placed) view.title.focus({ preventScroll: true });
+}
+
+// The views know where they were left; the browser does not know how long they are.
+history.scrollRestoration = "manual";
+speak(chosenLanguage());
+frame();
+show();
+addEventListener("hashchange", () => show(true));
+addEventListener("online", () => stream.retry());

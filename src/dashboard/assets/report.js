@@ -1,0 +1,84 @@
+// What is told of a session in words and numbers.
+
+import { cachedShare, markWords } from "./chart.js";
+import { h } from "./dom.js";
+import { age, moment, number, share } from "./format.js";
+import { t } from "./words.js";
+
+// Texts in full; `list` is `null` where they are not shown to who reads.
+export function texts(list, count, none, name) {
+  if (list === null) {
+    return [
+      count === null ? null : h("p", {}, t("hidden_count", { n: number(count) })),
+      h("p", { class: "quiet" }, t("hidden_why")),
+    ].filter(Boolean);
+  }
+  if (list.length === 0) return [h("p", { class: "quiet" }, t(none))];
+  return list.map((one) =>
+    h(
+      "article",
+      { class: "said" },
+      name(one) ? h("h3", {}, name(one)) : null,
+      h("pre", { tabindex: "0", "aria-label": name(one) || t("summary_title") }, one.text),
+    ),
+  );
+}
+
+// The points of the chart as a table.
+export function table(points) {
+  if (points.length === 0) return [];
+  const names = ["generation", "chart_tokens", "chart_cached", "marks"];
+  const head = h(
+    "tr",
+    {},
+    names.map((name) => h("th", { scope: "col" }, t(name))),
+  );
+  const row = (point) => {
+    const cached = cachedShare(point);
+    return h(
+      "tr",
+      {},
+      h("th", { scope: "row" }, number(point.generation)),
+      h("td", {}, point.prompt_tokens === null ? t("unknown") : number(point.prompt_tokens)),
+      h("td", {}, cached === null ? t("unknown") : share(cached)),
+      h("td", {}, markWords(point).join(", ")),
+    );
+  };
+  const scroller = h(
+    "div",
+    {
+      class: "scroller",
+      tabindex: "0",
+      role: "region",
+      "aria-label": `${t("course_title")}: ${t("as_table")}`,
+    },
+    h("table", {}, h("thead", {}, head), h("tbody", {}, points.map(row))),
+  );
+  return [h("details", {}, h("summary", {}, t("as_table")), scroller)];
+}
+
+// What else is known of the session.
+export function figures(report) {
+  const count = (value) => (value === null ? t("unknown") : number(value));
+  const billed = {
+    prompt: count(report.billed_prompt_tokens),
+    completion: count(report.billed_completion_tokens),
+  };
+  const all = [
+    ["session_id", h("code", {}, report.id)],
+    ["model", report.model],
+    ["provider", report.provider],
+    ["last_seen", `${moment(report.updated_s)} (${age(report.updated_s)})`],
+    ["fact_generations", number(report.generations)],
+    ["fact_messages", number(report.messages)],
+    ["fact_course", number(report.course)],
+    ["fact_completion", count(report.completion_tokens)],
+    ["fact_cached", report.cached_share === null ? t("unknown") : share(report.cached_share)],
+    ["fact_billed", t("fact_billed_both", billed)],
+    ["fact_folded", report.folded_until === null ? t("none") : number(report.folded_until)],
+    ["fact_tightened", number(report.tightened)],
+    ["fact_summaries", number(report.summaries)],
+    ["fact_failures", number(report.summary_failures)],
+  ];
+  return all.map(([name, value]) => h("div", {}, h("dt", {}, t(name)), h("dd", {}, value)));
+}

@@ -1,0 +1,164 @@
+// A list of thousands of rows, of which only those in sight are in the document.
+//
+// It stays a grid for whoever hears it: rows tell their place and the whole count. One row is in the tab
+// order; arrow keys, Page Up and Down, Home and End go through all of them. A row that has the focus keeps it,
+// whatever moves, and is never taken out.
+
+import { h } from "./dom.js";
+
+// Rows kept beyond either edge of the window.
+const SPARE = 6;
+
+export class Rows {
+  body = h("div", { role: "rowgroup", class: "rows" });
+  // The id of the row in the tab order.
+  active = null;
+  #make;
+  #items = [];
+  #places = new Map();
+  #shown = new Map();
+  #height = 0;
+
+  // `make()` gives a row: `element`, `link` (what is focused), `show(item)`.
+  constructor(make) {
+    this.#make = make;
+    this.body.addEventListener("keydown", (event) => this.#key(event));
+    this.body.addEventListener("focusin", (event) => {
+      const row = event.target.closest("[data-id]");
+      if (row) this.#activate(row.dataset.id);
+    });
+  }
+
+  // All items, in order; each has an `id`.
+  set(items) {
+    this.#items = items;
+    this.#places = new Map(items.map((item, at) => [item.id, at]));
+    if (!this.#places.has(this.active)) this.active = items[0]?.id ?? null;
+  }
+
+  // Draws what is in sight. `anew`: also what was there before, since items changed.
+  draw(anew) {
+    this.#height = this.#measure();
+    const total = this.#items.length * this.#height;
+    this.body.style.height = `${total}px`;
+    const wanted = this.#inSight();
+    const focused = this.#focused();
+    for (const [id, row] of this.#shown) {
+      const stays = wanted.has(id) || (id === focused && this.#places.has(id));
+      if (stays) continue;
+      // What has the focus and is gone from the list hands it to the row in its place.
+      row.element.remove();
+      this.#shown.delete(id);
+    }
+    if (focused !== null && this.#places.has(focused)) wanted.add(focused);
+    const places = [...wanted].map((id) => this.#places.get(id)).sort((a, b) => a - b);
+    const elements = places.map((place) => this.#place(place, anew));
+    this.#order(elements, focused);
+    if (focused !== null && !this.#places.has(focused) && this.active) this.focus(this.active);
+  }
+
+  // Brings a row into sight and gives it the focus.
+  focus(id) {
+    const place = this.#places.get(id);
+    if (place === undefined) return;
+    this.#activate(id);
+    this.#reveal(place);
+    this.draw(false);
+    this.#shown.get(id)?.link.focus({ preventScroll: true });
+  }
+
+  #measure() {
+    const size = getComputedStyle(this.body).getPropertyValue("--row");
+    const rem = parseFloat(getComputedStyle(document.documentElement).fontSize);
+    return Math.max(16, Math.round((parseFloat(size) || 3.5) * rem));
+  }
+
+  #inSight() {
+    const top = -this.body.getBoundingClientRect().top;
+    const first = Math.max(0, Math.floor(top / this.#height) - SPARE);
+    const last = Math.min(this.#items.length, Math.ceil((top + innerHeight) / this.#height) + SPARE);
+    const ids = this.#items.slice(Math.min(first, last), last).map((item) => item.id);
+    if (this.active !== null && ids.length > 0) ids.push(this.active);
+    return new Set(ids);
+  }
+
+  #place(place, anew) {
+    const item = this.#items[place];
+    let row = this.#shown.get(item.id);
+    const fresh = !row;
+    if (fresh) {
+      row = this.#make();
+      row.element.dataset.id = item.id;
+      this.#shown.set(item.id, row);
+    }
+    if (fresh || anew) row.show(item);
+    // The first row is that of the names.
+    row.element.setAttribute("aria-rowindex", place + 2);
+    row.element.style.transform = `translateY(${place * this.#height}px)`;
+    row.element.style.height = `${this.#height}px`;
+    row.link.tabIndex = item.id === this.active ? 0 : -1;
+    return row.element;
+  }
+
+  // In the order in which they are read. To move an element that has the focus would take the focus away,
+  // so the others go around it.
+  #order(elements, focused) {
+    const same =
+      elements.length === this.body.childElementCount &&
+      elements.every((it, at) => it === this.body.children[at]);
+    if (same) return;
+    const fixed = focused === null ? null : (this.#shown.get(focused)?.element ?? null);
+    const middle = fixed ? elements.indexOf(fixed) : -1;
+    if (middle < 0) {
+      this.body.replaceChildren(...elements);
+      return;
+    }
+    for (const child of [...this.body.children]) if (child !== fixed) child.remove();
+    fixed.before(...elements.slice(0, middle));
+    fixed.after(...elements.slice(middle + 1));
+  }
+
+  #focused() {
+    const row = this.body.contains(document.activeElement)
+      ? document.activeElement.closest("[data-id]")
+      : null;
+    return row?.dataset.id ?? null;
+  }
+
+  #activate(id) {
+    if (this.active === id) return;
+    const before = this.#shown.get(this.active);
+    if (before) before.link.tabIndex = -1;
+    this.active = id;
+    const now = this.#shown.get(id);
+    if (now) now.link.tabIndex = 0;
+  }
+
+  // Scrolls no more than it must; what sticks to the top is not to cover the row.
+  #reveal(place) {
+    const top = this.body.getBoundingClientRect().top + place * this.#height;
+    const above = parseFloat(getComputedStyle(this.body).scrollMarginTop) || 0;
+    if (top < above) scrollBy({ top: top - above, behavior: "instant" });
+    else if (top + this.#height > innerHeight) {
+      scrollBy({ top: top + this.#height - innerHeight, behavior: "instant" });
+    }
+  }
+
+  #key(event) {
+    if (event.altKey || event.ctrlKey || event.metaKey || event.shiftKey) return;
+    const at = this.#places.get(this.active) ?? 0;
+    const page = Math.max(1, Math.floor(innerHeight / this.#height) - 3);
+    const last = this.#items.length - 1;
+    const to = {
+      ArrowDown: at + 1,
+      ArrowUp: at - 1,
+      PageDown: at + page,
+      PageUp: at - page,
+      Home: 0,
+      End: last,
+    }[event.key];
+    if (to === undefined || last < 0) return;
+    event.preventDefault();
+    this.focus(this.#items[Math.max(0, Math.min(last, to))].id);
+  }
+}

@@ -1,0 +1,271 @@
+// The view of one session: how full it is, how it came there, what is remembered of it, and what may be
+// asked of it.
+
+import { ask, session as path } from "./api.js";
+import { Chart } from "./chart.js";
+import { confirm } from "./dialog.js";
+import { attribute, h, say } from "./dom.js";
+import { brief, number, share } from "./format.js";
+import { filled, gauge, pill } from "./gauge.js";
+import { windowHint } from "./hint.js";
+import { listAddress } from "./list.js";
+import { madeOf } from "./made-of.js";
+import { figures, table, texts } from "./report.js";
+import { standing } from "./row.js";
+import { explain, t } from "./words.js";
+
+const MINUTE = 20_000;
+const SWITCHES = ["follow", "on", "off"];
+
+export function sessionView(app, id) {
+  const view = new View(app, id);
+  return {
+    element: view.element,
+    title: view.title,
+    heading: () => t("session_title", { id: brief(id) }),
+    changed: () => view.changed(),
+    enter: () => view.enter(),
+    leave: () => view.leave(),
+  };
+}
+
+class View {
+  #app;
+  #id;
+  #seen = null;
+  #reading = false;
+  #again = false;
+  #gone = false;
+  #timer;
+  #drawn = new Map();
+
+  constructor(app, id) {
+    this.#app = app;
+    this.#id = id;
+    this.title = h("h1", { tabindex: "-1" }, t("session_title", { id: brief(id) }));
+    this.level = pill();
+    this.course = h("span", { class: "quiet" });
+    this.notes = h("span", { class: "notes" });
+    this.line = gauge();
+    this.load = h("p", { class: "load" });
+    this.limits = h("p", { class: "quiet" });
+    this.problem = h("div", { class: "problem", role: "alert", hidden: true });
+    this.told = h("p", { class: "quiet", role: "status" });
+    this.chart = new Chart();
+    this.facts = h("dl", { class: "facts" });
+    this.#actions();
+    const section = (name, ...children) => {
+      const heading = `h-${name}`;
+      return h(
+        "section",
+        { class: "card", "aria-labelledby": heading },
+        h("h2", { id: heading }, t(`${name}_title`)),
+        children,
+      );
+    };
+    const box = (name) => (this[name] = h("div", {}));
+    this.hint = h("div", {});
+    this.body = h(
+      "div",
+      { class: "session", hidden: true },
+      h(
+        "section",
+        { class: "card load-card", "aria-label": t("load") },
+        h("div", { class: "state" }, this.level.element, this.course, this.notes),
+        this.line.element,
+        this.load,
+        this.limits,
+        this.hint,
+      ),
+      this.actions,
+      section("course", this.chart.element, box("table")),
+      section("made", box("made")),
+      h("div", { class: "two" }, section("reminders", box("reminders")), section("prompts", box("prompts"))),
+      section("summary", box("summary")),
+      section("facts", this.facts),
+    );
+    this.element = h(
+      "div",
+      {},
+      h(
+        "p",
+        { class: "back" },
+        h("a", { href: listAddress() }, h("span", { "aria-hidden": "true" }, "← "), t("back")),
+      ),
+      h("div", { class: "heading" }, this.title),
+      this.problem,
+      this.body,
+    );
+  }
+
+  enter() {
+    this.#timer = setInterval(() => this.#overview(), MINUTE);
+    const known = this.#app.sessions.all.get(this.#id);
+    if (known) this.#seen = known;
+    this.#read();
+    return false;
+  }
+
+  leave() {
+    this.#gone = true;
+    clearInterval(this.#timer);
+    this.chart.end();
+  }
+
+  // The events told of a session; if it is this one, the rest is read anew.
+  changed() {
+    const known = this.#app.sessions.all.get(this.#id);
+    if (this.report && known === this.#seen) return;
+    this.#seen = known;
+    this.#read();
+  }
+
+  #actions() {
+    const button = (name, act) => h("button", { type: "button", class: "button", onclick: act }, t(name));
+    this.compact = button("compact", () => this.#order("compact"));
+    this.clear = button("clear", () => this.#clear());
+    this.why = h("p", { class: "quiet", hidden: true }, t("auto_no_window"));
+    this.switches = SWITCHES.map((value) => {
+      const input = h("input", { type: "radio", name: "auto", value, onchange: () => this.#switch(value) });
+      const words = h("span", {});
+      return { value, input, words, element: h("label", {}, input, words) };
+    });
+    this.auto = h(
+      "fieldset",
+      {},
+      h("legend", {}, t("auto")),
+      this.switches.map((it) => it.element),
+      this.why,
+    );
+    this.actions = h(
+      "section",
+      { class: "card actions", "aria-label": t("actions") },
+      h("div", { class: "buttons" }, this.compact, this.clear),
+      this.auto,
+      this.told,
+    );
+  }
+
+  // Read once at a time; asked for meanwhile, once more after it.
+  async #read() {
+    if (this.#reading) {
+      this.#again = true;
+      return;
+    }
+    this.#reading = true;
+    try {
+      this.#show(await ask(path(this.#id)));
+    } catch (error) {
+      this.#failed(error);
+    } finally {
+      this.#reading = false;
+      if (this.#again && !this.#gone) {
+        this.#again = false;
+        this.#read();
+      }
+    }
+  }
+
+  async #order(what, options = { method: "POST" }) {
+    try {
+      this.#show(await ask(what ? `${path(this.#id)}/${what}` : path(this.#id), options));
+    } catch (error) {
+      this.#failed(error);
+      this.#show(this.report);
+    }
+  }
+
+  async #clear() {
+    const sure = await confirm({ title: t("clear_title"), text: t("clear_text"), yes: t("clear_yes") });
+    if (sure) await this.#order("clear");
+    this.clear.focus();
+  }
+
+  #switch(value) {
+    return this.#order("", { method: "PATCH", body: { auto_compact: value } });
+  }
+
+  #failed(error) {
+    if (this.#gone) return;
+    this.problem.replaceChildren(
+      h("strong", {}, t("error_title")),
+      h("p", {}, explain(error)),
+      h("button", { type: "button", class: "button", onclick: () => this.#read() }, t("retry")),
+    );
+    this.problem.hidden = false;
+    this.#app.failed(error);
+  }
+
+  #show(report) {
+    if (this.#gone || !report) return;
+    this.problem.hidden = true;
+    this.body.hidden = false;
+    this.report = report;
+    this.#overview();
+    this.#buttons();
+    this.chart.show(report);
+    const part = (name, value, make) => {
+      // What did not change stays as it is, with whatever is selected or open in it.
+      const said = JSON.stringify(value ?? null);
+      if (this.#drawn.get(name) === said) return;
+      this.#drawn.set(name, said);
+      this[name].replaceChildren(...make(value));
+    };
+    part("table", report.points, table);
+    part("made", report.made_of, madeOf);
+    part("reminders", [report.reminders, report.reminder_count], ([notes, count]) =>
+      texts(notes, count, "reminders_none", (note) => note.id),
+    );
+    part("prompts", [report.prompts, report.prompt_count], ([prompts, count]) =>
+      texts(prompts, count, "prompts_none", (prompt) => t("prompt_at", { n: number(prompt.place) })),
+    );
+    part("summary", [report.summary, report.reminders === null], ([summary, hidden]) =>
+      texts(summary === null ? (hidden ? null : []) : [{ text: summary }], null, "summary_none", () => ""),
+    );
+    part("hint", report.context_limit === null ? [report.provider, report.model] : null, (asked) =>
+      asked ? [windowHint(...asked)] : [],
+    );
+  }
+
+  #overview() {
+    const { report } = this;
+    if (!report) return;
+    this.level.show(report);
+    this.line.show(report);
+    say(this.course, t("course_n", { n: report.course }));
+    say(this.notes, standing(report).join(" · "));
+    const tokens = report.prompt_tokens === null ? null : number(report.prompt_tokens);
+    const used = filled(report);
+    if (tokens === null) say(this.load, t("gauge_no_count"));
+    else if (used === null) say(this.load, t("tokens_only", { tokens }));
+    else
+      say(this.load, `${share(used)} · ${t("tokens_of", { tokens, window: number(report.context_limit) })}`);
+    const limits = [
+      report.optimal_max_tokens !== null && t("optimal_at", { n: number(report.optimal_max_tokens) }),
+      report.critical_max_tokens !== null && t("critical_at", { n: number(report.critical_max_tokens) }),
+    ];
+    say(this.limits, limits.filter(Boolean).join(" · "));
+    this.facts.replaceChildren(...figures(report));
+  }
+
+  #buttons() {
+    const { report } = this;
+    const told = [
+      report.compacting && t("compact_running"),
+      report.compact_pending && !report.compacting && t("compact_told"),
+      report.clear_pending && t("clear_told"),
+    ];
+    say(this.told, told.filter(Boolean).join(" "));
+    this.why.hidden = report.auto_compact_off !== "window_unknown";
+    const settings = this.#app.about?.compaction;
+    for (const { value, input, words } of this.switches) {
+      input.checked = report.auto_compact === value;
+      const state = settings && t(settings.auto ? "on" : "off");
+      if (value !== "follow") say(words, t(`auto_${value}`));
+      else say(words, state ? t("auto_follow", { state }) : t("auto_follow_plain"));
+    }
+    // It stays where the focus is, and does nothing twice.
+    attribute(this.compact, "aria-disabled", report.compact_pending || report.compacting ? "true" : null);
+    attribute(this.clear, "aria-disabled", report.clear_pending ? "true" : null);
+  }
+}

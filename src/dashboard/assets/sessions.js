@@ -1,0 +1,66 @@
+// All sessions that the reader may see: read page by page, then kept as the events tell.
+
+import { ask } from "./api.js";
+
+const TAKE = 200;
+// The newest ones. Beyond these the page would be slow, and nobody would look.
+export const MOST = 20_000;
+
+export class Sessions {
+  // By id.
+  all = new Map();
+  // Whether all were read, and whether there are more than are shown.
+  complete = false;
+  bounded = false;
+  #changed;
+  #reading = null;
+
+  // `changed` is called after every change, often.
+  constructor(changed) {
+    this.#changed = changed;
+  }
+
+  // One of them changed.
+  put(overview) {
+    if (typeof overview?.id !== "string") return;
+    const before = this.all.get(overview.id);
+    if (before && overview.updated_s < before.updated_s) return;
+    this.all.set(overview.id, overview);
+    this.#reading?.touched.add(overview.id);
+    if (this.all.size > MOST) this.#shed();
+    this.#changed();
+  }
+
+  // Reads the list anew; a reading that runs is given up. What the events tell meanwhile counts for more. A
+  // session that is in neither is gone. Throws as `ask` does.
+  async read() {
+    this.#reading?.stop.abort();
+    const reading = { stop: new AbortController(), touched: new Set() };
+    this.#reading = reading;
+    const seen = new Set();
+    try {
+      let skip = 0;
+      while (skip !== null && seen.size < MOST) {
+        const page = await ask(`sessions?skip=${skip}&take=${TAKE}`, { signal: reading.stop.signal });
+        for (const one of page.sessions) {
+          seen.add(one.id);
+          if (!reading.touched.has(one.id)) this.all.set(one.id, one);
+        }
+        skip = page.next;
+        this.#changed();
+      }
+      this.bounded = skip !== null;
+      this.complete = true;
+      for (const id of this.all.keys()) if (!seen.has(id) && !reading.touched.has(id)) this.all.delete(id);
+    } finally {
+      if (this.#reading === reading) this.#reading = null;
+      this.#changed();
+    }
+  }
+
+  #shed() {
+    const oldest = [...this.all.values()].sort((a, b) => a.updated_s - b.updated_s);
+    for (const one of oldest.slice(0, Math.ceil(MOST / 10))) this.all.delete(one.id);
+    this.bounded = true;
+  }
+}

@@ -1,0 +1,53 @@
+// What the reader chose, kept by the browser: language and colours for good, the key for this tab only.
+
+const KEY = "plimsoll.key";
+const LANGUAGE = "plimsoll.language";
+const THEME = "plimsoll.theme";
+
+export const THEMES = ["system", "light", "dark"];
+
+// A browser may forbid to keep anything; then it is kept for as long as the page is open.
+const kept = new Map();
+
+function read(store, name) {
+  try {
+    return store().getItem(name);
+  } catch {
+    return kept.get(name) ?? null;
+  }
+}
+
+function write(store, name, value) {
+  try {
+    if (value === null) store().removeItem(name);
+    else store().setItem(name, value);
+  } catch {
+    kept.set(name, value);
+  }
+}
+
+const local = () => window.localStorage;
+const session = () => window.sessionStorage;
+
+export const key = () => read(session, KEY);
+export const keepKey = (value) => write(session, KEY, value);
+
+export function language() {
+  const chosen = read(local, LANGUAGE);
+  if (chosen === "en" || chosen === "zh") return chosen;
+  return (
+    navigator.languages
+      .find((one) => /^(en|zh)\b/i.test(one))
+      ?.slice(0, 2)
+      .toLowerCase() ?? "en"
+  );
+}
+
+export const keepLanguage = (value) => write(local, LANGUAGE, value);
+
+export function theme() {
+  const chosen = read(local, THEME);
+  return THEMES.includes(chosen) ? chosen : "system";
+}
+
+export const keepTheme = (value) => write(local, THEME, value);

@@ -1,0 +1,206 @@
+// What the tests of the page stand on: the real binary, a provider that counts as it is told, and Debian's
+// Chromium.
+
+import assert from "node:assert/strict";
+import { createHash } from "node:crypto";
+import { existsSync } from "node:fs";
+import http from "node:http";
+import { createRequire } from "node:module";
+import { dirname, join } from "node:path";
+import { fileURLToPath } from "node:url";
+
+import { PATIENCE, serve } from "../clients/harness.mjs";
+import { Harbour } from "./harbour.mjs";
+
+export { PATIENCE, waitUntil } from "../clients/harness.mjs";
+
+const here = dirname(fileURLToPath(import.meta.url));
+const modules = join(here, "..", "..", "target", "clients", "browser");
+const require = createRequire(existsSync(modules) ? join(modules, "index.js") : import.meta.url);
+const { chromium } = require("playwright-core");
+export const axe = () => require("axe-core").source;
+
+// The time of a test that uses a browser, on a busy machine.
+export const limit = { timeout: 3 * PATIENCE };
+
+const sha256 = (text) => createHash("sha256").update(text).digest("hex");
+export const KEYS = { alice: "key-of-alice", bob: "key-of-bob", admin: "key-of-the-admin" };
+
+// Settings of a client each for alice and bob, and of an administrator.
+export const keyed = (showContent) => `
+[admin]
+key_sha256 = "${sha256(KEYS.admin)}"
+show_content = ${showContent}
+
+[clients.alice]
+key_sha256 = "${sha256(KEYS.alice)}"
+
+[clients.bob]
+key_sha256 = "${sha256(KEYS.bob)}"
+`;
+
+// The window of `harbour/deep`, with its lines; that of `harbour/nobody-knows` is unknown.
+export const WINDOW = 10_000;
+export const OPTIMAL = 5_000;
+export const CRITICAL = 8_000;
+
+const settings = (harbour, more) => `[server]
+data_dir = "data"
+
+[providers.harbour]
+base_url = "${harbour.url}"
+auth = "none"
+profile = "openai"
+
+[models."harbour/deep"]
+context_length = ${WINDOW}
+optimal_max_tokens = ${OPTIMAL}
+critical_max_tokens = ${CRITICAL}
+
+[models."harbour/silent"]
+context_length = ${WINDOW}
+${more}`;
+
+// The proxy with its provider; `more` are further settings.
+export async function start(more = "") {
+  const harbour = await new Harbour().start();
+  const proxy = await serve(settings(harbour, more));
+  return {
+    url: proxy.url,
+    page: `${proxy.url}/plimsoll/`,
+    harbour,
+    api: (path, options) => api(proxy.url, path, options),
+    talk: (model, key) => new Talk(proxy.url, model, key),
+    async stop() {
+      await proxy.stop();
+      await harbour.stop();
+    },
+  };
+}
+
+// The parsed answer of our API.
+async function api(url, path, { key, body, ...options } = {}) {
+  const headers = key ? { authorization: `Bearer ${key}` } : {};
+  const answer = await fetch(`${url}/plimsoll/api/${path}`, {
+    ...options,
+    headers,
+    body: body && JSON.stringify(body),
+  });
+  const read = await answer.json();
+  assert.ok(answer.ok, JSON.stringify(read));
+  return read;
+}
+
+const agent = new http.Agent({ keepAlive: true, maxSockets: 64 });
+
+// A conversation of a client with the proxy, whose history grows.
+export class Talk {
+  messages = [];
+  id = null;
+  static #nth = 0;
+
+  constructor(url, model, key) {
+    this.url = url;
+    this.model = model;
+    this.key = key;
+    Talk.#nth += 1;
+    this.user = `talk-${Talk.#nth}`;
+  }
+
+  // One more turn; `tokens` is what the provider counts of it.
+  async say(text, tokens, cached = 0, more = {}) {
+    const told = tokens === undefined ? "" : ` [tokens ${tokens} cached ${cached}]`;
+    this.messages.push({ role: "user", content: `${text} (${this.user})${told}` });
+    return this.send(more);
+  }
+
+  async send(more = {}) {
+    const answer = await post(
+      this.url,
+      { model: this.model, messages: this.messages, user: this.user, ...more },
+      this.key,
+    );
+    this.id = answer.headers["x-plimsoll-session"];
+    const message = answer.body.choices?.[0].message;
+    if (message) this.messages.push(message);
+    return { ...answer, message };
+  }
+}
+
+export function post(url, body, key) {
+  return new Promise((done, fail) => {
+    const data = Buffer.from(JSON.stringify(body));
+    const headers = { "content-type": "application/json", "content-length": data.length };
+    if (key) headers.authorization = `Bearer ${key}`;
+    const request = http.request(
+      `${url}/v1/chat/completions`,
+      { method: "POST", agent, headers },
+      async (response) => {
+        const pieces = [];
+        for await (const piece of response) pieces.push(piece);
+        done({
+          status: response.statusCode,
+          headers: response.headers,
+          body: JSON.parse(Buffer.concat(pieces)),
+        });
+      },
+    );
+    request.on("error", fail);
+    request.end(data);
+  });
+}
+
+// A browser that can reach this machine only; `flags` are more of its own.
+export async function launch(flags = ["--host-resolver-rules=MAP * ~NOTFOUND, EXCLUDE 127.0.0.1"]) {
+  return chromium.launch({
+    executablePath: process.env.CHROMIUM ?? "/usr/bin/chromium",
+    args: ["--no-sandbox", "--disable-dev-shm-usage", "--disable-gpu", ...flags],
+  });
+}
+
+// Opens the page in a browser of its own. `ok()` fails where the page had an error, or asked anybody but the
+// proxy for anything. `expected` are errors in its log that are no fault.
+export async function open(browser, proxy, { hash = "", expected = null, before, ...options } = {}) {
+  const context = await browser.newContext({
+    locale: "en-GB",
+    viewport: { width: 1200, height: 800 },
+    ...options,
+  });
+  const page = await context.newPage();
+  page.setDefaultTimeout(PATIENCE);
+  const faults = [];
+  const asked = [];
+  page.on("pageerror", (error) => faults.push(String(error)));
+  page.on("console", (line) => {
+    if (["error", "warning"].includes(line.type()) && !expected?.test(line.text())) faults.push(line.text());
+  });
+  context.on("request", (request) => asked.push(request.url()));
+  await before?.(page);
+  await page.goto(`${proxy.page}${hash}`);
+  return {
+    page,
+    context,
+    async ok() {
+      assert.deepEqual(faults, []);
+      assert.ok(asked.length > 10, `${asked.length} requests`);
+      assert.deepEqual(
+        asked.filter((url) => !url.startsWith(proxy.page)),
+        [],
+      );
+      await context.close();
+    },
+  };
+}
+
+// What stands in a row of the list.
+export const rowOf = (page, id) => page.locator(`.rows [data-id="${id}"]`);
+
+// Until a locator has this text.
+export async function reads(locator, text) {
+  await locator.filter({ hasText: text }).first().waitFor({ timeout: PATIENCE });
+}
+
+// Until the stream of events is read and the list is complete.
+export async function settled(page) {
+  await page.locator('.live[data-state="live"]').waitFor();
+}

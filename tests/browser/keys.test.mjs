@@ -1,0 +1,104 @@
+// Who may see what: the key of a client, the administrator's, and none.
+
+import assert from "node:assert/strict";
+import { after, before, test } from "node:test";
+
+import { KEYS, keyed, launch, limit, open, reads, rowOf, start } from "./harness.mjs";
+
+let proxy, shown, browser;
+let alice, bob;
+const expected = /Failed to load resource/;
+
+before(async () => {
+  [proxy, shown, browser] = await Promise.all([start(keyed(false)), start(keyed(true)), launch()]);
+  alice = proxy.talk("harbour/deep", KEYS.alice);
+  bob = proxy.talk("harbour/deep", KEYS.bob);
+  for (const tokens of [6_000, 9_000]) await alice.say("Alice at sea", tokens);
+  await bob.say("Bob at sea", 2_000);
+}, limit);
+
+after(async () => {
+  await browser?.close();
+  await proxy?.stop();
+  await shown?.stop();
+}, limit);
+
+async function enter(page, key) {
+  const dialog = page.getByRole("dialog", { name: "A key is needed" });
+  await dialog.getByLabel("Client key").fill(key);
+  await dialog.getByRole("button", { name: "Use it" }).click();
+}
+
+const kept = (page) =>
+  page.evaluate(() => [JSON.stringify(localStorage), JSON.stringify(sessionStorage), document.cookie]);
+
+test("a key is asked for, kept in the tab only, and forgotten", limit, async () => {
+  const { page, context, ok } = await open(browser, proxy, { expected });
+  await enter(page, "a wrong key");
+  await reads(page.getByRole("dialog"), "does not know this key");
+  await enter(page, "ein Schlüssel 钥匙");
+  await reads(page.getByRole("dialog"), "does not know this key");
+  await enter(page, KEYS.alice);
+  await reads(rowOf(page, alice.id), "Critical");
+  assert.equal(await rowOf(page, bob.id).count(), 0);
+  assert.equal(await page.locator(".rows .row").count(), 1);
+  const [local, session, cookie] = await kept(page);
+  assert.ok(session.includes(KEYS.alice) && !local.includes(KEYS.alice) && cookie === "");
+  await page.reload();
+  await reads(rowOf(page, alice.id), "Critical");
+  const other = await context.newPage();
+  await other.goto(proxy.page);
+  await other.getByRole("dialog", { name: "A key is needed" }).waitFor();
+  await other.close();
+  // Live, with the key.
+  await alice.say("On", 9_100);
+  await reads(rowOf(page, alice.id), "9,100");
+  await page.getByRole("button", { name: "Forget the key" }).click();
+  await page.getByRole("button", { name: "Enter the key" }).waitFor();
+  assert.equal(await page.locator(".rows .row").count(), 0);
+  assert.ok(!(await kept(page)).join().includes(KEYS.alice));
+  await page.getByRole("button", { name: "Enter the key" }).click();
+  await enter(page, KEYS.bob);
+  await reads(rowOf(page, bob.id), "Healthy");
+  assert.equal(await rowOf(page, alice.id).count(), 0);
+  await page.evaluate((id) => (location.hash = `#/sessions/${id}`), alice.id);
+  await reads(page.getByRole("alert"), "There is no such session");
+  await ok();
+});
+
+test("a question that was not answered is not asked again by itself", limit, async () => {
+  const { page, ok } = await open(browser, proxy, { expected });
+  await page.getByRole("dialog").waitFor();
+  await page.keyboard.press("Escape");
+  await page.getByRole("dialog").waitFor({ state: "detached" });
+  await reads(page.getByRole("alert"), "The proxy wants a key");
+  const asked = page.waitForResponse((answer) => answer.url().endsWith("/events") && answer.status() === 401);
+  await asked;
+  assert.equal(await page.getByRole("dialog").count(), 0);
+  await page.getByRole("button", { name: "Enter the key" }).click();
+  await enter(page, KEYS.alice);
+  await reads(rowOf(page, alice.id), "Critical");
+  await page.getByRole("alert").waitFor({ state: "hidden" });
+  await ok();
+});
+
+test("the administrator sees all sessions, and texts only where the settings show them", limit, async () => {
+  const { page, ok } = await open(browser, proxy, { expected });
+  await enter(page, KEYS.admin);
+  await reads(rowOf(page, alice.id), "Critical");
+  await reads(rowOf(page, bob.id), "Healthy");
+  await reads(page.locator("footer"), "as administrator");
+  await rowOf(page, alice.id).click();
+  for (const name of ["Reminders", "Prompts of the proxy", "Summary"]) {
+    await reads(page.getByRole("region", { name }), "only where admin.show_content is true");
+  }
+  assert.equal(await page.locator(".said").count(), 0);
+  await ok();
+
+  const talk = shown.talk("harbour/deep", KEYS.alice);
+  for (const tokens of [6_000, 9_000]) await talk.say("Alice at sea", tokens);
+  const open2 = await open(browser, shown, { expected, hash: `#/sessions/${talk.id}` });
+  await enter(open2.page, KEYS.admin);
+  await open2.page.getByRole("region", { name: "Prompts of the proxy" }).locator("pre").first().waitFor();
+  await open2.ok();
+});

@@ -1,0 +1,280 @@
+// The list of sessions: what a row shows, search and order, and how it stays up to date.
+
+import assert from "node:assert/strict";
+import net from "node:net";
+import { once } from "node:events";
+import { after, before, test } from "node:test";
+
+import { launch, limit, open, reads, rowOf, settled, start, waitUntil } from "./harness.mjs";
+
+let proxy, browser;
+const talks = {};
+
+before(async () => {
+  [proxy, browser] = await Promise.all([start(), launch()]);
+}, limit);
+
+after(async () => {
+  await browser?.close();
+  await proxy?.stop();
+}, limit);
+
+async function seed() {
+  if (talks.calm) return;
+  for (const [name, model, tokens] of [
+    ["calm", "harbour/deep", 3_000],
+    ["full", "harbour/deep", 6_000],
+    ["over", "harbour/deep", 9_000],
+    ["dark", "harbour/nobody-knows", 700],
+    ["mute", "harbour/silent", undefined],
+  ]) {
+    talks[name] = proxy.talk(model);
+    await talks[name].say(`Log of ${name}`, tokens);
+  }
+}
+
+const ids = (page) =>
+  page.locator(".rows [data-id]").evaluateAll((rows) => rows.map((row) => row.dataset.id));
+const names = async (page) => {
+  const known = Object.fromEntries(Object.entries(talks).map(([name, talk]) => [talk.id, name]));
+  return (await ids(page)).map((id) => known[id]);
+};
+// Rows stand in the order in which they are read.
+const ordered = (page, expected) =>
+  waitUntil(
+    async () => JSON.stringify(await names(page)) === JSON.stringify(expected),
+    `the order ${expected}`,
+  );
+
+test("without a session it says how to send the first request, and that appears", limit, async () => {
+  const { page, ok } = await open(browser, proxy);
+  const empty = page.locator(".empty");
+  await reads(empty, "curl -i");
+  const curl = await empty.locator("pre").first().textContent();
+  assert.ok(curl.includes(`${proxy.url}/v1/chat/completions`));
+  const body = JSON.parse(/-d '(.*)'/s.exec(curl)[1]);
+  const answer = await fetch(`${proxy.url}/v1/chat/completions`, {
+    method: "POST",
+    body: JSON.stringify(body),
+  });
+  assert.equal(answer.status, 200);
+  await rowOf(page, answer.headers.get("x-plimsoll-session")).waitFor();
+  await empty.waitFor({ state: "hidden" });
+  await ok();
+});
+
+test("a row shows the load line, the level and the rest", limit, async () => {
+  await seed();
+  const { page, ok } = await open(browser, proxy);
+  const row = rowOf(page, talks.full.id);
+  await reads(row, "Caution");
+  const text = await row.innerText();
+  for (const part of ["60%", "6,000", "deep", "harbour", "Course 1", talks.full.id.slice(0, 8), "just now"]) {
+    assert.ok(text.includes(part), `${part} in ${text}`);
+  }
+  const places = await row.locator(".gauge").evaluate((gauge) => {
+    const whole = gauge.getBoundingClientRect();
+    const at = (x) => Math.round((100 * (x - whole.left)) / whole.width);
+    const centre = (name) => {
+      const mark = gauge.querySelector(name).getBoundingClientRect();
+      return at((mark.left + mark.right) / 2);
+    };
+    // The end of the bar may still move there.
+    gauge
+      .querySelector(".fill")
+      .getAnimations()
+      .forEach((one) => one.finish());
+    const fill = gauge.querySelector(".fill").getBoundingClientRect();
+    return { fill: at(fill.right), optimal: centre(".optimal"), critical: centre(".critical") };
+  });
+  assert.deepEqual(places, { fill: 60, optimal: 50, critical: 80 });
+  const said = await row.locator(".gauge").getAttribute("aria-label");
+  assert.equal(said, "60% of a window of 10,000 tokens, optimal up to 5,000, critical above 8,000");
+  await reads(rowOf(page, talks.calm.id), "Healthy");
+  await reads(rowOf(page, talks.over.id), "Critical");
+  await reads(rowOf(page, talks.over.id), "clear in");
+  const dark = rowOf(page, talks.dark.id);
+  await reads(dark, "window unknown");
+  assert.ok((await dark.innerText()).includes("700"));
+  await reads(rowOf(page, talks.mute.id), "no count");
+  await reads(rowOf(page, talks.mute.id), "Unknown");
+  const grey = await rowOf(page, talks.mute.id)
+    .locator(".pill")
+    .evaluate((pill) => getComputedStyle(pill).color);
+  const [red, green, blue] = /(\d+), (\d+), (\d+)/.exec(grey).slice(1).map(Number);
+  assert.ok(Math.max(red, green, blue) - Math.min(red, green, blue) < 40, `${grey} is no grey`);
+  const colours = await Promise.all(
+    ["calm", "full", "over", "mute"].map((name) =>
+      rowOf(page, talks[name].id)
+        .locator(".fill")
+        .evaluate((fill) => getComputedStyle(fill).backgroundColor),
+    ),
+  );
+  assert.equal(new Set(colours).size, 4, "each level has a colour of its own");
+  await ok();
+});
+
+test("search, levels and order, which a reload keeps", limit, async () => {
+  await seed();
+  const { page, ok } = await open(browser, proxy);
+  await settled(page);
+  const search = page.getByLabel("Search");
+  for (const [words, found] of [
+    ["nobody", ["dark"]],
+    [talks.calm.id.slice(3, 20), ["calm"]],
+    ["critical", ["over"]],
+    ["告急", ["over"]],
+    ["deep CAUTION", ["full"]],
+    ["harbour silent", ["mute"]],
+  ]) {
+    await search.fill(words);
+    await ordered(page, found);
+  }
+  await search.fill("no such thing");
+  await page.getByText("No session matches.").waitFor();
+  await page.getByRole("button", { name: "Show all" }).click();
+  assert.equal(await search.inputValue(), "");
+  await search.fill("harbour");
+  for (const [column, down, up] of [
+    ["Load", ["over", "full", "calm"], ["calm", "full", "over"]],
+    ["Tokens", ["over", "full", "calm", "dark"], ["dark", "calm", "full", "over"]],
+    ["Level", ["over", "full", "calm", "mute"], ["mute", "calm", "full", "over"]],
+  ]) {
+    const head = page.getByRole("columnheader", { name: column });
+    await head.getByRole("button").click();
+    const rest = Object.keys(talks).filter((name) => !down.includes(name));
+    const inOrder = async (part) =>
+      (await names(page)).filter((name) => !rest.includes(name)).join() === part.join();
+    await waitUntil(
+      async () => (await head.getAttribute("aria-sort")) === "descending" && inOrder(down),
+      `${column} down`,
+    );
+    await head.getByRole("button").click();
+    await waitUntil(
+      async () => (await head.getAttribute("aria-sort")) === "ascending" && inOrder(up),
+      `${column} up`,
+    );
+  }
+  for (const column of ["Model", "Provider", "Course", "Last seen"]) {
+    const head = page.getByRole("columnheader", { name: column });
+    await head.getByRole("button").click();
+    const sorted = async () => (await head.getAttribute("aria-sort")) !== "none";
+    await waitUntil(sorted, `sorted by ${column}`);
+  }
+  await page.getByRole("columnheader", { name: "Tokens" }).getByRole("button").click();
+  const chip = page.getByRole("button", { name: "Healthy" });
+  await chip.click();
+  await ordered(page, ["calm", "dark"]);
+  await page.reload();
+  await ordered(page, ["calm", "dark"]);
+  assert.equal(await search.inputValue(), "harbour");
+  assert.equal(await chip.getAttribute("aria-pressed"), "true");
+  await chip.click();
+  await waitUntil(async () => (await names(page))[0] === "over", "the most tokens first");
+  await ok();
+});
+
+test("a request through the proxy changes the open page", limit, async () => {
+  await seed();
+  const { page, ok } = await open(browser, proxy);
+  await settled(page);
+  await reads(rowOf(page, talks.calm.id), "3,000");
+  await page.evaluate(() => (window.same = true));
+  await talks.calm.say("More", 4_200);
+  await reads(rowOf(page, talks.calm.id), "4,200");
+  await waitUntil(async () => (await ids(page))[0] === talks.calm.id, "the newest is first");
+  const fresh = proxy.talk("harbour/deep");
+  await fresh.say("Hello", 1_234);
+  await reads(rowOf(page, fresh.id), "1,234");
+  assert.equal(await page.evaluate(() => window.same), true);
+  await talks.calm.say("Less", 3_000);
+  await reads(rowOf(page, talks.calm.id), "3,000");
+  await ok();
+});
+
+test("a lost connection is said, and what was missed is read", limit, async () => {
+  await seed();
+  // Between the page and the proxy, and cut in two by the test.
+  const sockets = new Set();
+  const { port } = new URL(proxy.url);
+  const cable = net.createServer((near) => {
+    const far = net.connect(port, "127.0.0.1");
+    for (const [one, other] of [
+      [near, far],
+      [far, near],
+    ]) {
+      sockets.add(one);
+      one.on("error", () => other.destroy()).on("close", () => sockets.delete(one));
+      one.pipe(other);
+    }
+  });
+  const listen = async (at) => {
+    cable.listen(at, "127.0.0.1");
+    await once(cable, "listening");
+    return cable.address().port;
+  };
+  const near = await listen(0);
+  const through = { page: `http://127.0.0.1:${near}/plimsoll/` };
+  const { page, ok } = await open(browser, through, { expected: /Failed to load resource/ });
+  await settled(page);
+  const closed = once(cable, "close");
+  cable.close();
+  for (const socket of sockets) socket.destroy();
+  await closed;
+  await reads(page.locator(".live"), "Reconnecting");
+  await reads(page.locator(".problem.page"), "The proxy does not answer");
+  const missed = proxy.talk("harbour/deep");
+  await missed.say("Nobody looks", 2_345);
+  await listen(near);
+  await page.getByRole("button", { name: "Try now" }).click();
+  await reads(rowOf(page, missed.id), "2,345");
+  await reads(page.locator(".live"), "Live");
+  await page.locator(".problem.page").waitFor({ state: "hidden" });
+  await ok();
+  for (const socket of sockets) socket.destroy();
+  await new Promise((done) => cable.close(done));
+});
+
+test("on a phone nothing is wider than the screen, and all of it is there", limit, async () => {
+  await seed();
+  const { page, ok } = await open(browser, proxy, {
+    viewport: { width: 360, height: 740 },
+    hasTouch: true,
+    isMobile: true,
+  });
+  const row = rowOf(page, talks.over.id);
+  await reads(row, "Critical");
+  assert.equal(await page.evaluate(() => document.documentElement.scrollWidth), 360);
+  for (const part of ["90%", "9,000", "deep", "harbour", "Course 1"]) await reads(row, part);
+  const box = await row.boundingBox();
+  for (const cell of await row.locator("[role=gridcell]").all()) {
+    const { x, y, width, height } = await cell.boundingBox();
+    assert.ok(
+      x >= box.x && x + width <= box.x + box.width + 1 && y >= box.y && y + height <= box.y + box.height + 1,
+    );
+  }
+  await page.getByLabel("Sort by").selectOption("tokens");
+  await waitUntil(async () => (await names(page))[0] === "over", "the most tokens first");
+  await page.getByRole("button", { name: "Descending" }).tap();
+  await waitUntil(async () => (await names(page)).at(-1) === "over", "the most tokens last");
+  await row.tap();
+  await page.getByRole("heading", { level: 1, name: "Session" }).waitFor();
+  await ok();
+});
+
+test("what names of models hold is text", limit, async () => {
+  const hostile = `harbour/<img src=x onerror="document.title='taken'"><script>document.title='taken'</script>`;
+  const talk = proxy.talk(hostile);
+  await talk.say("Ahoy", 10);
+  const { page, ok } = await open(browser, proxy);
+  const name = rowOf(page, talk.id).locator(".name");
+  await reads(name, "<img src=x");
+  assert.equal(await page.locator(".rows img, .rows script").count(), 0);
+  await name.click();
+  await reads(page.locator("dd"), "<script>");
+  const lines = await page.locator(".hint pre").textContent();
+  assert.ok(lines.startsWith(`[models."harbour/<img src=x onerror=\\"document`), lines);
+  assert.equal(await page.locator("main img, main script").count(), 0);
+  assert.equal(await page.title(), `Session ${talk.id.slice(0, 8)} · Plimsoll`);
+  await ok();
+});

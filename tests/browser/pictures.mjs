@@ -1,0 +1,130 @@
+// Makes the pictures of the README: `node tests/browser/pictures.mjs` writes docs/pictures/*.png.
+//
+// The sessions are real ones of a running proxy, with a provider that counts as it is told.
+
+import { mkdirSync, statSync } from "node:fs";
+import { dirname, join } from "node:path";
+import { fileURLToPath } from "node:url";
+
+import { serve } from "../clients/harness.mjs";
+import { Harbour } from "./harbour.mjs";
+import { Talk, launch, open, rowOf, settled } from "./harness.mjs";
+
+const folder = join(dirname(fileURLToPath(import.meta.url)), "..", "..", "docs", "pictures");
+// A picture that is larger is none for a README.
+const MOST_BYTES = 150_000;
+
+// Models, their windows, and sessions by what they hold.
+const FLEET = [
+  ["openai/gpt-4.1", 128_000, [31_400, 88_700, 4_210]],
+  ["openai/gpt-4.1-mini", 128_000, [12_800]],
+  ["anthropic/claude-sonnet-4-5", 200_000, [117_300, 52_040, 131_900]],
+  ["local/qwen3-coder", 32_768, [9_150, 22_600]],
+  ["ollama/llama3.1", null, [3_380]],
+  // Its provider counts nothing.
+  ["ollama/silent-8b", 8_192, [undefined]],
+];
+
+const NOTE = `Next: make the failing test in tests/rigging.rs pass.
+Key files: src/rigging.rs (Mast::raise), src/tide.rs.
+Run: cargo test rigging -- --nocapture
+Easy to lose: heights are in centimetres, and the tide table is in UTC.`;
+
+const TOOL = {
+  type: "function",
+  function: {
+    name: "read_file",
+    description: "Reads a file of the project",
+    parameters: { type: "object", properties: { path: { type: "string" } }, required: ["path"] },
+  },
+};
+
+function settings(harbour) {
+  const providers = new Set(FLEET.map(([model]) => model.split("/")[0]));
+  const provider = (name) =>
+    `[providers.${name}]\nbase_url = "${harbour.url}"\nauth = "none"\nprofile = "openai"\n`;
+  const model = ([name, window]) => (window ? `[models."${name}"]\ncontext_length = ${window}\n` : "");
+  return `[server]\ndata_dir = "data"\n\n${[...providers].map(provider).join("\n")}\n${FLEET.map(model).join("\n")}`;
+}
+
+// An agent at work: it reads file after file, until its window is full, and further.
+async function agent(url) {
+  const talk = new Talk(url, "local/qwen3-coder");
+  talk.messages.push({ role: "system", content: "You are a shipwright who writes Rust. ".repeat(60) });
+  talk.messages.push({ role: "user", content: "Make the rigging hold in a storm, and prove it with tests." });
+  for (let turn = 0; turn < 84; turn += 1) {
+    const { message } = await talk.send({ tools: [TOOL] });
+    for (const { id } of message.tool_calls ?? []) {
+      const line = `fn raise_${turn}(mast: &mut Mast) -> Height { mast.raise(${turn}) }\n`;
+      const long = turn % 19 === 11 ? 1_000 : 24 + ((turn * 37) % 70);
+      talk.messages.push({ role: "tool", tool_call_id: id, content: line.repeat(long) });
+    }
+  }
+  return talk;
+}
+
+async function picture(browser, proxy, name, options, look) {
+  const { page, ok } = await open(browser, proxy, { reducedMotion: "reduce", ...options });
+  await settled(page);
+  await look(page);
+  await page.evaluate(() => document.fonts.ready);
+  const path = join(folder, `${name}.png`);
+  await page.screenshot({ path });
+  await ok();
+  const { size } = statSync(path);
+  console.log(`${path}: ${size} bytes`);
+  if (size > MOST_BYTES) throw new Error(`${path} is larger than ${MOST_BYTES} bytes`);
+}
+
+const harbour = await new Harbour().start();
+harbour.note = NOTE;
+const served = await serve(settings(harbour));
+const proxy = { url: served.url, page: `${served.url}/plimsoll/` };
+const browser = await launch();
+try {
+  mkdirSync(folder, { recursive: true });
+  for (const [model, , all] of FLEET) {
+    for (const tokens of all)
+      await new Talk(proxy.url, model).say(
+        "What does the log say?",
+        tokens,
+        tokens && Math.floor(tokens * 0.9),
+      );
+  }
+  const { id } = await agent(proxy.url);
+  const list = (page) => rowOf(page, id).waitFor();
+  const session = { hash: `#/sessions/${id}` };
+  const chart = (page) => page.locator(".picture svg").waitFor();
+  await picture(
+    browser,
+    proxy,
+    "list-light",
+    { colorScheme: "light", viewport: { width: 1120, height: 720 } },
+    list,
+  );
+  await picture(
+    browser,
+    proxy,
+    "session-dark",
+    { ...session, colorScheme: "dark", viewport: { width: 1120, height: 1000 } },
+    chart,
+  );
+  await picture(
+    browser,
+    proxy,
+    "list-chinese",
+    { locale: "zh-CN", colorScheme: "dark", viewport: { width: 1120, height: 560 } },
+    list,
+  );
+  await picture(
+    browser,
+    proxy,
+    "phone",
+    { ...session, colorScheme: "light", viewport: { width: 360, height: 720 }, deviceScaleFactor: 1.5 },
+    chart,
+  );
+} finally {
+  await browser.close();
+  await served.stop();
+  await harbour.stop();
+}
