@@ -10,6 +10,7 @@ pub const MAX_POINTS: usize = 96;
 
 /// Generations, oldest first.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(from = "Packed", into = "Packed")]
 pub struct History {
     /// Generations that one point stands for; the last one may stand for fewer.
     stride: u32,
@@ -17,7 +18,7 @@ pub struct History {
 }
 
 /// One generation; of several, the last one's numbers and what was done in any.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Point {
     /// Counted from 1.
     pub generation: u32,
@@ -28,7 +29,7 @@ pub struct Point {
 }
 
 /// What was done to a request, as a set.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Marks(u16);
 
 impl Marks {
@@ -110,8 +111,76 @@ impl History {
     }
 }
 
+/// As it is stored: every number by what it differs from its neighbour, since it stands in each state
+/// of a session and small numbers take fewer bytes.
+#[derive(Serialize, Deserialize)]
+struct Packed {
+    stride: u32,
+    /// The generation beyond the one before; marks, and what is known; prompt tokens beyond those
+    /// before; what of these was not cached.
+    points: Vec<(u32, u32, i32, i32)>,
+}
+
+const PROMPT_KNOWN: u32 = 1;
+const CACHED_KNOWN: u32 = 2;
+const MARKS_FROM: u32 = 2;
+
+impl From<History> for Packed {
+    fn from(history: History) -> Self {
+        let (mut generation, mut prompt) = (0_u32, 0_u32);
+        let mut pack = |point: &Point| {
+            let further = point.generation.wrapping_sub(generation);
+            generation = point.generation;
+            let mut head = u32::from(point.marks.0) << MARKS_FROM;
+            let mut more = 0;
+            if let Some(tokens) = point.prompt_tokens {
+                head |= PROMPT_KNOWN;
+                more = tokens.wrapping_sub(prompt).cast_signed();
+                prompt = tokens;
+            }
+            let mut missed = 0;
+            if let Some(cached) = point.cached_tokens {
+                head |= CACHED_KNOWN;
+                missed = prompt.wrapping_sub(cached).cast_signed();
+            }
+            (further, head, more, missed)
+        };
+        Self {
+            stride: history.stride,
+            points: history.points.iter().map(&mut pack).collect(),
+        }
+    }
+}
+
+impl From<Packed> for History {
+    fn from(packed: Packed) -> Self {
+        let (mut generation, mut prompt) = (0_u32, 0_u32);
+        let mut unpack = |(further, head, more, missed): (u32, u32, i32, i32)| {
+            generation = generation.wrapping_add(further);
+            let knows = |what| head & what != 0;
+            if knows(PROMPT_KNOWN) {
+                prompt = prompt.wrapping_add(more.cast_unsigned());
+            }
+            Point {
+                generation,
+                prompt_tokens: knows(PROMPT_KNOWN).then_some(prompt),
+                cached_tokens: knows(CACHED_KNOWN)
+                    .then(|| prompt.wrapping_sub(missed.cast_unsigned())),
+                // What a newer release marks is no word of ours.
+                marks: Marks((head >> MARKS_FROM) as u16),
+            }
+        };
+        Self {
+            stride: packed.stride,
+            points: packed.points.into_iter().map(&mut unpack).collect(),
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
+    use proptest::prelude::*;
+
     use super::*;
 
     fn history(generations: u32) -> History {
@@ -164,6 +233,21 @@ mod tests {
     #[test]
     fn it_is_small() {
         let bytes = postcard::to_allocvec(&history(500)).unwrap();
-        assert!(bytes.len() < 1_024, "{}", bytes.len());
+        assert!(bytes.len() < 512, "{}", bytes.len());
+    }
+
+    proptest! {
+        #[test]
+        fn it_comes_back_as_it_was_stored(points in prop::collection::vec(
+            (1_u32..9, any::<Option<u32>>(), any::<Option<u32>>(), 0_u16..128), 0..300)
+        ) {
+            let (mut history, mut generation) = (History::default(), 0);
+            for (further, prompt_tokens, cached_tokens, marks) in points {
+                generation += further;
+                history.add(Point { generation, prompt_tokens, cached_tokens, marks: Marks(marks) });
+            }
+            let bytes = postcard::to_allocvec(&history).unwrap();
+            prop_assert_eq!(postcard::from_bytes::<History>(&bytes).unwrap(), history);
+        }
     }
 }

@@ -147,6 +147,7 @@ impl Write for Lines {
 async fn an_unknown_window_is_said_once_in_the_log() {
     let up = Provider::answering(|_| vec![answer("200 OK", "", LIST)]).await;
     let registry = Registry::new(&settings(&up, Path::new("nowhere"))).unwrap();
+    crate::support::log::every_line_is_wanted();
     let lines = Lines::default();
     let writer = lines.clone();
     let subscriber = tracing_subscriber::fmt()

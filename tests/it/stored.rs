@@ -155,7 +155,7 @@ async fn nothing_of_an_ordinary_conversation_is_stored() {
     ] {
         assert!(!states.iter().any(|state| holds(state, text)), "{text}");
     }
-    assert!(states.iter().all(|state| state.len() < 160));
+    assert!(states.iter().all(|state| state.len() < 224));
 }
 
 const NOTE: &str = "the datum is in metres";

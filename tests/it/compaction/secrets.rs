@@ -6,7 +6,7 @@ use std::{
 };
 
 use super::{Pair, bad, good, late, settled};
-use crate::support::{model::Said, redis::until};
+use crate::support::{log::every_line_is_wanted, model::Said, redis::until};
 
 #[derive(Clone, Default)]
 struct Log(Arc<Mutex<Vec<u8>>>);
@@ -29,6 +29,7 @@ impl Log {
 
 #[tokio::test]
 async fn the_log_tells_numbers_only() {
+    every_line_is_wanted();
     let log = Log::default();
     let writer = log.clone();
     let lines = tracing_subscriber::fmt()

@@ -132,7 +132,12 @@ async fn other_pages_methods_and_paths_are_refused() {
     let got = ask(&proxy, Method::POST, &below, &[]).await;
     got.is_error(404, "session_not_found");
     assert_eq!(talk.session(&answer).await["clear_pending"], false);
-    let ours = [("origin", "http://localhost:1876")];
+    // A page of another port of this machine is another's; ours is the one that we serve.
+    let other = [("origin", "http://localhost:1876")];
+    let got = ask(&proxy, Method::POST, &path, &other).await;
+    got.is_error(403, "foreign_origin");
+    let origin = format!("http://{}", proxy.address);
+    let ours = [("origin", &*origin)];
     assert_eq!(ask(&proxy, Method::POST, &path, &ours).await.status, 200);
     assert_eq!(talk.session(&answer).await["clear_pending"], true);
 }

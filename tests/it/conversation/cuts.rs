@@ -11,6 +11,7 @@ use tracing::subscriber::DefaultGuard;
 
 use super::{Talk, before, header, says, user};
 use crate::support::{
+    log::every_line_is_wanted,
     provider::{Provider, Seen},
     strict,
 };
@@ -32,6 +33,7 @@ impl io::Write for Log {
 
 impl Log {
     fn begin() -> (Self, DefaultGuard) {
+        every_line_is_wanted();
         let log = Self::default();
         let writer = log.clone();
         let lines = tracing_subscriber::fmt()

@@ -11,6 +11,7 @@ pub(crate) mod data;
 pub(crate) mod drive;
 pub(crate) mod generate;
 mod lines;
+pub(crate) mod log;
 pub(crate) mod model;
 pub(crate) mod parse;
 pub(crate) mod process;
