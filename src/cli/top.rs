@@ -9,12 +9,19 @@ mod view;
 
 use std::{
     io::{self, IsTerminal, Write},
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering::Relaxed},
+    },
     time::{Duration, SystemTime, UNIX_EPOCH},
 };
 
 use crossterm::event::{Event, KeyCode, KeyEvent, KeyEventKind, KeyModifiers};
 use ratatui::{DefaultTerminal, widgets::TableState};
-use tokio::sync::mpsc::{self, Receiver};
+use tokio::{
+    signal::unix::{SignalKind, signal},
+    sync::mpsc::{self, Receiver},
+};
 
 pub(in crate::cli) use self::feed::FeedError;
 use self::{
@@ -31,6 +38,8 @@ const REDRAW: Duration = Duration::from_secs(1);
 const FRAME: Duration = Duration::from_millis(50);
 /// Rows of a page, for the keys that turn one.
 const PAGE: isize = 20;
+/// Held beside a letter, they make it another key.
+const CHORDS: KeyModifiers = KeyModifiers::CONTROL.union(KeyModifiers::ALT);
 /// News that wait to be drawn.
 const WAITING: usize = 1_024;
 
@@ -76,10 +85,13 @@ pub(super) fn run(args: &Args, flags: &Flags, environment: &Environment) -> Resu
     let (news, heard) = mpsc::channel(WAITING);
     let address = feed.shown();
     let following = runtime.spawn(feed.follow(news));
+    let told = Arc::<AtomicBool>::default();
+    let signals = runtime.spawn(stopped(Arc::clone(&told)));
     let mut terminal = ratatui::try_init()?;
-    let shown = Screen::new(fleet, address, heard).run(&mut terminal);
+    let shown = Screen::new(fleet, address, heard).run(&mut terminal, &told);
     ratatui::try_restore()?;
     following.abort();
+    signals.abort();
     runtime.shutdown_background();
     Ok(shown?)
 }
@@ -109,7 +121,8 @@ impl Screen {
         }
     }
 
-    fn run(&mut self, terminal: &mut DefaultTerminal) -> io::Result<()> {
+    /// Until it is quit, or told to end.
+    fn run(&mut self, terminal: &mut DefaultTerminal, told: &AtomicBool) -> io::Result<()> {
         loop {
             let changed = self.hear();
             terminal.draw(|frame| self.draw(frame))?;
@@ -123,6 +136,9 @@ impl Screen {
                         return Ok(());
                     }
                     break;
+                }
+                if told.load(Relaxed) {
+                    return Ok(());
                 }
                 if changed || !self.heard.is_empty() {
                     break;
@@ -175,7 +191,7 @@ impl Screen {
             return false;
         }
         if self.typing.is_some() {
-            self.type_in(key.code);
+            self.type_in(key.code, key.modifiers);
             return true;
         }
         match key.code {
@@ -194,7 +210,7 @@ impl Screen {
         true
     }
 
-    fn type_in(&mut self, code: KeyCode) {
+    fn type_in(&mut self, code: KeyCode, modifiers: KeyModifiers) {
         let mut words = self.fleet.searched().to_owned();
         match code {
             KeyCode::Enter => self.typing = None,
@@ -206,6 +222,8 @@ impl Screen {
                 words.pop();
                 self.fleet.search(&words);
             }
+            // A shortcut is no letter.
+            KeyCode::Char(_) if modifiers.intersects(CHORDS) => {}
             KeyCode::Char(letter) => {
                 words.push(letter);
                 self.fleet.search(&words);
@@ -213,6 +231,24 @@ impl Screen {
             _ => {}
         }
     }
+}
+
+/// Notes that somebody told the process to end, so that the terminal is given back first.
+async fn stopped(told: Arc<AtomicBool>) {
+    let signals = [
+        SignalKind::terminate(),
+        SignalKind::interrupt(),
+        SignalKind::hangup(),
+    ];
+    let [Ok(mut terminate), Ok(mut interrupt), Ok(mut hangup)] = signals.map(signal) else {
+        return;
+    };
+    tokio::select! {
+        _ = terminate.recv() => {}
+        _ = interrupt.recv() => {}
+        _ = hangup.recv() => {}
+    }
+    told.store(true, Relaxed);
 }
 
 fn now_s() -> u64 {

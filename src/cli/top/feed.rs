@@ -49,6 +49,8 @@ pub(in crate::cli) enum FeedError {
     Unreachable { url: Url, reason: String },
     #[error("{0} asks for a key; name the environment variable that holds one with --key-env")]
     KeyMissing(Url),
+    #[error("{0} refuses the key that the environment variable of --key-env holds")]
+    KeyWrong(Url),
     #[error("{url} answers {status}; is this a Plimsoll proxy of the same release?")]
     Refused { url: Url, status: StatusCode },
     #[error("{url} does not answer as this release does: {reason}")]
@@ -197,6 +199,9 @@ impl Feed {
         };
         match answer.status() {
             StatusCode::OK => Ok(answer),
+            StatusCode::UNAUTHORIZED if self.key.is_some() => {
+                Err(FeedError::KeyWrong(self.base.clone()))
+            }
             StatusCode::UNAUTHORIZED => Err(FeedError::KeyMissing(self.base.clone())),
             status => Err(FeedError::Refused { url, status }),
         }

@@ -15,8 +15,8 @@ use crate::{cli::table::grouped, health::Level};
 const WIDE: u16 = 24;
 const NARROW: u16 = 10;
 /// Columns from which on gauges are wide, and ids whole.
-const ROOMY: u16 = 102;
-const WHOLE_IDS: u16 = 126;
+const ROOMY: u16 = 104;
+const WHOLE_IDS: u16 = 128;
 
 /// What is drawn beside the sessions.
 #[derive(Debug)]
@@ -153,27 +153,27 @@ fn table(frame: &mut Frame<'_>, scene: &Scene<'_>, area: Rect, state: &mut Table
     let height = usize::from(area.height.saturating_sub(1)).max(1);
     let shown = scene.fleet.shown().len();
     let offset = scrolled(state, shown, height);
+    let columns = Column::of(area.width);
     let rows = scene.fleet.shown().skip(offset).take(height);
-    let rows = rows.map(|session| row(scene, session, gauge));
-    let headings = [
-        "session", "level", "load", "tokens", "full", "model", "course", "age",
-    ];
-    let widths = [
-        Constraint::Length(id),
-        Constraint::Length(8),
-        Constraint::Length(gauge),
-        Constraint::Length(19),
-        Constraint::Length(5),
-        Constraint::Min(12),
-        Constraint::Length(14),
-        Constraint::Length(5),
-    ];
-    let headings = headings.map(|word| match word {
-        // As what stands beneath them.
-        "tokens" | "full" | "age" => Line::from(word).right_aligned(),
-        word => Line::from(word),
+    let rows = rows.map(|session| {
+        let cells = columns
+            .iter()
+            .map(|column| column.cell(scene, session, gauge));
+        Row::new(cells.collect::<Vec<_>>())
     });
-    let heading = Row::new(headings).style(Style::new().add_modifier(Modifier::BOLD));
+    let widths = columns.iter().map(|column| match column {
+        Column::Session => Constraint::Length(id),
+        Column::Level => Constraint::Length(8),
+        Column::Load => Constraint::Length(gauge),
+        Column::Tokens => Constraint::Length(21),
+        Column::Full => Constraint::Length(5),
+        Column::Model => Constraint::Min(12),
+        Column::Course => Constraint::Length(14),
+        Column::Age => Constraint::Length(5),
+    });
+    let widths: Vec<_> = widths.collect();
+    let heading = columns.iter().map(Column::heading).collect::<Vec<_>>();
+    let heading = Row::new(heading).style(Style::new().add_modifier(Modifier::BOLD));
     let table = Table::new(rows, widths)
         .header(heading)
         .column_spacing(1)
@@ -192,23 +192,63 @@ fn scrolled(state: &mut TableState, shown: usize, height: usize) -> usize {
     offset
 }
 
-fn row(scene: &Scene<'_>, session: &Session, gauge: u16) -> Row<'static> {
-    let style = style(scene, session.health);
-    let size = format!(
-        "{} / {}",
-        tokens(session.prompt_tokens),
-        tokens(session.context_limit)
-    );
-    Row::new([
-        Cell::new(session.id.clone()),
-        Cell::new(Span::styled(level(session), style)),
-        Cell::new(Span::styled(load_line(session, gauge.into()), style)),
-        Cell::new(Line::from(size).right_aligned()),
-        Cell::new(Line::from(percent(session)).right_aligned()),
-        Cell::new(named(session)),
-        Cell::new(course(session)),
-        Cell::new(Line::from(age(session, scene.now_s)).right_aligned()),
-    ])
+/// What is told of a session. Where there is no room for all of it some are left out: a number that is
+/// cut would be another number.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Column {
+    Session,
+    Level,
+    Load,
+    Tokens,
+    Full,
+    Model,
+    Course,
+    Age,
+}
+
+impl Column {
+    /// Those for which so many cells are enough.
+    const fn of(width: u16) -> &'static [Self] {
+        use Column::{Age, Course, Full, Level, Load, Model, Session, Tokens};
+        match width {
+            90.. => &[Session, Level, Load, Tokens, Full, Model, Course, Age],
+            70..90 => &[Session, Level, Tokens, Full, Model, Age],
+            40..70 => &[Session, Level, Full, Model],
+            _ => &[Level, Full],
+        }
+    }
+
+    fn heading(&self) -> Line<'static> {
+        match self {
+            Self::Session => Line::from("session"),
+            Self::Level => Line::from("level"),
+            Self::Load => Line::from("load"),
+            // As what stands beneath them.
+            Self::Tokens => Line::from("tokens").right_aligned(),
+            Self::Full => Line::from("full").right_aligned(),
+            Self::Model => Line::from("model"),
+            Self::Course => Line::from("course"),
+            Self::Age => Line::from("age").right_aligned(),
+        }
+    }
+
+    fn cell(&self, scene: &Scene<'_>, session: &Session, gauge: u16) -> Cell<'static> {
+        let style = style(scene, session.health);
+        match self {
+            Self::Session => Cell::new(session.id.clone()),
+            Self::Level => Cell::new(Span::styled(level(session), style)),
+            Self::Load => Cell::new(Span::styled(load_line(session, gauge.into()), style)),
+            Self::Tokens => {
+                let (used, window) = (session.prompt_tokens, session.context_limit);
+                let size = format!("{} / {}", tokens(used), tokens(window));
+                Cell::new(Line::from(size).right_aligned())
+            }
+            Self::Full => Cell::new(Line::from(percent(session)).right_aligned()),
+            Self::Model => Cell::new(named(session)),
+            Self::Course => Cell::new(course(session)),
+            Self::Age => Cell::new(Line::from(age(session, scene.now_s)).right_aligned()),
+        }
+    }
 }
 
 fn coloured(scene: &Scene<'_>, colour: Color) -> Style {

@@ -42,7 +42,7 @@ fn every_session_has_its_gauge_with_the_load_line() {
     let mut busy = session("c", Some(650), 990);
     busy.compacting = true;
     fleet.replace(vec![session("a", None, 0), full, busy]);
-    let lines = drawn(&scene(&fleet), &mut TableState::new(), (120, 9));
+    let lines = drawn(&scene(&fleet), &mut TableState::new(), (128, 9));
     let expected = [
         "plimsoll top http://127.0.0.1:1876  live",
         "3 sessions  critical 1  caution 1  healthy 0  unknown 1",
@@ -98,6 +98,32 @@ fn any_size_of_terminal_can_be_drawn_on() {
             };
             drawn(&scene, &mut TableState::new(), size);
         }
+    }
+}
+
+#[test]
+fn no_number_is_ever_cut() {
+    let mut fleet = Fleet::default();
+    let large = Session {
+        context_limit: Some(2_000_000),
+        hard_util: Some(0.617),
+        ..session("a", Some(1_234_567), 0)
+    };
+    fleet.replace(vec![large]);
+    for width in 14..200 {
+        let lines = drawn(&scene(&fleet), &mut TableState::new(), (width, 6));
+        let words: Vec<_> = lines[3].split_whitespace().collect();
+        let whole = words.contains(&"1,234,567") && words.contains(&"2,000,000");
+        assert!(
+            whole || !lines[3].contains('/') || width < 70,
+            "{width}: {}",
+            lines[3]
+        );
+        assert!(
+            words.contains(&"62") && words.contains(&"%"),
+            "{width}: {}",
+            lines[3]
+        );
     }
 }
 
