@@ -2,7 +2,7 @@
 
 use super::{
     Memory, Plan, Policy, Recall,
-    budget::Shares,
+    budget::{self, Shares},
     clear::{Cleared, sweep::SweptMark},
     fit::{Fit, fresh},
     fold::Mark,
@@ -30,6 +30,7 @@ pub(super) fn assemble(
     folding: Folding,
     (texts, results, ours): (&Priorities<'_>, &Results<'_>, &Mine<'_>),
     recall: &Recall,
+    (conversation, policy): (&Conversation, &Policy<'_>),
     mut report: Report,
 ) -> (Plan, Vec<Item>) {
     let mut edits = folding.edits;
@@ -69,6 +70,7 @@ pub(super) fn assemble(
     let course = recall.ours.course.as_ref().filter(|_| folding.prefaced);
     report.course = course.map(|course| course.number);
     report.raw_after = fit.replay.sent(fit.fold);
+    report.sent = goes_out(&report, (conversation, policy), &kept, &results.tokens);
     report.over_budget = report.raw_after > fit.replay.high;
     report.expected = recall.calibration.tokens(report.raw_after);
     report.folded = (folding.messages > 0).then(|| Folded {
@@ -92,6 +94,29 @@ pub(super) fn assemble(
         memory,
     };
     (plan, outline)
+}
+
+/// What of the client's own goes out, for who looks. What is cleared is taken off tool results first, of
+/// which it mostly is.
+fn goes_out(
+    report: &Report,
+    (conversation, policy): (&Conversation, &Policy<'_>),
+    kept: &[bool],
+    tokens: &[u32],
+) -> Shares {
+    let tokens: Vec<u32> = kept
+        .iter()
+        .zip(tokens)
+        .map(|(kept, tokens)| if *kept { *tokens } else { 0 })
+        .collect();
+    let mut sent = budget::with_tools(report.shares.tools, conversation, policy, &tokens);
+    let mut freed = report.cleared.as_ref().map_or(0, |it| it.tokens);
+    for share in [&mut sent.tool_results, &mut sent.images, &mut sent.history] {
+        let taken = freed.min(*share);
+        *share -= taken;
+        freed -= taken;
+    }
+    sent
 }
 
 /// What is cleared of the messages that are kept, with its edits; none where nothing is.
@@ -148,6 +173,7 @@ pub(super) fn checked(
             own_tools: false,
             records_left_out: 0,
             raw_after: shares.total(),
+            sent: *shares,
             ..plan.report
         },
         // What was planned did not happen: the next request is replayed from its start.

@@ -80,8 +80,19 @@ impl Shares {
 
 /// What a request is made of, before anything is done to it.
 pub(super) fn shares(conversation: &Conversation, policy: &Policy<'_>, tokens: &[u32]) -> Shares {
+    let tools = estimate::beside(conversation, &policy.weights());
+    with_tools(tools, conversation, policy, tokens)
+}
+
+/// The same where what the tools weigh is known; `tokens` of each message, 0 where it does not go out.
+pub(super) fn with_tools(
+    tools: u32,
+    conversation: &Conversation,
+    policy: &Policy<'_>,
+    tokens: &[u32],
+) -> Shares {
     let mut shares = Shares {
-        tools: estimate::beside(conversation, &policy.weights()),
+        tools,
         ..Shares::default()
     };
     for (message, &tokens) in conversation.messages.iter().zip(tokens) {

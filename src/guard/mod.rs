@@ -219,7 +219,15 @@ pub fn plan(conversation: &Conversation, policy: &Policy<'_>, recall: &Recall) -
         (&note, fit.replay.prefaced),
     );
     let found = (&texts, &results, &ours);
-    let plan = assemble(&units, &fit, folding, found, recall, report);
+    let plan = assemble(
+        &units,
+        &fit,
+        folding,
+        found,
+        recall,
+        (conversation, policy),
+        report,
+    );
     checked(conversation, policy, plan, &shares)
 }
 

@@ -37,6 +37,8 @@ pub struct Report {
     pub over_budget: bool,
     /// What the request was made of as it came.
     pub shares: Shares,
+    /// What of that goes out; what is ours counts beside it.
+    pub sent: Shares,
 }
 
 /// What came in invalid goes as it came.

@@ -17,7 +17,8 @@ pub struct History {
     points: Vec<Point>,
 }
 
-/// One generation; of several, the last one's numbers and what was done in any.
+/// One generation; of several, the last one's number, the fullest one's tokens, and what was done in
+/// any.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Point {
     /// Counted from 1.
@@ -104,7 +105,14 @@ impl History {
         match self.points.last_mut() {
             Some(last) if step(last.generation) == step(point.generation) => {
                 let marks = Marks(last.marks.0 | point.marks.0);
-                *last = Point { marks, ..point };
+                // The fuller one, so that no peak is lost, nor what is known by what is not.
+                let fuller = point.prompt_tokens >= last.prompt_tokens;
+                let shown = if fuller { point } else { *last };
+                *last = Point {
+                    generation: point.generation,
+                    marks,
+                    ..shown
+                };
             }
             _ => self.points.push(point),
         }

@@ -105,14 +105,14 @@ pub struct State {
     pub guard: Memory,
     pub recovery: recovery::Memory,
     pub compaction: compaction::Memory,
-    /// What the last request was made of, as it came; `None` where it was not looked at.
+    /// What the last request was made of; `None` where it was not looked at.
     pub made_of: Option<MadeOf>,
     pub history: History,
     /// Seconds since 1970.
     pub updated_s: u64,
 }
 
-/// Estimated tokens of one request by what they are of, calibrated.
+/// Estimated tokens of one request as it went out, by what they are of, calibrated.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct MadeOf {
     pub system: u32,
@@ -122,10 +122,12 @@ pub struct MadeOf {
     pub history: u32,
     pub tool_results: u32,
     pub images: u32,
+    /// What the proxy added: prompts, tools, notes and summaries.
+    pub ours: u32,
     /// Kept free for the answer.
     pub reserve: u32,
-    /// Of all but the reserve, what went out.
-    pub sent: u32,
+    /// Of what came, what did not go out.
+    pub left_out: u32,
 }
 
 /// A state's stored form.

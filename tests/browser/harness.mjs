@@ -37,6 +37,7 @@ key_sha256 = "${sha256(KEYS.alice)}"
 
 [clients.bob]
 key_sha256 = "${sha256(KEYS.bob)}"
+models = ["harbour/deep"]
 `;
 
 // The window of `harbour/deep`, with its lines; that of `harbour/nobody-knows` is unknown.

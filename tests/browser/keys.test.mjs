@@ -102,3 +102,29 @@ test("the administrator sees all sessions, and texts only where the settings sho
   await open2.page.getByRole("region", { name: "Prompts of the proxy" }).locator("pre").first().waitFor();
   await open2.ok();
 });
+
+test("a key for some models sees its providers, and no counts of all clients", limit, async () => {
+  const { page, ok } = await open(browser, proxy, { expected, hash: "#/providers" });
+  await enter(page, KEYS.bob);
+  await reads(page.locator("main"), "for keys that may use every model");
+  await reads(page.locator("main"), "harbour/deep");
+  assert.equal(await page.getByText("Median").count(), 0);
+  await ok();
+});
+
+test("where no key is needed, a client's own shows what that client did", limit, async () => {
+  const free = await start("");
+  try {
+    const talk = free.talk("harbour/deep", "sk-of-an-sdk");
+    await talk.say("Hello", 2_000);
+    const { page, ok } = await open(browser, free, {});
+    await page.getByRole("button", { name: "Use a key" }).click();
+    await enter(page, "sk-of-an-sdk");
+    await reads(rowOf(page, talk.id), "Healthy");
+    await page.getByRole("button", { name: "Forget the key" }).click();
+    await rowOf(page, talk.id).waitFor({ state: "detached" });
+    await ok();
+  } finally {
+    await free.stop();
+  }
+});

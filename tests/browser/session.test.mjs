@@ -115,6 +115,7 @@ test("prompts, reminders and the parts of the last request are shown in full", l
   const bar = await made.getByRole("img").getAttribute("aria-label");
   for (const part of [
     `History: ${known.made_of.history.toLocaleString("en")} tokens`,
+    `Added by the proxy: ${known.made_of.ours.toLocaleString("en")} tokens`,
     "Reserve for the answer: 2,500 tokens",
   ]) {
     assert.ok(bar.includes(part), `${part} in ${bar}`);

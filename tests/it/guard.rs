@@ -73,6 +73,9 @@ fn check_with(body: &[u8], window: u32, profile: &'static Profile, settings: &Gu
         }
     }
     assert_eq!(strict::broken(body, &after, profile), [], "{context}");
+    let (theirs, raw) = (plan.report.sent.total(), plan.report.raw_after);
+    assert!(theirs <= raw, "{context}: {theirs} of theirs in {raw}");
+    assert!(theirs <= plan.report.shares.total(), "{context}");
     if plan.edits.is_empty() {
         assert_eq!(after.as_ptr(), before.body.as_ptr());
     }

@@ -4,16 +4,15 @@ import { h } from "./dom.js";
 import { number, share } from "./format.js";
 import { t } from "./words.js";
 
-const KINDS = ["system", "tools", "history", "tool_results", "images", "reserve"];
+const KINDS = ["system", "tools", "history", "tool_results", "images", "ours", "reserve"];
 
 // `made`: of a report, or `null`.
 export function madeOf(made) {
   if (!made) return [h("p", { class: "quiet" }, t("made_none"))];
-  const came = KINDS.filter((kind) => kind !== "reserve").reduce((sum, kind) => sum + made[kind], 0);
-  // Of what came, the guard left this out.
-  const left = Math.max(0, came - made.sent);
+  // Beside the parts: it is of what came, and they are of what went out.
+  const left = made.left_out;
   const parts = KINDS.map((kind) => ({ kind, tokens: made[kind] })).filter(({ tokens }) => tokens > 0);
-  const whole = Math.max(1, came + made.reserve);
+  const whole = Math.max(1, parts.reduce((sum, { tokens }) => sum + tokens, 0));
   const piece = ({ kind, tokens }) => {
     const element = h("span", { class: `piece ${kind}` });
     element.style.flexGrow = String(tokens);
@@ -26,18 +25,14 @@ export function madeOf(made) {
       h("span", { class: `swatch ${kind}`, "aria-hidden": "true" }),
       h("span", { class: "what" }, t(`made_${kind}`)),
       h("span", { class: "n" }, number(tokens)),
-      h("span", { class: "quiet" }, share(tokens / whole)),
+      h("span", { class: "quiet" }, kind === "left_out" ? "" : share(tokens / whole)),
     );
   const all = left > 0 ? [...parts, { kind: "left_out", tokens: left }] : parts;
   const label = all
     .map(({ kind, tokens }) => t("made_label", { name: t(`made_${kind}`), n: number(tokens) }))
     .join(", ");
-  const sent = h("span", { class: "sent" });
-  sent.style.width = `${(100 * left) / whole}%`;
-  sent.hidden = left === 0;
   return [
     h("div", { class: "made", role: "img", "aria-label": label }, parts.map(piece)),
-    h("div", { class: "cut", "aria-hidden": "true" }, sent),
     h("ul", { class: "shares" }, all.map(entry)),
     h("p", { class: "quiet" }, t("made_estimated")),
   ];

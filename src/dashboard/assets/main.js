@@ -127,11 +127,12 @@ function frame() {
     state: h("span", { class: "words" }),
     live: h("p", { class: "live", role: "status" }),
     theme: h("button", { type: "button", class: "button small", onclick: nextTheme }),
-    key: h(
-      "button",
-      { type: "button", class: "button small", onclick: forgetKey, hidden: true },
-      t("forget_key"),
-    ),
+    // Also where none is needed: what a client sends as its key sees what that client did.
+    key: h("button", {
+      type: "button",
+      class: "button small",
+      onclick: () => (key() === null ? giveKey() : forgetKey()),
+    }),
     problem: h("div", { class: "problem page", role: "alert", hidden: true }),
     main: h("main", { id: "main", tabindex: "-1" }),
     about: h("span", {}),
@@ -177,7 +178,7 @@ function showState() {
 
 function showAbout() {
   const { about } = app;
-  parts.key.hidden = key() === null;
+  say(parts.key, t(key() === null ? "use_key" : "forget_key"));
   const reader =
     about && (about.reader === "admin" ? t("reader_admin") : about.keys ? t("reader_owner") : "");
   say(

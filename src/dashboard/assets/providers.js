@@ -104,10 +104,15 @@ function numbers(provider) {
     : t("unknown");
   const all = [
     [t("breaker"), breaker],
-    ...ATTEMPTS.map((kind) => [t(`attempts_${kind}`), number(attempts[kind] ?? 0)]),
-    [t("retries"), number(provider.retries)],
-    [t("fallbacks"), number(provider.fallbacks)],
-    [t("latency"), time],
+    // Counts of all clients together are for keys that open every model.
+    ...(attempts === null
+      ? [[t("counts"), t("counts_hidden")]]
+      : [
+          ...ATTEMPTS.map((kind) => [t(`attempts_${kind}`), number(attempts[kind])]),
+          [t("retries"), number(provider.retries)],
+          [t("fallbacks"), number(provider.fallbacks)],
+          [t("latency"), time],
+        ]),
   ];
   return [
     h(

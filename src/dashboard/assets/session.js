@@ -170,8 +170,8 @@ class View {
     try {
       this.#show(await ask(what ? `${path(this.#id)}/${what}` : path(this.#id), options));
     } catch (error) {
+      if (this.report) this.#buttons();
       this.#failed(error);
-      this.#show(this.report);
     }
   }
 

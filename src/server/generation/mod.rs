@@ -248,7 +248,7 @@ impl Generation {
             Some(billed.completion_tokens)
         });
         state.health = level;
-        state.made_of = self.made_of();
+        state.made_of = self.made_of(&state.calibration);
         state.history.add(Point {
             generation: state.generations,
             prompt_tokens: reported,

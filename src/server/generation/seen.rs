@@ -3,6 +3,7 @@
 
 use super::{super::wish::Wish, Generation, reported};
 use crate::{
+    guard::estimate::Calibration,
     health::Health,
     relay::Heard,
     session::{history::Marks, state::MadeOf},
@@ -11,26 +12,27 @@ use crate::{
 
 impl Generation {
     /// What the request was made of; `None` where the guard did not look at it.
-    pub(super) fn made_of(&self) -> Option<MadeOf> {
+    pub(super) fn made_of(&self, calibration: &Calibration) -> Option<MadeOf> {
         let report = &self.plan.report;
         if report.raw_before == 0 {
             return None;
         }
-        let slope = self.recall.calibration.slope();
+        let slope = calibration.slope();
         let tokens = |raw: u32| (f64::from(raw) * slope) as u32;
-        let sent = match self.wish {
-            Wish::Guard => report.raw_after,
-            Wish::DryRun | Wish::Off => report.raw_before,
+        let came = &report.shares;
+        let (sent, raw) = match self.wish {
+            Wish::Guard if report.stood_back.is_none() => (&report.sent, report.raw_after),
+            _ => (came, came.total()),
         };
-        let shares = &report.shares;
         Some(MadeOf {
-            system: tokens(shares.system),
-            tools: tokens(shares.tools),
-            history: tokens(shares.history),
-            tool_results: tokens(shares.tool_results),
-            images: tokens(shares.images),
+            system: tokens(sent.system),
+            tools: tokens(sent.tools),
+            history: tokens(sent.history),
+            tool_results: tokens(sent.tool_results),
+            images: tokens(sent.images),
+            ours: tokens(raw.saturating_sub(sent.total())),
             reserve: report.budget.reserve,
-            sent: tokens(sent),
+            left_out: tokens(came.total().saturating_sub(sent.total())),
         })
     }
 
@@ -73,7 +75,7 @@ impl Generation {
     /// What was done to this request, and to none before it.
     fn done(&self) -> Done {
         let mut done = Done {
-            session: self.inherited.state.is_none(),
+            session: self.inherited.state.is_none() && !self.inherited.lost,
             ..Done::default()
         };
         if self.wish != Wish::Guard {

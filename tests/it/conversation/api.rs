@@ -87,7 +87,9 @@ async fn a_session_counts_up() {
             "generation": generation, "prompt_tokens": used, "cached_tokens": null, "marks": [],
         });
         assert_eq!(shown["points"][generation - 1], point);
-        assert!(shown["made_of"]["sent"].as_u64() > Some(0));
+        assert!(shown["made_of"]["history"].as_u64() > Some(0));
+        assert_eq!(shown["made_of"]["ours"], 0);
+        assert_eq!(shown["made_of"]["left_out"], 0);
         assert!(shown["updated_s"].as_u64().unwrap() > 1_700_000_000);
     }
 }
