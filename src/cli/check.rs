@@ -51,6 +51,8 @@ pub(super) fn run(
     table::write(out, &compaction(config, &registry))?;
     writeln!(out, "\nstore")?;
     table::write(out, &store(config))?;
+    writeln!(out, "\ntraces")?;
+    table::write(out, &traces(config))?;
     let mut doubts = loaded.warnings;
     doubts.extend(warnings(config, &registry));
     doubts.extend(unknown_windows(&registry));
@@ -298,6 +300,20 @@ fn threshold(target: &Target, config: &Config) -> u32 {
         tokens: window - reserve,
     };
     compaction::threshold(&budget, &config.compaction)
+}
+
+/// The origin alone of its address: what follows it can hold a key.
+fn traces(config: &Config) -> Vec<[String; 2]> {
+    let traces = &config.traces;
+    let Some(endpoint) = &traces.endpoint else {
+        return vec![row("endpoint", "none: no traces are made")];
+    };
+    let origin = reqwest::Url::parse(endpoint).map(|url| url.origin().ascii_serialization());
+    vec![
+        row("endpoint", origin.unwrap_or_default()),
+        row("service_name", &traces.service_name),
+        row("sample", traces.sample),
+    ]
 }
 
 /// Hosts and ports alone of its address: it can hold a password.

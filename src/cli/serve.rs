@@ -19,7 +19,7 @@ use crate::{
 pub(super) fn run(flags: &Flags, environment: &Environment) -> Result<(), Failed> {
     let mut watch = Watch::new(flags, environment);
     let loaded = watch.load()?;
-    telemetry::start();
+    let _log = telemetry::start();
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .enable_all()
         .build()

@@ -390,6 +390,9 @@ async fn complete(
     let Some(generation) = &mut continuing.dispatch.generation else {
         return Ok(answer);
     };
+    if answer.status().is_success() && heard.is_none() {
+        generation.provider_failed();
+    }
     let headers = answer.headers_mut();
     headers.extend(head.unwrap_or_default());
     if let Some(heard) = heard {

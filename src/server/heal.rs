@@ -133,7 +133,7 @@ impl Dispatch {
             counted,
             window = window.tokens,
             input_limit = window.input,
-            "{} refused a conversation as too long; it is fitted anew",
+            "{:?} refused a conversation as too long; it is fitted anew",
             self.target.id()
         );
         true

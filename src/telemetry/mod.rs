@@ -12,6 +12,7 @@ pub mod trace;
 use std::io::{self, IsTerminal};
 
 use tracing::{Level, Metadata};
+use tracing_appender::non_blocking::{NonBlockingBuilder, WorkerGuard};
 use tracing_subscriber::{
     EnvFilter, filter::filter_fn, fmt, layer::SubscriberExt, util::SubscriberInitExt,
 };
@@ -21,10 +22,22 @@ pub use self::operation::Operation;
 /// Environment variables that set what is logged; the first that is set counts.
 const VARIABLES: [&str; 2] = ["PLIMSOLL_LOG", "RUST_LOG"];
 
+/// Lines that wait to be written, each well under a kilobyte as a rule.
+pub const MOST_LINES: usize = 16_384;
+
 /// Starts the log on standard error: for people on a terminal, as JSON lines otherwise.
 ///
+/// Lines are written by a thread of their own, so that a reader who does not read holds up no request;
+/// while it does not, the lines beyond [`MOST_LINES`] are lost. What waits is written when the guard is
+/// dropped, within about a second.
+///
 /// A second call changes nothing. A filter that cannot be read is reported, and `info` used.
-pub fn start() {
+pub fn start() -> WorkerGuard {
+    let (writer, guard) = NonBlockingBuilder::default()
+        .buffered_lines_limit(MOST_LINES)
+        .lossy(true)
+        .thread_name("plimsoll-log")
+        .finish(io::stderr());
     let wanted = VARIABLES.iter().find_map(|name| std::env::var(name).ok());
     let (filter, bad) = match wanted.as_deref().map(EnvFilter::try_new) {
         Some(Ok(filter)) => (filter, None),
@@ -35,18 +48,16 @@ pub fn start() {
         .with(filter)
         .with(filter_fn(may_be_logged));
     let started = if io::stderr().is_terminal() {
-        let people = fmt::layer().with_target(false).with_writer(io::stderr);
+        let people = fmt::layer().with_target(false).with_writer(writer);
         registry.with(people).try_init()
     } else {
-        let json = fmt::layer()
-            .json()
-            .flatten_event(true)
-            .with_writer(io::stderr);
+        let json = fmt::layer().json().flatten_event(true).with_writer(writer);
         registry.with(json).try_init()
     };
     if let (Ok(()), Some(error)) = (started, bad) {
         tracing::warn!(%error, "the log filter cannot be read; logging at info");
     }
+    guard
 }
 
 /// SECURITY: libraries log headers and bytes at their lower levels, and so keys and prompts. What

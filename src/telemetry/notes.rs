@@ -25,6 +25,7 @@ pub(super) struct Noted {
     pub(super) actions: Option<String>,
     pub(super) guard: Option<Duration>,
     pub(super) streamed: bool,
+    pub(super) failed: bool,
     pub(super) answered: Option<Answered>,
 }
 
@@ -100,6 +101,11 @@ impl Notes {
     /// The answer goes out as a stream.
     pub fn streamed(&self) {
         self.change(|noted| noted.streamed = true);
+    }
+
+    /// The provider said in the midst of an answer that it failed.
+    pub fn failed(&self) {
+        self.change(|noted| noted.failed = true);
     }
 
     pub fn answered(&self, answered: Answered) {

@@ -56,7 +56,7 @@ impl Record {
     pub fn new(method: &Method, path: &str) -> Self {
         Self {
             begun: Instant::now(),
-            method: method.clone(),
+            method: known(method),
             path: cut(path),
             route: None,
             operation: None,
@@ -151,8 +151,11 @@ impl Record {
 
 impl Drop for Record {
     fn drop(&mut self) {
-        let outcome = self.outcome.unwrap_or("client_left");
         let noted = self.notes.take();
+        let outcome = match self.outcome.unwrap_or("client_left") {
+            "done" if noted.failed => "provider_error",
+            outcome => outcome,
+        };
         let error = self.error(outcome);
         let took = self.begun.elapsed();
         self.log(&noted, outcome, took);
@@ -169,6 +172,25 @@ impl Drop for Record {
             });
         }
         self.trace.end(|span| self.tell(&noted, error, span));
+    }
+}
+
+/// A method that no standard knows is a client's text, and as long as it likes.
+fn known(method: &Method) -> Method {
+    let standard = [
+        Method::GET,
+        Method::HEAD,
+        Method::POST,
+        Method::PUT,
+        Method::PATCH,
+        Method::DELETE,
+        Method::OPTIONS,
+        Method::CONNECT,
+        Method::TRACE,
+    ];
+    match standard.into_iter().find(|it| it == method) {
+        Some(method) => method,
+        None => Method::from_bytes(b"_OTHER").unwrap_or_default(),
     }
 }
 

@@ -2,7 +2,7 @@
 //!
 //! Off unless `traces.endpoint` names a collector; then nothing is made and nothing allocated. On,
 //! spans go into a bounded queue, and a thread of the library's sends them away in batches: a
-//! collector that is slow or gone costs spans, never a request ([`export`]). What a client says in
+//! collector that is slow or gone costs spans, never a request (`export.rs`). What a client says in
 //! `traceparent` is the parent, and its decision about recording is followed. No texts of
 //! conversations and no keys among the attributes.
 
@@ -76,8 +76,13 @@ impl Tracing {
         let Some(on) = &self.0 else {
             return Trace::default();
         };
-        let said = HeaderExtractor(headers);
-        let parent = TraceContextPropagator::new().extract_with_context(&Context::new(), &said);
+        let parent = match is_sound(headers) {
+            true => {
+                let said = HeaderExtractor(headers);
+                TraceContextPropagator::new().extract_with_context(&Context::new(), &said)
+            }
+            false => Context::new(),
+        };
         let follows = parent.span().span_context().is_valid();
         let builder = on.tracer.span_builder("request");
         let builder = builder.with_kind(SpanKind::Server);
@@ -88,14 +93,35 @@ impl Tracing {
     /// Sends what waits, within a bound. Nothing is made from then on.
     pub async fn close(&self) {
         let Some(on) = self.0.clone() else { return };
-        let closed = tokio::task::spawn_blocking(move || {
-            // What went wrong was said when it did.
-            let _ = on.provider.shutdown_with_timeout(CLOSE_WITHIN);
-        });
-        if tokio::time::timeout(CLOSE_WITHIN, closed).await.is_err() {
+        let closed =
+            tokio::task::spawn_blocking(move || on.provider.shutdown_with_timeout(CLOSE_WITHIN));
+        let closed = tokio::time::timeout(CLOSE_WITHIN, closed).await;
+        if !matches!(closed, Ok(Ok(Ok(())))) {
             tracing::warn!("some spans were not exported in time and are lost");
         }
     }
+}
+
+/// Whether a client's `traceparent` is one, and the only one, as W3C Trace Context spells it; the library
+/// takes much else, and so would put requests that have nothing to do with each other into one trace.
+fn is_sound(headers: &HeaderMap) -> bool {
+    let mut said = headers.get_all("traceparent").iter();
+    let (Some(value), None) = (said.next(), said.next()) else {
+        return false;
+    };
+    let parts: Vec<&[u8]> = value.as_bytes().split(|byte| *byte == b'-').collect();
+    let hex = |part: &&[u8]| {
+        part.iter()
+            .all(|byte| matches!(byte, b'0'..=b'9' | b'a'..=b'f'))
+    };
+    // A later version may say more behind these four.
+    let lengths = [2, 32, 16, 2];
+    let fits = parts
+        .iter()
+        .zip(lengths)
+        .all(|(part, length)| part.len() == length);
+    let whole = parts.len() == 4 || (parts.len() > 4 && parts[0] != b"00");
+    whole && fits && parts[..4].iter().all(hex)
 }
 
 impl Drop for On {

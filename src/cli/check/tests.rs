@@ -156,6 +156,15 @@ fn it_shows_where_sessions_are_kept_and_no_password() {
     );
 }
 
+#[test]
+fn it_shows_where_traces_go_and_no_key() {
+    let shown =
+        checked("[traces]\nendpoint = \"https://otlp.example/sk-secret/v1/traces\"\n").unwrap();
+    assert!(shown.contains("https://otlp.example"), "{shown}");
+    assert!(!shown.contains("sk-secret"), "{shown}");
+    assert!(checked("").unwrap().contains("no traces are made"));
+}
+
 /// However many models there are, it is one line, and only where it is true.
 #[test]
 fn unknown_windows_are_told_once() {

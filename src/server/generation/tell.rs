@@ -88,10 +88,18 @@ impl Generation {
         headers
     }
 
+    /// The provider said in its answer that it failed: a success by its status alone.
+    pub fn provider_failed(&self) {
+        self.noted.failed();
+    }
+
     /// What is added to the end of a stream.
     pub async fn close(&mut self, ended: Ended<'_>, comment: bool) -> Closing {
         // Half an answer is no generation; of one that cannot be read, nothing else is known.
         if !(ended.heard.complete() || ended.heard.blind) {
+            if ended.heard.error {
+                self.provider_failed();
+            }
             return Closing::default();
         }
         let health = self.settle(ended).await;
@@ -174,7 +182,7 @@ impl Generation {
             let (tool, before, after) = (named(&cut.tool), cut.before, cut.after);
             tracing::warn!(
                 %session, tool, before_chars = before, after_chars = after, place = cut.message,
-                "a result of {tool} was truncated: {before} -> {after} characters"
+                "a result of {tool:?} was truncated: {before} -> {after} characters"
             );
         }
         let more = cuts.count();

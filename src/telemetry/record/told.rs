@@ -55,7 +55,9 @@ impl Record {
 
     /// The attributes of the request's span.
     pub(super) fn tell(&self, noted: &Noted, error: Option<&'static str>, span: &mut Finish<'_>) {
-        span.name(match (self.operation, &self.model) {
+        // A model that was counted is one that is known: a client can make up any other.
+        let model = self.model.as_ref().filter(|_| noted.series.is_some());
+        span.name(match (self.operation, model) {
             (Some(operation), Some(model)) => format!("{} {model}", operation.word()),
             (Some(operation), None) => operation.word().to_owned(),
             (None, _) => format!("{} {}", self.method, self.route.unwrap_or_default()),
@@ -91,7 +93,9 @@ impl Record {
         }
         if let Some(error) = error {
             span.set("error.type", error);
-            if error == "broken" || self.status.is_some_and(|status| status >= 500) {
+            if ["broken", "provider_error"].contains(&error)
+                || self.status.is_some_and(|status| status >= 500)
+            {
                 span.fails();
             }
         }
