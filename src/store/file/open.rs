@@ -87,6 +87,7 @@ pub(super) fn is_damage(error: &Error) -> bool {
         Error::SqlInputError { .. }
         | Error::InvalidColumnType(..)
         | Error::FromSqlConversionFailure(..)
+        | Error::Utf8Error(..)
         | Error::IntegralValueOutOfRange(..)
         | Error::QueryReturnedNoRows => return true,
         _ => return false,

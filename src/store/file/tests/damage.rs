@@ -281,3 +281,17 @@ async fn whichever_bit_of_the_head_is_turned_it_goes_on() {
         goes_on(&open(&directory)).await;
     }
 }
+
+/// A letter of a table's text is no letter any more: the file is as damaged as with another letter.
+#[tokio::test]
+async fn text_that_is_no_text_is_damage() {
+    let mut files = pristine(true).clone();
+    let texts = files[0].windows(6).position(|bytes| bytes == b" TABLE");
+    files[0][texts.unwrap() + 3] |= 1 << 7;
+    let directory = tempfile::tempdir().unwrap();
+    put(&directory, &files);
+    let store = open(&directory);
+    goes_on(&store).await;
+    let aside = fs::read(directory.path().join("sessions.db.damaged-1"));
+    assert_eq!(aside.unwrap(), files[0]);
+}
