@@ -35,6 +35,8 @@ class View {
   #seen = null;
   #reading = false;
   #again = false;
+  #orders = 0;
+  #ordering = 0;
   #gone = false;
   #timer;
   #drawn = new Map();
@@ -146,32 +148,47 @@ class View {
     );
   }
 
-  // Read once at a time; asked for meanwhile, once more after it.
+  // Read once at a time; asked for meanwhile, once more after it. What was read while an order was
+  // under way may be older than what the order answered, and would switch back what was just switched.
   async #read() {
-    if (this.#reading) {
+    if (this.#reading || this.#ordering) {
       this.#again = true;
       return;
     }
     this.#reading = true;
+    const orders = this.#orders;
     try {
-      this.#show(await ask(path(this.#id)));
+      const report = await ask(path(this.#id));
+      if (orders === this.#orders) this.#show(report);
+      else this.#again = true;
     } catch (error) {
       this.#failed(error);
     } finally {
       this.#reading = false;
-      if (this.#again && !this.#gone) {
-        this.#again = false;
-        this.#read();
-      }
+      this.#readAgain();
     }
   }
 
+  #readAgain() {
+    if (!this.#again || this.#gone) return;
+    this.#again = false;
+    this.#read();
+  }
+
   async #order(what, options = { method: "POST" }) {
+    this.#orders += 1;
+    this.#ordering += 1;
+    const order = this.#orders;
     try {
-      this.#show(await ask(what ? `${path(this.#id)}/${what}` : path(this.#id), options));
+      const report = await ask(what ? `${path(this.#id)}/${what}` : path(this.#id), options);
+      if (order === this.#orders) this.#show(report);
+      else this.#again = true;
     } catch (error) {
       if (this.report) this.#buttons();
       this.#failed(error);
+    } finally {
+      this.#ordering -= 1;
+      if (!this.#ordering) this.#readAgain();
     }
   }
 
