@@ -148,11 +148,13 @@ pub(super) fn remove_session(file: &Connection, counts: &mut Counts, number: i64
     Ok(there)
 }
 
+/// A session by its id. The plus keeps the index of accounts out of it: whoever has no keys has one account
+/// for all sessions.
+const KNOWN: &str = "SELECT number, tenant FROM sessions WHERE session = ?1 AND +account = ?2";
+
 /// The number of the session saved to, and whether it is the tenant's own.
 fn known(file: &Connection, owner: &Owner) -> Result<Option<(i64, bool)>> {
-    let mut asked = file.prepare_cached(
-        "SELECT number, tenant FROM sessions WHERE session = ?1 AND account = ?2",
-    )?;
+    let mut asked = file.prepare_cached(KNOWN)?;
     let account = owner.tenant.account();
     let mut rows = asked.query((owner.session.bytes(), account.bytes()))?;
     let named = rows.next()?;
@@ -216,5 +218,24 @@ fn rules((line, head): &(Line, Head)) -> Kept {
         opening: head.circle,
         bare: head.keys.bare,
         bytes: keep::size(line.state),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_session_is_found_by_its_id_however_many_an_account_has() {
+        let file = Connection::open_in_memory().unwrap();
+        for table in schema::TABLES {
+            file.execute_batch(table).unwrap();
+        }
+        let mut asked = file
+            .prepare(&format!("EXPLAIN QUERY PLAN {KNOWN}"))
+            .unwrap();
+        let mut rows = asked.query(([0u8; 16], [0u8; 16])).unwrap();
+        let plan: String = rows.next().unwrap().unwrap().get("detail").unwrap();
+        assert!(plan.contains("USING INDEX sessions_by_id"), "{plan}");
     }
 }
