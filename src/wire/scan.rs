@@ -7,7 +7,7 @@
 //!
 //! Nothing here recurses, allocates per value or panics, whatever the input.
 
-mod block;
+pub(super) mod block;
 
 use std::ops::Range;
 

@@ -6,8 +6,12 @@
 //! that it must not be edited.
 
 mod digest;
+mod measure;
 
-pub use self::digest::{Digester, describe, digest};
+pub use self::{
+    digest::{Digester, describe, digest},
+    measure::measure,
+};
 
 /// Characters by kind of text.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -82,40 +86,6 @@ impl std::ops::SubAssign for Sizes {
         self.emoji = self.emoji.saturating_sub(less.emoji);
         self.other = self.other.saturating_sub(less.other);
     }
-}
-
-/// Counts the characters of a text by kind.
-pub fn measure(raw: &[u8]) -> Sizes {
-    let mut sizes = Sizes::default();
-    if !raw.is_ascii() {
-        for character in Walk::new(raw) {
-            sizes.count(character.code);
-        }
-        return sizes;
-    }
-    // ASCII is nearly everything in practice: every byte is a character but for the escapes.
-    sizes.latin = raw.len() as u32;
-    let mut past = 0;
-    for at in memchr::memchr_iter(b'\\', raw) {
-        if at < past {
-            continue;
-        }
-        let mut taken = 2;
-        let mut code = 0;
-        if let Some(b'u') = raw.get(at + 1) {
-            let mut walk = Walk {
-                raw,
-                at,
-                lone: false,
-            };
-            (code, taken) = walk.unicode(at);
-        }
-        taken = taken.min(raw.len() - at);
-        past = at + taken;
-        sizes.latin -= taken as u32;
-        sizes.count(code);
-    }
-    sizes
 }
 
 /// One character of a text, and where it stands in the JSON.

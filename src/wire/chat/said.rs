@@ -4,6 +4,7 @@
 //! nothing else, so that cache markers, annotations, reasoning, key order and spelling do not change
 //! it.
 
+use smallvec::SmallVec;
 use xxhash_rust::xxh3::xxh3_128;
 
 use super::{
@@ -46,11 +47,13 @@ pub(super) fn describe(
             }
         }
         Content::Parts(..) => {
+            let mut alone = 0;
             for part in parts {
                 if let PartKind::Text(text) = part.kind {
                     let (sizes, digest) = text::describe(body, text);
                     message.sizes += sizes;
                     mix.digest(b't', digest);
+                    alone = digest;
                 } else {
                     if part.kind == PartKind::Other {
                         message.sizes += values.measure(part.span);
@@ -59,7 +62,7 @@ pub(super) fn describe(
                 }
             }
             if message.role == Role::Assistant {
-                answer = joined(body, parts);
+                answer = joined(body, parts, alone);
             }
         }
         Content::Other(span) => {
@@ -68,7 +71,7 @@ pub(super) fn describe(
         }
         Content::Null | Content::Absent => {}
     }
-    let mut ids = Vec::new();
+    let mut ids = SmallVec::<[u128; 4]>::new();
     for call in calls {
         for (tag, text) in [(b'i', call.id), (b'n', call.name), (b'a', call.arguments)] {
             let Some(text) = text else { continue };
@@ -104,8 +107,17 @@ pub fn answer_digest(text: u128, call_ids: &[u128]) -> u128 {
     mix.finish()
 }
 
-/// The digest of all text parts put together.
-fn joined(body: &[u8], parts: &[Part]) -> u128 {
+/// The digest of all text parts put together; where there is but one part, that is what it is `alone`.
+fn joined(body: &[u8], parts: &[Part], alone: u128) -> u128 {
+    if let [
+        Part {
+            kind: PartKind::Text(_),
+            ..
+        },
+    ] = parts
+    {
+        return alone;
+    }
     let mut digester = Digester::new();
     for part in parts {
         if let PartKind::Text(text) = part.kind {
@@ -127,9 +139,9 @@ const fn role_tag(role: Role) -> u8 {
     }
 }
 
-/// A sequence of tagged digests.
+/// A sequence of tagged digests: those of most messages without an allocation.
 #[derive(Default)]
-struct Mix(Vec<u8>);
+struct Mix(SmallVec<[u8; 128]>);
 
 impl Mix {
     fn tag(&mut self, tag: u8) {

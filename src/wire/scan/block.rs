@@ -3,8 +3,9 @@
 //! A string is read once: its end, its escapes and whether it is plain ASCII come out of the same
 //! bitmaps, so that most texts are neither walked to be measured nor to be digested. The bitmaps
 //! are made with AVX2 where the machine has it and byte by byte elsewhere, with the same result.
+//! Strings of a few bytes, which most are, need neither: two words of eight bytes say the same.
 
-const BLOCK: usize = 64;
+pub(in crate::wire) const BLOCK: usize = 64;
 
 /// What the bytes between two quotes are.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -22,21 +23,31 @@ pub(super) struct Inside {
 
 /// A bit for each byte of a block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Bits {
-    quotes: u64,
-    backslashes: u64,
-    high: u64,
+pub(in crate::wire) struct Bits {
+    pub(in crate::wire) quotes: u64,
+    pub(in crate::wire) backslashes: u64,
+    pub(in crate::wire) high: u64,
 }
 
 /// How the bitmaps of a block are made.
-trait Map: Copy {
+pub(in crate::wire) trait Map: Copy {
     fn bits(self, block: &[u8; BLOCK]) -> Bits;
     /// Where one byte stands.
     fn places(self, block: &[u8; BLOCK], byte: u8) -> u64;
+    /// Where a byte from `least` on stands; `least` is 0x80 or more.
+    fn from(self, block: &[u8; BLOCK], least: u8) -> u64;
 }
 
-/// Reads from behind an opening quote to the closing one; `None` where there is none.
-pub(super) fn inside(text: &[u8]) -> Option<Inside> {
+/// What reads blocks: it is run with the fastest [`Map`] that the machine has.
+pub(in crate::wire) trait Reader {
+    type Output;
+    /// To be inlined always: only so is the map's code part of its loop.
+    fn read(self, map: impl Map) -> Self::Output;
+}
+
+/// Runs a reader.
+#[inline]
+pub(in crate::wire) fn run<R: Reader>(reader: R) -> R::Output {
     #[cfg(target_arch = "x86_64")]
     if std::arch::is_x86_feature_detected!("avx2") {
         #[expect(
@@ -44,9 +55,64 @@ pub(super) fn inside(text: &[u8]) -> Option<Inside> {
             reason = "a call into code for a feature that was just detected"
         )]
         // SAFETY: the machine has AVX2.
-        return unsafe { avx2::inside(text) };
+        return unsafe { avx2::run(reader) };
     }
-    inside_with(text, Bytewise)
+    reader.read(Bytewise)
+}
+
+/// Reads from behind an opening quote to the closing one; `None` where there is none.
+#[inline]
+pub(super) fn inside(text: &[u8]) -> Option<Inside> {
+    if let Some(len) = short(text) {
+        return Some(Inside {
+            len,
+            ascii: true,
+            ..Inside::default()
+        });
+    }
+    run(Closing(text))
+}
+
+/// Bytes up to the closing quote, where it is near and what lies before it is ASCII without escapes.
+#[inline]
+fn short(text: &[u8]) -> Option<usize> {
+    let (words, _) = text.as_chunks::<8>();
+    let words = words.get(..2)?;
+    for (at, word) in words.iter().enumerate() {
+        let word = u64::from_le_bytes(*word);
+        // Of the lowest byte that is marked this is exact, and no other counts.
+        let quotes = equal(word, b'"');
+        let others = equal(word, b'\\') | word & HIGH;
+        if quotes != 0 {
+            let before = (quotes & quotes.wrapping_neg()) - 1;
+            return (others & before == 0).then(|| at * 8 + quotes.trailing_zeros() as usize / 8);
+        }
+        if others != 0 {
+            return None;
+        }
+    }
+    None
+}
+
+const HIGH: u64 = 0x8080_8080_8080_8080;
+
+/// Marks the high bit of each byte of a word that is `byte`; above the lowest of them, of others too.
+#[inline]
+const fn equal(word: u64, byte: u8) -> u64 {
+    const ONES: u64 = 0x0101_0101_0101_0101;
+    let zero = word ^ (ONES * byte as u64);
+    zero.wrapping_sub(ONES) & !zero & HIGH
+}
+
+struct Closing<'a>(&'a [u8]);
+
+impl Reader for Closing<'_> {
+    type Output = Option<Inside>;
+
+    #[inline(always)]
+    fn read(self, map: impl Map) -> Option<Inside> {
+        inside_with(self.0, map)
+    }
 }
 
 #[inline(always)]
@@ -94,7 +160,7 @@ impl Inside {
 /// The bytes that a backslash before them makes part of an escape. `escaping` says so of the first
 /// byte of this block, and then of the next.
 #[inline(always)]
-const fn escaped(backslashes: u64, escaping: &mut bool) -> u64 {
+pub(in crate::wire) const fn escaped(backslashes: u64, escaping: &mut bool) -> u64 {
     const EVEN: u64 = 0x5555_5555_5555_5555;
     // A backslash that is escaped itself begins nothing.
     let first = *escaping as u64;
@@ -110,18 +176,19 @@ const fn escaped(backslashes: u64, escaping: &mut bool) -> u64 {
 #[cfg(target_arch = "x86_64")]
 mod avx2 {
     use std::arch::x86_64::{
-        __m256i, _mm256_cmpeq_epi8, _mm256_loadu_si256, _mm256_movemask_epi8, _mm256_set1_epi8,
+        __m256i, _mm256_cmpeq_epi8, _mm256_loadu_si256, _mm256_max_epu8, _mm256_movemask_epi8,
+        _mm256_set1_epi8,
     };
 
-    use super::{BLOCK, Bits, Inside, Map, inside_with};
+    use super::{BLOCK, Bits, Map, Reader};
 
-    /// Exists only inside of [`inside`], where the machine has AVX2.
+    /// Exists only inside of [`run`], where the machine has AVX2.
     #[derive(Clone, Copy)]
     struct Avx2(());
 
     #[target_feature(enable = "avx2")]
-    pub(super) fn inside(text: &[u8]) -> Option<Inside> {
-        inside_with(text, Avx2(()))
+    pub(super) fn run<R: Reader>(reader: R) -> R::Output {
+        reader.read(Avx2(()))
     }
 
     impl Map for Avx2 {
@@ -137,6 +204,13 @@ mod avx2 {
         fn places(self, block: &[u8; BLOCK], byte: u8) -> u64 {
             // SAFETY: an `Avx2` is made only where the machine has the feature.
             unsafe { equal(load(block), byte) }
+        }
+
+        #[inline(always)]
+        #[expect(unsafe_code, reason = "a call into code for a feature that is there")]
+        fn from(self, block: &[u8; BLOCK], least: u8) -> u64 {
+            // SAFETY: an `Avx2` is made only where the machine has the feature.
+            unsafe { from(load(block), least) }
         }
     }
 
@@ -158,6 +232,16 @@ mod avx2 {
         join(halves.map(|half| _mm256_movemask_epi8(_mm256_cmpeq_epi8(half, byte))))
     }
 
+    #[target_feature(enable = "avx2")]
+    #[inline]
+    fn from(halves: [__m256i; 2], least: u8) -> u64 {
+        let least = _mm256_set1_epi8(least as i8);
+        // The larger of a byte and the least is the byte itself, or it is less.
+        join(halves.map(|half| {
+            _mm256_movemask_epi8(_mm256_cmpeq_epi8(_mm256_max_epu8(half, least), half))
+        }))
+    }
+
     #[inline]
     fn join([low, high]: [i32; 2]) -> u64 {
         u64::from(low as u32) | u64::from(high as u32) << 32
@@ -175,7 +259,7 @@ mod avx2 {
 
 /// The same byte by byte, where there is no AVX2.
 #[derive(Clone, Copy)]
-struct Bytewise;
+pub(in crate::wire) struct Bytewise;
 
 impl Map for Bytewise {
     fn bits(self, block: &[u8; BLOCK]) -> Bits {
@@ -192,6 +276,11 @@ impl Map for Bytewise {
         bytes.fold(0, |bits, (at, &byte)| {
             bits | u64::from(byte == wanted) << at
         })
+    }
+
+    fn from(self, block: &[u8; BLOCK], least: u8) -> u64 {
+        let bytes = block.iter().enumerate();
+        bytes.fold(0, |bits, (at, &byte)| bits | u64::from(byte >= least) << at)
     }
 }
 

@@ -2,7 +2,7 @@
 
 use xxhash_rust::xxh3::{Xxh3, xxh3_128};
 
-use super::{Sizes, Walk, measure};
+use super::{Sizes, Walk, hex4, measure};
 use crate::wire::scan::Text;
 
 /// The characters by kind, and the digest, of a text of a body: those that [`measure`] and
@@ -10,7 +10,9 @@ use crate::wire::scan::Text;
 pub fn describe(body: &[u8], text: Text) -> (Sizes, u128) {
     let raw = &body[text.span.range()];
     if text.respelled {
-        let (spelled, sizes) = spell_out(raw);
+        let (spelled, sound) = spell_out(raw);
+        // What is no escape could become one by what is spelled out behind it.
+        let sizes = measure(if sound { &spelled } else { raw });
         return (sizes, xxh3_128(&spelled));
     }
     let sizes = if text.plain {
@@ -24,18 +26,33 @@ pub fn describe(body: &[u8], text: Text) -> (Sizes, u128) {
     (sizes, xxh3_128(raw))
 }
 
-/// A text in the spelling with the fewest escapes, and its characters by kind.
-fn spell_out(raw: &[u8]) -> (Vec<u8>, Sizes) {
-    let mut spelled = Vec::with_capacity(raw.len());
-    let mut sizes = Sizes::default();
-    let mut at = 0;
+/// A text in the spelling with the fewest escapes, and whether it has a decoded form. It is never longer than
+/// the one given.
+fn spell_out(raw: &[u8]) -> (Vec<u8>, bool) {
+    let mut spelled = vec![0; raw.len()];
+    let (mut at, mut end, mut sound) = (0, 0, true);
+    let mut add = |bytes: &[u8]| {
+        spelled[end..end + bytes.len()].copy_from_slice(bytes);
+        end += bytes.len();
+    };
     while let Some(&byte) = raw.get(at) {
         if byte != b'\\' {
             let rest = &raw[at..];
             let run = &rest[..memchr::memchr(b'\\', rest).unwrap_or(rest.len())];
-            sizes += measure(run);
-            spelled.extend_from_slice(run);
+            add(run);
             at += run.len();
+            continue;
+        }
+        // Nearly all are those of a character of three bytes.
+        if raw.get(at + 1) == Some(&b'u')
+            && let Some(code @ (0x800..0xD800 | 0xE000..)) = hex4(raw, at + 2)
+        {
+            add(&[
+                0xE0 | (code >> 12) as u8,
+                0x80 | (code >> 6 & 0x3F) as u8,
+                0x80 | (code & 0x3F) as u8,
+            ]);
+            at += 6;
             continue;
         }
         let mut walk = Walk {
@@ -44,16 +61,15 @@ fn spell_out(raw: &[u8]) -> (Vec<u8>, Sizes) {
             lone: false,
         };
         let Some(character) = walk.next() else { break };
-        sizes.count(character.code);
+        sound &= walk.sound();
         match &raw[at..walk.at] {
-            [b'\\', b'u', _, ..] | b"\\/" => scalar(character.code, |bytes| {
-                spelled.extend_from_slice(bytes);
-            }),
-            escape => spelled.extend_from_slice(escape),
+            [b'\\', b'u', _, ..] | b"\\/" => scalar(character.code, &mut add),
+            escape => add(escape),
         }
         at = walk.at;
     }
-    (spelled, sizes)
+    spelled.truncate(end);
+    (spelled, sound)
 }
 
 /// A digest of a text that is the same for every spelling of it.
