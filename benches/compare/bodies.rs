@@ -18,14 +18,15 @@ pub(crate) struct Size {
     pub(crate) name: &'static str,
     pub(crate) title: &'static str,
     pub(crate) bytes: usize,
-    /// Tokens of the window in which such a body has to be cut.
+    /// Tokens of the window in which such a body has to be cut; 0 where the smallest that can be set has
+    /// room for it.
     pub(crate) narrow: usize,
     conversations: usize,
 }
 
 /// 250 KB of this text are some 75,000 tokens.
 pub(crate) const SIZES: [Size; 5] = [
-    Size::new("1k", "1 KB", 1_000, 300, 64),
+    Size::new("1k", "1 KB", 1_000, 0, 64),
     Size::new("100k", "100 KB", 100_000, 8_000, 64),
     Size::new("250k", "275 KB", 275_000, 22_000, 32),
     Size::new("1m", "1 MB", 1_000_000, 80_000, 8),

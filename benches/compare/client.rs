@@ -37,8 +37,11 @@ pub(crate) struct Door {
 
 pub(crate) struct Client {
     door: Door,
-    open: Option<(SendRequest<Full<Bytes>>, JoinSet<hyper::Result<()>>)>,
+    open: Option<Open>,
 }
+
+/// Where requests go in, and the task that carries them.
+type Open = (SendRequest<Full<Bytes>>, JoinSet<hyper::Result<()>>);
 
 /// One answer, read to its end and found whole.
 pub(crate) struct Answer {

@@ -44,7 +44,8 @@ pub(crate) const NGINX: &str = "nginx";
 
 impl Figures {
     pub(crate) fn keep(&mut self, case: Case, round: usize, sample: Sample) {
-        self.rounds.entry(case).or_default().insert(round, sample);
+        let rounds = self.rounds.entry(case).or_default();
+        rounds.entry(round).or_default().extend(sample);
     }
 
     pub(crate) fn refuse(&mut self, case: Case, why: String) {

@@ -50,6 +50,9 @@ pub(crate) struct Load {
     next: AtomicUsize,
 }
 
+/// For all streams of a turn to have their first event.
+const BEGINNING: Duration = Duration::from_secs(40);
+
 /// Streams of [`Kind::Memory`].
 pub(crate) const STREAMS: usize = 1_000;
 
@@ -89,7 +92,8 @@ impl Load {
     pub(crate) async fn greet(&self, peer: &Peer) -> io::Result<()> {
         let mut client = Client::new(peer.door.clone());
         if matches!(self.mode, Mode::Endless | Mode::Held) {
-            return first_event(&mut client, self.body()).await.map(drop);
+            let event = timeout(BEGINNING, first_event(&mut client, self.body())).await;
+            return event.map_err(|_| failed("no event within 40 s"))?.map(drop);
         }
         let answer = client.ask(self.body(), self.mode).await?;
         peer.check(&answer.headers)
@@ -246,7 +250,7 @@ impl Load {
         }
         let mut streams = JoinSet::new();
         let mut begun = 0;
-        let all = timeout(Duration::from_secs(60), async {
+        let all = timeout(BEGINNING, async {
             while let Some(opened) = opening.join_next().await {
                 let (client, body) = opened.map_err(io::Error::other)??;
                 streams.spawn(then(client, body));
@@ -257,7 +261,7 @@ impl Load {
         let all = all.await;
         match all {
             Ok(done) => done.map(|()| streams),
-            Err(_) => Err(failed(&format!("{begun} of {count} streams began in 60 s"))),
+            Err(_) => Err(failed(&format!("{begun} of {count} streams began in 40 s"))),
         }
     }
 

@@ -16,8 +16,10 @@ mod client;
 mod figures;
 mod load;
 mod peers;
+mod plot;
 mod process;
 mod provider;
+mod readme;
 mod run;
 mod table;
 
@@ -60,6 +62,9 @@ pub(crate) struct Options {
     /// Install nothing; a peer that is not there is told as such
     #[arg(long)]
     no_install: bool,
+    /// Put the tables into README.md and the plots into docs/measured
+    #[arg(long)]
+    write: bool,
     /// Said by `cargo bench`
     #[arg(long, hide = true)]
     bench: bool,
@@ -81,6 +86,9 @@ fn main() -> io::Result<()> {
         .enable_all()
         .build()?;
     let found = runtime.block_on(run::run(&options))?;
+    if options.write {
+        readme::write(&found)?;
+    }
     let mut out = io::stdout().lock();
     write!(out, "{}", table::tables(&found))
 }

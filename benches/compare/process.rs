@@ -28,7 +28,7 @@ pub(crate) struct Process {
 /// This thread, and what it starts, on the core of the load; before other work of the machine, where
 /// that is allowed.
 pub(crate) fn stay() -> io::Result<()> {
-    drop(rustix::process::setpriority_process(None, -15));
+    let _ = rustix::process::setpriority_process(None, -15);
     let mut cores = rustix::thread::CpuSet::new();
     cores.set(LOAD);
     Ok(rustix::thread::sched_setaffinity(None, &cores)?)

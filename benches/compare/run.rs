@@ -52,7 +52,12 @@ pub(crate) async fn run(options: &Options) -> io::Result<Found> {
         say(begun, &format!("{kind:?}, {}", size.title));
         let load = Arc::new(Load::new(kind, size, options.light));
         let slice = slice(kind) * options.slice / 100;
-        rounds(&started, &load, slice, options.rounds, &mut figures).await;
+        let rounds = Rounds {
+            begun,
+            slice,
+            count: options.rounds,
+        };
+        rounds.turn(&started, &load, &mut figures).await;
     }
     for peer in &started {
         peer.check_core()?;
@@ -114,42 +119,57 @@ fn idle(peers: &[Peer], figures: &mut Figures) {
     }
 }
 
-async fn rounds(
-    peers: &[Peer],
-    load: &Arc<Load>,
+/// The rounds of one load.
+struct Rounds {
+    begun: Instant,
     slice: Duration,
-    rounds: usize,
-    figures: &mut Figures,
-) {
-    let rounds = if load.kind == Kind::Memory { 1 } else { rounds };
-    // Round 0 only warms up.
-    let first = usize::from(load.kind == Kind::Memory);
-    for round in first..=rounds {
-        for at in 0..peers.len() {
-            let peer = &peers[(at + round) % peers.len()];
-            let case = (peer.name, load.kind, load.size.name);
-            let late = peer.speed != Speed::Fast && round > SLOW_ROUNDS;
-            let pointless = peer.name == DIRECT && matches!(load.kind, Kind::Flood | Kind::Memory);
-            if late || pointless || figures.refused(case).is_some() {
-                continue;
-            }
-            let slice = if round == 0 { slice / 4 } else { slice };
-            peer.rest(false);
-            let turn = match load.greet(peer).await {
-                Ok(()) => {
-                    load.turn(peer, slice, rate(peers, peer, load, figures))
-                        .await
+    count: usize,
+}
+
+impl Rounds {
+    async fn turn(&self, peers: &[Peer], load: &Arc<Load>, figures: &mut Figures) {
+        // Round 0 only warms up.
+        let rounds = match load.kind {
+            Kind::Memory => 1..=1,
+            _ => 0..=self.count,
+        };
+        for round in rounds {
+            for at in 0..peers.len() {
+                let peer = &peers[(at + round) % peers.len()];
+                let case = (peer.name, load.kind, load.size.name);
+                let late = peer.speed != Speed::Fast && round > SLOW_ROUNDS;
+                if late || !stands_for(peer, load) || figures.refused(case).is_some() {
+                    continue;
                 }
-                Err(why) => Err(why),
-            };
-            peer.rest(true);
-            match turn {
-                Ok(sample) if round > 0 => figures.keep(case, round, sample),
-                Ok(_) => {}
-                Err(why) => figures.refuse(case, why.to_string()),
+                let slice = if round == 0 {
+                    self.slice / 4
+                } else {
+                    self.slice
+                };
+                let rate = rate(peers, peer, load, figures);
+                peer.rest(false);
+                let turn = match load.greet(peer).await {
+                    Ok(()) => load.turn(peer, slice, rate).await,
+                    Err(why) => Err(why),
+                };
+                peer.rest(true);
+                match turn {
+                    Ok(sample) if round > 0 => figures.keep(case, round, sample),
+                    Ok(_) => {}
+                    Err(why) => {
+                        say(self.begun, &format!("{} refused: {why}", peer.name));
+                        figures.refuse(case, why.to_string());
+                    }
+                }
             }
         }
     }
+}
+
+/// Whether there is something to find: no proxy has neither processor time nor memory.
+fn stands_for(peer: &Peer, load: &Load) -> bool {
+    let proxy = peer.name != DIRECT || !matches!(load.kind, Kind::Flood | Kind::Memory);
+    proxy && peer.takes(load.size)
 }
 
 /// Of the open loop: half of what the slowest of the fast ones reached in the closed loop, so that all of

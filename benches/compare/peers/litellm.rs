@@ -4,6 +4,9 @@ use std::{io, process::Command};
 
 use super::{Place, Setup, Speed, installed, python_version};
 
+/// It does not start without one that looks strong.
+const KEY: &str = "sk-5d0f3a86b1c94e27a8e61f7c20d9b34e5d0f3a86b1c94e27";
+
 pub(super) fn setup(place: &Place) -> io::Result<Setup> {
     let litellm = installed("litellm/bin/litellm")?;
     let settings = format!(
@@ -16,6 +19,8 @@ pub(super) fn setup(place: &Place) -> io::Result<Setup> {
 litellm_settings:
   telemetry: false
   num_retries: 0
+general_settings:
+  master_key: \"{KEY}\"
 ",
         place.provider
     );
@@ -41,7 +46,7 @@ litellm_settings:
         version: python_version("litellm", "litellm"),
         command,
         speed: Speed::Slow,
-        headers: Vec::new(),
+        headers: vec![("authorization", format!("Bearer {KEY}"))],
         expected: None,
     })
 }

@@ -21,7 +21,7 @@ use std::{
 use http::{HeaderMap, HeaderName, HeaderValue};
 
 use crate::{
-    bodies::SIZES,
+    bodies::{SIZES, Size},
     client::{Door, failed},
     figures::DIRECT,
     load::{Kind, Load},
@@ -42,13 +42,14 @@ pub(crate) struct Setup {
     command: Command,
     speed: Speed,
     headers: Vec<(&'static str, String)>,
-    /// What the proxy must say that it did, where it is ours: `none`, or anything but that.
+    /// What the proxy must say that it did, where it is ours.
     expected: Option<Actions>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Actions {
-    Nothing,
+    Only(&'static str),
+    /// Anything but nothing.
     Something,
 }
 
@@ -182,6 +183,11 @@ impl Peer {
         self.process().map_or(Ok(()), Process::check_core)
     }
 
+    /// Whether this peer stands for something that can be done to such a body.
+    pub(crate) fn takes(&self, size: Size) -> bool {
+        self.expected != Some(Actions::Something) || size.narrow > 0
+    }
+
     /// # Errors
     /// Where our own proxy did something else than this peer stands for.
     pub(crate) fn check(&self, headers: &HeaderMap) -> io::Result<()> {
@@ -191,7 +197,7 @@ impl Peer {
         let said = headers.get("x-plimsoll-actions");
         let said = said.and_then(|it| it.to_str().ok()).unwrap_or("missing");
         match expected {
-            Actions::Nothing if said != "none" => Err(failed(&format!("it did: {said}"))),
+            Actions::Only(word) if said != word => Err(failed(&format!("it did: {said}"))),
             Actions::Something if said == "none" => Err(failed("nothing to trim")),
             _ => Ok(()),
         }

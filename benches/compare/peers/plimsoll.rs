@@ -15,8 +15,8 @@ const ROOMY: usize = 4_000_000;
 
 pub(super) fn setup(name: &str, place: &Place) -> io::Result<Setup> {
     let (guarded, trimmed, expected) = match name {
-        "plimsoll-off" => (false, false, Actions::Nothing),
-        "plimsoll" => (true, false, Actions::Nothing),
+        "plimsoll-off" => (false, false, Actions::Only("guard-off")),
+        "plimsoll" => (true, false, Actions::Only("none")),
         "plimsoll-trim" => (true, true, Actions::Something),
         _ => return Err(failed("no such peer")),
     };
@@ -28,7 +28,8 @@ pub(super) fn setup(name: &str, place: &Place) -> io::Result<Setup> {
         place.provider
     );
     for size in SIZES {
-        let window = if trimmed { size.narrow } else { ROOMY };
+        let narrow = trimmed && size.narrow > 0;
+        let window = if narrow { size.narrow } else { ROOMY };
         for mode in MODES {
             // Health stays healthy, so that every request has the same done to it.
             let _ = write!(
