@@ -121,9 +121,11 @@ fn memory(found: &Found) -> String {
     let mut rows = vec![head.map(str::to_owned).to_vec()];
     for (name, _) in found.peers.iter().filter(|(name, _)| *name != DIRECT) {
         let case = (*name, Kind::Memory, SIZES[0].name);
+        let idle = found.figures.median(case, Figure::Idle);
         rows.push(vec![
             (*name).to_owned(),
-            plain(&found.figures, case, Figure::Idle, megabytes),
+            // Even where the streams were refused.
+            idle.map_or_else(|| NONE.to_owned(), megabytes),
             plain(&found.figures, case, Figure::Open, megabytes),
         ]);
     }

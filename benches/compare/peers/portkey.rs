@@ -1,7 +1,7 @@
 //! Portkey's gateway: one process of Node; the provider comes with each request, in headers.
 //!
-//! With a newer `@hono/node-server` than package.json asks for, it answers every stream with a 500
-//! (Portkey-AI/gateway, issue 1389).
+//! With newer versions of `hono` and `@hono/node-server` than package.json asks for, it answers every
+//! stream with a 500 (Portkey-AI/gateway, issue 1389).
 
 use std::{fs, io, process::Command};
 
