@@ -1,0 +1,130 @@
+//! What is asked: conversations of an agent, by size, and how the answer shall come.
+//!
+//! The model's name says it, since that is what every proxy passes on: `gpt-4o-100k-paced` is a body
+//! of about 100 KB whose answer is a stream with a pause before each event. Each load has several
+//! conversations that differ near their start, so that nobody can answer from what it remembers of
+//! one alone.
+
+use bytes::Bytes;
+use serde::Deserialize;
+use serde_json::value::RawValue;
+
+use crate::support::generate;
+
+/// Bytes of a body, about.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Size {
+    /// As in the options and in the model's name.
+    pub(crate) name: &'static str,
+    pub(crate) title: &'static str,
+    pub(crate) bytes: usize,
+    /// Tokens of the window in which such a body has to be cut; 0 where the smallest that can be set has
+    /// room for it.
+    pub(crate) narrow: usize,
+    conversations: usize,
+}
+
+/// 250 KB of this text are some 75,000 tokens.
+pub(crate) const SIZES: [Size; 5] = [
+    Size::new("1k", "1 KB", 1_000, 0, 64),
+    Size::new("100k", "100 KB", 100_000, 8_000, 64),
+    Size::new("250k", "275 KB", 275_000, 22_000, 32),
+    Size::new("1m", "1 MB", 1_000_000, 80_000, 8),
+    Size::new("4m", "4 MB", 4_000_000, 320_000, 4),
+];
+
+impl Size {
+    const fn new(
+        name: &'static str,
+        title: &'static str,
+        bytes: usize,
+        narrow: usize,
+        conversations: usize,
+    ) -> Self {
+        Self {
+            name,
+            title,
+            bytes,
+            narrow,
+            conversations,
+        }
+    }
+}
+
+/// How the mock provider answers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Mode {
+    /// At once and in one piece.
+    Whole,
+    /// A stream without pauses, each event in a write of its own.
+    Burst,
+    /// A stream of events 5 ms apart.
+    Paced,
+    /// The same without end.
+    Endless,
+    /// A stream without end, an event a second.
+    Held,
+}
+
+pub(crate) const MODES: [Mode; 5] = [
+    Mode::Whole,
+    Mode::Burst,
+    Mode::Paced,
+    Mode::Endless,
+    Mode::Held,
+];
+
+impl Mode {
+    pub(crate) const fn name(self) -> &'static str {
+        match self {
+            Self::Whole => "whole",
+            Self::Burst => "burst",
+            Self::Paced => "paced",
+            Self::Endless => "endless",
+            Self::Held => "held",
+        }
+    }
+}
+
+/// What every model's name begins with.
+pub(crate) const MODEL: &str = "gpt-4o-";
+
+pub(crate) fn model(size: Size, mode: Mode) -> String {
+    format!("{MODEL}{}-{}", size.name, mode.name())
+}
+
+/// The bodies of one load.
+///
+/// # Panics
+/// Where a generated conversation is no JSON, which would be a defect of the generator.
+pub(crate) fn bodies(size: Size, mode: Mode, light: bool) -> Vec<Bytes> {
+    #[derive(Deserialize)]
+    struct Generated<'a> {
+        #[serde(borrow)]
+        messages: &'a RawValue,
+        #[serde(borrow)]
+        tools: Option<&'a RawValue>,
+    }
+    let generated = generate::measured(size.bytes, !light);
+    let parts: Generated<'_> =
+        serde_json::from_slice(&generated).expect("a generated body has messages");
+    let tools = parts
+        .tools
+        .map(|tools| format!(", \"tools\": {tools}"))
+        .unwrap_or_default();
+    let text = "\"content\": \"";
+    let (before, after) = parts
+        .messages
+        .get()
+        .split_once(text)
+        .expect("some message has text");
+    (0..size.conversations)
+        .map(|number| {
+            Bytes::from(format!(
+                "{{\"model\": \"{}\", \"stream\": {}, \"messages\": {before}{text}({number}) {after}{tools}}}",
+                model(size, mode),
+                mode != Mode::Whole
+            ))
+        })
+        .collect()
+}

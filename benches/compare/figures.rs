@@ -1,0 +1,136 @@
+//! What was measured, kept round by round, and what is made of it: medians of the rounds, what is
+//! added to the way without a proxy, and ratios to nginx in the same round.
+
+use std::collections::{BTreeMap, HashMap};
+
+use crate::load::Kind;
+
+/// Times in seconds, memory in bytes, rates a second.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub(crate) enum Figure {
+    Median,
+    /// What one in a hundred takes longer than.
+    Late,
+    Rate,
+    Cpu,
+    /// Of the peer's core.
+    Share,
+    /// The rate of an open loop.
+    Asked,
+    First,
+    Whole,
+    Event,
+    EventLate,
+    EventCpu,
+    Idle,
+    Open,
+}
+
+pub(crate) type Sample = BTreeMap<Figure, f64>;
+
+/// One row of one table: a peer under a load.
+pub(crate) type Case = (&'static str, Kind, &'static str);
+
+#[derive(Default)]
+pub(crate) struct Figures {
+    rounds: HashMap<Case, BTreeMap<usize, Sample>>,
+    refused: HashMap<Case, String>,
+}
+
+/// Without a proxy.
+pub(crate) const DIRECT: &str = "direct";
+/// The one that all are compared with.
+pub(crate) const NGINX: &str = "nginx";
+
+impl Figures {
+    pub(crate) fn keep(&mut self, case: Case, round: usize, sample: Sample) {
+        let rounds = self.rounds.entry(case).or_default();
+        rounds.entry(round).or_default().extend(sample);
+    }
+
+    pub(crate) fn refuse(&mut self, case: Case, why: String) {
+        self.refused.insert(case, why);
+    }
+
+    pub(crate) fn refused(&self, case: Case) -> Option<&str> {
+        self.refused.get(&case).map(String::as_str)
+    }
+
+    /// Each refusal, in a fixed order.
+    pub(crate) fn refusals(&self) -> Vec<(Case, &str)> {
+        let mut all: Vec<_> = self
+            .refused
+            .iter()
+            .map(|(case, why)| (*case, why.as_str()))
+            .collect();
+        all.sort_by_key(|((peer, kind, size), _)| (*peer, *kind as usize, *size));
+        all
+    }
+
+    pub(crate) fn rounds(&self, case: Case) -> usize {
+        self.rounds.get(&case).map_or(0, BTreeMap::len)
+    }
+
+    fn each(&self, case: Case, figure: Figure) -> impl Iterator<Item = (usize, f64)> + '_ {
+        let rounds = self.rounds.get(&case).into_iter().flatten();
+        rounds.filter_map(move |(round, sample)| Some((*round, *sample.get(&figure)?)))
+    }
+
+    pub(crate) fn median(&self, case: Case, figure: Figure) -> Option<f64> {
+        middle(self.each(case, figure).map(|(_, value)| value))
+    }
+
+    /// What the peer adds to the same load without a proxy, in the same round.
+    pub(crate) fn added(&self, case: Case, figure: Figure) -> Option<f64> {
+        middle(self.each_added(case, figure).map(|(_, value)| value))
+    }
+
+    fn each_added(&self, case: Case, figure: Figure) -> impl Iterator<Item = (usize, f64)> + '_ {
+        let direct: BTreeMap<_, _> = self.each((DIRECT, case.1, case.2), figure).collect();
+        self.each(case, figure)
+            .filter_map(move |(round, value)| Some((round, value - direct.get(&round)?)))
+    }
+
+    /// To nginx in the same round.
+    pub(crate) fn ratio(&self, case: Case, figure: Figure) -> Option<f64> {
+        let own = self.each(case, figure);
+        quotient(own, self.each((NGINX, case.1, case.2), figure))
+    }
+
+    /// The same of what is added.
+    pub(crate) fn added_ratio(&self, case: Case, figure: Figure) -> Option<f64> {
+        let own = self.each_added(case, figure);
+        quotient(own, self.each_added((NGINX, case.1, case.2), figure))
+    }
+}
+
+fn quotient(
+    own: impl Iterator<Item = (usize, f64)>,
+    nginx: impl Iterator<Item = (usize, f64)>,
+) -> Option<f64> {
+    let nginx: BTreeMap<_, _> = nginx.collect();
+    // A difference of two times may be nothing, or less, on a busy machine: no ratio then.
+    middle(own.filter_map(|(round, value)| {
+        let other = *nginx.get(&round)?;
+        (other > 0.0).then_some(value / other)
+    }))
+}
+
+fn middle(values: impl Iterator<Item = f64>) -> Option<f64> {
+    let value = quantile(values, 0.5);
+    value.is_finite().then_some(value)
+}
+
+/// The value below which that share of all lie; of two in the middle, their mean. Not a number where
+/// there are none.
+pub(crate) fn quantile(values: impl Iterator<Item = f64>, share: f64) -> f64 {
+    let mut all: Vec<f64> = values.collect();
+    all.sort_by(f64::total_cmp);
+    let Some(last) = all.len().checked_sub(1) else {
+        return f64::NAN;
+    };
+    if share == 0.5 {
+        return f64::midpoint(all[last / 2], all[all.len() / 2]);
+    }
+    all[(last as f64 * share).round() as usize]
+}

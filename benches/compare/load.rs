@@ -1,0 +1,337 @@
+//! The loads: what is asked of a peer during one turn, and the figures of it.
+
+use std::{
+    io,
+    sync::{
+        Arc,
+        atomic::{AtomicUsize, Ordering},
+    },
+    time::{Duration, Instant},
+};
+
+use bytes::Bytes;
+use http_body_util::BodyExt;
+use tokio::{
+    sync::{Mutex, Semaphore, mpsc},
+    task::JoinSet,
+    time::timeout,
+};
+
+use crate::{
+    bodies::{Mode, Size, bodies},
+    client::{Answer, Client, Door, Reader, failed},
+    figures::{Figure, Sample, quantile},
+    peers::{Peer, Speed},
+};
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, clap::ValueEnum)]
+pub(crate) enum Kind {
+    /// One connection, closed loop: latency.
+    Latency,
+    /// Many connections, closed loop: throughput and processor time.
+    Busy,
+    /// Requests at fixed times, whether or not answers have come; latency from those times on.
+    Open,
+    /// One connection, streams without pauses: the first byte, and the whole.
+    Stream,
+    /// A few paced streams: what is added to each event.
+    Events,
+    /// Many paced streams: the processor time of each event.
+    Flood,
+    /// What stays in memory, idle and with 1,000 open streams. One turn only.
+    Memory,
+}
+
+pub(crate) struct Load {
+    pub(crate) kind: Kind,
+    pub(crate) size: Size,
+    mode: Mode,
+    bodies: Vec<Bytes>,
+    next: AtomicUsize,
+}
+
+/// For all streams of a turn to have their first event.
+const BEGINNING: Duration = Duration::from_secs(40);
+
+/// Streams of [`Kind::Memory`].
+pub(crate) const STREAMS: usize = 1_000;
+
+impl Load {
+    pub(crate) fn new(kind: Kind, size: Size, light: bool) -> Self {
+        let mode = match kind {
+            Kind::Latency | Kind::Busy | Kind::Open => Mode::Whole,
+            Kind::Stream => Mode::Burst,
+            Kind::Events => Mode::Paced,
+            Kind::Flood => Mode::Endless,
+            Kind::Memory => Mode::Held,
+        };
+        Self {
+            kind,
+            size,
+            mode,
+            bodies: bodies(size, mode, light),
+            next: AtomicUsize::new(0),
+        }
+    }
+
+    fn body(&self) -> Bytes {
+        let at = self.next.fetch_add(1, Ordering::Relaxed);
+        self.bodies[at % self.bodies.len()].clone()
+    }
+
+    /// Asks once, without looking at more than the answer.
+    pub(crate) async fn ask(&self, door: &Door) -> io::Result<()> {
+        let mut client = Client::new(door.clone());
+        client.ask(self.body(), self.mode).await.map(drop)
+    }
+
+    /// Asks once, unmeasured: wakes the peer up, and shows whether it takes the load at all.
+    ///
+    /// # Errors
+    /// Where it refuses, or did something else than it stands for.
+    pub(crate) async fn greet(&self, peer: &Peer) -> io::Result<()> {
+        let mut client = Client::new(peer.door.clone());
+        if matches!(self.mode, Mode::Endless | Mode::Held) {
+            let event = timeout(BEGINNING, first_event(&mut client, self.body())).await;
+            return event.map_err(|_| failed("no event within 40 s"))?.map(drop);
+        }
+        let answer = client.ask(self.body(), self.mode).await?;
+        peer.check(&answer.headers)
+    }
+
+    /// One turn of a peer. `rate` is that of [`Kind::Open`], in requests a second.
+    pub(crate) async fn turn(
+        self: &Arc<Self>,
+        peer: &Peer,
+        length: Duration,
+        rate: f64,
+    ) -> io::Result<Sample> {
+        match self.kind {
+            Kind::Latency => {
+                let (answers, _) = self.closed(&peer.door, 1, length).await?;
+                Ok(times(&answers, Figure::Median, Figure::Late))
+            }
+            Kind::Busy => self.busy(peer, length).await,
+            Kind::Open => self.open(peer, length, rate).await,
+            Kind::Stream => {
+                let (answers, _) = self.closed(&peer.door, 1, length).await?;
+                let first = answers.iter().map(|it| it.first.as_secs_f64());
+                let whole = answers.iter().map(|it| it.whole.as_secs_f64());
+                Ok(Sample::from([
+                    (Figure::First, quantile(first, 0.5)),
+                    (Figure::Whole, quantile(whole, 0.5)),
+                ]))
+            }
+            Kind::Events => {
+                let (answers, _) = self.closed(&peer.door, 4, length).await?;
+                let events = || answers.iter().flat_map(|it| &it.events);
+                let events = || events().map(Duration::as_secs_f64);
+                Ok(Sample::from([
+                    (Figure::Event, quantile(events(), 0.5)),
+                    (Figure::EventLate, quantile(events(), 0.99)),
+                ]))
+            }
+            Kind::Flood => self.flood(peer, length).await,
+            Kind::Memory => self.hold(peer).await,
+        }
+    }
+
+    /// Clients that ask again as soon as they have their answer, and how long all of it took.
+    async fn closed(
+        self: &Arc<Self>,
+        door: &Door,
+        connections: usize,
+        length: Duration,
+    ) -> io::Result<(Vec<Answer>, Duration)> {
+        let begun = Instant::now();
+        let mut clients = JoinSet::new();
+        for _ in 0..connections {
+            let (load, door) = (Arc::clone(self), door.clone());
+            clients.spawn(async move {
+                let (mut client, mut answers) = (Client::new(door), Vec::new());
+                while begun.elapsed() < length {
+                    answers.push(client.ask(load.body(), load.mode).await?);
+                }
+                io::Result::Ok(answers)
+            });
+        }
+        let mut all = Vec::new();
+        while let Some(answers) = clients.join_next().await {
+            all.extend(answers.map_err(io::Error::other)??);
+        }
+        Ok((all, begun.elapsed()))
+    }
+
+    async fn busy(self: &Arc<Self>, peer: &Peer, length: Duration) -> io::Result<Sample> {
+        let connections = match peer.speed {
+            Speed::Fast => 32,
+            Speed::Middle => 16,
+            Speed::Slow => 4,
+        };
+        let before = peer.cpu();
+        let (answers, took) = self.closed(&peer.door, connections, length).await?;
+        let cpu = peer.cpu() - before;
+        Ok(Sample::from([
+            (Figure::Rate, answers.len() as f64 / took.as_secs_f64()),
+            (Figure::Cpu, cpu / answers.len() as f64),
+            (Figure::Share, cpu / took.as_secs_f64()),
+        ]))
+    }
+
+    async fn open(
+        self: &Arc<Self>,
+        peer: &Peer,
+        length: Duration,
+        rate: f64,
+    ) -> io::Result<Sample> {
+        let (sender, receiver) = mpsc::unbounded_channel::<Instant>();
+        let receiver = Arc::new(Mutex::new(receiver));
+        let mut clients = JoinSet::new();
+        for _ in 0..64 {
+            let (load, door) = (Arc::clone(self), peer.door.clone());
+            let receiver = Arc::clone(&receiver);
+            clients.spawn(async move {
+                let (mut client, mut times) = (Client::new(door), Vec::new());
+                loop {
+                    // Taken apart, or the lock would be held for as long as the answer takes.
+                    let due = receiver.lock().await.recv().await;
+                    let Some(due) = due else {
+                        return io::Result::Ok(times);
+                    };
+                    client.ask(load.body(), load.mode).await?;
+                    times.push(due.elapsed().as_secs_f64());
+                }
+            });
+        }
+        let begun = Instant::now();
+        for number in 0.. {
+            let due = begun + Duration::from_secs_f64(f64::from(number) / rate);
+            if due.duration_since(begun) >= length && number > 0 {
+                break;
+            }
+            // A timer would be late by up to a millisecond.
+            while Instant::now() < due {
+                tokio::task::yield_now().await;
+            }
+            sender.send(due).map_err(io::Error::other)?;
+        }
+        drop(sender);
+        let mut times = Vec::new();
+        while let Some(done) = clients.join_next().await {
+            times.extend(done.map_err(io::Error::other)??);
+        }
+        Ok(Sample::from([
+            (Figure::Median, quantile(times.iter().copied(), 0.5)),
+            (Figure::Late, quantile(times.iter().copied(), 0.99)),
+            (Figure::Asked, rate),
+        ]))
+    }
+
+    /// So many streams, each read until its first event has come.
+    async fn opened<F>(
+        self: &Arc<Self>,
+        door: &Door,
+        count: usize,
+        then: impl Fn(Client, hyper::body::Incoming) -> F,
+    ) -> io::Result<JoinSet<()>>
+    where
+        F: Future<Output = ()> + Send + 'static,
+    {
+        let slots = Arc::new(Semaphore::new(50));
+        let mut opening = JoinSet::new();
+        for _ in 0..count {
+            let (load, door, slots) = (Arc::clone(self), door.clone(), Arc::clone(&slots));
+            opening.spawn(async move {
+                let _slot = slots.acquire().await.map_err(io::Error::other)?;
+                let mut client = Client::new(door);
+                let body = first_event(&mut client, load.body()).await?;
+                io::Result::Ok((client, body))
+            });
+        }
+        let mut streams = JoinSet::new();
+        let mut begun = 0;
+        let all = timeout(BEGINNING, async {
+            while let Some(opened) = opening.join_next().await {
+                let (client, body) = opened.map_err(io::Error::other)??;
+                streams.spawn(then(client, body));
+                begun += 1;
+            }
+            io::Result::Ok(())
+        });
+        let all = all.await;
+        match all {
+            Ok(done) => done.map(|()| streams),
+            Err(_) => Err(failed(&format!("{begun} of {count} streams began in 40 s"))),
+        }
+    }
+
+    async fn flood(self: &Arc<Self>, peer: &Peer, length: Duration) -> io::Result<Sample> {
+        let count = match peer.speed {
+            Speed::Fast => 200,
+            Speed::Middle => 40,
+            Speed::Slow => 4,
+        };
+        let seen = Arc::new(AtomicUsize::new(0));
+        let streams = self.opened(&peer.door, count, |client, mut body| {
+            let seen = Arc::clone(&seen);
+            async move {
+                let (_client, mut reader) = (client, Reader::default());
+                while let Some(Ok(frame)) = body.frame().await {
+                    let Ok(data) = frame.into_data() else {
+                        continue;
+                    };
+                    reader.read(&data);
+                    seen.fetch_add(reader.events.len(), Ordering::Relaxed);
+                    reader.events.clear();
+                }
+            }
+        });
+        let streams = streams.await?;
+        let (cpu, before) = (peer.cpu(), seen.load(Ordering::Relaxed));
+        tokio::time::sleep(length).await;
+        let events = seen.load(Ordering::Relaxed) - before;
+        let cpu = peer.cpu() - cpu;
+        if streams.len() < count || events == 0 {
+            return Err(failed("streams without end have ended"));
+        }
+        Ok(Sample::from([(Figure::EventCpu, cpu / events as f64)]))
+    }
+
+    async fn hold(self: &Arc<Self>, peer: &Peer) -> io::Result<Sample> {
+        let streams = self.opened(&peer.door, STREAMS, |client, mut body| async move {
+            let _client = client;
+            while let Some(Ok(_)) = body.frame().await {}
+        });
+        let mut streams = streams.await?;
+        // Two more events of each.
+        tokio::time::sleep(Duration::from_secs(2)).await;
+        let memory = peer.memory();
+        if streams.try_join_next().is_some() {
+            return Err(failed("an open stream has ended"));
+        }
+        Ok(Sample::from([(Figure::Open, memory)]))
+    }
+}
+
+fn times(answers: &[Answer], median: Figure, late: Figure) -> Sample {
+    let whole = || answers.iter().map(|it| it.whole.as_secs_f64());
+    Sample::from([
+        (median, quantile(whole(), 0.5)),
+        (late, quantile(whole(), 0.99)),
+    ])
+}
+
+async fn first_event(client: &mut Client, body: Bytes) -> io::Result<hyper::body::Incoming> {
+    let mut body = client.open(body).await?;
+    let mut reader = Reader::default();
+    while reader.events.is_empty() {
+        let frame = body
+            .frame()
+            .await
+            .ok_or_else(|| failed("a stream without an event"))?;
+        if let Ok(data) = frame.map_err(io::Error::other)?.into_data() {
+            reader.read(&data);
+        }
+    }
+    Ok(body)
+}

@@ -1,0 +1,30 @@
+//! headroom's proxy, passing on only: what it shortens otherwise would be measured as speed. Its cache
+//! of answers and its limits, which a load as ours would meet, are off.
+
+use std::{io, process::Command};
+
+use super::{Place, Setup, Speed, installed, python_version};
+
+pub(super) fn setup(place: &Place) -> io::Result<Setup> {
+    let headroom = installed("headroom/bin/headroom")?;
+    let mut command = Command::new(headroom);
+    command
+        .args(["proxy", "--host", "127.0.0.1", "--port"])
+        .arg(place.address.port().to_string())
+        .args(["--no-optimize", "--no-cache", "--no-rate-limit"])
+        .args(["--workers", "1", "--limit-concurrency", "4096"])
+        .args(["--max-connections", "2048", "--max-keepalive", "256"])
+        .env(
+            "OPENAI_TARGET_API_URL",
+            format!("http://{}/v1", place.provider),
+        )
+        .env("HEADROOM_TELEMETRY", "off")
+        .env("HOME", &place.folder);
+    Ok(Setup {
+        version: python_version("headroom", "headroom_ai"),
+        command,
+        speed: Speed::Slow,
+        headers: Vec::new(),
+        expected: None,
+    })
+}

@@ -1,0 +1,280 @@
+//! The peers: how each is found, set up as its users would have it for streams, and started.
+//!
+//! Each listens on a port of its own, on one core, with its logs off. One that is not there, or does
+//! not start, becomes a reason to be shown and never stops the others.
+
+mod haproxy;
+mod headroom;
+mod litellm;
+mod nginx;
+mod plimsoll;
+mod portkey;
+
+use std::{
+    fs, io,
+    net::{SocketAddr, TcpListener},
+    path::{Path, PathBuf},
+    process::{Command, Stdio},
+    time::Duration,
+};
+
+use http::{HeaderMap, HeaderName, HeaderValue};
+
+use crate::{
+    bodies::{SIZES, Size},
+    client::{Door, failed},
+    figures::DIRECT,
+    load::{Kind, Load},
+    process::Process,
+};
+
+/// What a peer can take, by orders of magnitude: decides on connections, and on the number of rounds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Speed {
+    Fast,
+    Middle,
+    Slow,
+}
+
+/// How a peer is run.
+pub(crate) struct Setup {
+    version: String,
+    command: Command,
+    speed: Speed,
+    headers: Vec<(&'static str, String)>,
+    /// What the proxy must say that it did, where it is ours.
+    expected: Option<Actions>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Actions {
+    Only(&'static str),
+    /// Anything but nothing.
+    Something,
+}
+
+pub(crate) struct Peer {
+    pub(crate) name: &'static str,
+    pub(crate) version: String,
+    pub(crate) door: Door,
+    pub(crate) speed: Speed,
+    expected: Option<Actions>,
+    process: Option<Process>,
+}
+
+/// All of them, in the order of the tables.
+pub(crate) const NAMES: [&str; 9] = [
+    DIRECT,
+    "nginx",
+    "haproxy",
+    "plimsoll-off",
+    "plimsoll",
+    "plimsoll-trim",
+    "portkey",
+    "headroom",
+    "litellm",
+];
+
+/// Installs what is missing of those that are not ours. What cannot be had is told when it is started.
+pub(crate) fn install(names: &[&'static str]) -> io::Result<()> {
+    let others = names
+        .iter()
+        .filter(|name| !name.starts_with("plimsoll") && **name != DIRECT);
+    let script = source().join("install");
+    Command::new(script)
+        .args(others)
+        .env("CARGO_TARGET_DIR", target())
+        .stdout(Stdio::null())
+        .status()
+        .map(drop)
+}
+
+/// Starts a peer in front of the provider.
+///
+/// # Errors
+/// Where it is not there, or does not listen within two minutes.
+pub(crate) async fn start(name: &'static str, provider: SocketAddr) -> io::Result<Peer> {
+    if name == DIRECT {
+        let door = Door {
+            address: provider,
+            headers: HeaderMap::new(),
+        };
+        return Ok(Peer {
+            name,
+            version: String::new(),
+            door,
+            speed: Speed::Fast,
+            expected: None,
+            process: None,
+        });
+    }
+    let folder = tempfile::tempdir()?;
+    let address = TcpListener::bind("127.0.0.1:0")?.local_addr()?;
+    let place = Place {
+        address,
+        provider,
+        folder: folder.path().to_owned(),
+    };
+    let setup = match name {
+        "nginx" => nginx::setup(&place),
+        "haproxy" => haproxy::setup(&place),
+        "portkey" => portkey::setup(&place),
+        "headroom" => headroom::setup(&place),
+        "litellm" => litellm::setup(&place),
+        ours => plimsoll::setup(ours, &place),
+    }?;
+    let mut headers = HeaderMap::new();
+    for (name, value) in &setup.headers {
+        let value = HeaderValue::from_str(value).map_err(io::Error::other)?;
+        headers.insert(HeaderName::from_static(name), value);
+    }
+    let mut peer = Peer {
+        name,
+        version: setup.version,
+        door: Door { address, headers },
+        speed: setup.speed,
+        expected: setup.expected,
+        process: Some(Process::start(&setup.command, folder)?),
+    };
+    peer.ready().await?;
+    Ok(peer)
+}
+
+impl Peer {
+    /// Comes back once a request goes all the way through.
+    async fn ready(&mut self) -> io::Result<()> {
+        let load = Load::new(Kind::Latency, SIZES[0], false);
+        let door = self.door.clone();
+        let mut last = failed("not asked");
+        for _ in 0..240 {
+            if tokio::net::TcpStream::connect(door.address).await.is_ok() {
+                match load.ask(&door).await {
+                    Ok(()) => return self.process().map_or(Ok(()), Process::check_core),
+                    Err(why) => last = why,
+                }
+            }
+            if let Some(words) = self.process.as_mut().and_then(Process::last_words) {
+                return Err(failed(&words));
+            }
+            tokio::time::sleep(Duration::from_millis(500)).await;
+        }
+        Err(failed(&format!("not ready after two minutes: {last}")))
+    }
+
+    const fn process(&self) -> Option<&Process> {
+        self.process.as_ref()
+    }
+
+    pub(crate) fn cpu(&self) -> f64 {
+        self.process().map_or(f64::NAN, Process::cpu)
+    }
+
+    pub(crate) fn memory(&self) -> f64 {
+        self.process().map_or(f64::NAN, Process::memory)
+    }
+
+    pub(crate) fn rest(&self, rests: bool) {
+        if let Some(process) = self.process() {
+            process.rest(rests);
+        }
+    }
+
+    pub(crate) fn check_core(&self) -> io::Result<()> {
+        self.process().map_or(Ok(()), Process::check_core)
+    }
+
+    /// Whether this peer stands for something that can be done to such a body.
+    pub(crate) fn takes(&self, size: Size) -> bool {
+        self.expected != Some(Actions::Something) || size.narrow > 0
+    }
+
+    /// # Errors
+    /// Where our own proxy did something else than this peer stands for.
+    pub(crate) fn check(&self, headers: &HeaderMap) -> io::Result<()> {
+        let Some(expected) = self.expected else {
+            return Ok(());
+        };
+        let said = headers.get("x-plimsoll-actions");
+        let said = said.and_then(|it| it.to_str().ok()).unwrap_or("missing");
+        match expected {
+            Actions::Only(word) if said != word => Err(failed(&format!("it did: {said}"))),
+            Actions::Something if said == "none" => Err(failed("nothing to trim")),
+            _ => Ok(()),
+        }
+    }
+}
+
+/// What a peer needs to know for its settings.
+struct Place {
+    address: SocketAddr,
+    provider: SocketAddr,
+    /// Its own, gone afterwards.
+    folder: PathBuf,
+}
+
+impl Place {
+    fn write(&self, name: &str, text: &str) -> io::Result<PathBuf> {
+        let file = self.folder.join(name);
+        fs::write(&file, text)?;
+        Ok(file)
+    }
+}
+
+fn source() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("benches/compare/peers")
+}
+
+fn target() -> PathBuf {
+    std::env::var_os("CARGO_TARGET_DIR").map_or_else(
+        || Path::new(env!("CARGO_MANIFEST_DIR")).join("target"),
+        PathBuf::from,
+    )
+}
+
+/// A file of what was installed under `target/peers`.
+fn installed(path: &str) -> io::Result<PathBuf> {
+    let file = target().join("peers").join(path);
+    match file.exists() {
+        true => Ok(file),
+        false => Err(failed("not installed")),
+    }
+}
+
+/// A program of Debian's.
+fn program(name: &str) -> io::Result<PathBuf> {
+    let places = ["/usr/sbin", "/usr/bin", "/usr/local/sbin", "/usr/local/bin"];
+    let found = places
+        .iter()
+        .map(|it| Path::new(it).join(name))
+        .find(|it| it.exists());
+    found.ok_or_else(|| failed("not installed"))
+}
+
+/// The first number with dots that a program prints about itself.
+fn version(command: &mut Command) -> io::Result<String> {
+    let output = command.stdin(Stdio::null()).output()?;
+    let text = [output.stdout, output.stderr].concat();
+    let text = String::from_utf8_lossy(&text).into_owned();
+    let number = |word: &str| {
+        let word = word.rsplit('/').next().unwrap_or(word);
+        let starts = word.starts_with(|it: char| it.is_ascii_digit());
+        (starts && word.contains('.')).then(|| word.trim_end_matches(',').to_owned())
+    };
+    let found = text.split_whitespace().find_map(number);
+    Ok(found.unwrap_or_else(|| "unknown version".to_owned()))
+}
+
+/// The version of a package in a virtual environment, without starting Python.
+fn python_version(peer: &str, package: &str) -> String {
+    let packages = target().join("peers").join(peer).join("lib");
+    let pythons = fs::read_dir(packages).into_iter().flatten().flatten();
+    let mut names = pythons
+        .filter_map(|python| fs::read_dir(python.path().join("site-packages")).ok())
+        .flat_map(|files| files.flatten())
+        .map(|file| file.file_name().to_string_lossy().into_owned());
+    let found = names.find_map(|name| {
+        let version = name.strip_prefix(package)?.strip_prefix('-')?;
+        Some(version.strip_suffix(".dist-info")?.to_owned())
+    });
+    found.unwrap_or_else(|| "unknown version".to_owned())
+}

@@ -1,0 +1,57 @@
+//! Plimsoll itself, the release binary, in three forms: the guard off, the guard on in windows with
+//! room for everything, and in windows a quarter of what comes. All else is as it is without settings:
+//! sessions in the file, health, recovery. The log is off, as the access logs of the others are.
+
+use std::{fmt::Write as _, io, process::Command};
+
+use super::{Actions, Place, Setup, Speed};
+use crate::{
+    bodies::{MODES, SIZES, model},
+    client::failed,
+};
+
+/// Tokens that no body here comes near.
+const ROOMY: usize = 4_000_000;
+
+pub(super) fn setup(name: &str, place: &Place) -> io::Result<Setup> {
+    let (guarded, trimmed, expected) = match name {
+        "plimsoll-off" => (false, false, Actions::Only("guard-off")),
+        "plimsoll" => (true, false, Actions::Only("none")),
+        "plimsoll-trim" => (true, true, Actions::Something),
+        _ => return Err(failed("no such peer")),
+    };
+    let mut settings = format!(
+        "default_provider = \"up\"\n[server]\nlisten = \"{}\"\ndata_dir = {:?}\n[guard]\nenabled = {guarded}\n\
+         [providers.up]\nbase_url = \"http://{}/v1\"\nauth = \"none\"\nask_models = false\n",
+        place.address,
+        place.folder.join("data"),
+        place.provider
+    );
+    for size in SIZES {
+        let narrow = trimmed && size.narrow > 0;
+        let window = if narrow { size.narrow } else { ROOMY };
+        for mode in MODES {
+            // Health stays healthy, so that every request has the same done to it.
+            let _ = write!(
+                settings,
+                "[models.\"up/{}\"]\ncontext_length = {window}\noptimal_max_tokens = {window}\n\
+                 critical_max_tokens = {window}\n",
+                model(size, mode)
+            );
+        }
+    }
+    let file = place.write("config.toml", &settings)?;
+    let mut command = Command::new(env!("CARGO_BIN_EXE_plimsoll"));
+    command
+        .arg("--config")
+        .arg(file)
+        .env("PLIMSOLL_LOG", "off")
+        .env_remove("RUST_LOG");
+    Ok(Setup {
+        version: env!("CARGO_PKG_VERSION").to_owned(),
+        command,
+        speed: Speed::Fast,
+        headers: Vec::new(),
+        expected: Some(expected),
+    })
+}

@@ -1,0 +1,186 @@
+//! The mock provider: one address, on the core of the load, that answers as the model's name says.
+//!
+//! It reads each body to its end and looks at nothing but the model's name. Every event of a stream
+//! goes out in a write of its own, with Nagle's algorithm off, and carries the time at which it was
+//! made, so that whoever reads it knows how long it was under way.
+
+use std::{
+    convert::Infallible,
+    io,
+    net::SocketAddr,
+    sync::OnceLock,
+    time::{Duration, Instant},
+};
+
+use bytes::Bytes;
+use futures_util::stream;
+use http::{HeaderValue, Request, Response, header::CONTENT_TYPE};
+use http_body::Frame;
+use http_body_util::{BodyExt, Full, StreamBody, combinators::UnsyncBoxBody};
+use hyper::{body::Incoming, server::conn::http1, service::service_fn};
+use hyper_util::rt::TokioIo;
+use tokio::{
+    net::{TcpListener, TcpSocket},
+    task::JoinSet,
+    time::{MissedTickBehavior, interval},
+};
+
+use crate::bodies::{MODEL, MODES, Mode};
+
+/// Events of a stream that ends, those at its end apart.
+pub(crate) const EVENTS: usize = 50;
+const PACE: Duration = Duration::from_millis(5);
+const HELD: Duration = Duration::from_secs(1);
+
+/// Stands before the time in an event, and behind it.
+pub(crate) const TIME: (char, char) = ('@', ';');
+
+type Body = UnsyncBoxBody<Bytes, Infallible>;
+
+pub(crate) struct Provider {
+    pub(crate) address: SocketAddr,
+    _task: JoinSet<()>,
+}
+
+/// Since the first call.
+pub(crate) fn now() -> Duration {
+    static START: OnceLock<Instant> = OnceLock::new();
+    START.get_or_init(Instant::now).elapsed()
+}
+
+pub(crate) fn start() -> io::Result<Provider> {
+    let socket = TcpSocket::new_v4()?;
+    socket.bind(SocketAddr::from(([127, 0, 0, 1], 0)))?;
+    let listener = socket.listen(4_096)?;
+    let address = listener.local_addr()?;
+    let mut task = JoinSet::new();
+    task.spawn(serve(listener));
+    Ok(Provider {
+        address,
+        _task: task,
+    })
+}
+
+async fn serve(listener: TcpListener) {
+    let mut connections = JoinSet::new();
+    while let Ok((stream, _)) = listener.accept().await {
+        let _ = stream.set_nodelay(true);
+        let served =
+            http1::Builder::new().serve_connection(TokioIo::new(stream), service_fn(answer));
+        connections.spawn(served);
+        while connections.try_join_next().is_some() {}
+    }
+}
+
+async fn answer(request: Request<Incoming>) -> Result<Response<Body>, Infallible> {
+    let Some((mode, bytes)) = read(request.into_body()).await else {
+        let mut answer = Response::new(Full::default().boxed_unsync());
+        *answer.status_mut() = http::StatusCode::BAD_REQUEST;
+        return Ok(answer);
+    };
+    let (kind, body) = match mode {
+        Mode::Whole => ("application/json", whole(bytes)),
+        Mode::Burst => ("text/event-stream", burst(bytes)),
+        Mode::Paced => ("text/event-stream", timed(PACE, EVENTS, bytes)),
+        Mode::Endless => ("text/event-stream", timed(PACE, usize::MAX, bytes)),
+        Mode::Held => ("text/event-stream", timed(HELD, usize::MAX, bytes)),
+    };
+    let mut answer = Response::new(body);
+    let kind = HeaderValue::from_static(kind);
+    answer.headers_mut().insert(CONTENT_TYPE, kind);
+    Ok(answer)
+}
+
+/// How the answer shall come, and the bytes of the body. `None` for a body that names none of our
+/// models, or that ends early.
+async fn read(mut body: Incoming) -> Option<(Mode, usize)> {
+    let (mut mode, mut bytes) = (None, 0);
+    // A name may begin in one piece and end in the next.
+    let mut edge = Vec::new();
+    while let Some(frame) = body.frame().await {
+        let Ok(data) = frame.ok()?.into_data() else {
+            continue;
+        };
+        bytes += data.len();
+        if mode.is_none() {
+            edge.extend_from_slice(&data[..data.len().min(64)]);
+            mode = named(&edge).or_else(|| named(&data));
+            edge.clear();
+            edge.extend_from_slice(&data[data.len().saturating_sub(64)..]);
+        }
+    }
+    Some((mode?, bytes))
+}
+
+fn named(text: &[u8]) -> Option<Mode> {
+    let start = memchr::memmem::find(text, MODEL.as_bytes())? + MODEL.len();
+    let end = start + memchr::memchr(b'"', &text[start..])?;
+    let mode = text[start..end].rsplit(|&byte| byte == b'-').next()?;
+    MODES.into_iter().find(|it| it.name().as_bytes() == mode)
+}
+
+fn whole(bytes: usize) -> Body {
+    let answer = format!(
+        "{{\"id\":\"c\",\"object\":\"chat.completion\",\"created\":1,\"model\":\"m\",\"choices\":[{{\"index\":0,\
+         \"message\":{{\"role\":\"assistant\",\"content\":\"Aye.\"}},\"finish_reason\":\"stop\"}}],{}}}",
+        usage(bytes)
+    );
+    Full::from(answer).boxed_unsync()
+}
+
+/// One event with the time of its making.
+fn event() -> Bytes {
+    let (before, after) = TIME;
+    Bytes::from(format!(
+        "data: {{\"id\":\"c\",\"object\":\"chat.completion.chunk\",\"created\":1,\"model\":\"m\",\"choices\":[{{\"index\":0,\
+         \"delta\":{{\"content\":\" aye{before}{}{after}\"}},\"finish_reason\":null}}]}}\n\n",
+        now().as_nanos()
+    ))
+}
+
+/// The event of that number, for a body of so many bytes. Three more follow the `events` asked for.
+fn nth(at: usize, events: usize, bytes: usize) -> Option<Bytes> {
+    let head = "data: {\"id\":\"c\",\"object\":\"chat.completion.chunk\",\"created\":1,\"model\":\"m\",\"choices\":[";
+    match at.checked_sub(events) {
+        None => Some(event()),
+        Some(0) => Some(Bytes::from(format!(
+            "{head}{{\"index\":0,\"delta\":{{}},\"finish_reason\":\"stop\"}}]}}\n\n"
+        ))),
+        Some(1) => Some(Bytes::from(format!("{head}],{}}}\n\n", usage(bytes)))),
+        Some(2) => Some(Bytes::from_static(b"data: [DONE]\n\n")),
+        Some(_) => None,
+    }
+}
+
+/// Four bytes a token, whatever the text.
+fn usage(bytes: usize) -> String {
+    let prompt = bytes / 4;
+    let total = prompt + EVENTS;
+    format!(
+        "\"usage\":{{\"prompt_tokens\":{prompt},\"completion_tokens\":{EVENTS},\"total_tokens\":{total}}}"
+    )
+}
+
+/// The server writes what it has whenever there is nothing more to read, so a breath before each
+/// event gives each a write of its own.
+fn burst(bytes: usize) -> Body {
+    let events = stream::unfold(0, move |at| async move {
+        tokio::task::yield_now().await;
+        let event = nth(at, EVENTS, bytes)?;
+        Some((Ok(Frame::data(event)), at + 1))
+    });
+    StreamBody::new(events).boxed_unsync()
+}
+
+fn timed(pace: Duration, count: usize, bytes: usize) -> Body {
+    let mut ticks = interval(pace);
+    ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    let events = stream::unfold((ticks, 0), move |(mut ticks, at)| async move {
+        if at < count {
+            ticks.tick().await;
+        }
+        let event = nth(at, count, bytes)?;
+        Some((Ok(Frame::data(event)), (ticks, at + 1)))
+    });
+    StreamBody::new(events).boxed_unsync()
+}

@@ -1,0 +1,245 @@
+//! The tables, as markdown that can be read as it is.
+
+use std::fmt::Write as _;
+
+use crate::{
+    bodies::SIZES,
+    figures::{Case, DIRECT, Figure, Figures, NGINX},
+    load::{Kind, STREAMS},
+    run::{Found, SLOW_ROUNDS},
+};
+
+/// What takes the place of a figure.
+const NONE: &str = "–";
+
+pub(crate) fn tables(found: &Found) -> String {
+    let mut out = heading(found);
+    for size in SIZES {
+        let kinds = [Kind::Latency, Kind::Busy, Kind::Open, Kind::Stream];
+        if measured(found, &kinds, size.name) {
+            let _ = writeln!(out, "\n**{}**\n", size.title);
+            out += &requests(found, size.name);
+        }
+    }
+    if measured(found, &[Kind::Events, Kind::Flood], SIZES[0].name) {
+        let _ = writeln!(out, "\n**Streamed events**\n");
+        out += &events(found);
+    }
+    if measured(found, &[Kind::Memory], SIZES[0].name) {
+        let _ = writeln!(out, "\n**Memory**\n");
+        out += &memory(found);
+    }
+    out + &refusals(found)
+}
+
+fn measured(found: &Found, kinds: &[Kind], size: &'static str) -> bool {
+    let mut cases = found
+        .peers
+        .iter()
+        .flat_map(|(name, _)| kinds.iter().map(move |kind| (*name, *kind, size)));
+    cases.any(|case| found.figures.rounds(case) > 0 || found.figures.refused(case).is_some())
+}
+
+fn heading(found: &Found) -> String {
+    let versions: Vec<String> = found
+        .peers
+        .iter()
+        .filter(|(_, version)| !version.is_empty())
+        .map(|(name, version)| format!("{name} {version}"))
+        .collect();
+    let mut out = format!(
+        "{}.\nMedians of {} rounds (portkey, headroom, litellm: {}); in brackets the ratio to nginx.\n",
+        versions.join(", "),
+        found.rounds,
+        found.rounds.min(SLOW_ROUNDS)
+    );
+    for (name, why) in &found.missing {
+        let _ = writeln!(out, "\n{name} was not measured: {why}");
+    }
+    out
+}
+
+fn requests(found: &Found, size: &'static str) -> String {
+    let figures = &found.figures;
+    let mut rows = vec![
+        [
+            "",
+            "added, median",
+            "added, 99 %",
+            "first byte of a stream, added",
+            "50 events, added",
+            "requests/s",
+            "CPU each",
+            "core",
+            "open loop, median",
+            "99 %",
+            "at",
+        ]
+        .map(str::to_owned)
+        .to_vec(),
+    ];
+    for (name, _) in &found.peers {
+        let case = |kind| (*name, kind, size);
+        let (latency, busy) = (case(Kind::Latency), case(Kind::Busy));
+        let (open, stream) = (case(Kind::Open), case(Kind::Stream));
+        rows.push(vec![
+            (*name).to_owned(),
+            added(figures, latency, Figure::Median),
+            added(figures, latency, Figure::Late),
+            added(figures, stream, Figure::First),
+            added(figures, stream, Figure::Whole),
+            plain(figures, busy, Figure::Rate, count),
+            compared(figures, busy, Figure::Cpu, time),
+            plain(figures, busy, Figure::Share, percent),
+            compared(figures, open, Figure::Median, time),
+            compared(figures, open, Figure::Late, time),
+            plain(figures, open, Figure::Asked, |it| {
+                format!("{}/s", count(it))
+            }),
+        ]);
+    }
+    laid_out(&rows)
+}
+
+fn events(found: &Found) -> String {
+    let head = ["", "added to an event, median", "99 %", "CPU each"];
+    let mut rows = vec![head.map(str::to_owned).to_vec()];
+    for (name, _) in &found.peers {
+        let case = |kind| (*name, kind, SIZES[0].name);
+        rows.push(vec![
+            (*name).to_owned(),
+            added(&found.figures, case(Kind::Events), Figure::Event),
+            added(&found.figures, case(Kind::Events), Figure::EventLate),
+            compared(&found.figures, case(Kind::Flood), Figure::EventCpu, time),
+        ]);
+    }
+    laid_out(&rows)
+}
+
+fn memory(found: &Found) -> String {
+    let head = ["", "idle", &format!("{STREAMS} open streams")];
+    let mut rows = vec![head.map(str::to_owned).to_vec()];
+    for (name, _) in found.peers.iter().filter(|(name, _)| *name != DIRECT) {
+        let case = (*name, Kind::Memory, SIZES[0].name);
+        let idle = found.figures.median(case, Figure::Idle);
+        rows.push(vec![
+            (*name).to_owned(),
+            // Even where the streams were refused.
+            idle.map_or_else(|| NONE.to_owned(), megabytes),
+            plain(&found.figures, case, Figure::Open, megabytes),
+        ]);
+    }
+    laid_out(&rows)
+}
+
+fn refusals(found: &Found) -> String {
+    let mut out = String::new();
+    for ((name, kind, size), why) in found.figures.refusals() {
+        let why: String = why
+            .chars()
+            .take(160)
+            .filter(|it| !it.is_control())
+            .collect();
+        let kind = format!("{kind:?}").to_lowercase();
+        let _ = writeln!(out, "- {name}, {size}, {kind}: {why}");
+    }
+    match out.is_empty() {
+        true => out,
+        false => format!("\nRefused:\n\n{out}"),
+    }
+}
+
+/// What a peer adds to no proxy, which has its own time in that row.
+fn added(figures: &Figures, case: Case, figure: Figure) -> String {
+    if case.0 == DIRECT {
+        return plain(figures, case, figure, |it| format!("({})", time(it)));
+    }
+    let value = figures.added(case, figure).map(time);
+    cell(figures, case, value, figures.added_ratio(case, figure))
+}
+
+fn compared(figures: &Figures, case: Case, figure: Figure, show: fn(f64) -> String) -> String {
+    let value = figures.median(case, figure).map(show);
+    cell(figures, case, value, figures.ratio(case, figure))
+}
+
+fn plain(figures: &Figures, case: Case, figure: Figure, show: fn(f64) -> String) -> String {
+    cell(figures, case, figures.median(case, figure).map(show), None)
+}
+
+fn cell(figures: &Figures, case: Case, value: Option<String>, ratio: Option<f64>) -> String {
+    match (value, ratio) {
+        _ if figures.refused(case).is_some() => "refused".to_owned(),
+        (None, _) => NONE.to_owned(),
+        (Some(value), Some(ratio)) if case.0 != NGINX => format!("{value} ({})", factor(ratio)),
+        (Some(value), _) => value,
+    }
+}
+
+fn factor(ratio: f64) -> String {
+    if ratio.abs() < 9.95 {
+        return format!("{ratio:.2}");
+    }
+    count(ratio)
+}
+
+/// Three digits and a unit.
+pub(crate) fn time(seconds: f64) -> String {
+    let micros = seconds * 1e6;
+    match micros.abs() {
+        it if it < 9.95 => format!("{micros:.1} µs"),
+        it if it < 999.5 => format!("{micros:.0} µs"),
+        it if it < 9_995.0 => format!("{:.2} ms", micros / 1e3),
+        it if it < 99_950.0 => format!("{:.1} ms", micros / 1e3),
+        it if it < 999_500.0 => format!("{:.0} ms", micros / 1e3),
+        _ => format!("{:.2} s", micros / 1e6),
+    }
+}
+
+/// With a comma at the thousands.
+pub(crate) fn count(value: f64) -> String {
+    if value < 9.95 {
+        return format!("{value:.1}");
+    }
+    let digits = format!("{value:.0}");
+    let mut out = String::new();
+    for (at, digit) in digits.chars().enumerate() {
+        if at > 0 && (digits.len() - at).is_multiple_of(3) {
+            out.push(',');
+        }
+        out.push(digit);
+    }
+    out
+}
+
+fn percent(share: f64) -> String {
+    format!("{:.0} %", share * 100.0)
+}
+
+pub(crate) fn megabytes(bytes: f64) -> String {
+    format!("{:.1} MB", bytes / 1e6)
+}
+
+/// Columns below each other; the first is text, the others are figures.
+fn laid_out(rows: &[Vec<String>]) -> String {
+    let width = |at: usize| {
+        let all = rows.iter().filter_map(|row| row.get(at));
+        all.map(|it| it.chars().count()).max().unwrap_or(0)
+    };
+    let mut out = String::new();
+    for (number, row) in rows.iter().enumerate() {
+        let cells = row.iter().enumerate().map(|(at, cell)| match at {
+            0 => format!("{cell:<0$}", width(at)),
+            _ => format!("{cell:>0$}", width(at)),
+        });
+        let _ = writeln!(out, "| {} |", cells.collect::<Vec<_>>().join(" | "));
+        if number == 0 {
+            let rule = (0..row.len()).map(|at| match at {
+                0 => "-".repeat(width(at).max(3)),
+                _ => format!("{}:", "-".repeat(width(at).max(3) - 1)),
+            });
+            let _ = writeln!(out, "| {} |", rule.collect::<Vec<_>>().join(" | "));
+        }
+    }
+    out
+}
