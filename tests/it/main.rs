@@ -7,6 +7,7 @@ mod compaction;
 mod compressed;
 mod connections;
 mod conversation;
+mod corpus;
 mod fault_matrix;
 mod faults;
 mod gateway_paths;
