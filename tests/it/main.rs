@@ -15,6 +15,7 @@ mod generated;
 mod golden;
 mod guard;
 mod health;
+mod hostile;
 mod index;
 mod inspect;
 mod keys;

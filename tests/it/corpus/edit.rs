@@ -52,7 +52,8 @@ pub(super) fn check(data: &[u8]) {
 
 fn is_json(body: &[u8]) -> bool {
     let body = body.strip_prefix(b"\xef\xbb\xbf").unwrap_or(body);
-    serde_json::from_slice::<IgnoredAny>(body).is_ok()
+    let text = std::str::from_utf8(body);
+    text.is_ok_and(|text| serde_json::from_str::<IgnoredAny>(text).is_ok())
 }
 
 fn holds(before: &Conversation, policy: &Policy<'_>, ours: Ours) {
