@@ -10,15 +10,14 @@ use plimsoll::{
 use serde_json::Value;
 
 pub(super) fn check(data: &[u8]) {
-    if let Ok(text) = std::str::from_utf8(data) {
-        if let Some(usage) = Usage::read(text) {
-            stands(
-                usage,
-                &serde_json::from_str(text).expect("usage of what is JSON"),
-            );
-            let again = Usage::later(None, usage);
-            assert_eq!(Usage::later(Some(usage), again), usage);
-        }
+    if let Ok(text) = std::str::from_utf8(data)
+        && let Some(usage) = Usage::read(text)
+    {
+        stands(
+            usage,
+            &serde_json::from_str(text).expect("usage of what is JSON"),
+        );
+        assert_eq!(Usage::later(Some(usage), usage), usage);
     }
     whole(data);
     received(data);
