@@ -5,12 +5,12 @@ use bytes::Bytes;
 use plimsoll::{
     config::GuardConfig,
     guard::{
-        self, Plan, Policy, Recall, StoodBack, lint,
+        self, Plan, Policy, Recall,
         profile::{PROFILES, Profile, named},
-        record::{Ours, OwnTools, Record, Summary, What},
+        record::{Ours, OwnTools, Record, What},
     },
     wire::{
-        chat::{Conversation, Role, index},
+        chat::{Conversation, Role},
         text,
     },
 };
@@ -20,34 +20,15 @@ use serde_json::json;
 use crate::support::{
     any_settings,
     generate::{Case, Random, any_conversation},
-    noted, once_more, parse, strict,
+    made::{PROMPT, beside, course, ours, records, round, said, written},
+    noted, parse,
+    plans::{check_with, policy, read, sent},
 };
 
 mod annotated;
-mod made;
 mod places;
 
-use made::{beside, course, records, round, tools, written};
-
 const WINDOWS: [u32; 4] = [2_048, 8_192, 32_768, 200_000];
-const PROMPT: &str = "[Note by the context guard:\nwrite down \"what matters\".]";
-
-fn read(body: &[u8]) -> Conversation {
-    index(Bytes::copy_from_slice(body)).expect("a conversation")
-}
-
-fn policy<'a>(window: u32, profile: &'a Profile, settings: &'a GuardConfig) -> Policy<'a> {
-    Policy {
-        profile,
-        window,
-        input_limit: None,
-        settings,
-    }
-}
-
-fn sent(conversation: &Conversation, plan: &Plan) -> Bytes {
-    plan.edits.apply(&conversation.body).to_bytes()
-}
 
 fn messages(body: &[u8]) -> Vec<Vec<u8>> {
     let conversation = read(body);
@@ -57,159 +38,9 @@ fn messages(body: &[u8]) -> Vec<Vec<u8>> {
         .collect()
 }
 
-/// Indices of the messages that are no system messages.
-fn said(conversation: &Conversation) -> Vec<usize> {
-    let messages = conversation.messages.iter().enumerate();
-    messages
-        .filter(|(_, message)| !message.role.instructs())
-        .map(|(at, _)| at)
-        .collect()
-}
-
-/// All of ours, by the seed.
-fn ours(conversation: &Conversation, seed: u64) -> Ours {
-    let mut random = Random::part(seed, 9);
-    let count = said(conversation).len();
-    Ours {
-        course: random
-            .chance(40)
-            .then(|| course(random.below(count + 2) as u32)),
-        summary: random.chance(30).then(|| Summary {
-            boundary: random.below(count + 2) as u32,
-            text: "<summary>\n<done>\nread the files\n</done>\n</summary>".into(),
-        }),
-        records: records(conversation, count, seed),
-        tools: tools(conversation).filter(|_| random.chance(50)),
-        tight_chars: random.chance(30).then(|| random.between(300, 4_000)),
-    }
-}
-
-/// Whether the profile has nothing against the conversation as it came.
-fn clean(body: &[u8], profile: &Profile) -> bool {
-    let conversation = read(body);
-    let items: Vec<_> = (0..conversation.messages.len())
-        .map(lint::Item::Theirs)
-        .collect();
-    lint::broken(&conversation, &items, profile).is_empty()
-        && strict::violations(body, profile).is_empty()
-}
-
-/// What the edits broke, our tools apart.
-fn broken(before: &[u8], after: &[u8], profile: &Profile) -> Vec<strict::Violation> {
-    let mut broken = strict::broken(before, after, profile);
-    broken.retain(|violation| violation.rule != 13);
-    broken
-}
-
 /// Everything that must hold of one plan with something of ours.
 fn check(body: &[u8], window: u32, profile: &Profile, recall: &Recall) -> Option<Plan> {
     check_with(body, window, profile, recall, &GuardConfig::default())
-}
-
-fn check_with(
-    body: &[u8],
-    window: u32,
-    profile: &Profile,
-    recall: &Recall,
-    settings: &GuardConfig,
-) -> Option<Plan> {
-    let policy = policy(window, profile, settings);
-    let before = read(body);
-    let plan = guard::plan(&before, &policy, recall);
-    let context = format!("window {window}, profile {}", profile.name);
-    let after = sent(&before, &plan);
-    match plan.report.stood_back {
-        None => {}
-        Some(StoodBack::Unsound(found)) => {
-            assert!(!clean(body, profile), "{context}: unsound plan {found:?}");
-            assert_eq!(after, before.body, "{context}");
-            return None;
-        }
-        Some(_) => {
-            assert_eq!(after, before.body, "{context}");
-            return None;
-        }
-    }
-    let shown = || String::from_utf8_lossy(&after).into_owned();
-    assert_eq!(broken(body, &after, profile), [], "{context}: {}", shown());
-    untouched(&before, &after, &plan, &context);
-    once(&before, &after, &plan, recall, &context);
-    let second = once_more(settings);
-    let second = Policy {
-        settings: &second,
-        ..policy
-    };
-    let again = guard::plan(&read(&after), &second, &Recall::default());
-    // A paragraph has no frame of its own, and spoken text is rounded.
-    let slack = 20 + 4 * recall.ours.records.len() as u32;
-    let (now, said) = (again.report.raw_before, plan.report.raw_after);
-    // Here more may be said to stand in a round than does, which weighs no less than nothing.
-    let spoken = recall.ours.records.iter();
-    let spoken = spoken.filter(|record| matches!(record.what, What::Spoken { .. }));
-    assert!(
-        now <= said + 2 * slack && (said <= now + 2 * slack || spoken.count() > 0),
-        "{context}: {now} sent, {said} planned"
-    );
-    // Nor may the two be on different sides of the mark past which old rounds are cleared.
-    let mark = f64::from(plan.report.budget.tokens) * settings.clear.at;
-    let apart = f64::from(said.min(now)) <= mark && f64::from(said.max(now) + slack) > mark;
-    // A result that carries ours weighs more than it did, so that among those past the mark others may
-    // be the newest, or worth clearing.
-    let cleared = settings.clear.enabled && f64::from(said.max(now) + slack) > mark;
-    let carried = cleared && shown().contains("[From here on by the context guard");
-    if said.max(now) + slack <= plan.report.budget.tokens && !apart && !carried {
-        let second = sent(&read(&after), &again);
-        assert_eq!(
-            String::from_utf8_lossy(&second),
-            shown(),
-            "{context}: guarded twice"
-        );
-    }
-    Some(plan)
-}
-
-/// Only edited spans differ.
-fn untouched(before: &Conversation, after: &[u8], plan: &Plan, context: &str) {
-    let mut at = 0;
-    let mut rebuilt = 0;
-    for edit in &plan.edits.ordered() {
-        let kept = &before.body[at..edit.span.start as usize];
-        assert_eq!(&after[rebuilt..rebuilt + kept.len()], kept, "{context}");
-        rebuilt += kept.len() + edit.with.len();
-        at = edit.span.end as usize;
-    }
-    assert_eq!(&after[rebuilt..], &before.body[at..], "{context}");
-}
-
-/// What stands, stands once: one preface, and the tools at the end of the client's.
-fn once(before: &Conversation, after: &[u8], plan: &Plan, recall: &Recall, context: &str) {
-    let body = String::from_utf8_lossy(after);
-    let notes = body.matches(guard::NOTE).count();
-    let prefaces = body.matches("[Course 2, by").count();
-    let theirs = String::from_utf8_lossy(&before.body)
-        .matches(guard::NOTE)
-        .count();
-    if recall.ours.course.is_some() {
-        assert_eq!(notes, theirs, "{context}: two prefaces");
-        assert_eq!(
-            prefaces,
-            usize::from(plan.report.course.is_some()),
-            "{context}"
-        );
-    } else {
-        assert!(notes <= theirs + usize::from(plan.report.folded.is_some()));
-    }
-    if let Some(own) = &recall.ours.tools {
-        assert!(plan.report.own_tools);
-        let (was, now) = (
-            parse::value(&before.body).unwrap(),
-            parse::value(after).unwrap(),
-        );
-        let was = was[own.field].as_array().unwrap();
-        let now = now[own.field].as_array().unwrap();
-        assert_eq!(&now[..was.len()], &was[..]);
-        assert_eq!(now.len(), was.len() + 1);
-    }
 }
 
 fn profiles_of(case: &Case) -> Vec<&'static Profile> {

@@ -231,7 +231,8 @@ async fn read_request(stream: &mut TcpStream, buffer: &mut Vec<u8>) -> Option<Se
         }
         fill(stream, buffer).await?;
     };
-    let head = String::from_utf8(buffer.drain(..end + 4).collect()).unwrap();
+    let head: Vec<u8> = buffer.drain(..end + 4).collect();
+    let head = String::from_utf8_lossy(&head);
     let mut lines = head.trim_end().split("\r\n");
     let line = lines.next().unwrap().to_owned();
     let headers = lines.map(|line| {

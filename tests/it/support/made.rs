@@ -2,7 +2,7 @@
 
 use bytes::Bytes;
 use plimsoll::{
-    guard::record::{By, Course, OwnCall, OwnTools, Record, Said, What},
+    guard::record::{By, Course, Ours, OwnCall, OwnTools, Record, Said, Summary, What},
     wire::{
         chat::{Content, Conversation},
         text,
@@ -10,8 +10,18 @@ use plimsoll::{
 };
 use serde_json::json;
 
-use super::{PROMPT, said};
-use crate::support::generate::Random;
+use super::generate::Random;
+
+pub(crate) const PROMPT: &str = "[Note by the context guard:\nwrite down \"what matters\".]";
+
+/// Indices of the messages that are no system messages.
+pub(crate) fn said(conversation: &Conversation) -> Vec<usize> {
+    let messages = conversation.messages.iter().enumerate();
+    messages
+        .filter(|(_, message)| !message.role.instructs())
+        .map(|(at, _)| at)
+        .collect()
+}
 
 fn boxed(value: &serde_json::Value) -> Box<str> {
     value.to_string().into()
@@ -26,7 +36,7 @@ fn result(id: &str) -> Box<str> {
 }
 
 /// A round of so many calls.
-pub(super) fn round(calls: u32) -> What {
+pub(crate) fn round(calls: u32) -> What {
     let ids: Vec<_> = (0..calls).map(|at| format!("own-{at}")).collect();
     let asked: Vec<_> = ids.iter().map(|id| call(id)).collect();
     let model = json!({"role": "assistant", "content": "Let me note that. ", "tool_calls": asked});
@@ -42,7 +52,7 @@ pub(super) fn round(calls: u32) -> What {
 }
 
 /// A round of one who has no tools.
-pub(super) fn written() -> What {
+pub(crate) fn written() -> What {
     let said = |by, role, content| Said {
         by,
         json: boxed(&json!({"role": role, "content": content})),
@@ -57,7 +67,7 @@ pub(super) fn written() -> What {
     ])
 }
 
-pub(super) fn beside(theirs: u32, before: u32) -> What {
+pub(crate) fn beside(theirs: u32, before: u32) -> What {
     What::Calls {
         theirs,
         calls: vec![OwnCall {
@@ -86,7 +96,7 @@ fn spoken(conversation: &Conversation, at: usize, random: &mut Random) -> What {
 }
 
 /// Records at random places, as far as message `until`; some fit and some do not.
-pub(super) fn records(conversation: &Conversation, until: usize, seed: u64) -> Vec<Record> {
+pub(crate) fn records(conversation: &Conversation, until: usize, seed: u64) -> Vec<Record> {
     let mut random = Random::new(seed);
     let said = said(conversation);
     let mut records = Vec::new();
@@ -126,7 +136,7 @@ pub(super) fn records(conversation: &Conversation, until: usize, seed: u64) -> V
     records
 }
 
-pub(super) fn course(boundary: u32) -> Course {
+pub(crate) fn course(boundary: u32) -> Course {
     Course {
         number: 2,
         boundary,
@@ -135,7 +145,7 @@ pub(super) fn course(boundary: u32) -> Course {
     }
 }
 
-pub(super) fn tools(conversation: &Conversation) -> Option<OwnTools> {
+pub(crate) fn tools(conversation: &Conversation) -> Option<OwnTools> {
     let field = ["tools", "functions"]
         .into_iter()
         .find(|name| conversation.field(name).is_some())?;
@@ -143,4 +153,22 @@ pub(super) fn tools(conversation: &Conversation) -> Option<OwnTools> {
         field,
         json: Bytes::from_static(br#"{"type":"function","function":{"name":"add_reminder","parameters":{"type":"object"}}}"#),
     })
+}
+
+/// All of ours, by the seed.
+pub(crate) fn ours(conversation: &Conversation, seed: u64) -> Ours {
+    let mut random = Random::part(seed, 9);
+    let count = said(conversation).len();
+    Ours {
+        course: random
+            .chance(40)
+            .then(|| course(random.below(count + 2) as u32)),
+        summary: random.chance(30).then(|| Summary {
+            boundary: random.below(count + 2) as u32,
+            text: "<summary>\n<done>\nread the files\n</done>\n</summary>".into(),
+        }),
+        records: records(conversation, count, seed),
+        tools: tools(conversation).filter(|_| random.chance(50)),
+        tight_chars: random.chance(30).then(|| random.between(300, 4_000)),
+    }
 }

@@ -1,0 +1,105 @@
+//! A conversation with everything that a plan depends on, drawn by its number.
+
+use std::fmt;
+
+use plimsoll::{
+    config::GuardConfig,
+    guard::{
+        Recall,
+        profile::{PROFILES, Profile, named},
+    },
+};
+
+use crate::support::{
+    any_settings,
+    generate::{Random, Recipe, SHAPES, Session, Shape, Size, Spelling},
+    made::ours,
+    noted, plans,
+};
+
+/// Shares in hundredths; small ones are where most is decided.
+const WINDOWS: [(u32, u32); 8] = [
+    (10, 1_024),
+    (15, 2_048),
+    (20, 4_096),
+    (20, 8_192),
+    (15, 16_384),
+    (10, 32_768),
+    (5, 128_000),
+    (5, 200_000),
+];
+
+pub(crate) struct Drawn {
+    pub(crate) body: Vec<u8>,
+    pub(crate) recipe: Recipe,
+    pub(crate) window: u32,
+    pub(crate) profile: &'static Profile,
+    pub(crate) settings: GuardConfig,
+    pub(crate) recall: Recall,
+    number: u64,
+}
+
+impl Drawn {
+    pub(crate) fn new(seed: u64, number: u64) -> Self {
+        let seed = Random::part(seed, number).next();
+        let mut random = Random::part(seed, 5);
+        let recipe = Recipe {
+            spelling: Spelling::any(&mut random),
+            strict: random.chance(60),
+            // Most texts are short, so that there is time for many.
+            scale: random.weighted(&[(60, 8), (25, 25), (10, 60), (5, 100)]),
+            ..Recipe::new(shape(&mut random))
+        };
+        let messages = random.along(&[(0, 1), (500, 10), (900, 50), (990, 150), (1000, 600)]);
+        let mut body = Session::new(seed, recipe, Size::Messages(messages.max(1))).whole();
+        let settings = match random.chance(40) {
+            true => GuardConfig::default(),
+            false => any_settings(seed),
+        };
+        if random.chance(30) {
+            body = noted(&plans::read(&body), seed).into();
+        }
+        // Some conversations meet a profile that is stricter than they are.
+        let any = recipe.strict || random.chance(15);
+        let profile = match any {
+            true => &PROFILES[random.below(PROFILES.len())],
+            false => named("openai").expect("a row of the table"),
+        };
+        let mut recall = Recall::default();
+        if random.chance(60) {
+            recall.ours = ours(&plans::read(&body), seed);
+        }
+        Self {
+            window: random.weighted(&WINDOWS),
+            body,
+            recipe,
+            profile,
+            settings,
+            recall,
+            number,
+        }
+    }
+}
+
+fn shape(random: &mut Random) -> Shape {
+    // Results beyond every limit take long to make.
+    match SHAPES[random.below(SHAPES.len())] {
+        Shape::Huge if random.chance(80) => Shape::Mixed,
+        shape => shape,
+    }
+}
+
+/// What a failure is told with; the body can be made again.
+impl fmt::Debug for Drawn {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        out.debug_struct("Drawn")
+            .field("number", &self.number)
+            .field("bytes", &self.body.len())
+            .field("recipe", &self.recipe)
+            .field("window", &self.window)
+            .field("profile", &self.profile.name)
+            .field("clear", &self.settings.clear)
+            .field("records", &self.recall.ours.records.len())
+            .finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,108 @@
+//! Generated conversations through the guard, as many as one likes: every result is held to the strict
+//! provider and to what must hold of every plan. On all cores; ends at the first result that does not hold.
+//!
+//! `cargo bench --bench million -- [COUNT [SEED [FIRST]]]` (20,000, 1876, 0). Each conversation is drawn from
+//! the seed and its own number, so that a failure is repeated with a count of one and that number as `FIRST`.
+
+use std::{
+    cell::RefCell,
+    io::{self, Write},
+    num::NonZero,
+    panic::{self, AssertUnwindSafe},
+    process::ExitCode,
+    sync::{
+        Mutex,
+        atomic::{AtomicBool, AtomicU64, Ordering::Relaxed},
+    },
+    thread,
+    time::Instant,
+};
+
+#[allow(
+    unused_imports,
+    clippy::unwrap_used,
+    reason = "shared with the tests, which use all of it"
+)]
+#[path = "../../tests/it/support/mod.rs"]
+mod support;
+
+mod draw;
+mod tally;
+
+use draw::Drawn;
+use support::plans;
+use tally::Tally;
+
+/// How often it is told how far it has come, in conversations.
+const TOLD_EVERY: u64 = 50_000;
+
+fn main() -> io::Result<ExitCode> {
+    let numbers: Vec<u64> = std::env::args().filter_map(|it| it.parse().ok()).collect();
+    let number = |at: usize, default| numbers.get(at).copied().unwrap_or(default);
+    let (count, seed, first) = (number(0, 20_000), number(1, 1_876), number(2, 0));
+    quieten();
+    let began = Instant::now();
+    let (tally, failure) = run(count, seed, first);
+    let mut out = io::stdout().lock();
+    tally.write(&mut out, began.elapsed())?;
+    let Some((at, what)) = failure else {
+        return Ok(ExitCode::SUCCESS);
+    };
+    writeln!(out, "\nfailed: {what}\n{:?}", Drawn::new(seed, at))?;
+    writeln!(out, "repeat: cargo bench --bench million -- 1 {seed} {at}")?;
+    Ok(ExitCode::FAILURE)
+}
+
+/// What was met, and the first that failed: its number and the words.
+fn run(count: u64, seed: u64, first: u64) -> (Tally, Option<(u64, String)>) {
+    let next = AtomicU64::new(first);
+    let failed = AtomicBool::new(false);
+    let found = Mutex::new((Tally::default(), None));
+    let work = || {
+        let mut tally = Tally::default();
+        while !failed.load(Relaxed) {
+            let at = next.fetch_add(1, Relaxed);
+            if at >= first + count {
+                break;
+            }
+            if at > first && (at - first).is_multiple_of(TOLD_EVERY) {
+                let _ = writeln!(io::stderr(), "{} of {count}", at - first);
+            }
+            let one = AssertUnwindSafe(|| one(seed, at, &mut tally));
+            if panic::catch_unwind(one).is_err() {
+                failed.store(true, Relaxed);
+                let what = SAID.with_borrow(Clone::clone);
+                let mut found = found.lock().expect("nobody panics with it");
+                found.1.get_or_insert((at, what));
+            }
+        }
+        found.lock().expect("nobody panics with it").0.add(&tally);
+    };
+    thread::scope(|scope| {
+        for _ in 0..thread::available_parallelism().map_or(1, NonZero::get) {
+            scope.spawn(work);
+        }
+    });
+    found.into_inner().expect("nobody panics with it")
+}
+
+fn one(seed: u64, at: u64, tally: &mut Tally) {
+    let drawn = Drawn::new(seed, at);
+    let plan = plans::checked(
+        &drawn.body,
+        drawn.window,
+        drawn.profile,
+        &drawn.recall,
+        &drawn.settings,
+    );
+    tally.count(&drawn, &plan);
+}
+
+thread_local! {
+    static SAID: RefCell<String> = const { RefCell::new(String::new()) };
+}
+
+/// Keeps what a failed check says, instead of printing it.
+fn quieten() {
+    panic::set_hook(Box::new(|panic| SAID.set(panic.to_string())));
+}

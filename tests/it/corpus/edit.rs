@@ -1,0 +1,99 @@
+//! Index, plan and edits of anything: what was JSON stays JSON, what was valid stays valid, and what no
+//! edit touches stays as it is.
+
+use bytes::Bytes;
+use plimsoll::{
+    config::GuardConfig,
+    guard::{self, Policy, Recall, StoodBack, profile::PROFILES, record::Ours},
+    wire::chat::{self, Conversation},
+};
+use serde::de::IgnoredAny;
+
+use super::{split, talk::talk};
+use crate::support::{
+    any_settings,
+    made::ours,
+    once_more,
+    plans::{self, clean, untouched},
+};
+
+const WINDOWS: [u32; 8] = [0, 64, 700, 1_024, 2_048, 4_096, 8_192, 200_000];
+
+/// The first three bytes choose window, profile and settings, the fourth what is ours; a fourth below 64
+/// takes the rest for a body, any other makes a conversation of it.
+pub(super) fn check(data: &[u8]) {
+    let (head, rest) = split(data, 4);
+    let made;
+    let body = if head[3] < 64 {
+        rest
+    } else {
+        made = talk(rest);
+        &made
+    };
+    let Ok(conversation) = chat::index(Bytes::copy_from_slice(body)) else {
+        return;
+    };
+    let seed = u64::from(head[2]) << 8 | u64::from(head[3]);
+    let settings = match head[2] {
+        0 => GuardConfig::default(),
+        _ => any_settings(seed),
+    };
+    let policy = plans::policy(
+        WINDOWS[usize::from(head[0] % 8)],
+        &PROFILES[usize::from(head[1]) % PROFILES.len()],
+        &settings,
+    );
+    let mine = match head[3] % 2 {
+        0 => Ours::default(),
+        _ => ours(&conversation, seed),
+    };
+    holds(&conversation, &policy, mine);
+}
+
+fn is_json(body: &[u8]) -> bool {
+    let body = body.strip_prefix(b"\xef\xbb\xbf").unwrap_or(body);
+    let text = std::str::from_utf8(body);
+    text.is_ok_and(|text| serde_json::from_str::<IgnoredAny>(text).is_ok())
+}
+
+fn holds(before: &Conversation, policy: &Policy<'_>, ours: Ours) {
+    let with_ours = !(ours.records.is_empty() && ours.course.is_none() && ours.summary.is_none());
+    let recall = Recall {
+        ours,
+        ..Recall::default()
+    };
+    let plan = guard::plan(before, policy, &recall);
+    let after = plans::sent(before, &plan);
+    let _ = plan.report.actions();
+    if let Some(stood_back) = plan.report.stood_back {
+        assert_eq!(after, before.body);
+        let ours = matches!(stood_back, StoodBack::Unsound(_));
+        assert!(
+            !ours || !clean(&before.body, policy.profile),
+            "an unsound plan: {stood_back:?}"
+        );
+        return;
+    }
+    untouched(before, &after, &plan, policy.profile.name);
+    if !is_json(&before.body) {
+        return;
+    }
+    let shown = || String::from_utf8_lossy(&after).into_owned();
+    assert!(is_json(&after), "no JSON any more: {}", shown());
+    let sound = clean(&before.body, policy.profile);
+    let mut broken = plans::broken(&before.body, &after, policy.profile);
+    // What breaks a rule of order already may come to break another one at the same place.
+    broken.retain(|it| sound || !(5..=9).contains(&it.rule));
+    assert_eq!(broken, [], "{}: {}", policy.profile.name, shown());
+    let edited = chat::index(after.clone()).expect("a conversation, as it was one");
+    let second = once_more(policy.settings);
+    let second = Policy {
+        settings: &second,
+        ..*policy
+    };
+    let again = guard::plan(&edited, &second, &Recall::default());
+    if !with_ours && plan.report.raw_after <= plan.report.budget.tokens && sound {
+        let twice = plans::sent(&edited, &again);
+        assert_eq!(String::from_utf8_lossy(&twice), shown(), "guarded twice");
+    }
+}

@@ -1,0 +1,149 @@
+//! The index of any body: spans that nest, JSON told from what is none, the body left as it is.
+
+use std::collections::BTreeMap;
+
+use bytes::Bytes;
+use plimsoll::wire::{
+    chat::{self, Content, Conversation, Message, Unindexed},
+    edit::Edits,
+    scan::{Span, Text},
+};
+use serde::de::IgnoredAny;
+use serde_json::value::RawValue;
+
+pub(super) fn check(data: &[u8]) {
+    let body = Bytes::copy_from_slice(data);
+    let found = chat::index(body.clone());
+    assert_eq!(body, data, "the body is read only");
+    match found {
+        Ok(found) => {
+            assert_eq!(found.body.as_ptr(), body.as_ptr(), "no copy");
+            nests(&found);
+            as_serde_finds(&found);
+            answers_every_question(&found);
+        }
+        Err(Unindexed::NotJson(why)) => {
+            assert!(!why.is_empty());
+            assert!(!deep_or_json(data), "JSON was refused: {why}");
+        }
+        Err(Unindexed::Unguardable(why)) => {
+            assert!(!why.is_empty());
+            assert!(deep_or_json(data), "no JSON went on: {why}");
+        }
+    }
+}
+
+fn without_mark(data: &[u8]) -> &[u8] {
+    data.strip_prefix(b"\xef\xbb\xbf").unwrap_or(data)
+}
+
+/// Whether serde_json takes it, or follows it no further.
+fn deep_or_json(data: &[u8]) -> bool {
+    match serde_json::from_slice::<IgnoredAny>(without_mark(data)) {
+        Ok(_) => true,
+        Err(error) => error.to_string().starts_with("recursion limit"),
+    }
+}
+
+fn within(inner: Span, outer: Span) {
+    let whole = inner.start <= inner.end;
+    assert!(
+        whole && outer.start <= inner.start && inner.end <= outer.end,
+        "{inner:?} is not within {outer:?}"
+    );
+}
+
+fn text_within(found: &Conversation, text: Option<Text>, outer: Span) {
+    let Some(text) = text else { return };
+    within(text.quoted(), outer);
+    let quoted = found.bytes(text.quoted());
+    assert!(quoted.len() >= 2 && quoted.starts_with(b"\"") && quoted.ends_with(b"\""));
+    let _ = found.shown(text);
+}
+
+/// One after the other, none in another.
+fn in_order(spans: impl Iterator<Item = Span>, outer: Span) {
+    let mut end = outer.start;
+    for span in spans {
+        within(span, outer);
+        assert!(span.start >= end, "{span:?} begins before {end}");
+        end = span.end;
+    }
+}
+
+fn nests(found: &Conversation) {
+    let all = Span::new(0, found.body.len());
+    within(found.span, all);
+    in_order(found.fields.iter().map(|field| field.value), found.span);
+    for field in &found.fields {
+        text_within(found, Some(field.key), found.span);
+        assert!(field.key.quoted().end < field.value.start);
+    }
+    let messages = found.field("messages").expect("an index has messages");
+    assert_eq!(messages.value, found.array);
+    in_order(found.messages.iter().map(|it| it.span), found.array);
+    for message in &found.messages {
+        message_nests(found, message);
+    }
+    in_order(found.annotations.iter().map(|it| it.span), found.array);
+}
+
+fn message_nests(found: &Conversation, message: &Message) {
+    let span = message.span;
+    assert!(found.bytes(span).starts_with(b"{") && found.bytes(span).ends_with(b"}"));
+    text_within(found, message.call_id, span);
+    text_within(found, message.name, span);
+    match &message.content {
+        Content::Absent | Content::Null => {}
+        Content::Text(text) => text_within(found, Some(*text), span),
+        Content::Parts(_, parts) | Content::Other(parts) => within(*parts, span),
+    }
+    in_order(found.parts(message).iter().map(|part| part.span), span);
+    for call in found.calls(message) {
+        within(call.span, span);
+        for text in [call.id, call.name, call.arguments] {
+            text_within(found, text, call.span);
+        }
+    }
+}
+
+/// Where it is JSON to serde_json as well, members and messages lie where that finds them.
+fn as_serde_finds(found: &Conversation) {
+    type Members<'a> = BTreeMap<String, &'a RawValue>;
+    let Ok(text) = std::str::from_utf8(without_mark(&found.body)) else {
+        return;
+    };
+    let Ok(members) = serde_json::from_str::<Members<'_>>(text) else {
+        return;
+    };
+    let place = |raw: &RawValue| {
+        let start = raw.get().as_ptr() as usize - found.body.as_ptr() as usize;
+        Span::new(start, start + raw.get().len())
+    };
+    assert_eq!(found.fields.len(), members.len());
+    for field in &found.fields {
+        let key = String::from_utf8_lossy(found.raw(field.key)).into_owned();
+        assert_eq!(field.value, place(members[&key]), "{key}");
+    }
+    let messages: Vec<&RawValue> = serde_json::from_str(members["messages"].get()).unwrap();
+    let spans: Vec<_> = messages.into_iter().map(place).collect();
+    let told: Vec<_> = found.messages.iter().map(|message| message.span).collect();
+    assert_eq!(told, spans);
+}
+
+fn answers_every_question(found: &Conversation) {
+    let _ = (found.model(), found.streams(), found.include_usage());
+    let _ = (found.max_answer_tokens(), found.odd_annotations());
+    for at in 0..found.messages.len() {
+        let _ = found.annotations_of(at);
+    }
+    let mut edits = Edits::default();
+    found.ask_usage(&mut edits);
+    found.take_out_annotations(&mut edits);
+    let after = edits.apply(&found.body).to_bytes();
+    if serde_json::from_slice::<IgnoredAny>(without_mark(&found.body)).is_ok() {
+        let json = serde_json::from_slice::<IgnoredAny>(without_mark(&after));
+        assert!(json.is_ok(), "{}", String::from_utf8_lossy(&after));
+    }
+    let _ = (chat::glance(&found.body), chat::models_named(&found.body));
+}

@@ -1,0 +1,158 @@
+//! A stream through the relay: what reaches the client depends on no cut, and is what came but for
+//! what is ours.
+
+use std::{cell::RefCell, convert::Infallible, sync::mpsc};
+
+use async_trait::async_trait;
+use bytes::Bytes;
+use futures_util::{FutureExt, stream};
+use http::{Response, header::CONTENT_TYPE};
+use http_body::Frame;
+use http_body_util::{BodyExt, StreamBody};
+use plimsoll::{
+    relay::{self, Before, Closing, Ending, Heard, Rounds, Sifting, Spoken},
+    wire::Body,
+};
+use tokio::runtime::{Builder, Runtime};
+
+use super::pieces;
+
+thread_local! {
+    /// Time stands still in it but where everything waits.
+    static RUNTIME: RefCell<Runtime> = RefCell::new(
+        Builder::new_current_thread().enable_time().start_paused(true).build().expect("a runtime")
+    );
+}
+
+const TOOLS: &[&str] = &["add_reminder", "clear_mind"];
+const NEXT: &[u8] = b"data: {\"choices\":[{\"index\":0,\"delta\":{\"content\":\"z\"},\"finish_reason\":\"stop\"}]}\n\ndata: [DONE]\n\n";
+
+/// What came out of the relay, and what it heard.
+#[derive(Debug, PartialEq)]
+struct Came {
+    bytes: Vec<u8>,
+    whole: bool,
+    heard: Option<Heard>,
+    spoken: Vec<Spoken>,
+}
+
+pub(super) fn check(stream: &[u8], cut: u8, way: u8) {
+    let strip = way & 1 == 1;
+    let left_out = (way & 2 == 2).then_some(1_000);
+    let sifts = way & 4 == 4;
+    let run = |pieces: &[&[u8]]| {
+        RUNTIME.with_borrow(|it| it.block_on(relayed(pieces, strip, left_out, sifts)))
+    };
+    let mut whole = run(&[stream]);
+    let mut cut = run(&pieces(stream, cut));
+    for came in [&mut whole, &mut cut] {
+        // What a provider says behind its last word is heard only where it came at the same time.
+        if came.heard.take_if(|heard| heard.done).is_some() {
+            came.spoken.clear();
+        }
+    }
+    assert_eq!(cut, whole, "a cut changes what goes out");
+    if !strip && left_out.is_none() && !sifts {
+        assert!(whole.bytes.starts_with(stream), "a byte of it changed");
+        assert!(!whole.whole || whole.bytes == stream);
+    }
+}
+
+async fn relayed(pieces: &[&[u8]], strip_usage: bool, left_out: Option<u32>, sifts: bool) -> Came {
+    let (tell, told) = mpsc::channel();
+    let foot = Ending::silent().foot;
+    let answer = answer(pieces);
+    let answer = if sifts {
+        let sifting = Sifting {
+            tools: TOOLS,
+            package: true,
+        };
+        let rounds = Turns {
+            tell,
+            left: 1,
+            left_out,
+        };
+        relay::sifted(answer, sifting, Box::new(rounds), strip_usage, foot)
+    } else {
+        let on_end = move |heard| {
+            let _ = tell.send(Told::Ended(Box::new(heard)));
+            async { Closing::default() }.boxed()
+        };
+        let ending = Ending {
+            strip_usage,
+            left_out,
+            foot,
+            on_end: Box::new(on_end),
+        };
+        relay::stream(answer, ending)
+    };
+    let mut came = read(answer.into_body()).await;
+    for told in told.try_iter() {
+        match told {
+            Told::Ended(heard) => assert!(came.heard.replace(*heard).is_none(), "it ends once"),
+            Told::Round(spoken) => came.spoken.push(*spoken),
+        }
+    }
+    came
+}
+
+fn answer(pieces: &[&[u8]]) -> Response<Body> {
+    let frames: Vec<_> = pieces
+        .iter()
+        .map(|piece| Ok(Frame::data(Bytes::copy_from_slice(piece))))
+        .collect();
+    let body = StreamBody::new(stream::iter(frames));
+    let body = body.map_err(|never: Infallible| match never {});
+    Response::builder()
+        .header(CONTENT_TYPE, "text/event-stream")
+        .body(body.boxed_unsync())
+        .expect("a head")
+}
+
+async fn read(mut body: Body) -> Came {
+    let mut came = Came {
+        bytes: Vec::new(),
+        whole: true,
+        heard: None,
+        spoken: Vec::new(),
+    };
+    while let Some(frame) = body.frame().await {
+        match frame.map(Frame::into_data) {
+            Ok(Ok(data)) => came.bytes.extend_from_slice(&data),
+            Ok(Err(_)) => {}
+            Err(_) => came.whole = false,
+        }
+    }
+    came
+}
+
+enum Told {
+    Round(Box<Spoken>),
+    Ended(Box<Heard>),
+}
+
+/// Goes on once.
+struct Turns {
+    tell: mpsc::Sender<Told>,
+    left: usize,
+    left_out: Option<u32>,
+}
+
+#[async_trait]
+impl Rounds for Turns {
+    async fn go_on(&mut self, spoken: Spoken) -> Option<Response<Body>> {
+        let _ = self.tell.send(Told::Round(Box::new(spoken)));
+        self.left = self.left.checked_sub(1)?;
+        Some(answer(&[NEXT]))
+    }
+
+    async fn end(self: Box<Self>, heard: Heard, last: Spoken, _: Before) -> Closing {
+        let _ = self.tell.send(Told::Round(Box::new(last)));
+        let _ = self.tell.send(Told::Ended(Box::new(heard)));
+        Closing::default()
+    }
+
+    fn left_out(&self) -> Option<u32> {
+        self.left_out
+    }
+}

@@ -1,0 +1,160 @@
+//! The scanner against a reading byte by byte, and the sizes and digests of texts against themselves
+//! in other words.
+
+use plimsoll::wire::{
+    scan::{Kind, MAX_DEPTH, Malformed, Scan, Span, Text},
+    text::{Digester, Sizes, Walk, describe, digest, measure},
+};
+use serde::de::IgnoredAny;
+
+use super::split;
+
+/// The first byte says how far the text stands from the beginning of a block, the second how a text is cut.
+pub(super) fn check(data: &[u8]) {
+    let (head, rest) = split(data, 2);
+    let before = usize::from(head[0] % 65);
+    let text = [&vec![b' '; before][..], rest].concat();
+    value(&text, before);
+    let quoted = [&vec![b'x'; before][..], b"\"", rest].concat();
+    string(&quoted, before, head[1]);
+    members(&text, before);
+}
+
+/// What a string is, read as one would.
+fn plainly(text: &[u8], start: usize) -> Option<Text> {
+    let (mut at, mut escapes) = (start, 0);
+    let (mut ascii, mut unicode, mut slashes) = (true, false, false);
+    loop {
+        match *text.get(at)? {
+            b'"' => {
+                return Some(Text {
+                    span: Span::new(start, at),
+                    escapes,
+                    plain: ascii && !unicode,
+                    respelled: unicode || slashes,
+                });
+            }
+            b'\\' => {
+                let next = *text.get(at + 1)?;
+                escapes += 1;
+                unicode |= next == b'u';
+                slashes |= next == b'/';
+                ascii &= next < 0x80;
+                at += 2;
+            }
+            byte => {
+                ascii &= byte < 0x80;
+                at += 1;
+            }
+        }
+    }
+}
+
+fn string(body: &[u8], at: usize, cut: u8) {
+    let mut scan = Scan::new(body, at);
+    let found = scan.string();
+    assert_eq!(found.ok(), plainly(body, at + 1));
+    let Ok(text) = found else { return };
+    assert_eq!(scan.at(), text.span.end as usize + 1);
+    let raw = &body[text.span.range()];
+    let described = describe(body, text);
+    let quoted = std::str::from_utf8(&body[text.quoted().range()]).unwrap_or("");
+    if serde_json::from_str::<IgnoredAny>(quoted).is_err() {
+        // No JSON: nothing is promised of it but to come back.
+        let _ = (measure(raw), digest(raw));
+        return;
+    }
+    assert_eq!(described, (measure(raw), digest(raw)));
+    let mut sizes = Sizes::default();
+    let mut ends = Vec::new();
+    for character in Walk::new(raw) {
+        sizes += Sizes::of(character.code);
+        ends.push(character.at + character.len);
+    }
+    assert_eq!(sizes, measure(raw), "character by character");
+    assert_eq!(ends.last().copied().unwrap_or(0), raw.len());
+    in_pieces(raw, &ends, usize::from(cut));
+}
+
+/// A digest of pieces, none of which ends inside an escape, is that of the whole.
+fn in_pieces(raw: &[u8], ends: &[usize], every: usize) {
+    let mut digester = Digester::new();
+    let mut from = 0;
+    for end in ends.iter().step_by(every % 7 + 1) {
+        digester.push(&raw[from..*end]);
+        from = *end;
+    }
+    digester.push(&raw[from..]);
+    assert_eq!(digester.finish(), digest(raw));
+}
+
+/// The end and the kind of the value at a place, read as one would.
+fn plain_value(text: &[u8], at: usize) -> Result<(Span, Kind), ()> {
+    let white = |byte: &u8| matches!(byte, b' ' | b'\n' | b'\r' | b'\t');
+    let start = at + text[at..].iter().take_while(|byte| white(byte)).count();
+    let number = |byte: &u8| byte.is_ascii_digit() || b"+-.eE".contains(byte);
+    let word = |word: &[u8]| {
+        let whole = text[start..].starts_with(word);
+        whole.then_some(start + word.len()).ok_or(())
+    };
+    let (end, kind) = match text.get(start).ok_or(())? {
+        b'"' => {
+            let text = plainly(text, start + 1).ok_or(())?;
+            (text.span.end as usize + 1, Kind::String)
+        }
+        b'{' => (closing(text, start)?, Kind::Object),
+        b'[' => (closing(text, start)?, Kind::Array),
+        b't' => (word(b"true")?, Kind::True),
+        b'f' => (word(b"false")?, Kind::False),
+        b'n' => (word(b"null")?, Kind::Null),
+        byte if *byte == b'-' || byte.is_ascii_digit() => {
+            let digits = text[start..].iter().take_while(|byte| number(byte));
+            (start + digits.count(), Kind::Number)
+        }
+        _ => return Err(()),
+    };
+    Ok((Span::new(start, end), kind))
+}
+
+/// Behind the bracket that closes the one at `at`.
+fn closing(text: &[u8], mut at: usize) -> Result<usize, ()> {
+    let mut open = Vec::new();
+    loop {
+        let byte = *text.get(at).ok_or(())?;
+        at += 1;
+        match byte {
+            b'"' => at = plainly(text, at).ok_or(())?.span.end as usize + 1,
+            b'{' | b'[' if open.len() == MAX_DEPTH => return Err(()),
+            b'{' => open.push(b'}'),
+            b'[' => open.push(b']'),
+            b'}' | b']' if open.pop() != Some(byte) => return Err(()),
+            b'}' | b']' if open.is_empty() => return Ok(at),
+            _ => {}
+        }
+    }
+}
+
+fn value(text: &[u8], at: usize) {
+    let mut scan = Scan::new(text, at);
+    let found = scan.value();
+    assert_eq!(found.map_err(drop), plain_value(text, at));
+    if let Ok((span, _)) = found {
+        assert_eq!(scan.at(), span.end as usize);
+    }
+}
+
+/// Walked member by member, an object ends where it ends in one step, and its members lie in it.
+fn members(text: &[u8], at: usize) {
+    let mut last = at as u32;
+    let walked = Scan::new(text, at).object(|scan, key| {
+        assert!(key.quoted().start >= last);
+        let (span, _) = scan.value()?;
+        assert!(span.start > key.quoted().end);
+        last = span.end;
+        Ok::<_, Malformed>(())
+    });
+    if let Ok(span) = walked {
+        assert_eq!(plain_value(text, at), Ok((span, Kind::Object)));
+        assert!(last < span.end);
+    }
+}

@@ -1,0 +1,85 @@
+//! Event streams: the same events at every cut, and the same bytes out of the relay.
+
+use bytes::Bytes;
+use plimsoll::wire::event::{Message, Splitter};
+
+use super::{pieces, relay, split};
+
+/// Bytes of one event that are held; small, so that the bound is met.
+const LIMIT: usize = 64;
+
+/// The first byte says how the stream is cut, the second how it is relayed.
+pub(super) fn check(data: &[u8]) {
+    let (head, stream) = split(data, 2);
+    let whole = read(&[stream], 1 << 20);
+    for seed in [head[0], 0] {
+        let cut = read(&pieces(stream, seed), 1 << 20);
+        assert_eq!(cut, whole, "the cut {seed} changes what is read");
+    }
+    as_written(stream, &whole);
+    // With a bound no event is longer, and what is there are events of the stream.
+    for message in read(&pieces(stream, head[0]), LIMIT) {
+        assert!(message.data.len() <= LIMIT + LIMIT, "{message:?}");
+    }
+    relay::check(stream, head[0], head[1]);
+}
+
+fn read(pieces: &[&[u8]], limit: usize) -> Vec<Message> {
+    let mut splitter = Splitter::new(limit);
+    let mut messages = Vec::new();
+    for piece in pieces {
+        splitter.push(Bytes::copy_from_slice(piece));
+        let mut at = 0;
+        while let Some(event) = splitter.next_event() {
+            assert!(event.end > at && event.end <= piece.len());
+            at = event.end;
+            messages.extend(event.message);
+        }
+    }
+    messages.extend(splitter.finish().and_then(|event| event.message));
+    messages
+}
+
+/// The events of a stream, as its standard says it is to be read.
+fn as_written(stream: &[u8], read: &[Message]) {
+    let stream = stream.strip_prefix(b"\xef\xbb\xbf").unwrap_or(stream);
+    let mut lines = Vec::new();
+    let (mut line, mut bytes) = (Vec::new(), stream.iter().peekable());
+    while let Some(&byte) = bytes.next() {
+        if byte == b'\r' {
+            bytes.next_if(|next| **next == b'\n');
+        }
+        if byte == b'\n' || byte == b'\r' {
+            lines.push(std::mem::take(&mut line));
+        } else {
+            line.push(byte);
+        }
+    }
+    // The rest, and the blank line that servers leave out.
+    lines.extend([line, Vec::new()]);
+    let (mut expected, mut name, mut data) = (Vec::new(), Vec::new(), None::<Vec<u8>>);
+    for line in lines {
+        if line.is_empty() {
+            let name = std::mem::take(&mut name).into();
+            if let Some(data) = data.take() {
+                let data = data.into();
+                expected.push(Message { name, data });
+            }
+            continue;
+        }
+        let colon = line.iter().position(|byte| *byte == b':');
+        let (field, value) = line.split_at(colon.unwrap_or(line.len()));
+        let value = value.strip_prefix(b":").unwrap_or(value);
+        let value = value.strip_prefix(b" ").unwrap_or(value);
+        match (field, &mut data) {
+            (b"data", Some(data)) => {
+                data.push(b'\n');
+                data.extend_from_slice(value);
+            }
+            (b"data", None) => data = Some(value.to_vec()),
+            (b"event", _) => name = value.to_vec(),
+            _ => {}
+        }
+    }
+    assert_eq!(read, expected);
+}

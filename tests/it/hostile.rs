@@ -1,0 +1,57 @@
+//! Requests and answers that mean harm, over real sockets: what each side gets, and what reaches nobody.
+
+use tokio::{
+    io::{AsyncReadExt, AsyncWriteExt},
+    net::TcpStream,
+};
+
+use crate::support::{
+    provider::{COMPLETION, Provider, SOON, answer},
+    proxy::{Proxy, Running, within},
+};
+
+mod answers;
+mod bodies;
+mod framing;
+mod heads;
+
+const ASK: &str = r#"{"model":"m","messages":[{"role":"user","content":"x"}]}"#;
+
+/// A provider that answers everything, and a proxy before it that waits for nothing long.
+async fn pair() -> (Provider, Running) {
+    let up = Provider::answering(|_| vec![answer("200 OK", "", COMPLETION)]).await;
+    let proxy = Proxy::new().provider("up", &up).set(|config| {
+        config.server.max_header_bytes = 16_384;
+        config.server.header_timeout = SOON;
+        config.server.body_timeout = SOON;
+    });
+    let proxy = proxy.start().await;
+    (up, proxy)
+}
+
+/// Writes the bytes, and reads until the proxy closes.
+async fn raw(proxy: &Running, bytes: impl AsRef<[u8]>) -> String {
+    let mut stream = TcpStream::connect(proxy.address).await.unwrap();
+    // The answer may come, and the connection end, before all was written.
+    let _ = stream.write_all(bytes.as_ref()).await;
+    let mut answer = Vec::new();
+    let _ = within(stream.read_to_end(&mut answer)).await;
+    String::from_utf8_lossy(&answer).into_owned()
+}
+
+/// The statuses of all answers of a connection.
+fn statuses(text: &str) -> Vec<u16> {
+    let heads = text.match_indices("HTTP/1.").map(|(at, _)| &text[at + 9..]);
+    heads
+        .filter_map(|head| head.get(..3)?.parse().ok())
+        .collect()
+}
+
+/// A chat completion with these lines in its head.
+fn chat(lines: &str, body: &str) -> String {
+    format!("POST /v1/chat/completions HTTP/1.1\r\nhost: localhost\r\n{lines}\r\n{body}")
+}
+
+fn chunked(body: &str) -> String {
+    format!("{:x}\r\n{body}\r\n0\r\n\r\n", body.len())
+}

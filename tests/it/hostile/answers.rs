@@ -1,0 +1,165 @@
+//! Answers of a provider that means harm: the client gets an answer or an error, and the proxy goes on.
+
+use std::io::Write as _;
+
+use super::ASK;
+use crate::support::{
+    provider::{COMPLETION, DONE, FINISH, Provider, SOON, Step, answer, send, stream_head},
+    proxy::{Proxy, Running},
+};
+
+const STREAM: &str = r#"{"model":"m","stream":true,"stream_options":{"include_usage":false},"messages":[{"role":"user","content":"x"}]}"#;
+
+async fn pair() -> (Provider, Running) {
+    let up = Provider::start().await;
+    let proxy = Proxy::new().provider("up", &up);
+    let proxy = proxy.set(|config| config.server.max_bytes_in_flight = 4 << 20);
+    let proxy = proxy.providers(|provider| {
+        provider.first_byte_timeout = 10 * SOON;
+        provider.breaker_failures = 1_000;
+    });
+    (up, proxy.start().await)
+}
+
+async fn goes_on(up: &Provider, proxy: &Running) {
+    up.then([answer("200 OK", "", COMPLETION)]);
+    assert_eq!(proxy.client().chat(ASK).await.text(), COMPLETION);
+}
+
+#[tokio::test]
+async fn heads_without_an_end_or_a_meaning_are_a_502() {
+    let (up, proxy) = pair().await;
+    let many: String = (0..100_000).map(|at| format!("x-{at}: y\r\n")).collect();
+    let rest = format!("content-length: {}\r\n\r\n{COMPLETION}", COMPLETION.len());
+    for head in [
+        format!("HTTP/1.1 200 OK\r\n{many}{rest}"),
+        format!("HTTP/1.1 200 OK\r\nx: {}\r\n{rest}", "y".repeat(2_000_000)),
+        format!("HTTP/1.1 200 {}\r\n{rest}", "y".repeat(2_000_000)),
+        format!("HTTP/1.1 200 OK\r\nx: a\rb\r\n{rest}"),
+        format!("HTTP/1.1 200 OK\r\nx: a\0b\r\n{rest}"),
+        format!("HTTP/1.1 99 OK\r\n{rest}"),
+        format!("HTTP/1.1 2000 OK\r\n{rest}"),
+        format!("HTTP/7.1 200 OK\r\n{rest}"),
+        format!("HTTP/1.1 200 OK\r\ncontent-length: 5\r\n{rest}"),
+        format!("HTTP/1.1 200 OK\r\ncontent-length: -5\r\n\r\n{COMPLETION}"),
+        format!(
+            "HTTP/1.1 200 OK\r\ncontent-type: application/json\r\ntransfer-encoding: chunked\r\n\r\nfffffffffffffffff\r\n{COMPLETION}"
+        ),
+        format!(
+            "HTTP/1.1 200 OK\r\ncontent-type: application/json\r\ntransfer-encoding: chunked\r\n\r\nnot hex\r\n{COMPLETION}"
+        ),
+    ] {
+        let shown = head[..head.len().min(80)].to_owned();
+        up.then([send(&head), Step::Close]);
+        let got = proxy.client().chat(ASK).await;
+        assert_eq!(got.status, 502, "{shown:?}: {}", got.text());
+        let code = got.headers["x-plimsoll-error"].to_str().unwrap();
+        assert!(code.starts_with("provider_"), "{shown:?}: {code}");
+    }
+    goes_on(&up, &proxy).await;
+}
+
+/// Early answers are passed over, a flood of them within the time for the first byte.
+#[tokio::test]
+async fn a_flood_of_early_answers_ends() {
+    let (up, proxy) = pair().await;
+    let early = "HTTP/1.1 103 Early Hints\r\nlink: </a>\r\n\r\n";
+    let head = format!(
+        "HTTP/1.1 200 OK\r\ncontent-type: application/json\r\ncontent-length: {}\r\n\r\n",
+        COMPLETION.len()
+    );
+    up.then([send(early.repeat(1_000)), send(&head), send(COMPLETION)]);
+    let got = proxy.client().chat(ASK).await;
+    assert_eq!((got.status.as_u16(), got.text()), (200, COMPLETION));
+    assert!(!got.headers.contains_key("link"));
+    up.then([send(early.repeat(1_000)), Step::Stall]);
+    proxy
+        .client()
+        .chat(ASK)
+        .await
+        .is_error(504, "provider_timeout");
+    goes_on(&up, &proxy).await;
+}
+
+/// Ids and texts of an error are the provider's own, and stay where they belong.
+#[tokio::test]
+async fn what_a_provider_says_becomes_no_header() {
+    let (up, proxy) = pair().await;
+    let text = r#"{"error":{"message":"no\r\nset-cookie: a=b\r\n\r\n<script>","type":"x\r\ny","code":"a\nx-evil: 1"}}"#;
+    let odd = "x-request-id: caf\u{e9}\u{6f22}\r\nset-cookie: a=b\r\nx-plimsoll-session: theirs\r\nx-plimsoll-health: healthy\r\n";
+    for status in ["400 Bad Request", "500 Oops"] {
+        up.then([answer(status, odd, text)]);
+        let got = proxy.client().chat(ASK).await;
+        assert_eq!((got.status.as_str(), got.text()), (&status[..3], text));
+        assert!(!got.headers.contains_key("x-evil") && !got.headers.contains_key("set-cookie"));
+        assert_eq!(
+            got.headers["x-request-id"].as_bytes(),
+            "caf\u{e9}\u{6f22}".as_bytes()
+        );
+        assert_ne!(
+            got.headers
+                .get("x-plimsoll-session")
+                .map(|it| it.as_bytes()),
+            Some(&b"theirs"[..])
+        );
+    }
+    goes_on(&up, &proxy).await;
+}
+
+/// One line without an end is passed on and never gathered.
+#[tokio::test]
+async fn an_event_of_any_length_is_relayed() {
+    const LINE: usize = 24 << 20;
+    let (up, proxy) = pair().await;
+    let piece = "y".repeat(1 << 20);
+    let mut steps = vec![stream_head(), send("data: ")];
+    steps.extend(vec![send(&piece); LINE >> 20]);
+    steps.extend([send("\n\n"), send(FINISH), send(DONE), Step::Close]);
+    up.then(steps);
+    let got = proxy.client().chat(STREAM).await;
+    assert!(got.whole && got.status == 200);
+    assert_eq!(got.body.len(), 6 + LINE + 2 + FINISH.len() + DONE.len());
+    goes_on(&up, &proxy).await;
+}
+
+/// An answer that unpacks to a multiple of itself goes on packed, and nothing is known of it.
+#[tokio::test]
+async fn a_bomb_is_relayed_as_it_came() {
+    let (up, proxy) = pair().await;
+    let zeros = vec![b' '; 64 << 20];
+    let mut gzip = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::best());
+    gzip.write_all(&zeros).unwrap();
+    let mut br = Vec::new();
+    brotli::CompressorWriter::new(&mut br, 1 << 16, 5, 22)
+        .write_all(&zeros)
+        .unwrap();
+    let zstd = zstd::encode_all(&zeros[..], 3).unwrap();
+    for (coding, packed) in [("gzip", gzip.finish().unwrap()), ("br", br), ("zstd", zstd)] {
+        assert!(packed.len() < 1 << 20);
+        up.then([answer(
+            "200 OK",
+            &format!("content-encoding: {coding}\r\n"),
+            &packed,
+        )]);
+        let got = proxy.client().chat(ASK).await;
+        assert_eq!(got.status, 200, "{coding}");
+        assert!(got.body == packed && got.whole, "{coding}");
+        assert_eq!(got.headers["content-encoding"], coding);
+        assert_eq!(got.headers["x-plimsoll-health"], "unknown");
+        // As a stream, and as an error.
+        let head = format!(
+            "HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\nconnection: close\r\ncontent-encoding: {coding}\r\n\r\n"
+        );
+        up.then([send(head), send(&packed), Step::Close]);
+        let got = proxy.client().chat(STREAM).await;
+        assert!(got.body.starts_with(&packed), "{coding}");
+        up.then([answer(
+            "400 Bad Request",
+            &format!("content-encoding: {coding}\r\n"),
+            &packed,
+        )]);
+        let got = proxy.client().chat(ASK).await;
+        assert!(got.status == 400 && got.body == packed, "{coding}");
+    }
+    goes_on(&up, &proxy).await;
+}

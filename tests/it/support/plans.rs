@@ -1,0 +1,169 @@
+//! What must hold of every plan of the guard, whatever of ours it carries: for the tests, the fuzz
+//! targets and the run over a million conversations.
+
+use bytes::Bytes;
+use plimsoll::{
+    config::GuardConfig,
+    guard::{self, Plan, Policy, Recall, StoodBack, lint, profile::Profile, record::What},
+    wire::chat::{Conversation, index},
+};
+
+use super::{once_more, parse, strict};
+
+pub(crate) fn read(body: &[u8]) -> Conversation {
+    index(Bytes::copy_from_slice(body)).expect("a conversation")
+}
+
+pub(crate) fn policy<'a>(
+    window: u32,
+    profile: &'a Profile,
+    settings: &'a GuardConfig,
+) -> Policy<'a> {
+    Policy {
+        profile,
+        window,
+        input_limit: None,
+        settings,
+    }
+}
+
+pub(crate) fn sent(conversation: &Conversation, plan: &Plan) -> Bytes {
+    plan.edits.apply(&conversation.body).to_bytes()
+}
+
+/// Whether the profile has nothing against the conversation as it came.
+pub(crate) fn clean(body: &[u8], profile: &Profile) -> bool {
+    let conversation = read(body);
+    let items: Vec<_> = (0..conversation.messages.len())
+        .map(lint::Item::Theirs)
+        .collect();
+    lint::broken(&conversation, &items, profile).is_empty()
+        && strict::violations(body, profile).is_empty()
+}
+
+/// What the edits broke, our tools apart.
+pub(crate) fn broken(before: &[u8], after: &[u8], profile: &Profile) -> Vec<strict::Violation> {
+    let mut broken = strict::broken(before, after, profile);
+    broken.retain(|violation| violation.rule != 13);
+    broken
+}
+
+/// As [`checked`]; `None` where the guard stood back.
+pub(crate) fn check_with(
+    body: &[u8],
+    window: u32,
+    profile: &Profile,
+    recall: &Recall,
+    settings: &GuardConfig,
+) -> Option<Plan> {
+    let plan = checked(body, window, profile, recall, settings);
+    plan.report.stood_back.is_none().then_some(plan)
+}
+
+/// Makes a plan; everything that must hold of one with something of ours.
+pub(crate) fn checked(
+    body: &[u8],
+    window: u32,
+    profile: &Profile,
+    recall: &Recall,
+    settings: &GuardConfig,
+) -> Plan {
+    let policy = policy(window, profile, settings);
+    let before = read(body);
+    let plan = guard::plan(&before, &policy, recall);
+    let context = format!("window {window}, profile {}", profile.name);
+    let after = sent(&before, &plan);
+    match plan.report.stood_back {
+        None => {}
+        Some(StoodBack::Unsound(found)) => {
+            assert!(!clean(body, profile), "{context}: unsound plan {found:?}");
+            assert_eq!(after, before.body, "{context}");
+            return plan;
+        }
+        Some(_) => {
+            assert_eq!(after, before.body, "{context}");
+            return plan;
+        }
+    }
+    let shown = || String::from_utf8_lossy(&after).into_owned();
+    assert_eq!(broken(body, &after, profile), [], "{context}: {}", shown());
+    untouched(&before, &after, &plan, &context);
+    once(&before, &after, &plan, recall, &context);
+    let second = once_more(settings);
+    let second = Policy {
+        settings: &second,
+        ..policy
+    };
+    let again = guard::plan(&read(&after), &second, &Recall::default());
+    // A paragraph has no frame of its own, and spoken text is rounded.
+    let slack = 20 + 4 * recall.ours.records.len() as u32;
+    let (now, said) = (again.report.raw_before, plan.report.raw_after);
+    // Here more may be said to stand in a round than does, which weighs less than nothing: what is said of
+    // such a plan can be off either way.
+    let mut records = recall.ours.records.iter();
+    let spoken = records.any(|record| matches!(record.what, What::Spoken { .. }));
+    assert!(
+        spoken || now.abs_diff(said) <= 2 * slack,
+        "{context}: {now} sent, {said} planned"
+    );
+    // Nor may the two be on different sides of the mark past which old rounds are cleared.
+    let mark = f64::from(plan.report.budget.tokens) * settings.clear.at;
+    let apart = f64::from(said.min(now)) <= mark && f64::from(said.max(now) + slack) > mark;
+    // A result that carries ours weighs more than it did, so that among those past the mark others may
+    // be the newest, or worth clearing.
+    let cleared = settings.clear.enabled && f64::from(said.max(now) + slack) > mark;
+    let carried = cleared && shown().contains("[From here on by the context guard");
+    if said.max(now) + slack <= plan.report.budget.tokens && !apart && !carried {
+        let second = sent(&read(&after), &again);
+        assert_eq!(
+            String::from_utf8_lossy(&second),
+            shown(),
+            "{context}: guarded twice"
+        );
+    }
+    plan
+}
+
+/// Only edited spans differ.
+pub(crate) fn untouched(before: &Conversation, after: &[u8], plan: &Plan, context: &str) {
+    let mut at = 0;
+    let mut rebuilt = 0;
+    for edit in &plan.edits.ordered() {
+        let kept = &before.body[at..edit.span.start as usize];
+        assert_eq!(&after[rebuilt..rebuilt + kept.len()], kept, "{context}");
+        rebuilt += kept.len() + edit.with.len();
+        at = edit.span.end as usize;
+    }
+    assert_eq!(&after[rebuilt..], &before.body[at..], "{context}");
+}
+
+/// What stands, stands once: one preface, and the tools at the end of the client's.
+fn once(before: &Conversation, after: &[u8], plan: &Plan, recall: &Recall, context: &str) {
+    let body = String::from_utf8_lossy(after);
+    let notes = body.matches(guard::NOTE).count();
+    let prefaces = body.matches("[Course 2, by").count();
+    let theirs = String::from_utf8_lossy(&before.body)
+        .matches(guard::NOTE)
+        .count();
+    if recall.ours.course.is_some() {
+        assert_eq!(notes, theirs, "{context}: two prefaces");
+        assert_eq!(
+            prefaces,
+            usize::from(plan.report.course.is_some()),
+            "{context}"
+        );
+    } else {
+        assert!(notes <= theirs + usize::from(plan.report.folded.is_some()));
+    }
+    if let Some(own) = &recall.ours.tools {
+        assert!(plan.report.own_tools);
+        let (was, now) = (
+            parse::value(&before.body).unwrap(),
+            parse::value(after).unwrap(),
+        );
+        let was = was[own.field].as_array().unwrap();
+        let now = now[own.field].as_array().unwrap();
+        assert_eq!(&now[..was.len()], &was[..]);
+        assert_eq!(now.len(), was.len() + 1);
+    }
+}
