@@ -90,7 +90,9 @@ pub(crate) fn judge(
     let body = String::from_utf8(answer.body.to_vec()).map_err(|error| error.to_string())?;
     let (digest, known) = (header("x-soak-digest"), header("x-soak-which").is_some());
     if !answer.whole {
-        if !how.streams || (fault.is_none() && known) {
+        // A later round of the proxy's own tools has no head that the client sees.
+        let rounds = digest.as_deref() == Some("ours");
+        if !how.streams || (fault.is_none() && known && !rounds) {
             return Err(format!("broken off for no reason: {}", end_of(&body)));
         }
         if !body.contains("\"error\"") {
@@ -174,7 +176,8 @@ fn said_so(world: &World, talk: &Talk, text: &str, cut: bool) -> Result<(), Stri
             Some((u64::from_str_radix(number, 16).ok()?, length.parse().ok()?))
         });
         let Some((number, length)) = read else {
-            return match cut && rest.len() < 40 {
+            let begun = rest.trim_start().starts_with("<continuation_package>");
+            return match cut && (rest.len() < 40 || begun) {
                 true => Ok(()),
                 false => Err(format!("nobody said {rest:?}")),
             };
@@ -295,6 +298,8 @@ const MORE_FILES: usize = 8;
 const MORE_THREADS: u64 = 2;
 const MORE_MEMORY: f64 = 1.3;
 const MORE_KB: u64 = 16 << 10;
+/// The runtime keeps threads for blocking work ten seconds.
+const IDLE_THREADS_END_MS: u64 = 12_000;
 /// What is waited for before something counts as not given back.
 const GIVEN_BACK_WITHIN_MS: u64 = 20_000;
 
@@ -321,7 +326,7 @@ pub(crate) async fn at_rest(world: &World, near: &Near, far: &Far) -> Rest {
         waited += STEP_MS;
     }
     // Connections that were hung up are noticed, and threads without work end.
-    pause(2_000).await;
+    pause(IDLE_THREADS_END_MS).await;
     near.measure()
 }
 

@@ -175,6 +175,10 @@ impl<'a> Ask<'a> {
         })
     }
 
+    fn has_tools(&self) -> bool {
+        self.body["tools"].is_array()
+    }
+
     fn model(&self) -> &str {
         self.body["model"].as_str().unwrap_or("")
     }
@@ -211,8 +215,10 @@ impl<'a> Ask<'a> {
             true => body.clone(),
             false => checks::without_usage(&body),
         };
-        // Where a block was asked for, a "<" at the end of an event may come with the next one.
-        let digest = match ours || self.after_own || self.asked_for_a_block {
+        // Where the proxy looks for a block, a "<" at the end of an event comes with the next one: then
+        // the text is held to what was said, and not its events.
+        let moves = self.asked_for_a_block || (!self.has_tools() && body.contains("<\"}"));
+        let digest = match ours || self.after_own || (streams && moves) {
             true => "ours".to_owned(),
             false => {
                 let digest = checks::digest(world.seed, told.as_bytes());

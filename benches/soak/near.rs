@@ -178,11 +178,8 @@ fn heed(world: &World, reloads: &AtomicU64, name: &str, line: &str) {
             .as_str()
             .or(told["message"].as_str());
         // One kind, whatever figures and names it has.
-        let words = message
-            .unwrap_or(line)
-            .split(['"', ':'])
-            .next()
-            .unwrap_or("");
+        let words = message.unwrap_or(line).split(['"', ':']).map(str::trim);
+        let words = words.max_by_key(|words| words.len()).unwrap_or("");
         let kind: String = words.chars().filter(|it| !it.is_ascii_digit()).collect();
         world.count(&format!("warned: {kind}"));
     }
