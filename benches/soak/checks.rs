@@ -87,7 +87,11 @@ pub(crate) fn judge(
         let kind = refused(&answer, fault)?;
         return Ok((Verdict::Failed(kind), None));
     }
-    let body = String::from_utf8(answer.body.to_vec()).map_err(|error| error.to_string())?;
+    let body = match answer.whole && fault.is_none() {
+        true => String::from_utf8(answer.body.to_vec()).map_err(|error| error.to_string())?,
+        // It may be cut off within a character.
+        false => String::from_utf8_lossy(&answer.body).into_owned(),
+    };
     let (digest, known) = (header("x-soak-digest"), header("x-soak-which").is_some());
     if !answer.whole {
         // A later round of the proxy's own tools has no head that the client sees.
@@ -109,6 +113,14 @@ pub(crate) fn judge(
             said_so(world, talk, &text_of(&body), true)?;
         }
         return Ok((Verdict::Failed(format!("200 {fault}")), None));
+    }
+    let unseen = digest.as_deref() == Some("ours") || !known;
+    if how.streams && unseen && Fault::shows_in(&body) {
+        said_so(world, talk, &text_of(&body), true)?;
+        return Ok((
+            Verdict::Failed("200 with a fault of a later head".to_owned()),
+            None,
+        ));
     }
     // Where a round failed and the request went on without, its usage is in that of the answer.
     let rounds = header("x-plimsoll-billed-tokens").is_some() || body.contains(" billed-tokens=");

@@ -12,6 +12,9 @@ const USUAL: usize = 30;
 /// The same of the provider that a storm is over.
 const STORM: usize = 850;
 
+/// An event that nobody can read.
+const ODD: &str = "data: {\"choices\": nonsense\n\n";
+
 /// What a good answer would be, for a fault to spoil.
 pub(crate) struct Reply {
     /// Headers of the provider's own, each with its line end.
@@ -136,6 +139,11 @@ impl Fault {
     /// Whether the client must not take what it got for a whole answer, where it streams.
     pub(crate) fn breaks(name: &str) -> bool {
         ["SilentMidway", "ClosedMidway", "ResetMidway", "HalfEvent"].contains(&name)
+    }
+
+    /// Whether a stream that ended as it should bears a fault, whose head the client has not seen.
+    pub(crate) fn shows_in(events: &str) -> bool {
+        !events.ends_with("data: [DONE]\n\n") || events.contains(ODD)
     }
 
     pub(crate) fn name(self) -> String {
@@ -290,8 +298,7 @@ impl Reply {
     fn odd(mut self) -> Self {
         let half = &self.body[..self.body.len() / 2];
         let at = memchr::memmem::rfind(half, b"\n\n").map_or(0, |at| at + 2);
-        let odd = b"data: {\"choices\": nonsense\n\n";
-        self.body.splice(at..at, odd.iter().copied());
+        self.body.splice(at..at, ODD.bytes());
         self
     }
 }
