@@ -22,7 +22,7 @@ use serde_json::{Value, json};
 
 use crate::support::{
     agent::{Agent, Generation},
-    model::{Call, Heard, Model, Said, Up, notice::text_of},
+    model::{Call, Heard, Model, Said, Up, notice::key_of},
     provider::{Step, answer},
     proxy::{Proxy, Running, within},
 };
@@ -78,14 +78,6 @@ fn before(up: &Up, set: impl FnOnce(&mut Config)) -> Proxy {
         config.compaction.max_summary_tokens = 1_000;
         set(config);
     })
-}
-
-/// The key that a request for a summary asks to have back; `None` for any other request.
-fn key_of(body: &Value) -> Option<String> {
-    let last = text_of(body["messages"].as_array()?.last()?);
-    let block = last.rfind("<summary key=\"")?;
-    let key = last[block..].split('"').nth(1)?;
-    last.contains("<next_steps>").then(|| key.to_owned())
 }
 
 /// A summary as it should be, that tells which it is.

@@ -179,17 +179,10 @@ impl Agent {
         let answer = self.send().await;
         assert_eq!(answer.status, 200, "{}", answer.text());
         assert!(answer.whole);
-        let mut generation = match self.fields["stream"] == true {
-            true => streamed(answer),
-            false => whole(answer),
-        };
+        let generation = read(answer, self.fields["stream"] == true);
         let theirs = self.tools_of_ours();
         if theirs.is_empty() {
             only_its_own(&generation);
-        }
-        // Beside calls, agents echo no text as null.
-        if generation.text().is_empty() && !generation.called().is_empty() {
-            generation.message["content"] = Value::Null;
         }
         generation
     }
@@ -271,9 +264,22 @@ impl Agent {
     }
 }
 
+/// Puts a whole answer together, and the message that the client echoes.
+pub(crate) fn read(answer: Answer, streams: bool) -> Generation {
+    let mut generation = match streams {
+        true => streamed(answer),
+        false => whole(answer),
+    };
+    // Beside calls, agents echo no text as null.
+    if generation.text().is_empty() && !generation.called().is_empty() {
+        generation.message["content"] = Value::Null;
+    }
+    generation
+}
+
 /// Nothing of the proxy's own reached the client.
 #[track_caller]
-fn only_its_own(generation: &Generation) {
+pub(crate) fn only_its_own(generation: &Generation) {
     let text = generation.answer.text();
     for name in OWN {
         assert!(!text.contains(name), "{name} reached the client: {text}");

@@ -145,7 +145,8 @@ pub(crate) async fn next(body: &mut Incoming) -> Bytes {
     frame.into_data().unwrap()
 }
 
-fn check(answer: &Answer) {
+/// Holds an answer to what is promised of every answer.
+pub(crate) fn check(answer: &Answer) {
     for (name, value) in answer
         .headers
         .iter()

@@ -6,7 +6,7 @@
 
 pub(crate) mod manner;
 pub(crate) mod notice;
-mod render;
+pub(crate) mod render;
 
 use std::sync::{
     Arc, Mutex, OnceLock,
@@ -289,7 +289,7 @@ fn foreign(body: &[u8]) -> u64 {
 }
 
 /// What is wrong with the offered tools: a name twice, or a choice of one that is not there.
-fn tools_of(body: &Value) -> Vec<String> {
+pub(crate) fn tools_of(body: &Value) -> Vec<String> {
     let mut faults = Vec::new();
     let tools = body["tools"].as_array().into_iter().flatten();
     let names: Vec<&Value> = tools.map(|tool| &tool["function"]["name"]).collect();

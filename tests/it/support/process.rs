@@ -103,6 +103,11 @@ impl Process {
         assert!(sent.unwrap().success());
     }
 
+    /// The next line of its log, whatever it says; nothing once the process has ended.
+    pub(crate) async fn line(&mut self) -> Option<String> {
+        self.lines.recv().await
+    }
+
     /// The next line of its log with these words in it.
     pub(crate) async fn says(&mut self, words: &str) -> Value {
         self.says_first(&[words]).await.1

@@ -1,4 +1,4 @@
-//! A scripted provider on a real socket. It keeps every byte it got.
+//! A scripted provider on a real socket. It keeps every byte it got, unless it is told to forget.
 
 use std::{
     collections::VecDeque,
@@ -25,6 +25,9 @@ pub(crate) enum Step {
     /// Until released, or until the peer closes.
     Stall,
     Close,
+    /// Closes so that the peer finds the connection reset.
+    Reset,
+    Pause(Duration),
 }
 
 /// A request as it arrived.
@@ -64,39 +67,55 @@ type Answers = Box<dyn Fn(&Seen) -> Vec<Step> + Send + Sync>;
 
 struct Shared {
     answers: Option<Answers>,
+    /// Whether what came is kept.
+    keeps: bool,
     state: Mutex<State>,
     changed: watch::Sender<u64>,
     released: Semaphore,
+    hang_ups: watch::Sender<()>,
 }
 
 impl Provider {
     pub(crate) async fn start() -> Self {
-        Self::listen(None).await
+        Self::listen(None, true).await
     }
 
     /// One that answers by itself whatever has no script.
     pub(crate) async fn answering(
         answers: impl Fn(&Seen) -> Vec<Step> + Send + Sync + 'static,
     ) -> Self {
-        Self::listen(Some(Box::new(answers))).await
+        Self::listen(Some(Box::new(answers)), true).await
     }
 
-    async fn listen(answers: Option<Answers>) -> Self {
+    /// The same for a time without end: nothing of a request is kept.
+    pub(crate) async fn forgetful(
+        answers: impl Fn(&Seen) -> Vec<Step> + Send + Sync + 'static,
+    ) -> Self {
+        Self::listen(Some(Box::new(answers)), false).await
+    }
+
+    async fn listen(answers: Option<Answers>, keeps: bool) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap();
         let shared = Arc::new(Shared {
             answers,
+            keeps,
             state: Mutex::default(),
             changed: watch::Sender::new(0),
             released: Semaphore::new(0),
+            hang_ups: watch::Sender::new(()),
         });
         let mut tasks = JoinSet::new();
         let state = Arc::clone(&shared);
         tasks.spawn(async move {
             let mut connections = JoinSet::new();
             loop {
-                let (stream, _) = listener.accept().await.unwrap();
-                connections.spawn(serve(Arc::clone(&state), stream));
+                tokio::select! {
+                    accepted = listener.accept() => {
+                        connections.spawn(serve(Arc::clone(&state), accepted.unwrap().0));
+                    }
+                    Some(_) = connections.join_next() => {}
+                }
             }
         });
         Self {
@@ -116,6 +135,11 @@ impl Provider {
     /// Lets one stalled request go on.
     pub(crate) fn release(&self) {
         self.shared.released.add_permits(1);
+    }
+
+    /// Closes every connection that waits for a request.
+    pub(crate) fn hang_up(&self) {
+        self.shared.hang_ups.send_replace(());
     }
 
     /// Waits until that many requests came, and gives them.
@@ -165,6 +189,12 @@ impl Shared {
         self.changed.send_modify(|count| *count += 1);
         changed
     }
+
+    fn closed(&self, connection: usize) {
+        if self.keeps {
+            self.change(|state| state.closed.push(connection));
+        }
+    }
 }
 
 async fn serve(shared: Arc<Shared>, mut stream: TcpStream) {
@@ -174,21 +204,31 @@ async fn serve(shared: Arc<Shared>, mut stream: TcpStream) {
         state.connections - 1
     });
     let mut buffer = Vec::new();
-    while let Some(mut seen) = read_request(&mut stream, &mut buffer).await {
+    let mut hang_ups = shared.hang_ups.subscribe();
+    loop {
+        let seen = tokio::select! {
+            seen = read_request(&mut stream, &mut buffer) => seen,
+            _ = hang_ups.changed() => None,
+        };
+        let Some(mut seen) = seen else {
+            break;
+        };
         seen.connection = connection;
         let answered = shared.answers.as_ref().map(|answers| answers(&seen));
         let steps = shared.change(|state| {
-            state.seen.push(seen);
+            if shared.keeps {
+                state.seen.push(seen);
+            }
             state.script.pop_front().or(answered)
         });
         for step in steps.unwrap_or_else(|| vec![Step::Close]) {
             if !act(&shared, &mut stream, step).await {
-                shared.change(|state| state.closed.push(connection));
+                shared.closed(connection);
                 return;
             }
         }
     }
-    shared.change(|state| state.closed.push(connection));
+    shared.closed(connection);
 }
 
 /// Whether the connection is still of use.
@@ -220,6 +260,14 @@ async fn act(shared: &Shared, stream: &mut TcpStream, step: Step) -> bool {
         Step::Close => {
             let _ = stream.shutdown().await;
             false
+        }
+        Step::Reset => {
+            let _ = stream.set_zero_linger();
+            false
+        }
+        Step::Pause(time) => {
+            tokio::time::sleep(time).await;
+            true
         }
     }
 }

@@ -78,6 +78,14 @@ pub(crate) fn text_of(message: &Value) -> String {
     }
 }
 
+/// The key that a request for a summary asks to have back; `None` for any other request.
+pub(crate) fn key_of(body: &Value) -> Option<String> {
+    let last = text_of(body["messages"].as_array()?.last()?);
+    let block = last.rfind("<summary key=\"")?;
+    let key = last[block..].split('"').nth(1)?;
+    last.contains("<next_steps>").then(|| key.to_owned())
+}
+
 /// The countdown: the least number in the sentences that speak of what is left.
 fn left(text: &str) -> Option<u32> {
     let words = ["remain", "left", "generation", "剩", "还有", "之后"];

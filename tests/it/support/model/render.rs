@@ -8,16 +8,16 @@ use crate::support::provider::{DONE, Step, answer, send, stream_head};
 /// Tokens of every answer.
 const ANSWER: u64 = 11;
 
-pub(super) struct Render<'a> {
-    pub(super) body: &'a Value,
-    pub(super) tokens: u64,
+pub(crate) struct Render<'a> {
+    pub(crate) body: &'a Value,
+    pub(crate) tokens: u64,
     /// Bytes of a fragment, at least; never within a character.
-    pub(super) fragment: usize,
-    pub(super) drips: bool,
+    pub(crate) fragment: usize,
+    pub(crate) drips: bool,
 }
 
 impl Render<'_> {
-    pub(super) fn steps(&self, text: &str, calls: &[Call]) -> Vec<Step> {
+    pub(crate) fn steps(&self, text: &str, calls: &[Call]) -> Vec<Step> {
         if self.body["stream"] != true {
             return vec![answer("200 OK", "", self.whole(text, calls).to_string())];
         }
@@ -46,7 +46,7 @@ impl Render<'_> {
             "total_tokens": self.tokens + ANSWER})
     }
 
-    fn whole(&self, text: &str, calls: &[Call]) -> Value {
+    pub(crate) fn whole(&self, text: &str, calls: &[Call]) -> Value {
         let content = match text.is_empty() && !calls.is_empty() {
             true => Value::Null,
             false => text.into(),
@@ -67,7 +67,7 @@ impl Render<'_> {
             "choices": choices.collect::<Vec<_>>(), "usage": self.usage()})
     }
 
-    fn events(&self, text: &str, calls: &[Call]) -> String {
+    pub(crate) fn events(&self, text: &str, calls: &[Call]) -> String {
         let mut events = String::new();
         for index in 0..self.body["n"].as_u64().unwrap_or(1) {
             for delta in self.deltas(text, calls) {

@@ -1,0 +1,370 @@
+//! What must be true of every answer, of what a session knows, and of a proxy at rest.
+
+use serde_json::Value;
+use std::sync::Arc;
+
+use super::{
+    far::Far,
+    faults::Fault,
+    near::Near,
+    pause,
+    talk::{How, MARK, MARK_LENGTH, Talk, said},
+    world::{Tide, World},
+};
+use crate::support::{agent, client::Answer};
+
+/// What the proxy told of a session, and what it must therefore know.
+#[derive(Clone, Debug)]
+pub(crate) struct Told {
+    session: String,
+    course: u32,
+    reminders: u32,
+    /// Of the newest answer, where it is certain.
+    tokens: Option<u64>,
+    /// Generations that were told of, and requests whose end nobody knows.
+    sure: u64,
+    maybe: u64,
+    /// When the newest of them was stored.
+    tide: Tide,
+}
+
+/// How an answer is to be taken.
+pub(crate) enum Verdict {
+    /// Good, with the message that the client echoes.
+    Good(Value),
+    /// A failure as it should be; what kind.
+    Failed(String),
+}
+
+/// Texts of other conversations in it.
+pub(crate) fn foreign(body: &[u8], own: &str) -> Option<String> {
+    memchr::memmem::find_iter(body, MARK.as_bytes()).find_map(|at| {
+        let found = body.get(at..at + MARK_LENGTH)?;
+        let digits = |byte: &u8| byte.is_ascii_hexdigit() || *byte == b'.';
+        // What the guard cut through is nobody's.
+        let complete = found[MARK.len()..].iter().all(digits);
+        (complete && found != own.as_bytes())
+            .then(|| format!("a text of {}", String::from_utf8_lossy(found)))
+    })
+}
+
+/// A stream without its chunk of usage and without comments of the proxy's.
+pub(crate) fn without_usage(events: &str) -> String {
+    keep(events, |event| !event.contains("\"choices\":[],"))
+}
+
+fn without_comments(events: &str) -> String {
+    keep(events, |event| !event.starts_with(": plimsoll"))
+}
+
+fn keep(events: &str, wanted: impl Fn(&str) -> bool) -> String {
+    events
+        .split_inclusive("\n\n")
+        .filter(|event| wanted(event))
+        .collect()
+}
+
+pub(crate) fn digest(seed: u64, bytes: &[u8]) -> String {
+    format!("{:016x}", xxhash_rust::xxh3::xxh3_64_with_seed(bytes, seed))
+}
+
+/// Holds an answer to what the provider said.
+///
+/// # Errors
+/// A byte is wrong, or it is no answer that may come.
+pub(crate) fn judge(
+    world: &World,
+    talk: &Talk,
+    how: How,
+    answer: Answer,
+) -> Result<(Verdict, Option<agent::Generation>), String> {
+    let header = |name: &str| {
+        let value = answer.headers.get(name).and_then(|it| it.to_str().ok());
+        value.map(str::to_owned)
+    };
+    let fault = header("x-soak-fault");
+    if answer.status != 200 {
+        let kind = refused(&answer, fault)?;
+        return Ok((Verdict::Failed(kind), None));
+    }
+    let body = match answer.whole && fault.is_none() {
+        true => String::from_utf8(answer.body.to_vec()).map_err(|error| error.to_string())?,
+        // It may be cut off within a character.
+        false => String::from_utf8_lossy(&answer.body).into_owned(),
+    };
+    let (digest, known) = (header("x-soak-digest"), header("x-soak-which").is_some());
+    if !answer.whole {
+        // A later round of the proxy's own tools has no head that the client sees.
+        let rounds = digest.as_deref() == Some("ours");
+        if !how.streams || (fault.is_none() && known && !rounds) {
+            return Err(format!("broken off for no reason: {}", end_of(&body)));
+        }
+        if !body.contains("\"error\"") {
+            return Err(format!("broken off without a word: {}", end_of(&body)));
+        }
+        said_so(world, talk, &text_of(&body), true)?;
+        return Ok((Verdict::Failed("broken".to_owned()), None));
+    }
+    if let Some(fault) = &fault {
+        if how.streams && Fault::breaks(fault) {
+            return Err(format!("half an answer for a whole one: {}", end_of(&body)));
+        }
+        if how.streams {
+            said_so(world, talk, &text_of(&body), true)?;
+        }
+        return Ok((Verdict::Failed(format!("200 {fault}")), None));
+    }
+    let unseen = digest.as_deref() == Some("ours") || !known;
+    if how.streams && unseen && Fault::shows_in(&body) {
+        said_so(world, talk, &text_of(&body), true)?;
+        return Ok((
+            Verdict::Failed("200 with a fault of a later head".to_owned()),
+            None,
+        ));
+    }
+    // Where a round failed and the request went on without, its usage is in that of the answer.
+    let rounds = header("x-plimsoll-billed-tokens").is_some() || body.contains(" billed-tokens=");
+    if let Some(wanted) = digest.filter(|it| it != "ours" && !rounds) {
+        let told = match how.streams {
+            true => without_comments(&body),
+            false => body,
+        };
+        if self::digest(world.seed, told.as_bytes()) != wanted {
+            let differs = world.differs(&wanted, &told);
+            return Err(format!("a byte is wrong: {differs}"));
+        }
+    }
+    let generation = agent::read(answer, how.streams);
+    agent::only_its_own(&generation);
+    said_so(world, talk, generation.text(), false)?;
+    for call in generation.message["tool_calls"]
+        .as_array()
+        .into_iter()
+        .flatten()
+    {
+        let arguments = call["function"]["arguments"].as_str().unwrap_or("");
+        let read: Value = serde_json::from_str(arguments)
+            .map_err(|error| format!("arguments {arguments:?}: {error}"))?;
+        let block = read["block"].as_str().unwrap_or("");
+        if block.is_empty() {
+            return Err(format!("a call that nobody made: {call}"));
+        }
+        said_so(world, talk, block, false)?;
+    }
+    Ok((Verdict::Good(generation.message.clone()), Some(generation)))
+}
+
+/// The kind of an error that may come.
+fn refused(answer: &Answer, fault: Option<String>) -> Result<String, String> {
+    let (status, text) = (answer.status.as_u16(), answer.text());
+    if let Some(code) = answer.headers.get("x-plimsoll-error") {
+        let code = code.to_str().unwrap_or("");
+        let known = [
+            "provider_unreachable",
+            "provider_bad_answer",
+            "provider_timeout",
+            "context_length_exceeded",
+            "overloaded",
+        ];
+        return match known.contains(&code) {
+            true => Ok(code.to_owned()),
+            false => Err(format!("{status} {code}: {text}")),
+        };
+    }
+    if fault.is_some() || text.contains("context_length_exceeded") {
+        return Ok(format!("theirs {status}"));
+    }
+    Err(format!("an error of nobody's: {status} {text}"))
+}
+
+/// Holds a text to what the provider says to this turn of this conversation. `cut`: it may end
+/// anywhere.
+fn said_so(world: &World, talk: &Talk, text: &str, cut: bool) -> Result<(), String> {
+    let mut rest = text;
+    while !rest.trim().is_empty() {
+        let numbers = rest.strip_prefix('[').and_then(|it| it.split_once("] "));
+        let numbers = numbers.and_then(|(numbers, _)| numbers.split_once(':'));
+        let read = numbers.and_then(|(number, length)| {
+            Some((u64::from_str_radix(number, 16).ok()?, length.parse().ok()?))
+        });
+        let Some((number, length)) = read else {
+            let begun = rest.trim_start().starts_with("<continuation_package>");
+            return match cut && (rest.len() < 40 || begun) {
+                true => Ok(()),
+                false => Err(format!("nobody said {rest:?}")),
+            };
+        };
+        let whole = said(world.seed, &talk.marker, talk.turn, number, length);
+        match rest.strip_prefix(&whole) {
+            Some(after) => rest = after,
+            None if cut && whole.starts_with(rest) => return Ok(()),
+            None => return Err(format!("{whole:?} was said, and {rest:?} came")),
+        }
+    }
+    Ok(())
+}
+
+/// The text in the events of a stream that may be no whole one.
+fn text_of(events: &str) -> String {
+    let lines = events
+        .lines()
+        .filter_map(|line| line.strip_prefix("data: "));
+    let chunks = lines.filter_map(|line| serde_json::from_str::<Value>(line).ok());
+    chunks
+        .filter_map(|chunk| Some(chunk["choices"][0]["delta"]["content"].as_str()?.to_owned()))
+        .collect()
+}
+
+fn end_of(text: &str) -> &str {
+    let mut from = text.len().saturating_sub(600);
+    while !text.is_char_boundary(from) {
+        from += 1;
+    }
+    &text[from..]
+}
+
+impl Told {
+    /// A request came to no known end: it may have been counted.
+    pub(crate) fn may_have_more(&mut self) {
+        self.maybe += 1;
+        self.tokens = None;
+    }
+
+    pub(crate) fn session(&self) -> &str {
+        &self.session
+    }
+
+    /// Takes what a good answer tells, and holds it to what was told before.
+    ///
+    /// # Errors
+    /// The session has lost something.
+    pub(crate) fn next(
+        before: Option<&Self>,
+        answer: &agent::Generation,
+        streams: bool,
+        tide: Tide,
+    ) -> Result<Self, String> {
+        let head = |name: &str| {
+            let value = answer.answer.headers.get(format!("x-plimsoll-{name}"));
+            value.and_then(|it| it.to_str().ok())
+        };
+        let session = head("session").ok_or("an answer without a session")?;
+        let tokens = answer
+            .header("prompt-tokens")
+            .and_then(|it| it.parse().ok());
+        let now = Self {
+            session: session.to_owned(),
+            course: answer.course(),
+            reminders: answer.number("reminders").unwrap_or(0),
+            tokens,
+            sure: before.map_or(1, |before| before.sure + 1),
+            maybe: before.map_or(0, |before| before.maybe),
+            tide,
+        };
+        if !streams && answer.usage["prompt_tokens"].as_u64() != tokens {
+            return Err(format!("{tokens:?} tokens, and usage {}", answer.usage));
+        }
+        let Some(before) = before else {
+            return Ok(now);
+        };
+        let told = head("prompt-tokens").unwrap_or("");
+        let previous = streams && head("health-from") == Some("previous");
+        let lost = previous && before.tokens.is_some_and(|it| told != it.to_string());
+        if lost
+            || now.session != before.session
+            || now.course < before.course
+            || now.reminders < before.reminders
+        {
+            return Err(format!(
+                "state was lost: {before:?}, then {now:?} with {told:?} tokens before it"
+            ));
+        }
+        Ok(now)
+    }
+
+    pub(crate) fn holds_at(&self, tide: Tide) -> bool {
+        self.tide.is_kept_at(tide)
+    }
+
+    /// What the API tells against what is known.
+    pub(crate) fn is_told_by(&self, report: &Value) -> bool {
+        let generations = report["generations"].as_u64().unwrap_or(0);
+        report["id"] == self.session.as_str()
+            && generations >= self.sure
+            && report["course"].as_u64() >= Some(u64::from(self.course))
+            && report["reminder_count"].as_u64() >= Some(u64::from(self.reminders))
+    }
+}
+
+/// What a proxy holds when nobody asks anything.
+#[derive(Clone, Debug)]
+pub(crate) struct Rest {
+    pub(crate) name: &'static str,
+    pub(crate) rss_kb: u64,
+    pub(crate) files: usize,
+    pub(crate) threads: u64,
+}
+
+/// How much more than after the warm-up may be held at the end.
+const MORE_FILES: usize = 8;
+const MORE_THREADS: u64 = 2;
+const MORE_MEMORY: f64 = 1.3;
+const MORE_KB: u64 = 16 << 10;
+/// The runtime keeps threads for blocking work ten seconds.
+const IDLE_THREADS_END_MS: u64 = 12_000;
+/// What is waited for before something counts as not given back.
+const GIVEN_BACK_WITHIN_MS: u64 = 20_000;
+
+/// Waits until nothing is in flight, and measures.
+pub(crate) async fn at_rest(world: &World, near: &Near, far: &Far) -> Rest {
+    const STEP_MS: u64 = 250;
+    let gauges = [
+        "plimsoll_requests_in_flight",
+        "plimsoll_in_flight_bytes",
+        "plimsoll_summaries_running",
+    ];
+    let mut waited = 0;
+    loop {
+        far.hang_up();
+        let held = near.gauges(&gauges).await;
+        if held.iter().all(|(_, value)| *value == 0.0) {
+            break;
+        }
+        if waited >= GIVEN_BACK_WITHIN_MS {
+            world.fail(format!("{} at rest still has {held:?}", near.name));
+            break;
+        }
+        pause(STEP_MS).await;
+        waited += STEP_MS;
+    }
+    // Connections that were hung up are noticed, and threads without work end.
+    pause(IDLE_THREADS_END_MS).await;
+    near.measure()
+}
+
+/// That nothing was kept.
+pub(crate) fn returned(world: &World, warm: &[Rest], end: &[Rest]) {
+    for (warm, end) in warm.iter().zip(end) {
+        let most = (warm.rss_kb as f64 * MORE_MEMORY) as u64 + MORE_KB;
+        let kept = end.rss_kb > most
+            || end.files > warm.files + MORE_FILES
+            || end.threads > warm.threads + MORE_THREADS;
+        if kept {
+            world.fail(format!(
+                "not given back: {warm:?} after the warm-up, {end:?} at the end"
+            ));
+        }
+    }
+}
+
+/// That every proxy is as it should be.
+pub(crate) async fn well(world: &World, nears: &[Arc<Near>]) {
+    for near in nears {
+        let ready = near.get("/readyz").await;
+        let open = near.gauges(&["plimsoll_breaker_state"]).await;
+        let closed = open.iter().all(|(_, state)| *state == 0.0);
+        if !closed || !ready.is_ok_and(|answer| answer.contains("ready")) {
+            world.fail(format!("{} is not well: {open:?}", near.name));
+        }
+    }
+}

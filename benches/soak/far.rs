@@ -1,0 +1,310 @@
+//! Two providers, who check what they are asked, answer with texts that can be known again, and fail
+//! as the weather has it.
+
+use std::{
+    net::SocketAddr,
+    sync::{
+        Arc, PoisonError,
+        atomic::{AtomicU64, Ordering::Relaxed},
+    },
+};
+
+use plimsoll::guard::profile::named;
+use serde_json::{Value, json};
+
+use super::{
+    checks,
+    faults::Reply,
+    talk::{MODELS, said},
+    world::World,
+};
+use crate::support::{
+    generate::Random,
+    model::{
+        self, Call, OWN,
+        notice::{self, Notice, key_of},
+        render::Render,
+    },
+    parse,
+    provider::{Provider, Seen, Step, answer},
+    strict,
+};
+
+/// The profiles of the two, which the proxy is told.
+pub(crate) const PROFILES: [&str; 2] = ["openai", "template"];
+
+/// How a provider says that a conversation is too long, given its window and the tokens.
+const REFUSALS: [fn(u32, u64) -> String; 5] = [
+    |window, tokens| {
+        format!(
+            "This model's maximum context length is {window} tokens. However, your messages resulted \
+             in {tokens} tokens. Please reduce the length of the messages."
+        )
+    },
+    |window, tokens| format!("prompt is too long: {tokens} tokens > {window} maximum"),
+    |window, tokens| {
+        format!(
+            "The input token count ({tokens}) exceeds the maximum number of tokens allowed ({window})."
+        )
+    },
+    |window, tokens| {
+        format!(
+            "This model's maximum prompt length is {window} but the request contains {tokens} tokens."
+        )
+    },
+    |_, _| "Input is too long for requested model.".to_owned(),
+];
+
+pub(crate) struct Far {
+    both: [Provider; 2],
+}
+
+/// One request, as a provider reads it.
+struct Ask<'a> {
+    body: Value,
+    marker: &'a str,
+    turn: u64,
+    /// Which of the two is asked.
+    which: usize,
+    tokens: u64,
+    summary: Option<String>,
+    notice: Option<Notice>,
+    after_own: bool,
+    /// Somewhere in it the model is asked for a block in its text.
+    asked_for_a_block: bool,
+    /// Whether the client itself asked for the usage of its stream.
+    wants_usage: bool,
+}
+
+impl Far {
+    pub(crate) async fn start(world: &Arc<World>) -> Self {
+        let numbers = Arc::new(AtomicU64::new(1));
+        let provider = |which| {
+            let (world, numbers) = (Arc::clone(world), Arc::clone(&numbers));
+            Provider::forgetful(move |seen| {
+                let number = numbers.fetch_add(1, Relaxed);
+                respond(&world, which, number, seen)
+            })
+        };
+        Self {
+            both: [provider(0).await, provider(1).await],
+        }
+    }
+
+    pub(crate) fn addresses(&self) -> [SocketAddr; 2] {
+        [self.both[0].address, self.both[1].address]
+    }
+
+    /// Closes connections that wait for a request.
+    pub(crate) fn hang_up(&self) {
+        self.both.iter().for_each(Provider::hang_up);
+    }
+}
+
+fn respond(world: &World, which: usize, number: u64, seen: &Seen) -> Vec<Step> {
+    let ask = match Ask::read(which, seen) {
+        Ok(ask) => ask,
+        Err(why) => {
+            world.fail(format!("provider {which} got what it should not: {why}"));
+            return model::refuse(400, "invalid", "not as it should be");
+        }
+    };
+    world.count("provider: requests");
+    let mut random = world.random(number.wrapping_mul(0x9E37) ^ ask.turn);
+    if let Some(refusal) = ask.overflow(&mut random) {
+        world.count("provider: overflows");
+        return refusal;
+    }
+    let reply = ask.reply(world, number, &mut random);
+    let fault = match world.phase().fails() {
+        true => {
+            let weather = world.weather.lock();
+            weather
+                .unwrap_or_else(PoisonError::into_inner)
+                .fault(which, &mut random)
+        }
+        false => None,
+    };
+    match fault {
+        Some(fault) => {
+            world.count("provider: faults");
+            fault.steps(&reply)
+        }
+        None => reply.steps(),
+    }
+}
+
+impl<'a> Ask<'a> {
+    /// The request, if it is what may come; else what is wrong with it.
+    fn read(which: usize, seen: &'a Seen) -> Result<Self, String> {
+        let header = |name| seen.header(name).ok_or_else(|| format!("no {name}"));
+        let marker = header("x-soak-session")?;
+        let turn = header("x-soak-turn")?;
+        let wants_usage = header("x-soak-wants-usage")? == "true";
+        let body = parse::value(&seen.body).map_err(|error| format!("{marker}: {error}"))?;
+        let profile = named(PROFILES[which]).ok_or("no such profile")?;
+        let mut faults: Vec<_> = strict::violations(&seen.body, profile)
+            .iter()
+            .map(|found| format!("{found:?}"))
+            .collect();
+        faults.extend(model::tools_of(&body));
+        let summary = key_of(&body);
+        faults.extend(checks::foreign(&seen.body, marker));
+        if summary.is_none() {
+            let stamps = [format!("{marker} turn {turn} "), format!("{marker} task")];
+            let missing = stamps
+                .iter()
+                .filter(|it| memchr::memmem::find(&seen.body, it.as_bytes()).is_none());
+            faults.extend(missing.map(|it| format!("{it:?} is missing")));
+        }
+        if let Some(fault) = faults.first() {
+            return Err(format!("{marker}, turn {turn}: {fault}"));
+        }
+        let messages = body["messages"].as_array().map_or(&[][..], Vec::as_slice);
+        Ok(Self {
+            notice: notice::of(&body),
+            after_own: notice::answers_own(messages),
+            asked_for_a_block: memchr::memmem::find(&seen.body, b"continuation_package").is_some(),
+            tokens: seen.body.len() as u64 / 4,
+            turn: turn.parse().map_err(|_| format!("turn {turn:?}"))?,
+            body,
+            marker,
+            which,
+            summary,
+            wants_usage,
+        })
+    }
+
+    fn has_tools(&self) -> bool {
+        self.body["tools"].is_array()
+    }
+
+    fn model(&self) -> &str {
+        self.body["model"].as_str().unwrap_or("")
+    }
+
+    /// The refusal, where the conversation is over the model's true window.
+    fn overflow(&self, random: &mut Random) -> Option<Vec<Step>> {
+        let model = MODELS.iter().find(|model| model.name == self.model())?;
+        let asked = self.body["max_tokens"].as_u64().unwrap_or(0);
+        if self.tokens + asked <= u64::from(model.holds) {
+            return None;
+        }
+        let message = REFUSALS[random.below(REFUSALS.len())](model.holds, self.tokens + asked);
+        let error = json!({"error": {"message": message, "type": "invalid_request_error",
+            "param": null, "code": null}});
+        let mark = "x-soak-fault: Overflow\r\n";
+        Some(vec![answer("400 Bad Request", mark, error.to_string())])
+    }
+
+    /// What the model says, as the provider writes it.
+    fn reply(&self, world: &World, number: u64, random: &mut Random) -> Reply {
+        let (text, calls, ours) = self.says(world.seed, number, random);
+        let render = Render {
+            body: &self.body,
+            tokens: self.tokens,
+            fragment: 40,
+            drips: false,
+        };
+        let streams = self.body["stream"] == true;
+        let body = match streams {
+            true => render.events(&text, &calls) + "data: [DONE]\n\n",
+            false => render.whole(&text, &calls).to_string(),
+        };
+        let told = match self.wants_usage || !streams {
+            true => body.clone(),
+            false => checks::without_usage(&body),
+        };
+        // Where the proxy looks for a block, a "<" at the end of an event comes with the next one: then
+        // the text is held to what was said, and not its events.
+        let moves = self.asked_for_a_block || (!self.has_tools() && body.contains("<\"}"));
+        let digest = match ours || self.after_own || (streams && moves) {
+            true => "ours".to_owned(),
+            false => {
+                let digest = checks::digest(world.seed, told.as_bytes());
+                world.says(&digest, told);
+                digest
+            }
+        };
+        let tokens = self.tokens;
+        Reply {
+            headers: format!(
+                "x-soak-digest: {digest}\r\nx-soak-tokens: {tokens}\r\nx-soak-which: {}\r\n",
+                self.which
+            ),
+            body: body.into_bytes(),
+            streams,
+            chunked: random.chance(60),
+        }
+    }
+
+    /// Text, calls, and whether anything in them is for the proxy.
+    fn says(&self, seed: u64, number: u64, random: &mut Random) -> (String, Vec<Call>, bool) {
+        let block = |random: &mut Random, at: u64| {
+            let length = random.weighted(&[(60, 80), (30, 600), (9, 3_000), (1, 30_000)]);
+            said(seed, self.marker, self.turn, number * 8 + at, length)
+        };
+        if let Some(key) = &self.summary {
+            let text = format!(
+                "<summary key=\"{key}\">\n<done>{} some leaks were mended.</done>\n<to_do>The bow.</to_do>\n\
+                 <current_state>Afloat, {number}.</current_state>\n<key_context>src/hull.rs</key_context>\n\
+                 <next_steps>Look at the keel.</next_steps>\n<cautions>none</cautions>\n</summary>",
+                self.marker
+            );
+            return (text, Vec::new(), true);
+        }
+        let own = self.own(number, random);
+        let ours = !own.is_empty();
+        if ours && random.chance(50) {
+            return (String::new(), own, true);
+        }
+        let tools = self.body["tools"].as_array().into_iter().flatten();
+        let mut names = tools.filter_map(|tool| tool["function"]["name"].as_str());
+        let tool = names.find(|name| !OWN.contains(name));
+        let mut calls = own;
+        match tool.filter(|_| !self.turn.is_multiple_of(9)) {
+            Some(tool) => {
+                for at in 0..1 + u64::from(random.chance(20)) {
+                    let path = format!("src/{}/deck_{number}.rs", self.marker);
+                    let arguments = json!({"path": path, "block": block(random, at)});
+                    calls.push(Call::new(&format!("call_{number}_{at}"), tool, &arguments));
+                }
+                let text = random.chance(30).then(|| block(random, 4));
+                (text.unwrap_or_default(), calls, ours)
+            }
+            None => {
+                let mut text = block(random, 4);
+                let asked = self.notice.as_ref().is_some_and(|notice| notice.block);
+                let noted = asked && random.chance(70);
+                if noted {
+                    text += &format!(
+                        "\n\n<continuation_package>\nfirst: {} step {number}\n</continuation_package>",
+                        self.marker
+                    );
+                }
+                (text, calls, ours || noted)
+            }
+        }
+    }
+
+    /// Calls of the proxy's tools, where it asked for them and the model obeys.
+    fn own(&self, number: u64, random: &mut Random) -> Vec<Call> {
+        let Some(notice) = self.notice.as_ref().filter(|notice| notice.notes) else {
+            return Vec::new();
+        };
+        let names = self.body["tools"].to_string();
+        if self.after_own || !names.contains("add_reminder") || !random.chance(60) {
+            return Vec::new();
+        }
+        let (name, key) = match notice.left {
+            Some(1) if random.chance(50) => ("clear_mind", "reminder_content"),
+            _ => ("add_reminder", "content"),
+        };
+        let content = format!(
+            "{} noted at step {number}: the datum is in metres",
+            self.marker
+        );
+        let arguments = json!({ key: content });
+        vec![Call::new(&format!("own_{number}"), name, &arguments)]
+    }
+}

@@ -1,0 +1,304 @@
+//! Every way in which a provider fails.
+
+use std::time::Duration;
+
+use crate::support::{
+    generate::Random,
+    provider::{Step, answer},
+};
+
+/// Failures in a thousand requests while there is no storm.
+const USUAL: usize = 30;
+/// The same of the provider that a storm is over.
+const STORM: usize = 850;
+
+/// An event that nobody can read.
+const ODD: &str = "data: {\"choices\": nonsense\n\n";
+
+/// What a good answer would be, for a fault to spoil.
+pub(crate) struct Reply {
+    /// Headers of the provider's own, each with its line end.
+    pub(crate) headers: String,
+    pub(crate) body: Vec<u8>,
+    pub(crate) streams: bool,
+    /// Framed in chunks on a connection that stays; else a stream ends with its connection.
+    pub(crate) chunked: bool,
+}
+
+/// What falls on a provider.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Weather {
+    /// Which provider a storm is over, and what it does; `None` for something else each time.
+    storm: Option<(usize, Option<Fault>)>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Fault {
+    Status(&'static str),
+    Busy,
+    /// Says that the conversation is too long, which is not so.
+    TooLong(&'static str),
+    SilentBeforeHead,
+    ClosedBeforeHead,
+    ResetBeforeHead,
+    GarbageForHead,
+    GarbageForBody,
+    EmptyBody,
+    LengthTooLong,
+    LengthTooShort,
+    Trickle,
+    SilentMidway,
+    ClosedMidway,
+    ResetMidway,
+    HalfEvent,
+    ErrorMidway,
+    OddEvent,
+    NoDone,
+}
+
+use Fault::{
+    Busy, ClosedBeforeHead, ClosedMidway, EmptyBody, ErrorMidway, GarbageForBody, GarbageForHead,
+    HalfEvent, LengthTooLong, LengthTooShort, NoDone, OddEvent, ResetBeforeHead, ResetMidway,
+    SilentBeforeHead, SilentMidway, Status, TooLong, Trickle,
+};
+
+const ALL: [Fault; 34] = [
+    Status("400 Bad Request"),
+    Status("401 Unauthorized"),
+    Status("403 Forbidden"),
+    Status("404 Not Found"),
+    Status("408 Request Timeout"),
+    Status("413 Content Too Large"),
+    Status("422 Unprocessable Content"),
+    Status("500 Oops"),
+    Status("502 Bad Gateway"),
+    Status("503 Busy"),
+    Status("504 Late"),
+    Status("529 Overloaded"),
+    Busy,
+    TooLong("prompt is too long"),
+    TooLong("Input is too long for requested model."),
+    TooLong("the request exceeds the available context size. try increasing it"),
+    TooLong("Your input exceeds the context window of this model."),
+    TooLong("Requested token count exceeds the model's maximum context length."),
+    SilentBeforeHead,
+    ClosedBeforeHead,
+    ResetBeforeHead,
+    GarbageForHead,
+    GarbageForBody,
+    EmptyBody,
+    LengthTooLong,
+    LengthTooShort,
+    Trickle,
+    SilentMidway,
+    ClosedMidway,
+    ResetMidway,
+    HalfEvent,
+    ErrorMidway,
+    OddEvent,
+    NoDone,
+];
+
+/// What a whole provider is like when it goes.
+const STORMS: [Option<Fault>; 7] = [
+    None,
+    Some(Status("503 Busy")),
+    Some(Status("500 Oops")),
+    Some(Busy),
+    Some(SilentBeforeHead),
+    Some(ResetBeforeHead),
+    Some(ResetMidway),
+];
+
+impl Weather {
+    pub(crate) fn storm(&mut self, random: &mut Random) {
+        let kind = STORMS[random.below(STORMS.len())];
+        self.storm = Some((random.below(2), kind));
+    }
+
+    pub(crate) fn name(&self) -> String {
+        match self.storm {
+            None => "-".to_owned(),
+            Some((which, None)) => format!("{which}: any"),
+            Some((which, Some(fault))) => format!("{which}: {fault:?}"),
+        }
+    }
+
+    /// What happens to a request of that provider.
+    pub(crate) fn fault(&self, which: usize, random: &mut Random) -> Option<Fault> {
+        let any = ALL[random.below(ALL.len())];
+        let (share, fault) = match self.storm {
+            Some((over, fault)) if over == which => (STORM, fault.unwrap_or(any)),
+            _ => (USUAL, any),
+        };
+        (random.below(1_000) < share).then_some(fault)
+    }
+}
+
+impl Fault {
+    /// Whether the client must not take what it got for a whole answer, where it streams.
+    pub(crate) fn breaks(name: &str) -> bool {
+        ["SilentMidway", "ClosedMidway", "ResetMidway", "HalfEvent"].contains(&name)
+    }
+
+    /// Whether a stream that ended as it should bears a fault, whose head the client has not seen.
+    pub(crate) fn shows_in(events: &str) -> bool {
+        !events.ends_with("data: [DONE]\n\n") || events.contains(ODD)
+    }
+
+    pub(crate) fn name(self) -> String {
+        format!("{self:?}").replace('"', "")
+    }
+
+    pub(crate) fn steps(self, reply: &Reply) -> Vec<Step> {
+        let mark = format!("x-soak-fault: {}\r\n", self.name());
+        let theirs = |status: &str, more: &str, message: &str| {
+            let body = format!(
+                "{{\"error\":{{\"message\":\"{message}\",\"type\":\"soak\",\"param\":null,\"code\":null}}}}"
+            );
+            vec![answer(status, &format!("{mark}{more}"), body)]
+        };
+        match self {
+            Status(status) => theirs(status, "", "as the soak wants it"),
+            Busy => theirs("429 Too Many Requests", "retry-after: 1\r\n", "not now"),
+            TooLong(message) => theirs("400 Bad Request", "", message),
+            SilentBeforeHead => vec![Step::Stall],
+            ClosedBeforeHead => vec![Step::Close],
+            ResetBeforeHead => vec![Step::Reset],
+            GarbageForHead => vec![Step::Send(b"\0\0 garbage\r\n\r\n".to_vec()), Step::Close],
+            GarbageForBody => vec![answer("200 OK", &mark, "<html>")],
+            EmptyBody => vec![answer("200 OK", &mark, "")],
+            LengthTooLong => with_length(reply, &mark, 99),
+            LengthTooShort => with_length(reply, &mark, -9),
+            Trickle => reply.trickle(),
+            OddEvent if reply.streams => reply.with(&mark).odd().steps(),
+            NoDone if reply.streams => reply.with(&mark).cut("data: [DONE]").until(reply.end()),
+            ErrorMidway if reply.streams => reply.with(&mark).error().until(reply.end()),
+            HalfEvent if reply.streams => reply.with(&mark).half().until(reply.end()),
+            SilentMidway => reply.with(&mark).half().until(Step::Stall),
+            ClosedMidway => reply.with(&mark).half().until(Step::Close),
+            ResetMidway => reply.with(&mark).half().until(Step::Reset),
+            HalfEvent | OddEvent | NoDone | ErrorMidway => reply.steps(),
+        }
+    }
+}
+
+/// A length that is wrong by so much, then the end.
+fn with_length(reply: &Reply, mark: &str, wrong: isize) -> Vec<Step> {
+    let length = reply.body.len().saturating_add_signed(wrong);
+    let head = format!(
+        "HTTP/1.1 200 OK\r\ncontent-type: application/json\r\n{mark}content-length: {length}\r\n\r\n"
+    );
+    vec![
+        Step::Send([head.as_bytes(), &reply.body].concat()),
+        Step::Close,
+    ]
+}
+
+impl Reply {
+    /// As a provider in good health sends it.
+    pub(crate) fn steps(&self) -> Vec<Step> {
+        if !self.streams {
+            return vec![answer("200 OK", &self.headers, &self.body)];
+        }
+        let mut steps = vec![self.head()];
+        for (at, piece) in self.body.chunks(self.body.len() / 4 + 1).enumerate() {
+            if at > 0 {
+                steps.push(Step::Pause(Duration::from_millis(8)));
+            }
+            steps.push(self.piece(piece));
+        }
+        steps.push(self.end());
+        steps
+    }
+
+    /// What ends a stream as it should.
+    fn end(&self) -> Step {
+        match self.chunked {
+            true => Step::Send(b"0\r\n\r\n".to_vec()),
+            false => Step::Close,
+        }
+    }
+
+    fn head(&self) -> Step {
+        let headers = &self.headers;
+        let how = match (self.streams, self.chunked) {
+            (true, true) => "content-type: text/event-stream\r\ntransfer-encoding: chunked",
+            (true, false) => "content-type: text/event-stream\r\nconnection: close",
+            // Longer than what comes.
+            (false, _) => "content-type: application/json\r\ncontent-length: 9000000",
+        };
+        Step::Send(format!("HTTP/1.1 200 OK\r\n{headers}{how}\r\n\r\n").into_bytes())
+    }
+
+    fn piece(&self, bytes: &[u8]) -> Step {
+        if !self.streams || !self.chunked {
+            return Step::Send(bytes.to_vec());
+        }
+        let size = format!("{:x}\r\n", bytes.len());
+        Step::Send([size.as_bytes(), bytes, b"\r\n"].concat())
+    }
+
+    /// What there is of it, and then this instead of an end.
+    fn until(&self, end: Step) -> Vec<Step> {
+        vec![self.head(), self.piece(&self.body), end]
+    }
+
+    /// All of it, its beginning a few bytes at a time.
+    fn trickle(&self) -> Vec<Step> {
+        if !self.streams {
+            return self.steps();
+        }
+        let (first, rest) = self.body.split_at(self.body.len().min(100));
+        let mut steps = vec![self.head()];
+        for bytes in first.chunks(5) {
+            steps.push(self.piece(bytes));
+            steps.push(Step::Pause(Duration::from_millis(40)));
+        }
+        if !rest.is_empty() {
+            steps.push(self.piece(rest));
+        }
+        steps.push(self.end());
+        steps
+    }
+
+    fn with(&self, mark: &str) -> Self {
+        Self {
+            headers: mark.to_owned(),
+            body: self.body.clone(),
+            ..*self
+        }
+    }
+
+    fn half(mut self) -> Self {
+        self.body.truncate(self.body.len() / 2);
+        self
+    }
+
+    /// Without these words and all after them.
+    fn cut(mut self, words: &str) -> Self {
+        if let Some(at) = memchr::memmem::rfind(&self.body, words.as_bytes()) {
+            self.body.truncate(at);
+        }
+        self
+    }
+
+    /// Half of it, to the end of an event, and then an error in the stream's own words.
+    fn error(self) -> Self {
+        let mut half = self.half();
+        let at = memchr::memmem::rfind(&half.body, b"\n\n").map_or(0, |at| at + 2);
+        half.body.truncate(at);
+        half.body.extend_from_slice(
+            b"data: {\"error\":{\"message\":\"overloaded\",\"code\":\"soak\"}}\n\n",
+        );
+        half
+    }
+
+    /// With an event in its midst that nobody can read.
+    fn odd(mut self) -> Self {
+        let half = &self.body[..self.body.len() / 2];
+        let at = memchr::memmem::rfind(half, b"\n\n").map_or(0, |at| at + 2);
+        self.body.splice(at..at, ODD.bytes());
+        self
+    }
+}

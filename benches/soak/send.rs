@@ -1,0 +1,215 @@
+//! One request on its way, by a client with manners or without.
+
+use std::{net::SocketAddr, time::Duration};
+
+use bytes::{Bytes, BytesMut};
+use http::{Method, Request, Response, header::HOST};
+use http_body_util::BodyExt;
+use hyper::{body::Incoming, client::conn::http1};
+use hyper_util::rt::TokioIo;
+use tokio::{
+    io::AsyncWriteExt,
+    net::{TcpSocket, TcpStream},
+    task::JoinSet,
+};
+
+use super::{
+    pause,
+    talk::{How, Talk},
+};
+use crate::support::{
+    client::{Answer, Client, Upload, full},
+    generate::Random,
+    proxy::within,
+};
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Manner {
+    /// Over a connection that stays.
+    Kept,
+    Http2,
+    /// Over a connection of its own.
+    Fresh,
+    /// Reads a little at a time, and the kernel takes little for it.
+    Slow,
+    LeavesInUpload,
+    LeavesBeforeHead,
+    LeavesMidway,
+}
+
+impl Manner {
+    pub(crate) fn any(random: &mut Random, fails: bool) -> Self {
+        match fails {
+            false => random.weighted(&[(80, Self::Kept), (12, Self::Http2), (8, Self::Fresh)]),
+            true => random.weighted(&[
+                (72, Self::Kept),
+                (12, Self::Http2),
+                (6, Self::Fresh),
+                (4, Self::Slow),
+                (2, Self::LeavesInUpload),
+                (2, Self::LeavesBeforeHead),
+                (2, Self::LeavesMidway),
+            ]),
+        }
+    }
+}
+
+/// Connections to one proxy that are kept.
+pub(crate) struct Doors {
+    pub(crate) address: SocketAddr,
+    one: Client,
+    two: Client,
+}
+
+impl Doors {
+    pub(crate) fn new(address: SocketAddr) -> Self {
+        Self {
+            address,
+            one: Client::new(address, false),
+            two: Client::new(address, true),
+        }
+    }
+
+    /// What the API answers to the owner of the conversation.
+    pub(crate) async fn api(&self, talk: &Talk, method: Method, path: &str) -> Answer {
+        let request = self
+            .one
+            .request(method, &format!("/plimsoll/api/sessions/{path}"))
+            .header("authorization", talk.tenant());
+        let request = request.body(full("")).expect("a request is well formed");
+        self.one.send(request).await
+    }
+
+    /// The answer, read to its end; nothing where the client left before.
+    pub(crate) async fn send(&self, talk: &Talk, how: How, manner: Manner) -> Option<Answer> {
+        let body = Bytes::from(talk.body(how));
+        let request = |client: &Client| {
+            let request = client.request(Method::POST, PATH);
+            with_headers(request, talk, how)
+                .body(full(body.clone()))
+                .expect("a request is well formed")
+        };
+        match manner {
+            Manner::Kept => Some(read(self.one.begin(request(&self.one)).await, None).await),
+            Manner::Http2 => Some(read(self.two.begin(request(&self.two)).await, None).await),
+            Manner::LeavesInUpload => {
+                self.leave_in_upload(talk, how, &body).await;
+                None
+            }
+            _ => self.alone(talk, how, manner, body).await,
+        }
+    }
+
+    /// Over a connection of its own.
+    async fn alone(&self, talk: &Talk, how: How, manner: Manner, body: Bytes) -> Option<Answer> {
+        let socket = TcpSocket::new_v4().expect("there are sockets left");
+        if manner == Manner::Slow {
+            // The kernel must not take it all: what it does not take waits in the proxy.
+            let _ = socket.set_recv_buffer_size(8 << 10);
+        }
+        let stream = within(socket.connect(self.address)).await;
+        let stream = TokioIo::new(stream.expect("the proxy takes connections"));
+        let (mut sender, connection) = http1::handshake::<_, Upload>(stream)
+            .await
+            .expect("nothing is said yet");
+        let mut open = JoinSet::new();
+        open.spawn(connection);
+        let request = Request::builder()
+            .method(Method::POST)
+            .uri(PATH)
+            .header(HOST, self.address.to_string());
+        let request = with_headers(request, talk, how)
+            .body(full(body))
+            .expect("a request is well formed");
+        let answer = sender.send_request(request);
+        if manner == Manner::LeavesBeforeHead {
+            let wait = Duration::from_millis(talk.turn % 7 * 10);
+            let _ = tokio::time::timeout(wait, answer).await;
+            return None;
+        }
+        let answer = within(answer).await.expect("every request is answered");
+        match manner {
+            Manner::LeavesMidway => {
+                let mut answer = answer.into_body();
+                let _ = within(answer.frame()).await;
+                None
+            }
+            Manner::Slow => Some(read(answer, Some(60)).await),
+            _ => Some(read(answer, None).await),
+        }
+    }
+
+    /// Half of a body, and then nothing, or a reset.
+    async fn leave_in_upload(&self, talk: &Talk, how: How, body: &[u8]) {
+        let request = with_headers(Request::post(PATH), talk, how)
+            .body(())
+            .expect("a request is well formed");
+        let mut head = format!(
+            "POST {PATH} HTTP/1.1\r\nhost: {}\r\ncontent-length: {}\r\n",
+            self.address,
+            body.len()
+        );
+        for (name, value) in request.headers() {
+            head += &format!("{name}: {}\r\n", String::from_utf8_lossy(value.as_bytes()));
+        }
+        head += "\r\n";
+        let mut stream = within(TcpStream::connect(self.address))
+            .await
+            .expect("the proxy takes connections");
+        let _ = stream.write_all(head.as_bytes()).await;
+        let _ = stream.write_all(&body[..body.len() / 2]).await;
+        pause(talk.turn % 5 * 20).await;
+        if talk.turn.is_multiple_of(2) {
+            let _ = stream.set_zero_linger();
+        }
+    }
+}
+
+const PATH: &str = "/v1/chat/completions";
+
+fn with_headers(request: http::request::Builder, talk: &Talk, how: How) -> http::request::Builder {
+    let summarises = if talk.summarises() { "on" } else { "off" };
+    let mut request = request
+        .header("content-type", "application/json")
+        .header("authorization", talk.tenant())
+        .header("x-soak-session", &talk.marker)
+        .header("x-soak-turn", talk.turn)
+        .header("x-soak-wants-usage", how.wants_usage.to_string())
+        .header("x-plimsoll-auto-compact", summarises);
+    if how.streams {
+        request = request.header("x-plimsoll-stream-health", "comment");
+    }
+    request
+}
+
+/// Reads an answer to its end, with so many milliseconds between two pieces for the first of them.
+async fn read(answer: Response<Incoming>, pace_ms: Option<u64>) -> Answer {
+    /// Pieces after which even a slow reader hurries.
+    const SLOW: usize = 40;
+    let (head, mut body) = answer.into_parts();
+    let (mut bytes, mut trailers, mut whole) = (BytesMut::new(), None, true);
+    let mut pieces = 0;
+    while let Some(frame) = within(body.frame()).await {
+        match frame.map(http_body::Frame::into_data) {
+            Ok(Ok(data)) => bytes.extend_from_slice(&data),
+            Ok(Err(frame)) => trailers = frame.into_trailers().ok(),
+            Err(_) => {
+                whole = false;
+                break;
+            }
+        }
+        pieces += 1;
+        if let Some(pace_ms) = pace_ms.filter(|_| pieces < SLOW) {
+            pause(pace_ms).await;
+        }
+    }
+    let answer = Answer {
+        status: head.status,
+        headers: head.headers,
+        body: bytes.freeze(),
+        trailers,
+        whole,
+    };
+    crate::support::client::check(&answer);
+    answer
+}
