@@ -98,12 +98,14 @@ pub(crate) fn checked(
     // A paragraph has no frame of its own, and spoken text is rounded.
     let slack = 20 + 4 * recall.ours.records.len() as u32;
     let (now, said) = (again.report.raw_before, plan.report.raw_after);
-    // Here more may be said to stand in a round than does, which weighs less than nothing: what is said of
-    // such a plan can be off either way.
-    let mut records = recall.ours.records.iter();
-    let spoken = records.any(|record| matches!(record.what, What::Spoken { .. }));
+    // Here more may be said to stand in a round than does, which weighs less than nothing: by so much
+    // what is said of such a plan can be off, either way. No character weighs more than two tokens.
+    let claimed = recall.ours.records.iter().map(|record| match record.what {
+        What::Spoken { chars, .. } => 2 * chars,
+        _ => 0,
+    });
     assert!(
-        spoken || now.abs_diff(said) <= 2 * slack,
+        now.abs_diff(said) <= 2 * slack + claimed.sum::<u32>(),
         "{context}: {now} sent, {said} planned"
     );
     // Nor may the two be on different sides of the mark past which old rounds are cleared.
