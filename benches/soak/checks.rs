@@ -307,7 +307,9 @@ pub(crate) struct Rest {
 
 /// How much more than after the warm-up may be held at the end.
 const MORE_FILES: usize = 8;
-const MORE_THREADS: u64 = 2;
+/// Those for blocking work are woken in turns by what looks at files now and then, so that some of those
+/// that a rush began never idle long enough to end.
+const MORE_THREADS: u64 = 12;
 const MORE_MEMORY: f64 = 1.3;
 const MORE_KB: u64 = 16 << 10;
 /// The runtime keeps threads for blocking work ten seconds.

@@ -1,6 +1,7 @@
 //! Hours of work in minutes, and all that can go wrong in them.
 //!
-//! `cargo bench --bench soak -- [minutes] [seed]`: 10 minutes unless told otherwise. Three proxies run
+//! `cargo bench --bench soak -- [minutes] [seed] [phase]`: 10 minutes unless told otherwise; `all` runs
+//! the phase where everything fails at once, between warm-up and calm, and leaves out the others. Three proxies run
 //! as processes of their own, one on its file and two replicas on a real `redis-server`, before two
 //! providers that fail in every way. 2,000 conversations grow, by clients of which some read slowly
 //! and some vanish. Phases bring the failures, storms of them, a Redis that stalls, dies and comes
@@ -53,6 +54,7 @@ fn main() -> ExitCode {
     let mut arguments = std::env::args().skip(1).filter(|it| !it.starts_with("--"));
     let minutes = arguments.next().and_then(|it| it.parse().ok());
     let seed = arguments.next().and_then(|it| it.parse().ok());
+    let only = arguments.next();
     let world = World::new(minutes.unwrap_or(MINUTES), seed.unwrap_or(1), SESSIONS);
     let heard = Arc::clone(&world);
     std::panic::set_hook(Box::new(move |panic| heard.fail(panic.to_string())));
@@ -62,7 +64,7 @@ fn main() -> ExitCode {
         .build();
     let ended = match runtime {
         Ok(runtime) => {
-            let ended = runtime.block_on(run(&world));
+            let ended = runtime.block_on(run(&world, only.as_deref()));
             // The processes are ended with the tasks that hold them.
             runtime.shutdown_timeout(Duration::from_secs(10));
             ended
@@ -82,7 +84,7 @@ fn main() -> ExitCode {
     }
 }
 
-async fn run(world: &Arc<World>) -> io::Result<()> {
+async fn run(world: &Arc<World>, only: Option<&str>) -> io::Result<()> {
     let far = Far::start(world).await;
     let store = Arc::new(Store::start());
     let folder = tempfile::tempdir()?;
@@ -90,7 +92,8 @@ async fn run(world: &Arc<World>) -> io::Result<()> {
     let mut fleet = Fleet::start(world, &nears);
     let mut shown = watch::start(world, &nears);
     let mut warm = None;
-    for phase in Phase::ALL {
+    let wanted = |phase: &Phase| !phase.fails() || only.is_none_or(|only| only == phase.name());
+    for phase in Phase::ALL.into_iter().filter(wanted) {
         world.enter(phase);
         tokio::select! {
             () = world.failed() => break,

@@ -9,6 +9,7 @@ use std::{
         Arc, Mutex,
         atomic::{AtomicU64, Ordering::Relaxed},
     },
+    time::Duration,
 };
 
 use serde_json::Value;
@@ -81,7 +82,10 @@ impl Near {
         let (world, reloads) = (Arc::clone(world), Arc::clone(&reloaded));
         let mut log = JoinSet::new();
         log.spawn(async move {
-            while let Some(line) = process.line().await {
+            while let Some(mut line) = process.line().await {
+                if !line.starts_with('{') {
+                    line += &rest(&mut process).await;
+                }
                 heed(&world, &reloads, name, &line);
             }
             world.fail(format!("{name} ended by itself"));
@@ -155,6 +159,22 @@ impl Near {
             pause(50).await;
         }
     }
+}
+
+/// What follows a line that is none of the log's: a panic has several.
+async fn rest(process: &mut Process) -> String {
+    const LINES: usize = 20;
+    const WAIT: Duration = Duration::from_millis(500);
+    let mut rest = String::new();
+    for _ in 0..LINES {
+        let Ok(Some(line)) = tokio::time::timeout(WAIT, process.line()).await else {
+            break;
+        };
+        if !line.starts_with('{') {
+            rest = rest + "\n" + &line;
+        }
+    }
+    rest
 }
 
 /// Takes a line of the log: a panic or an error that nobody brought about ends the run.
