@@ -8,7 +8,7 @@ use std::fmt::Write;
 use serde_json::{Value, json};
 
 use super::{
-    checks::Told,
+    told::Told,
     world::{Tide, World},
 };
 use crate::support::{agent::tool, generate::Random};
@@ -242,7 +242,7 @@ impl Talk {
         while text.len() < length {
             let line = LINES[self.random.below(LINES.len())];
             let number = self.random.below(100_000);
-            let _ = write!(text, "{line} {number} {}\n", self.marker);
+            let _ = writeln!(text, "{line} {number} {}", self.marker);
         }
         text
     }
