@@ -1,32 +1,13 @@
-//! What must be true of every answer, of what a session knows, and of a proxy at rest.
+//! What must be true of every answer, and of every request that reaches a provider.
 
 use serde_json::Value;
-use std::sync::Arc;
 
 use super::{
-    far::Far,
     faults::Fault,
-    near::Near,
-    pause,
     talk::{How, MARK, MARK_LENGTH, Talk, said},
-    world::{Tide, World},
+    world::World,
 };
 use crate::support::{agent, client::Answer};
-
-/// What the proxy told of a session, and what it must therefore know.
-#[derive(Clone, Debug)]
-pub(crate) struct Told {
-    session: String,
-    course: u32,
-    reminders: u32,
-    /// Of the newest answer, where it is certain.
-    tokens: Option<u64>,
-    /// Generations that were told of, and requests whose end nobody knows.
-    sure: u64,
-    maybe: u64,
-    /// When the newest of them was stored.
-    tide: Tide,
-}
 
 /// How an answer is to be taken.
 pub(crate) enum Verdict {
@@ -221,152 +202,4 @@ fn end_of(text: &str) -> &str {
         from += 1;
     }
     &text[from..]
-}
-
-impl Told {
-    /// A request came to no known end: it may have been counted.
-    pub(crate) fn may_have_more(&mut self) {
-        self.maybe += 1;
-        self.tokens = None;
-    }
-
-    pub(crate) fn session(&self) -> &str {
-        &self.session
-    }
-
-    /// Takes what a good answer tells, and holds it to what was told before.
-    ///
-    /// # Errors
-    /// The session has lost something.
-    pub(crate) fn next(
-        before: Option<&Self>,
-        answer: &agent::Generation,
-        streams: bool,
-        tide: Tide,
-    ) -> Result<Self, String> {
-        let head = |name: &str| {
-            let value = answer.answer.headers.get(format!("x-plimsoll-{name}"));
-            value.and_then(|it| it.to_str().ok())
-        };
-        let session = head("session").ok_or("an answer without a session")?;
-        let tokens = answer
-            .header("prompt-tokens")
-            .and_then(|it| it.parse().ok());
-        let now = Self {
-            session: session.to_owned(),
-            course: answer.course(),
-            reminders: answer.number("reminders").unwrap_or(0),
-            tokens,
-            sure: before.map_or(1, |before| before.sure + 1),
-            maybe: before.map_or(0, |before| before.maybe),
-            tide,
-        };
-        if !streams && answer.usage["prompt_tokens"].as_u64() != tokens {
-            return Err(format!("{tokens:?} tokens, and usage {}", answer.usage));
-        }
-        let Some(before) = before else {
-            return Ok(now);
-        };
-        let told = head("prompt-tokens").unwrap_or("");
-        let previous = streams && head("health-from") == Some("previous");
-        let lost = previous && before.tokens.is_some_and(|it| told != it.to_string());
-        if lost
-            || now.session != before.session
-            || now.course < before.course
-            || now.reminders < before.reminders
-        {
-            return Err(format!(
-                "state was lost: {before:?}, then {now:?} with {told:?} tokens before it"
-            ));
-        }
-        Ok(now)
-    }
-
-    pub(crate) fn holds_at(&self, tide: Tide) -> bool {
-        self.tide.is_kept_at(tide)
-    }
-
-    /// What the API tells against what is known.
-    pub(crate) fn is_told_by(&self, report: &Value) -> bool {
-        let generations = report["generations"].as_u64().unwrap_or(0);
-        report["id"] == self.session.as_str()
-            && generations >= self.sure
-            && report["course"].as_u64() >= Some(u64::from(self.course))
-            && report["reminder_count"].as_u64() >= Some(u64::from(self.reminders))
-    }
-}
-
-/// What a proxy holds when nobody asks anything.
-#[derive(Clone, Debug)]
-pub(crate) struct Rest {
-    pub(crate) name: &'static str,
-    pub(crate) rss_kb: u64,
-    pub(crate) files: usize,
-    pub(crate) threads: u64,
-}
-
-/// How much more than after the warm-up may be held at the end.
-const MORE_FILES: usize = 8;
-/// Those for blocking work are woken in turns by what looks at files now and then, so that some of those
-/// that a rush began never idle long enough to end.
-const MORE_THREADS: u64 = 12;
-const MORE_MEMORY: f64 = 1.3;
-const MORE_KB: u64 = 16 << 10;
-/// The runtime keeps threads for blocking work ten seconds.
-const IDLE_THREADS_END_MS: u64 = 12_000;
-/// What is waited for before something counts as not given back.
-const GIVEN_BACK_WITHIN_MS: u64 = 20_000;
-
-/// Waits until nothing is in flight, and measures.
-pub(crate) async fn at_rest(world: &World, near: &Near, far: &Far) -> Rest {
-    const STEP_MS: u64 = 250;
-    let gauges = [
-        "plimsoll_requests_in_flight",
-        "plimsoll_in_flight_bytes",
-        "plimsoll_summaries_running",
-    ];
-    let mut waited = 0;
-    loop {
-        far.hang_up();
-        let held = near.gauges(&gauges).await;
-        if held.iter().all(|(_, value)| *value == 0.0) {
-            break;
-        }
-        if waited >= GIVEN_BACK_WITHIN_MS {
-            world.fail(format!("{} at rest still has {held:?}", near.name));
-            break;
-        }
-        pause(STEP_MS).await;
-        waited += STEP_MS;
-    }
-    // Connections that were hung up are noticed, and threads without work end.
-    pause(IDLE_THREADS_END_MS).await;
-    near.measure()
-}
-
-/// That nothing was kept.
-pub(crate) fn returned(world: &World, warm: &[Rest], end: &[Rest]) {
-    for (warm, end) in warm.iter().zip(end) {
-        let most = (warm.rss_kb as f64 * MORE_MEMORY) as u64 + MORE_KB;
-        let kept = end.rss_kb > most
-            || end.files > warm.files + MORE_FILES
-            || end.threads > warm.threads + MORE_THREADS;
-        if kept {
-            world.fail(format!(
-                "not given back: {warm:?} after the warm-up, {end:?} at the end"
-            ));
-        }
-    }
-}
-
-/// That every proxy is as it should be.
-pub(crate) async fn well(world: &World, nears: &[Arc<Near>]) {
-    for near in nears {
-        let ready = near.get("/readyz").await;
-        let open = near.gauges(&["plimsoll_breaker_state"]).await;
-        let closed = open.iter().all(|(_, state)| *state == 0.0);
-        if !closed || !ready.is_ok_and(|answer| answer.contains("ready")) {
-            world.fail(format!("{} is not well: {open:?}", near.name));
-        }
-    }
 }

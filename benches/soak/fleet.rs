@@ -12,11 +12,12 @@ use tokio::{
 };
 
 use super::{
-    checks::{self, Told, Verdict},
+    checks::{self, Verdict},
     near::Near,
     pause,
     send::{Doors, Manner},
     talk::{How, Talk},
+    told::Told,
     world::World,
 };
 

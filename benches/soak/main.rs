@@ -16,10 +16,13 @@ mod checks;
 mod far;
 mod faults;
 mod fleet;
+mod mind;
 mod near;
 mod redis;
+mod rest;
 mod send;
 mod talk;
+mod told;
 mod watch;
 mod world;
 
@@ -39,11 +42,11 @@ use std::{
 };
 
 use self::{
-    checks::Rest,
     far::Far,
     fleet::Fleet,
     near::Near,
     redis::Store,
+    rest::Rest,
     world::{Phase, World},
 };
 
@@ -115,8 +118,8 @@ async fn run(world: &Arc<World>, only: Option<&str>) -> io::Result<()> {
     shown.abort_all();
     watch::summary(world, warm.as_deref(), end.as_deref())?;
     if let (Some(warm), Some(end)) = (warm, end) {
-        checks::returned(world, &warm, &end);
-        checks::well(world, &nears).await;
+        rest::returned(world, &warm, &end);
+        rest::well(world, &nears).await;
     }
     Ok(())
 }
@@ -168,7 +171,7 @@ async fn quiet(
     }
     let mut all = Vec::new();
     for near in nears {
-        all.push(checks::at_rest(world, near, far).await);
+        all.push(rest::at_rest(world, near, far).await);
     }
     fleet.go_on();
     Some(all)

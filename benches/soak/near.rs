@@ -16,10 +16,10 @@ use serde_json::Value;
 use tokio::task::JoinSet;
 
 use super::{
-    checks::Rest,
     far::{Far, PROFILES},
     pause,
     redis::Store,
+    rest::Rest,
     talk::MODELS,
     world::World,
 };

@@ -2,10 +2,10 @@
 
 use std::{net::SocketAddr, time::Duration};
 
-use bytes::{Bytes, BytesMut};
-use http::{Method, Request, Response, header::HOST};
+use bytes::Bytes;
+use http::{Method, Request, header::HOST};
 use http_body_util::BodyExt;
-use hyper::{body::Incoming, client::conn::http1};
+use hyper::client::conn::http1;
 use hyper_util::rt::TokioIo;
 use tokio::{
     io::AsyncWriteExt,
@@ -18,7 +18,7 @@ use super::{
     talk::{How, Talk},
 };
 use crate::support::{
-    client::{Answer, Client, Upload, full},
+    client::{Answer, Client, Upload, full, read},
     generate::Random,
     proxy::within,
 };
@@ -134,7 +134,7 @@ impl Doors {
                 let _ = within(answer.frame()).await;
                 None
             }
-            Manner::Slow => Some(read(answer, Some(60)).await),
+            Manner::Slow => Some(read(answer, Some(SLOW)).await),
             _ => Some(read(answer, None).await),
         }
     }
@@ -165,6 +165,9 @@ impl Doors {
     }
 }
 
+/// Between two pieces that a slow reader reads.
+const SLOW: Duration = Duration::from_millis(60);
+
 const PATH: &str = "/v1/chat/completions";
 
 fn with_headers(request: http::request::Builder, talk: &Talk, how: How) -> http::request::Builder {
@@ -180,36 +183,4 @@ fn with_headers(request: http::request::Builder, talk: &Talk, how: How) -> http:
         request = request.header("x-plimsoll-stream-health", "comment");
     }
     request
-}
-
-/// Reads an answer to its end, with so many milliseconds between two pieces for the first of them.
-async fn read(answer: Response<Incoming>, pace_ms: Option<u64>) -> Answer {
-    /// Pieces after which even a slow reader hurries.
-    const SLOW: usize = 40;
-    let (head, mut body) = answer.into_parts();
-    let (mut bytes, mut trailers, mut whole) = (BytesMut::new(), None, true);
-    let mut pieces = 0;
-    while let Some(frame) = within(body.frame()).await {
-        match frame.map(http_body::Frame::into_data) {
-            Ok(Ok(data)) => bytes.extend_from_slice(&data),
-            Ok(Err(frame)) => trailers = frame.into_trailers().ok(),
-            Err(_) => {
-                whole = false;
-                break;
-            }
-        }
-        pieces += 1;
-        if let Some(pace_ms) = pace_ms.filter(|_| pieces < SLOW) {
-            pause(pace_ms).await;
-        }
-    }
-    let answer = Answer {
-        status: head.status,
-        headers: head.headers,
-        body: bytes.freeze(),
-        trailers,
-        whole,
-    };
-    crate::support::client::check(&answer);
-    answer
 }

@@ -8,7 +8,7 @@ use std::fmt::Write;
 use serde_json::{Value, json};
 
 use super::{
-    checks::Told,
+    told::Told,
     world::{Tide, World},
 };
 use crate::support::{agent::tool, generate::Random};

@@ -8,7 +8,7 @@ use std::{
 
 use tokio::task::JoinSet;
 
-use super::{checks::Rest, near::Near, world::World};
+use super::{near::Near, rest::Rest, world::World};
 
 const EVERY: Duration = Duration::from_secs(10);
 

@@ -1,6 +1,6 @@
 //! A client that checks every answer against our promises.
 
-use std::{convert::Infallible, net::SocketAddr};
+use std::{convert::Infallible, net::SocketAddr, time::Duration};
 
 use bytes::{Bytes, BytesMut};
 use http::{HeaderMap, Method, Request, Response, StatusCode};
@@ -105,28 +105,7 @@ impl Client {
 
     /// Sends, and reads the answer to its end.
     pub(crate) async fn send(&self, request: Request<Upload>) -> Answer {
-        let (head, mut body) = self.begin(request).await.into_parts();
-        let mut bytes = BytesMut::new();
-        let (mut trailers, mut whole) = (None, true);
-        while let Some(frame) = within(body.frame()).await {
-            match frame.map(http_body::Frame::into_data) {
-                Ok(Ok(data)) => bytes.extend_from_slice(&data),
-                Ok(Err(frame)) => trailers = frame.into_trailers().ok(),
-                Err(_) => {
-                    whole = false;
-                    break;
-                }
-            }
-        }
-        let answer = Answer {
-            status: head.status,
-            headers: head.headers,
-            body: bytes.freeze(),
-            trailers,
-            whole,
-        };
-        check(&answer);
-        answer
+        read(self.begin(request).await, None).await
     }
 
     /// Sends, and waits for the head of the answer only.
@@ -139,14 +118,46 @@ pub(crate) fn full(body: impl Into<Bytes>) -> Upload {
     Full::new(body.into()).boxed_unsync()
 }
 
+/// Reads an answer to its end, and checks it. `pace`: between two pieces, for the first of them.
+pub(crate) async fn read(answer: Response<Incoming>, pace: Option<Duration>) -> Answer {
+    /// Pieces after which even a slow reader hurries.
+    const SLOW: usize = 40;
+    let (head, mut body) = answer.into_parts();
+    let mut bytes = BytesMut::new();
+    let (mut trailers, mut whole) = (None, true);
+    let mut pieces = 0;
+    while let Some(frame) = within(body.frame()).await {
+        match frame.map(http_body::Frame::into_data) {
+            Ok(Ok(data)) => bytes.extend_from_slice(&data),
+            Ok(Err(frame)) => trailers = frame.into_trailers().ok(),
+            Err(_) => {
+                whole = false;
+                break;
+            }
+        }
+        pieces += 1;
+        if let Some(pace) = pace.filter(|_| pieces < SLOW) {
+            tokio::time::sleep(pace).await;
+        }
+    }
+    let answer = Answer {
+        status: head.status,
+        headers: head.headers,
+        body: bytes.freeze(),
+        trailers,
+        whole,
+    };
+    check(&answer);
+    answer
+}
+
 /// The next bytes of an answer.
 pub(crate) async fn next(body: &mut Incoming) -> Bytes {
     let frame = within(body.frame()).await.unwrap().unwrap();
     frame.into_data().unwrap()
 }
 
-/// Holds an answer to what is promised of every answer.
-pub(crate) fn check(answer: &Answer) {
+fn check(answer: &Answer) {
     for (name, value) in answer
         .headers
         .iter()
