@@ -36,6 +36,13 @@ after(async () => {
   await proxy?.stop();
 }, limit);
 
+// What waits for `open` waits until `letGo`.
+function gate() {
+  let letGo;
+  const open = new Promise((done) => (letGo = done));
+  return { open, letGo };
+}
+
 const report = (talk) => proxy.api(`sessions/${talk.id}`);
 const at = (talk) => ({ hash: `#/sessions/${talk.id}` });
 
@@ -215,6 +222,50 @@ test("automatic compaction follows, or is switched on and off", limit, async () 
   // Switched by somebody else, the page shows it.
   await proxy.api(`sessions/${talk.id}`, { method: "PATCH", body: { auto_compact: "on" } });
   await waitUntil(() => radio("On").isChecked(), "the switch follows");
+  await ok();
+});
+
+test("what the settings say is told also where it comes late", limit, async () => {
+  const talk = proxy.talk("harbour/deep");
+  await talk.say("One", 2_000);
+  const late = gate();
+  const hold = async (route) => {
+    await late.open;
+    await route.continue();
+  };
+  const before = (page) => page.route("**/api/about", hold);
+  const { page, ok } = await open(browser, proxy, { ...at(talk), before });
+  const radio = (name) => page.getByRole("radio", { name, exact: true });
+  await radio("As the settings say").waitFor();
+  late.letGo();
+  await radio("As the settings say (off)").waitFor();
+  await ok();
+});
+
+test("an answer from before a switch does not switch it back", limit, async () => {
+  const talk = proxy.talk("harbour/deep");
+  await talk.say("One", 2_000);
+  const { page, ok } = await open(browser, proxy, at(talk));
+  const on = page.getByRole("radio", { name: "On", exact: true });
+  await on.waitFor();
+  const late = gate();
+  let read = 0;
+  await page.route(`**/api/sessions/${talk.id}`, async (route) => {
+    if (route.request().method() !== "GET") return route.continue();
+    // As it stood when it was asked for.
+    const answer = await route.fetch();
+    read += 1;
+    await late.open;
+    await route.fulfill({ response: answer });
+  });
+  await talk.say("Two", 2_500);
+  await waitUntil(() => read === 1, "the page reads the session");
+  await on.check();
+  await waitUntil(async () => (await report(talk)).auto_compact === "on", "it is switched");
+  late.letGo();
+  await waitUntil(() => read > 1, "it is read once more");
+  await reads(page.locator(".load"), "2,500");
+  assert.ok(await on.isChecked());
   await ok();
 });
 

@@ -93,6 +93,7 @@ export function listView(app) {
 class List {
   #app;
   #anew = true;
+  #keys = false;
   #timer;
   #abort = new AbortController();
 
@@ -112,7 +113,8 @@ class List {
       this.rows.body,
     );
     this.none = h("div", { class: "none", hidden: true }, h("p", {}, t("found_none")), this.#all());
-    this.empty = empty(app.about?.keys);
+    this.#keys = app.about?.keys ?? false;
+    this.empty = empty(this.#keys);
     this.content = h("div", {}, this.tools, this.grid, this.none, this.bounded);
     this.element = h(
       "div",
@@ -239,6 +241,14 @@ class List {
     attribute(this.grid, "aria-rowcount", found.length + 1);
     this.grid.hidden = found.length === 0;
     this.content.hidden = all.length === 0;
+    // Whether keys are wanted is known a moment after the page is there.
+    const keys = this.#app.about?.keys ?? false;
+    if (keys !== this.#keys) {
+      this.#keys = keys;
+      const other = empty(keys);
+      this.empty.replaceWith(other);
+      this.empty = other;
+    }
     this.empty.hidden = all.length > 0 || !sessions.complete;
     this.none.hidden = found.length > 0 || all.length === 0;
     this.bounded.hidden = !sessions.bounded;

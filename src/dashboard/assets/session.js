@@ -117,6 +117,8 @@ class View {
   // The events told of a session; if it is this one, the rest is read anew.
   changed() {
     const known = this.#app.sessions.all.get(this.#id);
+    // What the settings say may come after what is said of the session.
+    this.#words();
     if (this.report && known === this.#seen) return;
     this.#seen = known;
     this.#read();
@@ -274,15 +276,20 @@ class View {
     ];
     say(this.told, told.filter(Boolean).join(" "));
     this.why.hidden = report.auto_compact_off !== "window_unknown";
-    const settings = this.#app.about?.compaction;
-    for (const { value, input, words } of this.switches) {
-      input.checked = report.auto_compact === value;
-      const state = settings && t(settings.auto ? "on" : "off");
-      if (value !== "follow") say(words, t(`auto_${value}`));
-      else say(words, state ? t("auto_follow", { state }) : t("auto_follow_plain"));
-    }
+    for (const { value, input } of this.switches) input.checked = report.auto_compact === value;
+    this.#words();
     // It stays where the focus is, and does nothing twice.
     attribute(this.compact, "aria-disabled", report.compact_pending || report.compacting ? "true" : null);
     attribute(this.clear, "aria-disabled", report.clear_pending ? "true" : null);
+  }
+
+  // What the switches are called: what the settings say is not known at once.
+  #words() {
+    const settings = this.#app.about?.compaction;
+    const state = settings && t(settings.auto ? "on" : "off");
+    for (const { value, words } of this.switches) {
+      if (value !== "follow") say(words, t(`auto_${value}`));
+      else say(words, state ? t("auto_follow", { state }) : t("auto_follow_plain"));
+    }
   }
 }
