@@ -182,11 +182,13 @@ fn step(bencher: Bencher<'_, '_>, kind: Kind) {
     });
 }
 
-/// A history of 180,000 tokens, folded to a window of 128,000, with nothing remembered.
-#[divan::bench]
-fn fit_180k_tokens(bencher: Bencher<'_, '_>) {
+/// A history of 180,000 tokens, made to fit a window of 128,000 with nothing remembered: as shipped, where
+/// clearing is enough, and by folding alone.
+#[divan::bench(args = [true, false])]
+fn fit_180k_tokens(bencher: Bencher<'_, '_>, clears: bool) {
     let profile = &profile::PROFILES[0];
-    let settings = settings();
+    let mut settings = settings();
+    settings.clear.enabled &= clears;
     let recipe = Recipe::new(Shape::OneTurn);
     let body = (1..)
         .map(|step| Session::new(5, recipe, Size::Bytes(step * 20_000)).whole())
@@ -196,8 +198,10 @@ fn fit_180k_tokens(bencher: Bencher<'_, '_>) {
     let conversation = chat::index(body).expect("a generated body can be indexed");
     let policy = policy(profile, 128_000, &settings);
     let recall = Recall::default();
-    let folded = guard::plan(&conversation, &policy, &recall).report.folded;
-    assert!(folded.is_some(), "nothing was folded");
+    let report = guard::plan(&conversation, &policy, &recall).report;
+    assert!(report.raw_before > report.budget.tokens, "it fits already");
+    assert!(report.raw_after <= report.budget.tokens, "it does not fit");
+    assert!(clears || report.folded.is_some(), "nothing was folded");
     bencher.bench(|| {
         let plan = guard::plan(black_box(&conversation), &policy, &recall);
         plan.edits.apply(&conversation.body)
