@@ -92,7 +92,7 @@ impl Passage {
         self.splitter.push(chunk.clone());
         while let Some(event) = self.splitter.next_event() {
             let seen = event.message.map_or(Seen::Other, |m| self.tap.message(&m));
-            if seen == Seen::UsageOnly && self.held.may_drop() {
+            if seen == Seen::UsageOnly && self.held.may_drop(&chunk[begin..event.end]) {
                 give(out, &chunk, from, begin);
                 from = event.end;
                 self.held.pieces.clear();
@@ -121,7 +121,7 @@ impl Passage {
     pub(super) fn finish(&mut self, out: &mut VecDeque<Piece>) {
         let last = self.splitter.finish().and_then(|event| event.message);
         let seen = last.map_or(Seen::Other, |message| self.tap.message(&message));
-        if seen == Seen::UsageOnly && self.held.may_drop() {
+        if seen == Seen::UsageOnly && self.held.may_drop(b"") {
             self.held.pieces.clear();
         }
         let done = seen == Seen::Done && !std::mem::replace(&mut self.ended, true);
@@ -164,9 +164,11 @@ impl Held {
         self.done = Done::default();
     }
 
-    /// Whether the current event can still be taken out whole.
-    const fn may_drop(&self) -> bool {
-        self.strip_usage && !self.released
+    /// Whether the current event, which ends with these bytes, can be taken out whole: by what its bytes
+    /// say, as with one that came in pieces, so that no cut makes a difference.
+    fn may_drop(&mut self, last: &[u8]) -> bool {
+        let len = self.len + last.len();
+        self.strip_usage && !self.released && len <= MAX_HELD && !self.choices.has_some(last)
     }
 
     fn release(&mut self, out: &mut VecDeque<Piece>) {

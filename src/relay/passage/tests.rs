@@ -75,6 +75,23 @@ fn our_usage_chunk_is_taken_out_and_nothing_else() {
 }
 
 #[test]
+fn what_looks_like_another_chunk_stays_however_it_is_cut() {
+    // A line of no field is not read, but its bytes tell of choices to whoever holds the event.
+    let odd = USAGE.replace("}}\n", "}}\nx: {\"choices\":[{}\n");
+    let all = format!("{TEXT}{FINISH}{odd}{DONE}");
+    check_every_cut(&all, true, &all);
+    // And one that is too long to be held.
+    let long = USAGE.replace("\"x\"", &format!("\"{}\"", "x".repeat(super::MAX_HELD)));
+    let all = format!("{TEXT}{FINISH}{long}{DONE}");
+    let all = all.as_bytes();
+    let whole = pass([all], true);
+    assert_eq!(whole.0, all);
+    for at in [200, 300, 9_000, all.len() - DONE.len() - 1] {
+        assert_eq!(pass([&all[..at], &all[at..]], true), whole, "cut at {at}");
+    }
+}
+
+#[test]
 fn an_event_is_held_no_longer_than_it_must_be() {
     let mut passage = Passage::new(None, true);
     let mut out = VecDeque::new();
