@@ -83,7 +83,7 @@ proptest! {
     fn every_prefix_has_a_tail_for_a_new_course(case in any_conversation(40), window in prop::sample::select(&WINDOWS[..])) {
         let settings = GuardConfig::default();
         for profile in profiles_of(&case) {
-            let policy = policy(window, profile, &settings);
+            let policy = policy(profile, window, &settings);
             for body in case.session.clone().thinned(6).steps() {
                 begins(&body, &policy);
             }
@@ -148,7 +148,7 @@ fn begins(body: &[u8], policy: &Policy<'_>) {
 /// A session step by step, with records that are added as it grows and at times a course: the
 /// prefix holds but for new cuts.
 fn grow(case: &Case, window: u32, profile: &'static Profile, seed: u64, settings: &GuardConfig) {
-    let policy = policy(window, profile, settings);
+    let policy = policy(profile, window, settings);
     let whole = read(&case.body());
     let all = records(&whole, said(&whole).len(), seed);
     let mut random = Random::part(seed, 3);

@@ -39,8 +39,8 @@ pub(super) fn check(data: &[u8]) {
         _ => any_settings(seed),
     };
     let policy = plans::policy(
-        WINDOWS[usize::from(head[0] % 8)],
         &PROFILES[usize::from(head[1]) % PROFILES.len()],
+        WINDOWS[usize::from(head[0] % 8)],
         &settings,
     );
     let mine = match head[3] % 2 {

@@ -72,7 +72,7 @@ proptest! {
             prop_assert_eq!(one.digest, other.digest);
         }
         for profile in profiles_of(&case) {
-            let policy = policy(window, profile, &settings);
+            let policy = policy(profile, window, &settings);
             for ours in [ours(&plain, seed), Default::default()] {
                 let recall = Recall { ours, ..Recall::default() };
                 let sent = |conversation: &Conversation| {

@@ -209,7 +209,7 @@ fn a_record_that_cannot_stand_is_left_out_alone() {
 fn the_grid_goes_on_from_a_course_and_never_back() {
     let settings = GuardConfig::default();
     for profile in PROFILES {
-        let policy = policy(8_192, profile, &settings);
+        let policy = policy(profile, 8_192, &settings);
         let mut recall = Recall::default();
         let before = loop_of(200);
         let (plan, _) = planned(&before, 8_192, profile.name, &recall);
@@ -257,7 +257,7 @@ fn the_grid_goes_on_from_a_course_and_never_back() {
 fn what_a_prompt_weighs_counts_at_the_end_too() {
     let settings = GuardConfig::default();
     for profile in ["openai", "template"] {
-        let policy = policy(8_192, named(profile).unwrap(), &settings);
+        let policy = policy(named(profile).unwrap(), 8_192, &settings);
         let messages = loop_of(3);
         let conversation = read(&body(&messages));
         let bare = guard::plan(&conversation, &policy, &Recall::default()).report;
@@ -299,7 +299,7 @@ fn tools_are_added_and_move_no_grid() {
         body[field] = value;
         let body = body.to_string().into_bytes();
         let settings = GuardConfig::default();
-        let policy = policy(200_000, named("openai").unwrap(), &settings);
+        let policy = policy(named("openai").unwrap(), 200_000, &settings);
         let plan = guard::plan(&read(&body), &policy, &recall);
         assert!(!plan.report.own_tools && plan.edits.is_empty());
     }

@@ -4,33 +4,16 @@
 use bytes::Bytes;
 use plimsoll::{
     config::GuardConfig,
-    guard::{self, Plan, Policy, Recall, profile::Profile},
+    guard::{self, Policy, Recall, profile::Profile},
     wire::chat::{self, Conversation},
 };
 
+pub(crate) use super::plans::{policy, sent};
 use super::{cache::PromptCache, count::Counter, generate::Session, strict};
 
 /// The guard's settings at their defaults.
 pub(crate) fn settings() -> GuardConfig {
     GuardConfig::default()
-}
-
-pub(crate) const fn policy<'a>(
-    profile: &'a Profile,
-    window: u32,
-    settings: &'a GuardConfig,
-) -> Policy<'a> {
-    Policy {
-        profile,
-        window,
-        input_limit: None,
-        settings,
-    }
-}
-
-/// The body as the guard would send it.
-pub(crate) fn sent(conversation: &Conversation, plan: &Plan) -> Bytes {
-    plan.edits.apply(&conversation.body).to_bytes()
 }
 
 /// Raw tokens of a body as it stands, by the guard's own rule.

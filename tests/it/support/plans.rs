@@ -14,9 +14,9 @@ pub(crate) fn read(body: &[u8]) -> Conversation {
     index(Bytes::copy_from_slice(body)).expect("a conversation")
 }
 
-pub(crate) fn policy<'a>(
-    window: u32,
+pub(crate) const fn policy<'a>(
     profile: &'a Profile,
+    window: u32,
     settings: &'a GuardConfig,
 ) -> Policy<'a> {
     Policy {
@@ -27,6 +27,7 @@ pub(crate) fn policy<'a>(
     }
 }
 
+/// The body as the guard would send it.
 pub(crate) fn sent(conversation: &Conversation, plan: &Plan) -> Bytes {
     plan.edits.apply(&conversation.body).to_bytes()
 }
@@ -68,7 +69,7 @@ pub(crate) fn checked(
     recall: &Recall,
     settings: &GuardConfig,
 ) -> Plan {
-    let policy = policy(window, profile, settings);
+    let policy = policy(profile, window, settings);
     let before = read(body);
     let plan = guard::plan(&before, &policy, recall);
     let context = format!("window {window}, profile {}", profile.name);
