@@ -65,7 +65,8 @@ impl Seal {
     /// What is to be stored.
     pub(super) fn seal(&self, of: Of<'_>, plain: Vec<u8>) -> Result<Bytes, Unopened> {
         let Some(cipher) = &self.cipher else {
-            return Ok(plain.into());
+            // Without the room that it grew into: the store may keep it for long.
+            return Ok(plain.into_boxed_slice().into());
         };
         let nonce: [u8; NONCE_BYTES] = self.nonces.bytes();
         let payload = Payload {

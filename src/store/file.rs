@@ -4,8 +4,8 @@
 //! The file is SQLite's, with a write-ahead log beside it. An acknowledged save has reached the
 //! operating system, so a killed process loses nothing; a power failure may lose the last moments,
 //! and damages nothing. One thread writes, and puts all that waits for it into one transaction; a
-//! few connections read. No save waits for the log to be carried over into the file, but for what
-//! came in meanwhile.
+//! few connections read what is not among the newest, which are known without them. No save waits for
+//! the log to be carried over into the file, but for what came in meanwhile.
 //!
 //! What cannot be read is never taken for a state: each generation has a checksum over all that
 //! belongs to it. A damaged file is set aside under another name, and a new one begun. One that was
@@ -34,16 +34,21 @@ use crate::{
 
 mod expire;
 mod open;
+mod queue;
 mod read;
 mod readers;
+mod recent;
 mod row;
 mod save;
 mod schema;
 mod share;
+mod step;
 mod writer;
 
+use queue::{Asked, What};
+use read::Hit;
 use readers::Readers;
-use writer::{Asked, What, Writer};
+use writer::Writer;
 
 /// Jobs that may wait for the writer; more wait with whoever sends them.
 const QUEUE: usize = 1_024;
@@ -136,6 +141,25 @@ impl FileStore {
         }
     }
 
+    async fn find_in_file(
+        &self,
+        tenant: &Tenant,
+        circle: u64,
+        keys: &[Key],
+        horizon: u64,
+    ) -> Result<Option<Hit>, StoreError> {
+        let (tenant, keys) = (*tenant, keys.to_vec());
+        let readers = Arc::clone(&self.readers);
+        // Before it is known which file is read.
+        let since = readers.recent().since();
+        self.read(move |file| {
+            let read = read::find(file, &tenant, circle, &keys, horizon)?;
+            readers.recent().learn(since, &tenant, circle, &read);
+            Ok(read.hit)
+        })
+        .await
+    }
+
     async fn read<T: Send + 'static>(
         &self,
         read: impl FnOnce(&rusqlite::Connection) -> rusqlite::Result<T> + Send + 'static,
@@ -179,14 +203,15 @@ impl Store for FileStore {
         if keys.is_empty() {
             return Ok(None);
         }
-        let (tenant, keys) = (*tenant, keys.to_vec());
+        let circle = row::circle(tenant, opening);
         let (now, horizon) = ((self.clock)(), self.horizon());
-        let found = self
-            .read(move |file| read::find(file, &tenant, opening, &keys, horizon))
-            .await?;
-        Ok(found.map(|hit| {
+        let hit = match self.readers.recent().find(tenant, circle, keys, horizon) {
+            Some(hit) => hit,
+            None => self.find_in_file(tenant, circle, keys, horizon).await?,
+        };
+        Ok(hit.map(|hit| {
             if now.saturating_sub(hit.used_s) > self.age_s / YOUNG_SHARE {
-                self.mention(What::Touch(hit.session));
+                self.mention(What::Touch(hit.place.session()));
             }
             hit.found
         }))

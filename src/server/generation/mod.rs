@@ -2,8 +2,9 @@
 //!
 //! Before: the session's state, what recovery has due, the guard's plan. After: the usage becomes
 //! a level, the calibration learns, the clock advances, and the new state is stored before the end
-//! of the answer is released, other replicas are told what was learnt, and listeners what became of it. Between them there may be rounds that were for us alone, each with a
-//! plan of its own. A request that nobody answered, or whose answer broke, changes nothing.
+//! of the answer is released, other replicas are told what was learnt, and listeners what became of it.
+//! Between them there may be rounds that were for us alone, each with a plan of its own. A request that
+//! nobody answered, or whose answer broke, changes nothing.
 
 mod refit;
 mod replan;

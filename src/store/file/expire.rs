@@ -10,9 +10,11 @@ use rusqlite::{Connection, Result};
 
 use super::{
     Limits, open,
+    recent::{Change, Changes},
     row::{Stamp, int},
     save::{self, Counts},
     schema::pragma,
+    step::Step,
 };
 
 /// How long the writes may wait for one step.
@@ -22,16 +24,17 @@ const STEP: Duration = Duration::from_millis(4);
 pub(super) fn step(
     file: &Connection,
     counts: &mut Counts,
+    changes: &mut Changes,
     limits: Limits,
     now: u64,
 ) -> Result<bool> {
     let horizon = Stamp::of_second(now.saturating_sub(limits.age_s));
     let begun = Instant::now();
-    let step = file.unchecked_transaction()?;
+    let step = Step::begin(file)?;
     let before = *counts;
     let mut recalled = 0;
     let more = loop {
-        if recall(&step, now, recalled)? {
+        if recall(&step, changes, now, recalled)? {
             recalled += 1;
             match begun.elapsed() >= STEP {
                 true => break true,
@@ -49,14 +52,14 @@ pub(super) fn step(
             break true;
         }
         // An index that names what is not there would name it for ever.
-        if !save::remove_session(&step, counts, number)? {
+        if !save::remove_session(&step, counts, changes, number)? {
             return Err(open::inconsistent());
         }
     };
     if *counts != before {
         counts.store(&step)?;
     }
-    if *counts != before || recalled > 0 {
+    if *counts != before || !changes.is_empty() {
         step.commit()?;
     }
     Ok(more)
@@ -64,7 +67,7 @@ pub(super) fn step(
 
 /// Where the clock went back, a session from then counts as used just before now: else it would
 /// outlast all that are begun from now on, and these would go as soon as they were saved.
-fn recall(file: &Connection, now: u64, nth: i64) -> Result<bool> {
+fn recall(file: &Connection, changes: &mut Changes, now: u64, nth: i64) -> Result<bool> {
     let later = Stamp::of_second(now.saturating_add(1)).0;
     let mut asked =
         file.prepare_cached("SELECT number FROM sessions WHERE used >= ?1 ORDER BY used LIMIT 1")?;
@@ -73,14 +76,15 @@ fn recall(file: &Connection, now: u64, nth: i64) -> Result<bool> {
         return Ok(false);
     };
     drop(rows);
-    let before = Stamp::of_second(now.saturating_sub(1)).nth(nth).0;
+    let before = Stamp::of_second(now.saturating_sub(1)).nth(nth);
     let mut recalled =
         file.prepare_cached("UPDATE sessions SET used = ?2 WHERE number = ?1 AND used >= ?3")?;
-    match recalled.execute((number, before, later))? {
-        // As with what is not there.
-        0 => Err(open::inconsistent()),
-        _ => Ok(true),
+    // As with what is not there.
+    if recalled.execute((number, before.0, later))? == 0 {
+        return Err(open::inconsistent());
     }
+    changes.push(Change::Used(number, before.second()));
+    Ok(true)
 }
 
 fn over(file: &Connection, counts: &Counts, limits: Limits) -> Result<bool> {

@@ -3,7 +3,10 @@
 use bytes::Bytes;
 use rusqlite::{Connection, Result};
 
-use super::row::{Head, Kind, Owner, Place, Stamp, blob, circle, int, key_place};
+use super::{
+    row::{Head, Kind, Owner, Place, Stamp, blob, int, key_place},
+    step::Step,
+};
 use crate::{
     session::{Account, SessionId, Tenant},
     store::{Found, Key, Page, Row},
@@ -11,28 +14,38 @@ use crate::{
 
 /// Keys of one circle that are read at once; where there are more, each is asked for. Conversations
 /// that begin alike share a circle, and there may be a million of them.
-const AT_ONCE: usize = 192;
+pub(super) const AT_ONCE: usize = 192;
 
 /// Sessions that are looked at when the file is opened, of the newest and of the oldest.
 const SAMPLE: usize = 8;
 
-/// A state that was found, and what else is known of its session.
+/// A state that was found, and what else is known of its generation and session.
+#[derive(Debug)]
 pub(super) struct Hit {
     pub(super) found: Found,
-    pub(super) session: i64,
+    pub(super) place: Place,
+    pub(super) kind: Kind,
+    pub(super) head: Head,
     pub(super) used_s: u64,
+}
+
+/// What was read to find one.
+#[derive(Debug)]
+pub(super) struct Read {
+    pub(super) hit: Option<Hit>,
+    /// All keys of the circle in their order; `None` where there are many.
+    pub(super) near: Option<Vec<Pointer>>,
 }
 
 /// The first of `keys` that is there.
 pub(super) fn find(
     file: &Connection,
     tenant: &Tenant,
-    opening: u64,
+    circle: u64,
     keys: &[Key],
     horizon: u64,
-) -> Result<Option<Hit>> {
-    let view = file.unchecked_transaction()?;
-    let circle = circle(tenant, opening);
+) -> Result<Read> {
+    let view = Step::begin(file)?;
     let near = near(&view, circle)?;
     for (at, key) in keys.iter().enumerate() {
         let place = key_place(circle, key);
@@ -46,19 +59,26 @@ pub(super) fn find(
         let Some((place, kind)) = target.and_then(Place::of_target) else {
             continue;
         };
-        if let Some((hit, head)) = hit(&view, tenant, place, at)?
+        if let Some((found, head, used_s)) = hit(&view, tenant, place, at)?
             && head.key(kind) == Some(key)
             && !(kind == Kind::Bare && head.ambiguous)
-            && hit.used_s >= horizon
+            && used_s >= horizon
         {
-            return Ok(Some(hit));
+            let hit = Some(Hit {
+                found,
+                place,
+                kind,
+                head,
+                used_s,
+            });
+            return Ok(Read { hit, near });
         }
     }
-    Ok(None)
+    Ok(Read { hit: None, near })
 }
 
 /// A key's place, and what it points to.
-type Pointer = ([u8; 16], i64);
+pub(super) type Pointer = ([u8; 16], i64);
 
 /// All keys of a circle in their order, or `None` where there are many.
 fn near(file: &Connection, circle: u64) -> Result<Option<Vec<Pointer>>> {
@@ -85,8 +105,14 @@ pub(super) fn target(file: &Connection, place: &[u8; 16]) -> Result<Option<i64>>
     Ok(rows.next()?.map(|row| int(row, 0)))
 }
 
-/// The generation at a place, if it is this tenant's and sound.
-fn hit(file: &Connection, tenant: &Tenant, place: Place, at: usize) -> Result<Option<(Hit, Head)>> {
+/// The state and the head of the generation at a place, if it is this tenant's and sound, and when its
+/// session was used.
+fn hit(
+    file: &Connection,
+    tenant: &Tenant,
+    place: Place,
+    at: usize,
+) -> Result<Option<(Found, Head, u64)>> {
     let mut asked = file.prepare_cached(
         "SELECT g.head, g.state, s.account, s.tenant, s.session, s.used, s.orders \
          FROM generations g, sessions s WHERE g.place = ?1 AND s.number = ?2",
@@ -103,16 +129,12 @@ fn hit(file: &Connection, tenant: &Tenant, place: Place, at: usize) -> Result<Op
     let state = blob(row, 1);
     let head = Head::opened(blob(row, 0), &owner, state);
     Ok(head.map(|head| {
-        let hit = Hit {
-            found: Found {
-                at,
-                state: Bytes::copy_from_slice(state),
-                orders: Bytes::copy_from_slice(owner.opened(blob(row, 6))),
-            },
-            session: place.session(),
-            used_s: Stamp(int(row, 5)).second(),
+        let found = Found {
+            at,
+            state: Bytes::copy_from_slice(state),
+            orders: Bytes::copy_from_slice(owner.opened(blob(row, 6))),
         };
-        (hit, head)
+        (found, head, Stamp(int(row, 5)).second())
     }))
 }
 
@@ -183,7 +205,7 @@ pub(super) fn session(
     id: SessionId,
     horizon: u64,
 ) -> Result<Option<Row>> {
-    let view = file.unchecked_transaction()?;
+    let view = Step::begin(file)?;
     let named = named(&view, account, id, horizon)?;
     named.map_or(Ok(None), |named| named.row(&view))
 }
@@ -194,7 +216,7 @@ pub(super) fn sessions(
     page: Page,
     horizon: u64,
 ) -> Result<Vec<Row>> {
-    let view = file.unchecked_transaction()?;
+    let view = Step::begin(file)?;
     let of_account = match account {
         Some(_) => "account = ?4",
         None => "?4 IS NULL",

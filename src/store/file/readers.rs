@@ -13,7 +13,7 @@ use std::{
 use rusqlite::Connection;
 use tokio::sync::Semaphore;
 
-use super::{gone, schema};
+use super::{gone, recent::Recent, schema};
 use crate::store::StoreError;
 
 /// Reads at one time; more wait.
@@ -28,6 +28,7 @@ pub(super) struct Readers {
     path: PathBuf,
     permits: Arc<Semaphore>,
     pool: Mutex<Pool>,
+    recent: Recent,
     returned: Condvar,
 }
 
@@ -47,6 +48,7 @@ impl Readers {
             path,
             permits: Arc::new(Semaphore::new(READERS)),
             pool: Mutex::default(),
+            recent: Recent::default(),
             returned: Condvar::new(),
         }
     }
@@ -96,6 +98,7 @@ impl Readers {
     /// From now on there is a file.
     pub(super) fn open(&self) {
         let mut pool = self.lock();
+        self.recent.clear();
         pool.open = true;
         pool.epoch += 1;
     }
@@ -105,11 +108,17 @@ impl Readers {
         let mut pool = self.lock();
         pool.open = false;
         pool.epoch += 1;
+        self.recent.clear();
         pool.idle.clear();
         let busy = |pool: &mut Pool| pool.out > 0;
         let waited = self.returned.wait_timeout_while(pool, CLOSE_WITHIN, busy);
         let (pool, _) = waited.unwrap_or_else(PoisonError::into_inner);
         pool.out == 0
+    }
+
+    /// What is known without reading.
+    pub(super) const fn recent(&self) -> &Recent {
+        &self.recent
     }
 
     pub(super) fn epoch(&self) -> u64 {

@@ -1,10 +1,14 @@
 //! What is written of sessions. All of it within a transaction of the writer's, and what is refused
 //! is refused before anything was written for it.
 
+use std::sync::Arc;
+
+use bytes::Bytes;
 use rusqlite::{Connection, Result};
 
 use super::{
     read::{self, Line},
+    recent::{Change, Changes, Generation},
     row::{Head, Kind, Owner, Place, Stamp, blob, int, key_place},
     schema,
 };
@@ -51,26 +55,31 @@ impl Counts {
 pub(super) fn save(
     file: &Connection,
     counts: &mut Counts,
+    changes: &mut Changes,
     saved: &Saved,
     used: Stamp,
 ) -> Result<std::result::Result<(), StoreError>> {
     let owner = Owner::of(saved);
-    let number = match known(file, &owner)? {
+    let (number, orders) = match known(file, &owner)? {
         // SECURITY: the end users of one account may know each other's session ids.
-        Some((_, false)) => return Ok(Err(StoreError::Foreign)),
-        Some((number, true)) => {
+        Some((_, None)) => return Ok(Err(StoreError::Foreign)),
+        Some((number, Some((orders, before)))) => {
+            if before.second() > used.second() {
+                // The clock went back: all of the session is older now.
+                changes.push(Change::Used(number, used.second()));
+            }
             let mut used_now = file
                 .prepare_cached("UPDATE sessions SET saved_s = ?2, used = ?3 WHERE number = ?1")?;
             used_now.execute((number, used.second() as i64, used.0))?;
-            number
+            (number, orders)
         }
-        None => begin(file, counts, &owner, used)?,
+        None => (begin(file, counts, &owner, used)?, Bytes::new()),
     };
     let mut kept = Vec::new();
     for (line, head) in read::heads(file, number)? {
         match head {
             Some(head) => kept.push((line, head)),
-            None => remove_row(file, line.place)?,
+            None => remove_unread(file, changes, line.place)?,
         }
     }
     let head = Head::of(saved, ambiguous(file, saved)?);
@@ -80,7 +89,7 @@ pub(super) fn save(
         Some((line, _)) if line.place == last => {
             // No more numbers: the session begins with this state again.
             for (line, head) in kept.drain(..) {
-                remove(file, line.place, &head)?;
+                remove(file, changes, line.place, head)?;
             }
             first
         }
@@ -89,7 +98,7 @@ pub(super) fn save(
     let same = |(_, head): &(Line, Head)| head.keys.exact == saved.keys.exact;
     if let Some(at) = kept.iter().position(same) {
         let (line, head) = kept.remove(at);
-        remove(file, line.place, &head)?;
+        remove(file, changes, line.place, head)?;
     }
     let mut added =
         file.prepare_cached("INSERT INTO generations (place, head, state) VALUES (?1, ?2, ?3)")?;
@@ -101,11 +110,19 @@ pub(super) fn save(
             pointed.execute((key_place(head.circle, key), place.target(kind)))?;
         }
     }
+    let generation = Generation {
+        tenant: saved.tenant,
+        head,
+        state: saved.state.clone(),
+        orders,
+        used_s: used.second(),
+    };
+    changes.push(Change::Saved(place, Arc::new(generation)));
     let state = saved.state.len();
     kept.push((Line { place, state }, head));
     while let Some(at) = keep::superfluous(&kept, rules) {
         let (line, head) = kept.remove(at);
-        remove(file, line.place, &head)?;
+        remove(file, changes, line.place, head)?;
     }
     Ok(Ok(()))
 }
@@ -113,31 +130,46 @@ pub(super) fn save(
 /// Replaces the orders of a session, without using it. Returns whether it is there.
 pub(super) fn order(
     file: &Connection,
+    changes: &mut Changes,
     account: Option<&Account>,
     id: SessionId,
-    orders: &[u8],
+    orders: &Bytes,
     horizon: u64,
 ) -> Result<bool> {
     let Some(named) = read::named(file, account, id, horizon)? else {
         return Ok(false);
     };
     let mut ordered = file.prepare_cached("UPDATE sessions SET orders = ?2 WHERE number = ?1")?;
+    changes.push(Change::Ordered(named.number, orders.clone()));
     Ok(ordered.execute((named.number, named.owner.sealed(orders)))? > 0)
 }
 
 /// Makes a session young.
-pub(super) fn touch(file: &Connection, number: i64, used: Stamp) -> Result<()> {
+pub(super) fn touch(
+    file: &Connection,
+    changes: &mut Changes,
+    number: i64,
+    used: Stamp,
+) -> Result<()> {
     let mut touched =
         file.prepare_cached("UPDATE sessions SET used = ?2 WHERE number = ?1 AND used < ?2")?;
-    touched.execute((number, used.0)).map(drop)
+    if touched.execute((number, used.0))? > 0 {
+        changes.push(Change::Used(number, used.second()));
+    }
+    Ok(())
 }
 
 /// Removes a session with all that belongs to it; returns whether it was there.
-pub(super) fn remove_session(file: &Connection, counts: &mut Counts, number: i64) -> Result<bool> {
+pub(super) fn remove_session(
+    file: &Connection,
+    counts: &mut Counts,
+    changes: &mut Changes,
+    number: i64,
+) -> Result<bool> {
     for (line, head) in read::heads(file, number)? {
         match head {
-            Some(head) => remove(file, line.place, &head)?,
-            None => remove_row(file, line.place)?,
+            Some(head) => remove(file, changes, line.place, head)?,
+            None => remove_unread(file, changes, line.place)?,
         }
     }
     let mut removed = file.prepare_cached("DELETE FROM sessions WHERE number = ?1")?;
@@ -150,15 +182,24 @@ pub(super) fn remove_session(file: &Connection, counts: &mut Counts, number: i64
 
 /// A session by its id. The plus keeps the index of accounts out of it: whoever has no keys has one account
 /// for all sessions.
-const KNOWN: &str = "SELECT number, tenant FROM sessions WHERE session = ?1 AND +account = ?2";
+const KNOWN: &str =
+    "SELECT number, tenant, orders, used FROM sessions WHERE session = ?1 AND +account = ?2";
 
-/// The number of the session saved to, and whether it is the tenant's own.
-fn known(file: &Connection, owner: &Owner) -> Result<Option<(i64, bool)>> {
+/// The orders of a session, and when it was used.
+type Before = (Bytes, Stamp);
+
+/// The number of the session saved to, and what is there of it if it is the tenant's own.
+fn known(file: &Connection, owner: &Owner) -> Result<Option<(i64, Option<Before>)>> {
     let mut asked = file.prepare_cached(KNOWN)?;
     let account = owner.tenant.account();
     let mut rows = asked.query((owner.session.bytes(), account.bytes()))?;
     let named = rows.next()?;
-    Ok(named.map(|row| (int(row, 0), blob(row, 1) == owner.tenant.id())))
+    Ok(named.map(|row| {
+        let own = blob(row, 1) == owner.tenant.id();
+        let orders = || Bytes::copy_from_slice(owner.opened(blob(row, 2)));
+        let more = || (orders(), Stamp(int(row, 3)));
+        (int(row, 0), own.then(more))
+    }))
 }
 
 fn begin(file: &Connection, counts: &mut Counts, owner: &Owner, used: Stamp) -> Result<i64> {
@@ -196,7 +237,8 @@ fn ambiguous(file: &Connection, saved: &Saved) -> Result<bool> {
 }
 
 /// Removes a generation and the keys that still point to it; those that went over to another stay.
-fn remove(file: &Connection, place: Place, head: &Head) -> Result<()> {
+fn remove(file: &Connection, changes: &mut Changes, place: Place, head: Head) -> Result<()> {
+    changes.push(Change::Gone(place, head));
     for kind in Kind::ALL {
         let Some(key): Option<&Key> = head.key(kind) else {
             continue;
@@ -205,6 +247,12 @@ fn remove(file: &Connection, place: Place, head: &Head) -> Result<()> {
             file.prepare_cached("DELETE FROM keys WHERE place = ?1 AND target = ?2")?;
         unpointed.execute((key_place(head.circle, key), place.target(kind)))?;
     }
+    remove_row(file, place)
+}
+
+/// Removes what cannot be read.
+fn remove_unread(file: &Connection, changes: &mut Changes, place: Place) -> Result<()> {
+    changes.push(Change::Unreadable);
     remove_row(file, place)
 }
 

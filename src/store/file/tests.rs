@@ -17,6 +17,7 @@ mod faults;
 mod limits;
 mod log;
 mod model;
+mod recent;
 
 const LIMITS: StoreConfig = StoreConfig {
     max_sessions: 1_000,

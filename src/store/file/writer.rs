@@ -18,26 +18,22 @@ use std::{
     time::{Duration, Instant},
 };
 
-use bytes::Bytes;
 use rusqlite::Connection;
 use tokio::sync::{mpsc, oneshot};
 
 use super::{
     Clock, Limits, expire, failed,
     open::{self, Fault, Inode, Place, Refusal},
+    queue::{self, Asked, What},
     readers::Readers,
+    recent::Changes,
     row::Stamp,
     save::{self, Counts},
     schema,
     share::{self, Told},
+    step::Step,
 };
-use crate::{
-    session::{Account, SessionId},
-    store::{Saved, StoreError},
-};
-
-/// Jobs of one transaction.
-const GROUP: usize = 128;
+use crate::store::StoreError;
 
 /// Jobs after which the log is carried over into the file.
 const CARRY_AFTER: usize = 1_024;
@@ -50,46 +46,14 @@ const LONG_LOG: i64 = 16_384;
 const ROUNDS: usize = 4;
 const SHORT_ROUND: Duration = Duration::from_millis(10);
 
-/// How often what is too old is looked for, and a log carried over that is not long.
+/// Jobs after which it is seen whether the file holds too much, or what is too old.
+const LOOK_AFTER: usize = 32;
+
+/// How often that is seen in any case, and a log carried over that is not long.
 const TICK: Duration = Duration::from_secs(5);
 
 /// How soon opening the file is tried again.
 const RETRY: Duration = Duration::from_secs(1);
-
-/// Something for the writer to do.
-pub(super) enum What {
-    Save(Box<Saved>),
-    Order(Option<Account>, SessionId, Bytes),
-    Share(Bytes, Bytes),
-    /// A session was found.
-    Touch(i64),
-    /// Time went by.
-    Tick,
-    /// The log is too long.
-    Carry,
-    /// A reader met damage in the file of that epoch.
-    Damaged {
-        epoch: u64,
-    },
-    Close,
-    #[cfg(test)]
-    Run(fn(&Connection)),
-}
-
-pub(super) struct Asked {
-    pub(super) what: What,
-    /// Where somebody waits for it.
-    pub(super) answer: Option<oneshot::Sender<Result<bool, StoreError>>>,
-}
-
-impl Asked {
-    fn answer(self, done: Result<bool, StoreError>) {
-        if let Some(answer) = self.answer {
-            // Whoever does not wait any more does not want to know.
-            let _ = answer.send(done);
-        }
-    }
-}
 
 /// What the writer knows of the open file.
 struct Open {
@@ -165,31 +129,30 @@ impl Writer {
         carry: SyncSender<()>,
         keeper: JoinHandle<()>,
     ) {
-        let (mut more, mut uncarried, mut closing) = (false, 0, false);
+        let (mut more, mut uncarried, mut unseen, mut closing) = (false, 0, LOOK_AFTER, false);
         while !closing {
-            let mut group = Vec::new();
-            if more {
-                group.extend(queue.try_recv());
-            } else {
-                match queue.blocking_recv() {
-                    Some(asked) => group.push(asked),
-                    None => break,
-                }
-            }
-            while group.len() < GROUP
-                && let Ok(asked) = queue.try_recv()
-            {
-                group.push(asked);
-            }
+            let Some(group) = queue::next(&mut queue, more) else {
+                break;
+            };
             closing = group.iter().any(|asked| matches!(asked.what, What::Close));
             uncarried += group.len();
+            unseen += group.len();
+            // The keeper says one of them, every few seconds.
+            let once_in_a_while = |asked: &Asked| matches!(asked.what, What::Tick | What::Carry);
+            if group.iter().any(once_in_a_while) {
+                unseen = LOOK_AFTER;
+            }
             if uncarried >= CARRY_AFTER && carry.try_send(()).is_ok() {
                 uncarried = 0;
             }
             // Whoever waits for a group that ends in a panic is told by the lost answer.
             let worked = catch_unwind(AssertUnwindSafe(|| {
                 self.group(group);
-                self.expire()
+                let look = more || unseen >= LOOK_AFTER || self.is_full();
+                if look {
+                    unseen = 0;
+                }
+                look && self.expire()
             }));
             more = worked.unwrap_or_else(|_| {
                 tracing::error!("the store's writer met a fault of its own, and goes on");
@@ -216,7 +179,10 @@ impl Writer {
                 What::Damaged { epoch } if epoch == self.readers.epoch() => {
                     self.begin_anew(&open::inconsistent());
                 }
-                What::Carry => self.carry(),
+                What::Carry => {
+                    self.carry();
+                    self.look();
+                }
                 What::Tick => self.look(),
                 _ => {}
             }
@@ -266,12 +232,23 @@ impl Writer {
             return Err(StoreError::Unreachable(io::ErrorKind::NotConnected.into()));
         };
         let (counts, told) = (open.counts, open.told);
-        let done = write(open, group, &mut self.stamp, second, horizon);
+        let mut changes = Changes::new();
+        let when = (second, horizon);
+        let done = write(open, group, &mut changes, &mut self.stamp, when);
         match &done {
-            Ok(_) => self.version.store(open.told.version, Relaxed),
+            Ok(_) => {
+                self.readers.recent().apply(changes);
+                self.version.store(open.told.version, Relaxed);
+            }
             Err(_) => (open.counts, open.told) = (counts, told),
         }
         Ok(done)
+    }
+
+    /// Whether there are more sessions than there may be.
+    fn is_full(&self) -> bool {
+        let open = self.open.as_ref();
+        open.is_some_and(|open| open.counts.sessions > self.limits.sessions)
     }
 
     /// Removes some of what is over the limits; returns whether there is more.
@@ -281,9 +258,13 @@ impl Writer {
             return false;
         };
         let counts = open.counts;
-        let stepped = expire::step(&open.file, &mut open.counts, self.limits, now);
+        let mut changes = Changes::new();
+        let stepped = expire::step(&open.file, &mut open.counts, &mut changes, self.limits, now);
         match stepped {
-            Ok(more) => return more,
+            Ok(more) => {
+                self.readers.recent().apply(changes);
+                return more;
+            }
             Err(error) if open::is_damage(&error) => {
                 self.begin_anew(&error);
             }
@@ -379,22 +360,22 @@ impl Writer {
 fn write(
     open: &mut Open,
     group: &[Asked],
+    changes: &mut Changes,
     stamp: &mut Stamp,
-    second: u64,
-    horizon: u64,
+    (second, horizon): (u64, u64),
 ) -> rusqlite::Result<Vec<Result<bool, StoreError>>> {
     let counts = open.counts;
-    let step = open.file.unchecked_transaction()?;
+    let step = Step::begin(&open.file)?;
     let mut all = Vec::with_capacity(group.len());
     for asked in group {
         all.push(match &asked.what {
             What::Save(saved) => {
                 *stamp = stamp.next(second);
-                save::save(&step, &mut open.counts, saved, *stamp)?.map(|()| true)
+                save::save(&step, &mut open.counts, changes, saved, *stamp)?.map(|()| true)
             }
             What::Order(account, id, orders) => {
                 let account = account.as_ref();
-                Ok(save::order(&step, account, *id, orders, horizon)?)
+                Ok(save::order(&step, changes, account, *id, orders, horizon)?)
             }
             What::Share(name, value) => {
                 share::put(&step, &mut open.told, name, value)?;
@@ -402,7 +383,7 @@ fn write(
             }
             What::Touch(number) => {
                 *stamp = stamp.next(second);
-                save::touch(&step, *number, *stamp)?;
+                save::touch(&step, changes, *number, *stamp)?;
                 Ok(true)
             }
             What::Tick | What::Carry | What::Damaged { .. } | What::Close => Ok(true),

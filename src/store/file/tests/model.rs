@@ -34,6 +34,8 @@ enum Step {
         id: u8,
     },
     Wait(u8),
+    /// What is known without reading is lost.
+    Forget,
     Reopen,
 }
 
@@ -68,6 +70,7 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
         1 => (0..4_u8, any::<u8>()).prop_map(|(name, value)| Step::Share { name, value }),
         2 => (who, id).prop_map(|(who, id)| Step::Look { who, id }),
         1 => (0..9_u8).prop_map(Step::Wait),
+        2 => Just(Step::Forget),
         1 => Just(Step::Reopen),
     ];
     prop::collection::vec(step, 1..120)
@@ -123,7 +126,10 @@ async fn both(steps: Vec<Step>) {
                     .flat_map(|number| [*number, 1_000 + number / 3, 2_000 + number / 3]);
                 let keys: Vec<_> = keys.map(|number| nth(opening, number)).collect();
                 let expected = memory.find(&who(of), opening, &keys).await.unwrap();
-                assert_eq!(file.find(&who(of), opening, &keys).await.unwrap(), expected);
+                // The second time it was just read.
+                for _ in 0..2 {
+                    assert_eq!(file.find(&who(of), opening, &keys).await.unwrap(), expected);
+                }
             }
             Step::Order { who: of, id, bytes } => {
                 let (account, orders) = (who(of).account(), Bytes::from(vec![id; bytes.into()]));
@@ -147,6 +153,7 @@ async fn both(steps: Vec<Step>) {
             Step::Wait(seconds) => {
                 now.fetch_add(seconds.into(), Ordering::SeqCst);
             }
+            Step::Forget => file.readers.recent().clear(),
             Step::Reopen => {
                 drop(file);
                 file = open();

@@ -1,0 +1,183 @@
+//! What is known without reading says what the file says, or nothing.
+
+use super::*;
+use crate::store::file::{
+    read::Read,
+    recent::{Change, Generation, Recent},
+    row::{Head, Place, circle},
+};
+
+/// A save of that session, as the writer tells it.
+fn change(id: u8, number: u64, bytes: usize) -> (Saved, Change) {
+    let mut saved = saved(tenant("a"), session(id), number);
+    saved.state = Bytes::from(vec![id; bytes]);
+    let generation = Generation {
+        tenant: saved.tenant,
+        head: Head::of(&saved, false),
+        state: saved.state.clone(),
+        orders: Bytes::new(),
+        used_s: 100,
+    };
+    let place = Place((i64::from(id) << 24) + number as i64);
+    let change = Change::Saved(place, Arc::new(generation));
+    (saved, change)
+}
+
+fn circle_of(saved: &Saved) -> u64 {
+    circle(&saved.tenant, saved.opening)
+}
+
+/// Where the exact key is found: `None` where only the file can tell.
+fn known(recent: &Recent, saved: &Saved) -> Option<Option<Bytes>> {
+    let keys = [saved.keys.exact];
+    let found = recent.find(&saved.tenant, circle_of(saved), &keys, 0);
+    found.map(|hit| hit.map(|hit| hit.found.state))
+}
+
+/// All of an empty file's circle.
+const NOTHING: Read = Read {
+    hit: None,
+    near: Some(Vec::new()),
+};
+
+#[test]
+fn a_read_from_before_a_change_is_not_taken_over() {
+    let recent = Recent::default();
+    let (saved, change) = change(1, 10, 5);
+    let since = recent.since();
+    recent.apply(vec![change]);
+    recent.learn(since, &saved.tenant, circle_of(&saved), &NOTHING);
+    assert_eq!(known(&recent, &saved), Some(Some(saved.state.clone())));
+    let other = super::saved(tenant("a"), session(1), 999);
+    assert_eq!(known(&recent, &other), None, "only the file knows");
+}
+
+#[test]
+fn nor_one_from_before_more_changes_than_are_remembered() {
+    let recent = Recent::default();
+    let (first, begun) = change(1, 10, 5);
+    let since = recent.since();
+    recent.apply(vec![begun]);
+    for number in 0..300 {
+        let (mut saved, _) = change(2, number, 5);
+        saved.opening = 77;
+        let head = Head::of(&saved, false);
+        recent.apply(vec![Change::Gone(Place(1), head)]);
+    }
+    recent.learn(since, &first.tenant, circle_of(&first), &NOTHING);
+    assert_eq!(known(&recent, &first), Some(Some(first.state.clone())));
+}
+
+#[test]
+fn nor_one_from_before_orders_whatever_was_saved_since() {
+    let recent = Recent::default();
+    let elsewhere = |number| {
+        let (mut saved, _) = change(2, number, 5);
+        saved.opening = 77;
+        Change::Gone(Place(1), Head::of(&saved, false))
+    };
+    recent.apply((0..300).map(elsewhere).collect());
+    let (saved, _) = change(1, 10, 5);
+    let since = recent.since();
+    recent.apply(vec![Change::Ordered(1, Bytes::from_static(b"new"))]);
+    recent.apply(vec![elsewhere(300)]);
+    recent.learn(since, &saved.tenant, circle_of(&saved), &NOTHING);
+    assert_eq!(known(&recent, &saved), None);
+}
+
+#[test]
+fn nor_one_from_another_file() {
+    let recent = Recent::default();
+    let (saved, _) = change(1, 10, 5);
+    let since = recent.since();
+    recent.clear();
+    recent.learn(since, &saved.tenant, circle_of(&saved), &NOTHING);
+    assert_eq!(known(&recent, &saved), None);
+    let since = recent.since();
+    recent.learn(since, &saved.tenant, circle_of(&saved), &NOTHING);
+    assert_eq!(known(&recent, &saved), Some(None), "nothing is stored");
+}
+
+#[test]
+fn what_is_gone_is_not_found() {
+    let recent = Recent::default();
+    let (saved, begun) = change(1, 10, 5);
+    let Change::Saved(place, generation) = &begun else {
+        unreachable!()
+    };
+    let gone = Change::Gone(*place, generation.head);
+    recent.apply(vec![begun, gone]);
+    assert_eq!(known(&recent, &saved), None);
+    let (_, again) = change(1, 10, 5);
+    recent.apply(vec![again, Change::Unreadable]);
+    assert_eq!(known(&recent, &saved), None);
+}
+
+#[test]
+fn another_tenant_finds_nothing_even_in_the_same_circle() {
+    let recent = Recent::default();
+    let (saved, begun) = change(1, 10, 5);
+    recent.apply(vec![begun]);
+    let keys = [saved.keys.exact];
+    let found = recent.find(&tenant("b"), circle_of(&saved), &keys, 0);
+    assert!(found.is_none_or(|hit| hit.is_none()));
+}
+
+#[test]
+fn it_takes_no_more_than_it_may() {
+    let recent = Recent::default();
+    let mut last = None;
+    for id in 0..200 {
+        let (mut saved, _) = change(id, u64::from(id) * 10, 1);
+        saved.opening = id.into();
+        let generation = Generation {
+            tenant: saved.tenant,
+            head: Head::of(&saved, false),
+            state: Bytes::from(vec![id; 100_000]),
+            orders: Bytes::new(),
+            used_s: 100,
+        };
+        let place = Place(i64::from(id) << 24);
+        recent.apply(vec![Change::Saved(place, Arc::new(generation))]);
+        assert!(recent.bytes() <= 8 << 20, "{}", recent.bytes());
+        last = Some(saved);
+    }
+    assert!(matches!(known(&recent, &last.unwrap()), Some(Some(_))));
+    assert!(recent.bytes() > 4 << 20);
+}
+
+#[tokio::test]
+async fn what_was_just_saved_or_read_needs_no_file() {
+    let directory = tempfile::tempdir().unwrap();
+    let store = open(&directory);
+    let one = saved(tenant("a"), session(1), 10);
+    store.save(one.clone()).await.unwrap();
+    let known = |store: &FileStore| known(store.readers.recent(), &one);
+    assert_eq!(known(&store), Some(Some(one.state.clone())));
+    store.readers.recent().clear();
+    assert_eq!(known(&store), None);
+    let keys = [one.keys.exact];
+    let found = store.find(&one.tenant, one.opening, &keys).await.unwrap();
+    assert_eq!(found.unwrap().state, one.state);
+    assert_eq!(known(&store), Some(Some(one.state.clone())));
+    // Orders come along.
+    let orders = Bytes::from_static(b"orders");
+    store.order(None, session(1), orders.clone()).await.unwrap();
+    let found = store.find(&one.tenant, one.opening, &keys).await.unwrap();
+    assert_eq!(found.unwrap().orders, orders);
+}
+
+#[tokio::test]
+async fn a_clock_that_goes_back_makes_all_of_a_session_older() {
+    let directory = tempfile::tempdir().unwrap();
+    let (store, now) = clocked(&LIMITS, &directory);
+    let one = tenant("a");
+    now.fetch_add(5_000, Ordering::SeqCst);
+    store.save(saved(one, session(1), 10)).await.unwrap();
+    now.fetch_sub(5_000, Ordering::SeqCst);
+    store.save(saved(one, session(1), 20)).await.unwrap();
+    now.fetch_add(LIMITS.max_age.as_secs() + 1, Ordering::SeqCst);
+    for number in [10, 20] {
+        assert!(found(&store, &one, &[number]).await.is_none(), "{number}");
+    }
+}
