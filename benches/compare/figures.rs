@@ -22,6 +22,8 @@ pub(crate) enum Figure {
     Event,
     EventLate,
     EventCpu,
+    /// Of memory: started, and after a first request.
+    Fresh,
     Idle,
     Open,
 }

@@ -101,7 +101,7 @@ fn memory(found: &Found, title: &str) -> String {
         .map(|(peer, _)| {
             let case = (*peer, Kind::Memory, SIZES[0].name);
             let value = |figure| found.figures.median(case, figure);
-            let both = [(0.0, value(Figure::Idle)), (1.0, value(Figure::Open))];
+            let both = [(0.0, value(Figure::Fresh)), (1.0, value(Figure::Open))];
             let points = both
                 .into_iter()
                 .filter_map(|(at, value)| Some((at, value?)));

@@ -111,11 +111,12 @@ const fn slice(kind: Kind) -> Duration {
     })
 }
 
-/// Before anything was asked of them but whether they are ready.
+/// Before anything was asked of them, and after one request.
 fn idle(peers: &[Peer], figures: &mut Figures) {
     for peer in peers.iter().filter(|peer| peer.name != DIRECT) {
         let case = (peer.name, Kind::Memory, SIZES[0].name);
-        figures.keep(case, 0, Sample::from([(Figure::Idle, peer.memory())]));
+        let memory = [(Figure::Fresh, peer.fresh), (Figure::Idle, peer.memory())];
+        figures.keep(case, 0, Sample::from(memory));
     }
 }
 

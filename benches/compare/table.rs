@@ -117,15 +117,20 @@ fn events(found: &Found) -> String {
 }
 
 fn memory(found: &Found) -> String {
-    let head = ["", "idle", &format!("{STREAMS} open streams")];
+    let streams = format!("{STREAMS} open streams");
+    let head = ["", "idle, fresh", "idle, after a request", &streams];
     let mut rows = vec![head.map(str::to_owned).to_vec()];
     for (name, _) in found.peers.iter().filter(|(name, _)| *name != DIRECT) {
         let case = (*name, Kind::Memory, SIZES[0].name);
-        let idle = found.figures.median(case, Figure::Idle);
+        // Even where the streams were refused.
+        let idle = |figure| {
+            let idle = found.figures.median(case, figure);
+            idle.map_or_else(|| NONE.to_owned(), megabytes)
+        };
         rows.push(vec![
             (*name).to_owned(),
-            // Even where the streams were refused.
-            idle.map_or_else(|| NONE.to_owned(), megabytes),
+            idle(Figure::Fresh),
+            idle(Figure::Idle),
             plain(&found.figures, case, Figure::Open, megabytes),
         ]);
     }

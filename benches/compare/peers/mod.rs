@@ -60,7 +60,12 @@ pub(crate) struct Peer {
     pub(crate) speed: Speed,
     expected: Option<Actions>,
     process: Option<Process>,
+    /// Its memory before anything was asked of it.
+    pub(crate) fresh: f64,
 }
+
+/// How long whoever listens has to come to rest before its memory is looked at.
+const SETTLES: Duration = Duration::from_millis(500);
 
 /// All of them, in the order of the tables.
 pub(crate) const NAMES: [&str; 9] = [
@@ -106,6 +111,7 @@ pub(crate) async fn start(name: &'static str, provider: SocketAddr) -> io::Resul
             speed: Speed::Fast,
             expected: None,
             process: None,
+            fresh: f64::NAN,
         });
     }
     let folder = tempfile::tempdir()?;
@@ -135,19 +141,24 @@ pub(crate) async fn start(name: &'static str, provider: SocketAddr) -> io::Resul
         speed: setup.speed,
         expected: setup.expected,
         process: Some(Process::start(&setup.command, folder)?),
+        fresh: f64::NAN,
     };
     peer.ready().await?;
     Ok(peer)
 }
 
 impl Peer {
-    /// Comes back once a request goes all the way through.
+    /// Comes back once a request goes all the way through. Before the first, its memory is noted.
     async fn ready(&mut self) -> io::Result<()> {
         let load = Load::new(Kind::Latency, SIZES[0], false);
         let door = self.door.clone();
         let mut last = failed("not asked");
         for _ in 0..240 {
             if tokio::net::TcpStream::connect(door.address).await.is_ok() {
+                if self.fresh.is_nan() {
+                    tokio::time::sleep(SETTLES).await;
+                    self.fresh = self.memory();
+                }
                 match load.ask(&door).await {
                     Ok(()) => return self.process().map_or(Ok(()), Process::check_core),
                     Err(why) => last = why,

@@ -1,6 +1,7 @@
 //! Plimsoll itself, the release binary, in three forms: the guard off, the guard on in windows with
 //! room for everything, and in windows a quarter of what comes. All else is as it is without settings:
-//! sessions in the file, health, recovery. The log is off, as the access logs of the others are.
+//! sessions in the file, health, recovery; but a tool result may be of any length, since a body of 4 MB has
+//! one that would be truncated. The log is off, as the access logs of the others are.
 
 use std::{fmt::Write as _, io, process::Command};
 
@@ -22,6 +23,7 @@ pub(super) fn setup(name: &str, place: &Place) -> io::Result<Setup> {
     };
     let mut settings = format!(
         "default_provider = \"up\"\n[server]\nlisten = \"{}\"\ndata_dir = {:?}\n[guard]\nenabled = {guarded}\n\
+         max_tool_result_chars = 10000000\n\
          [providers.up]\nbase_url = \"http://{}/v1\"\nauth = \"none\"\nask_models = false\n",
         place.address,
         place.folder.join("data"),
