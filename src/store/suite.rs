@@ -13,6 +13,7 @@ use crate::session::{
 };
 
 mod orders;
+mod seen;
 mod shared;
 
 /// Runs all checks, each on a store of its own.
@@ -30,6 +31,7 @@ pub(crate) async fn check(fresh: impl Fn() -> Arc<dyn Store>) {
     shared::the_bounds_hold(&*fresh()).await;
     orders::stay_with_their_session(&*fresh()).await;
     orders::are_given_to_ones_own_sessions(&*fresh()).await;
+    seen::is_not_unseen(fresh()).await;
     many_at_once(fresh()).await;
 }
 

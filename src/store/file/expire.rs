@@ -10,7 +10,7 @@ use rusqlite::{Connection, Result};
 
 use super::{
     Limits, open,
-    recent::{Change, Changes},
+    recent::{Change, Changes, Recent},
     row::{Stamp, int},
     save::{self, Counts},
     schema::pragma,
@@ -24,17 +24,18 @@ const STEP: Duration = Duration::from_millis(4);
 pub(super) fn step(
     file: &Connection,
     counts: &mut Counts,
-    changes: &mut Changes,
+    recent: &Recent,
     limits: Limits,
     now: u64,
 ) -> Result<bool> {
+    let mut changes = Changes::new();
     let horizon = Stamp::of_second(now.saturating_sub(limits.age_s));
     let begun = Instant::now();
     let step = Step::begin(file)?;
     let before = *counts;
     let mut recalled = 0;
     let more = loop {
-        if recall(&step, changes, now, recalled)? {
+        if recall(&step, &mut changes, now, recalled)? {
             recalled += 1;
             match begun.elapsed() >= STEP {
                 true => break true,
@@ -52,7 +53,7 @@ pub(super) fn step(
             break true;
         }
         // An index that names what is not there would name it for ever.
-        if !save::remove_session(&step, counts, changes, number)? {
+        if !save::remove_session(&step, counts, &mut changes, number)? {
             return Err(open::inconsistent());
         }
     };
@@ -60,7 +61,7 @@ pub(super) fn step(
         counts.store(&step)?;
     }
     if *counts != before || !changes.is_empty() {
-        step.commit()?;
+        recent.commit(step, changes)?;
     }
     Ok(more)
 }

@@ -1,13 +1,13 @@
 //! What was read and written of late, so that most requests need neither the file nor a thread that may
 //! block.
 //!
-//! It never says anything that a sound file does not: the writer tells every change once it is committed,
-//! before whoever waits for it is answered; what was read in a view from before such a change is not
-//! taken over; and where a key, or what it points to, is not here, the file is asked. It is emptied as
-//! soon as another file is found in the place of this one.
+//! It never says anything that a sound file does not: the writer commits every change through it, before
+//! whoever waits for it is answered; of what is just being committed it says nothing; what was read in a
+//! view from before such a change is not taken over; and where a key, or what it points to, is not here,
+//! the file is asked. It is emptied as soon as another file is found in the place of this one.
 
 use std::{
-    collections::{HashMap, VecDeque},
+    collections::{HashMap, HashSet, VecDeque},
     sync::{Arc, Mutex, MutexGuard, PoisonError},
 };
 
@@ -17,6 +17,7 @@ use lru::LruCache;
 use super::{
     read::{AT_ONCE, Hit, Pointer, Read},
     row::{Head, Kind, Place, key_place},
+    step::Step,
 };
 use crate::{
     session::Tenant,
@@ -81,6 +82,16 @@ struct Held {
     forgotten: u64,
     circles: LruCache<u64, Circle>,
     bytes: usize,
+    landing: Landing,
+}
+
+/// What is just being committed. Others may have read it in the file before it is told here, and none of
+/// them is to be told again what was true before.
+#[derive(Debug, Default)]
+struct Landing {
+    everything: bool,
+    circles: HashSet<u64>,
+    sessions: HashSet<i64>,
 }
 
 /// What conversations of one tenant that begin alike have stored.
@@ -102,6 +113,7 @@ impl Default for Held {
             forgotten: 0,
             circles: LruCache::unbounded(),
             bytes: 0,
+            landing: Landing::default(),
         }
     }
 }
@@ -116,7 +128,13 @@ impl Recent {
         horizon: u64,
     ) -> Option<Option<Hit>> {
         let mut held = self.lock();
-        let known = held.circles.get(&circle)?;
+        let Held {
+            circles, landing, ..
+        } = &mut *held;
+        if landing.everything || landing.circles.contains(&circle) {
+            return None;
+        }
+        let known = circles.get(&circle)?;
         for (at, key) in keys.iter().enumerate() {
             let target = match known.target(&key_place(circle, key)) {
                 None if known.whole => continue,
@@ -126,6 +144,9 @@ impl Recent {
                 continue;
             };
             let generation = known.generation(place)?;
+            if landing.sessions.contains(&place.session()) {
+                return None;
+            }
             // SECURITY: the whole tenant and the whole key are compared, as with a row of the file.
             let fits = generation.tenant == *tenant && generation.head.key(kind) == Some(key);
             if !fits || (kind == Kind::Bare && generation.head.ambiguous) {
@@ -183,12 +204,33 @@ impl Recent {
         held.shrink();
     }
 
+    /// Commits a step that makes these changes, and takes them over. Only the writer may.
+    ///
+    /// # Errors
+    /// The step was not committed.
+    pub(super) fn commit(&self, step: Step<'_>, changes: Changes) -> rusqlite::Result<()> {
+        self.lands(&changes);
+        let committed = step.commit();
+        match committed {
+            Ok(()) => self.apply(changes),
+            Err(_) => self.clear(),
+        }
+        committed
+    }
+
+    /// From now on until it is applied, the file may say it or not.
+    pub(super) fn lands(&self, changes: &Changes) {
+        let mut held = self.lock();
+        changes.iter().for_each(|change| held.landing.add(change));
+    }
+
     /// Takes over what was committed.
     pub(super) fn apply(&self, changes: Changes) {
+        let mut held = self.lock();
+        held.landing = Landing::default();
         if changes.is_empty() {
             return;
         }
-        let mut held = self.lock();
         let mut sessions = HashMap::<i64, News>::new();
         for change in changes {
             match change {
@@ -318,6 +360,20 @@ impl Held {
         self.changed.clear();
         self.circles.clear();
         self.bytes = 0;
+        self.landing = Landing::default();
+    }
+}
+
+impl Landing {
+    fn add(&mut self, change: &Change) {
+        match change {
+            Change::Saved(_, generation) => drop(self.circles.insert(generation.head.circle)),
+            Change::Gone(_, head) => drop(self.circles.insert(head.circle)),
+            Change::Used(session, _) | Change::Ordered(session, _) => {
+                drop(self.sessions.insert(*session));
+            }
+            Change::Unreadable => self.everything = true,
+        }
     }
 }
 

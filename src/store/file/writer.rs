@@ -26,7 +26,7 @@ use super::{
     open::{self, Fault, Inode, Place, Refusal},
     queue::{self, Asked, What},
     readers::Readers,
-    recent::Changes,
+    recent::{Changes, Recent},
     row::Stamp,
     save::{self, Counts},
     schema,
@@ -232,14 +232,10 @@ impl Writer {
             return Err(StoreError::Unreachable(io::ErrorKind::NotConnected.into()));
         };
         let (counts, told) = (open.counts, open.told);
-        let mut changes = Changes::new();
         let when = (second, horizon);
-        let done = write(open, group, &mut changes, &mut self.stamp, when);
+        let done = write(open, group, self.readers.recent(), &mut self.stamp, when);
         match &done {
-            Ok(_) => {
-                self.readers.recent().apply(changes);
-                self.version.store(open.told.version, Relaxed);
-            }
+            Ok(_) => self.version.store(open.told.version, Relaxed),
             Err(_) => (open.counts, open.told) = (counts, told),
         }
         Ok(done)
@@ -258,13 +254,9 @@ impl Writer {
             return false;
         };
         let counts = open.counts;
-        let mut changes = Changes::new();
-        let stepped = expire::step(&open.file, &mut open.counts, &mut changes, self.limits, now);
-        match stepped {
-            Ok(more) => {
-                self.readers.recent().apply(changes);
-                return more;
-            }
+        let recent = self.readers.recent();
+        match expire::step(&open.file, &mut open.counts, recent, self.limits, now) {
+            Ok(more) => return more,
             Err(error) if open::is_damage(&error) => {
                 self.begin_anew(&error);
             }
@@ -360,22 +352,30 @@ impl Writer {
 fn write(
     open: &mut Open,
     group: &[Asked],
-    changes: &mut Changes,
+    recent: &Recent,
     stamp: &mut Stamp,
     (second, horizon): (u64, u64),
 ) -> rusqlite::Result<Vec<Result<bool, StoreError>>> {
     let counts = open.counts;
+    let mut changes = Changes::new();
     let step = Step::begin(&open.file)?;
     let mut all = Vec::with_capacity(group.len());
     for asked in group {
         all.push(match &asked.what {
             What::Save(saved) => {
                 *stamp = stamp.next(second);
-                save::save(&step, &mut open.counts, changes, saved, *stamp)?.map(|()| true)
+                save::save(&step, &mut open.counts, &mut changes, saved, *stamp)?.map(|()| true)
             }
             What::Order(account, id, orders) => {
                 let account = account.as_ref();
-                Ok(save::order(&step, changes, account, *id, orders, horizon)?)
+                Ok(save::order(
+                    &step,
+                    &mut changes,
+                    account,
+                    *id,
+                    orders,
+                    horizon,
+                )?)
             }
             What::Share(name, value) => {
                 share::put(&step, &mut open.told, name, value)?;
@@ -383,7 +383,7 @@ fn write(
             }
             What::Touch(number) => {
                 *stamp = stamp.next(second);
-                save::touch(&step, changes, *number, *stamp)?;
+                save::touch(&step, &mut changes, *number, *stamp)?;
                 Ok(true)
             }
             What::Tick | What::Carry | What::Damaged { .. } | What::Close => Ok(true),
@@ -397,7 +397,7 @@ fn write(
     if open.counts.sessions != counts.sessions {
         open.counts.store(&step)?;
     }
-    step.commit()?;
+    recent.commit(step, changes)?;
     Ok(all)
 }
 

@@ -5,6 +5,7 @@ use crate::store::file::{
     read::Read,
     recent::{Change, Generation, Recent},
     row::{Head, Place, circle},
+    step::Step,
 };
 
 /// A save of that session, as the writer tells it.
@@ -96,6 +97,70 @@ fn nor_one_from_another_file() {
     let since = recent.since();
     recent.learn(since, &saved.tenant, circle_of(&saved), &NOTHING);
     assert_eq!(known(&recent, &saved), Some(None), "nothing is stored");
+}
+
+/// Another may have read it in the file already.
+#[test]
+fn what_is_just_being_committed_only_the_file_can_tell() {
+    let gone = |change: &Change| match change {
+        Change::Saved(place, generation) => Change::Gone(*place, generation.head),
+        _ => unreachable!(),
+    };
+    for nth in 0..5 {
+        let recent = Recent::default();
+        let (saved, begun) = change(1, 10, 5);
+        let landing = match nth {
+            0 => change(1, 10, 7).1,
+            1 => gone(&begun),
+            2 => Change::Used(1, 7),
+            3 => Change::Ordered(1, Bytes::from_static(b"new")),
+            _ => Change::Unreadable,
+        };
+        recent.apply(vec![begun]);
+        let changes = vec![landing];
+        recent.lands(&changes);
+        assert_eq!(known(&recent, &saved), None, "{nth}");
+        // Not what is read meanwhile either, which may be from before.
+        if nth < 2 {
+            let since = recent.since();
+            recent.learn(since, &saved.tenant, circle_of(&saved), &NOTHING);
+            assert_eq!(known(&recent, &saved), None, "{nth}");
+        }
+        recent.apply(changes);
+        if nth == 0 {
+            assert_eq!(known(&recent, &saved), Some(Some(vec![1; 7].into())));
+        }
+        // Another circle's readers need not care.
+        let elsewhere = super::saved(tenant("b"), session(2), 10);
+        recent.learn(
+            recent.since(),
+            &elsewhere.tenant,
+            circle_of(&elsewhere),
+            &NOTHING,
+        );
+        recent.lands(&vec![change(1, 10, 5).1]);
+        assert_eq!(known(&recent, &elsewhere), Some(None), "{nth}");
+    }
+}
+
+/// Nobody knows what of it stands in the file.
+#[test]
+fn what_could_not_be_committed_is_forgotten() {
+    let file = rusqlite::Connection::open_in_memory().unwrap();
+    let pragma = "PRAGMA foreign_keys = ON; CREATE TABLE a (n PRIMARY KEY); CREATE TABLE b (n \
+                  REFERENCES a DEFERRABLE INITIALLY DEFERRED);";
+    file.execute_batch(pragma).unwrap();
+    let recent = Recent::default();
+    let (saved, begun) = change(1, 10, 5);
+    recent.apply(vec![begun]);
+    let step = Step::begin(&file).unwrap();
+    step.execute("INSERT INTO b VALUES (1)", []).unwrap();
+    recent.commit(step, vec![change(1, 10, 7).1]).unwrap_err();
+    assert!(file.is_autocommit(), "it was undone");
+    assert_eq!(known(&recent, &saved), None);
+    let step = Step::begin(&file).unwrap();
+    recent.commit(step, vec![change(1, 10, 7).1]).unwrap();
+    assert_eq!(known(&recent, &saved), Some(Some(vec![1; 7].into())));
 }
 
 #[test]
