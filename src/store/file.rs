@@ -33,6 +33,7 @@ use crate::{
 };
 
 mod expire;
+mod keeper;
 mod open;
 mod queue;
 mod read;

@@ -6,6 +6,8 @@
 //! view from before such a change is not taken over; and where a key, or what it points to, is not here,
 //! the file is asked. It is emptied as soon as another file is found in the place of this one.
 
+mod circle;
+
 use std::{
     collections::{HashMap, HashSet, VecDeque},
     sync::{Arc, Mutex, MutexGuard, PoisonError},
@@ -14,8 +16,9 @@ use std::{
 use bytes::Bytes;
 use lru::LruCache;
 
+use self::circle::Circle;
 use super::{
-    read::{AT_ONCE, Hit, Pointer, Read},
+    read::{AT_ONCE, Hit, Read},
     row::{Head, Kind, Place, key_place},
     step::Step,
 };
@@ -92,17 +95,6 @@ struct Landing {
     everything: bool,
     circles: HashSet<u64>,
     sessions: HashSet<i64>,
-}
-
-/// What conversations of one tenant that begin alike have stored.
-#[derive(Debug, Default)]
-struct Circle {
-    /// All of its keys are here.
-    whole: bool,
-    /// In the order of their places.
-    keys: Vec<Pointer>,
-    /// Some of those that keys point to.
-    generations: Vec<(Place, Arc<Generation>)>,
 }
 
 impl Default for Held {
@@ -367,63 +359,16 @@ impl Held {
 impl Landing {
     fn add(&mut self, change: &Change) {
         match change {
-            Change::Saved(_, generation) => drop(self.circles.insert(generation.head.circle)),
-            Change::Gone(_, head) => drop(self.circles.insert(head.circle)),
+            Change::Saved(_, generation) => {
+                self.circles.insert(generation.head.circle);
+            }
+            Change::Gone(_, head) => {
+                self.circles.insert(head.circle);
+            }
             Change::Used(session, _) | Change::Ordered(session, _) => {
-                drop(self.sessions.insert(*session));
+                self.sessions.insert(*session);
             }
             Change::Unreadable => self.everything = true,
         }
-    }
-}
-
-impl Circle {
-    fn target(&self, place: &[u8; 16]) -> Option<i64> {
-        let found = self.keys.binary_search_by_key(place, |(place, _)| *place);
-        found.ok().map(|at| self.keys[at].1)
-    }
-
-    fn generation(&self, place: Place) -> Option<&Generation> {
-        let mut generations = self.generations.iter();
-        let (_, found) = generations.find(|(other, _)| *other == place)?;
-        Some(found)
-    }
-
-    fn point(&mut self, place: [u8; 16], target: i64) {
-        match self.keys.binary_search_by_key(&place, |(place, _)| *place) {
-            Ok(at) => self.keys[at].1 = target,
-            Err(at) => self.keys.insert(at, (place, target)),
-        }
-    }
-
-    fn put(&mut self, place: Place, generation: Arc<Generation>) {
-        self.generations.retain(|(other, _)| *other != place);
-        self.generations.push((place, generation));
-    }
-
-    fn remove(&mut self, place: Place) {
-        let points = |target| Place::of_target(target).is_some_and(|(to, _)| to == place);
-        self.keys.retain(|(_, target)| !points(*target));
-        self.generations.retain(|(other, _)| *other != place);
-    }
-
-    /// A generation without a key is not found any more.
-    fn forget_unnamed(&mut self) {
-        let Self {
-            keys, generations, ..
-        } = self;
-        generations.retain(|(place, _)| {
-            let mut targets = keys.iter().map(|(_, target)| Place::of_target(*target));
-            targets.any(|target| target.is_some_and(|(to, _)| to == *place))
-        });
-    }
-
-    fn bytes(&self) -> usize {
-        let generations = self.generations.iter();
-        let states = generations.map(|(_, it)| BESIDE + it.state.len() + it.orders.len());
-        // What they have room for: a circle whose sessions are gone keeps that.
-        self.keys.capacity() * size_of::<Pointer>()
-            + self.generations.capacity() * size_of::<(Place, Arc<Generation>)>()
-            + states.sum::<usize>()
     }
 }

@@ -12,17 +12,17 @@ use std::{
     sync::{
         Arc,
         atomic::{AtomicU64, Ordering::Relaxed},
-        mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel},
+        mpsc::{SyncSender, sync_channel},
     },
     thread::{self, JoinHandle},
     time::{Duration, Instant},
 };
 
 use rusqlite::Connection;
-use tokio::sync::{mpsc, oneshot};
+use tokio::sync::mpsc;
 
 use super::{
-    Clock, Limits, expire, failed,
+    Clock, Limits, expire, failed, keeper,
     open::{self, Fault, Inode, Place, Refusal},
     queue::{self, Asked, What},
     readers::Readers,
@@ -37,20 +37,9 @@ use crate::store::StoreError;
 
 /// Jobs after which the log is carried over into the file.
 const CARRY_AFTER: usize = 1_024;
-/// Pages of the log from which on the writer carries over what came in while that was done, because
-/// else it could begin anew at no time. 64 MiB.
-const LONG_LOG: i64 = 16_384;
-
-/// How often a long log is carried over before the writer carries over the rest, and a time in
-/// which that rest stays small.
-const ROUNDS: usize = 4;
-const SHORT_ROUND: Duration = Duration::from_millis(10);
-
-/// Jobs after which it is seen whether the file holds too much, or what is too old.
+/// Jobs after which it is seen whether the file holds too much, or what is too old; the keeper has that
+/// seen every few seconds in any case.
 const LOOK_AFTER: usize = 32;
-
-/// How often that is seen in any case, and a log carried over that is not long.
-const TICK: Duration = Duration::from_secs(5);
 
 /// How soon opening the file is tried again.
 const RETRY: Duration = Duration::from_secs(1);
@@ -117,7 +106,7 @@ impl Writer {
         let (carry, due) = sync_channel(1);
         let keeper = thread::Builder::new()
             .name("store-keeper".to_owned())
-            .spawn(move || keep(&readers, &jobs, &due))?;
+            .spawn(move || keeper::keep(&readers, &jobs, &due))?;
         thread::Builder::new()
             .name("store-writer".to_owned())
             .spawn(move || self.work(queue, carry, keeper))
@@ -271,7 +260,7 @@ impl Writer {
     /// Carries over the rest of a long log, which is what came in while most of it was.
     fn carry(&mut self) {
         if let Some(open) = &self.open
-            && let Err(error) = carry(&open.file)
+            && let Err(error) = keeper::carry(&open.file)
         {
             tracing::warn!(%error, "the store's log could not be carried over into its file");
         }
@@ -399,53 +388,4 @@ fn write(
     }
     recent.commit(step, changes)?;
     Ok(all)
-}
-
-/// Carries the log over into the file, without waiting for anybody. Returns the pages that the log
-/// had when that began.
-fn carry(file: &Connection) -> rusqlite::Result<i64> {
-    file.query_row("PRAGMA wal_checkpoint(PASSIVE)", [], |row| row.get(1))
-}
-
-/// Carries over a long log until hardly anything comes in meanwhile: that is left to the writer, and
-/// saves wait for it.
-fn carry_most(readers: &Readers) -> Result<(rusqlite::Result<i64>, u64), StoreError> {
-    for _ in 1..ROUNDS {
-        let begun = Instant::now();
-        let carried = readers.with(carry)?;
-        let long = matches!(carried, (Ok(pages), _) if pages > LONG_LOG);
-        if !long || begun.elapsed() < SHORT_ROUND {
-            return Ok(carried);
-        }
-    }
-    readers.with(carry)
-}
-
-/// Carries the log over beside the writer, so that no save waits for it, and tells the time.
-fn keep(readers: &Readers, jobs: &mpsc::WeakSender<Asked>, due: &Receiver<()>) {
-    loop {
-        let woken = due.recv_timeout(TICK);
-        if matches!(woken, Err(RecvTimeoutError::Disconnected)) {
-            return;
-        }
-        let carried = carry_most(readers);
-        let what = match carried {
-            // What came in meanwhile is not counted. Only once that is carried over as well does the
-            // log begin anew, with the next write.
-            Ok((Ok(pages), _)) if pages > LONG_LOG => What::Carry,
-            Ok((Err(error), epoch)) if open::is_damage(&error) => What::Damaged { epoch },
-            Ok((Err(error), _)) => {
-                tracing::warn!(%error, "the store's log could not be carried over into its file");
-                What::Tick
-            }
-            _ => What::Tick,
-        };
-        let Some(jobs) = jobs.upgrade() else { return };
-        let (answer, answered) = oneshot::channel();
-        let answer = Some(answer);
-        // Waited for: two cannot carry over at one time, and the writer's part ends the log.
-        if jobs.blocking_send(Asked { what, answer }).is_ok() {
-            let _ = answered.blocking_recv();
-        }
-    }
 }
