@@ -61,7 +61,7 @@ pub(super) fn step(
         counts.store(&step)?;
     }
     if *counts != before || !changes.is_empty() {
-        recent.commit(step, changes)?;
+        recent.commit(changes, || step.commit())?;
     }
     Ok(more)
 }

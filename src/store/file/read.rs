@@ -35,6 +35,8 @@ pub(super) struct Read {
     pub(super) hit: Option<Hit>,
     /// All keys of the circle in their order; `None` where there are many.
     pub(super) near: Option<Vec<Pointer>>,
+    /// Where there are many: the places of keys that were looked for in vain.
+    pub(super) absent: Vec<[u8; 16]>,
 }
 
 /// The first of `keys` that is there.
@@ -47,6 +49,7 @@ pub(super) fn find(
 ) -> Result<Read> {
     let view = Step::begin(file)?;
     let near = near(&view, circle)?;
+    let mut absent = Vec::new();
     for (at, key) in keys.iter().enumerate() {
         let place = key_place(circle, key);
         let target = match &near {
@@ -54,7 +57,11 @@ pub(super) fn find(
                 let found = near.binary_search_by_key(&place, |(place, _)| *place);
                 found.ok().map(|at| near[at].1)
             }
-            None => target(&view, &place)?,
+            None => {
+                let target = target(&view, &place)?;
+                absent.extend(target.is_none().then_some(place));
+                target
+            }
         };
         let Some((place, kind)) = target.and_then(Place::of_target) else {
             continue;
@@ -71,10 +78,11 @@ pub(super) fn find(
                 head,
                 used_s,
             });
-            return Ok(Read { hit, near });
+            return Ok(Read { hit, near, absent });
         }
     }
-    Ok(Read { hit: None, near })
+    let hit = None;
+    Ok(Read { hit, near, absent })
 }
 
 /// A key's place, and what it points to.

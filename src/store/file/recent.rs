@@ -18,9 +18,8 @@ use lru::LruCache;
 
 use self::circle::Circle;
 use super::{
-    read::{AT_ONCE, Hit, Read},
+    read::{Hit, Read},
     row::{Head, Kind, Place, key_place},
-    step::Step,
 };
 use crate::{
     session::Tenant,
@@ -128,11 +127,11 @@ impl Recent {
         }
         let known = circles.get(&circle)?;
         for (at, key) in keys.iter().enumerate() {
-            let target = match known.target(&key_place(circle, key)) {
-                None if known.whole => continue,
-                target => target?,
-            };
-            let Some((place, kind)) = Place::of_target(target) else {
+            let place = key_place(circle, key);
+            if known.lacks(&place) {
+                continue;
+            }
+            let Some((place, kind)) = Place::of_target(known.target(&place)?) else {
                 continue;
             };
             let generation = known.generation(place)?;
@@ -176,10 +175,7 @@ impl Recent {
             return;
         }
         held.within(circle, |known| {
-            if let Some(near) = &read.near {
-                known.whole = true;
-                known.keys.clone_from(near);
-            }
+            known.learn(read);
             let Some(hit) = &read.hit else { return };
             if let Some(key) = hit.head.key(hit.kind) {
                 known.point(key_place(circle, key), hit.place.target(hit.kind));
@@ -196,13 +192,17 @@ impl Recent {
         held.shrink();
     }
 
-    /// Commits a step that makes these changes, and takes them over. Only the writer may.
+    /// Has a step committed that makes these changes, and takes them over. Only the writer may.
     ///
     /// # Errors
     /// The step was not committed.
-    pub(super) fn commit(&self, step: Step<'_>, changes: Changes) -> rusqlite::Result<()> {
+    pub(super) fn commit(
+        &self,
+        changes: Changes,
+        commits: impl FnOnce() -> rusqlite::Result<()>,
+    ) -> rusqlite::Result<()> {
         self.lands(&changes);
-        let committed = step.commit();
+        let committed = commits();
         match committed {
             Ok(()) => self.apply(changes),
             Err(_) => self.clear(),
@@ -219,10 +219,6 @@ impl Recent {
     /// Takes over what was committed.
     pub(super) fn apply(&self, changes: Changes) {
         let mut held = self.lock();
-        held.landing = Landing::default();
-        if changes.is_empty() {
-            return;
-        }
         let mut sessions = HashMap::<i64, News>::new();
         for change in changes {
             match change {
@@ -240,9 +236,12 @@ impl Recent {
             held.tell(&sessions);
         }
         held.shrink();
+        // Last: half of it is not to be told.
+        held.landing = Landing::default();
     }
 
-    /// Another file may take the place of this one.
+    /// Another file may take the place of this one, or somebody else changed it. Only the writer may say so:
+    /// what is just being committed is forgotten as well.
     pub(super) fn clear(&self) {
         self.lock().clear();
     }
@@ -306,10 +305,8 @@ impl Held {
         let before = known.bytes();
         change(known);
         known.forget_unnamed();
+        known.thin();
         self.bytes = self.bytes + known.bytes() - before;
-        if known.keys.len() > AT_ONCE {
-            self.drop(circle);
-        }
     }
 
     /// Changes all that is known of sessions, in one walk over everything.
@@ -336,12 +333,6 @@ impl Held {
         while self.bytes > MAX_BYTES
             && let Some((_, known)) = self.circles.pop_lru()
         {
-            self.bytes -= BESIDE + known.bytes();
-        }
-    }
-
-    fn drop(&mut self, circle: u64) {
-        if let Some(known) = self.circles.pop(&circle) {
             self.bytes -= BESIDE + known.bytes();
         }
     }

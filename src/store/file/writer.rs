@@ -50,6 +50,8 @@ struct Open {
     counts: Counts,
     told: Told,
     inode: Inode,
+    /// Changes where another connection changed the file, and no other one of ours does.
+    others: i64,
 }
 
 pub(super) struct Writer {
@@ -269,8 +271,14 @@ impl Writer {
     /// Goes over to what stands in the file's place, where that is another file, or none: nobody
     /// would find again what goes on to be written to this one.
     fn look(&mut self) {
-        let Some(open) = &self.open else { return };
+        let Some(open) = &mut self.open else { return };
         if self.place.holds(&open.inode) {
+            // A tool from outside: what is known is asked of the file again.
+            if let Ok(others) = schema::pragma(&open.file, "data_version")
+                && std::mem::replace(&mut open.others, others) != others
+            {
+                self.readers.recent().clear();
+            }
             return;
         }
         let file = self.place.path().display();
@@ -315,6 +323,7 @@ impl Writer {
                 counts: Counts::load(&file)?,
                 told: Told::load(&file)?,
                 inode: self.place.inode()?,
+                others: schema::pragma(&file, "data_version")?,
                 file,
             })
         });
@@ -386,6 +395,6 @@ fn write(
     if open.counts.sessions != counts.sessions {
         open.counts.store(&step)?;
     }
-    recent.commit(step, changes)?;
+    recent.commit(changes, || step.commit())?;
     Ok(all)
 }

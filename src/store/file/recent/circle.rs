@@ -1,9 +1,16 @@
 //! What is known of conversations of one tenant that begin alike.
 
-use std::sync::Arc;
+use std::{collections::HashSet, sync::Arc};
 
 use super::{BESIDE, Generation};
-use crate::store::file::{read::Pointer, row::Place};
+use crate::store::file::{
+    read::{AT_ONCE, Pointer, Read},
+    row::Place,
+};
+
+/// Keys of a circle that is not known whole, and those that it is known not to have.
+const SOME: usize = 64;
+const MOST_ABSENT: usize = 1_024;
 
 /// What conversations of one tenant that begin alike have stored.
 #[derive(Debug, Default)]
@@ -14,12 +21,35 @@ pub(super) struct Circle {
     pub(super) keys: Vec<Pointer>,
     /// Some of those that keys point to.
     pub(super) generations: Vec<(Place, Arc<Generation>)>,
+    /// Of a circle that is not whole: what was looked for in vain. Requests that have the same examples
+    /// before their question look for the same each time.
+    absent: HashSet<[u8; 16]>,
 }
 
 impl Circle {
     pub(super) fn target(&self, place: &[u8; 16]) -> Option<i64> {
         let found = self.keys.binary_search_by_key(place, |(place, _)| *place);
         found.ok().map(|at| self.keys[at].1)
+    }
+
+    /// Whether nothing is there for certain.
+    pub(super) fn lacks(&self, place: &[u8; 16]) -> bool {
+        let known = self.whole || self.absent.contains(place);
+        known && self.target(place).is_none()
+    }
+
+    /// Takes over which keys were read.
+    pub(super) fn learn(&mut self, read: &Read) {
+        if let Some(near) = &read.near {
+            self.whole = true;
+            self.keys.clone_from(near);
+            self.absent = HashSet::new();
+            return;
+        }
+        if self.absent.len() + read.absent.len() > MOST_ABSENT {
+            self.absent.clear();
+        }
+        self.absent.extend(&read.absent);
     }
 
     pub(super) fn generation(&self, place: Place) -> Option<&Generation> {
@@ -29,6 +59,7 @@ impl Circle {
     }
 
     pub(super) fn point(&mut self, place: [u8; 16], target: i64) {
+        self.absent.remove(&place);
         match self.keys.binary_search_by_key(&place, |(place, _)| *place) {
             Ok(at) => self.keys[at].1 = target,
             Err(at) => self.keys.insert(at, (place, target)),
@@ -57,11 +88,32 @@ impl Circle {
         });
     }
 
+    /// Forgets the older half and more where it has become too much.
+    pub(super) fn thin(&mut self) {
+        let most = if self.whole { AT_ONCE } else { SOME };
+        if self.keys.len() <= most {
+            return;
+        }
+        self.whole = false;
+        let newest = self.generations.len().saturating_sub(SOME / 4);
+        self.generations.drain(..newest);
+        let Self {
+            keys, generations, ..
+        } = self;
+        keys.retain(|(_, target)| {
+            let of = Place::of_target(*target);
+            generations
+                .iter()
+                .any(|(place, _)| of.is_some_and(|(to, _)| to == *place))
+        });
+    }
+
     pub(super) fn bytes(&self) -> usize {
         let generations = self.generations.iter();
         let states = generations.map(|(_, it)| BESIDE + it.state.len() + it.orders.len());
         // What they have room for: a circle whose sessions are gone keeps that.
         self.keys.capacity() * size_of::<Pointer>()
+            + self.absent.capacity() * (size_of::<[u8; 16]>() + 1)
             + self.generations.capacity() * size_of::<(Place, Arc<Generation>)>()
             + states.sum::<usize>()
     }

@@ -187,6 +187,7 @@ async fn a_file_that_was_removed_is_begun_anew() {
             fs::copy(other.path().join("sessions.db"), &path).unwrap();
         }
         store.ask(What::Tick).await.unwrap();
+        assert_eq!(found(&store, &one, &[10]).await, None);
         store.save(saved(one, session(1), 20)).await.unwrap();
         assert_eq!(found(&store, &one, &[20]).await, Some((0, 20)));
         store.close().await;

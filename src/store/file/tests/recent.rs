@@ -4,7 +4,7 @@ use super::*;
 use crate::store::file::{
     read::Read,
     recent::{Change, Generation, Recent},
-    row::{Head, Place, circle},
+    row::{Head, Kind, Place, circle, key_place},
     step::Step,
 };
 
@@ -39,6 +39,7 @@ fn known(recent: &Recent, saved: &Saved) -> Option<Option<Bytes>> {
 const NOTHING: Read = Read {
     hit: None,
     near: Some(Vec::new()),
+    absent: Vec::new(),
 };
 
 #[test]
@@ -153,14 +154,159 @@ fn what_could_not_be_committed_is_forgotten() {
     let recent = Recent::default();
     let (saved, begun) = change(1, 10, 5);
     recent.apply(vec![begun]);
+    // What is known of others too: which of them the file has is for it to say.
+    let (mut other, _) = change(2, 20, 5);
+    other.opening = 77;
+    recent.learn(recent.since(), &other.tenant, circle_of(&other), &NOTHING);
+    let before = recent.since();
     let step = Step::begin(&file).unwrap();
     step.execute("INSERT INTO b VALUES (1)", []).unwrap();
-    recent.commit(step, vec![change(1, 10, 7).1]).unwrap_err();
+    let changes = vec![change(1, 10, 7).1];
+    recent.commit(changes, || step.commit()).unwrap_err();
     assert!(file.is_autocommit(), "it was undone");
-    assert_eq!(known(&recent, &saved), None);
+    assert_eq!(
+        (known(&recent, &saved), known(&recent, &other)),
+        (None, None)
+    );
+    assert_eq!(recent.bytes(), 0);
+    recent.learn(before, &other.tenant, circle_of(&other), &NOTHING);
+    assert_eq!(known(&recent, &other), None);
     let step = Step::begin(&file).unwrap();
-    recent.commit(step, vec![change(1, 10, 7).1]).unwrap();
+    let changes = vec![change(1, 10, 7).1];
+    recent.commit(changes, || step.commit()).unwrap();
     assert_eq!(known(&recent, &saved), Some(Some(vec![1; 7].into())));
+}
+
+#[test]
+fn nothing_is_said_of_it_from_before_the_commit_on() {
+    let recent = Recent::default();
+    let (saved, begun) = change(1, 10, 5);
+    recent.apply(vec![begun]);
+    let asked = || {
+        assert_eq!(known(&recent, &saved), None);
+        // Read just before, or just after: it is the same once all is told.
+        recent.learn(recent.since(), &saved.tenant, circle_of(&saved), &NOTHING);
+        assert_eq!(known(&recent, &saved), None);
+        Ok(())
+    };
+    let changes = vec![change(1, 10, 6).1, change(1, 10, 7).1];
+    recent.commit(changes, asked).unwrap();
+    assert_eq!(known(&recent, &saved), Some(Some(vec![1; 7].into())));
+}
+
+/// Conversations of which many begin alike: more than are known at one time.
+#[test]
+fn what_was_looked_for_in_vain_is_not_looked_for_again() {
+    let recent = Recent::default();
+    let all: Vec<_> = (0..300).map(|number| change(1, number * 10, 5)).collect();
+    let (first, last) = (all[0].0.clone(), all[299].0.clone());
+    let stranger = saved(tenant("a"), session(1), 7_777);
+    let place = key_place(circle_of(&stranger), &stranger.keys.exact);
+    let read = Read {
+        hit: None,
+        near: None,
+        absent: vec![place],
+    };
+    recent.learn(
+        recent.since(),
+        &stranger.tenant,
+        circle_of(&stranger),
+        &read,
+    );
+    assert_eq!(known(&recent, &stranger), Some(None));
+    for (_, change) in all {
+        recent.apply(vec![change]);
+        assert!(recent.bytes() < 64 << 10, "{}", recent.bytes());
+    }
+    assert_eq!(known(&recent, &stranger), Some(None));
+    assert_eq!(known(&recent, &first), None, "only the file knows");
+    assert_eq!(known(&recent, &last), Some(Some(last.state.clone())));
+    // It comes after all.
+    let (saved, begun) = change(1, 7_777, 9);
+    recent.apply(vec![begun]);
+    assert_eq!(known(&recent, &saved), Some(Some(saved.state.clone())));
+    let (_, Change::Saved(place, generation)) = change(1, 7_777, 9) else {
+        unreachable!()
+    };
+    recent.apply(vec![Change::Gone(place, generation.head)]);
+    assert_eq!(known(&recent, &saved), None);
+}
+
+#[test]
+fn of_many_keys_in_vain_the_newest_are_known() {
+    let recent = Recent::default();
+    let all = |from: u64| (from..from + 700).map(|number| saved(tenant("a"), session(1), number));
+    let circle = circle_of(&saved(tenant("a"), session(1), 1));
+    for from in [0, 10_000, 20_000] {
+        let absent = all(from).map(|saved| key_place(circle, &saved.keys.exact));
+        let read = Read {
+            hit: None,
+            near: None,
+            absent: absent.collect(),
+        };
+        recent.learn(recent.since(), &tenant("a"), circle, &read);
+        assert!(all(from).all(|saved| known(&recent, &saved) == Some(None)));
+        assert!(recent.bytes() < 64 << 10, "{}", recent.bytes());
+    }
+    let first = all(0)
+        .map(|saved| known(&recent, &saved))
+        .collect::<Vec<_>>();
+    assert_eq!(first, vec![None; 700]);
+    // Once all are known, none of them has to be told apart.
+    recent.learn(recent.since(), &tenant("a"), circle, &NOTHING);
+    assert!(all(0).all(|saved| known(&recent, &saved) == Some(None)));
+}
+
+/// Half of a key is its place; the rest is compared.
+#[test]
+fn keys_that_share_their_place_are_told_apart() {
+    let recent = Recent::default();
+    let (saved, begun) = change(1, 10, 5);
+    recent.apply(vec![begun]);
+    let mut other = saved.clone();
+    let mut bytes = *saved.keys.exact.bytes();
+    bytes[15] = 1;
+    other.keys.exact = Key::from_bytes(bytes);
+    assert!(known(&recent, &other).is_none_or(|hit| hit.is_none()));
+}
+
+/// What is learnt and what is told of sessions counts as well.
+#[test]
+fn all_that_it_takes_is_counted() {
+    let recent = Recent::default();
+    for id in 1..=250_u8 {
+        let (mut saved, begun) = change(id, 10, 60_000);
+        saved.opening = id.into();
+        let Change::Saved(place, generation) = begun else {
+            unreachable!()
+        };
+        let head = Head::of(&saved, false);
+        let hit = Hit {
+            found: Found {
+                at: 0,
+                state: generation.state.clone(),
+                orders: Bytes::new(),
+            },
+            place,
+            kind: Kind::Exact,
+            head,
+            used_s: 100,
+        };
+        let read = Read {
+            hit: Some(hit),
+            ..NOTHING
+        };
+        recent.learn(recent.since(), &saved.tenant, circle_of(&saved), &read);
+        assert!(recent.bytes() <= 8 << 20, "{}", recent.bytes());
+    }
+    let before = recent.bytes();
+    assert!(before > 4 << 20);
+    recent.apply(vec![Change::Ordered(250, Bytes::from(vec![0; 60_000]))]);
+    assert!(recent.bytes() > before || before + 60_000 > 8 << 20);
+    for id in 1..=250 {
+        recent.apply(vec![Change::Ordered(id, Bytes::from(vec![0; 60_000]))]);
+        assert!(recent.bytes() <= 8 << 20, "{}", recent.bytes());
+    }
 }
 
 #[test]
@@ -245,4 +391,45 @@ async fn a_clock_that_goes_back_makes_all_of_a_session_older() {
     for number in [10, 20] {
         assert!(found(&store, &one, &[number]).await.is_none(), "{number}");
     }
+}
+
+#[tokio::test]
+async fn what_a_tool_from_outside_changed_is_noticed() {
+    let directory = tempfile::tempdir().unwrap();
+    let store = open(&directory);
+    let one = saved(tenant("a"), session(1), 10);
+    store.save(one.clone()).await.unwrap();
+    for what in [What::Tick, What::Carry, What::Tick] {
+        store.ask(what).await.unwrap();
+        assert!(
+            known(store.readers.recent(), &one).is_some(),
+            "ours are no others"
+        );
+    }
+    let outside = rusqlite::Connection::open(directory.path().join("sessions.db")).unwrap();
+    let tables = ["keys", "generations", "sessions"];
+    let all = tables.map(|table| format!("DELETE FROM {table};")).concat();
+    outside.execute_batch(&all).unwrap();
+    store.ask(What::Tick).await.unwrap();
+    assert!(found(&store, &one.tenant, &[10]).await.is_none());
+}
+
+/// A session from a time that is yet to come is made older, also where it is known.
+#[tokio::test]
+async fn a_clock_that_goes_back_makes_what_is_known_older_at_a_tick() {
+    let directory = tempfile::tempdir().unwrap();
+    let (store, now) = clocked(&LIMITS, &directory);
+    let one = saved(tenant("a"), session(1), 10);
+    now.fetch_add(50_000, Ordering::SeqCst);
+    store.save(one.clone()).await.unwrap();
+    now.fetch_sub(50_000, Ordering::SeqCst);
+    store.ask(What::Tick).await.unwrap();
+    // The next job is done after what the first set off.
+    store.ask(What::Tick).await.unwrap();
+    assert!(known(store.readers.recent(), &one).is_some());
+    let horizon = now.load(Ordering::SeqCst) + 1;
+    let keys = [one.keys.exact];
+    let recent = store.readers.recent();
+    let hit = recent.find(&one.tenant, circle_of(&one), &keys, horizon);
+    assert!(hit.is_none(), "it was used in the past");
 }
