@@ -77,6 +77,10 @@ impl Passage {
     }
 
     pub(super) fn push(&mut self, chunk: Bytes, out: &mut VecDeque<Piece>) {
+        // It would stand between a CR and its LF.
+        if chunk.is_empty() {
+            return;
+        }
         if self.decoder.is_some() {
             self.look(chunk.clone(), out);
             out.push_back(Piece::Bytes(chunk));
@@ -167,7 +171,8 @@ impl Held {
     /// Whether the current event, which ends with these bytes, can be taken out whole: by what its bytes
     /// say, as with one that came in pieces, so that no cut makes a difference.
     fn may_drop(&mut self, last: &[u8]) -> bool {
-        let len = self.len + last.len();
+        // A cut between the last CR and its LF ends the event before that.
+        let len = self.len + last.len() - usize::from(last.ends_with(b"\r\n"));
         self.strip_usage && !self.released && len <= MAX_HELD && !self.choices.has_some(last)
     }
 
@@ -185,20 +190,45 @@ impl Held {
     }
 }
 
-/// Follows an event as long as it may be `data: [DONE]`, over any cut.
-#[derive(Default)]
+/// Follows an event as long as it may be `data: [DONE]`, over any cut. Lines of other fields may stand beside
+/// it; a comment goes out at once, since somebody may wait for it.
 struct Done {
     /// Bytes of [`Done::TEXT`] matched.
     matched: usize,
+    /// The next byte begins a line.
+    begins: bool,
+    /// This line is of another field.
+    aside: bool,
     other: bool,
+}
+
+impl Default for Done {
+    fn default() -> Self {
+        Self {
+            matched: 0,
+            begins: true,
+            aside: false,
+            other: false,
+        }
+    }
 }
 
 impl Done {
     const TEXT: &[u8] = b"data:[DONE]";
+    /// How `event`, `id` and `retry` begin.
+    const FIELDS: &[u8] = b"eir";
 
     fn possible(&mut self, bytes: &[u8]) -> bool {
         for byte in bytes {
-            if Self::TEXT.get(self.matched) == Some(byte) {
+            if matches!(byte, b'\r' | b'\n') {
+                (self.begins, self.aside) = (true, false);
+                continue;
+            }
+            let begins = std::mem::take(&mut self.begins);
+            let between = self.matched == 0 || self.matched == Self::TEXT.len();
+            if self.aside || (begins && between && Self::FIELDS.contains(byte)) {
+                self.aside = true;
+            } else if Self::TEXT.get(self.matched) == Some(byte) {
                 self.matched += 1;
             } else {
                 self.other |= !byte.is_ascii_whitespace();

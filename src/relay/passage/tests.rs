@@ -43,8 +43,11 @@ fn check_every_cut(stream: &str, strip: bool, expected: &str) -> Heard {
     let (bytes, end, heard) = pass([stream], strip);
     assert_eq!(String::from_utf8_lossy(&bytes), expected);
     for at in 0..=stream.len() {
-        let cut = pass([&stream[..at], &stream[at..]], strip);
-        assert_eq!(cut, (bytes.clone(), end, heard.clone()), "cut at {at}");
+        let (first, rest) = stream.split_at(at);
+        for pieces in [vec![first, rest], vec![first, b"", rest]] {
+            let cut = pass(pieces, strip);
+            assert_eq!(cut, (bytes.clone(), end, heard.clone()), "cut at {at}");
+        }
     }
     let cut = pass(stream.chunks(1), strip);
     assert_eq!(cut, (bytes, end, heard.clone()), "cut everywhere");
@@ -88,6 +91,57 @@ fn what_looks_like_another_chunk_stays_however_it_is_cut() {
     assert_eq!(whole.0, all);
     for at in [200, 300, 9_000, all.len() - DONE.len() - 1] {
         assert_eq!(pass([&all[..at], &all[at..]], true), whole, "cut at {at}");
+    }
+}
+
+#[test]
+fn the_longest_that_is_held_is_the_same_however_it_is_cut() {
+    for end in ["\n", "\r\n", "\r"] {
+        for more in 0..5 {
+            let usage = USAGE.replace('\n', end);
+            let most = super::MAX_HELD + more - 2;
+            let filler = "x".repeat(most - usage.len() + 1);
+            let usage = usage.replace("\"x\"", &format!("\"{filler}\""));
+            assert_eq!(usage.len(), most);
+            let [text, done] = [TEXT, DONE].map(|event| event.replace('\n', end));
+            let all = format!("{text}{usage}{done}");
+            let whole = pass([all.as_bytes()], true);
+            let stays = whole.0.len() == all.len();
+            // A last LF after a CR does not count.
+            assert_eq!(stays, most - usize::from(end == "\r\n") > super::MAX_HELD);
+            let last = text.len() + most;
+            for at in (text.len()..text.len() + 9).chain(last - 9..last + 9) {
+                let (first, rest) = all.as_bytes().split_at(at);
+                assert_eq!(
+                    pass([first, rest], true),
+                    whole,
+                    "{end:?} {more} cut at {at}"
+                );
+                assert_eq!(
+                    pass([first, b"", rest], true),
+                    whole,
+                    "{end:?} {more} cut at {at}"
+                );
+            }
+        }
+    }
+}
+
+#[test]
+fn the_answer_ends_before_the_whole_event_that_says_so() {
+    for end in ["\n", "\r\n", "\r"] {
+        for event in [
+            "id: 5\ndata: [DONE]\n\n",
+            "event: done\nid: 5\ndata:[DONE]\n\n",
+            "data: [DONE]\nid: 5\nretry: 7\n\n",
+        ] {
+            let all = format!("{TEXT}{FINISH}{event}").replace('\n', end);
+            for strip in [true, false] {
+                check_every_cut(&all, strip, &all);
+            }
+            let ends = format!("{TEXT}{FINISH}").replace('\n', end).len();
+            assert_eq!(pass([all.as_bytes()], false).1, Some(ends));
+        }
     }
 }
 
