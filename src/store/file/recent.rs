@@ -92,7 +92,8 @@ struct Held {
 #[derive(Debug, Default)]
 struct Landing {
     everything: bool,
-    circles: HashSet<u64>,
+    /// Places of keys that point elsewhere after it. What a key points to is changed with its keys alone.
+    keys: HashSet<[u8; 16]>,
     sessions: HashSet<i64>,
 }
 
@@ -122,12 +123,15 @@ impl Recent {
         let Held {
             circles, landing, ..
         } = &mut *held;
-        if landing.everything || landing.circles.contains(&circle) {
+        if landing.everything {
             return None;
         }
         let known = circles.get(&circle)?;
         for (at, key) in keys.iter().enumerate() {
             let place = key_place(circle, key);
+            if landing.keys.contains(&place) {
+                return None;
+            }
             if known.lacks(&place) {
                 continue;
             }
@@ -350,16 +354,18 @@ impl Held {
 impl Landing {
     fn add(&mut self, change: &Change) {
         match change {
-            Change::Saved(_, generation) => {
-                self.circles.insert(generation.head.circle);
-            }
-            Change::Gone(_, head) => {
-                self.circles.insert(head.circle);
-            }
+            Change::Saved(_, generation) => self.add_keys(&generation.head),
+            Change::Gone(_, head) => self.add_keys(head),
             Change::Used(session, _) | Change::Ordered(session, _) => {
                 self.sessions.insert(*session);
             }
             Change::Unreadable => self.everything = true,
         }
+    }
+
+    fn add_keys(&mut self, head: &Head) {
+        let keys = Kind::ALL.iter().filter_map(|kind| head.key(*kind));
+        self.keys
+            .extend(keys.map(|key| key_place(head.circle, key)));
     }
 }
