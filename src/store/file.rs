@@ -9,7 +9,7 @@
 //!
 //! What cannot be read is never taken for a state: each generation has a checksum over all that
 //! belongs to it. A damaged file is set aside under another name, and a new one begun. One that was
-//! removed or replaced is noticed within seconds, and what stands in its place is used.
+//! removed, replaced, or changed by somebody else is noticed within seconds, and what stands there is used.
 
 use std::{
     fmt, io,
