@@ -102,8 +102,15 @@ impl Passage {
                 self.held.pieces.clear();
                 self.held.dropped_cr = event.end == chunk.len() && self.splitter.after_cr();
             } else if seen == Seen::Done && !std::mem::replace(&mut self.ended, true) {
-                give(out, &chunk, from, begin);
-                from = begin;
+                let last = &chunk[begin..event.end];
+                let mut to = begin;
+                if !self.held.may_hold(last) {
+                    // Some of it may be gone already: it ends after all of it.
+                    self.held.release(out);
+                    to = event.end - late(last);
+                }
+                give(out, &chunk, from, to);
+                from = to;
                 out.push_back(Piece::End);
             }
             self.held.release(out);
@@ -128,8 +135,10 @@ impl Passage {
         if seen == Seen::UsageOnly && self.held.may_drop(b"") {
             self.held.pieces.clear();
         }
-        let done = seen == Seen::Done && !std::mem::replace(&mut self.ended, true);
-        if done {
+        if seen == Seen::Done
+            && self.held.may_hold(b"")
+            && !std::mem::replace(&mut self.ended, true)
+        {
             out.push_back(Piece::End);
         }
         self.held.release(out);
@@ -154,6 +163,11 @@ impl Passage {
     }
 }
 
+/// The LF of a CRLF at the end of an event, which ends with the CR where a cut comes between them.
+fn late(last: &[u8]) -> usize {
+    usize::from(last.ends_with(b"\r\n"))
+}
+
 fn give(out: &mut VecDeque<Piece>, chunk: &Bytes, from: usize, to: usize) {
     if from < to {
         out.push_back(Piece::Bytes(chunk.slice(from..to)));
@@ -168,12 +182,22 @@ impl Held {
         self.done = Done::default();
     }
 
-    /// Whether the current event, which ends with these bytes, can be taken out whole: by what its bytes
-    /// say, as with one that came in pieces, so that no cut makes a difference.
+    /// Whether the current event, which ends with these bytes, can be taken out whole.
     fn may_drop(&mut self, last: &[u8]) -> bool {
+        self.strip_usage && self.may_hold(last) && !self.choices.some
+    }
+
+    /// Whether all of the event that ends with these bytes would be held wherever it was cut: so what becomes
+    /// of one that came in one piece is the same.
+    fn may_hold(&mut self, last: &[u8]) -> bool {
         // A cut between the last CR and its LF ends the event before that.
-        let len = self.len + last.len() - usize::from(last.ends_with(b"\r\n"));
-        self.strip_usage && !self.released && len <= MAX_HELD && !self.choices.has_some(last)
+        let len = self.len + last.len() - late(last);
+        let maybe = self.done.possible(last) | self.may_be_usage(last);
+        !self.released && len <= MAX_HELD && maybe
+    }
+
+    fn may_be_usage(&mut self, bytes: &[u8]) -> bool {
+        self.strip_usage && !self.choices.has_some(bytes)
     }
 
     fn release(&mut self, out: &mut VecDeque<Piece>) {
@@ -183,56 +207,65 @@ impl Held {
     /// Whether these bytes of an event without an end are to be kept back with those before.
     fn hold(&mut self, bytes: &[u8]) -> bool {
         self.len += bytes.len();
-        let maybe_done = self.done.possible(bytes);
-        let maybe_usage = self.strip_usage && !self.choices.has_some(bytes);
-        self.released |= self.len > MAX_HELD || !(maybe_done || maybe_usage);
+        let maybe = self.done.possible(bytes) | self.may_be_usage(bytes);
+        self.released |= self.len > MAX_HELD || !maybe;
         !self.released
     }
 }
 
 /// Follows an event as long as it may be `data: [DONE]`, over any cut. Lines of other fields may stand beside
 /// it; a comment goes out at once, since somebody may wait for it.
+#[derive(Default)]
 struct Done {
-    /// Bytes of [`Done::TEXT`] matched.
-    matched: usize,
-    /// The next byte begins a line.
-    begins: bool,
-    /// This line is of another field.
-    aside: bool,
+    line: Line,
+    /// A line said it.
+    said: bool,
     other: bool,
 }
 
-impl Default for Done {
-    fn default() -> Self {
-        Self {
-            matched: 0,
-            begins: true,
-            aside: false,
-            other: false,
-        }
-    }
+/// A line as far as it came, with the bytes matched.
+#[derive(Clone, Copy, Default)]
+enum Line {
+    #[default]
+    Begins,
+    Field(usize),
+    Data(usize),
+    Aside,
 }
 
 impl Done {
-    const TEXT: &[u8] = b"data:[DONE]";
-    /// How `event`, `id` and `retry` begin.
-    const FIELDS: &[u8] = b"eir";
+    const FIELD: &[u8] = b"data";
+    const TEXT: &[u8] = b"[DONE]";
 
     fn possible(&mut self, bytes: &[u8]) -> bool {
-        for byte in bytes {
-            if matches!(byte, b'\r' | b'\n') {
-                (self.begins, self.aside) = (true, false);
-                continue;
+        for &byte in bytes {
+            if self.other {
+                break;
             }
-            let begins = std::mem::take(&mut self.begins);
-            let between = self.matched == 0 || self.matched == Self::TEXT.len();
-            if self.aside || (begins && between && Self::FIELDS.contains(byte)) {
-                self.aside = true;
-            } else if Self::TEXT.get(self.matched) == Some(byte) {
-                self.matched += 1;
-            } else {
-                self.other |= !byte.is_ascii_whitespace();
-            }
+            self.line = match (self.line, byte) {
+                (line, b'\r' | b'\n') => {
+                    if let Line::Data(matched) = line {
+                        self.said |= matched == Self::TEXT.len();
+                        self.other = !matches!(matched, 0 | 6);
+                    }
+                    Line::Begins
+                }
+                (Line::Begins, b':') => {
+                    self.other = true;
+                    Line::Aside
+                }
+                (Line::Field(4), b':') => Line::Data(0),
+                (Line::Data(matched), _) if byte.is_ascii_whitespace() => Line::Data(matched),
+                (Line::Data(matched), _) => {
+                    self.other = self.said || Self::TEXT.get(matched) != Some(&byte);
+                    Line::Data(matched + 1)
+                }
+                (Line::Begins, _) if byte == Self::FIELD[0] => Line::Field(1),
+                (Line::Field(matched), _) if Self::FIELD.get(matched) == Some(&byte) => {
+                    Line::Field(matched + 1)
+                }
+                (Line::Begins | Line::Field(_) | Line::Aside, _) => Line::Aside,
+            };
         }
         !self.other
     }
@@ -243,6 +276,7 @@ impl Done {
 struct Choices {
     /// Bytes of [`Choices::KEY`] matched.
     matched: usize,
+    some: bool,
 }
 
 impl Choices {
@@ -252,12 +286,15 @@ impl Choices {
 
     fn has_some(&mut self, bytes: &[u8]) -> bool {
         for &byte in bytes {
+            if self.some {
+                break;
+            }
             if self.matched >= Self::LOOSE && byte.is_ascii_whitespace() {
                 continue;
             }
             if self.matched == Self::KEY.len() {
                 if byte != b']' {
-                    return true;
+                    self.some = true;
                 }
                 self.matched = 0;
             } else if byte == Self::KEY[self.matched] {
@@ -266,7 +303,7 @@ impl Choices {
                 self.matched = usize::from(byte == b'"');
             }
         }
-        false
+        self.some
     }
 }
 

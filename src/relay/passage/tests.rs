@@ -134,6 +134,9 @@ fn the_answer_ends_before_the_whole_event_that_says_so() {
             "id: 5\ndata: [DONE]\n\n",
             "event: done\nid: 5\ndata:[DONE]\n\n",
             "data: [DONE]\nid: 5\nretry: 7\n\n",
+            "data:\ndata: [DONE]\n\n",
+            "data\ndata:[DONE] \ndata:\n\n",
+            "x: 1\n id: 5\ndatum: 7\ndata: [DONE]\n\n",
         ] {
             let all = format!("{TEXT}{FINISH}{event}").replace('\n', end);
             for strip in [true, false] {
@@ -142,6 +145,55 @@ fn the_answer_ends_before_the_whole_event_that_says_so() {
             let ends = format!("{TEXT}{FINISH}").replace('\n', end).len();
             assert_eq!(pass([all.as_bytes()], false).1, Some(ends));
         }
+    }
+}
+
+/// What cannot be held back goes out, and the answer ends after it.
+#[test]
+fn where_it_cannot_be_held_the_answer_ends_after_the_event_that_says_so() {
+    for end in ["\n", "\r\n", "\r"] {
+        let comment = "id: 5\n: soon\ndata: [DONE]\n\n".to_owned();
+        let long = format!("id: {}\ndata: [DONE]\n\n", "5".repeat(super::MAX_HELD));
+        for event in [comment, long] {
+            let [text, event] = [TEXT, &event].map(|it| it.replace('\n', end));
+            let all = format!("{text}{event}: bye{end}{end}");
+            let whole = pass([all.as_bytes()], false);
+            let ends = text.len() + event.len() - usize::from(end == "\r\n");
+            assert_eq!((whole.0.len(), whole.1), (all.len(), Some(ends)));
+            let near = |at: usize| (at.saturating_sub(20)..at + 20).collect::<Vec<_>>();
+            let cuts = [near(text.len()), near(text.len() + event.len())].concat();
+            for at in cuts.into_iter().filter(|at| *at <= all.len()) {
+                let (first, rest) = all.as_bytes().split_at(at);
+                assert_eq!(pass([first, rest], false), whole, "{end:?} cut at {at}");
+            }
+            let bytes = all.as_bytes().chunks(1);
+            assert_eq!(pass(bytes, false), whole, "{end:?} cut everywhere");
+        }
+    }
+}
+
+#[test]
+fn what_tells_of_choices_is_not_forgotten_behind_a_cut() {
+    let odd = USAGE.replace("data: ", "id: \"choices\":[1]\ndata: ");
+    let all = format!("{TEXT}{FINISH}{odd}{DONE}");
+    check_every_cut(&all, true, &all);
+}
+
+#[test]
+fn a_comment_goes_out_at_once() {
+    for before in ["", "id: 5\n"] {
+        let mut passage = Passage::new(None, false);
+        let mut out = VecDeque::new();
+        passage.push(Bytes::from(before), &mut out);
+        passage.push(Bytes::from_static(b": still here\n"), &mut out);
+        let bytes: usize = out
+            .iter()
+            .map(|piece| match piece {
+                Piece::Bytes(bytes) => bytes.len(),
+                Piece::End => 0,
+            })
+            .sum();
+        assert_eq!(bytes, before.len() + 13);
     }
 }
 
