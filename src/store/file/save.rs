@@ -31,19 +31,33 @@ pub(super) struct Counts {
 impl Counts {
     /// Reads them from the file.
     pub(super) fn load(file: &Connection) -> Result<Self> {
+        let sessions = match schema::read_meta(file, "sessions")? {
+            Some(sessions) => sessions,
+            None => Self::sessions(file)?,
+        };
+        let next = Self::next(file)?;
+        Ok(Self { sessions, next })
+    }
+
+    /// Counts them again: somebody else changed the file.
+    pub(super) fn anew(self, file: &Connection) -> Result<Self> {
+        Ok(Self {
+            sessions: Self::sessions(file)?,
+            next: self.next.max(Self::next(file)?),
+        })
+    }
+
+    fn sessions(file: &Connection) -> Result<u64> {
+        file.query_row("SELECT count(*) FROM sessions", [], |row| {
+            row.get::<_, i64>(0).map(i64::unsigned_abs)
+        })
+    }
+
+    fn next(file: &Connection) -> Result<i64> {
         let newest = file.query_row("SELECT max(number) FROM sessions", [], |row| {
             row.get::<_, Option<i64>>(0)
         })?;
-        let sessions = match schema::read_meta(file, "sessions")? {
-            Some(sessions) => sessions,
-            None => file.query_row("SELECT count(*) FROM sessions", [], |row| {
-                row.get::<_, i64>(0).map(i64::unsigned_abs)
-            })?,
-        };
-        Ok(Self {
-            sessions,
-            next: newest.unwrap_or(0).saturating_add(1),
-        })
+        Ok(newest.unwrap_or(0).saturating_add(1))
     }
 
     pub(super) fn store(self, file: &Connection) -> Result<()> {

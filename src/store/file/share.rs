@@ -28,6 +28,15 @@ impl Told {
             },
         )
     }
+
+    /// Reads it again, and tells everybody to: somebody else changed the file.
+    pub(super) fn anew(self, file: &Connection) -> Result<Self> {
+        let told = Self::load(file)?;
+        Ok(Self {
+            version: told.version.max(self.version) + 1,
+            ..told
+        })
+    }
 }
 
 /// Puts a value in the place of the one of that name before; beyond the bound, what was not given

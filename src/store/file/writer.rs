@@ -47,11 +47,46 @@ const RETRY: Duration = Duration::from_secs(1);
 /// What the writer knows of the open file.
 struct Open {
     file: Connection,
+    known: Known,
+    inode: Inode,
+}
+
+/// What of the file's content need not be asked each time.
+#[derive(Clone, Copy)]
+struct Known {
     counts: Counts,
     told: Told,
-    inode: Inode,
     /// Changes where another connection changed the file, and no other one of ours does.
     others: i64,
+}
+
+impl Known {
+    fn load(file: &Connection) -> rusqlite::Result<Self> {
+        Ok(Self {
+            // First: what changes after it is met.
+            others: others(file)?,
+            counts: Counts::load(file)?,
+            told: Told::load(file)?,
+        })
+    }
+
+    /// Where a tool from outside changed the file, all that is known of it is asked again.
+    fn meet_others(&mut self, file: &Connection, recent: &Recent) -> rusqlite::Result<()> {
+        let others = others(file)?;
+        if others != self.others {
+            recent.clear();
+            *self = Self {
+                counts: self.counts.anew(file)?,
+                told: self.told.anew(file)?,
+                others,
+            };
+        }
+        Ok(())
+    }
+}
+
+fn others(file: &Connection) -> rusqlite::Result<i64> {
+    schema::pragma(file, "data_version")
 }
 
 pub(super) struct Writer {
@@ -222,12 +257,12 @@ impl Writer {
         let Some(open) = &mut self.open else {
             return Err(StoreError::Unreachable(io::ErrorKind::NotConnected.into()));
         };
-        let (counts, told) = (open.counts, open.told);
+        let known = open.known;
         let when = (second, horizon);
         let done = write(open, group, self.readers.recent(), &mut self.stamp, when);
         match &done {
-            Ok(_) => self.version.store(open.told.version, Relaxed),
-            Err(_) => (open.counts, open.told) = (counts, told),
+            Ok(_) => self.version.store(open.known.told.version, Relaxed),
+            Err(_) => open.known = known,
         }
         Ok(done)
     }
@@ -235,7 +270,7 @@ impl Writer {
     /// Whether there are more sessions than there may be.
     fn is_full(&self) -> bool {
         let open = self.open.as_ref();
-        open.is_some_and(|open| open.counts.sessions > self.limits.sessions)
+        open.is_some_and(|open| open.known.counts.sessions > self.limits.sessions)
     }
 
     /// Removes some of what is over the limits; returns whether there is more.
@@ -244,15 +279,15 @@ impl Writer {
         let Some(open) = &mut self.open else {
             return false;
         };
-        let counts = open.counts;
+        let counts = open.known.counts;
         let recent = self.readers.recent();
-        match expire::step(&open.file, &mut open.counts, recent, self.limits, now) {
+        match expire::step(&open.file, &mut open.known.counts, recent, self.limits, now) {
             Ok(more) => return more,
             Err(error) if open::is_damage(&error) => {
                 self.begin_anew(&error);
             }
             Err(error) => {
-                open.counts = counts;
+                open.known.counts = counts;
                 tracing::warn!(%error, "the store could not let go of old sessions");
             }
         }
@@ -273,12 +308,8 @@ impl Writer {
     fn look(&mut self) {
         let Some(open) = &mut self.open else { return };
         if self.place.holds(&open.inode) {
-            // A tool from outside: what is known is asked of the file again.
-            if let Ok(others) = schema::pragma(&open.file, "data_version")
-                && std::mem::replace(&mut open.others, others) != others
-            {
-                self.readers.recent().clear();
-            }
+            // Where it cannot be read, whoever comes next is told.
+            let _ = open.known.meet_others(&open.file, self.readers.recent());
             return;
         }
         let file = self.place.path().display();
@@ -320,10 +351,8 @@ impl Writer {
         self.readers.close();
         let opened = self.place.open(|file| {
             Ok(Open {
-                counts: Counts::load(&file)?,
-                told: Told::load(&file)?,
+                known: Known::load(&file)?,
                 inode: self.place.inode()?,
-                others: schema::pragma(&file, "data_version")?,
                 file,
             })
         });
@@ -337,8 +366,8 @@ impl Writer {
             }
         })?;
         // What others have seen of it never goes back.
-        open.told.version = open.told.version.max(self.version.load(Relaxed));
-        self.version.store(open.told.version, Relaxed);
+        open.known.told.version = open.known.told.version.max(self.version.load(Relaxed));
+        self.version.store(open.known.told.version, Relaxed);
         self.open = Some(open);
         self.tried = None;
         self.readers.open();
@@ -354,15 +383,17 @@ fn write(
     stamp: &mut Stamp,
     (second, horizon): (u64, u64),
 ) -> rusqlite::Result<Vec<Result<bool, StoreError>>> {
-    let counts = open.counts;
     let mut changes = Changes::new();
     let step = Step::begin(&open.file)?;
+    let before = open.known.counts.sessions;
+    open.known.meet_others(&step, recent)?;
     let mut all = Vec::with_capacity(group.len());
     for asked in group {
         all.push(match &asked.what {
             What::Save(saved) => {
                 *stamp = stamp.next(second);
-                save::save(&step, &mut open.counts, &mut changes, saved, *stamp)?.map(|()| true)
+                save::save(&step, &mut open.known.counts, &mut changes, saved, *stamp)?
+                    .map(|()| true)
             }
             What::Order(account, id, orders) => {
                 let account = account.as_ref();
@@ -376,7 +407,7 @@ fn write(
                 )?)
             }
             What::Share(name, value) => {
-                share::put(&step, &mut open.told, name, value)?;
+                share::put(&step, &mut open.known.told, name, value)?;
                 Ok(true)
             }
             What::Touch(number) => {
@@ -392,8 +423,8 @@ fn write(
             }
         });
     }
-    if open.counts.sessions != counts.sessions {
-        open.counts.store(&step)?;
+    if open.known.counts.sessions != before {
+        open.known.counts.store(&step)?;
     }
     recent.commit(changes, || step.commit())?;
     Ok(all)

@@ -6,6 +6,7 @@ use std::sync::{
 };
 
 use bytes::Bytes;
+use tokio::task::JoinSet;
 
 use super::{
     super::{Page, Store},
@@ -63,7 +64,8 @@ pub(super) async fn is_not_unseen(store: Arc<dyn Store>) {
     };
     store.save(save(0)).await.unwrap();
     let over = Arc::new(AtomicBool::new(false));
-    let asking = tokio::spawn({
+    let mut asking = JoinSet::new();
+    asking.spawn({
         let (store, over) = (Arc::clone(&store), Arc::clone(&over));
         async move {
             let mut before = Seen {
@@ -89,5 +91,5 @@ pub(super) async fn is_not_unseen(store: Arc<dyn Store>) {
         assert!(store.order(None, session(1), orders).await.unwrap());
     }
     over.store(true, Ordering::SeqCst);
-    asking.await.unwrap();
+    asking.join_next().await.unwrap().unwrap();
 }

@@ -1,6 +1,6 @@
 //! What is known of conversations of one tenant that begin alike.
 
-use std::{collections::HashSet, sync::Arc};
+use std::sync::Arc;
 
 use super::{BESIDE, Generation};
 use crate::store::file::{
@@ -9,7 +9,8 @@ use crate::store::file::{
 };
 
 /// Keys of a circle that is not known whole, and those that it is known not to have.
-const SOME: usize = 64;
+/// Tests reach it with few.
+const SOME: usize = if cfg!(test) { 8 } else { 64 };
 const MOST_ABSENT: usize = 1_024;
 
 /// What conversations of one tenant that begin alike have stored.
@@ -21,9 +22,9 @@ pub(super) struct Circle {
     pub(super) keys: Vec<Pointer>,
     /// Some of those that keys point to.
     pub(super) generations: Vec<(Place, Arc<Generation>)>,
-    /// Of a circle that is not whole: what was looked for in vain. Requests that have the same examples
-    /// before their question look for the same each time.
-    absent: HashSet<[u8; 16]>,
+    /// Of a circle that is not whole: what was looked for in vain, in order. Requests that have the same
+    /// examples before their question look for the same each time.
+    absent: Vec<[u8; 16]>,
 }
 
 impl Circle {
@@ -34,7 +35,7 @@ impl Circle {
 
     /// Whether nothing is there for certain.
     pub(super) fn lacks(&self, place: &[u8; 16]) -> bool {
-        let known = self.whole || self.absent.contains(place);
+        let known = self.whole || self.absent.binary_search(place).is_ok();
         known && self.target(place).is_none()
     }
 
@@ -43,13 +44,15 @@ impl Circle {
         if let Some(near) = &read.near {
             self.whole = true;
             self.keys.clone_from(near);
-            self.absent = HashSet::new();
+            self.absent = Vec::new();
             return;
         }
         if self.absent.len() + read.absent.len() > MOST_ABSENT {
             self.absent.clear();
         }
         self.absent.extend(&read.absent);
+        self.absent.sort_unstable();
+        self.absent.dedup();
     }
 
     pub(super) fn generation(&self, place: Place) -> Option<&Generation> {
@@ -59,7 +62,9 @@ impl Circle {
     }
 
     pub(super) fn point(&mut self, place: [u8; 16], target: i64) {
-        self.absent.remove(&place);
+        if let Ok(at) = self.absent.binary_search(&place) {
+            self.absent.remove(at);
+        }
         match self.keys.binary_search_by_key(&place, |(place, _)| *place) {
             Ok(at) => self.keys[at].1 = target,
             Err(at) => self.keys.insert(at, (place, target)),
@@ -113,7 +118,7 @@ impl Circle {
         let states = generations.map(|(_, it)| BESIDE + it.state.len() + it.orders.len());
         // What they have room for: a circle whose sessions are gone keeps that.
         self.keys.capacity() * size_of::<Pointer>()
-            + self.absent.capacity() * (size_of::<[u8; 16]>() + 1)
+            + self.absent.capacity() * size_of::<[u8; 16]>()
             + self.generations.capacity() * size_of::<(Place, Arc<Generation>)>()
             + states.sum::<usize>()
     }

@@ -427,3 +427,58 @@ async fn a_clock_that_goes_back_makes_what_is_known_older_at_a_tick() {
     let hit = recent.find(&one.tenant, circle_of(&one), &keys, horizon);
     assert!(hit.is_none(), "it was used in the past");
 }
+
+/// Also where it is met first by a save: what is sound is not set aside, and nothing expires for what is
+/// gone.
+#[tokio::test]
+async fn sessions_that_a_tool_brought_or_took_are_counted() {
+    let directory = tempfile::tempdir().unwrap();
+    let config = StoreConfig {
+        max_sessions: 7,
+        ..LIMITS
+    };
+    let (store, _) = clocked(&config, &directory);
+    let one = tenant("a");
+    for number in 1..=4 {
+        let saved = saved(one, session(number), u64::from(number) * 10);
+        store.save(saved).await.unwrap();
+    }
+    let outside = rusqlite::Connection::open(directory.path().join("sessions.db")).unwrap();
+    let brought = "INSERT INTO sessions SELECT number + 4, account, x'00', tenant, saved_s, used, orders \
+                   FROM sessions WHERE number < 3";
+    outside.execute(brought, []).unwrap();
+    store.save(saved(one, session(5), 50)).await.unwrap();
+    assert_eq!(
+        files(&directory, "sessions.db.damaged"),
+        Vec::<String>::new()
+    );
+    assert_eq!(found(&store, &one, &[50]).await, Some((0, 50)));
+    outside.execute("DELETE FROM sessions WHERE number > 3 AND session <> x'05050505050505050505050505050505'", []).unwrap();
+    for number in [6, 7] {
+        let saved = saved(one, session(number), u64::from(number) * 10);
+        store.save(saved).await.unwrap();
+    }
+    for _ in 0..2 {
+        store.ask(What::Tick).await.unwrap();
+    }
+    for number in [10, 20, 30, 50, 60, 70] {
+        assert!(found(&store, &one, &[number]).await.is_some(), "{number}");
+    }
+}
+
+#[test]
+fn what_was_absent_just_before_the_commit_is_found_after_it() {
+    let recent = Recent::default();
+    let (saved, begun) = change(1, 10, 5);
+    let absent = Read {
+        hit: None,
+        near: None,
+        absent: vec![key_place(circle_of(&saved), &saved.keys.exact)],
+    };
+    let read = || {
+        recent.learn(recent.since(), &saved.tenant, circle_of(&saved), &absent);
+        Ok(())
+    };
+    recent.commit(vec![begun], read).unwrap();
+    assert_eq!(known(&recent, &saved), Some(Some(saved.state.clone())));
+}
