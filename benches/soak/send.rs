@@ -91,7 +91,12 @@ impl Doors {
         };
         match manner {
             Manner::Kept => Some(read(self.one.begin(request(&self.one)).await, None).await),
-            Manner::Http2 => Some(read(self.two.begin(request(&self.two)).await, None).await),
+            Manner::Http2 => {
+                // A stream that is reset takes with it what was not written yet, its head as well: the client
+                // is told that much, and asks again.
+                let begun = self.two.try_begin(request(&self.two)).await.ok()?;
+                Some(read(begun, None).await)
+            }
             Manner::LeavesInUpload => {
                 self.leave_in_upload(talk, how, &body).await;
                 None

@@ -110,7 +110,15 @@ impl Client {
 
     /// Sends, and waits for the head of the answer only.
     pub(crate) async fn begin(&self, request: Request<Upload>) -> Response<Incoming> {
-        within(self.inner.request(request)).await.unwrap()
+        self.try_begin(request).await.unwrap()
+    }
+
+    /// The same where there may be none.
+    pub(crate) async fn try_begin(
+        &self,
+        request: Request<Upload>,
+    ) -> Result<Response<Incoming>, legacy::Error> {
+        within(self.inner.request(request)).await
     }
 }
 
