@@ -33,7 +33,7 @@ use crate::wire::{Body, fault::Fault};
 const HEAR_OUT_WAIT: Duration = Duration::from_secs(1);
 
 /// How long what was relayed has to be written out before a stream breaks.
-const FLUSH_WAIT: Duration = Duration::from_millis(5);
+const FLUSH_WAIT: Duration = Duration::from_millis(50);
 
 /// Bytes of that rest that are read; a usage chunk is far smaller.
 const MAX_HEARD_OUT: usize = 256 << 10;

@@ -30,7 +30,7 @@ const TELL_EVERY: Duration = Duration::from_secs(3);
 /// What it is told; every parser passes over it.
 const COMMENT: &[u8] = b": plimsoll compacting\n\n";
 /// How long an error event has to be written out before the stream breaks.
-const FLUSH_WAIT: Duration = Duration::from_millis(5);
+const FLUSH_WAIT: Duration = Duration::from_millis(50);
 
 /// Sends the answer on: the rest of a request's way.
 type Relays = Box<dyn FnOnce(Sent, Dispatch) -> Response<Body> + Send>;
