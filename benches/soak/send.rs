@@ -93,8 +93,12 @@ impl Doors {
             Manner::Kept => Some(read(self.one.begin(request(&self.one)).await, None).await),
             Manner::Http2 => {
                 // A stream that is reset takes with it what was not written yet, its head as well: the client
-                // is told that much, and asks again.
-                let begun = self.two.try_begin(request(&self.two)).await.ok()?;
+                // is told that much, and asks again. Nothing else may come in the place of a head.
+                let begun = match self.two.try_begin(request(&self.two)).await {
+                    Ok(begun) => begun,
+                    Err(error) if format!("{error:?}").contains("Reset(") => return None,
+                    Err(error) => panic!("no answer: {error:?}"),
+                };
                 Some(read(begun, None).await)
             }
             Manner::LeavesInUpload => {

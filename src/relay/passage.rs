@@ -246,7 +246,7 @@ impl Done {
                 (line, b'\r' | b'\n') => {
                     if let Line::Data(matched) = line {
                         self.said |= matched == Self::TEXT.len();
-                        self.other = !matches!(matched, 0 | 6);
+                        self.other = matched > 0 && matched != Self::TEXT.len();
                     }
                     Line::Begins
                 }

@@ -70,7 +70,8 @@ impl Known {
         })
     }
 
-    /// Where a tool from outside changed the file, all that is known of it is asked again.
+    /// Where a tool from outside changed the file, all that is known of it is asked again: with every step,
+    /// and one comes every few seconds.
     fn meet_others(&mut self, file: &Connection, recent: &Recent) -> rusqlite::Result<()> {
         let others = others(file)?;
         if others != self.others {
@@ -306,10 +307,8 @@ impl Writer {
     /// Goes over to what stands in the file's place, where that is another file, or none: nobody
     /// would find again what goes on to be written to this one.
     fn look(&mut self) {
-        let Some(open) = &mut self.open else { return };
+        let Some(open) = &self.open else { return };
         if self.place.holds(&open.inode) {
-            // Where it cannot be read, whoever comes next is told.
-            let _ = open.known.meet_others(&open.file, self.readers.recent());
             return;
         }
         let file = self.place.path().display();
