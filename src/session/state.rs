@@ -21,7 +21,10 @@ use crate::{
 pub const MAX_BYTES: usize = 128 << 10;
 
 /// First byte of every stored state; changes with the meaning of any byte after it.
-const VERSION: u8 = 5;
+const VERSION: u8 = 6;
+
+/// The version before, which lacks [`Later`] and is still read.
+const VERSION_BEFORE: u8 = 5;
 
 /// A session's name: 128 bits that cannot be guessed, shown as 32 hex digits.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
@@ -110,6 +113,43 @@ pub struct State {
     pub history: History,
     /// Seconds since 1970.
     pub updated_s: u64,
+    /// Whether user and assistant messages alternated before the first cut; `None` until one is made.
+    #[serde(skip)]
+    pub alternates: Option<bool>,
+    /// Completion tokens of the largest answer so far; 0 before any.
+    #[serde(skip)]
+    pub largest_answer: u32,
+    /// An answer ended at an answer cap that the guard had lowered: caps stay as asked for from then on.
+    #[serde(skip)]
+    pub cap_was_hit: bool,
+}
+
+/// What version 6 stores behind the fields of version 5.
+#[derive(Default, Serialize, Deserialize)]
+struct Later {
+    alternates: Option<bool>,
+    largest_answer: u32,
+    cap_was_hit: bool,
+    /// Of each point of the history, as [`History::completions`] packs them.
+    completions: Vec<u32>,
+}
+
+impl Later {
+    fn of(state: &State) -> Self {
+        Self {
+            alternates: state.alternates,
+            largest_answer: state.largest_answer,
+            cap_was_hit: state.cap_was_hit,
+            completions: state.history.completions(),
+        }
+    }
+
+    fn restore(self, state: &mut State) {
+        state.alternates = self.alternates;
+        state.largest_answer = self.largest_answer;
+        state.cap_was_hit = self.cap_was_hit;
+        state.history.restore_completions(&self.completions);
+    }
 }
 
 /// Estimated tokens of one request as it went out, by what they are of, calibrated.
@@ -179,6 +219,9 @@ impl State {
             made_of: None,
             history: History::default(),
             updated_s: 0,
+            alternates: None,
+            largest_answer: 0,
+            cap_was_hit: false,
         }
     }
 
@@ -273,23 +316,34 @@ impl State {
     }
 
     fn encoded(&self) -> Result<Vec<u8>, StateError> {
-        postcard::to_extend(self, vec![VERSION]).map_err(StateError::Malformed)
+        postcard::to_extend(&(self, Later::of(self)), vec![VERSION]).map_err(StateError::Malformed)
     }
 
     /// Reads a stored form.
     ///
     /// # Errors
-    /// For anything but the whole of what [`Self::encode`] of this version wrote.
+    /// For anything but the whole of what [`Self::encode`] of this version, or of the one before, wrote.
     pub fn decode(bytes: &[u8]) -> Result<Self, StateError> {
-        match bytes.split_first() {
-            None => Err(StateError::Length),
-            Some(_) if bytes.len() > MAX_BYTES => Err(StateError::TooLarge(bytes.len())),
-            Some((&VERSION, rest)) => match postcard::take_from_bytes(rest) {
-                Ok((state, [])) => Ok(state),
-                Ok(_) => Err(StateError::Length),
-                Err(error) => Err(StateError::Malformed(error)),
-            },
-            Some((&other, _)) => Err(StateError::Version(other)),
+        let (&version, rest) = bytes.split_first().ok_or(StateError::Length)?;
+        if bytes.len() > MAX_BYTES {
+            return Err(StateError::TooLarge(bytes.len()));
+        }
+        if version != VERSION && version != VERSION_BEFORE {
+            return Err(StateError::Version(version));
+        }
+        let (mut state, rest) =
+            postcard::take_from_bytes::<Self>(rest).map_err(StateError::Malformed)?;
+        let rest = if version == VERSION {
+            let (later, rest) =
+                postcard::take_from_bytes::<Later>(rest).map_err(StateError::Malformed)?;
+            later.restore(&mut state);
+            rest
+        } else {
+            rest
+        };
+        match rest {
+            [] => Ok(state),
+            _ => Err(StateError::Length),
         }
     }
 }

@@ -242,6 +242,8 @@ impl Generation {
         state.sample = self.sample(heard);
         state.prompt_tokens = reported;
         state.completion_tokens = usage.and_then(|usage| usage.completion_tokens);
+        let answer = state.completion_tokens.unwrap_or(0);
+        state.largest_answer = state.largest_answer.max(answer);
         state.cached_tokens = usage.and_then(|usage| usage.cached_tokens);
         let billed = self.recovering.billed();
         state.billed_prompt_tokens = billed.map_or(reported, |billed| Some(billed.prompt_tokens));
@@ -254,6 +256,7 @@ impl Generation {
             generation: state.generations,
             prompt_tokens: reported,
             cached_tokens: state.cached_tokens,
+            completion_tokens: state.completion_tokens,
             marks: self.marks(),
         });
         state.updated_s = SystemTime::now()

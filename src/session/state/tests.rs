@@ -24,6 +24,21 @@ fn what_was_written_is_read() {
 }
 
 #[test]
+fn a_state_of_the_version_before_is_read() {
+    let mut stored = vec![VERSION_BEFORE];
+    stored.extend(postcard::to_allocvec(&state()).unwrap());
+    assert_eq!(State::decode(&stored).unwrap(), state());
+    let current = State {
+        alternates: Some(true),
+        largest_answer: 900,
+        cap_was_hit: true,
+        ..state()
+    };
+    let bytes = current.encode().unwrap().bytes;
+    assert_eq!(State::decode(&bytes).unwrap(), current);
+}
+
+#[test]
 fn other_versions_and_leftovers_are_refused() {
     let mut bytes = state().encode().unwrap().bytes;
     bytes.push(0);

@@ -199,6 +199,7 @@ fn known() -> Known {
         generation: 1,
         prompt_tokens: Some(400),
         cached_tokens: None,
+        completion_tokens: Some(10),
         marks: session::history::Marks::default().with(session::history::Marks::FOLDED, true),
     });
     state.compaction.summary = Some(Summary {
