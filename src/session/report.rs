@@ -52,7 +52,8 @@ pub struct Overview {
     pub compact_pending: bool,
     /// `on`, `off`, or `follow` for as the settings say.
     pub auto_compact: &'static str,
-    /// Why it is not summarised by itself, whatever is switched on: `window_unknown`.
+    /// Why the switch of automatic compaction can do nothing now: `window_unknown`, or `running` while
+    /// a summary is being made.
     pub auto_compact_off: Option<&'static str>,
     /// A summary is being made.
     pub compacting: bool,
@@ -122,6 +123,7 @@ pub fn overview(known: &Known) -> Overview {
     let state = &known.state;
     let recovery = &state.recovery;
     let health = state.health();
+    let compacting = state.compaction.job.is_some();
     let cached_share = match (state.cached_tokens, state.prompt_tokens) {
         (Some(cached), Some(prompt)) if prompt > 0 => Some(f64::from(cached) / f64::from(prompt)),
         _ => None,
@@ -156,8 +158,11 @@ pub fn overview(known: &Known) -> Overview {
             Some(false) => "off",
             None => "follow",
         },
-        auto_compact_off: state.window.is_none().then_some("window_unknown"),
-        compacting: state.compaction.job.is_some(),
+        auto_compact_off: match state.window {
+            None => Some("window_unknown"),
+            Some(_) => compacting.then_some("running"),
+        },
+        compacting,
         updated_s: state.updated_s,
     }
 }

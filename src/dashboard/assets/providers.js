@@ -165,7 +165,7 @@ const from = (source) => (SOURCES.includes(source) ? t(`from_${source}`) : (sour
 // The settings of summaries, and what their threshold is called.
 function compaction(about) {
   const { auto, threshold, strategy } = about.compaction;
-  const named = ["cost", "balanced", "information"].includes(strategy);
+  const named = ["cost", "balance", "keep"].includes(strategy);
   const words = named
     ? [
         h("strong", {}, t(`strategy_${strategy}`)),

@@ -29,7 +29,7 @@ pub(super) struct About {
 struct Compaction {
     auto: bool,
     threshold: f64,
-    /// `cost`, `balanced` or `information`.
+    /// `cost`, `balance` or `keep`.
     strategy: &'static str,
 }
 
@@ -57,8 +57,8 @@ fn told(config: &Config, reader: Reader, keys: bool) -> About {
             threshold: compaction.threshold,
             strategy: match compaction.strategy() {
                 Strategy::CostFirst => "cost",
-                Strategy::Balanced => "balanced",
-                Strategy::KeepInformation => "information",
+                Strategy::Balanced => "balance",
+                Strategy::KeepInformation => "keep",
             },
         },
     }

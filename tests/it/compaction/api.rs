@@ -2,7 +2,7 @@
 
 use http::Method;
 
-use super::{Pair, good, late, settled, switches::switch};
+use super::{Pair, good, held, late, settled, switches::switch};
 use crate::support::{
     agent::Agent,
     client::{Answer, full},
@@ -61,6 +61,21 @@ async fn what_is_no_switch_is_refused() {
         .api(Method::POST, &format!("sessions/{id}/shrink"))
         .await;
     answer.is_error(404, "session_not_found");
+}
+
+#[tokio::test]
+async fn the_report_says_that_the_switch_waits_for_a_running_summary() {
+    let pair = Pair::new(held).await;
+    let proxy = pair.proxy().start().await;
+    let mut agent = late(&proxy);
+    let generation = agent.step().await;
+    pair.up.provider.requests(2).await;
+    let session = agent.session(&generation).await;
+    assert_eq!(session["compacting"], true);
+    assert_eq!(session["auto_compact_off"], "running");
+    pair.up.provider.release();
+    let session = settled(&agent, &generation).await;
+    assert!(session["auto_compact_off"].is_null(), "{session}");
 }
 
 #[tokio::test]
