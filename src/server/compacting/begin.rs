@@ -89,10 +89,16 @@ impl Generation {
     /// Whether the request is to wait for a summary: one was asked for from outside, or it would be
     /// cut anew.
     pub(super) fn waits(&self) -> bool {
-        let report = &self.plan.report;
-        let cut = report.folded.is_some_and(|folded| folded.new) || report.over_budget;
+        let cut = self.is_cut_anew() || self.plan.report.over_budget;
         let on = self.compaction.is_ordered() || (self.compaction.is_on() && cut);
         on && self.guards() && !self.recovering.begins_course()
+    }
+
+    /// Whether the guard makes a new cut of its own with this request. A summary that was taken over
+    /// moves the cut as well, but nothing is lost by that: only a cut beyond the summary counts.
+    fn is_cut_anew(&self) -> bool {
+        let cut = self.plan.report.folded.is_some_and(|folded| folded.new);
+        cut && self.plan.memory.boundary() > self.compaction.carried_boundary()
     }
 
     /// The job of this branch, where this process runs it.

@@ -162,6 +162,15 @@ impl Part {
         self.fresh && self.guards && !self.aside && self.memory.summary.is_some()
     }
 
+    /// Up to which message the summary tells that goes out with the request, counted as
+    /// [`Summary::boundary`] is.
+    ///
+    /// [`Summary::boundary`]: crate::guard::record::Summary::boundary
+    pub(super) fn carried_boundary(&self) -> Option<u32> {
+        let summary = self.memory.summary.as_ref().filter(|_| !self.aside);
+        summary.map(|summary| summary.boundary)
+    }
+
     /// What the client is told was done.
     pub fn actions(&self) -> impl Iterator<Item = &'static str> + use<> {
         let compacted = self.goes_out_first();

@@ -7,7 +7,8 @@ use http_body_util::BodyExt;
 use serde_json::Value;
 
 use super::{
-    Pair, before, busy, carries, completion, good, held, key_of, newest, past, sections, settled,
+    Pair, before, begun, busy, carries, completion, good, held, key_of, newest, past, sections,
+    settled, words,
 };
 use crate::support::{
     agent::Agent,
@@ -260,4 +261,25 @@ async fn the_same_request_sent_again_has_the_same_summary() {
         assert!(agent.ask().await.did("compacted"));
     }
     assert_eq!(pair.asked(), 1);
+}
+
+#[tokio::test]
+async fn a_summary_that_ends_while_an_answer_runs_is_followed_by_no_second() {
+    for stream in [false, true] {
+        let pair = Pair::new(held).await;
+        let proxy = waiting(&pair, SOON).start().await;
+        let mut agent = busy(&proxy).set("stream", stream);
+        // Two steps are more than the tenth of the budget that is worth a summary.
+        agent.result = |nth| words(1_250, nth);
+        begun(&mut agent).await;
+        let running = agent.step().await;
+        assert!(running.did("compacting"), "{running:?}");
+        pair.up.provider.release();
+        settled(&agent, &running).await;
+        let next = agent.step().await;
+        assert!(next.did("compacted") && !next.did("compacting"), "{next:?}");
+        assert!(carries(&newest(&pair.up).await, 0));
+        assert_eq!(pair.asked(), 1);
+        pair.up.is_content();
+    }
 }
