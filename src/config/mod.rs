@@ -350,7 +350,8 @@ pub struct CompactionConfig {
     pub max_summary_tokens: u32,
     /// For all calls of one summary.
     pub timeout: Duration,
-    /// How long a request that would be cut waits for its summary; zero: it does not.
+    /// How long a request past the threshold, or one that would be cut, waits for its summary; zero: it
+    /// does not.
     pub wait: Duration,
     /// Summaries that are made at one time.
     pub max_running: usize,

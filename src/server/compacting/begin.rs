@@ -4,14 +4,14 @@ use std::time::Instant;
 
 use super::{Begun, Job, Kept, Result, vain::Whose, who::Who};
 use crate::{
-    compaction::{self, Outcome},
+    compaction::{self, JobId, Outcome},
     guard::{
         self, Policy, Recall,
         estimate::{Calibration, SLOPES},
         record::Ours,
     },
     relay::Heard,
-    server::generation::{GUARD, Generation},
+    server::generation::{GUARD, Generation, reported},
     wire::{chat::Conversation, edit::Edits},
 };
 
@@ -47,7 +47,7 @@ impl Generation {
         // there was no session yet that it could be left beside.
         if begins || self.inherited.state.is_none() {
             let there = self.in_the_making();
-            let there = there.and_then(|result| result.borrow().clone());
+            let there = there.and_then(|(_, result)| result.borrow().clone());
             if let Some(outcome) = there {
                 self.compaction.take_over(&outcome);
             }
@@ -55,17 +55,25 @@ impl Generation {
         job
     }
 
-    /// Whether the provider's own count is past the threshold, answer included: that is what the
-    /// next request begins with. Old tool rounds that can be cleared come first: what goes with
-    /// them needs no summary.
+    /// Whether the request and its answer are past the threshold together: that is what the next
+    /// request begins with. By the provider's own count; where it reports none, by the estimate of
+    /// what was sent.
     fn passes(&self, heard: &Heard, kept: &Kept) -> bool {
-        let Some(usage) = heard.usage.filter(|_| !self.cut_in_silence) else {
+        // What was counted is not what was sent.
+        if self.cut_in_silence {
             return false;
-        };
-        let answer = usage.completion_tokens.unwrap_or(0);
-        let count = usage.prompt_tokens.saturating_add(answer);
-        let passes = |count| usage.prompt_tokens > 0 && count >= self.threshold();
-        passes(count) && passes(count.saturating_sub(self.clearable(&kept.conversation)))
+        }
+        let prompt = reported(heard).unwrap_or_else(|| self.expected());
+        let answer = heard.usage.and_then(|usage| usage.completion_tokens);
+        let tokens = prompt.saturating_add(answer.unwrap_or(0));
+        self.is_past_threshold(tokens, &kept.conversation)
+    }
+
+    /// Whether so many tokens of this conversation are past the threshold. Old tool rounds that can
+    /// be cleared come first: what goes with them needs no summary.
+    fn is_past_threshold(&self, tokens: u32, conversation: &Conversation) -> bool {
+        let past = |tokens: u32| tokens >= self.threshold();
+        past(tokens) && past(tokens.saturating_sub(self.clearable(conversation)))
     }
 
     /// Tokens that clearing would free of the conversation as it went out.
@@ -87,11 +95,19 @@ impl Generation {
     }
 
     /// Whether the request is to wait for a summary: one was asked for from outside, or it would be
-    /// cut anew.
-    pub(super) fn waits(&self) -> bool {
+    /// cut anew, or it is past the threshold as it would go out. A summary that another request
+    /// waited for in vain is worth a second wait only where the request would be cut.
+    pub(super) fn waits(&self, conversation: &Conversation) -> bool {
+        if !self.guards() || self.recovering.begins_course() {
+            return false;
+        }
         let cut = self.is_cut_anew() || self.plan.report.over_budget;
-        let on = self.compaction.is_ordered() || (self.compaction.is_on() && cut);
-        on && self.guards() && !self.recovering.begins_course()
+        let late = || {
+            let job = self.compaction.job();
+            job.is_some_and(|id| self.app.compacting.is_late(id))
+        };
+        let due = || !late() && self.is_past_threshold(self.expected(), conversation);
+        self.compaction.is_ordered() || (self.compaction.is_on() && (cut || due()))
     }
 
     /// Whether the guard makes a new cut of its own with this request. A summary that was taken over
@@ -102,8 +118,9 @@ impl Generation {
     }
 
     /// The job of this branch, where this process runs it.
-    pub(super) fn in_the_making(&self) -> Option<Result> {
-        self.app.compacting.result(self.compaction.job()?)
+    pub(super) fn in_the_making(&self) -> Option<(JobId, Result)> {
+        let job = self.compaction.job()?;
+        Some((job, self.app.compacting.result(job)?))
     }
 
     /// Begins a summary of a request that was not sent yet. It is of the conversation as it would go

@@ -1,4 +1,4 @@
-//! Waiting within a request for its summary, where it would be cut otherwise.
+//! Waiting within a request for its summary, where it is past the threshold or would be cut.
 //!
 //! The summary is made by a job like any other, apart from the request. So a request whose wait is
 //! over, or whose client leaves, leaves it running: the next request of the branch takes it over, and
@@ -8,12 +8,13 @@ use std::time::Instant;
 
 use super::Result;
 use crate::{
-    compaction::Outcome,
+    compaction::{JobId, Outcome},
     server::{App, dispatch::Dispatch},
 };
 
 /// A request that waits for its summary.
 pub struct Waiting {
+    job: JobId,
     result: Result,
     until: Instant,
 }
@@ -25,7 +26,13 @@ impl Waiting {
         let found = tokio::time::timeout_at(self.until.into(), there);
         let end = app.end();
         tokio::select! {
-            found = found => found.ok()?.ok()?.clone(),
+            found = found => match found {
+                Ok(there) => there.ok()?.clone(),
+                Err(_) => {
+                    app.compacting.mark_late(self.job);
+                    None
+                }
+            },
             () = end.cancelled() => None,
         }
     }
@@ -36,15 +43,16 @@ impl Dispatch {
     /// `None` where it does not wait for any.
     pub fn summary_first(&mut self) -> Option<Waiting> {
         let wait = self.app.config.compaction.wait;
-        if wait.is_zero() || !self.generation.as_ref()?.waits() {
+        let conversation = self.asked.conversation.as_ref()?;
+        if wait.is_zero() || !self.generation.as_ref()?.waits(conversation) {
             return None;
         }
         let until = Instant::now() + wait;
         let generation = self.generation.as_mut()?;
-        if let Some(result) = generation.in_the_making() {
+        if let Some((job, result)) = generation.in_the_making() {
             // That is the one that was asked for.
             generation.compaction.carried();
-            return Some(Waiting { result, until });
+            return Some(Waiting { job, result, until });
         }
         if !generation.compaction.may_begin() {
             return None;
@@ -52,11 +60,15 @@ impl Dispatch {
         let kept = self.kept()?;
         let generation = self.generation.as_mut()?;
         let job = generation.begin_first(kept);
-        let result = generation.in_the_making()?;
+        let (id, result) = generation.in_the_making()?;
         if let Some(job) = job {
             job.start(&self.app);
         }
-        Some(Waiting { result, until })
+        Some(Waiting {
+            job: id,
+            result,
+            until,
+        })
     }
 
     /// Waits, and plans the request again with what came of it.

@@ -74,6 +74,8 @@ struct Slot {
     /// Where what becomes of it is to be found. More than one where a first request was sent again,
     /// since nothing tells that it is the same session.
     sessions: Vec<SessionId>,
+    /// A request waited for it in vain.
+    late: bool,
 }
 
 /// What comes of a job; its sender is gone where nothing does.
@@ -153,6 +155,7 @@ impl Compacting {
             id,
             result,
             sessions,
+            late: false,
         };
         now.jobs.put(key, slot);
         Begun::New(Ticket {
@@ -170,6 +173,20 @@ impl Compacting {
         let now = self.lock();
         let slot = now.jobs.iter().find(|(_, slot)| slot.id == id);
         slot.map(|(_, slot)| slot.result.clone())
+    }
+
+    /// Whether a request waited in vain for the job of that name.
+    pub(super) fn is_late(&self, id: JobId) -> bool {
+        let now = self.lock();
+        now.jobs.iter().any(|(_, slot)| slot.id == id && slot.late)
+    }
+
+    /// A request waited in vain for the job of that name.
+    pub(super) fn mark_late(&self, id: JobId) {
+        let mut now = self.lock();
+        if let Some((_, slot)) = now.jobs.iter_mut().find(|(_, slot)| slot.id == id) {
+            slot.late = true;
+        }
     }
 
     /// What many failures of a summary model tell. Apart from the provider's own: what fails a

@@ -317,7 +317,7 @@ impl Generation {
 }
 
 /// Tokens of the prompt. No prompt has none: servers that do not count report a zero.
-fn reported(heard: &Heard) -> Option<u32> {
+pub(super) fn reported(heard: &Heard) -> Option<u32> {
     let tokens = heard.usage.map(|usage| usage.prompt_tokens);
     tokens.filter(|&tokens| tokens > 0)
 }

@@ -7,13 +7,13 @@ use http_body_util::BodyExt;
 use serde_json::Value;
 
 use super::{
-    Pair, before, begun, busy, carries, completion, good, held, key_of, newest, past, sections,
-    settled, words,
+    Pair, WINDOW, before, begun, busy, carries, completion, good, held, key_of, late, newest, past,
+    sections, settled, words,
 };
 use crate::support::{
     agent::Agent,
     client::next,
-    model::Said,
+    model::{Model, Said},
     provider::{SOON, Step, answer},
     proxy::{Proxy, Running, within},
 };
@@ -134,9 +134,10 @@ async fn one_that_is_late_is_taken_over_later() {
 #[tokio::test]
 async fn one_that_is_made_already_is_waited_for() {
     let pair = Pair::new(held).await;
-    let proxy = waiting(&pair, LONG).start().await;
-    let mut agent = super::late(&proxy);
+    let proxy = waiting(&pair, SOON).start().await;
+    let mut agent = late(&proxy);
     assert!(agent.step().await.did("compacting"));
+    proxy.reload(|config| config.compaction.wait = LONG);
     // The next request would be cut.
     agent.messages.extend(past(40).split_off(40));
     let release = async {
@@ -188,7 +189,7 @@ async fn refusing(stream: bool) -> (Vec<u8>, bool, u16) {
     .await;
     let proxy = Proxy::new().provider("up", &up).set(|config| {
         let model = plimsoll::config::ModelConfig {
-            context_length: Some(super::WINDOW),
+            context_length: Some(WINDOW),
             ..Default::default()
         };
         config.models.insert("m".into(), model);
@@ -282,4 +283,45 @@ async fn a_summary_that_ends_while_an_answer_runs_is_followed_by_no_second() {
         assert_eq!(pair.asked(), 1);
         pair.up.is_content();
     }
+}
+
+#[tokio::test]
+async fn a_request_past_the_threshold_waits_before_it_would_be_cut() {
+    for (stream, reports) in [(false, true), (true, true), (false, false), (true, false)] {
+        let model = Model {
+            reports,
+            ..Model::new(WINDOW)
+        };
+        let pair = Pair::of(model, Box::new(good)).await;
+        let proxy = waiting(&pair, LONG).start().await;
+        // Past the threshold, and within the budget.
+        let mut agent = late(&proxy).set("stream", stream);
+        let generation = agent.step().await;
+        assert!(generation.did("compacted"), "{generation:?}");
+        assert!(carries(&newest(&pair.up).await, 0));
+        let sent = pair.up.tokens();
+        assert!(sent.last() < Some(&9_000), "{sent:?}");
+        agent.steps(2).await;
+        assert_eq!(pair.asked(), 1);
+        pair.up.is_content();
+    }
+}
+
+#[tokio::test]
+async fn below_the_budget_one_that_was_late_is_not_waited_for_again() {
+    let pair = Pair::new(held).await;
+    let proxy = waiting(&pair, SOON).start().await;
+    let mut agent = late(&proxy).set("stream", true);
+    let first = agent.step().await;
+    assert!(waits(&first.answer.body) && first.action("dropped").is_none());
+    let second = agent.step().await;
+    assert!(second.did("compacting") && !waits(&second.answer.body));
+    // Over it, it is.
+    agent.messages.extend(past(40).split_off(40));
+    let third = agent.step().await;
+    assert!(waits(&third.answer.body) && third.action("dropped").is_some());
+    pair.up.provider.release();
+    settled(&agent, &third).await;
+    assert!(agent.step().await.did("compacted"));
+    assert_eq!(pair.asked(), 1);
 }

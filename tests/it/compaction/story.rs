@@ -4,12 +4,12 @@
 use serde_json::{Value, json};
 
 use super::{
-    Pair, begun, busy, carries, completion, good, held, key_of, late, newest, past, sections,
-    settled, words,
+    Pair, WINDOW, begun, busy, carries, completion, good, held, key_of, late, newest, past,
+    sections, settled, words,
 };
 use crate::{
     recovery::{story::is_kept_in, tale::Tale},
-    support::model::{Heard, Said},
+    support::model::{Heard, Model, Said},
 };
 
 const GENERATIONS: usize = 60;
@@ -100,6 +100,29 @@ async fn nobody_waits_for_a_summary() {
         // The part that came while it was made is there as it was.
         let again = agent.step().await;
         assert!(!again.did("compacted"), "once is once");
+        assert!(carries(&newest(&pair.up).await, 0));
+        pair.up.is_content();
+    }
+}
+
+#[tokio::test]
+async fn without_usage_a_conversation_is_summarised_by_the_estimate() {
+    for stream in [false, true] {
+        let model = Model {
+            reports: false,
+            ..Model::new(WINDOW)
+        };
+        let pair = Pair::of(model, Box::new(good)).await;
+        let proxy = pair.proxy().start().await;
+        let mut agent = busy(&proxy).set("stream", stream);
+        let generation = begun(&mut agent).await;
+        // Before anything was cut; the level is not guessed.
+        assert!(generation.action("dropped").is_none(), "{generation:?}");
+        assert_eq!(generation.header("health"), Some("unknown"));
+        settled(&agent, &generation).await;
+        let next = agent.step().await;
+        assert!(next.did("compacted"), "{next:?}");
+        assert_eq!(next.header("health"), Some("unknown"));
         assert!(carries(&newest(&pair.up).await, 0));
         pair.up.is_content();
     }

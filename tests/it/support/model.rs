@@ -120,6 +120,8 @@ pub(crate) struct Model {
     pub(crate) fragment: usize,
     /// Streams are written byte by byte.
     pub(crate) drips: bool,
+    /// Answers tell their usage.
+    pub(crate) reports: bool,
     /// Nothing is read nor checked, and a token counted for every four bytes: for requests that
     /// are too long to be read each time. The mind hears an empty request.
     pub(crate) deaf: bool,
@@ -145,6 +147,7 @@ impl Model {
             profile: named("openai").unwrap(),
             fragment: 5,
             drips: false,
+            reports: true,
             deaf: false,
             refusal: classic,
         }
@@ -190,6 +193,7 @@ impl Model {
                     tokens,
                     fragment: self.fragment,
                     drips: self.drips,
+                    reports: self.reports,
                 };
                 render.steps(&text, &calls)
             }

@@ -14,6 +14,8 @@ pub(crate) struct Render<'a> {
     /// Bytes of a fragment, at least; never within a character.
     pub(crate) fragment: usize,
     pub(crate) drips: bool,
+    /// Usage is told.
+    pub(crate) reports: bool,
 }
 
 impl Render<'_> {
@@ -42,6 +44,9 @@ impl Render<'_> {
     }
 
     fn usage(&self) -> Value {
+        if !self.reports {
+            return Value::Null;
+        }
         json!({"prompt_tokens": self.tokens, "completion_tokens": ANSWER,
             "total_tokens": self.tokens + ANSWER})
     }
@@ -78,7 +83,7 @@ impl Render<'_> {
             let choice = json!({"index": index, "delta": {}, "finish_reason": finish});
             self.event(&mut events, json!([choice]), None);
         }
-        if self.body["stream_options"]["include_usage"] == true {
+        if self.reports && self.body["stream_options"]["include_usage"] == true {
             self.event(&mut events, json!([]), Some(self.usage()));
         }
         events
