@@ -75,6 +75,8 @@ pub(super) fn assemble(
     report.expected = recall.calibration.tokens(report.raw_after);
     report.folded = (folding.messages > 0).then(|| Folded {
         messages: folding.messages,
+        came: kept.len(),
+        kept: kept.iter().filter(|kept| **kept).count(),
         tokens: (0..kept.len())
             .filter(|&at| !kept[at])
             .map(|at| results.tokens[at])

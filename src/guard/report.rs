@@ -59,6 +59,9 @@ pub enum StoodBack {
 pub struct Folded {
     /// Messages left out.
     pub messages: usize,
+    /// Messages of the conversation as it came, and those of them that go out.
+    pub came: usize,
+    pub kept: usize,
     /// Their raw tokens.
     pub tokens: u32,
     /// Whether the cut is new with this request.
@@ -110,6 +113,8 @@ mod tests {
         assert_eq!(report.actions(), "none");
         report.folded = Some(Folded {
             messages: 14,
+            came: 20,
+            kept: 6,
             tokens: 9_000,
             new: true,
         });

@@ -22,6 +22,8 @@ fn an_unsound_plan_is_thrown_away() {
         report: Report {
             folded: Some(Folded {
                 messages: 1,
+                came: 3,
+                kept: 2,
                 tokens: 10,
                 new: true,
             }),

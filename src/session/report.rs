@@ -30,6 +30,8 @@ pub struct Overview {
     pub health: Level,
     pub prompt_tokens: Option<u32>,
     pub completion_tokens: Option<u32>,
+    /// Prompt and completion tokens of the last generation; `null` where one of them is unknown.
+    pub total_tokens: Option<u32>,
     pub cached_tokens: Option<u32>,
     /// Cached over prompt tokens of the last generation.
     pub cached_share: Option<f64>,
@@ -98,6 +100,8 @@ pub struct Shown {
     pub generation: u32,
     pub prompt_tokens: Option<u32>,
     pub cached_tokens: Option<u32>,
+    /// Of the same generation as the prompt tokens.
+    pub completion_tokens: Option<u32>,
     /// What was done to its request: `truncated`, `cleared`, `folded`, `injected`, `course`, `summary`
     /// or `refitted`.
     pub marks: Vec<&'static str>,
@@ -128,6 +132,10 @@ pub fn overview(known: &Known) -> Overview {
         (Some(cached), Some(prompt)) if prompt > 0 => Some(f64::from(cached) / f64::from(prompt)),
         _ => None,
     };
+    let total_tokens = state
+        .prompt_tokens
+        .zip(state.completion_tokens)
+        .map(|(prompt, completion)| prompt.saturating_add(completion));
     Overview {
         id: state.session.to_string(),
         generations: state.generations,
@@ -137,6 +145,7 @@ pub fn overview(known: &Known) -> Overview {
         health: health.level,
         prompt_tokens: state.prompt_tokens,
         completion_tokens: state.completion_tokens,
+        total_tokens,
         cached_tokens: state.cached_tokens,
         cached_share,
         context_limit: health.window,
@@ -201,6 +210,7 @@ fn point(point: &Point) -> Shown {
         generation: point.generation,
         prompt_tokens: point.prompt_tokens,
         cached_tokens: point.cached_tokens,
+        completion_tokens: point.completion_tokens,
         marks: point.marks.words().collect(),
     }
 }

@@ -24,6 +24,7 @@ pub(super) struct Noted {
     pub(super) session: Option<SessionId>,
     pub(super) actions: Option<String>,
     pub(super) guard: Option<Duration>,
+    pub(super) budget: Option<u32>,
     pub(super) streamed: bool,
     pub(super) failed: bool,
     pub(super) answered: Option<Answered>,
@@ -96,6 +97,11 @@ impl Notes {
     /// The time that the guard took so far.
     pub fn guard(&self, took: Duration) {
         self.change(|noted| noted.guard = Some(took));
+    }
+
+    /// What the prompt may use, in tokens; `None` where the guard did not look at the request.
+    pub fn budget(&self, tokens: Option<u32>) {
+        self.change(|noted| noted.budget = tokens);
     }
 
     /// The answer goes out as a stream.

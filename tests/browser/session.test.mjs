@@ -92,12 +92,12 @@ test("the chart shows the course, both lines and what was done", limit, async ()
   await reads(page.locator(".tip"), "Generation 6");
   await page.keyboard.press("Home");
   await reads(page.locator(".tip"), "1,000 tokens");
-  assert.equal(await slider.getAttribute("aria-valuetext"), "Generation 1, 1,000 tokens, 90% cached");
+  assert.equal(await slider.getAttribute("aria-valuetext"), "Generation 1, 1,000 tokens, 12 tokens in the answer, 90% cached");
   await page.keyboard.press("ArrowRight");
   await reads(page.locator(".tip"), "Generation 2");
   await page.getByText("As a table").click();
   const cells = await page.getByRole("row", { name: /^4 / }).innerText();
-  assert.ok(/7,000\s+90%\s/.test(cells), cells);
+  assert.ok(/7,000\s+12\s+90%\s/.test(cells), cells);
   await ok();
 });
 
@@ -129,6 +129,8 @@ test("prompts, reminders and the parts of the last request are shown in full", l
   }
   await reads(page.getByRole("region", { name: "Summary" }), "There is none.");
   await reads(page.locator("dd"), talk.id);
+  const total = page.locator(".facts div", { hasText: "Prompt and answer together" });
+  await reads(total.locator("dd"), known.total_tokens.toLocaleString("en"));
   await ok();
 });
 

@@ -37,9 +37,11 @@ export function pointWords(point) {
   const count =
     point.prompt_tokens === null ? t("no_usage") : t("chart_tokens_n", { n: number(point.prompt_tokens) });
   const cached = cachedShare(point);
+  const answer = point.completion_tokens ?? null;
   return [
     t("chart_generation", { n: number(point.generation) }),
     count,
+    answer !== null && t("chart_answer_n", { n: number(answer) }),
     cached !== null && t("chart_cached_n", { share: share(cached) }),
     ...markWords(point),
   ].filter(Boolean);

@@ -27,19 +27,21 @@ export function texts(list, count, none, name) {
 // The points of the chart as a table.
 export function table(points) {
   if (points.length === 0) return [];
-  const names = ["generation", "chart_tokens", "chart_cached", "marks"];
+  const names = ["generation", "chart_tokens", "chart_answer", "chart_cached", "marks"];
   const head = h(
     "tr",
     {},
     names.map((name) => h("th", { scope: "col" }, t(name))),
   );
+  const count = (tokens) => (tokens === null ? t("unknown") : number(tokens));
   const row = (point) => {
     const cached = cachedShare(point);
     return h(
       "tr",
       {},
       h("th", { scope: "row" }, number(point.generation)),
-      h("td", {}, point.prompt_tokens === null ? t("unknown") : number(point.prompt_tokens)),
+      h("td", {}, count(point.prompt_tokens)),
+      h("td", {}, count(point.completion_tokens)),
       h("td", {}, cached === null ? t("unknown") : share(cached)),
       h("td", {}, markWords(point).join(", ")),
     );
@@ -73,6 +75,7 @@ export function figures(report) {
     ["fact_messages", number(report.messages)],
     ["fact_course", number(report.course)],
     ["fact_completion", count(report.completion_tokens)],
+    ["fact_total", count(report.total_tokens)],
     ["fact_cached", report.cached_share === null ? t("unknown") : share(report.cached_share)],
     ["fact_billed", t("fact_billed_both", billed)],
     ["fact_folded", report.folded_until === null ? t("none") : number(report.folded_until)],

@@ -161,6 +161,9 @@ impl Generation {
         self.noted.session(self.inherited.session);
         self.noted.actions(self.actions());
         self.noted.guard(self.guard_took);
+        // 0 where the guard did not look at the request.
+        let budget = self.plan.report.budget.tokens;
+        self.noted.budget((budget > 0).then_some(budget));
     }
 
     /// What a plan begins, once it is known that it is the one that goes out.
@@ -201,9 +204,11 @@ impl Generation {
         let cut = |folded: &guard::Folded| folded.new && !self.recovering.begins_course();
         if let Some(folded) = report.folded.filter(cut) {
             let (messages, tokens) = (folded.messages, folded.tokens);
+            let (kept, came) = (folded.kept, folded.came);
             tracing::warn!(
-                %session, messages, estimated_tokens = tokens, budget_tokens = report.budget.tokens,
-                "a conversation was folded: {messages} messages, about {tokens} tokens"
+                %session, messages, kept, of = came, estimated_tokens = tokens,
+                budget_tokens = report.budget.tokens,
+                "a conversation was folded: {messages} messages, about {tokens} tokens; kept {kept} of {came}"
             );
         }
         match report.stood_back {

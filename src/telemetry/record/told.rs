@@ -37,6 +37,7 @@ impl Record {
                     prompt_tokens,
                     completion_tokens,
                     cached_tokens,
+                    budget_tokens = noted.budget,
                     bytes = self.bytes,
                     guard_ms = noted.guard.map(ms),
                     first_byte_ms = self.first_byte.map(ms),

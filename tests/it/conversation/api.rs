@@ -50,6 +50,7 @@ async fn a_session_counts_up() {
             "health": level,
             "prompt_tokens": used,
             "completion_tokens": used.map(|_| 3),
+            "total_tokens": used.map(|used| used + 3),
             "cached_tokens": null,
             "cached_share": null,
             "context_limit": 10_000,
@@ -84,7 +85,8 @@ async fn a_session_counts_up() {
         let expected: Value = serde_json::from_str(&expected.to_string()).unwrap();
         assert_eq!(shown, expected);
         let point = json!({
-            "generation": generation, "prompt_tokens": used, "cached_tokens": null, "marks": [],
+            "generation": generation, "prompt_tokens": used, "cached_tokens": null,
+            "completion_tokens": used.map(|_| 3), "marks": [],
         });
         assert_eq!(shown["points"][generation - 1], point);
         assert!(shown["made_of"]["history"].as_u64() > Some(0));

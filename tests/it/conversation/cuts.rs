@@ -181,6 +181,10 @@ async fn a_long_history_is_folded_at_a_few_places() {
     for line in lines {
         assert!(line["messages"].as_u64().unwrap() > 0);
         assert!(line["estimated_tokens"].as_u64().unwrap() > 0);
+        let count = |name: &str| line[name].as_u64().unwrap();
+        assert_eq!(count("kept") + count("messages"), count("of"));
+        let said = format!("kept {} of {}", count("kept"), count("of"));
+        assert!(line["message"].as_str().unwrap().ends_with(&said), "{line}");
     }
 }
 
