@@ -2,7 +2,7 @@
 
 use serde::Serialize;
 
-use super::{Known, history::Point, state::MadeOf};
+use super::{Known, State, history::Point, state::MadeOf};
 use crate::{
     guard::record::{Record, What},
     health::Level,
@@ -28,6 +28,8 @@ pub struct Overview {
     pub model: String,
     pub provider: String,
     pub health: Level,
+    /// Why the level is unknown, or never critical; see [`health_reason`].
+    pub health_reason: Option<&'static str>,
     pub prompt_tokens: Option<u32>,
     pub completion_tokens: Option<u32>,
     /// Prompt and completion tokens of the last generation; `null` where one of them is unknown.
@@ -143,6 +145,7 @@ pub fn overview(known: &Known) -> Overview {
         model: state.model.to_string(),
         provider: state.provider.to_string(),
         health: health.level,
+        health_reason: health_reason(state),
         prompt_tokens: state.prompt_tokens,
         completion_tokens: state.completion_tokens,
         total_tokens,
@@ -173,6 +176,18 @@ pub fn overview(known: &Known) -> Overview {
         },
         compacting,
         updated_s: state.updated_s,
+    }
+}
+
+/// Why the level of a session is unknown: it has no answer yet (`not_answered`), its provider reported no
+/// usage (`no_usage`) or drops the front of prompts without saying so (`provider_truncates`). Where the
+/// level is known, `window_unknown` says why it is never critical and no share of a window is told.
+fn health_reason(state: &State) -> Option<&'static str> {
+    match (state.generations, state.prompt_tokens, state.health) {
+        (0, ..) => Some("not_answered"),
+        (_, None, _) => Some("no_usage"),
+        (_, Some(_), Level::Unknown) => Some("provider_truncates"),
+        _ => state.window.is_none().then_some("window_unknown"),
     }
 }
 
@@ -240,7 +255,7 @@ mod tests {
     use crate::{
         guard::record::Course,
         recovery::{self, fixture::reminders},
-        session::{Account, SessionId, State},
+        session::{Account, SessionId},
     };
 
     fn shown(state: State, reader: Reader) -> Value {
@@ -286,6 +301,27 @@ mod tests {
         assert_eq!(body["cached_share"], 0.75);
         assert_eq!(body["hard_util"], 0.4);
         assert_eq!(body["optimal_util"], 0.5);
+    }
+
+    #[test]
+    fn an_unknown_level_has_its_reason() {
+        let reason = |change: fn(&mut State)| {
+            let mut state = State {
+                generations: 1,
+                window: Some(1_000),
+                prompt_tokens: Some(400),
+                health: Level::Healthy,
+                ..State::new(SessionId::from_bytes([1; 16]))
+            };
+            change(&mut state);
+            shown(state, Reader::Owner)["health_reason"].clone()
+        };
+        assert!(reason(|_| {}).is_null());
+        assert_eq!(reason(|state| state.generations = 0), "not_answered");
+        assert_eq!(reason(|state| state.prompt_tokens = None), "no_usage");
+        assert_eq!(reason(|state| state.window = None), "window_unknown");
+        let cut = reason(|state| state.health = Level::Unknown);
+        assert_eq!(cut, "provider_truncates");
     }
 
     /// In its third course, critical, with reminders `r0` and `r4`, a prompt and a round.

@@ -98,6 +98,17 @@ test("a row shows the load line, the level and the rest", limit, async () => {
   assert.ok((await dark.innerText()).includes("700"));
   await reads(rowOf(page, talks.mute.id), "no count");
   await reads(rowOf(page, talks.mute.id), "Unknown");
+  const why = rowOf(page, talks.mute.id).locator(".part");
+  const lines = () => why.evaluate((part) => {
+    const range = document.createRange();
+    range.selectNodeContents(part);
+    return new Set([...range.getClientRects()].map((rect) => Math.round(rect.top))).size;
+  });
+  for (const width of [1200, 900, 360]) {
+    await page.setViewportSize({ width, height: 800 });
+    assert.equal(await lines(), 1, `the reason is on one line at ${width} px`);
+  }
+  await page.setViewportSize({ width: 1200, height: 800 });
   const grey = await rowOf(page, talks.mute.id)
     .locator(".pill")
     .evaluate((pill) => getComputedStyle(pill).color);

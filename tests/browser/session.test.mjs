@@ -288,6 +288,22 @@ test("where the window is unknown it says how to set it", limit, async () => {
   await ok();
 });
 
+test("an unknown level has its reason beside it, in both languages", limit, async () => {
+  const talk = proxy.talk("harbour/silent");
+  await talk.say("One");
+  assert.equal((await report(talk)).health_reason, "no_usage");
+  const { page, ok } = await open(browser, proxy, at(talk));
+  await reads(page.locator(".load-card .state"), "Unknown");
+  await reads(page.locator(".load-card .reason"), "The provider reported no usage.");
+  await page.getByRole("button", { name: "中文" }).click();
+  await reads(page.locator(".load-card .reason"), "服务商没有报告用量。");
+  // The words that the prompts of the proxy have for the same things.
+  await page.getByRole("heading", { name: "提醒项" }).waitFor();
+  const said = await page.locator("body").innerText();
+  assert.ok(!/备忘|航程/.test(said), said);
+  await ok();
+});
+
 test("a reload stays, back goes back, and what is gone is said", limit, async () => {
   const talk = proxy.talk("harbour/deep");
   await talk.say("One", 2_000);

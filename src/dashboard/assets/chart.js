@@ -35,7 +35,7 @@ export const markWords = (point) => marksOf(point).map((mark) => t(`mark_${mark}
 // What is said of one point.
 export function pointWords(point) {
   const count =
-    point.prompt_tokens === null ? t("no_usage") : t("chart_tokens_n", { n: number(point.prompt_tokens) });
+    point.prompt_tokens === null ? t("reason_no_usage") : t("chart_tokens_n", { n: number(point.prompt_tokens) });
   const cached = cachedShare(point);
   const answer = point.completion_tokens ?? null;
   return [

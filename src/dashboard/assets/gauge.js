@@ -14,6 +14,15 @@ export const filled = (session) =>
     ? session.prompt_tokens / session.context_limit
     : null;
 
+const REASONS = ["not_answered", "no_usage", "provider_truncates", "window_unknown"];
+
+// Why the level or the share of the window is unknown; `null` where both are known.
+export function reasonOf(session) {
+  if (REASONS.includes(session.health_reason)) return session.health_reason;
+  if (filled(session) !== null) return null;
+  return session.prompt_tokens === null ? "no_usage" : "window_unknown";
+}
+
 // The level as a word, with its colour.
 export function pill() {
   const word = h("span");

@@ -2,7 +2,7 @@
 
 import { attribute, h, say } from "./dom.js";
 import { age, brief, moment, number, share } from "./format.js";
-import { filled, gauge, pill } from "./gauge.js";
+import { filled, gauge, pill, reasonOf } from "./gauge.js";
 import { t } from "./words.js";
 
 // One session.
@@ -30,10 +30,9 @@ export function row() {
     level.show(session);
     line.show(session);
     const used = filled(session);
-    say(
-      part,
-      used === null ? t(session.prompt_tokens === null ? "no_usage" : "window_unknown") : share(used),
-    );
+    const why = reasonOf(session);
+    say(part, why === null ? share(used) : t(`reason_${why}`));
+    part.classList.toggle("why", why !== null);
     say(tokens, session.prompt_tokens === null ? "–" : number(session.prompt_tokens));
     attribute(link, "href", `#/sessions/${encodeURIComponent(session.id)}`);
     say(link, session.model);

@@ -6,7 +6,7 @@ import { Chart } from "./chart.js";
 import { confirm } from "./dialog.js";
 import { attribute, h, say } from "./dom.js";
 import { brief, number, share } from "./format.js";
-import { filled, gauge, pill } from "./gauge.js";
+import { filled, gauge, levelOf, pill, reasonOf } from "./gauge.js";
 import { windowHint } from "./hint.js";
 import { listAddress } from "./list.js";
 import { madeOf } from "./made-of.js";
@@ -46,6 +46,7 @@ class View {
     this.#id = id;
     this.title = h("h1", { tabindex: "-1" }, t("session_title", { id: brief(id) }));
     this.level = pill();
+    this.reason = h("span", { class: "quiet reason", hidden: true });
     this.course = h("span", { class: "quiet" });
     this.notes = h("span", { class: "notes" });
     this.line = gauge();
@@ -73,7 +74,7 @@ class View {
       h(
         "section",
         { class: "card load-card", "aria-label": t("load") },
-        h("div", { class: "state" }, this.level.element, this.course, this.notes),
+        h("div", { class: "state" }, this.level.element, this.reason, this.course, this.notes),
         this.line.element,
         this.load,
         this.limits,
@@ -251,11 +252,16 @@ class View {
     if (!report) return;
     this.level.show(report);
     this.line.show(report);
+    const why = levelOf(report) === "unknown" ? reasonOf(report) : null;
+    this.reason.hidden = why === null;
+    if (why !== null) say(this.reason, t(`reason_${why}_long`));
     say(this.course, t("course_n", { n: report.course }));
     say(this.notes, standing(report).join(" · "));
     const tokens = report.prompt_tokens === null ? null : number(report.prompt_tokens);
     const used = filled(report);
-    if (tokens === null) say(this.load, t("gauge_no_count"));
+    // Without a count the reason beside the level says all there is.
+    this.load.hidden = tokens === null;
+    if (tokens === null) say(this.load, "");
     else if (used === null) say(this.load, t("tokens_only", { tokens }));
     else
       say(this.load, `${share(used)} · ${t("tokens_of", { tokens, window: number(report.context_limit) })}`);

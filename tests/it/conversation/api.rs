@@ -48,6 +48,7 @@ async fn a_session_counts_up() {
             "model": "m",
             "provider": "up",
             "health": level,
+            "health_reason": (level == "unknown").then_some("no_usage"),
             "prompt_tokens": used,
             "completion_tokens": used.map(|_| 3),
             "total_tokens": used.map(|used| used + 3),
