@@ -162,6 +162,9 @@ test("compact orders a summary, and what is being made is said", limit, async ()
   await reads(page.locator(".load-card .notes"), "compacting…");
   await reads(page.locator(".actions"), "compacting…");
   assert.equal((await report(talk)).compacting, true);
+  const on = page.getByRole("radio", { name: "On", exact: true });
+  await waitUntil(() => on.isDisabled(), "the switch waits for the summary");
+  await reads(page.locator("fieldset"), "A summary is being made");
   await page.getByRole("link", { name: "All sessions" }).click();
   await reads(rowOf(page, talk.id), "compacting…");
   await page.goBack();
@@ -176,6 +179,7 @@ test("compact orders a summary, and what is being made is said", limit, async ()
   await waitUntil(over, "the summary is over");
   await page.locator(".load-card .notes", { hasText: "compacting…" }).waitFor({ state: "hidden" });
   await reads(page.locator(".facts div", { hasText: "Failed since" }), "1");
+  assert.equal(await on.isDisabled(), false);
   await ok();
 });
 
@@ -211,6 +215,7 @@ test("automatic compaction follows, or is switched on and off", limit, async () 
   const { page, ok } = await open(browser, proxy, at(talk));
   const radio = (name) => page.getByRole("radio", { name, exact: true });
   await radio("As the settings say (off)").waitFor();
+  await reads(page.locator("fieldset"), "Strategy: Cost first (up to 0.6: summarise early, pay little)");
   assert.ok(await radio("As the settings say (off)").isChecked());
   for (const [name, value] of [
     ["On", "on"],
@@ -280,6 +285,12 @@ test("where the window is unknown it says how to set it", limit, async () => {
   });
   await reads(page.locator(".load"), "2,000 tokens, window unknown");
   await reads(page.locator(".actions"), "nothing is summarised by itself");
+  const on = page.getByRole("radio", { name: "On", exact: true });
+  assert.equal(await on.isDisabled(), true);
+  await on.click({ force: true });
+  await on.press("Space");
+  assert.equal(await on.isChecked(), false);
+  assert.equal((await report(talk)).auto_compact, "follow");
   const lines = '[models."harbour/nobody-knows"]\ncontext_length = 128000';
   assert.equal(await page.locator(".hint pre").textContent(), lines);
   await page.locator(".hint").getByRole("button", { name: "Copy" }).click();

@@ -7,6 +7,7 @@ import { windowHint } from "./hint.js";
 import { explain, t } from "./words.js";
 
 const ATTEMPTS = ["answer", "busy", "failed", "denied", "unsent"];
+export const STRATEGIES = ["cost", "balance", "keep"];
 const BREAKERS = { closed: "healthy", half_open: "caution", open: "critical" };
 
 export function providersView(app) {
@@ -165,7 +166,7 @@ const from = (source) => (SOURCES.includes(source) ? t(`from_${source}`) : (sour
 // The settings of summaries, and what their threshold is called.
 function compaction(about) {
   const { auto, threshold, strategy } = about.compaction;
-  const named = ["cost", "balance", "keep"].includes(strategy);
+  const named = STRATEGIES.includes(strategy);
   const words = named
     ? [
         h("strong", {}, t(`strategy_${strategy}`)),

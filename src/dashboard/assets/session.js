@@ -10,12 +10,15 @@ import { filled, gauge, levelOf, pill, reasonOf } from "./gauge.js";
 import { windowHint } from "./hint.js";
 import { listAddress } from "./list.js";
 import { madeOf } from "./made-of.js";
+import { STRATEGIES } from "./providers.js";
 import { figures, table, texts } from "./report.js";
 import { standing } from "./row.js";
 import { explain, t } from "./words.js";
 
 const MINUTE = 20_000;
 const SWITCHES = ["follow", "on", "off"];
+// Why the switch can do nothing.
+const OFF = ["window_unknown", "running"];
 
 export function sessionView(app, id) {
   const view = new View(app, id);
@@ -129,9 +132,18 @@ class View {
     const button = (name, act) => h("button", { type: "button", class: "button", onclick: act }, t(name));
     this.compact = button("compact", () => this.#order("compact"));
     this.clear = button("clear", () => this.#clear());
-    this.why = h("p", { class: "quiet", hidden: true }, t("auto_no_window"));
+    this.why = h("p", { id: "auto-why", class: "quiet", hidden: true });
+    this.strategy = h("p", { class: "quiet", hidden: true });
     this.switches = SWITCHES.map((value) => {
-      const input = h("input", { type: "radio", name: "auto", value, onchange: () => this.#switch(value) });
+      // A switch that can do nothing stays where the focus is, and does not move.
+      const hold = (event) => this.report?.auto_compact_off && event.preventDefault();
+      const input = h("input", {
+        type: "radio",
+        name: "auto",
+        value,
+        onclick: hold,
+        onchange: () => this.#switch(value),
+      });
       const words = h("span", {});
       return { value, input, words, element: h("label", {}, input, words) };
     });
@@ -141,6 +153,7 @@ class View {
       h("legend", {}, t("auto")),
       this.switches.map((it) => it.element),
       this.why,
+      this.strategy,
     );
     this.actions = h(
       "section",
@@ -281,8 +294,14 @@ class View {
       report.clear_pending && t("clear_told"),
     ];
     say(this.told, told.filter(Boolean).join(" "));
-    this.why.hidden = report.auto_compact_off !== "window_unknown";
-    for (const { value, input } of this.switches) input.checked = report.auto_compact === value;
+    const off = report.auto_compact_off;
+    this.why.hidden = !off;
+    if (off) say(this.why, t(OFF.includes(off) ? `auto_${off}` : "auto_none"));
+    attribute(this.auto, "aria-describedby", off ? "auto-why" : null);
+    for (const { value, input } of this.switches) {
+      input.checked = report.auto_compact === value;
+      attribute(input, "aria-disabled", off ? "true" : null);
+    }
     this.#words();
     // It stays where the focus is, and does nothing twice.
     attribute(this.compact, "aria-disabled", report.compact_pending || report.compacting ? "true" : null);
@@ -297,5 +316,10 @@ class View {
       if (value !== "follow") say(words, t(`auto_${value}`));
       else say(words, state ? t("auto_follow", { state }) : t("auto_follow_plain"));
     }
+    const strategy = settings?.strategy;
+    this.strategy.hidden = !STRATEGIES.includes(strategy);
+    if (this.strategy.hidden) return;
+    const [name, why] = [t(`strategy_${strategy}`), t(`strategy_${strategy}_why`)];
+    say(this.strategy, t("auto_strategy", { name, why }));
   }
 }
