@@ -109,7 +109,7 @@ async fn show<W: Write>(args: &Args, screen: Screen<W>) -> Result<(), DemoError>
         window: args.window.tokens,
         // The simulated provider counts answers inside the window, and has no other limit.
         limits: limits(
-            args.window.tokens,
+            Some(args.window.tokens),
             None,
             true,
             &config.guard,

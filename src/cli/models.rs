@@ -7,7 +7,7 @@ use crate::{
     config::{Config, Environment, Flags, load},
     error::chain,
     health::limits::{Limits, limits},
-    provider::{Offered, Registry, Source, Target},
+    provider::{Offered, Registry, Target},
 };
 
 /// Options of `plimsoll models`.
@@ -86,17 +86,15 @@ pub(super) fn rows(config: &Config, registry: &Registry) -> Vec<[String; 7]> {
             optimal_max_tokens,
             critical_max_tokens,
         } = limits(
-            window.tokens,
+            window.known(),
             window.input,
             inside,
             &config.guard,
             settings,
             None,
         );
-        let critical = match window.source {
-            Source::Assumed => "unknown".to_owned(),
-            _ => critical_max_tokens.to_string(),
-        };
+        let critical =
+            critical_max_tokens.map_or("unknown".to_owned(), |tokens| tokens.to_string());
         rows.push([
             offered.id.clone(),
             window.tokens.to_string(),
@@ -205,7 +203,7 @@ mod tests {
             ("b/l", "b/l 65536 settings - 33868 50803"),
             // What is smaller is never used.
             ("b/s", "b/s 65536 settings - 33868 50803"),
-            ("b/x", "b/x 96000 assumed - 51861 unknown"),
+            ("b/x", "b/x 96000 assumed - 100000 unknown"),
         ] {
             assert_eq!(row(&shown, model), expected, "{shown}");
         }

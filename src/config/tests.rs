@@ -447,6 +447,16 @@ fn levels_that_cannot_occur_are_warned_of() {
 }
 
 #[test]
+fn a_critical_limit_of_an_unknown_window_is_warned_of() {
+    let model = "[models.\"simulated/zzz\"]\ncritical_max_tokens = 9000\n";
+    let expected = "models.\"simulated/zzz\".critical_max_tokens: has no effect, since nobody knows \
+                    the window; set context_length too";
+    assert!(warned(model, &[]).contains(expected));
+    let known = format!("{model}context_length = 10000\noptimal_max_tokens = 8000");
+    assert_eq!(warned(&known, &[]), "");
+}
+
+#[test]
 fn credentials_in_the_open_are_warned_of() {
     let provider = |url: &str, auth: &str| {
         warned(

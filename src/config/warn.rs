@@ -137,7 +137,7 @@ fn one_model(config: &Config, registry: &Registry, name: &str, found: &mut Vec<P
     let Window {
         tokens: window,
         input,
-        source,
+        ..
     } = target.window;
     if let Some(input) = model.input_length
         && input > window
@@ -145,14 +145,19 @@ fn one_model(config: &Config, registry: &Registry, name: &str, found: &mut Vec<P
         let message = format!("{input} is above the window of {window} and has no effect");
         found.push(doubt(&path("input_length"), message));
     }
-    if source == Source::Assumed {
-        return;
-    }
     let inside = target.provider.config.profile.answer_inside_window;
+    let known = target.window.known();
     let Limits {
         optimal_max_tokens: optimal,
-        critical_max_tokens: critical,
-    } = limits(window, input, inside, &config.guard, model, None);
+        critical_max_tokens: Some(critical),
+    } = limits(known, input, inside, &config.guard, model, None)
+    else {
+        if model.critical_max_tokens.is_some() {
+            let message = "has no effect, since nobody knows the window; set context_length too";
+            found.push(doubt(&path("critical_max_tokens"), message.to_owned()));
+        }
+        return;
+    };
     if critical > window {
         let message = format!("{critical} is above the window of {window}; critical cannot occur");
         found.push(doubt(&path("critical_max_tokens"), message));

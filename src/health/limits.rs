@@ -3,6 +3,7 @@
 //! Configured limits are used as written. The others are chosen so that both levels can occur:
 //! the guard keeps prompts under the budget, so a plain 90 % of a small window would never be seen,
 //! nor would 90 % of the usual budget where a request keeps more than usual free for its answer.
+//! A window that is only assumed gives no limit, because a level that rests on it would be a guess.
 
 use crate::config::{GuardConfig, ModelConfig};
 
@@ -16,21 +17,29 @@ const MARGIN: u32 = 64;
 pub struct Limits {
     /// Beyond this the level is caution.
     pub optimal_max_tokens: u32,
-    /// Beyond this the level is critical; tested first.
-    pub critical_max_tokens: u32,
+    /// Beyond this the level is critical; tested first. `None`: the window is not known.
+    pub critical_max_tokens: Option<u32>,
 }
 
-/// The limits of a model with this window and, if it has one, this cap on the prompt alone.
+/// The limits of a model with this window, in tokens, and, if it has one, this cap on the prompt
+/// alone. Of an unknown window (`None`) only the optimal limit remains, as configured or at its plain
+/// default; a configured critical limit has no effect then.
 /// `answer_inside` says whether the answer shares the window with the prompt. `own` is the budget
 /// of one request in tokens, where the limits are for one; a larger one than usual changes nothing.
 pub fn limits(
-    window: u32,
+    window: Option<u32>,
     input: Option<u32>,
     answer_inside: bool,
     guard: &GuardConfig,
     model: &ModelConfig,
     own: Option<u32>,
 ) -> Limits {
+    let Some(window) = window else {
+        return Limits {
+            optimal_max_tokens: model.optimal_max_tokens.unwrap_or(OPTIMAL_MAX_TOKENS),
+            critical_max_tokens: None,
+        };
+    };
     let usual = usual_budget(window, input, answer_inside, guard);
     let budget = own.map_or(usual, |own| own.min(usual));
     let critical = model
@@ -45,7 +54,7 @@ pub fn limits(
     });
     Limits {
         optimal_max_tokens: optimal,
-        critical_max_tokens: critical,
+        critical_max_tokens: Some(critical),
     }
 }
 
@@ -81,10 +90,17 @@ mod tests {
     fn check(window: u32, input: Option<u32>, inside: bool, optimal: u32, critical: u32) {
         let expected = Limits {
             optimal_max_tokens: optimal,
-            critical_max_tokens: critical,
+            critical_max_tokens: Some(critical),
         };
         let guard = Config::default().guard;
-        let found = limits(window, input, inside, &guard, &ModelConfig::default(), None);
+        let found = limits(
+            Some(window),
+            input,
+            inside,
+            &guard,
+            &ModelConfig::default(),
+            None,
+        );
         assert_eq!(found, expected, "window {window}, input {input:?}");
     }
 
@@ -118,9 +134,23 @@ mod tests {
     fn a_cap_on_every_prompt_counts() {
         let mut guard = Config::default().guard;
         guard.max_prompt_tokens = Some(50_000);
-        let found = limits(200_000, None, true, &guard, &ModelConfig::default(), None);
-        assert_eq!(found.critical_max_tokens, 44_297);
+        let model = ModelConfig::default();
+        let found = limits(Some(200_000), None, true, &guard, &model, None);
+        assert_eq!(found.critical_max_tokens, Some(44_297));
         assert_eq!(found.optimal_max_tokens, 29_531);
+    }
+
+    /// Whatever else is set: nothing is derived from a window that nobody knows.
+    #[test]
+    fn an_unknown_window_has_the_plain_optimal_limit_and_no_critical_one() {
+        let mut guard = Config::default().guard;
+        guard.max_prompt_tokens = Some(50_000);
+        let model = ModelConfig::default();
+        for (input, own) in [(None, None), (Some(30_000), Some(20_000))] {
+            let found = limits(None, input, true, &guard, &model, own);
+            assert_eq!(found.optimal_max_tokens, 100_000);
+            assert_eq!(found.critical_max_tokens, None);
+        }
     }
 
     #[test]
@@ -132,9 +162,12 @@ mod tests {
             ..ModelConfig::default()
         };
         for own in [None, Some(1_000)] {
-            let found = limits(128_000, None, true, &guard, &model, own);
+            let found = limits(Some(128_000), None, true, &guard, &model, own);
             assert_eq!(found.optimal_max_tokens, 500_000);
-            assert_eq!(found.critical_max_tokens, 400_000);
+            assert_eq!(found.critical_max_tokens, Some(400_000));
+            let unknown = limits(None, None, true, &guard, &model, own);
+            assert_eq!(unknown.optimal_max_tokens, 500_000);
+            assert_eq!(unknown.critical_max_tokens, None);
         }
     }
 
@@ -158,12 +191,12 @@ mod tests {
         let guard = Config::default().guard;
         for window in [32_768, 128_000, 200_000, 1_000_000] {
             let model = ModelConfig::default();
-            let usual = limits(window, None, true, &guard, &model, None);
+            let usual = limits(Some(window), None, true, &guard, &model, None);
             let asked = [4_096, 16_384, 32_768, window / 2].map(Some);
             for max_tokens in [None].into_iter().chain(asked) {
                 let own = own_budget(window, max_tokens);
-                let found = limits(window, None, true, &guard, &model, Some(own));
-                let critical = found.critical_max_tokens;
+                let found = limits(Some(window), None, true, &guard, &model, Some(own));
+                let critical = found.critical_max_tokens.unwrap();
                 let most = u64::from(own) * 9 / 10;
                 assert!(u64::from(critical) <= most, "{window}, {max_tokens:?}");
                 assert!(found.optimal_max_tokens < critical);
@@ -188,12 +221,14 @@ mod tests {
         ) {
             let mut guard = Config::default().guard;
             guard.reserve_tokens = reserve;
-            let found = limits(window, input, inside, &guard, &ModelConfig::default(), own);
+            let model = ModelConfig::default();
+            let found = limits(Some(window), input, inside, &guard, &model, own);
+            let critical = found.critical_max_tokens.unwrap();
             prop_assert!(0 < found.optimal_max_tokens);
-            prop_assert!(found.optimal_max_tokens < found.critical_max_tokens);
-            prop_assert!(found.critical_max_tokens < window);
+            prop_assert!(found.optimal_max_tokens < critical);
+            prop_assert!(critical < window);
             if let Some(own) = own {
-                prop_assert!(u64::from(found.critical_max_tokens) * 10 <= u64::from(own) * 9);
+                prop_assert!(u64::from(critical) * 10 <= u64::from(own) * 9);
             }
         }
     }

@@ -55,7 +55,11 @@ pub struct Health {
 pub fn judge(prompt_tokens: Option<u32>, window: Option<u32>, limits: &Limits) -> Health {
     let level = match prompt_tokens {
         None => Level::Unknown,
-        Some(used) if window.is_some() && used > limits.critical_max_tokens => Level::Critical,
+        Some(used)
+            if window.is_some() && limits.critical_max_tokens.is_some_and(|most| used > most) =>
+        {
+            Level::Critical
+        }
         Some(used) if used > limits.optimal_max_tokens => Level::Caution,
         Some(_) => Level::Healthy,
     };
@@ -141,7 +145,7 @@ mod tests {
 
     const LIMITS: Limits = Limits {
         optimal_max_tokens: 60,
-        critical_max_tokens: 90,
+        critical_max_tokens: Some(90),
     };
 
     #[test]
@@ -162,7 +166,7 @@ mod tests {
     fn critical_is_tested_first() {
         let limits = Limits {
             optimal_max_tokens: 90,
-            critical_max_tokens: 60,
+            critical_max_tokens: Some(60),
         };
         assert_eq!(judge(Some(70), Some(100), &limits).level, Level::Critical);
     }
@@ -221,7 +225,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn never_guessed(used: Option<u32>, window: Option<u32>, optimal: u32, critical: u32) {
+        fn never_guessed(used: Option<u32>, window: Option<u32>, optimal: u32, critical: Option<u32>) {
             let limits = Limits { optimal_max_tokens: optimal, critical_max_tokens: critical };
             let health = judge(used, window, &limits);
             prop_assert_eq!(used.is_none(), health.level == Level::Unknown);

@@ -29,6 +29,14 @@ pub enum Source {
     Assumed,
 }
 
+impl Window {
+    /// The window in tokens where a source names it; `None`: it is only assumed, which is good enough
+    /// to cut by and says nothing about health.
+    pub fn known(&self) -> Option<u32> {
+        (self.source != Source::Assumed).then_some(self.tokens)
+    }
+}
+
 impl Source {
     /// As commands name it.
     pub const fn word(self) -> &'static str {

@@ -17,7 +17,7 @@ use crate::{
     error::Failure,
     health::limits::limits,
     provider::{
-        Offered, Registry, Source, Target, Window,
+        Offered, Registry, Target, Window,
         breaker::State,
         overflow::{self, Overflow},
     },
@@ -61,8 +61,7 @@ fn fault(failure: &Failure) -> Fault {
 
 /// An overflow that could not be healed, in the words on which every client's own recovery keys.
 pub fn too_long(overflow: &Overflow, window: Window) -> Response<Body> {
-    let known = (window.source != Source::Assumed).then_some(window.tokens);
-    let fault = overflow::classic(overflow.window.or(known), overflow.prompt_tokens);
+    let fault = overflow::classic(overflow.window.or(window.known()), overflow.prompt_tokens);
     let code = fault.code.clone().unwrap_or_default();
     let mut answer = json(StatusCode::BAD_REQUEST, fault.to_json());
     if let Ok(code) = HeaderValue::try_from(code) {
@@ -298,17 +297,16 @@ fn listed(offered: &Offered, guard: &GuardConfig) -> Value {
         ..
     } = &offered.target;
     let inside = provider.config.profile.answer_inside_window;
-    let limits = limits(window.tokens, window.input, inside, guard, settings, None);
-    let known = window.source != Source::Assumed;
+    let limits = limits(window.known(), window.input, inside, guard, settings, None);
     json!({
         "id": offered.id,
         "object": "model",
         "created": 0,
         "owned_by": &*provider.name,
-        "context_length": known.then_some(window.tokens),
+        "context_length": window.known(),
         "max_input_tokens": window.input,
         "optimal_max_tokens": limits.optimal_max_tokens,
-        "critical_max_tokens": known.then_some(limits.critical_max_tokens),
+        "critical_max_tokens": limits.critical_max_tokens,
     })
 }
 

@@ -90,3 +90,52 @@ async fn the_share_of_the_window_is_that_of_the_window_shown() {
         assert_eq!(shown(&next, "hard-util"), Some("0.500"), "{model}");
     }
 }
+
+/// What is assumed is there to cut by; a level that rested on it would be a guess.
+#[tokio::test]
+async fn an_assumed_window_gives_neither_a_level_nor_a_prompt() {
+    let up = Provider::start().await;
+    let proxy = Proxy::new().provider("up", &up).start().await;
+    up.then([says(&json!({ "prompt_tokens": 60_000 }))]);
+    let first = proxy.client().chat(asks("m", false)).await;
+    assert_eq!(shown(&first, "health"), Some("healthy"));
+    assert_eq!(shown(&first, "context-limit"), Some("unknown"));
+    assert_eq!(shown(&first, "hard-util"), None);
+    assert_eq!(shown(&first, "optimal-util"), Some("0.600"));
+    up.then([
+        stream_head(),
+        send(TEXT),
+        send(FINISH),
+        send(DONE),
+        Step::Close,
+    ]);
+    let next = proxy.client().chat(asks("m", true)).await;
+    assert_eq!(shown(&next, "actions"), Some("none"));
+    let sent: Value = serde_json::from_slice(&up.last().body).unwrap();
+    assert_eq!(sent["messages"].as_array().unwrap().len(), 3, "{sent}");
+    // A stream's headers tell of the answer before.
+    assert_eq!(shown(&next, "health"), Some("healthy"));
+}
+
+/// A configured optimal limit holds whether or not the window is known; a configured critical one
+/// has no window to be critical of.
+#[tokio::test]
+async fn configured_limits_of_an_unknown_window_give_caution_at_most() {
+    let up = Provider::start().await;
+    let proxy = Proxy::new().provider("up", &up).set(|config| {
+        let told = ModelConfig {
+            optimal_max_tokens: Some(40_000),
+            critical_max_tokens: Some(50_000),
+            ..ModelConfig::default()
+        };
+        config.models.insert("up/m".into(), told);
+    });
+    let proxy = proxy.start().await;
+    up.then([says(&json!({ "prompt_tokens": 60_000 }))]);
+    let got = proxy.client().chat(asks("m", false)).await;
+    assert_eq!(shown(&got, "health"), Some("caution"));
+    assert_eq!(shown(&got, "optimal-util"), Some("1.500"));
+    let model = proxy.client().get("/v1/models/up/m").await.json();
+    assert_eq!(model["optimal_max_tokens"], 40_000);
+    assert_eq!(model["critical_max_tokens"], Value::Null);
+}

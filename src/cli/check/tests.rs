@@ -44,7 +44,7 @@ fn it_shows_what_the_settings_come_to_and_no_key() {
         "100000",
         "106142",
     ]);
-    found(&["openai/mine", "96000", "assumed", "-", "51861", "unknown"]);
+    found(&["openai/mine", "96000", "assumed", "-", "100000", "unknown"]);
     assert!(shown.contains("simulated/plimsoll-8k"), "{shown}");
     assert!(shown.contains("a key of ours"), "{shown}");
     assert!(

@@ -57,7 +57,7 @@ pub(super) fn prompts(at: &[u32], window: u32) -> String {
 
 /// Cells of the optimal and of the critical limit, never the same one.
 fn marks(window: u32, limits: &Limits) -> (usize, usize) {
-    let critical = cell(limits.critical_max_tokens, window).clamp(1, CELLS - 1);
+    let critical = cell(limits.critical_max_tokens.unwrap_or(window), window).clamp(1, CELLS - 1);
     let optimal = cell(limits.optimal_max_tokens, window).min(critical - 1);
     (optimal, critical)
 }
@@ -83,7 +83,7 @@ mod tests {
 
     const LIMITS: Limits = Limits {
         optimal_max_tokens: 500,
-        critical_max_tokens: 750,
+        critical_max_tokens: Some(750),
     };
 
     #[test]
@@ -116,7 +116,7 @@ mod tests {
         for (optimal, critical) in [(0, 0), (2_000, 2_000), (900, 100)] {
             let limits = Limits {
                 optimal_max_tokens: optimal,
-                critical_max_tokens: critical,
+                critical_max_tokens: Some(critical),
             };
             assert_eq!(bar(10, 0, &limits, '#', '.').chars().count(), CELLS);
             assert!(!legend(1_000, &limits).is_empty());

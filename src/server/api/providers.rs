@@ -96,11 +96,10 @@ fn models(app: &App, who: &Who) -> BTreeMap<String, Vec<Model>> {
         let target = &offered.target;
         if who.may_use(app, &id, offered.is_configured, target) {
             let window = target.window;
-            let known = window.source != Source::Assumed;
             let models = by_provider.entry(target.provider.name.to_string());
             models.or_default().push(Model {
                 id,
-                context_length: known.then_some(window.tokens),
+                context_length: window.known(),
                 window_from: from(window.source),
             });
         }

@@ -2,7 +2,7 @@
 
 use crate::{
     compaction::{Job, JobId, Memory, Outcome},
-    provider::{Source, Target},
+    provider::Target,
     server::compacting::vain::Whose,
     server::{
         App,
@@ -70,7 +70,7 @@ impl Part {
 
     /// The same for another place.
     pub fn at(mut self, app: &App, target: &Target) -> Self {
-        self.known = target.window.source != Source::Assumed;
+        self.known = target.window.known().is_some();
         if self.auto && self.guards && !self.known {
             app.compacting.say_unknown(target);
         }

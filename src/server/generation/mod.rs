@@ -27,7 +27,7 @@ use crate::{
     compaction,
     guard::{self, Plan, Policy, Recall, record::Ours},
     health::{self, Health, Level, limits::Limits},
-    provider::{Source, Target},
+    provider::Target,
     recovery,
     relay::{Before, Heard, Sifting, Spoken},
     session::{Inherited, Known, State, history::Point},
@@ -238,7 +238,7 @@ impl Generation {
         state.model = model.as_str().into();
         state.window = self.window();
         state.optimal_max_tokens = Some(self.limits.optimal_max_tokens);
-        state.critical_max_tokens = Some(self.limits.critical_max_tokens);
+        state.critical_max_tokens = self.limits.critical_max_tokens;
         state.sample = self.sample(heard);
         state.prompt_tokens = reported;
         state.completion_tokens = usage.and_then(|usage| usage.completion_tokens);
@@ -311,8 +311,7 @@ impl Generation {
 
     /// The window where a source names it.
     fn window(&self) -> Option<u32> {
-        let window = self.target.window;
-        (window.source != Source::Assumed).then_some(window.tokens)
+        self.target.window.known()
     }
 }
 
@@ -325,7 +324,7 @@ pub(super) fn reported(heard: &Heard) -> Option<u32> {
 /// The prompt sizes at which the level of this request changes.
 fn limits(conversation: &Conversation, policy: &Policy<'_>, target: &Target) -> Limits {
     health::limits::limits(
-        target.window.tokens,
+        target.window.known(),
         target.window.input,
         policy.profile.answer_inside_window,
         policy.settings,

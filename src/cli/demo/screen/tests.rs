@@ -9,7 +9,7 @@ fn scale() -> Scale {
         window: 1_000,
         limits: Limits {
             optimal_max_tokens: 500,
-            critical_max_tokens: 750,
+            critical_max_tokens: Some(750),
         },
         steps: 9,
     }
