@@ -1,14 +1,19 @@
 //! Windows of known models, shipped with the binary.
 //!
-//! A model is looked for only within the provider that serves it: the same name means different
-//! windows at different places. What is not found is not guessed; the caller says so.
+//! A model is looked for within the provider that serves it, since the same name can mean different
+//! windows at different places. Where that provider is not known, or not this model of it, [`by_name`]
+//! takes what all others agree on. What is not found is not guessed; the caller says so.
 
+pub(super) mod by_name;
 pub(crate) mod fetched;
+mod release;
 pub(crate) mod table;
 
 use std::{cmp::Ordering, ops::RangeInclusive, sync::OnceLock};
 
 use http::Uri;
+
+use super::Source;
 
 const TABLE: &str = include_str!("catalogue.tsv");
 
@@ -27,6 +32,23 @@ pub struct Entry {
     pub input: Option<u32>,
     /// The largest answer.
     pub output: Option<u32>,
+}
+
+/// What the catalogue says of a model.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Found {
+    pub(super) entry: Entry,
+    /// Whether other providers say it of a model of that name, and nothing is known of this one's.
+    pub(super) by_name: bool,
+}
+
+impl Found {
+    pub(super) const fn source(self) -> Source {
+        match self.by_name {
+            true => Source::CatalogueByName,
+            false => Source::Catalogue,
+        }
+    }
 }
 
 struct Row {
@@ -93,8 +115,8 @@ const HOSTS: &[(&str, &str)] = &[
 ];
 
 /// What is known of a model of that provider, by the catalogue's name for it (see
-/// [`provider_of`]): the exact name, else the longest known name that it continues at a boundary
-/// (`gpt-4o-2024-08-06` continues `gpt-4o`, and `gpt-4o` does not continue `gpt-4`).
+/// [`provider_of`]): the exact name, else the longest known name of which it is a release
+/// (`gpt-4o-2024-08-06` is one of `gpt-4o`, and `gpt-4-32k` is none of `gpt-4`).
 pub fn lookup(provider: &str, model: &str) -> Option<Entry> {
     lookup_with(&table::Table::default(), Some(provider), provider, model)
 }
@@ -115,11 +137,7 @@ pub(super) fn lookup_with(
         return None;
     }
     let model = model.to_ascii_lowercase();
-    let shorter = model
-        .rmatch_indices(['-', ':', '@', '_'])
-        .map(|(end, _)| &model[..end]);
-    let mut names = std::iter::once(model.as_str()).chain(shorter);
-    names.find_map(|model| {
+    release::names(&model).find_map(|model| {
         let built_in = || exact(provider.as_deref()?, model);
         newer.exact(&name, model).or_else(built_in)
     })
@@ -135,10 +153,12 @@ pub(super) fn has(newer: &table::Table, provider: Option<&str>, name: &str, mode
 /// The catalogue's name for a configured provider: by its host, which is what really answers,
 /// else by the name the user gave it. `None`: nothing is known, and no model of it is found.
 pub fn provider_of(name: &str, base_url: Option<&str>) -> Option<&'static str> {
-    base_url.and_then(by_host).or_else(|| by_name(name))
+    base_url
+        .and_then(provider_by_host)
+        .or_else(|| provider_by_name(name))
 }
 
-fn by_host(base_url: &str) -> Option<&'static str> {
+fn provider_by_host(base_url: &str) -> Option<&'static str> {
     let uri: Uri = base_url.parse().ok()?;
     let host = uri.host()?.to_ascii_lowercase();
     let is = |known: &str| match known.strip_prefix('.') {
@@ -151,7 +171,7 @@ fn by_host(base_url: &str) -> Option<&'static str> {
         .map(|(_, provider)| *provider)
 }
 
-fn by_name(name: &str) -> Option<&'static str> {
+fn provider_by_name(name: &str) -> Option<&'static str> {
     let name = name.to_ascii_lowercase();
     let alias = ALIASES.iter().find(|(alias, _)| *alias == name);
     let wanted = alias.map_or(name.as_str(), |(_, provider)| provider);

@@ -313,18 +313,26 @@ impl Registry {
     }
 
     fn window(&self, provider: &Arc<Provider>, model: &str, settings: &ModelConfig) -> Window {
-        let entry = provider.known(model, &self.fetched.table());
-        self.want_list(provider, entry.is_some());
+        let newer = self.fetched.table();
+        let own = provider.known(model, &newer);
+        self.want_list(provider, own.is_some());
         let learnt = self.learnt.known(&provider.place, model, Instant::now());
         let listed = self.listed.facts(&provider.place, model);
         // A server of one model answers to any name. What else is said of the name has precedence.
         let only = || {
             let told = settings.context_length.or(settings.input_length);
             let one = self.listed.only(&provider.place);
-            one.filter(|_| told.is_none() && !provider.is_catalogued(&self.fetched.table()))
+            one.filter(|_| told.is_none() && !provider.is_catalogued(&newer))
         };
         let listed = listed.or_else(only).unwrap_or_default();
-        window::window(learnt, listed, settings, entry)
+        let by_name = || {
+            let told = settings.context_length.or(listed.context);
+            let found = told
+                .is_none()
+                .then(|| provider.known_by_name(model, &newer));
+            found.flatten()
+        };
+        window::window(learnt, listed, settings, own.or_else(by_name))
     }
 
     /// Asks a provider for its list where that is due; `known`: the catalogue has what was asked for.

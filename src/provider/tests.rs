@@ -110,7 +110,7 @@ fn a_model_finds_its_provider() {
 }
 
 #[test]
-fn a_window_comes_from_config_then_catalogue_then_nowhere() {
+fn a_window_comes_from_config_then_catalogue_then_a_name_then_nowhere() {
     let registry = registry(None);
     let window = |model: &str| {
         let window = registry.resolve(model, None).unwrap().window;
@@ -119,7 +119,13 @@ fn a_window_comes_from_config_then_catalogue_then_nowhere() {
     assert_eq!(window("org/told"), (4_096, Source::Config));
     assert_eq!(window("openai/gpt-4o"), (128_000, Source::Catalogue));
     assert_eq!(window("simulated/plimsoll-8k"), (8_192, Source::Catalogue));
-    assert_eq!(window("local/gpt-4o"), (ASSUMED_WINDOW, Source::Assumed));
+    assert_eq!(window("local/gpt-4o"), (128_000, Source::CatalogueByName));
+    assert_eq!(window("local/gpt-5"), (ASSUMED_WINDOW, Source::Assumed));
+    assert_eq!(window("local/mine"), (ASSUMED_WINDOW, Source::Assumed));
+    assert_eq!(
+        window("simulated/gpt-4o"),
+        (ASSUMED_WINDOW, Source::Assumed)
+    );
 }
 
 #[test]

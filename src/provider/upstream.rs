@@ -13,7 +13,7 @@ use thiserror::Error;
 use super::{
     SIMULATED,
     breaker::Breaker,
-    catalogue::{self, Entry, table::Table},
+    catalogue::{self, Entry, Found, table::Table},
     client::Client,
     simulated,
     upgrade::Upgrades,
@@ -193,14 +193,30 @@ impl Provider {
     }
 
     /// What is known of a model without being told; `newer` rows outrank those of the binary.
-    pub(super) fn known(&self, model: &str, newer: &Table) -> Option<Entry> {
+    pub(super) fn known(&self, model: &str, newer: &Table) -> Option<Found> {
         let own = self.own_models().iter().find(|(name, _)| *name == model);
         let own = own.map(|(_, window)| Entry {
             context: *window,
             input: None,
             output: None,
         });
-        own.or_else(|| catalogue::lookup_with(newer, self.catalogued, &self.name, model))
+        let entry =
+            own.or_else(|| catalogue::lookup_with(newer, self.catalogued, &self.name, model))?;
+        Some(Found {
+            entry,
+            by_name: false,
+        })
+    }
+
+    /// What others say alike of a model of that name. Not for servers that drop the front of a long
+    /// prompt in silence: their window is what they were started with, and no error would correct it.
+    pub(super) fn known_by_name(&self, model: &str, newer: &Table) -> Option<Found> {
+        let corrects = self.is_remote() && self.config.profile.refuses_overflow;
+        let entry = corrects.then(|| catalogue::by_name::lookup(newer, model));
+        Some(Found {
+            entry: entry.flatten()?,
+            by_name: true,
+        })
     }
 
     /// Whether the built-in list or the catalogue has a model of exactly that name.

@@ -1,9 +1,9 @@
 //! How much a model holds, and who says so.
 //!
-//! Best first: what an error taught, the provider's own list, the settings, the catalogue. Settings
-//! win where they say less than the provider does. What nobody knows is assumed, and said to be.
+//! Best first: what an error taught, the provider's own list, the settings, the catalogue, and the
+//! catalogue by name. Settings win where they say less than the provider does. What nobody knows is assumed, and said to be.
 
-use super::{catalogue::Entry, learnt::Known, listed::Facts};
+use super::{catalogue::Found, learnt::Known, listed::Facts};
 use crate::config::ModelConfig;
 
 /// The window of a model that nobody knows: it drives cutting only.
@@ -25,7 +25,10 @@ pub enum Source {
     /// The provider's own list of models.
     Provider,
     Config,
+    /// The catalogue, of that provider.
     Catalogue,
+    /// The catalogue: not of that provider, but of all others that know the name, alike.
+    CatalogueByName,
     Assumed,
 }
 
@@ -38,14 +41,25 @@ impl Window {
 }
 
 impl Source {
-    /// As commands name it.
+    /// As commands and reports name it.
     pub const fn word(self) -> &'static str {
         match self {
             Self::Learnt => "an error",
             Self::Provider => "the provider",
             Self::Config => "settings",
             Self::Catalogue => "catalogue",
+            Self::CatalogueByName => "catalogue by name",
             Self::Assumed => "assumed",
+        }
+    }
+
+    /// As the API and the list of models name it.
+    pub const fn key(self) -> &'static str {
+        match self {
+            Self::Learnt => "learnt",
+            Self::Provider => "provider",
+            Self::Config => "configured",
+            Self::Catalogue | Self::CatalogueByName | Self::Assumed => self.word(),
         }
     }
 }
@@ -56,7 +70,7 @@ pub(super) fn window(
     learnt: Known,
     listed: Facts,
     told: &ModelConfig,
-    catalogue: Option<Entry>,
+    catalogue: Option<Found>,
 ) -> Window {
     let claimed = match (listed.context, told.context_length) {
         (Some(listed), Some(told)) if listed < told => Some((listed, Source::Provider)),
@@ -65,7 +79,7 @@ pub(super) fn window(
         (None, None) => None,
     };
     let claimed = claimed
-        .or_else(|| Some((catalogue?.context, Source::Catalogue)))
+        .or_else(|| catalogue.map(|found| (found.entry.context, found.source())))
         // A largest prompt alone stands for the window.
         .or_else(|| {
             least(told.input_length, listed.input).map(|input| (input, said(told, listed)))
@@ -76,7 +90,7 @@ pub(super) fn window(
         (None, Some(learnt)) => (learnt, Source::Learnt),
         (None, None) => (ASSUMED_WINDOW, Source::Assumed),
     };
-    let catalogued = || catalogue.and_then(|entry| entry.input);
+    let catalogued = || catalogue.and_then(|found| found.entry.input);
     let input = least(told.input_length, listed.input).or_else(catalogued);
     Window {
         tokens,
@@ -94,7 +108,8 @@ fn said(told: &ModelConfig, listed: Facts) -> Source {
     }
 }
 
-fn least(a: Option<u32>, b: Option<u32>) -> Option<u32> {
+/// The lesser of two bounds of which each may be missing.
+pub(super) fn least(a: Option<u32>, b: Option<u32>) -> Option<u32> {
     match (a, b) {
         (Some(a), Some(b)) => Some(a.min(b)),
         (a, b) => a.or(b),
@@ -106,7 +121,11 @@ mod tests {
     use super::{ASSUMED_WINDOW, Source, Window, window};
     use crate::{
         config::ModelConfig,
-        provider::{catalogue::Entry, learnt::Known, listed::Facts},
+        provider::{
+            catalogue::{Entry, Found},
+            learnt::Known,
+            listed::Facts,
+        },
     };
 
     /// Window and largest prompt of each source.
@@ -133,26 +152,30 @@ mod tests {
             input_length: some(says.told.1),
             ..ModelConfig::default()
         };
-        let entry = some(says.catalogue.0).map(|context| Entry {
-            context,
-            input: some(says.catalogue.1),
-            output: None,
+        let found = some(says.catalogue.0).map(|context| Found {
+            entry: Entry {
+                context,
+                input: some(says.catalogue.1),
+                output: None,
+            },
+            by_name: source == Source::CatalogueByName,
         });
         let expected = Window {
             tokens,
             input: some(input),
             source,
         };
-        assert_eq!(window(known, facts, &told, entry), expected);
+        assert_eq!(window(known, facts, &told, found), expected);
     }
 
     #[test]
     fn the_best_source_has_the_last_word() {
-        use Source::{Assumed, Catalogue, Config, Learnt, Provider};
+        use Source::{Assumed, Catalogue, CatalogueByName, Config, Learnt, Provider};
         let mut says = Says::default();
         check(says, ASSUMED_WINDOW, 0, Assumed);
         says.catalogue = (128_000, 100_000);
         check(says, 128_000, 100_000, Catalogue);
+        check(says, 128_000, 100_000, CatalogueByName);
         says.told = (200_000, 0);
         check(says, 200_000, 100_000, Config);
         says.listed = (64_000, 0);

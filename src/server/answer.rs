@@ -304,6 +304,7 @@ fn listed(offered: &Offered, guard: &GuardConfig) -> Value {
         "created": 0,
         "owned_by": &*provider.name,
         "context_length": window.known(),
+        "window_from": window.source.key(),
         "max_input_tokens": window.input,
         "optimal_max_tokens": limits.optimal_max_tokens,
         "critical_max_tokens": limits.critical_max_tokens,

@@ -8,7 +8,7 @@ import { launch, limit, open, post, reads, start } from "./harness.mjs";
 let proxy, browser;
 
 before(async () => {
-  [proxy, browser] = await Promise.all([start("\n[compaction]\nauto = true\nthreshold = 0.7\n"), launch()]);
+  [proxy, browser] = await Promise.all([start('\n[compaction]\nauto = true\nthreshold = 0.7\n[models."harbour/gpt-4o"]\ncaution_cadence = 10\n'), launch()]);
 }, limit);
 
 after(async () => {
@@ -34,6 +34,8 @@ test("counts, times and models are shown as they change", limit, async () => {
   await reads(row, "unknown");
   await reads(row, "only assumed");
   await reads(card.locator(".hint pre"), '[models."harbour/nobody-knows"]');
+  await reads(card.getByRole("row", { name: /gpt-4o/ }), "128,000");
+  await reads(card.getByRole("row", { name: /gpt-4o/ }), "catalogue by name");
   await reads(card.getByRole("row", { name: /deep/ }), "10,000");
   await reads(card.getByRole("row", { name: /deep/ }), "settings");
   await ok();

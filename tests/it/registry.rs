@@ -185,12 +185,60 @@ async fn a_server_of_one_model_tells_its_window_under_any_name() {
     for (model, tokens, source) in [
         ("up/noise.gguf", 4_096, Source::Provider),
         ("up/any", 4_096, Source::Provider),
+        ("up/gpt-4o", 4_096, Source::Provider),
         ("up/told", 128_000, Source::Config),
         ("openai/any", 96_000, Source::Assumed),
     ] {
         let window = registry.resolve(model, None).unwrap().window;
         assert_eq!((window.tokens, window.source), (tokens, source), "{model}");
     }
+}
+
+/// Behind a gateway that lists no windows, whatever its host is called.
+#[tokio::test]
+async fn a_known_model_behind_an_unknown_host_has_its_window_and_says_from_where() {
+    let up = Provider::answering(|_| vec![answer("200 OK", "", COMPLETION)]).await;
+    let proxy = Proxy::new().provider("work", &up).start().await;
+    let client = proxy.client();
+    for (model, tokens) in [
+        ("gpt-4o", Some(128_000)),
+        ("claude-3-5-sonnet-latest", Some(200_000)),
+        ("gemini-1.5-pro-002", Some(2_097_152)),
+        ("gpt-4-32k", Some(32_768)),
+        // Its sources disagree.
+        ("gpt-5", None),
+        ("gpt-4o-huge", None),
+    ] {
+        let body =
+            format!(r#"{{"model":"work/{model}","messages":[{{"role":"user","content":"hi"}}]}}"#);
+        let answer = client.chat(body).await;
+        let limit = answer.headers["x-plimsoll-context-limit"].to_str().unwrap();
+        let expected = tokens.map_or("unknown".to_owned(), |tokens| tokens.to_string());
+        assert_eq!(limit, expected, "{model}");
+        let found = client.get(&format!("/v1/models/work/{model}")).await;
+        if let Some(tokens) = tokens {
+            let found = found.json();
+            assert_eq!(found["context_length"], tokens);
+            assert_eq!(found["window_from"], "catalogue by name");
+        } else {
+            found.is_error(404, "model_not_found");
+        }
+    }
+}
+
+/// A server that drops the front of a long prompt in silence would never correct what others say.
+#[tokio::test]
+async fn no_name_is_believed_where_an_overflow_is_not_refused() {
+    let up = Provider::start().await;
+    let mut config = settings(&up, Path::new("nowhere"));
+    let window = |config: &Config| {
+        let registry = Registry::new(config).unwrap();
+        registry.resolve("up/gpt-4o", None).unwrap().window.source
+    };
+    assert_eq!(window(&config), Source::CatalogueByName);
+    let ollama = plimsoll::guard::profile::named("ollama").unwrap();
+    config.providers.get_mut("up").unwrap().profile = ollama;
+    assert_eq!(window(&config), Source::Assumed);
 }
 
 /// Settings with a catalogue at that provider.

@@ -160,8 +160,9 @@ function models(provider) {
   ].filter(Boolean);
 }
 
-const SOURCES = ["configured", "catalogue", "learnt", "provider", "assumed"];
-const from = (source) => (SOURCES.includes(source) ? t(`from_${source}`) : (source ?? t("unknown")));
+const SOURCES = ["configured", "catalogue", "catalogue by name", "learnt", "provider", "assumed"];
+const from = (source) =>
+  SOURCES.includes(source) ? t(`from_${source.replaceAll(" ", "_")}`) : (source ?? t("unknown"));
 
 // The settings of summaries, and what their threshold is called.
 function compaction(about) {

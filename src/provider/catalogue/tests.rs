@@ -1,7 +1,12 @@
 use proptest::prelude::*;
 use serde_json::Value;
 
-use super::{ALIASES, Entry, HOSTS, TABLE, by_name, lookup, provider_of, rows};
+use super::{
+    ALIASES, Entry, HOSTS, TABLE,
+    by_name::{self, lookup as lookup_by_name},
+    exact, lookup, provider_of, rows,
+    table::{Table, read},
+};
 
 fn context(provider: &str, model: &str) -> Option<u32> {
     lookup(provider, model).map(|entry| entry.context)
@@ -57,7 +62,7 @@ fn no_known_model_is_missing() {
 #[test]
 fn every_alias_and_host_leads_into_the_table() {
     for (name, provider) in ALIASES.iter().chain(HOSTS) {
-        assert_eq!(by_name(provider), Some(*provider), "{name}");
+        assert_eq!(super::provider_by_name(provider), Some(*provider), "{name}");
     }
 }
 
@@ -80,10 +85,99 @@ fn a_dated_name_continues_the_plain_one() {
         lookup("openrouter", "openai/gpt-4o")
     );
     assert_eq!(
-        lookup("openai", "gpt-4-turbo-x"),
+        lookup("openai", "gpt-4-turbo-preview"),
         lookup("openai", "gpt-4-turbo")
     );
-    assert_ne!(lookup("openai", "gpt-4-turbo-x"), lookup("openai", "gpt-4"));
+}
+
+#[test]
+fn models_that_everybody_uses_are_known_with_and_without_a_date() {
+    for (provider, model, tokens) in [
+        ("anthropic", "claude-3-5-sonnet", 200_000),
+        ("anthropic", "claude-3-5-sonnet-20241022", 200_000),
+        ("anthropic", "claude-3-5-sonnet-latest", 200_000),
+        ("anthropic", "claude-3-5-haiku-latest", 200_000),
+        ("anthropic", "claude-3-7-sonnet-latest", 200_000),
+        ("anthropic", "claude-3-opus", 200_000),
+        ("anthropic", "claude-3-opus-latest", 200_000),
+        ("anthropic", "claude-3-haiku", 200_000),
+        ("anthropic", "claude-3-haiku-20240307", 200_000),
+        ("google", "gemini-1.5-pro", 2_097_152),
+        ("google", "gemini-1.5-pro-latest", 2_097_152),
+        ("google", "gemini-1.5-pro-002", 2_097_152),
+        ("google", "gemini-1.5-flash", 1_048_576),
+        ("google", "gemini-1.5-flash-latest", 1_048_576),
+        ("google", "gemini-1.5-flash-8b", 1_048_576),
+        ("google", "gemini-1.5-flash-8b-001", 1_048_576),
+        ("google", "gemini-1.5-flash-exp-0827", 1_048_576),
+        ("openai", "gpt-4-32k", 32_768),
+        ("openai", "gpt-4-32k-0613", 32_768),
+        ("openai", "gpt-4-0613", 8_192),
+        ("openai", "gpt-4-1106-preview", 128_000),
+        ("openai", "o1-mini", 128_000),
+        ("openai", "o1-mini-2024-09-12", 128_000),
+        ("openai", "o1-preview-2024-09-12", 128_000),
+        ("openai", "o1-2024-12-17", 200_000),
+        (
+            "amazon-bedrock",
+            "anthropic.claude-3-5-sonnet-20241022-v2:0",
+            200_000,
+        ),
+        ("google-vertex", "claude-3-5-sonnet-v2@20241022", 200_000),
+    ] {
+        assert_eq!(context(provider, model), Some(tokens), "{provider}/{model}");
+    }
+}
+
+#[test]
+fn a_model_of_another_size_is_unknown() {
+    for (provider, model) in [
+        ("openai", "gpt-4-64k"),
+        ("openai", "gpt-4-turbo-x"),
+        ("openai", "gpt-4-mini"),
+        ("openai", "o3-nano"),
+        ("anthropic", "claude-opus-4-5-lite"),
+        ("anthropic", "claude-opus-4-5-1"),
+        ("google", "gemini-2.5-pro-8b"),
+        ("openrouter", "openai/gpt-4o:extended"),
+    ] {
+        assert_eq!(lookup(provider, model), None, "{provider}/{model}");
+    }
+}
+
+#[test]
+fn a_name_on_which_all_agree_is_known_anywhere() {
+    let none = Table::default();
+    let context = |model: &str| lookup_by_name(&none, model).map(|entry| entry.context);
+    assert_eq!(context("gpt-4o"), Some(128_000));
+    assert_eq!(context("GPT-4o-2024-08-06"), Some(128_000));
+    assert_eq!(context("gpt-4o-2031-01-01"), Some(128_000));
+    assert_eq!(context("openai/gpt-4o"), Some(128_000));
+    assert_eq!(context("claude-3-5-sonnet-latest"), Some(200_000));
+    assert_eq!(context("gpt-4o-mine"), None);
+    assert_eq!(context(""), None);
+    // Azure's window is another one, and a shorter name would be another model.
+    assert_eq!(context("gpt-5"), None);
+    assert_eq!(context("gpt-5-2025-08-07"), None);
+    assert_eq!(context("gpt-3.5-turbo-0613"), None);
+    // The least of the largest prompts: Azure names none for this one.
+    let codex = lookup_by_name(&none, "gpt-5-codex").unwrap();
+    assert_eq!((codex.context, codex.input), (400_000, Some(272_000)));
+}
+
+#[test]
+fn a_newer_list_can_agree_and_disagree() {
+    let list = |tokens: u32| {
+        let text = format!(
+            r#"{{"openai":{{"models":{{"gpt-4o":{{"limit":{{"context":{tokens}}}}}}}}},
+                "mine":{{"models":{{"gpt-new":{{"limit":{{"context":{tokens}}}}}}}}}}}"#
+        );
+        read(text.as_bytes()).unwrap()
+    };
+    let context = |list: &Table, model: &str| by_name::lookup(list, model).map(|one| one.context);
+    assert_eq!(context(&list(128_000), "gpt-4o"), Some(128_000));
+    assert_eq!(context(&list(222_222), "gpt-4o"), None);
+    assert_eq!(context(&list(222_222), "gpt-new"), Some(222_222));
 }
 
 #[test]
@@ -135,16 +229,29 @@ proptest! {
     fn no_name_makes_it_panic(provider in ".*", model in ".*", url in ".*") {
         let _ = lookup(&provider, &model);
         let _ = lookup("openai", &model);
+        let _ = lookup_by_name(&Table::default(), &model);
         let _ = provider_of(&provider, Some(&url));
     }
 
     #[test]
-    fn every_continuation_finds_the_model_or_a_longer_one(
-        n in 0usize..1_000, boundary in "[-:@_]", rest in "[a-z0-9]{1,8}",
+    fn every_release_finds_its_model_or_a_longer_name(
+        n in 0usize..1_000, boundary in "[-:@_]", rest in "latest|preview|2031-01-01|20310101|009",
     ) {
         let row = &rows()[n];
         let name = format!("{}{boundary}{rest}", row.model);
         prop_assert!(lookup(row.provider, &name).is_some());
         prop_assert_eq!(lookup(row.provider, row.model), Some(row.entry));
+    }
+
+    #[test]
+    fn another_size_never_takes_the_window_of_the_model(
+        n in 0usize..1_000, boundary in "[-:@_]",
+        size in "32k|1m|[1-9][0-9]?b|mini|nano|lite|small|large|flash|pro|max|turbo|high|vision",
+        release in "|-latest|-2024-12-17",
+    ) {
+        let row = &rows()[n];
+        let sized = format!("{}{boundary}{size}", row.model);
+        let own = exact(row.provider, &sized).or(exact(row.provider, &format!("{sized}{release}")));
+        prop_assert_eq!(lookup(row.provider, &format!("{sized}{release}")), own);
     }
 }

@@ -10,7 +10,7 @@ use serde::Serialize;
 
 use super::Who;
 use crate::{
-    provider::{Offered, Source},
+    provider::Offered,
     server::{App, answer},
     telemetry::{metrics::Attempts, recent::Latency},
     wire::Body,
@@ -100,21 +100,11 @@ fn models(app: &App, who: &Who) -> BTreeMap<String, Vec<Model>> {
             models.or_default().push(Model {
                 id,
                 context_length: window.known(),
-                window_from: from(window.source),
+                window_from: window.source.key(),
             });
         }
     }
     by_provider
-}
-
-const fn from(source: Source) -> &'static str {
-    match source {
-        Source::Learnt => "learnt",
-        Source::Provider => "provider",
-        Source::Config => "configured",
-        Source::Catalogue => "catalogue",
-        Source::Assumed => "assumed",
-    }
 }
 
 /// One of which everything is known, and one of which nothing is.
@@ -123,6 +113,8 @@ pub(super) fn fixture(
     metrics: &crate::telemetry::metrics::Metrics,
     recent: &crate::telemetry::recent::Recent,
 ) -> Providers {
+    use crate::provider::Source;
+
     let known = Shown {
         name: "up".into(),
         breaker: "closed",
@@ -133,7 +125,7 @@ pub(super) fn fixture(
         models: vec![Model {
             id: "up/m".into(),
             context_length: Some(1_000),
-            window_from: from(Source::Learnt),
+            window_from: Source::Learnt.key(),
         }],
     };
     let unknown = Shown {
@@ -146,7 +138,7 @@ pub(super) fn fixture(
         models: vec![Model {
             id: "other/m".into(),
             context_length: None,
-            window_from: from(Source::Assumed),
+            window_from: Source::Assumed.key(),
         }],
     };
     Providers {
