@@ -276,7 +276,7 @@ pub fn models(
     guard: &GuardConfig,
     allowed: impl Fn(&Offered) -> bool,
 ) -> Response<Body> {
-    let offered = registry.offered();
+    let offered = registry.offered_by_all_names();
     let offered = offered.iter().filter(|one| allowed(one));
     let data: Vec<Value> = offered.map(|one| listed(one, guard)).collect();
     let list = json!({"object": "list", "data": data});

@@ -381,21 +381,79 @@ async fn the_list_shows_names_of_the_settings_to_whom_they_were_given() {
     };
     assert_eq!(
         ids("all").await,
-        ["balanced", "fast", "up/large", "up/small"]
+        ["balanced", "fast", "large", "small", "up/large", "up/small"]
     );
     assert_eq!(ids("alias").await, ["balanced", "fast"]);
-    assert_eq!(ids("one").await, ["up/large"]);
+    assert_eq!(ids("one").await, ["large", "up/large"]);
     let balanced = get("alias", "/v1/models/balanced").await.json();
     assert_eq!(balanced["context_length"], 8_000);
     assert_eq!(balanced["object"], "model");
     let encoded = get("one", "/v1/models/up%2Flarge").await.json();
     assert_eq!(encoded["id"], "up/large");
     assert_eq!(get("all", "/v1/models/any-small").await.status, 200);
-    for (name, id) in [("one", "up/small"), ("one", "fast"), ("all", "nobody/x")] {
+    for (name, id) in [
+        ("one", "up/small"),
+        ("one", "small"),
+        ("one", "fast"),
+        ("all", "nobody/x"),
+    ] {
         let found = get(name, &format!("/v1/models/{id}")).await;
         found.is_error(404, "model_not_found");
     }
     assert_eq!(up.count(), 0);
+}
+
+/// Clients look for the name in their settings, which is the one that they would use without a proxy.
+#[tokio::test]
+async fn the_list_has_the_name_that_a_client_would_use_direct() {
+    let up = Provider::answering(|seen| {
+        let body = if seen.line.starts_with("GET") {
+            LIST
+        } else {
+            COMPLETION
+        };
+        vec![answer("200 OK", "", body)]
+    })
+    .await;
+    let bare = async |proxy: Proxy| {
+        let proxy = proxy.start().await;
+        let client = proxy.client();
+        let listed = models(&proxy).await;
+        let ids = listed.iter().map(|model| model["id"].as_str().unwrap());
+        let bare: Vec<_> = ids.filter(|id| ["org/m", "plain"].contains(id)).collect();
+        for id in ["org/m", "plain"] {
+            assert_eq!(find(&listed, &format!("up/{id}"))["object"], "model");
+            let is_listed = bare.contains(&id);
+            let one = client.get(&format!("/v1/models/{id}")).await;
+            assert_eq!(one.status == 200, is_listed, "{id}");
+            if is_listed {
+                assert_eq!(one.json(), *find(&listed, id));
+                let body =
+                    format!(r#"{{"model":"{id}","messages":[{{"role":"user","content":"hi"}}]}}"#);
+                let answer = client.chat(body).await;
+                assert_eq!(answer.headers["x-plimsoll-provider"], "up");
+            }
+        }
+        bare.iter().map(|id| (*id).to_owned()).collect::<Vec<_>>()
+    };
+    let two = || {
+        let proxy = Proxy::new().provider("up", &up).provider("other", &up);
+        proxy.providers(|provider| {
+            provider.auth = Auth::None;
+            provider.ask_models = None;
+        })
+    };
+    assert_eq!(bare(asking(&up)).await, ["org/m", "plain"]);
+    assert!(bare(two()).await.is_empty(), "nobody is meant by them");
+    let default = two().set(|config| config.default_provider = Some("up".into()));
+    assert_eq!(bare(default).await, ["org/m", "plain"]);
+    let claimed = two().set(|config| {
+        let up = config.providers.get_mut("up").unwrap();
+        up.models = vec!["pl*".into()];
+    });
+    assert_eq!(bare(claimed).await, ["plain"]);
+    let twice = two().providers(|provider| provider.models = vec!["plain".into()]);
+    assert!(bare(twice).await.is_empty(), "two claim it");
 }
 
 #[tokio::test]

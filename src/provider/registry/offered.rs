@@ -1,6 +1,9 @@
 //! The names that clients may use, for lists of models.
 
-use std::{collections::BTreeSet, sync::PoisonError};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::PoisonError,
+};
 
 use super::{Registry, Target};
 use crate::provider::Source;
@@ -39,12 +42,41 @@ impl Registry {
         offers.collect()
     }
 
+    /// The same, and of each `provider/model` also the bare name, where that leads to it and nowhere
+    /// else: it is the name that a client uses without a proxy. In the order of the names.
+    pub fn offered_by_all_names(&self) -> Vec<Offered> {
+        let offered = self.offered();
+        let bare = offered.iter().filter_map(|one| self.bare(one));
+        let bare: Vec<_> = bare.collect();
+        let mut all = BTreeMap::new();
+        for one in offered.into_iter().chain(bare) {
+            all.entry(one.id.clone()).or_insert(one);
+        }
+        all.into_values().collect()
+    }
+
+    /// The same model under its bare name; `None`: the name leads elsewhere, or nowhere.
+    fn bare(&self, offered: &Offered) -> Option<Offered> {
+        let choice = self.look_up(&offered.target.model, None).ok()?;
+        match choice.deployments() {
+            [(only, _)] if only.id() == offered.id => Some(Offered {
+                id: offered.target.model.clone(),
+                target: only.clone(),
+                is_configured: choice.asked_is_configured,
+            }),
+            _ => None,
+        }
+    }
+
     /// A name that clients may use: one that somebody spelt out, or one of which more is known than
     /// that the default provider would be asked for it.
     pub fn find(&self, id: &str) -> Option<Offered> {
         let found = self.offer(id)?;
         let known = found.is_configured || found.target.window.source != Source::Assumed;
-        let spelt_out = || self.offered().into_iter().any(|one| one.id == id);
+        let spelt_out = || {
+            let all = self.offered_by_all_names();
+            all.into_iter().any(|one| one.id == id)
+        };
         (known || spelt_out()).then_some(found)
     }
 
