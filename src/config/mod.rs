@@ -229,11 +229,13 @@ pub struct GuardConfig {
 #[derive(Clone, Debug, PartialEq)]
 pub struct ClearConfig {
     pub enabled: bool,
-    /// Share of the budget from which on it is done.
+    /// Share of the budget from which on it is done; 0: always.
     pub at: f64,
-    /// Share of the budget that it frees at least; unset: 0.2 for windows up to 64k, else 0.1.
+    /// Share of the budget that it frees at least; unset: 0.2 for windows up to 64k, else 0.1, and
+    /// nothing where it is always done.
     pub at_least: Option<f64>,
-    /// The newest turns and the newest steps whose results stay: what is in both.
+    /// The newest rounds (turns with tools that the model answered) and the newest steps whose results
+    /// stay: what is in both.
     pub keep_rounds: u32,
     pub keep_steps: u32,
     /// Tools whose results and arguments stay; a name, or its beginning with a `*`.

@@ -212,11 +212,15 @@ impl Clearing {
     }
 }
 
-/// Raw tokens between two places to which old rounds may be cleared; 0 where they are not.
+/// Raw tokens between two places to which old rounds may be cleared; 0 where they are not. Where they
+/// are cleared always, 1: a distance would leave some of them for later.
 pub(super) fn step(policy: &Policy<'_>, usual: u32) -> u32 {
     let settings = &policy.settings.clear;
     if !settings.enabled {
         return 0;
+    }
+    if settings.at == 0.0 && settings.at_least.is_none() {
+        return 1;
     }
     let usual_share = if policy.window <= SMALL_WINDOW {
         0.2

@@ -238,12 +238,12 @@ impl Replay<'_> {
         let before = fold.swept;
         let note = self.note(fold);
         if live.saturating_add(note) > grids.mark {
-            let reach = grids.rounds.reach(grids.recent[at]);
+            let reach = grids.rounds.reach(grids.recent[at].rounds);
             fold.swept.rounds = before.rounds.max(reach);
         }
         let live = self.less(live, UnitKind::Step, before.rounds..fold.swept.rounds, fold);
         if self.over(live, fold) > 0 {
-            let reach = grids.media.reach(grids.recent[at]);
+            let reach = grids.media.reach(grids.recent[at].media);
             fold.swept.media = before.media.max(reach);
         }
         self.less(live, UnitKind::User, before.media..fold.swept.media, fold)

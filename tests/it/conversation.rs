@@ -10,6 +10,7 @@ mod lineage;
 mod many;
 mod recorded;
 mod refusals;
+mod rounds;
 mod stands_back;
 mod streams;
 

@@ -83,8 +83,8 @@ impl Checker<'_> {
         let at = self.within(
             &["guard", "clear_tools_at"],
             written.clear_tools_at,
-            0.3..=1.0,
-            "it is the share of the budget from which on old tool results are cleared",
+            0.0..=1.0,
+            "it is the share of the budget from which on old tool results are cleared, 0 for always",
         );
         let at_least = written.clear_at_least.map(|share| {
             let why = "it is the share of the budget that clearing frees at least";
@@ -94,7 +94,7 @@ impl Checker<'_> {
             &["guard", "keep_tool_rounds"],
             written.keep_tool_rounds,
             1..=1_000,
-            "it is how many of the newest turns keep their tool results",
+            "it is how many of the newest answered turns with tools keep their tool results",
         );
         let keep_steps = self.within(
             &["guard", "keep_tool_steps"],

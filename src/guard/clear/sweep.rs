@@ -16,8 +16,8 @@ pub struct Grids {
     pub mark: u32,
     /// Raw tokens of each unit, cleared.
     pub small: Vec<u32>,
-    /// For the request that ended at each unit, the first that is too new to be cleared.
-    pub recent: Vec<usize>,
+    /// For the request that ended at each unit, what is too new to be cleared.
+    pub recent: Vec<Recent>,
     pub rounds: Grid,
     pub media: Grid,
 }
@@ -108,41 +108,87 @@ impl Swept {
     }
 }
 
-/// For the request that ended at each unit, the first unit that is both in one of the newest turns
-/// and not before the newest steps.
+/// The first units that are too new to be cleared.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Recent {
+    pub rounds: usize,
+    pub media: usize,
+}
+
+/// For the request that ended at each unit, the first unit that is both in one of the newest rounds or
+/// after them, and not before the newest steps. For media, in one of the newest turns.
 ///
 /// A turn begins where a user speaks after an answer: what stands right after a result or after
 /// another user message is a remark within it, as prompts of ours are. `ours`: the units after
-/// which one of ours begins all the same. The newest step stays in any case.
+/// which an answer and a turn of ours stand all the same. A turn is a round once it has a step that
+/// counts and the model answered after it: a turn at work and a question without an answer are none,
+/// so they take no round's place. The newest step stays in any case.
 pub(super) fn recent(
     units: &[Unit],
     settings: &ClearConfig,
     counts: impl Fn(&Unit) -> bool,
     ours: &[usize],
-) -> Vec<usize> {
+) -> Vec<Recent> {
+    let mut rounds = Newest::new(settings.keep_rounds);
     let mut turns = Newest::new(settings.keep_rounds);
     let mut steps = Newest::new(settings.keep_steps);
+    let mut turn = Turn::begin(0);
     let (mut before, mut newest, mut ours) = (None, usize::MAX, ours.iter().peekable());
     let recent = units.iter().enumerate().map(|(at, unit)| {
         match unit.kind {
             UnitKind::User if !matches!(before, Some(UnitKind::User | UnitKind::Step)) => {
+                turn = Turn::begin(at);
                 turns.push(at);
             }
             UnitKind::Step if counts(unit) => {
                 steps.push(at);
                 newest = at;
+                turn.worked = true;
             }
+            UnitKind::Assistant => turn.answer(&mut rounds),
             _ => {}
         }
         if unit.kind != UnitKind::System {
             before = Some(unit.kind);
         }
         while ours.next_if_eq(&&at).is_some() {
+            turn.answer(&mut rounds);
+            turn = Turn::begin(at + 1);
             turns.push(at + 1);
         }
-        turns.first().max(steps.first()).min(newest).min(at)
+        let within = |kept: &Newest| kept.first().max(steps.first()).min(newest).min(at);
+        Recent {
+            rounds: within(&rounds),
+            media: within(&turns),
+        }
     });
     recent.collect()
+}
+
+/// The turn that is being read.
+struct Turn {
+    /// Its first unit; `None` once it was answered.
+    start: Option<usize>,
+    /// It has a step that counts.
+    worked: bool,
+}
+
+impl Turn {
+    const fn begin(at: usize) -> Self {
+        Self {
+            start: Some(at),
+            worked: false,
+        }
+    }
+
+    /// The model answers: what was worked becomes a round, once.
+    fn answer(&mut self, rounds: &mut Newest) {
+        if self.worked
+            && let Some(start) = self.start.take()
+        {
+            rounds.push(start);
+        }
+    }
 }
 
 /// The places of the newest of something.

@@ -127,8 +127,13 @@ fn the_newest_turns_stay_however_few_steps_they_have() {
     }
     let mut settings = settings();
     settings.clear.keep_steps = 10;
+    // The newest turn has no answer, so the two before it are the newest rounds.
     let (plan, _) = cleared(&messages, &settings);
-    // Older than the newest two turns, though ten steps are not there.
+    assert!(plan.report.cleared.is_none());
+    messages.push(json!({"role": "assistant", "content": "done"}));
+    messages.push(user("and?"));
+    let (plan, _) = cleared(&messages, &settings);
+    // Older than the newest two rounds, though ten steps are not there.
     assert_eq!(plan.report.cleared.unwrap().messages, [2, 4, 6, 8]);
     settings.clear.keep_steps = 1;
     let (plan, _) = cleared(&messages, &settings);
@@ -138,6 +143,26 @@ fn the_newest_turns_stay_however_few_steps_they_have() {
     let (plan, _) = cleared(&messages, &settings);
     // Only what is in both stays.
     assert_eq!(plan.report.cleared.unwrap().messages, [2, 4, 6, 8, 12]);
+}
+
+#[test]
+fn a_share_of_zero_clears_every_old_round_and_a_set_least_amount_still_holds() {
+    let mut messages = Vec::new();
+    for _ in 0..4 {
+        messages.extend([user("go"), asks(&[call("a", "read")])]);
+        messages.push(result("a", "a line of output\n".repeat(30)));
+        messages.push(json!({"role": "assistant", "content": "done"}));
+    }
+    messages.extend([user("what"), user("now?")]);
+    let mut settings = GuardConfig::default();
+    let (plan, _) = cleared(&messages, &settings);
+    assert!(plan.report.cleared.is_none());
+    settings.clear.at = 0.0;
+    let (plan, _) = cleared(&messages, &settings);
+    assert_eq!(plan.report.cleared.unwrap().messages, [2, 6]);
+    settings.clear.at_least = Some(0.5);
+    let (plan, _) = cleared(&messages, &settings);
+    assert!(plan.report.cleared.is_none());
 }
 
 #[test]

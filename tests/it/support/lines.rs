@@ -15,7 +15,7 @@ use super::generate::Random;
 pub(crate) fn any_settings(seed: u64) -> GuardConfig {
     let mut random = Random::part(seed, 17);
     let defaults = GuardConfig::default();
-    let at = [0.3, 0.6, 0.8, 1.0][random.below(4)];
+    let at = [0.0, 0.3, 0.6, 0.8, 1.0][random.below(5)];
     let at_least = [None, Some(0.02), Some(0.1), Some(0.5)][random.below(4)];
     let exclude = ["read*", "bash", "f"].map(str::to_owned);
     let clear = ClearConfig {

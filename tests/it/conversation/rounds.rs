@@ -1,0 +1,43 @@
+//! Old tool rounds over sockets: which results the provider still gets.
+
+use serde_json::{Value, json};
+
+use super::{says, user};
+use crate::support::{
+    process::{Process, Settings},
+    provider::Provider,
+};
+
+/// A question, a tool call with its result, and the model's answer.
+fn round(number: usize) -> [Value; 4] {
+    let function = json!({"name": "read", "arguments": "{}"});
+    let call = json!({"id": "c", "type": "function", "function": function});
+    [
+        user(&format!("question {number}")),
+        json!({"role": "assistant", "content": null, "tool_calls": [call]}),
+        json!({"role": "tool", "tool_call_id": "c", "content": format!("{number} line\n").repeat(80)}),
+        json!({"role": "assistant", "content": "done"}),
+    ]
+}
+
+#[tokio::test]
+async fn a_waiting_question_takes_no_completed_rounds_place_and_zero_clears_always() {
+    let folder = tempfile::tempdir().unwrap();
+    let up = Provider::answering(|_| vec![says("hi", Some(100))]).await;
+    let settings = Settings::new(folder.path(), &up);
+    settings.write(
+        "[models.m]\nprovider = \"up\"\ncontext_length = 100000\n[recovery]\nenabled = false\n\
+         [guard]\nclear_tools_at = 0\nkeep_tool_rounds = 2",
+    );
+    let process = Process::start(&settings.file).await;
+    let mut messages: Vec<Value> = (0..4).flat_map(round).collect();
+    messages.push(user("and now?"));
+    let body = json!({"model": "m", "messages": messages}).to_string();
+    let got = process.client().chat(body).await;
+    assert_eq!(got.headers["x-plimsoll-actions"], "cleared=2");
+    let sent: Value = serde_json::from_slice(&up.last().body).unwrap();
+    for (at, was) in messages.iter().enumerate() {
+        let cleared = sent["messages"][at] != *was;
+        assert_eq!(cleared, at == 2 || at == 6, "message {at}");
+    }
+}
