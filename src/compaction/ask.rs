@@ -99,7 +99,8 @@ fn appended(part: &Conversation, wanted: &Wanted, profile: &Profile) -> Option<S
     if last == Role::Other {
         return None;
     }
-    if !guard::follows(last, Role::User, profile) {
+    let profile = guard::held_at_end(part, profile, None);
+    if !guard::follows(last, Role::User, &profile) {
         ours.push_str(&message("assistant", &wanted.between()));
     }
     ours.push_str(&message("user", &wanted.after()));

@@ -89,6 +89,7 @@ pub(super) fn assemble(
         swept,
         tight: results.limits(&kept),
         texts: told,
+        ..Memory::default()
     };
     let plan = Plan {
         edits,
@@ -179,6 +180,9 @@ pub(super) fn checked(
             ..plan.report
         },
         // What was planned did not happen: the next request is replayed from its start.
-        memory: Memory::default(),
+        memory: Memory {
+            alternates: plan.memory.alternates,
+            ..Memory::default()
+        },
     }
 }

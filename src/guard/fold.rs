@@ -55,6 +55,8 @@ pub struct Fold {
     /// There is no room for a ledger of what was left out with the last cut.
     pub bare: bool,
     pub swept: Swept,
+    /// Index of the first unit that was kept after the first cut that is known.
+    pub first: Option<usize>,
 }
 
 /// A conversation on its way through its requests.
@@ -97,7 +99,7 @@ impl Replay<'_> {
             boundary,
             removed: mark.removed,
             bare: mark.bare,
-            swept: Swept::default(),
+            ..Fold::default()
         })
     }
 
@@ -139,7 +141,7 @@ impl Replay<'_> {
     }
 
     /// Messages before a unit, system ones apart.
-    fn said_before(&self, unit: usize) -> u32 {
+    pub fn said_before(&self, unit: usize) -> u32 {
         let before = self.units[..unit].iter();
         let said = before.filter(|unit| unit.kind != UnitKind::System);
         said.map(|unit| unit.messages.len()).sum::<usize>() as u32
@@ -186,6 +188,7 @@ impl Replay<'_> {
             k: begin.0,
             boundary: begin.1,
             swept,
+            first: fold.map(|fold| fold.boundary),
             ..fold.unwrap_or_default()
         };
         let mut live = self.beside;
@@ -328,6 +331,9 @@ impl Replay<'_> {
         if fold.boundary > before.boundary {
             fold.bare = false;
             self.to_turn(newest, fold);
+        }
+        if fold.removed > 0 {
+            fold.first = fold.first.or(Some(fold.boundary));
         }
         let gone = (before.boundary..fold.boundary).filter(|&unit| self.goes(unit));
         gone.map(|unit| self.now(unit, &fold.swept))

@@ -115,9 +115,8 @@ impl<'a> Gap<'a> {
 
     /// Puts whole messages there, where each may follow the one before it.
     fn say(&mut self, items: &[(Role, Item)], json: &str, tokens: u32) -> bool {
-        let mut last = self
-            .last
-            .unwrap_or(self.conversation.messages[self.before].role);
+        let before = self.conversation.messages[self.before].role;
+        let mut last = self.last.unwrap_or(before);
         for &(role, _) in items {
             if !place::follows(last, role, self.profile) {
                 return false;
@@ -125,7 +124,11 @@ impl<'a> Gap<'a> {
             last = role;
         }
         let ends = match self.next {
-            Some(next) => place::follows(last, next, self.profile),
+            // A rule that the client's own two messages break does not hold here.
+            Some(next) => {
+                place::follows(last, next, self.profile)
+                    || !place::follows(before, next, self.profile)
+            }
             None => last != Role::Assistant,
         };
         if !ends {

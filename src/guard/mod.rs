@@ -9,6 +9,7 @@
 //!
 //! No I/O and no clock here. Nothing is ever done to a conversation that came in invalid.
 
+mod alternate;
 mod assemble;
 pub mod budget;
 mod clear;
@@ -37,20 +38,17 @@ mod schemas;
 pub mod truncate;
 pub mod units;
 
-use std::borrow::Cow;
-
 use serde::{Deserialize, Serialize};
 
-pub(crate) use self::place::follows;
+pub(crate) use self::{alternate::held_at_end, place::follows};
 use self::{
     assemble::{Mine, assemble, checked},
     clear::sweep::SweptMark,
     estimate::{Calibration, Weights},
-    fit::{Fit, fresh},
+    fit::fresh,
     fold::Mark,
     ground::Ground,
     limits::Held,
-    preface::Base,
     priority::Priorities,
     profile::Profile,
     putback::Putback,
@@ -71,7 +69,7 @@ pub use self::{
 };
 use crate::{
     config::GuardConfig,
-    wire::{chat::Conversation, edit::Edits, text},
+    wire::{chat::Conversation, edit::Edits},
 };
 
 /// What a request is measured against.
@@ -104,6 +102,10 @@ pub struct Memory {
     tight: Vec<(u128, Held)>,
     /// What the log was told of caps and shares; 0 for nothing.
     texts: u64,
+    /// Whether user and assistant alternated before the first place at which something was cut or put
+    /// in; `None` until then. A session's state stores it beside these fields.
+    #[serde(skip)]
+    pub alternates: Option<bool>,
 }
 
 impl Memory {
@@ -176,8 +178,14 @@ pub fn plan(conversation: &Conversation, policy: &Policy<'_>, recall: &Recall) -
             };
         }
     };
+    let known = alternate::known(conversation, recall);
+    let profile = alternate::held(policy.profile, known);
+    let held = Policy {
+        profile: &profile,
+        ..*policy
+    };
     let ours = Mine {
-        records: Putback::new(conversation, &units, policy, &recall.ours),
+        records: Putback::new(conversation, &units, &held, &recall.ours),
         schemas: recall
             .ours
             .tools
@@ -209,7 +217,16 @@ pub fn plan(conversation: &Conversation, policy: &Policy<'_>, recall: &Recall) -
         recall,
         &report.budget,
     );
-    let note = note(conversation, &units, policy, recall, &mut fit);
+    let note = preface::note(conversation, &units, policy, recall, &mut fit);
+    let alternates = known.or_else(|| {
+        let first = fit.replay.said_before(fit.fold.first?);
+        Some(alternate::alternates(conversation, first as usize))
+    });
+    let profile = alternate::held(policy.profile, alternates);
+    let policy = &Policy {
+        profile: &profile,
+        ..*policy
+    };
     let folding = preface::fold(
         conversation,
         &units,
@@ -219,7 +236,7 @@ pub fn plan(conversation: &Conversation, policy: &Policy<'_>, recall: &Recall) -
         (&note, fit.replay.prefaced),
     );
     let found = (&texts, &results, &ours);
-    let plan = assemble(
+    let (mut plan, outline) = assemble(
         &units,
         &fit,
         folding,
@@ -228,36 +245,8 @@ pub fn plan(conversation: &Conversation, policy: &Policy<'_>, recall: &Recall) -
         (conversation, policy),
         report,
     );
-    checked(conversation, policy, plan, &shares)
-}
-
-/// What stands in the place of what is folded; what it weighs takes the place of what it might have.
-fn note<'a>(
-    conversation: &Conversation,
-    units: &[Unit],
-    policy: &Policy<'_>,
-    recall: &'a Recall,
-    fit: &mut Fit<'_>,
-) -> Cow<'a, str> {
-    let removed: Vec<usize> = units
-        .get(fit.replay.based..fit.fold.boundary)
-        .unwrap_or_default()
-        .iter()
-        .filter(|unit| !unit.stays)
-        .flat_map(|unit| unit.messages.clone())
-        .collect();
-    let room = ledger::Room {
-        tokens: fit.replay.ledger,
-        weights: policy.weights(),
-    };
-    fit.replay.ledger = 0;
-    if removed.is_empty() || fit.fold.bare {
-        return Base::of(&recall.ours).text;
-    }
-    let note = Base::of(&recall.ours).with_ledger(conversation, &removed, &room);
-    let tokens = rounds::tokens(&text::escape(&note), &room.weights);
-    fit.replay.ledger = tokens.saturating_sub(fit.replay.preface.saturating_sub(8));
-    note
+    plan.memory.alternates = alternates;
+    checked(conversation, policy, (plan, outline), &shares)
 }
 
 /// The units, or why nothing is to be done.

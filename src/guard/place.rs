@@ -4,6 +4,7 @@
 //! added to without touching what it says.
 
 use super::{
+    alternate::held_at_end,
     profile::{Profile, Takes},
     units,
 };
@@ -33,12 +34,19 @@ pub(super) enum Place {
 ///
 /// Where the profile takes no user message after a tool result, a prompt waits for the next user
 /// message unless it is `urgent`. Never after a prefilled answer, nor in an invalid conversation.
-pub fn may_prompt(conversation: &Conversation, profile: &Profile, urgent: bool) -> bool {
+/// `alternates`: what is remembered of the conversation, see [`super::Memory`].
+pub fn may_prompt(
+    conversation: &Conversation,
+    profile: &Profile,
+    alternates: Option<bool>,
+    urgent: bool,
+) -> bool {
+    let profile = held_at_end(conversation, profile, alternates);
     let last = conversation
         .messages
         .iter()
         .rposition(|message| !message.role.instructs());
-    let place = last.and_then(|last| of_prompt(conversation, last, profile));
+    let place = last.and_then(|last| of_prompt(conversation, last, &profile));
     place.is_some_and(|place| urgent || place != Place::Block) && units::split(conversation).is_ok()
 }
 
@@ -118,7 +126,7 @@ mod tests {
     fn may(last: &str, profile: &str, urgent: bool) -> bool {
         let body = format!(r#"{{"messages":[{{"role":"user","content":"u"}},{last}]}}"#);
         let conversation = index(Bytes::from(body)).unwrap();
-        may_prompt(&conversation, named(profile).unwrap(), urgent)
+        may_prompt(&conversation, named(profile).unwrap(), None, urgent)
     }
 
     #[test]

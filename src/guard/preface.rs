@@ -7,11 +7,14 @@
 use std::borrow::Cow;
 
 use super::{
+    Policy, Recall,
+    fit::Fit,
     ledger,
     lint::Item,
     place,
     profile::{Profile, Takes},
     record::Ours,
+    rounds,
     units::{Unit, UnitKind},
 };
 use crate::wire::{
@@ -86,6 +89,35 @@ impl<'a> Base<'a> {
             facts => self.text + Cow::Owned(facts),
         }
     }
+}
+
+/// What stands in the place of what is folded; what it weighs takes the place of what it might have.
+pub(super) fn note<'a>(
+    conversation: &Conversation,
+    units: &[Unit],
+    policy: &Policy<'_>,
+    recall: &'a Recall,
+    fit: &mut Fit<'_>,
+) -> Cow<'a, str> {
+    let removed: Vec<usize> = units
+        .get(fit.replay.based..fit.fold.boundary)
+        .unwrap_or_default()
+        .iter()
+        .filter(|unit| !unit.stays)
+        .flat_map(|unit| unit.messages.clone())
+        .collect();
+    let room = ledger::Room {
+        tokens: fit.replay.ledger,
+        weights: policy.weights(),
+    };
+    fit.replay.ledger = 0;
+    if removed.is_empty() || fit.fold.bare {
+        return Base::of(&recall.ours).text;
+    }
+    let note = Base::of(&recall.ours).with_ledger(conversation, &removed, &room);
+    let tokens = rounds::tokens(&text::escape(&note), &room.weights);
+    fit.replay.ledger = tokens.saturating_sub(fit.replay.preface.saturating_sub(8));
+    note
 }
 
 /// Where the note stands.
@@ -175,8 +207,10 @@ fn place(
     let mut kept = (pinned..units.len()).filter(|&unit| !gone(unit));
     let tail = kept.find(|&unit| units[unit].kind != UnitKind::System);
     let tail_is_user = tail.is_some_and(|unit| units[unit].kind == UnitKind::User);
+    // Where nothing is gone, two user messages in a row are the client's own.
+    let any = (pinned..units.len()).any(&gone);
     match user {
-        Some(_) if strict && tail_is_user => Place::Message(Role::Assistant),
+        Some(_) if strict && tail_is_user && any => Place::Message(Role::Assistant),
         Some(first) if strict => match conversation.messages[first].content {
             Content::Text(_) | Content::Parts(..) => Place::Paragraph(first),
             _ => Place::Nowhere,

@@ -158,7 +158,9 @@ impl Recovering {
             _ => return,
         };
         let urgent = matches!(due, Due::Critical { .. });
-        if !guard::may_prompt(conversation, policy.profile, urgent) {
+        let state = inherited.state.as_ref();
+        let alternates = state.and_then(|state| state.guard.alternates);
+        if !guard::may_prompt(conversation, policy.profile, alternates, urgent) {
             return;
         }
         let text = match due {

@@ -113,9 +113,6 @@ pub struct State {
     pub history: History,
     /// Seconds since 1970.
     pub updated_s: u64,
-    /// Whether user and assistant messages alternated before the first cut; `None` until one is made.
-    #[serde(skip)]
-    pub alternates: Option<bool>,
     /// Completion tokens of the largest answer so far; 0 before any.
     #[serde(skip)]
     pub largest_answer: u32,
@@ -127,6 +124,7 @@ pub struct State {
 /// What version 6 stores behind the fields of version 5.
 #[derive(Default, Serialize, Deserialize)]
 struct Later {
+    /// [`Memory::alternates`].
     alternates: Option<bool>,
     largest_answer: u32,
     cap_was_hit: bool,
@@ -137,7 +135,7 @@ struct Later {
 impl Later {
     fn of(state: &State) -> Self {
         Self {
-            alternates: state.alternates,
+            alternates: state.guard.alternates,
             largest_answer: state.largest_answer,
             cap_was_hit: state.cap_was_hit,
             completions: state.history.completions(),
@@ -145,7 +143,7 @@ impl Later {
     }
 
     fn restore(self, state: &mut State) {
-        state.alternates = self.alternates;
+        state.guard.alternates = self.alternates;
         state.largest_answer = self.largest_answer;
         state.cap_was_hit = self.cap_was_hit;
         state.history.restore_completions(&self.completions);
@@ -219,7 +217,6 @@ impl State {
             made_of: None,
             history: History::default(),
             updated_s: 0,
-            alternates: None,
             largest_answer: 0,
             cap_was_hit: false,
         }

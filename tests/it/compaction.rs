@@ -81,7 +81,7 @@ fn before(up: &Up, set: impl FnOnce(&mut Config)) -> Proxy {
 }
 
 /// A summary as it should be, that tells which it is.
-fn sections(key: &str, nth: usize) -> String {
+pub(crate) fn sections(key: &str, nth: usize) -> String {
     format!(
         "<summary key=\"{key}\">\n<done>Leaks up to {nth} were mended.</done>\n\
          <to_do>The bow.</to_do>\n<current_state>Afloat, summary {nth}.</current_state>\n\

@@ -2,6 +2,7 @@
 
 #![allow(clippy::unwrap_used, reason = "a test may fail")]
 
+mod alternation;
 mod api;
 mod compaction;
 mod compressed;

@@ -176,6 +176,11 @@ fn grow(case: &Case, window: u32, profile: &'static Profile, seed: u64, settings
         if let Some((last, boundary)) = &last {
             // Cuts never go back, and without one the prefix stands.
             assert!(cleared || plan.memory.boundary() >= *boundary);
+            // A prompt after a result does not stand before a question, where user and assistant are
+            // to alternate: the answer to it is not there.
+            let out =
+                plan.memory.alternates == Some(true) && asked_again(&conversation, recall.messages);
+            let last = &last[..last.len() - usize::from(out && !now.starts_with(last))];
             assert!(
                 new || cleared || now.starts_with(last),
                 "the prefix changed without a cut"
@@ -188,14 +193,24 @@ fn grow(case: &Case, window: u32, profile: &'static Profile, seed: u64, settings
     }
 }
 
+/// Whether a question follows a result that was the newest of so many messages.
+fn asked_again(conversation: &Conversation, before: usize) -> bool {
+    let roles: Vec<_> = said(conversation)
+        .iter()
+        .map(|&at| conversation.messages[at].role)
+        .collect();
+    before > 0 && roles[before - 1].answers() && roles.get(before) == Some(&Role::User)
+}
+
 /// A prompt at the end of the request leaves the prefix as it is.
 fn prompted(conversation: &Conversation, policy: &Policy<'_>, recall: &Recall) {
     let place = said(conversation).len() as u32;
     let mut recall = recall.clone();
     recall.ours.records.retain(|record| record.place < place);
-    let plan = guard::plan(conversation, policy, &recall);
+    let mut plan = guard::plan(conversation, policy, &recall);
     for urgent in [false, true] {
-        if !guard::may_prompt(conversation, policy.profile, urgent) {
+        let known = plan.memory.alternates;
+        if !guard::may_prompt(conversation, policy.profile, known, urgent) {
             continue;
         }
         let mut more = recall.clone();
@@ -210,6 +225,9 @@ fn prompted(conversation: &Conversation, policy: &Policy<'_>, recall: &Recall) {
         let (window, profile) = (policy.window, policy.profile);
         let asked = check_with(&conversation.body, window, profile, &more, policy.settings);
         let asked = asked.expect("a valid conversation");
+        // The first that is put in decides it.
+        let alternates = plan.memory.alternates.or(asked.memory.alternates);
+        plan.memory.alternates = alternates;
         if asked.memory != plan.memory {
             continue;
         }
@@ -220,7 +238,10 @@ fn prompted(conversation: &Conversation, policy: &Policy<'_>, recall: &Recall) {
         assert_eq!(&after[..whole], &before[..whole]);
         let text = String::from_utf8_lossy(&after[whole..].concat()).into_owned();
         assert!(text.contains("[A prompt of the guard.]"), "{text}");
-        let alone = policy.profile.adjacent_users != guard::profile::Takes::No;
+        let joins = policy.profile.adjacent_users == guard::profile::Takes::No;
+        let after_user =
+            conversation.messages[*said(conversation).last().unwrap()].role == Role::User;
+        let alone = !joins && !(after_user && alternates == Some(true));
         assert_eq!(
             after[whole] == before[whole],
             alone,

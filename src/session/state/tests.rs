@@ -28,12 +28,12 @@ fn a_state_of_the_version_before_is_read() {
     let mut stored = vec![VERSION_BEFORE];
     stored.extend(postcard::to_allocvec(&state()).unwrap());
     assert_eq!(State::decode(&stored).unwrap(), state());
-    let current = State {
-        alternates: Some(true),
+    let mut current = State {
         largest_answer: 900,
         cap_was_hit: true,
         ..state()
     };
+    current.guard.alternates = Some(true);
     let bytes = current.encode().unwrap().bytes;
     assert_eq!(State::decode(&bytes).unwrap(), current);
 }

@@ -108,14 +108,17 @@ fn a_paragraph_and_a_preface_share_the_first_question() {
     let messages = [by("system", "s"), by("user", "the task")];
     let mut recall = with(vec![at(1, What::Prompt(PROMPT.into()))]);
     recall.ours.course = Some(course(1));
-    let (plan, sent) = planned(&messages, 8_192, "template", &recall);
-    assert_eq!(
-        (plan.report.course, plan.report.records_left_out),
-        (Some(2), 0)
-    );
-    let text = sent[1]["content"].as_str().unwrap();
-    assert!(text.starts_with("the task\n\n[Course 2, by"));
-    assert!(text.ends_with(PROMPT));
+    for profile in ["template", "openai"] {
+        let (plan, sent) = planned(&messages, 8_192, profile, &recall);
+        assert_eq!(
+            (plan.report.course, plan.report.records_left_out),
+            (Some(2), 0)
+        );
+        let text = sent[1]["content"].as_str().unwrap();
+        assert!(text.starts_with("the task\n\n[Course 2, by"));
+        assert!(text.ends_with(PROMPT));
+    }
+    recall.memory.alternates = Some(false);
     let (_, sent) = planned(&messages, 8_192, "openai", &recall);
     assert_eq!(sent.len(), 4);
     assert!(
@@ -139,18 +142,19 @@ fn whole_rounds_stand_between_the_question_and_its_answer() {
         chars: 18,
         digest: answer,
     };
-    for profile in PROFILES {
-        let recall = with(vec![
+    for (profile, alternates) in PROFILES.iter().flat_map(|it| [(it, true), (it, false)]) {
+        let mut recall = with(vec![
             at(1, What::Prompt(PROMPT.into())),
             at(1, round(2)),
             at(1, spoken.clone()),
             at(3, What::Prompt(PROMPT.into())),
             at(3, written()),
         ]);
+        recall.memory.alternates = (!alternates).then_some(false);
         let (plan, sent) = planned(&messages, 8_192, profile.name, &recall);
         assert_eq!(plan.report.records_left_out, 0);
         let roles: Vec<_> = sent.iter().map(|it| it["role"].as_str().unwrap()).collect();
-        let alone = profile.adjacent_users != guard::profile::Takes::No;
+        let alone = profile.adjacent_users != guard::profile::Takes::No && !alternates;
         let expected = if alone {
             "user user assistant tool tool assistant user user assistant user"
         } else {

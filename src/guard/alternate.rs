@@ -1,0 +1,72 @@
+//! Whether user and assistant take turns in a conversation, and the profile that follows from it.
+//!
+//! The chat templates of many open models refuse two user or two assistant messages in a row, and a
+//! server with such a template is often configured with a profile that takes both. So where the
+//! conversation that came in alternates, what goes out alternates too, whatever the profile says.
+
+use super::{
+    Recall,
+    profile::{Profile, Takes},
+    record::Ours,
+};
+use crate::wire::chat::{Conversation, Role};
+
+/// Whether the first `said` messages, system messages apart, begin with the user and alternate.
+/// Results belong to the assistant that made the calls, so a user may speak after them. One message
+/// of the user alternates: nothing has shown yet that the provider takes anything else.
+pub(super) fn alternates(conversation: &Conversation, said: usize) -> bool {
+    let roles = conversation.messages.iter().map(|message| message.role);
+    let mut roles = roles.filter(|role| !role.instructs()).take(said);
+    let Some(mut last) = roles.next() else {
+        return false;
+    };
+    last == Role::User
+        && roles.all(|role| match (std::mem::replace(&mut last, role), role) {
+            (before, Role::User | Role::Assistant) => before != role,
+            (_, role) => role.answers(),
+        })
+}
+
+/// The profile, with the rule of alternation where the conversation keeps that.
+pub(super) fn held(profile: &Profile, alternates: Option<bool>) -> Profile {
+    let adjacent_users = match alternates {
+        Some(true) => Takes::No,
+        _ => profile.adjacent_users,
+    };
+    Profile {
+        adjacent_users,
+        ..*profile
+    }
+}
+
+/// The profile that holds for a message after the whole conversation, which is judged by itself
+/// where nothing is `known` of its beginning.
+pub(crate) fn held_at_end(
+    conversation: &Conversation,
+    profile: &Profile,
+    known: Option<bool>,
+) -> Profile {
+    let known = known.unwrap_or_else(|| alternates(conversation, usize::MAX));
+    held(profile, Some(known))
+}
+
+/// Whether the conversation alternates, as far as that is settled before it is cut: remembered, or
+/// judged by what comes before the first place of what is ours. `None` where there is neither.
+pub(super) fn known(conversation: &Conversation, recall: &Recall) -> Option<bool> {
+    recall.memory.alternates.or_else(|| {
+        let first = first_place(&recall.ours)?;
+        Some(alternates(conversation, first))
+    })
+}
+
+/// The messages before the first place of what is ours, system messages apart; `None` where nothing
+/// is ours.
+fn first_place(ours: &Ours) -> Option<usize> {
+    let course = ours.course.iter().map(|course| course.boundary);
+    let summary = ours.summary.iter().map(|summary| summary.boundary);
+    let records = ours.records.iter().map(|record| record.place);
+    // Nothing stands before the first message.
+    let places = course.chain(summary).chain(records);
+    let first = places.filter(|&place| place > 0).min()?;
+    Some(first as usize)
+}

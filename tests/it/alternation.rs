@@ -1,0 +1,151 @@
+//! A provider whose template demands that user and assistant alternate, behind the profile `openai`: as
+//! vLLM and llama.cpp are with many models. A conversation that alternates as it comes does so as it
+//! goes out, whatever is cut from it or put into it.
+
+mod plans;
+
+use std::sync::{
+    Arc,
+    atomic::{AtomicUsize, Ordering},
+};
+
+use plimsoll::config::ModelConfig;
+use serde_json::Value;
+
+use crate::support::{
+    agent::{Agent, Generation},
+    model::{
+        Heard, Model, Said, Up,
+        manner::{Manner, Mixing, Worker},
+        notice::key_of,
+    },
+    proxy::{Proxy, Running, within},
+};
+
+const WINDOW: u32 = 20_000;
+const REFUSAL: &str = "Conversation roles must alternate user/assistant/user/assistant/...";
+
+/// Whether two messages of the user, or two of the assistant, stand in a row, system messages apart.
+fn alternate(messages: &[Value]) -> bool {
+    let roles = messages.iter().map(|message| &message["role"]);
+    let roles: Vec<_> = roles.filter(|role| *role != "system").collect();
+    roles.first().is_none_or(|role| **role == "user")
+        && roles
+            .windows(2)
+            .all(|pair| pair[0] != pair[1] || pair[0] == "tool")
+}
+
+/// A model behind such a template, and how many requests it refused.
+async fn strict(
+    mind: impl Fn(&Heard<'_>) -> Said + Send + Sync + 'static,
+) -> (Up, Arc<AtomicUsize>) {
+    let refused = Arc::new(AtomicUsize::new(0));
+    let count = Arc::clone(&refused);
+    let up = Model::new(WINDOW).start(move |heard| match alternate(heard.messages()) {
+        true => mind(heard),
+        false => {
+            count.fetch_add(1, Ordering::SeqCst);
+            Said::Fails(400, REFUSAL)
+        }
+    });
+    (up.await, refused)
+}
+
+/// A proxy before it that knows nothing of the template.
+async fn before(up: &Up, threshold: f64) -> Running {
+    let settings = ModelConfig {
+        context_length: Some(WINDOW),
+        ..ModelConfig::default()
+    };
+    let proxy = Proxy::new().provider("up", &up.provider).set(|config| {
+        config.models.insert("m".into(), settings);
+        config.guard.clear.enabled = false;
+        config.compaction.auto = threshold < 1.0;
+        config.compaction.threshold = threshold;
+        config.compaction.max_summary_tokens = 1_000;
+    });
+    proxy.start().await
+}
+
+fn words(tokens: usize, nth: usize) -> String {
+    let mut text = format!("part {nth}:");
+    for word in 0..tokens / 2 {
+        text.push_str([" keel", " mast", " sail", " rope", " deck"][(word + nth) % 5]);
+        text.push_str(" of");
+    }
+    text
+}
+
+/// Works, and summarises when it is asked to.
+fn worker(manner: Manner, turn: u32) -> impl Fn(&Heard<'_>) -> Said + Send + Sync {
+    let mut worker = Worker::new(manner, Mixing::Never);
+    worker.turn = turn;
+    move |heard| match key_of(heard.body) {
+        Some(key) => Said::text(&crate::compaction::sections(&key, heard.nth)),
+        None => worker.think(heard),
+    }
+}
+
+/// What the generations of a session told, and the number of refused requests.
+struct Played {
+    told: Vec<Generation>,
+    refused: usize,
+    overflows: usize,
+}
+
+impl Played {
+    fn did(&self, what: &str) -> bool {
+        let mut told = self.told.iter();
+        told.any(|it| it.did(what) || it.injected() == Some(what) || it.action(what).is_some())
+    }
+}
+
+/// A long session: with a tool and turns of three steps, or in words alone.
+async fn play(manner: Manner, chats: bool, stream: bool, threshold: f64) -> Played {
+    let (up, refused) = strict(worker(manner, 3)).await;
+    let proxy = before(&up, threshold).await;
+    let mut agent = Agent::new(&proxy).set("stream", stream);
+    agent.messages[1]["content"] = words(3_000, 0).into();
+    agent.result = |nth| words(400, nth);
+    agent.user = |nth| words(300, nth);
+    if chats {
+        agent.fields.as_object_mut().unwrap().remove("tools");
+    }
+    let mut told = Vec::new();
+    for _ in 0..70 {
+        let generation = agent.step().await;
+        within(async {
+            while agent.session(&generation).await["compacting"] == true {
+                tokio::task::yield_now().await;
+            }
+        })
+        .await;
+        told.push(generation);
+    }
+    assert!(alternate(&agent.messages), "the client's own alternates");
+    Played {
+        told,
+        refused: refused.load(Ordering::SeqCst),
+        overflows: up.overflows(),
+    }
+}
+
+#[tokio::test]
+async fn an_alternating_conversation_is_never_refused_by_a_strict_template() {
+    for manner in [Manner::Follows, Manner::Ignores] {
+        for (chats, stream) in [(false, false), (false, true), (true, false), (true, true)] {
+            for threshold in [0.6, 1.0] {
+                let played = play(manner, chats, stream, threshold).await;
+                let case = format!("{manner:?}, chats: {chats}, stream: {stream}, {threshold}");
+                assert_eq!((played.refused, played.overflows), (0, 0), "{case}");
+                let met = match threshold < 1.0 {
+                    true => &["caution", "compacted"][..],
+                    false => &["caution", "critical", "course"],
+                };
+                for what in met {
+                    assert!(played.did(what), "{case}: no {what}");
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,186 @@
+//! What the guard makes of a conversation that alternates, for every profile.
+
+use plimsoll::{
+    config::GuardConfig,
+    guard::{
+        self, Recall,
+        profile::{PROFILES, Profile, named},
+        record::Ours,
+    },
+};
+use proptest::prelude::*;
+use serde_json::{Value, json};
+
+use crate::support::{
+    generate::{Case, any_conversation},
+    made::{ours, said},
+    parse,
+    plans::{check_with, policy, read, sent},
+};
+
+const WINDOWS: [u32; 4] = [2_048, 8_192, 16_384, 32_768];
+
+fn messages(body: &[u8]) -> Vec<Value> {
+    let body = parse::value(body).unwrap();
+    body["messages"].as_array().unwrap().clone()
+}
+
+/// As a template judges it: results belong to the assistant, and a system message stands at the start.
+fn alternates(body: &[u8]) -> bool {
+    let messages = messages(body);
+    let known = [
+        "system",
+        "developer",
+        "user",
+        "assistant",
+        "tool",
+        "function",
+    ];
+    let mut roles = messages
+        .iter()
+        .map(|message| message["role"].as_str().unwrap());
+    let mut last = "assistant";
+    roles.all(|role| {
+        let speaks = matches!(role, "user" | "assistant");
+        let fits = known.contains(&role) && (!speaks || role != last);
+        if !matches!(role, "system" | "developer") {
+            last = role;
+        }
+        fits
+    })
+}
+
+/// The plan of a request, which alternates; where the guard stood back nothing is to be held to it.
+fn check(body: &[u8], window: u32, profile: &'static Profile, recall: &Recall) -> Option<Vec<u8>> {
+    let settings = GuardConfig::default();
+    check_with(body, window, profile, recall, &settings)?;
+    let conversation = read(body);
+    let plan = guard::plan(&conversation, &policy(profile, window, &settings), recall);
+    let after = sent(&conversation, &plan).to_vec();
+    let shown = String::from_utf8_lossy(&after);
+    assert!(
+        alternates(&after),
+        "window {window}, {}: {shown}",
+        profile.name
+    );
+    Some(after)
+}
+
+fn any_alternating() -> impl Strategy<Value = Case> {
+    any_conversation(50).prop_filter("it alternates", |case| alternates(&case.body()))
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(24))]
+
+    #[test]
+    fn what_alternates_does_so_for_every_profile(case in any_alternating(), window in prop::sample::select(&WINDOWS[..]), seed in any::<u64>()) {
+        let body = case.body();
+        let of_ours = ours(&read(&body), seed);
+        for profile in PROFILES {
+            check(&body, window, profile, &Recall::default());
+            check(&body, window, profile, &Recall { ours: of_ours.clone(), ..Recall::default() });
+        }
+    }
+
+    #[test]
+    fn what_alternates_grows_with_the_same_prefix(case in any_alternating(), window in prop::sample::select(&WINDOWS[..]), profile in prop::sample::select(PROFILES)) {
+        let profile = named(profile.name).unwrap();
+        let mut recall = Recall::default();
+        let mut last = Vec::new();
+        for body in case.session.clone().thinned(3).steps() {
+            let Some(out) = check(&body, window, profile, &recall) else { return Ok(()) };
+            prop_assert_eq!(&Some(out.clone()), &check(&body, window, profile, &Recall::default()));
+            let conversation = read(&body);
+            let settings = GuardConfig::default();
+            let plan = guard::plan(&conversation, &policy(profile, window, &settings), &recall);
+            let report = &plan.report;
+            let cut = report.folded.is_some_and(|it| it.new) || report.cleared.as_ref().is_some_and(|it| it.new);
+            let now = messages(&out);
+            prop_assert!(cut || now.starts_with(&last));
+            last = now;
+            recall.memory = plan.memory;
+            recall.messages = said(&conversation).len();
+        }
+    }
+}
+
+fn by(role: &str, nth: usize) -> Value {
+    json!({"role": role, "content": format!("{nth}: {}", "what is said of it. ".repeat(30))})
+}
+
+fn body(messages: &[Value]) -> Vec<u8> {
+    json!({ "messages": messages }).to_string().into_bytes()
+}
+
+/// So many exchanges, and a question.
+fn exchanges(count: usize) -> Vec<Value> {
+    let mut messages = vec![json!({"role": "system", "content": "s"}), by("user", 0)];
+    for nth in 1..=count {
+        messages.extend([by("assistant", nth), by("user", nth)]);
+    }
+    messages
+}
+
+#[test]
+fn a_later_double_question_moves_no_prefix() {
+    let settings = GuardConfig::default();
+    let policy = policy(named("openai").unwrap(), 8_192, &settings);
+    let mut messages = exchanges(50);
+    let conversation = read(&body(&messages));
+    let plan = guard::plan(&conversation, &policy, &Recall::default());
+    assert!(plan.report.folded.is_some());
+    assert_eq!(plan.memory.alternates, Some(true));
+    let before = self::messages(&sent(&conversation, &plan));
+    let with = Recall {
+        memory: plan.memory,
+        messages: said(&conversation).len(),
+        ..Recall::default()
+    };
+    messages.push(by("user", 51));
+    let body = body(&messages);
+    for recall in [with, Recall::default()] {
+        let conversation = read(&body);
+        let plan = guard::plan(&conversation, &policy, &recall);
+        assert_eq!(plan.memory.alternates, Some(true));
+        let after = self::messages(&sent(&conversation, &plan));
+        assert_eq!(after[..before.len()], before[..]);
+        assert_eq!(after.len(), before.len() + 1);
+    }
+}
+
+#[test]
+fn a_conversation_that_does_not_alternate_gets_its_note_as_a_message() {
+    let settings = GuardConfig::default();
+    let policy = policy(named("openai").unwrap(), 8_192, &settings);
+    let mut messages = exchanges(50);
+    let double = by("user", 99);
+    messages.insert(2, double);
+    // A greeting is no turn that such a template takes, nor is an answer in two messages.
+    let greeted = [vec![by("assistant", 0)], exchanges(50)].concat();
+    let mut halved = exchanges(50);
+    halved.insert(3, by("assistant", 99));
+    for messages in [messages, greeted, halved] {
+        let conversation = read(&body(&messages));
+        let plan = guard::plan(&conversation, &policy, &Recall::default());
+        assert_eq!(plan.memory.alternates, Some(false));
+        let after = self::messages(&sent(&conversation, &plan));
+        let note = after.iter().find(|it| {
+            it["content"] == guard::NOTE || it["content"].as_str().unwrap().starts_with(guard::NOTE)
+        });
+        assert_eq!(note.unwrap()["role"], "user");
+    }
+}
+
+#[test]
+fn nothing_is_judged_while_nothing_is_cut_or_put_in() {
+    let settings = GuardConfig::default();
+    let policy = policy(named("openai").unwrap(), 200_000, &settings);
+    let conversation = read(&body(&exchanges(5)));
+    let recall = Recall {
+        ours: Ours::default(),
+        ..Recall::default()
+    };
+    let plan = guard::plan(&conversation, &policy, &recall);
+    assert_eq!(plan.memory.alternates, None);
+}
