@@ -7,7 +7,7 @@ import { windowHint } from "./hint.js";
 import { explain, t } from "./words.js";
 
 const ATTEMPTS = ["answer", "busy", "failed", "denied", "unsent"];
-export const STRATEGIES = ["cost", "balance", "keep"];
+export const STRATEGIES = ["cost", "balanced", "information"];
 const BREAKERS = { closed: "healthy", half_open: "caution", open: "critical" };
 
 export function providersView(app) {

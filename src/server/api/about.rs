@@ -29,7 +29,7 @@ pub(super) struct About {
 struct Compaction {
     auto: bool,
     threshold: f64,
-    /// `cost`, `balance` or `keep`.
+    /// `cost`, `balanced` or `information`.
     strategy: &'static str,
 }
 
@@ -57,8 +57,8 @@ fn told(config: &Config, reader: Reader, keys: bool) -> About {
             threshold: compaction.threshold,
             strategy: match compaction.strategy() {
                 Strategy::CostFirst => "cost",
-                Strategy::Balanced => "balance",
-                Strategy::KeepInformation => "keep",
+                Strategy::Balanced => "balanced",
+                Strategy::KeepInformation => "information",
             },
         },
     }

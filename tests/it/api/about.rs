@@ -38,7 +38,7 @@ async fn readers_are_told_who_they_are() {
 #[tokio::test]
 async fn the_strategy_stands_beside_the_threshold() {
     let proxy = Proxy::new().start().await;
-    let cases = [(0.6, "cost"), (0.75, "balance"), (0.8, "keep")];
+    let cases = [(0.6, "cost"), (0.75, "balanced"), (0.8, "information")];
     for (threshold, strategy) in cases {
         proxy.reload(move |config| config.compaction.threshold = threshold);
         let told = Api::new(&proxy).json("about").await;
