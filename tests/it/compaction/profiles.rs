@@ -18,8 +18,8 @@ async fn play(profile: &'static Profile, stream: bool) -> u64 {
     let proxy = proxy.set(|config| {
         config.recovery.enabled = true;
         config.guard.clear.enabled = true;
-        // So late that clearing, prompts and summaries take turns.
-        config.compaction.threshold = 0.7;
+        // Clearing, prompts and summaries take turns.
+        config.compaction.threshold = 0.6;
     });
     let proxy = proxy.start().await;
     let mut agent = busy(&proxy).set("stream", stream);
