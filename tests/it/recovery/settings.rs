@@ -173,6 +173,30 @@ async fn the_model_is_spoken_to_in_its_language() {
 }
 
 #[tokio::test]
+async fn a_caution_prompt_names_every_tool_and_updates_before_it_adds() {
+    for language in ["en", "zh"] {
+        let settings = written(&format!("language = {language:?}"));
+        let (proxy, up) = with(settings, obliging).await;
+        let mut agent = deep(&proxy);
+        assert_eq!(prompted(&mut agent).await.injected(), Some("caution"));
+        let sent = up.bodies().await.pop().unwrap();
+        let messages = sent["messages"].as_array().unwrap();
+        let texts = messages.iter().map(crate::support::model::notice::text_of);
+        let notice = texts
+            .into_iter()
+            .find(|text| text.contains("add_reminder"))
+            .unwrap();
+        let at = |name: &str| {
+            notice
+                .find(name)
+                .unwrap_or_else(|| panic!("no {name}: {notice}"))
+        };
+        assert!(at("update_reminder") < at("add_reminder"), "{notice}");
+        assert!(at("delete_reminder") > 0 && at("clear_mind") > 0);
+    }
+}
+
+#[tokio::test]
 async fn a_model_has_a_cadence_of_its_own() {
     for cadence in [1, 3] {
         let up = Model::new(WINDOW).start(work).await;
