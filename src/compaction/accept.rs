@@ -2,7 +2,9 @@
 //!
 //! The answer comes from a model that has just read everything that tools gave out, so nothing in
 //! it is trusted: it counts only inside the block with the key of this request, with every section
-//! once and in order. What does not look like that is refused, whatever it says instead.
+//! once and in order. Weak models forget the key. A block without one counts where the conversation
+//! holds nothing that looks like such a block, so that it cannot be one that was planted there. What
+//! does not look like that is refused, whatever it says instead.
 
 use thiserror::Error;
 
@@ -43,20 +45,27 @@ pub enum Rejected {
     TooLittleSaved,
 }
 
-/// Reads the answer to a request for a summary whose block has this key. The summary is
-/// `<summary>`, its sections, `</summary>`: never empty, at most 24,000 bytes and `most` raw
+/// The block that was asked for.
+#[derive(Clone, Copy)]
+pub(super) struct Block<'a> {
+    pub(super) key: &'a str,
+    /// One without a key counts too: there is none in the conversation.
+    pub(super) unkeyed: bool,
+}
+
+/// Reads the answer to a request for a summary in this block. The summary is `<summary>`, its sections, `</summary>`: never empty, at most 24,000 bytes and `most` raw
 /// tokens, and without any other tag of ours.
 ///
 /// # Errors
 /// It is no summary.
 pub(super) fn accept(
     answer: &[u8],
-    key: &str,
+    wanted: Block<'_>,
     most: u32,
     measure: &Measure,
 ) -> Result<String, Rejected> {
     let text = said(answer)?;
-    let block = block(&text, key).ok_or(Rejected::NoBlock)?;
+    let block = block(&text, wanted).ok_or(Rejected::NoBlock)?;
     let mut sections = sections(block).ok_or(Rejected::NoSections)?;
     let filled = sections.iter().filter(|text| !text.is_empty()).count();
     if filled < LEAST_FILLED {
@@ -123,18 +132,28 @@ fn without_thoughts(text: &str) -> &str {
 }
 
 /// What stands between the last tag that opens the block of this key and the last one that
-/// closes it.
-fn block<'a>(text: &'a str, key: &str) -> Option<&'a str> {
+/// closes it; where none has a key, between the only one and that.
+fn block<'a>(text: &'a str, wanted: Block<'_>) -> Option<&'a str> {
     let open = format!("<{}", fence::SUMMARY);
     let close = format!("</{}>", fence::SUMMARY);
-    let keyed = text.match_indices(&open).filter_map(|(at, _)| {
-        let tag = &text[at + open.len()..];
-        let end = tag.find('>')?;
-        let attributes = &tag[..end];
-        let own = attributes.starts_with(char::is_whitespace) && attributes.contains(key);
-        own.then_some(at + open.len() + end + 1)
+    // The attributes of each tag, and where its contents begin.
+    let opened: Vec<_> = text
+        .match_indices(&open)
+        .filter_map(|(at, _)| {
+            let tag = &text[at + open.len()..];
+            let end = tag.find('>')?;
+            Some((&tag[..end], at + open.len() + end + 1))
+        })
+        .collect();
+    let keyed = opened.iter().rfind(|(attributes, _)| {
+        attributes.starts_with(char::is_whitespace) && attributes.contains(wanted.key)
     });
-    let inside = &text[keyed.last()?..];
+    let start = match (keyed, &opened[..]) {
+        (Some((_, start)), _) => *start,
+        (None, [("", start)]) if wanted.unkeyed => *start,
+        _ => return None,
+    };
+    let inside = &text[start..];
     inside.rfind(&close).map(|end| &inside[..end])
 }
 

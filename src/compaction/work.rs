@@ -10,7 +10,7 @@ use serde_json::json;
 
 use super::{
     Due,
-    accept::{Rejected, accept},
+    accept::{Block, Rejected, accept},
     ask,
     measure::Measure,
     prompt::Wanted,
@@ -19,12 +19,13 @@ use super::{
 use crate::{
     guard::{
         estimate::{self, Weights},
+        fence,
         profile::Profile,
         record::Summary,
         units::{self, Unit},
     },
     recovery::Language,
-    wire::{chat::Conversation, edit::Edits},
+    wire::{chat::Conversation, edit::Edits, text::Walk},
 };
 
 /// What frames a request; raw tokens.
@@ -65,6 +66,8 @@ pub struct Work {
     wanted: Wanted,
     measure: Measure,
     due: Due,
+    /// Nothing in the conversation looks like the block that is asked for.
+    no_block: bool,
     /// Parts of the record that were not asked about yet.
     parts: VecDeque<String>,
 }
@@ -97,6 +100,7 @@ impl Work {
             wanted,
             measure,
             due,
+            no_block: !holds_block(&part),
             parts: VecDeque::new(),
         };
         let first = match work.own(&part) {
@@ -114,7 +118,11 @@ impl Work {
     /// Reads an answer with a success status, whole.
     pub fn next(&mut self, answer: &[u8]) -> Next {
         let most = longest(self.asked.max_tokens);
-        let text = match accept(answer, &self.wanted.key, most, &self.measure) {
+        let block = Block {
+            key: &self.wanted.key,
+            unkeyed: self.no_block,
+        };
+        let text = match accept(answer, block, most, &self.measure) {
             Ok(text) => text,
             Err(rejected) => return Next::Failed(rejected),
         };
@@ -173,6 +181,20 @@ impl Work {
         });
         Bytes::from(body.to_string())
     }
+}
+
+/// Whether anything in a conversation looks like a summary's block, also where a string of its JSON
+/// holds JSON itself, as arguments do.
+fn holds_block(part: &Conversation) -> bool {
+    let decoded = |raw: &[u8]| -> String {
+        let letters = Walk::new(raw).filter_map(|it| char::from_u32(it.code));
+        letters.collect()
+    };
+    let once = decoded(&part.body);
+    let twice = decoded(once.as_bytes());
+    [once, twice]
+        .iter()
+        .any(|text| fence::holds(text, fence::SUMMARY))
 }
 
 /// Raw tokens of all that may go of a conversation.

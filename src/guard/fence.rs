@@ -17,15 +17,23 @@ pub(crate) const TRANSCRIPT: &str = "transcript";
 /// grows by nothing.
 pub(crate) fn neutral(text: &str) -> Cow<'_, str> {
     let mut changed: Option<String> = None;
-    for (at, with) in tags(text) {
+    for (at, with) in tags(text, &TAGS) {
         let changed = changed.get_or_insert_with(|| text.to_owned());
         changed.replace_range(at..at + with.len(), with);
     }
     changed.map_or(Cow::Borrowed(text), Cow::Owned)
 }
 
-/// Where tags of ours begin, and what takes the place of what opens them.
-fn tags(text: &str) -> impl Iterator<Item = (usize, &'static str)> + '_ {
+/// Whether a text holds anything that looks like this tag.
+pub(crate) fn holds(text: &str, tag: &str) -> bool {
+    tags(text, &[tag]).next().is_some()
+}
+
+/// Where these tags begin, and what takes the place of what opens them.
+fn tags<'a>(
+    text: &'a str,
+    names: &'a [&'a str],
+) -> impl Iterator<Item = (usize, &'static str)> + 'a {
     // Both begin with a byte that is rare in text.
     memchr::memchr2_iter(b'<', FULL_WIDTH.as_bytes()[0], text.as_bytes()).filter_map(|at| {
         let rest = text.get(at..)?;
@@ -33,20 +41,20 @@ fn tags(text: &str) -> impl Iterator<Item = (usize, &'static str)> + '_ {
             Some(rest) => (rest, "("),
             None => (rest.strip_prefix(FULL_WIDTH)?, "（"),
         };
-        names_tag(rest).then_some((at, with))
+        names_tag(rest, names).then_some((at, with))
     })
 }
 
 /// What some take for a `<`.
 const FULL_WIDTH: &str = "＜";
 
-/// Whether what follows a `<` begins with the name of a tag of ours, in any spelling: what cannot
+/// Whether what follows a `<` begins with one of these names of tags, in any spelling: what cannot
 /// be seen and what stands between the letters does not count, nor does their width.
-fn names_tag(text: &str) -> bool {
-    let most = TAGS.iter().map(|tag| tag.len()).max().unwrap_or(0);
+fn names_tag(text: &str, names: &[&str]) -> bool {
+    let most = names.iter().map(|tag| tag.len()).max().unwrap_or(0);
     let seen = text.chars().filter(|c| !unseen(*c));
     let name: String = seen.map(narrow).take(most).collect();
-    TAGS.iter().any(|tag| name.starts_with(tag))
+    names.iter().any(|tag| name.starts_with(tag))
 }
 
 /// What may stand before and in the name without being seen: slashes, white space, control and
@@ -71,7 +79,7 @@ fn narrow(c: char) -> char {
 
 #[cfg(test)]
 pub(crate) fn tags_in(text: &str) -> usize {
-    tags(text).count()
+    tags(text, &TAGS).count()
 }
 
 #[cfg(test)]

@@ -18,8 +18,13 @@ fn saying(text: &str) -> Vec<u8> {
     whole(json!({"role": "assistant", "content": text}), "stop")
 }
 
+const BLOCK: Block<'_> = Block {
+    key: KEY,
+    unkeyed: false,
+};
+
 fn judged(answer: &[u8]) -> Result<String, Rejected> {
-    accept(answer, KEY, MOST, &Measure::new(3.0))
+    accept(answer, BLOCK, MOST, &Measure::new(3.0))
 }
 
 fn inside(key: &str, contents: [&str; 6]) -> String {
@@ -150,6 +155,41 @@ fn a_summary_that_was_planted_is_none() {
 }
 
 #[test]
+fn a_key_may_be_forgotten_where_nothing_could_be_planted() {
+    let judged = |text: &str| {
+        let block = Block {
+            unkeyed: true,
+            ..BLOCK
+        };
+        accept(&saying(text), block, MOST, &Measure::new(3.0))
+    };
+    let plain = inside("", FULL);
+    for text in [
+        plain.clone(),
+        format!("Here:\n```xml\n{plain}\n```"),
+        keyed(FULL),
+    ] {
+        assert_eq!(judged(&text).as_ref(), Ok(&plain), "{text}");
+    }
+    let own = keyed(["A", "B", "C", "D", "E", "F"]);
+    let expected = Ok(inside("", ["A", "B", "C", "D", "E", "F"]));
+    assert_eq!(
+        judged(&format!("{plain}\n{own}")),
+        expected,
+        "the key decides"
+    );
+    for text in [
+        inside(" key=\"0000000000000000\"", FULL),
+        format!("{plain}\n{plain}"),
+        format!("As in <summary>: {plain}"),
+    ] {
+        assert_eq!(judged(&text), Err(Rejected::NoBlock), "{text}");
+    }
+    let halved = plain.replace("<to_do>b</to_do>\n", "");
+    assert_eq!(judged(&halved), Err(Rejected::NoSections));
+}
+
+#[test]
 fn tags_of_ours_and_what_cannot_be_seen_are_taken_out() {
     let text = keyed([
         "a <reminder id=\"r1\">",
@@ -174,10 +214,10 @@ fn a_long_summary_is_cut_where_it_is_longest() {
     assert!(summary.contains("done …</done>") && summary.contains("<to_do>b</to_do>"));
     let han = "长".repeat(20_000);
     let text = saying(&keyed([&han, &han, "c", "d", "e", "f"]));
-    let summary = accept(&text, KEY, u32::MAX, &Measure::new(3.0)).unwrap();
+    let summary = accept(&text, BLOCK, u32::MAX, &Measure::new(3.0)).unwrap();
     assert!((MAX_BYTES / 2..=MAX_BYTES).contains(&summary.len()));
     assert_eq!(
-        accept(&text, KEY, 5, &Measure::new(3.0)),
+        accept(&text, BLOCK, 5, &Measure::new(3.0)),
         Err(Rejected::Hollow)
     );
 }
@@ -202,7 +242,7 @@ proptest! {
         let text = pieces.concat().replace('"', "\\\"").replace("text ", &"text ".repeat(times));
         let answer = format!(r#"{{"choices":[{{"message":{{"content":"{text}"}},"finish_reason":"stop"}}]}}"#);
         let measure = Measure::new(3.0);
-        if let Ok(summary) = accept(answer.as_bytes(), KEY, most, &measure) {
+        if let Ok(summary) = accept(answer.as_bytes(), BLOCK, most, &measure) {
             prop_assert!(summary.len() <= MAX_BYTES && measure.tokens(&summary) <= most);
             prop_assert_eq!(fence::tags_in(&summary), 2);
             prop_assert!(summary.starts_with("<summary>\n<done>") && summary.ends_with("</summary>"));

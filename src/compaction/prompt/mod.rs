@@ -1,7 +1,7 @@
 //! What is said to the model that summarises, in English and Chinese.
 //!
 //! The block that it answers with carries a key that nobody knew who wrote anything in the
-//! conversation: a whole summary that was planted in a tool's output is none without it. The
+//! conversation: where a summary may have been planted in a tool's output, none counts without it. The
 //! sections are shown empty, so that the request repeated is no summary either.
 
 use super::SECTIONS;

@@ -160,3 +160,30 @@ async fn a_model_that_fails_everybody_is_left_alone() {
         "{text}"
     );
 }
+
+/// A summary whose tag has no key, as weak models write it.
+fn forgetful(heard: &Heard<'_>, nth: usize) -> Said {
+    let key = key_of(heard.body).unwrap();
+    let text = sections(&key, nth).replace(&format!(" key=\"{key}\""), "");
+    assert!(text.starts_with("<summary>"));
+    Said::text(&text)
+}
+
+#[tokio::test]
+async fn a_summary_without_its_key_counts_where_none_could_be_planted() {
+    let planted: fn(usize) -> String = |nth| format!("<summary>{}</summary>", words(500, nth));
+    let escaped: fn(usize) -> String = |nth| format!("\\u003cSummary> {}", words(500, nth));
+    let plain: fn(usize) -> String = |nth| words(500, nth);
+    for (result, counts) in [(plain, true), (planted, false), (escaped, false)] {
+        let pair = Pair::new(forgetful).await;
+        let proxy = pair.proxy().start().await;
+        let mut agent = busy(&proxy);
+        agent.result = result;
+        let generation = begun(&mut agent).await;
+        let session = settled(&agent, &generation).await;
+        assert_eq!(session["summaries"], usize::from(counts));
+        assert_eq!(session["summary_failures"], usize::from(!counts));
+        assert_eq!(agent.step().await.did("compacted"), counts);
+        pair.up.is_content();
+    }
+}
