@@ -31,20 +31,33 @@ pub struct Executed {
     pub clear: bool,
 }
 
-/// Executes calls of our tools, in their order. Each gets an answer; the reminders change by those
-/// that could be carried out.
+/// Executes the calls of our tools in one answer. Each gets an answer; the reminders change by those
+/// that could be carried out. A new course comes after all others, and not where one of them failed:
+/// what the model wanted to keep would be lost with it.
 pub fn execute(calls: &[Own], reminders: &mut Reminders) -> Executed {
+    let clears = |call: &Own| &*call.name == CLEAR;
+    let mut answers: Vec<_> = calls
+        .iter()
+        .map(|call| match clears(call) {
+            true => Err(NOT_CLEARED.to_owned()),
+            false => carry_out(call, reminders),
+        })
+        .collect();
+    let mut others = calls.iter().zip(&answers).filter(|(call, _)| !clears(call));
+    let mut failed = others.any(|(_, answer)| answer.is_err());
     let mut executed = Executed::default();
-    for call in calls {
-        let answer = match carry_out(call, reminders) {
-            Ok(done) => {
-                executed.clear |= &*call.name == CLEAR;
-                done
-            }
-            Err(error) => format!("Error: {error}"),
-        };
-        executed.results.push(message(call, &answer));
+    for (call, answer) in calls.iter().zip(&mut answers) {
+        if clears(call) && !failed {
+            *answer = carry_out(call, reminders);
+            failed = answer.is_err();
+            executed.clear |= !failed;
+        }
     }
+    let told = answers.into_iter().zip(calls).map(|(answer, call)| {
+        let answer = answer.unwrap_or_else(|error| format!("Error: {error}"));
+        message(call, &answer)
+    });
+    executed.results = told.collect();
     executed
 }
 
@@ -93,6 +106,9 @@ fn carry_out(call: &Own, reminders: &mut Reminders) -> Result<String, String> {
         )),
     }
 }
+
+const NOT_CLEARED: &str = "clear_mind was not carried out and no reminder of it was saved, since \
+another call of the same reply failed. Correct that call, then call clear_mind again.";
 
 const GO_ON: &str = "Go on with the work.";
 

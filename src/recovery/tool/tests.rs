@@ -62,6 +62,39 @@ fn each_tool_does_what_it_says() {
 }
 
 #[test]
+fn nothing_is_cleared_beside_a_call_that_failed() {
+    let failing = [
+        own(ADD, r#"{"content":" "}"#),
+        own(UPDATE, r#"{"id":"r7","content":"x"}"#),
+        own(DELETE, "{}"),
+        own(ADD, "no JSON"),
+        Own {
+            overlong: true,
+            ..own(ADD, "{}")
+        },
+    ];
+    for failed in failing {
+        for first in [true, false] {
+            let mut notes = Reminders::default();
+            let clear = own(CLEAR, r#"{"reminder_content":"last"}"#);
+            let kept = own(ADD, r#"{"content":"kept"}"#);
+            let calls = match first {
+                true => [clear, kept, failed.clone()],
+                false => [failed.clone(), kept, clear],
+            };
+            let executed = execute(&calls, &mut notes);
+            assert!(!executed.clear);
+            assert_eq!(texts(&notes), ["kept"], "what could be saved is");
+            assert_eq!(executed.results.len(), 3);
+            let told = |at: usize| executed.results[at].contains("clear_mind was not carried out");
+            assert_eq!([told(0), told(1), told(2)], [first, false, !first]);
+            let error = |at: usize| executed.results[at].contains("Error: ");
+            assert_eq!([error(0), error(1), error(2)], [true, false, true]);
+        }
+    }
+}
+
+#[test]
 fn a_legacy_call_is_answered_as_one() {
     let call = Own {
         legacy: true,

@@ -207,3 +207,57 @@ async fn clear_mind_beside_a_call_of_the_clients_waits_for_its_result() {
         }
     }
 }
+
+/// The result of a call, as the model reads it.
+fn result<'a>(body: &'a Value, id: &str) -> &'a str {
+    let mut messages = body["messages"].as_array().unwrap().iter();
+    let result = messages.find(|it| it["tool_call_id"] == id);
+    result.unwrap()["content"].as_str().unwrap()
+}
+
+#[tokio::test]
+async fn clear_mind_beside_a_call_of_ours_that_failed_clears_nothing() {
+    // It deletes a reminder without saying which.
+    const ALONE: [Calls; 2] = [
+        &[("d1", "delete_reminder"), ("c1", "clear_mind")],
+        &[("c1", "clear_mind"), ("d1", "delete_reminder")],
+    ];
+    const BESIDE: [Calls; 2] = [
+        &[
+            ("d1", "delete_reminder"),
+            ("t1", "read_file"),
+            ("c1", "clear_mind"),
+        ],
+        &[
+            ("c1", "clear_mind"),
+            ("t1", "read_file"),
+            ("d1", "delete_reminder"),
+        ],
+    ];
+    for stream in [false, true] {
+        for calls in [ALONE, BESIDE].concat() {
+            let answered = answered(calls, stream, 5).await;
+            let alone = calls.len() == 2;
+            assert_eq!(answered.took.len(), if alone { 2 } else { 1 });
+            assert_eq!(answered.generation.called(), ["read_file"]);
+            let told = if alone {
+                &answered.took[1]
+            } else {
+                &answered.next
+            };
+            assert!(result(told, "d1").starts_with("Error: "), "{told:#}");
+            let cleared = result(told, "c1");
+            assert!(
+                cleared.contains("clear_mind was not carried out"),
+                "{cleared}"
+            );
+            for generation in [&answered.generation, &answered.after] {
+                assert_eq!(
+                    (generation.course(), generation.action("course")),
+                    (1, None)
+                );
+            }
+            assert_eq!(answered.after.number("reminders").unwrap_or(0), 0);
+        }
+    }
+}
