@@ -37,6 +37,8 @@ pub struct Rules<'a> {
     pub wanted: bool,
     /// Another model than that of the generation before: what that one refused says nothing of it.
     pub other_model: bool,
+    /// A caution prompt that is due waits, and so do the tools that would come with it.
+    pub caution_waits: bool,
 }
 
 /// Recovery in one request.
@@ -133,7 +135,10 @@ impl Recovering {
         }
         let unwell = state.is_some_and(|s| matches!(s.health, Level::Caution | Level::Critical));
         this.tight_chars = unwell.then_some(rules.settings.max_tool_result_chars);
-        this.due(conversation, inherited, policy);
+        if rules.caution_waits && !this.memory.tools {
+            this.offer = Offer::Nothing;
+        }
+        this.due(conversation, inherited, policy, rules.caution_waits);
         let tools = matches!(this.offer, Offer::Tools { .. });
         this.memory.tools |= tools;
         if !(tools || this.did.asked || this.did.cleared) {
@@ -142,7 +147,13 @@ impl Recovering {
         this
     }
 
-    fn due(&mut self, conversation: &Conversation, inherited: &Inherited, policy: &Policy<'_>) {
+    fn due(
+        &mut self,
+        conversation: &Conversation,
+        inherited: &Inherited,
+        policy: &Policy<'_>,
+        caution_waits: bool,
+    ) {
         let due = self.memory.clock.due();
         if due == Some(Due::Course) || self.memory.clear_due || inherited.clear_ordered {
             self.clear(conversation, policy);
@@ -151,7 +162,9 @@ impl Recovering {
             }
             return;
         }
-        let Some(due) = due else { return };
+        let Some(due) = due.filter(|due| !(caution_waits && *due == Due::Caution)) else {
+            return;
+        };
         let way = match self.offer {
             Offer::Tools { callable: true, .. } => Way::Tools,
             Offer::Text => Way::Text,
@@ -173,6 +186,11 @@ impl Recovering {
         self.record(What::Prompt(text.into()));
         self.did.asked = true;
         self.injected = Some(due);
+    }
+
+    /// Whether a caution prompt is due with the request, given or not.
+    pub fn caution_is_due(&self) -> bool {
+        self.on && !self.did.cleared && self.before.clock.due() == Some(Due::Caution)
     }
 
     /// Begins a new course, if the conversation can be divided.

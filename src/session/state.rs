@@ -119,6 +119,9 @@ pub struct State {
     /// An answer ended at an answer cap that the guard had lowered: caps stay as asked for from then on.
     #[serde(skip)]
     pub cap_was_hit: bool,
+    /// The caution prompt that was due waited for a summary, since then: milliseconds since 1970.
+    #[serde(skip)]
+    pub caution_waits_since_ms: Option<u64>,
 }
 
 /// What version 6 stores behind the fields of version 5.
@@ -130,6 +133,7 @@ struct Later {
     cap_was_hit: bool,
     /// Of each point of the history, as [`History::completions`] packs them.
     completions: Vec<u32>,
+    caution_waits_since_ms: Option<u64>,
 }
 
 impl Later {
@@ -139,6 +143,7 @@ impl Later {
             largest_answer: state.largest_answer,
             cap_was_hit: state.cap_was_hit,
             completions: state.history.completions(),
+            caution_waits_since_ms: state.caution_waits_since_ms,
         }
     }
 
@@ -147,6 +152,7 @@ impl Later {
         state.largest_answer = self.largest_answer;
         state.cap_was_hit = self.cap_was_hit;
         state.history.restore_completions(&self.completions);
+        state.caution_waits_since_ms = self.caution_waits_since_ms;
     }
 }
 
@@ -219,6 +225,7 @@ impl State {
             updated_s: 0,
             largest_answer: 0,
             cap_was_hit: false,
+            caution_waits_since_ms: None,
         }
     }
 

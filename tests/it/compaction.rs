@@ -3,6 +3,7 @@
 
 mod api;
 mod bad;
+mod caution;
 mod first;
 mod profiles;
 mod replicas;

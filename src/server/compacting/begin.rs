@@ -71,7 +71,7 @@ impl Generation {
 
     /// Whether so many tokens of this conversation are past the threshold. Old tool rounds that can
     /// be cleared come first: what goes with them needs no summary.
-    fn is_past_threshold(&self, tokens: u32, conversation: &Conversation) -> bool {
+    pub(super) fn is_past_threshold(&self, tokens: u32, conversation: &Conversation) -> bool {
         let past = |tokens: u32| tokens >= self.threshold();
         past(tokens) && past(tokens.saturating_sub(self.clearable(conversation)))
     }

@@ -5,6 +5,7 @@
 //! newest ones, so that the same request sent again asks for none twice. No texts are logged here.
 
 mod begin;
+mod coming;
 mod first;
 mod held;
 mod job;
@@ -200,8 +201,13 @@ impl Compacting {
     }
 
     /// Whether it is left alone for now.
+    fn is_paused(&self, target: &Target) -> bool {
+        self.breaker(target).state(Instant::now()) == State::Open
+    }
+
+    /// The same, counted as a summary that is not made.
     pub(super) fn pauses(&self, target: &Target) -> bool {
-        let pauses = self.breaker(target).state(Instant::now()) == State::Open;
+        let pauses = self.is_paused(target);
         if pauses {
             self.counts.ended("skipped");
         }
@@ -221,8 +227,13 @@ impl Compacting {
     }
 
     /// Whether another one would be in vain as well, as far as can be told.
+    fn is_in_vain(&self, whose: Whose) -> bool {
+        self.lock().vain.too_many(whose, Instant::now())
+    }
+
+    /// The same, counted as a summary that is not made.
     pub(super) fn in_vain(&self, whose: Whose) -> bool {
-        let vain = self.lock().vain.too_many(whose, Instant::now());
+        let vain = self.is_in_vain(whose);
         if vain {
             self.counts.ended("skipped");
         }

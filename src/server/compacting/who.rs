@@ -21,16 +21,9 @@ pub(super) struct Who {
 }
 
 impl Who {
-    /// The configured model, else the conversation's `own`.
-    ///
-    /// SECURITY: the client's credentials are for the provider of its conversation. A configured
-    /// model at another one that would get them is not asked.
+    /// The summary model of a conversation with `own`, and how it is asked.
     pub(super) fn of(app: &App, own: &Target, seed: u64, kept: &Kept) -> Self {
-        let configured = app.config.compaction.model.as_deref();
-        let choice = configured.and_then(|name| app.registry.choose(name, None).ok());
-        let places = choice.map(|choice| choice.order(seed)).unwrap_or_default();
-        let place = places.into_iter().find(|place| may_ask(own, place));
-        let target = place.unwrap_or_else(|| own.clone());
+        let target = target(app, own, seed);
         let same = target.provider.place == own.provider.place && target.model == own.model;
         let (path, headers) = kept.way(app, &own.provider, &target.provider);
         Self {
@@ -77,6 +70,18 @@ impl Who {
             nonce,
         }
     }
+}
+
+/// The configured model, else the conversation's `own`.
+///
+/// SECURITY: the client's credentials are for the provider of its conversation. A configured
+/// model at another one that would get them is not asked.
+pub(super) fn target(app: &App, own: &Target, seed: u64) -> Target {
+    let configured = app.config.compaction.model.as_deref();
+    let choice = configured.and_then(|name| app.registry.choose(name, None).ok());
+    let places = choice.map(|choice| choice.order(seed)).unwrap_or_default();
+    let place = places.into_iter().find(|place| may_ask(own, place));
+    place.unwrap_or_else(|| own.clone())
 }
 
 /// Whether a place may be asked for a summary of a conversation with `own`.

@@ -62,6 +62,8 @@ pub struct Generation {
     pub(super) recall: Recall,
     pub(super) recovering: Recovering,
     pub compaction: Part,
+    /// The caution prompt that is due waits for a summary, since then: milliseconds since 1970.
+    caution_waits_since_ms: Option<u64>,
     pub(super) plan: Plan,
     /// Raw tokens of the request as it goes out.
     raw_sent: u32,
@@ -93,6 +95,7 @@ impl Generation {
             other_model: !same_model(&inherited, target),
             pace: settings.pace(&target.settings),
             wanted: settings.acts(&target.settings, None) && asker.recovers,
+            caution_waits: false,
         };
         let recovering = Recovering::begin(conversation, &inherited, &policy, rules, asker.wish);
         let mut generation = Self {
@@ -104,6 +107,7 @@ impl Generation {
             wish: asker.wish,
             recall,
             recovering,
+            caution_waits_since_ms: None,
             plan: Plan::default(),
             raw_sent: 0,
             guard_took: Duration::ZERO,
@@ -112,6 +116,17 @@ impl Generation {
             noted: noted.clone(),
         };
         generation.replan(conversation);
+        generation.caution_waits_since_ms = generation.caution_waits_since(conversation);
+        if generation.caution_waits_since_ms.is_some() {
+            let rules = Rules {
+                caution_waits: true,
+                ..rules
+            };
+            let inherited = &generation.inherited;
+            generation.recovering =
+                Recovering::begin(conversation, inherited, &policy, rules, asker.wish);
+            generation.replan(conversation);
+        }
         generation.guard_took = begun.elapsed();
         generation
     }
@@ -234,6 +249,7 @@ impl Generation {
         }
         state.recovery = self.memory_after(level);
         state.compaction = self.compaction_after();
+        state.caution_waits_since_ms = self.caution_waits_since_ms;
         state.provider = (&**provider).into();
         state.model = model.as_str().into();
         state.window = self.window();

@@ -31,6 +31,7 @@ fn a_state_of_the_version_before_is_read() {
     let mut current = State {
         largest_answer: 900,
         cap_was_hit: true,
+        caution_waits_since_ms: Some(1_795_000_000_000),
         ..state()
     };
     current.guard.alternates = Some(true);

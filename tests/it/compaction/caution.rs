@@ -1,0 +1,94 @@
+//! Recovery beside compaction: a caution prompt waits for a summary that may make it needless.
+
+use std::time::Duration;
+
+use super::{Pair, before, begun, busy, good, held, past, settled};
+use crate::support::{
+    agent::Generation,
+    model::{OWN, Said},
+    proxy::Running,
+};
+
+/// A proxy with automatic compaction and recovery.
+async fn with_recovery(pair: &Pair) -> Running {
+    let proxy = before(&pair.up, |config| {
+        config.compaction.auto = true;
+        config.recovery.enabled = true;
+    });
+    proxy.start().await
+}
+
+#[tokio::test]
+async fn a_caution_prompt_and_a_summary_do_not_come_in_one_generation() {
+    for stream in [false, true] {
+        let pair = Pair::new(good).await;
+        let proxy = with_recovery(&pair).await;
+        let mut agent = busy(&proxy).set("stream", stream);
+        for nth in 0..40 {
+            let generation = agent.step().await;
+            settled(&agent, &generation).await;
+            assert_eq!(generation.injected(), None, "{nth}");
+        }
+        assert!(pair.asked() >= 2, "{}", pair.asked());
+        // Nor are there tools for an answer to a prompt.
+        for body in pair.up.bodies().await {
+            let tools = body["tools"].to_string();
+            assert!(OWN.iter().all(|name| !tools.contains(name)), "{tools}");
+        }
+        pair.up.is_content();
+    }
+}
+
+#[tokio::test]
+async fn a_caution_prompt_goes_out_after_its_summary_failed() {
+    let pair = Pair::new(|_, _| Said::Fails(500, "internal_error")).await;
+    let proxy = with_recovery(&pair).await;
+    let mut agent = busy(&proxy);
+    let generation = begun(&mut agent).await;
+    settled(&agent, &generation).await;
+    assert_eq!(agent.step().await.injected(), Some("caution"));
+    pair.up.is_content();
+}
+
+#[tokio::test]
+async fn a_caution_prompt_waits_no_longer_than_a_summary_may_take() {
+    let pair = Pair::new(held).await;
+    let proxy = with_recovery(&pair).await;
+    let mut agent = busy(&proxy);
+    begun(&mut agent).await;
+    let waits = agent.step().await;
+    assert!(waits.did("compacting") && waits.injected().is_none());
+    assert_eq!(waits.header("health"), Some("caution"));
+    // The summary is still being made, under the settings it began with.
+    proxy.reload(|config| config.compaction.timeout = Duration::ZERO);
+    let late = agent.step().await;
+    assert!(late.did("compacting"));
+    assert_eq!(late.injected(), Some("caution"));
+}
+
+#[tokio::test]
+async fn a_critical_prompt_waits_for_no_summary() {
+    let pair = Pair::new(held).await;
+    let proxy = with_recovery(&pair).await;
+    let mut agent = busy(&proxy);
+    begun(&mut agent).await;
+    // Close to the level, and not over the budget.
+    agent.messages.extend(past(4));
+    let critical = |it: &Generation| it.header("health") == Some("critical");
+    let critical = agent.until(6, critical).await;
+    assert_eq!(critical.header("countdown"), Some("5"));
+    let next = agent.step().await;
+    assert!(next.did("compacting"));
+    assert_eq!(next.injected(), Some("critical"));
+}
+
+#[tokio::test]
+async fn without_compaction_a_caution_prompt_waits_for_nothing() {
+    let pair = Pair::new(good).await;
+    let proxy = before(&pair.up, |config| config.recovery.enabled = true);
+    let proxy = proxy.start().await;
+    let mut agent = busy(&proxy);
+    let cautious = |it: &Generation| it.header("health") == Some("caution");
+    agent.until(40, cautious).await;
+    assert_eq!(agent.step().await.injected(), Some("caution"));
+}
