@@ -2,14 +2,14 @@
 //!
 //! Order: caps and shares of named texts → truncate tool results → cuts (the course's or the
 //! remembered one first, then by replay: old tool rounds are cleared, then old images, then old
-//! turns folded) → where the newest step alone is too large, its results cut harder → what is ours is
-//! put back
-//! at its places. Every plan is linted; one that does
+//! turns folded) → where the newest step alone is too large, its results cut harder, then the arguments of
+//! its calls → what is ours is put back at its places. Every plan is linted; one that does
 //! not pass is thrown away and the original goes out, counted as a fault of ours.
 //!
 //! No I/O and no clock here. Nothing is ever done to a conversation that came in invalid.
 
 mod alternate;
+mod arguments;
 mod assemble;
 pub mod budget;
 mod clear;
@@ -97,7 +97,7 @@ pub struct Memory {
     fold: Option<Mark>,
     /// How far what is kept is cleared. Never falls on the same ground.
     swept: SweptMark,
-    /// Tighter limits of results that were the newest and did not fit, or that came while the
+    /// Tighter limits of results and calls that were the newest and did not fit, or that came while the
     /// session was not healthy, by their messages' digests. Applied ever after.
     tight: Vec<(u128, Held)>,
     /// What the log was told of caps and shares; 0 for nothing.

@@ -125,6 +125,7 @@ mod tests {
             after: 4_040,
             tighter: false,
             new: true,
+            call: false,
         });
         assert_eq!(report.actions(), "truncated=1, dropped=14");
         report.cleared = Some(Cleared {

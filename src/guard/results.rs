@@ -1,10 +1,14 @@
-//! The tool results of one conversation: what each weighs, and how far each is cut.
+//! The tool results of one conversation: what each weighs, and how far each is cut. Where the newest step
+//! is too large all the same, what its calls say is cut too.
+
+mod calls;
 
 use std::{
     collections::{BTreeMap, HashMap, HashSet},
     ops::Range,
 };
 
+use self::calls::CallCut;
 use super::{
     Policy, estimate,
     limits::{FIRST_SHARE, Held, LEAST_CHARS, Rule, TIGHT_SHARE, within},
@@ -12,7 +16,7 @@ use super::{
     units::Unit,
 };
 use crate::wire::{
-    chat::{Conversation, Message, PartKind, Role},
+    chat::{Content, Conversation, Message, PartKind, Role},
     edit::Edits,
     scan::Text,
     text::{self, Sizes, Walk},
@@ -39,6 +43,8 @@ pub struct Truncated {
     pub tighter: bool,
     /// First seen in this request.
     pub new: bool,
+    /// It is no result, but what a message that makes calls says: its arguments or its text.
+    pub call: bool,
 }
 
 pub(super) struct Results<'a> {
@@ -47,6 +53,8 @@ pub(super) struct Results<'a> {
     /// Raw tokens of every message, as it goes out.
     pub(super) tokens: Vec<u32>,
     cuts: BTreeMap<usize, Cut>,
+    /// Messages whose calls are cut.
+    calls: BTreeMap<usize, CallCut>,
     /// Messages with a limit of their own.
     tight: BTreeMap<usize, Held>,
     /// Texts of ours that go to the end of results.
@@ -74,6 +82,7 @@ impl<'a> Results<'a> {
             policy,
             tokens,
             cuts: BTreeMap::new(),
+            calls: BTreeMap::new(),
             tight: BTreeMap::new(),
             blocks: BTreeMap::new(),
         }
@@ -182,16 +191,27 @@ impl<'a> Results<'a> {
             return;
         }
         let limits: HashMap<u128, Held> = limits.iter().rev().copied().collect();
-        for at in self.answers(0..self.tokens.len()) {
-            if let Some(&held) = limits.get(&self.conversation.messages[at].digest) {
-                self.hold(at, held);
+        for (at, message) in self.conversation.messages.iter().enumerate() {
+            match limits.get(&message.digest) {
+                Some(&held) if message.role.answers() => self.hold(at, held),
+                Some(held) if !message.calls.is_empty() => self.hold_calls(at, held.chars()),
+                _ => {}
             }
         }
     }
 
-    /// Makes the results of one step smaller by `excess` raw tokens, the largest first. Returns
-    /// what it took, which is less where nothing more can go.
+    /// Makes one step smaller by `excess` raw tokens: its results, the largest first, and where that is
+    /// not enough, what its calls say. Returns what it took, which is less where nothing more can go.
     pub(super) fn tighten(&mut self, messages: Range<usize>, excess: u32) -> u32 {
+        let call = messages.start;
+        let taken = self.tighten_results(messages, excess);
+        match excess.saturating_sub(taken) {
+            0 => taken,
+            left => taken.saturating_add(self.tighten_calls(call, left)),
+        }
+    }
+
+    fn tighten_results(&mut self, messages: Range<usize>, excess: u32) -> u32 {
         let answers = self.answers(messages);
         let weight = |this: &Self| {
             let tokens = answers.iter().map(|&at| this.tokens[at]);
@@ -235,8 +255,26 @@ impl<'a> Results<'a> {
                 after: cut.after,
                 tighter: self.tight.contains_key(&at),
                 new: at >= known,
+                call: false,
             });
         }
+        for (&at, cut) in self.calls.iter().filter(|(at, _)| goes(**at)) {
+            edits.merge(cut.edits.clone());
+            made.extend(cut.parts.iter().map(|part| {
+                Truncated {
+                    message: at,
+                    tool: part
+                        .tool
+                        .map_or_else(String::new, |name| shown(self.conversation, name)),
+                    before: part.before,
+                    after: part.after,
+                    tighter: true,
+                    new: at >= known,
+                    call: true,
+                }
+            }));
+        }
+        made.sort_by_key(|cut| cut.message);
         made
     }
 
@@ -338,12 +376,7 @@ impl Names {
         at: usize,
     ) -> String {
         let name = self.whole(conversation, units, at);
-        name.map_or_else(String::new, |name| {
-            Walk::new(conversation.raw(name))
-                .take(NAME_CHARS)
-                .map(|character| char::from_u32(character.code).unwrap_or('\u{FFFD}'))
-                .collect()
-        })
+        name.map_or_else(String::new, |name| shown(conversation, name))
     }
 
     /// The name of the tool that gave a result: its own, or that of the call it answers.
@@ -384,6 +417,14 @@ impl Names {
     }
 }
 
+/// A tool's name, as far as it is shown.
+fn shown(conversation: &Conversation, name: Text) -> String {
+    Walk::new(conversation.raw(name))
+        .take(NAME_CHARS)
+        .map(|character| char::from_u32(character.code).unwrap_or('\u{FFFD}'))
+        .collect()
+}
+
 /// The sizes of the parts of a message that are neither text nor media: never cut.
 fn other_sizes(conversation: &Conversation, message: &Message) -> Sizes {
     let mut sizes = Sizes::default();
@@ -408,6 +449,23 @@ fn text_sizes(conversation: &Conversation, message: &Message) -> Sizes {
         }
     }
     sizes
+}
+
+/// The sizes of the text beside the calls of a message that makes some.
+fn text_sizes_of(conversation: &Conversation, message: &Message) -> Sizes {
+    match &message.content {
+        Content::Text(text) => text::measure(conversation.raw(*text)),
+        Content::Parts(..) => {
+            let mut sizes = Sizes::default();
+            for part in conversation.parts(message) {
+                if let PartKind::Text(text) = part.kind {
+                    sizes += text::measure(conversation.raw(text));
+                }
+            }
+            sizes
+        }
+        _ => Sizes::default(),
+    }
 }
 
 /// The level to which the largest must come down so that all together weigh `target`.

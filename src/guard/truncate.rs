@@ -51,7 +51,7 @@ const NEARLY_FULL: &str = ": the context window is nearly full, read smaller par
 
 impl Marker {
     /// The longest that it may be.
-    const fn chars(self) -> usize {
+    pub(super) const fn chars(self) -> usize {
         MARKER_CHARS + self.says().len()
     }
 

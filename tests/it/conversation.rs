@@ -8,6 +8,7 @@ mod foreign;
 mod headers;
 mod lineage;
 mod many;
+mod newest;
 mod recorded;
 mod refusals;
 mod rounds;

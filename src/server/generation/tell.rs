@@ -185,12 +185,13 @@ impl Generation {
             let (tool, before, after) = (named(&cut.tool), cut.before, cut.after);
             tracing::warn!(
                 %session, tool, before_chars = before, after_chars = after, place = cut.message,
-                "a result of {tool:?} was truncated: {before} -> {after} characters"
+                "a {} of {tool:?} was truncated: {before} -> {after} characters",
+                if cut.call { "call" } else { "result" }
             );
         }
         let more = cuts.count();
         if more > 0 {
-            tracing::warn!(%session, more, "{more} more results were truncated");
+            tracing::warn!(%session, more, "{more} more results and calls were truncated");
         }
         if let Some(cleared) = report.cleared.as_ref().filter(|cleared| cleared.new) {
             let (results, inputs, media) = (cleared.results, cleared.inputs, cleared.media);

@@ -22,6 +22,8 @@ pub(crate) enum Shape {
     Unicode,
     /// Results beyond every limit.
     Huge,
+    /// An agent that writes whole files, so that calls say more than their results.
+    Edits,
     /// An agent without the tool role: what tools say comes as user messages.
     TextOnly,
     /// An agent whose texts hold as many escapes as the heaviest of recorded bodies, for
@@ -40,6 +42,7 @@ pub(crate) const SHAPES: &[Shape] = &[
     Shape::Media,
     Shape::Unicode,
     Shape::Huge,
+    Shape::Edits,
     Shape::TextOnly,
 ];
 
@@ -182,6 +185,11 @@ impl Shape {
             Self::Huge => Traits {
                 result: &[(0, 0), (500, 5_000), (900, 87_000), (1000, 200_000)],
                 output: EVERY_TONGUE,
+                ..AGENT
+            },
+            Self::Edits => Traits {
+                argument: &[(0, 10), (500, 4_000), (900, 20_000), (1000, 80_000)],
+                speech: EVERY_TONGUE,
                 ..AGENT
             },
             Self::Escaped => Traits {
