@@ -59,6 +59,8 @@ pub enum Failure {
     PathNotFound,
     /// No such session, or not of this client.
     SessionNotFound,
+    /// A session of another key, which whoever asks may only look at.
+    SessionReadOnly,
     /// A session is to be switched, and the request does not say how.
     SwitchMissing,
     SwitchValue,
@@ -147,6 +149,7 @@ impl Failure {
             Self::ProviderNotFound(_) => "provider_not_found",
             Self::PathNotFound => "path_not_found",
             Self::SessionNotFound => "session_not_found",
+            Self::SessionReadOnly => "session_read_only",
             Self::SwitchMissing => "missing_required_parameter",
             Self::SwitchValue | Self::QueryValue { .. } => "invalid_value",
             Self::SwitchUnknown { .. } | Self::QueryUnknown { .. } => "unknown_parameter",
@@ -248,6 +251,11 @@ impl Failure {
             Self::SessionNotFound => "There is no such session, or it is not of this client. Its \
                 id is the x-plimsoll-session header of any of its answers."
                 .into(),
+            Self::SessionReadOnly => {
+                "admin.local shows sessions of other keys and changes nothing of \
+                them. Send the key that the session's client sends, or the administrator's."
+                    .into()
+            }
             Self::SwitchMissing => "Send a JSON object such as {\"auto_compact\": \"on\"}.".into(),
             Self::SwitchValue => "`auto_compact` must be \"on\", \"off\" or \"follow\" (as the \
                 settings say)."

@@ -64,6 +64,7 @@ async fn serve(loaded: Loaded, watch: Watch) -> Result<(), Failed> {
 fn announce(loaded: &Loaded, listener: &TcpListener) -> io::Result<()> {
     let Config {
         server,
+        admin,
         clients,
         providers,
         guard,
@@ -93,5 +94,12 @@ fn announce(loaded: &Loaded, listener: &TcpListener) -> io::Result<()> {
         max_connections = server.max_connections,
         "listening on http://{listen}"
     );
+    if clients.is_empty() && !admin.local {
+        tracing::info!(
+            "there are no client keys, so sessions are kept apart by the key that a client sends, if any; \
+             http://{listen}/plimsoll/ shows those of the key that is entered there, and those of all keys \
+             with admin.local = true"
+        );
+    }
     Ok(())
 }

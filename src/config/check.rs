@@ -39,10 +39,7 @@ pub(super) fn check(
     };
     let config = Config {
         server: checker.server(file),
-        admin: AdminConfig {
-            key_sha256: checker.digest(&["admin", "key_sha256"], file.admin.key_sha256.as_deref()),
-            show_content: file.admin.show_content,
-        },
+        admin: checker.admin(file),
         clients: checker.clients(&file.clients),
         providers: checker.providers(file),
         default_provider: checker.default_provider(file),
@@ -135,6 +132,24 @@ impl Checker<'_> {
             );
         }
         Some(digest)
+    }
+
+    /// SECURITY: `local` shows sessions to whoever comes without a key, which is nobody but users of this
+    /// machine only as long as nothing else may be listened on: without client keys.
+    fn admin(&mut self, file: &file::File) -> AdminConfig {
+        if file.admin.local && !file.clients.is_empty() {
+            self.refuse(
+                &["admin", "local"],
+                Some("true".to_owned()),
+                "is for a proxy without client keys, and there are some under [clients]; set \
+                 admin.key_sha256 instead, whose key sees all sessions",
+            );
+        }
+        AdminConfig {
+            key_sha256: self.digest(&["admin", "key_sha256"], file.admin.key_sha256.as_deref()),
+            show_content: file.admin.show_content,
+            local: file.admin.local,
+        }
     }
 
     fn clients(

@@ -66,6 +66,7 @@ impl Default for Server {
 pub(super) struct Admin {
     pub(super) key_sha256: Option<String>,
     pub(super) show_content: bool,
+    pub(super) local: bool,
 }
 
 #[derive(Clone, Debug, Deserialize, PartialEq)]

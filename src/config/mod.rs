@@ -79,6 +79,9 @@ pub struct AdminConfig {
     pub key_sha256: Option<[u8; 32]>,
     /// Whether the administrator sees texts of conversations: prompts, reminders and summaries.
     pub show_content: bool,
+    /// Whether whoever asks without a key is shown the sessions of all keys, without texts and to read
+    /// only. Never with client keys.
+    pub local: bool,
 }
 
 /// Where spans go.

@@ -159,9 +159,10 @@ const fn status(failure: &Failure) -> StatusCode {
         | Failure::QueryUnknown { .. }
         | Failure::ModelMissing { .. } => StatusCode::BAD_REQUEST,
         Failure::KeyMissing | Failure::KeyWrong => StatusCode::UNAUTHORIZED,
-        Failure::Foreign { .. } | Failure::ForeignPage | Failure::PathNotAllowed => {
-            StatusCode::FORBIDDEN
-        }
+        Failure::Foreign { .. }
+        | Failure::ForeignPage
+        | Failure::PathNotAllowed
+        | Failure::SessionReadOnly => StatusCode::FORBIDDEN,
         Failure::ModelNotFound(_)
         | Failure::ProviderNotFound(_)
         | Failure::PathNotFound

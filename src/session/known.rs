@@ -107,6 +107,19 @@ impl Sessions {
         })
     }
 
+    /// How many sessions other accounts have than this one. Of them nothing else is told.
+    ///
+    /// # Errors
+    /// Where the store does not answer.
+    pub async fn count_others(&self, own: &Account) -> Result<u64, SessionError> {
+        let count = |account| {
+            let counted = self.store.count(account);
+            self.bounded(StoreOperation::Session, self.find_within, counted)
+        };
+        let all = count(None).await?;
+        Ok(all.saturating_sub(count(Some(own)).await?))
+    }
+
     async fn rows(&self, account: Option<&Account>, page: Page) -> Result<Vec<Row>, StoreError> {
         let rows = self.store.sessions(account, page);
         self.bounded(StoreOperation::Session, self.find_within, rows)

@@ -16,6 +16,8 @@ pub enum Reader {
     Owner,
     /// SECURITY: sees every session's numbers, and what was said in one only where the settings say so.
     Admin { show_content: bool },
+    /// Somebody at this machine, who sees the numbers and changes nothing.
+    Local,
 }
 
 /// A session in a list, and the beginning of what is told of one. What is unknown is `null`, never a
@@ -70,6 +72,8 @@ pub struct Overview {
 pub struct Report {
     #[serde(flatten)]
     pub overview: Overview,
+    /// Whether whoever asks may ask nothing of the session, since it is another key's.
+    pub read_only: bool,
     /// Of the last generation, summed over all calls to the provider that it took.
     pub billed_prompt_tokens: Option<u32>,
     pub billed_completion_tokens: Option<u32>,
@@ -200,10 +204,12 @@ pub fn report(known: &Known, reader: Reader) -> Report {
     let shown = match reader {
         Reader::Owner => true,
         Reader::Admin { show_content } => show_content,
+        Reader::Local => false,
     };
     let summary = state.compaction.summary.as_ref();
     Report {
         overview: overview(known),
+        read_only: reader == Reader::Local,
         billed_prompt_tokens: state.billed_prompt_tokens,
         billed_completion_tokens: state.billed_completion_tokens,
         folded_until: state.guard.boundary(),

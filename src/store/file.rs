@@ -254,6 +254,12 @@ impl Store for FileStore {
             .await
     }
 
+    async fn count(&self, account: Option<&Account>) -> Result<u64, StoreError> {
+        let (account, horizon) = (account.copied(), self.horizon());
+        self.read(move |file| read::count(file, account.as_ref(), horizon))
+            .await
+    }
+
     async fn share(&self, name: &[u8], value: Bytes) -> Result<(), StoreError> {
         fits(name, &value)?;
         let name = Bytes::copy_from_slice(name);

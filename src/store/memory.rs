@@ -178,6 +178,16 @@ impl Store for MemoryStore {
             .collect())
     }
 
+    async fn count(&self, account: Option<&Account>) -> Result<u64, StoreError> {
+        let horizon = self.horizon();
+        let held = self.lock();
+        let records = held.records.iter().map(|(_, record)| record);
+        let counted = records
+            .filter(|record| account.is_none_or(|account| record.tenant.account() == *account))
+            .filter(|record| record.used_s >= horizon);
+        Ok(counted.count() as u64)
+    }
+
     async fn share(&self, name: &[u8], value: Bytes) -> Result<(), StoreError> {
         fits(name, &value)?;
         let mut shared = self.lock_shared();

@@ -148,6 +148,19 @@ pub trait Store: Send + Sync {
     async fn sessions(&self, account: Option<&Account>, page: Page)
     -> Result<Vec<Row>, StoreError>;
 
+    /// How many sessions one account has, or all accounts together. Counted page by page, unless a
+    /// store knows it sooner.
+    async fn count(&self, account: Option<&Account>) -> Result<u64, StoreError> {
+        let (mut skip, take) = (0, Page::MAX_TAKE);
+        loop {
+            let found = self.sessions(account, Page { skip, take }).await?.len();
+            skip += found;
+            if found < take {
+                return Ok(skip as u64);
+            }
+        }
+    }
+
     /// Tells all replicas something that no session owns, such as a window that was learnt: the
     /// value takes the place of the one of that name before. At most [`MAX_SHARED_NAME_BYTES`] and
     /// [`MAX_SHARED_BYTES`]; of names without number, those given last are kept.

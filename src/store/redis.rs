@@ -210,6 +210,13 @@ impl Store for RedisStore {
         reply::rows(self.pulse.ask(call).await?, *account)
     }
 
+    /// As the lists have them: what expired lately may still count.
+    async fn count(&self, account: Option<&Account>) -> Result<u64, StoreError> {
+        let base = account.map_or_else(|| self.names.common(), |it| self.names.account(it));
+        let counted = self.pulse.ask(Call::count(base)).await?;
+        u64::try_from(reply::number(&counted)?).map_err(|_| StoreError::Damaged)
+    }
+
     async fn share(&self, name: &[u8], value: Bytes) -> Result<(), StoreError> {
         fits(name, &value)?;
         let mut call = script::SHARE.call(self.names.common());

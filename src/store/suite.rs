@@ -9,7 +9,7 @@ use http::HeaderMap;
 
 use super::{Key, Page, Saved, Store, StoreError};
 use crate::session::{
-    Client, SessionId, Tenant, Tenants, lineage::Keys, secret::InstallationSecret,
+    Account, Client, SessionId, Tenant, Tenants, lineage::Keys, secret::InstallationSecret,
 };
 
 mod orders;
@@ -195,6 +195,11 @@ async fn sessions_are_listed_newest_first(store: &dyn Store) {
     assert_eq!(listed(mine.as_ref(), 1, 2).await, expected[1..3]);
     assert_eq!(listed(mine.as_ref(), 4, 2).await, []);
     assert_eq!(listed(None, 0, usize::MAX).await.len(), 5);
+    let count = async |account: Option<Account>| store.count(account.as_ref()).await.unwrap();
+    assert_eq!(count(mine).await, 4);
+    assert_eq!(count(Some(other.account())).await, 1);
+    assert_eq!(count(Some(tenant("nobody").account())).await, 0);
+    assert_eq!(count(None).await, 5);
     let row = store
         .session(Some(&one.account()), session(2))
         .await

@@ -128,3 +128,42 @@ test("where no key is needed, a client's own shows what that client did", limit,
     await free.stop();
   }
 });
+
+test("an empty page says how many sessions other keys have, and what to do", limit, async () => {
+  const free = await start("");
+  try {
+    const { page, ok } = await open(browser, free, {});
+    await page.getByRole("heading", { name: "No session yet" }).waitFor();
+    const talk = free.talk("harbour/deep", "sk-of-an-sdk");
+    await talk.say("Hello", 2_000);
+    await page.getByRole("heading", { name: "No session of this key" }).waitFor();
+    await reads(page.locator(".others"), "Sessions of other keys on this proxy: 1.");
+    await reads(page.locator(".others pre"), "local = true");
+    await page.getByRole("button", { name: "Enter the key" }).click();
+    await enter(page, "sk-of-an-sdk");
+    await reads(rowOf(page, talk.id), "Healthy");
+    assert.equal(await page.locator(".others").isVisible(), false);
+    await ok();
+  } finally {
+    await free.stop();
+  }
+});
+
+test("with admin.local the page shows all sessions of this machine to read", limit, async () => {
+  const local = await start("\n[admin]\nlocal = true\n");
+  try {
+    const talk = local.talk("harbour/deep", "sk-of-an-sdk");
+    for (const tokens of [6_000, 9_000]) await talk.say("Hello", tokens);
+    const { page, ok } = await open(browser, local, {});
+    await reads(rowOf(page, talk.id), "Critical");
+    await reads(page.locator("footer"), "to read only");
+    await rowOf(page, talk.id).click();
+    await page.getByText("This session is another key's").waitFor();
+    assert.equal(await page.getByRole("button", { name: "Clear" }).isVisible(), false);
+    await reads(page.getByRole("region", { name: "Reminders" }), "Enter that key to see them");
+    assert.equal(await page.locator(".said").count(), 0);
+    await ok();
+  } finally {
+    await local.stop();
+  }
+});

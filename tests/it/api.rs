@@ -6,6 +6,7 @@ mod about;
 mod events;
 mod fit;
 mod list;
+mod local;
 mod origin;
 mod providers;
 

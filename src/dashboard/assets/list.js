@@ -115,13 +115,16 @@ class List {
     this.none = h("div", { class: "none", hidden: true }, h("p", {}, t("found_none")), this.#all());
     this.#keys = app.about?.keys ?? false;
     this.empty = empty(this.#keys);
-    this.content = h("div", {}, this.tools, this.grid, this.none, this.bounded);
+    this.others = others(app.giveKey);
+    this.more = h("p", { class: "quiet", hidden: true });
+    this.content = h("div", {}, this.tools, this.grid, this.none, this.bounded, this.more);
     this.element = h(
       "div",
       { class: "list" },
       h("div", { class: "heading" }, this.title, this.count, key()),
       h("p", { id: "keys-help", class: "hidden" }, t("keys_help")),
       this.content,
+      this.others.element,
       this.empty,
     );
     const draw = atFrame(() => this.#draw());
@@ -249,7 +252,11 @@ class List {
       this.empty.replaceWith(other);
       this.empty = other;
     }
-    this.empty.hidden = all.length > 0 || !sessions.complete;
+    const elsewhere = sessions.others ?? 0;
+    this.others.show(all.length === 0 && sessions.complete ? elsewhere : 0);
+    this.more.hidden = elsewhere === 0;
+    say(this.more, t("others_more", { n: number(elsewhere) }));
+    this.empty.hidden = all.length > 0 || elsewhere > 0 || !sessions.complete;
     this.none.hidden = found.length > 0 || all.length === 0;
     this.bounded.hidden = !sessions.bounded;
     const n = number(found.length);
@@ -295,6 +302,27 @@ function head(sortBy) {
         const order = down ? "descending" : "ascending";
         attribute(cell.element, "aria-sort", cell.column === sort ? order : "none");
       }
+    },
+  };
+}
+
+// What to do where all sessions are of other keys.
+function others(giveKey) {
+  const text = h("p", {});
+  const button = h("button", { type: "button", class: "button strong", onclick: giveKey }, t("key_give"));
+  const element = h(
+    "div",
+    { class: "none others", hidden: true },
+    h("h2", {}, t("others_title")),
+    text,
+    h("p", { class: "buttons" }, button),
+    copyable("[admin]\nlocal = true"),
+  );
+  return {
+    element,
+    show(count) {
+      element.hidden = count === 0;
+      say(text, t("others_text", { n: number(count) }));
     },
   };
 }

@@ -25,6 +25,7 @@ const app = {
   providers: null,
   about: null,
   failed: (error) => failed(error),
+  giveKey: () => giveKey(),
 };
 
 let view = null;
@@ -40,7 +41,8 @@ const stream = follow({
     else if (name === "providers") {
       app.providers = data?.providers ?? app.providers;
       redraw();
-    } else if (name === "resync") readAll();
+    } else if (name === "others") app.sessions.countOthers(data?.of_other_keys ?? null);
+    else if (name === "resync") readAll();
   },
   state(now, error) {
     state = now;
@@ -96,6 +98,7 @@ function forgetKey() {
   keepKey(null);
   app.sessions.all.clear();
   app.sessions.complete = false;
+  app.sessions.others = null;
   app.providers = app.about = null;
   refusedOnce = true;
   showAbout();
@@ -179,8 +182,8 @@ function showState() {
 function showAbout() {
   const { about } = app;
   say(parts.key, t(key() === null ? "use_key" : "forget_key"));
-  const reader =
-    about && (about.reader === "admin" ? t("reader_admin") : about.keys ? t("reader_owner") : "");
+  const readers = { admin: "reader_admin", local: "reader_local", owner: about?.keys && "reader_owner" };
+  const reader = about && readers[about.reader] ? t(readers[about.reader]) : "";
   say(
     parts.about,
     about ? [t("version", { version: about.version }), reader].filter(Boolean).join(" · ") : "",

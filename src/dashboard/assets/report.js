@@ -5,15 +5,16 @@ import { h } from "./dom.js";
 import { age, moment, number, share } from "./format.js";
 import { t } from "./words.js";
 
-// Texts in full; `list` is `null` where they are not shown to who reads.
-export function texts(list, count, none, name) {
+// Texts in full; `list` is `null` where they are not shown to who reads. `none` is said where there are none,
+// and `why` where they are not shown.
+export function texts(list, count, { none, why }, name) {
   if (list === null) {
     return [
       count === null ? null : h("p", {}, t("hidden_count", { n: number(count) })),
-      h("p", { class: "quiet" }, t("hidden_why")),
+      h("p", { class: "quiet" }, why),
     ].filter(Boolean);
   }
-  if (list.length === 0) return [h("p", { class: "quiet" }, t(none))];
+  if (list.length === 0) return [h("p", { class: "quiet" }, none)];
   return list.map((one) =>
     h(
       "article",

@@ -57,6 +57,7 @@ class View {
     this.limits = h("p", { class: "quiet" });
     this.problem = h("div", { class: "problem", role: "alert", hidden: true });
     this.told = h("p", { class: "quiet", role: "status" });
+    this.readOnly = h("p", { class: "card quiet", hidden: true }, t("read_only"));
     this.chart = new Chart();
     this.facts = h("dl", { class: "facts" });
     this.#actions();
@@ -84,6 +85,7 @@ class View {
         this.hint,
       ),
       this.actions,
+      this.readOnly,
       section("course", this.chart.element, box("table")),
       section("made", box("made")),
       h("div", { class: "two" }, section("reminders", box("reminders")), section("prompts", box("prompts"))),
@@ -234,6 +236,9 @@ class View {
     this.problem.hidden = true;
     this.body.hidden = false;
     this.report = report;
+    this.actions.hidden = report.read_only;
+    this.readOnly.hidden = !report.read_only;
+    const why = t(report.read_only ? "read_only_why" : "hidden_why");
     this.#overview();
     this.#buttons();
     this.chart.show(report);
@@ -247,13 +252,13 @@ class View {
     part("table", report.points, table);
     part("made", report.made_of, madeOf);
     part("reminders", [report.reminders, report.reminder_count], ([notes, count]) =>
-      texts(notes, count, "reminders_none", (note) => note.id),
+      texts(notes, count, { none: t("reminders_none"), why }, (note) => note.id),
     );
     part("prompts", [report.prompts, report.prompt_count], ([prompts, count]) =>
-      texts(prompts, count, "prompts_none", (prompt) => t("prompt_at", { n: number(prompt.place) })),
+      texts(prompts, count, { none: t("prompts_none"), why }, (prompt) => t("prompt_at", { n: number(prompt.place) })),
     );
     part("summary", [report.summary, report.reminders === null], ([summary, hidden]) =>
-      texts(summary === null ? (hidden ? null : []) : [{ text: summary }], null, "summary_none", () => ""),
+      texts(summary === null ? (hidden ? null : []) : [{ text: summary }], null, { none: t("summary_none"), why }, () => ""),
     );
     part("hint", report.context_limit === null ? [report.provider, report.model] : null, (asked) =>
       asked ? [windowHint(...asked)] : [],

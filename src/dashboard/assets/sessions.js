@@ -12,6 +12,8 @@ export class Sessions {
   // Whether all were read, and whether there are more than are shown.
   complete = false;
   bounded = false;
+  // How many other keys have; `null` where that is not told.
+  others = null;
   #changed;
   #reading = null;
 
@@ -31,6 +33,12 @@ export class Sessions {
     this.#changed();
   }
 
+  // How many sessions other keys have now.
+  countOthers(count) {
+    this.others = count;
+    this.#changed();
+  }
+
   // Reads the list anew; a reading that runs is given up. What the events tell meanwhile counts for more. A
   // session that is in neither is gone. Throws as `ask` does.
   async read() {
@@ -47,6 +55,7 @@ export class Sessions {
           if (!reading.touched.has(one.id)) this.all.set(one.id, one);
         }
         skip = page.next;
+        this.others = page.of_other_keys ?? null;
         this.#changed();
       }
       this.bounded = skip !== null;

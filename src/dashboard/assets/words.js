@@ -77,6 +77,11 @@ const en = {
   compacting: "compacting…",
   clear_ordered: "clear ordered",
   compact_ordered: "summary ordered",
+  others_title: "No session of this key",
+  others_text:
+    "Sessions of other keys on this proxy: {n}. Sessions are kept apart by the key that their client sends. Enter " +
+    "that key here, or have config.toml show the sessions of all keys on this machine:",
+  others_more: "Sessions of other keys: {n}. Enter their key, or set admin.local = true in config.toml.",
   empty_title: "No session yet",
   empty_text: "Sessions appear here with the first answer. Send a request through the proxy:",
   empty_then:
@@ -218,6 +223,9 @@ const en = {
   threshold_of: "{share} of the window without the reserve",
   version: "Plimsoll {version}",
   reader_admin: "You see all sessions, as administrator.",
+  reader_local: "You see the sessions of all keys on this machine, those of others to read only.",
+  read_only: "This session is another key's: it is shown to read only.",
+  read_only_why: "Texts are shown to the key that the session belongs to. Enter that key to see them.",
   reader_owner: "You see the sessions of your key.",
 
   key_title: "A key is needed",
@@ -319,6 +327,9 @@ const zh = {
   compacting: "正在压缩…",
   clear_ordered: "已要求清空",
   compact_ordered: "已要求压缩",
+  others_title: "这个密钥还没有会话",
+  others_text: "这个代理上其他密钥的会话数：{n}。会话按客户端发送的密钥分开。请在这里输入那个密钥，或者在 config.toml 中设置显示本机全部密钥的会话：",
+  others_more: "其他密钥的会话数：{n}。请输入那个密钥，或者在 config.toml 中设置 admin.local = true。",
   empty_title: "还没有会话",
   empty_text: "收到第一个回答后，会话就会出现在这里。请通过代理发送一个请求：",
   empty_then: "内置的服务商不需要密钥，也不需要网络。任何客户端把基础地址改成下面这个就行：",
@@ -455,6 +466,9 @@ const zh = {
   threshold_of: "去掉预留后窗口的 {share}",
   version: "Plimsoll {version}",
   reader_admin: "你以管理员身份查看全部会话。",
+  reader_local: "你看到本机全部密钥的会话，其他密钥的会话只能查看。",
+  read_only: "这个会话属于别的密钥，只能查看。",
+  read_only_why: "文本只显示给会话所属的密钥。请输入那个密钥来查看。",
   reader_owner: "你看到的是自己密钥的会话。",
 
   key_title: "需要密钥",

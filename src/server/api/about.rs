@@ -15,7 +15,7 @@ use crate::{
 #[derive(Debug, Serialize)]
 pub(super) struct About {
     version: &'static str,
-    /// `owner` of its own sessions, or `admin` of all.
+    /// `owner` of its own sessions, `admin` of all, or `local`: shown all, to read.
     reader: &'static str,
     /// Whether clients need keys.
     keys: bool,
@@ -45,6 +45,7 @@ fn told(config: &Config, reader: Reader, keys: bool) -> About {
     let (reader, show_content) = match reader {
         Reader::Owner => ("owner", true),
         Reader::Admin { show_content } => ("admin", show_content),
+        Reader::Local => ("local", false),
     };
     let compaction = &config.compaction;
     About {

@@ -23,7 +23,7 @@ use tokio::time::{Instant, sleep_until};
 use tokio_util::sync::CancellationToken;
 use xxhash_rust::xxh3::xxh3_64;
 
-use super::{Who, providers};
+use super::{Who, list, providers};
 use crate::{
     error::{Failure, chain},
     server::{
@@ -69,6 +69,7 @@ pub(super) fn events(app: &Arc<App>, who: Who) -> Result<Response<Body>, Failure
         heard,
         told: LruCache::new(REMEMBERED),
         providers: None,
+        others: None,
         begun: false,
         comment_at: now,
         poll_at: now,
@@ -90,6 +91,8 @@ struct Listener {
     /// Digests of what was told last.
     told: LruCache<SessionId, u64>,
     providers: Option<u64>,
+    /// How many sessions other keys have, as it was told last.
+    others: Option<u64>,
     /// The newest sessions were read once.
     begun: bool,
     comment_at: Instant,
@@ -134,9 +137,20 @@ impl Listener {
             self.providers_at = now + PROVIDERS_EVERY;
             return self.providers();
         }
-        let events = self.poll().await;
+        let (events, others) = (self.poll().await, self.others().await);
         self.poll_at = Instant::now() + POLL_EVERY;
-        events
+        match (events, others) {
+            (Some(events), Some(others)) => Some([events, others].concat().into()),
+            (events, others) => events.or(others),
+        }
+    }
+
+    /// How many sessions other keys have, where that may be told and is another number.
+    async fn others(&mut self) -> Option<Bytes> {
+        let counted = list::count_others(&self.app, &self.who).await?;
+        let changed = self.others.replace(counted) != Some(counted);
+        let told = serde_json::json!({ "of_other_keys": counted }).to_string();
+        changed.then(|| event("others", told.as_bytes()))
     }
 
     fn providers(&mut self) -> Option<Bytes> {

@@ -5,7 +5,7 @@ use serde::Serialize;
 
 use super::{Who, unknown};
 use crate::{
-    error::Failure,
+    error::{Failure, chain},
     server::{App, answer},
     session::{self, Overview},
     store::Page,
@@ -25,7 +25,17 @@ pub(super) struct Listed {
     pub(super) sessions: Vec<Overview>,
     /// What to skip for the next page; `null` after the last one.
     pub(super) next: Option<usize>,
+    /// Sessions of other keys, of which nothing else is told; `null` where clients have keys, and for
+    /// whoever is shown all sessions.
+    pub(super) of_other_keys: Option<u64>,
+    /// What to do to see those; `null` where there are none.
+    pub(super) hint: Option<&'static str>,
 }
+
+/// What to do about sessions that are not shown.
+const HINT: &str = "Sessions are kept apart by the key that their clients send. Send the same key as \
+                    `Authorization: Bearer KEY` to see its sessions, or set admin.local = true in \
+                    config.toml to list those of all keys on this machine.";
 
 /// Which page a query asks for.
 ///
@@ -64,12 +74,30 @@ pub(super) async fn list(app: &App, who: &Who, page: Page) -> Result<Response<Bo
     let found = app.sessions.list(account, page).await;
     let found = found.map_err(|error| unknown(&error))?;
     let next = page.skip + page.take;
+    let of_other_keys = count_others(app, who).await;
     let listed = Listed {
+        hint: of_other_keys.filter(|others| *others > 0).map(|_| HINT),
+        of_other_keys,
         sessions: found.known.iter().map(session::overview).collect(),
         next: (found.more && next <= MAX_SKIP).then_some(next),
     };
     let body = serde_json::to_vec(&listed).unwrap_or_default();
     Ok(answer::json(StatusCode::OK, body))
+}
+
+/// How many sessions other keys have, where whoever asks may know; `None` also where the store does not
+/// answer, since nobody asked for it.
+///
+/// SECURITY: a number and nothing else, and only on a proxy without client keys, which nobody but users of
+/// this machine can reach.
+pub(super) async fn count_others(app: &App, who: &Who) -> Option<u64> {
+    let own = who.counts_others(app)?;
+    let counted = app.sessions.count_others(&own).await;
+    counted
+        .inspect_err(|error| {
+            tracing::debug!(error = %chain(error), "sessions of other keys could not be counted");
+        })
+        .ok()
 }
 
 #[cfg(test)]

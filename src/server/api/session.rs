@@ -70,15 +70,21 @@ async fn order(
     id: SessionId,
     wanted: Wanted,
 ) -> Result<Response<Body>, Failure> {
-    let known = app.sessions.order(who.account.as_ref(), id, wanted).await;
-    let known = known.map_err(|error| unknown(&error))?;
-    let known = known.ok_or(Failure::SessionNotFound)?;
+    let known = app.sessions.order(who.own.as_ref(), id, wanted).await;
+    let Some(known) = known.map_err(|error| unknown(&error))? else {
+        // What is shown is there, and may still be another's.
+        let shown = app.sessions.session(who.account.as_ref(), id).await;
+        return Err(match shown.map_err(|error| unknown(&error))? {
+            Some(_) => Failure::SessionReadOnly,
+            None => Failure::SessionNotFound,
+        });
+    };
     app.news.tell(&known);
     Ok(shown(app, who, &known))
 }
 
 fn shown(app: &App, who: &Who, known: &Known) -> Response<Body> {
-    let report = session::report(known, who.reader(app));
+    let report = session::report(known, who.reader_of(app, &known.account));
     let body = serde_json::to_vec(&report).unwrap_or_default();
     answer::json(StatusCode::OK, body)
 }

@@ -14,11 +14,16 @@ use crate::{
     session::{self, Account, Reader},
 };
 
-/// Whoever asks: a client, or the administrator.
+/// Where another proxy on this machine says for whom it asks.
+const FORWARDED: [&str; 3] = ["forwarded", "x-forwarded-for", "x-real-ip"];
+
+/// Whoever asks: a client, the administrator, or somebody at this machine where `admin.local` is on.
 #[derive(Clone)]
 pub(super) struct Who {
-    /// `None`: the administrator, who may ask of any.
+    /// Whose sessions are shown; `None`: of all.
     pub(super) account: Option<Account>,
+    /// Whose sessions are shown with texts, and may be changed; `None`: of all, as the administrator.
+    pub(super) own: Option<Account>,
     /// `None`: the administrator.
     pub(super) client: Option<Client>,
 }
@@ -30,24 +35,52 @@ impl Who {
         if is_admin(app, headers) {
             return Ok(Self {
                 account: None,
+                own: None,
                 client: None,
             });
         }
         let client = app.clients.recognise(headers)?;
         let named = session::Client::of(client.name.as_deref(), headers);
+        let own = app.sessions.tenants().account(named);
+        // SECURITY: `Host` and `Origin` were looked at already, so it is no page of elsewhere; and no
+        // proxy of this machine asks for another one.
+        let local = app.config.admin.local
+            && !app.clients.have_keys()
+            && named == session::Client::Anonymous
+            && !FORWARDED.iter().any(|name| headers.contains_key(*name));
         Ok(Self {
-            account: Some(app.sessions.tenants().account(named)),
+            account: (!local).then_some(own),
+            own: Some(own),
             client: Some(client),
         })
     }
 
-    pub(super) fn reader(&self, app: &App) -> Reader {
-        match self.account {
-            Some(_) => Reader::Owner,
+    /// What may be read of a session of that account.
+    pub(super) fn reader_of(&self, app: &App, account: &Account) -> Reader {
+        match self.own {
+            Some(own) if own == *account => Reader::Owner,
+            Some(_) => Reader::Local,
             None => Reader::Admin {
                 show_content: app.config.admin.show_content,
             },
         }
+    }
+
+    /// What may be read of the sessions that are listed.
+    pub(super) fn reader(&self, app: &App) -> Reader {
+        match (self.account, self.own) {
+            (Some(own), _) => self.reader_of(app, &own),
+            (None, Some(_)) => Reader::Local,
+            (None, None) => Reader::Admin {
+                show_content: app.config.admin.show_content,
+            },
+        }
+    }
+
+    /// The account of whoever asks, where it may know how many sessions others have: without client keys
+    /// all of them are of this machine.
+    pub(super) fn counts_others(&self, app: &App) -> Option<Account> {
+        self.account.filter(|_| !app.clients.have_keys())
     }
 
     /// Whether it may know what all clients together do: the rule of `/metrics`.

@@ -247,6 +247,21 @@ pub(super) fn sessions(
     Ok(found)
 }
 
+/// Sessions that have not expired; an index holds all that is read for it.
+pub(super) fn count(file: &Connection, account: Option<&Account>, horizon: u64) -> Result<u64> {
+    let of_account = match account {
+        Some(_) => "account = ?2",
+        None => "?2 IS NULL",
+    };
+    let mut asked = file.prepare_cached(&format!(
+        "SELECT count(*) FROM sessions WHERE {of_account} AND used >= ?1"
+    ))?;
+    let account = account.map(Account::bytes);
+    let mut rows = asked.query((Stamp::of_second(horizon).0, account))?;
+    let counted = rows.next()?.map_or(0, |row| int(row, 0));
+    Ok(counted.unsigned_abs())
+}
+
 /// Reads a few sessions, only to see whether they can be read.
 pub(super) fn sample(file: &Connection) -> Result<()> {
     for order in ["DESC", "ASC"] {

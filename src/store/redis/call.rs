@@ -120,6 +120,11 @@ impl Call {
         call
     }
 
+    /// How many sessions are in a list: that of an account, or the one of all.
+    pub(super) fn count(base: Vec<u8>) -> Self {
+        Self::plain("ZCARD", base, "l")
+    }
+
     /// Whether the server takes what is written: a replica answers, and does not.
     pub(super) fn probe(common: Vec<u8>) -> Self {
         let mut call = Self::plain("SET", common, "p");

@@ -73,6 +73,7 @@ async fn a_session_counts_up() {
             "auto_compact": "follow",
             "auto_compact_off": null,
             "compacting": false,
+            "read_only": false,
             "summaries": 0,
             "summary_failures": 0,
             "summary": null,

@@ -223,9 +223,12 @@ fn sessions_are_described() {
         show_content: false,
     };
     check("Report", &session::report(&nothing, admin));
+    check("Report", &session::report(&nothing, Reader::Local));
     let listed = list::Listed {
         sessions: vec![session::overview(&known)],
         next: Some(100),
+        of_other_keys: Some(3),
+        hint: Some("send a key"),
     };
     check("Sessions", &listed);
 }
