@@ -6,13 +6,12 @@
 //! kilobytes can stand for gigabytes, also in the middle of a chain. So every coding is bounded in
 //! what it gives, in bytes and as a multiple of what came. No I/O here.
 
-mod gzip;
-mod stage;
+mod decoder;
 
-use bytes::{Buf, Bytes};
+use bytes::Bytes;
 use http::{HeaderMap, header::CONTENT_ENCODING};
 
-use self::stage::{Damaged, Stage, Step};
+use self::decoder::{Damaged, Decoder};
 
 /// What we read, as `Accept-Encoding` says it.
 pub const READ: &str = "gzip, deflate, br, zstd";
@@ -72,9 +71,8 @@ pub struct Unpacker {
 }
 
 struct Link {
-    stage: Stage,
+    decoder: Decoder,
     input: Bytes,
-    fed: bool,
     /// Bytes that came out.
     made: usize,
 }
@@ -94,14 +92,14 @@ impl Unpacker {
         let listed = listed.join(", ");
         let names = listed.split(',').map(str::trim);
         let names = names.filter(|name| !name.is_empty() && !name.eq_ignore_ascii_case("identity"));
-        let stages: Option<Vec<_>> = names.map(Stage::named).take(MAX_CODINGS + 1).collect();
-        let Some(stages) = stages.filter(|stages| stages.len() <= MAX_CODINGS) else {
+        let decoders = names.map(Decoder::from_name).take(MAX_CODINGS + 1);
+        let decoders: Option<Vec<_>> = decoders.collect();
+        let Some(decoders) = decoders.filter(|decoders| decoders.len() <= MAX_CODINGS) else {
             return Err(Unknown(listed));
         };
-        let links = stages.into_iter().rev().map(|stage| Link {
-            stage,
+        let links = decoders.into_iter().rev().map(|decoder| Link {
+            decoder,
             input: Bytes::new(),
-            fed: false,
             made: 0,
         });
         let unpacker = Self {
@@ -116,7 +114,7 @@ impl Unpacker {
     /// The next bytes of the body; all of those before must have been pulled out.
     pub fn push(&mut self, bytes: Bytes) {
         self.came += bytes.len();
-        self.links[0].feed(bytes);
+        self.feed(0, bytes);
     }
 
     /// Nothing more comes.
@@ -132,7 +130,7 @@ impl Unpacker {
     /// Bytes that the codings keep to themselves, at most.
     pub fn kept(&self) -> usize {
         let kept = self.links.iter().map(|link| {
-            let window = link.made.min(link.stage.window());
+            let window = link.made.min(link.decoder.window());
             window + PIECE
         });
         kept.sum()
@@ -148,14 +146,11 @@ impl Unpacker {
 
     fn pull_at(&mut self, at: usize, out: &mut [u8]) -> Result<Pulled, Unreadable> {
         let link = &mut self.links[at];
-        let step = link.stage.step(&mut link.input, out);
-        match step.map_err(|Damaged| Unreadable::Damaged)? {
-            Step::Made(made) => {
-                link.made += made;
-                self.check(at)?;
-                return Ok(Pulled::Bytes(made));
-            }
-            Step::Wants => {}
+        let decoded = link.decoder.decode(&mut link.input, out);
+        if let Some(made) = decoded.map_err(|Damaged| Unreadable::Damaged)? {
+            link.made += made;
+            self.check(at)?;
+            return Ok(Pulled::Bytes(made));
         }
         let before = match at.checked_sub(1) {
             None if self.last => Pulled::Over,
@@ -165,18 +160,22 @@ impl Unpacker {
                 let pulled = self.pull_at(before, &mut piece)?;
                 if let Pulled::Bytes(made) = pulled {
                     piece.truncate(made);
-                    self.links[at].feed(piece.into());
+                    self.feed(at, piece.into());
                     return Ok(Pulled::Bytes(0));
                 }
                 pulled
             }
         };
-        let link = &self.links[at];
-        // Nothing at all is an empty body in any coding.
-        if before == Pulled::Over && link.fed && !link.stage.may_end() {
+        if before == Pulled::Over && !self.links[at].decoder.may_end() {
             return Err(Unreadable::Damaged);
         }
         Ok(before)
+    }
+
+    fn feed(&mut self, at: usize, bytes: Bytes) {
+        let input = &mut self.links[at].input;
+        debug_assert!(input.is_empty(), "what was fed before is used up");
+        *input = bytes;
     }
 
     fn check(&self, at: usize) -> Result<(), Unreadable> {
@@ -194,17 +193,6 @@ impl Unpacker {
             return Err(Unreadable::Bomb);
         }
         Ok(())
-    }
-}
-
-impl Link {
-    fn feed(&mut self, bytes: Bytes) {
-        debug_assert!(
-            !self.input.has_remaining(),
-            "what was fed before is used up"
-        );
-        self.fed |= !bytes.is_empty();
-        self.input = bytes;
     }
 }
 
