@@ -124,9 +124,13 @@ mod tests {
         r#"{"role":"assistant","tool_calls":[{"id":"x","function":{"name":"f","arguments":""}}]}"#;
 
     fn may(last: &str, profile: &str, urgent: bool) -> bool {
+        may_where(last, profile, Some(false), urgent)
+    }
+
+    fn may_where(last: &str, profile: &str, alternates: Option<bool>, urgent: bool) -> bool {
         let body = format!(r#"{{"messages":[{{"role":"user","content":"u"}},{last}]}}"#);
         let conversation = index(Bytes::from(body)).unwrap();
-        may_prompt(&conversation, named(profile).unwrap(), None, urgent)
+        may_prompt(&conversation, named(profile).unwrap(), alternates, urgent)
     }
 
     #[test]
@@ -173,6 +177,23 @@ mod tests {
         assert!(!may(&result("null"), "mistral", true));
         assert!(!may(&user("null"), "mistral", true));
         assert!(!may(&user(r#""\ud800""#), "template", true));
+    }
+
+    #[test]
+    fn a_prompt_joins_a_question_where_the_conversation_alternates() {
+        let user = |content: &str| {
+            let answer = r#"{"role":"assistant","content":"a"}"#;
+            format!(r#"{answer},{{"role":"user","content":{content}}}"#)
+        };
+        for alternates in [None, Some(true)] {
+            assert!(may_where(&user("\"q\""), "openai", alternates, false));
+            // Nothing can be added to this one, and none may follow it.
+            assert!(!may_where(&user("null"), "openai", alternates, true));
+            let result = format!(r#"{STEP},{{"role":"tool","tool_call_id":"x","content":null}}"#);
+            assert!(may_where(&result, "openai", alternates, false));
+        }
+        let twice = format!(r#"{{"role":"user","content":"u"}},{}"#, user("null"));
+        assert!(may_where(&twice, "openai", None, false));
     }
 
     #[test]

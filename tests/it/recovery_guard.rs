@@ -238,13 +238,13 @@ fn prompted(conversation: &Conversation, policy: &Policy<'_>, recall: &Recall) {
         assert_eq!(&after[..whole], &before[..whole]);
         let text = String::from_utf8_lossy(&after[whole..].concat()).into_owned();
         assert!(text.contains("[A prompt of the guard.]"), "{text}");
-        let joins = policy.profile.adjacent_users == guard::profile::Takes::No;
-        let after_user =
-            conversation.messages[*said(conversation).last().unwrap()].role == Role::User;
-        let alone = !joins && !(after_user && alternates == Some(true));
+        let newest = said(conversation).last().copied().expect("a message");
+        let after_user = conversation.messages[newest].role == Role::User;
+        let joins = policy.profile.adjacent_users == guard::profile::Takes::No
+            || (after_user && alternates == Some(true));
         assert_eq!(
             after[whole] == before[whole],
-            alone,
+            !joins,
             "{}",
             policy.profile.name
         );
