@@ -8,8 +8,8 @@ mod demo;
 mod inspect;
 mod models;
 mod serve;
+mod sessions;
 mod table;
-mod top;
 
 use std::{
     ffi::OsString,
@@ -55,8 +55,8 @@ enum Command {
     Inspect(inspect::Args),
     /// Play a long coding session against the built-in provider: no key, no network
     Demo(demo::Args),
-    /// Show the sessions of a running proxy in the terminal, live
-    Top(top::Args),
+    /// List the sessions of a running proxy
+    Sessions(sessions::Args),
 }
 
 /// Why a command ended early.
@@ -78,7 +78,7 @@ enum Failed {
     #[error("{0}")]
     Inspect(#[from] inspect::InspectError),
     #[error("{0}")]
-    Top(top::FeedError),
+    Sessions(#[from] sessions::SessionsError),
     #[error("the output could not be written: {0}")]
     Output(#[from] io::Error),
 }
@@ -116,7 +116,9 @@ pub fn run(arguments: impl IntoIterator<Item = OsString>, environment: &Environm
             )
         }
         Command::Demo(args) => demo::run(&args),
-        Command::Top(args) => top::run(&args, &flags, environment),
+        Command::Sessions(args) => {
+            sessions::run(&args, &flags, environment, &mut io::stdout().lock())
+        }
     };
     let code = match &done {
         Ok(()) => return ExitCode::SUCCESS,

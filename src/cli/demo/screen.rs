@@ -2,19 +2,21 @@
 
 use std::io::{self, BufWriter, IsTerminal as _, Stdout, Write};
 
-use crossterm::{
-    cursor::{Hide, MoveUp, Show},
-    queue,
-    style::{Color, Print, ResetColor, SetForegroundColor},
-    terminal::{Clear, ClearType},
-};
-
 use super::{
     agent::Reading,
     gauge::{bar, legend, level, prompts},
     tally::{EVENTS, Tally},
 };
 use crate::{cli::table::grouped, health::limits::Limits};
+
+// Control sequences of ECMA-48, and of xterm for the modes 7 and 25.
+const HIDE_CURSOR: &str = "\x1b[?25l";
+const SHOW_CURSOR: &str = "\x1b[?25h";
+/// A row that wraps would break the redrawing of the panel: the terminal clips it at its width.
+const WRAP_OFF: &str = "\x1b[?7l";
+const WRAP_ON: &str = "\x1b[?7h";
+const CLEAR_LINE: &str = "\x1b[2K";
+const RESET_COLOUR: &str = "\x1b[0m";
 
 /// What stays the same for the whole session.
 #[derive(Clone, Debug)]
@@ -65,7 +67,7 @@ impl<W: Write> Screen<W> {
 
     pub(super) fn open(&mut self, scale: &Scale) -> io::Result<()> {
         if self.live {
-            queue!(self.out, Hide)?;
+            write!(self.out, "{HIDE_CURSOR}")?;
         }
         writeln!(
             self.out,
@@ -142,19 +144,18 @@ impl<W: Write> Screen<W> {
     fn panel(&mut self, scale: &Scale, reading: &Reading, tally: &Tally) -> io::Result<()> {
         let rows = rows(scale, reading, tally);
         if self.drawn > 0 {
-            queue!(self.out, MoveUp(self.drawn))?;
+            write!(self.out, "\x1b[{}A", self.drawn)?;
         }
+        write!(self.out, "{WRAP_OFF}")?;
         for (at, row) in rows.iter().enumerate() {
-            let coloured = self.colour && COLOURED.contains(&at);
-            queue!(self.out, Clear(ClearType::CurrentLine))?;
-            if coloured {
-                queue!(self.out, SetForegroundColor(colour_of(&reading.level)))?;
-            }
-            queue!(self.out, Print(clip(row)), Print("\n"))?;
-            if coloured {
-                queue!(self.out, ResetColor)?;
+            if self.colour && COLOURED.contains(&at) {
+                let colour = colour_of(&reading.level);
+                writeln!(self.out, "{CLEAR_LINE}{colour}{row}{RESET_COLOUR}")?;
+            } else {
+                writeln!(self.out, "{CLEAR_LINE}{row}")?;
             }
         }
+        write!(self.out, "{WRAP_ON}")?;
         self.drawn = rows.len() as u16;
         Ok(())
     }
@@ -165,7 +166,8 @@ impl<W: Write> Drop for Screen<W> {
     fn drop(&mut self) {
         if self.live {
             // The terminal may be gone; nothing is left to tell then.
-            let _ = queue!(self.out, ResetColor, Show).and_then(|()| self.out.flush());
+            let _ = write!(self.out, "{RESET_COLOUR}{WRAP_ON}{SHOW_CURSOR}");
+            let _ = self.out.flush();
         }
     }
 }
@@ -230,18 +232,13 @@ fn rows(scale: &Scale, reading: &Reading, tally: &Tally) -> Vec<String> {
 /// Rows of the panel in the colour of the level.
 const COLOURED: [usize; 2] = [3, 6];
 
-/// A row that wraps would break the redrawing of the panel.
-fn clip(row: &str) -> String {
-    let width = crossterm::terminal::size().map_or(80, |(width, _)| usize::from(width));
-    row.chars().take(width.saturating_sub(1).max(1)).collect()
-}
-
-fn colour_of(level: &str) -> Color {
+/// The control sequence for the colour of a level.
+fn colour_of(level: &str) -> &'static str {
     match level {
-        "healthy" => Color::Green,
-        "caution" => Color::Yellow,
-        "critical" => Color::Red,
-        _ => Color::Grey,
+        "healthy" => "\x1b[32m",
+        "caution" => "\x1b[33m",
+        "critical" => "\x1b[31m",
+        _ => "\x1b[37m",
     }
 }
 

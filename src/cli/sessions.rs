@@ -1,0 +1,289 @@
+//! `plimsoll sessions`: prints the sessions of a running proxy once, read from its API.
+//!
+//! SECURITY: follows no redirects and uses no proxy of the environment, so that the key goes only
+//! to the address that was named.
+
+use std::{
+    io::{self, Write},
+    time::{Duration, SystemTime, UNIX_EPOCH},
+};
+
+use http_body_util::{BodyExt, Limited};
+use reqwest::{StatusCode, Url, redirect};
+use serde::{Deserialize, Serialize};
+use serde_json::value::RawValue;
+
+use super::{
+    Failed,
+    table::{self, grouped},
+};
+use crate::{
+    config::{Environment, Flags, load, secret::Secret},
+    error::chain,
+    health::Level,
+};
+
+/// Sessions on one page; the API gives no more.
+const PAGE_SIZE: usize = 200;
+/// Bytes of one page; a session is well under a kilobyte.
+const MAX_PAGE_BYTES: usize = 8 << 20;
+/// For one page, from the connection to the last byte.
+const TIMEOUT: Duration = Duration::from_secs(10);
+
+#[derive(clap::Args, Clone, Debug)]
+pub(super) struct Args {
+    /// Where the proxy is [default: the address that the settings have it listen on]
+    #[arg(long, value_name = "ADDRESS")]
+    url: Option<String>,
+    /// The environment variable that holds a client's key or the administrator's
+    #[arg(long, value_name = "NAME", default_value = "PLIMSOLL_KEY")]
+    key_env: String,
+    /// Print the JSON of the API
+    #[arg(long)]
+    json: bool,
+}
+
+/// Why the sessions cannot be listed.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum SessionsError {
+    #[error("{0}: not an address; it looks like http://127.0.0.1:1876")]
+    Address(String),
+    #[error("the HTTP client cannot be set up: {}", chain(.0))]
+    Client(reqwest::Error),
+    #[error(
+        "{url} cannot be reached: {}; `plimsoll serve` starts a proxy, --url names another address",
+        chain(source)
+    )]
+    Unreachable { url: Url, source: reqwest::Error },
+    #[error(
+        "{url} asks for a key: set the environment variable {key_env} to a client's key or the \
+         administrator's, or name another variable with --key-env"
+    )]
+    KeyMissing { url: Url, key_env: String },
+    #[error("{url} refuses the key in the environment variable {key_env}")]
+    KeyRefused { url: Url, key_env: String },
+    #[error("{url} answers {status}; is this a Plimsoll proxy of the same release?")]
+    Status { url: Url, status: StatusCode },
+    #[error(
+        "{url} answers with no list of sessions; is this a Plimsoll proxy of the same release? {reason}"
+    )]
+    Unreadable { url: Url, reason: String },
+}
+
+/// The body of the API's answer. A session stays JSON until a table is made of it, so that `--json`
+/// prints every field.
+#[derive(Deserialize, Serialize)]
+struct Sessions {
+    sessions: Vec<Box<RawValue>>,
+    /// What to skip for the next page; `None` after the last one.
+    next: Option<usize>,
+}
+
+/// What the table shows of a session.
+#[derive(Deserialize)]
+struct Session {
+    id: String,
+    model: String,
+    provider: String,
+    health: Level,
+    prompt_tokens: Option<u32>,
+    context_limit: Option<u32>,
+    hard_util: Option<f64>,
+    course: u32,
+    countdown: Option<u32>,
+    compacting: bool,
+    /// Seconds since 1970.
+    updated_s: u64,
+}
+
+/// Prints the list of sessions, newest first.
+///
+/// # Errors
+/// The settings cannot be read, the proxy is not there, refuses the key or is none, or the output
+/// cannot be written.
+pub(super) fn run(
+    args: &Args,
+    flags: &Flags,
+    environment: &Environment,
+    out: &mut impl Write,
+) -> Result<(), Failed> {
+    let address = match &args.url {
+        Some(url) => url.clone(),
+        None => format!("http://{}", load(flags, environment)?.config.server.listen),
+    };
+    let url = parse_address(&address)?;
+    let key = environment.value(&args.key_env).map(Secret::new);
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .map_err(Failed::Start)?;
+    let listed = runtime.block_on(fetch_sessions(&url, key.as_ref(), &args.key_env))?;
+    if args.json {
+        let text = serde_json::to_string(&listed).map_err(io::Error::from)?;
+        writeln!(out, "{text}")?;
+    } else if listed.sessions.is_empty() {
+        writeln!(
+            out,
+            "No sessions yet: a request through the proxy begins one. A client's key shows that \
+             client's sessions, the administrator's key all of them."
+        )?;
+    } else {
+        table::write(out, &format_rows(&url, &listed.sessions)?)?;
+    }
+    Ok(())
+}
+
+/// The address of the list under the address of a proxy.
+fn parse_address(address: &str) -> Result<Url, SessionsError> {
+    let url = Url::parse(address).ok();
+    let mut url = url
+        .filter(|url| matches!(url.scheme(), "http" | "https"))
+        .ok_or_else(|| SessionsError::Address(address.to_owned()))?;
+    let path = url.path().trim_end_matches('/');
+    url.set_path(&format!("{path}/plimsoll/api/sessions"));
+    Ok(url)
+}
+
+/// All pages of the list as one.
+async fn fetch_sessions(
+    url: &Url,
+    key: Option<&Secret>,
+    key_env: &str,
+) -> Result<Sessions, SessionsError> {
+    // A second provider is refused, and the first one stays, which is the same one.
+    let _ = rustls::crypto::ring::default_provider().install_default();
+    let client = reqwest::Client::builder()
+        .timeout(TIMEOUT)
+        .redirect(redirect::Policy::none())
+        .referer(false)
+        .no_proxy()
+        .build()
+        .map_err(SessionsError::Client)?;
+    let (mut sessions, mut next) = (Vec::new(), Some(0));
+    while let Some(skip) = next {
+        let mut url = url.clone();
+        url.set_query(Some(&format!("skip={skip}&take={PAGE_SIZE}")));
+        let mut request = client.get(url.clone());
+        if let Some(key) = key {
+            request = request.bearer_auth(key.reveal());
+        }
+        let answer = request.send().await;
+        url.set_query(None);
+        let answer = answer.map_err(|source| SessionsError::Unreachable {
+            url: url.clone(),
+            source: source.without_url(),
+        })?;
+        let key_env = key_env.to_owned();
+        match (answer.status(), key) {
+            (StatusCode::OK, _) => {}
+            (StatusCode::UNAUTHORIZED, None) => {
+                return Err(SessionsError::KeyMissing { url, key_env });
+            }
+            (StatusCode::UNAUTHORIZED, Some(_)) => {
+                return Err(SessionsError::KeyRefused { url, key_env });
+            }
+            (status, _) => return Err(SessionsError::Status { url, status }),
+        }
+        let body = Limited::new(reqwest::Body::from(answer), MAX_PAGE_BYTES);
+        let body = body.collect().await.map_err(|error| error.to_string());
+        let page = body.and_then(|body| {
+            serde_json::from_slice::<Sessions>(&body.to_bytes()).map_err(|error| error.to_string())
+        });
+        let page = page.map_err(|reason| SessionsError::Unreadable { url, reason })?;
+        sessions.extend(page.sessions);
+        // A page that leads to itself or back would never end.
+        next = page.next.filter(|next| *next > skip);
+    }
+    Ok(Sessions { sessions, next })
+}
+
+/// One row per session, the heading first.
+fn format_rows(url: &Url, sessions: &[Box<RawValue>]) -> Result<Vec<[String; 8]>, SessionsError> {
+    let heading = [
+        "session", "level", "tokens", "window", "full", "model", "course", "age",
+    ];
+    let now = SystemTime::now().duration_since(UNIX_EPOCH);
+    let now_s = now.map_or(0, |now| now.as_secs());
+    let mut rows = vec![heading.map(str::to_owned)];
+    for session in sessions {
+        let session: Session =
+            serde_json::from_str(session.get()).map_err(|error| SessionsError::Unreadable {
+                url: url.clone(),
+                reason: error.to_string(),
+            })?;
+        rows.push(format_session(&session, now_s));
+    }
+    Ok(rows)
+}
+
+fn format_session(session: &Session, now_s: u64) -> [String; 8] {
+    let unknown = || "?".to_owned();
+    let tokens = |count: Option<u32>| count.map_or_else(unknown, |count| grouped(count.into()));
+    let full = session
+        .hard_util
+        .map(|full| format!("{:.0} %", full * 100.0));
+    let course = match (session.compacting, session.countdown) {
+        (true, _) => format!("{}, compacting", session.course),
+        (false, Some(left)) => format!("{}, clear in {left}", session.course),
+        (false, None) => session.course.to_string(),
+    };
+    let age = match now_s.saturating_sub(session.updated_s) {
+        seconds @ 0..60 => format!("{seconds} s"),
+        seconds @ 60..3_600 => format!("{} m", seconds / 60),
+        seconds @ 3_600..86_400 => format!("{} h", seconds / 3_600),
+        seconds => format!("{} d", seconds / 86_400),
+    };
+    let cells = [
+        session.id.clone(),
+        session.health.word().to_owned(),
+        tokens(session.prompt_tokens),
+        tokens(session.context_limit),
+        full.unwrap_or_else(unknown),
+        format!("{}/{}", session.provider, session.model),
+        course,
+        age,
+    ];
+    // SECURITY: a client may have named the model, and a terminal would obey control characters.
+    cells.map(|cell| cell.replace(char::is_control, "\u{fffd}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn format(health: &str, numbers: &str, updated_s: u64) -> String {
+        let session = format!(
+            r#"{{"id":"s","model":"m\u001b[2J","provider":"p","health":"{health}",{numbers},
+                "updated_s":{updated_s},"a_later_field":true}}"#
+        );
+        format_session(&serde_json::from_str(&session).unwrap(), 100_000).join("|")
+    }
+
+    #[test]
+    fn a_row_has_no_guess_and_nothing_that_a_terminal_obeys() {
+        let known = r#""prompt_tokens":1500,"context_limit":8192,"hard_util":0.183,"course":2,
+            "countdown":3,"compacting":false"#;
+        assert_eq!(
+            format("critical", known, 99_941),
+            "s|critical|1,500|8,192|18 %|p/m\u{fffd}[2J|2, clear in 3|59 s"
+        );
+        let unknown = r#""prompt_tokens":null,"context_limit":null,"hard_util":null,"course":1,
+            "countdown":null,"compacting":true"#;
+        assert_eq!(
+            format("unknown", unknown, 13_600),
+            "s|unknown|?|?|?|p/m\u{fffd}[2J|1, compacting|1 d"
+        );
+    }
+
+    #[test]
+    fn an_address_is_a_web_address_with_a_host() {
+        let list = "http://[::1]:1876/plimsoll/api/sessions";
+        assert_eq!(parse_address("http://[::1]:1876/").unwrap().as_str(), list);
+        for wrong in ["nowhere", "127.0.0.1:1876", "file:///etc", "http://"] {
+            assert!(
+                matches!(parse_address(wrong), Err(SessionsError::Address(_))),
+                "{wrong}"
+            );
+        }
+    }
+}

@@ -1,0 +1,84 @@
+"""`plimsoll sessions` before the running proxy: the table, the JSON, and what is said when it fails."""
+
+import json
+import os
+import subprocess
+import urllib.request
+
+import pytest
+
+from harness import PATIENCE, binary, serving
+
+CONFIG = '[server]\ndata_dir = "data"\n'
+KEYS = CONFIG + """
+[clients.alice]
+key_sha256 = "2bd806c97f0e00af1a1fc3328fa763a9269723c8db8fac4f93af71db186d6e90"
+"""
+
+
+@pytest.fixture(scope="module")
+def proxy():
+    with serving(CONFIG) as url:
+        yield url
+
+
+def sessions(*arguments, **environment):
+    """The exit code, standard output and standard error of one run."""
+    done = subprocess.run([binary(), "sessions", *arguments], capture_output=True, text=True,
+                          timeout=PATIENCE, check=False, env={**os.environ, **environment})
+    return done.returncode, done.stdout, done.stderr
+
+
+def say(url, words):
+    """The id of the session that a request with these words begins."""
+    body = {"model": "simulated/plimsoll-8k", "messages": [{"role": "user", "content": words}]}
+    request = urllib.request.Request(f"{url}/v1/chat/completions", json.dumps(body).encode(),
+                                     {"content-type": "application/json"})
+    with urllib.request.urlopen(request, timeout=PATIENCE) as answer:
+        return answer.headers["x-plimsoll-session"]
+
+
+def test_the_sessions_are_one_table(proxy):
+    first, second = say(proxy, "hello"), say(proxy, "words " * 6_500)
+    code, printed, _ = sessions("--url", proxy)
+    assert code == 0
+    heading, *rows = [line.split() for line in printed.splitlines()]
+    assert heading == ["session", "level", "tokens", "window", "full", "model", "course", "age"]
+    rows = {row[0]: row for row in rows}
+    assert rows[first][1] == "healthy" and rows[second][1] == "critical"
+    assert rows[first][3] == "8,192" and "simulated/plimsoll-8k" in rows[first]
+
+
+def test_the_json_is_that_of_the_api(proxy):
+    say(proxy, "as JSON, please")
+    code, printed, _ = sessions("--url", f"{proxy}/", "--json")
+    with urllib.request.urlopen(f"{proxy}/plimsoll/api/sessions", timeout=PATIENCE) as answer:
+        assert code == 0 and json.loads(printed) == json.load(answer)
+
+
+def test_all_pages_are_listed():
+    with serving(CONFIG) as url:
+        made = {say(url, f"number {nth}") for nth in range(205)}
+        _, printed, _ = sessions("--url", url, "--json")
+        listed = json.loads(printed)
+        assert {one["id"] for one in listed["sessions"]} == made and listed["next"] is None
+
+
+@pytest.mark.parametrize(("path", "said"), [
+    ("nowhere", "not an address"),
+    ("http://127.0.0.1:1", "cannot be reached: "),
+    ("{proxy}/v1", "is this a Plimsoll proxy of the same release?"),
+])
+def test_what_is_wrong_is_said(proxy, path, said):
+    code, printed, problem = sessions("--url", path.format(proxy=proxy))
+    assert (code, printed) == (1, "") and said in problem
+
+
+def test_the_key_comes_from_the_environment():
+    with serving(KEYS) as url:
+        code, _, problem = sessions("--url", url)
+        assert code == 1 and "set the environment variable PLIMSOLL_KEY" in problem
+        code, _, problem = sessions("--url", url, "--key-env", "ALICE", ALICE="bob")
+        assert code == 1 and "refuses the key in the environment variable ALICE" in problem
+        code, printed, _ = sessions("--url", url, "--key-env", "ALICE", ALICE="alice")
+        assert code == 0 and printed.startswith("No sessions yet")
