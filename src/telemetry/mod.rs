@@ -14,7 +14,10 @@ use std::io::{self, IsTerminal};
 use tracing::{Level, Metadata};
 use tracing_appender::non_blocking::{NonBlockingBuilder, WorkerGuard};
 use tracing_subscriber::{
-    EnvFilter, filter::filter_fn, fmt, layer::SubscriberExt, util::SubscriberInitExt,
+    filter::{Targets, filter_fn},
+    fmt,
+    layer::SubscriberExt,
+    util::SubscriberInitExt,
 };
 
 pub use self::operation::Operation;
@@ -39,10 +42,11 @@ pub fn start() -> WorkerGuard {
         .thread_name("plimsoll-log")
         .finish(io::stderr());
     let wanted = VARIABLES.iter().find_map(|name| std::env::var(name).ok());
-    let (filter, bad) = match wanted.as_deref().map(EnvFilter::try_new) {
+    let info = || Targets::new().with_default(Level::INFO);
+    let (filter, bad) = match wanted.as_deref().map(str::parse::<Targets>) {
         Some(Ok(filter)) => (filter, None),
-        Some(Err(error)) => (EnvFilter::new("info"), Some(error)),
-        None => (EnvFilter::new("info"), None),
+        Some(Err(error)) => (info(), Some(error)),
+        None => (info(), None),
     };
     let registry = tracing_subscriber::registry()
         .with(filter)
