@@ -1,4 +1,4 @@
-//! Plimsoll itself, the release binary, in three forms: the guard off, the guard on in windows with
+//! Plimsoll itself, built as the profile `dist` does, in three forms: the guard off, the guard on in windows with
 //! room for everything, and in windows a quarter of what comes. All else is as it is without settings:
 //! sessions in the file, health, recovery; but a tool result may be of any length, since a body of 4 MB has
 //! one that would be truncated. The log is off, as the access logs of the others are.
