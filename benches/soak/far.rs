@@ -200,6 +200,7 @@ impl<'a> Ask<'a> {
             tokens: self.tokens,
             fragment: 40,
             drips: false,
+            reports: true,
         };
         let streams = self.body["stream"] == true;
         let body = match streams {
