@@ -220,6 +220,8 @@ pub struct GuardConfig {
     pub max_prompt_tokens: Option<u32>,
     pub usage: UsageMode,
     pub clear: ClearConfig,
+    /// Where caps come from beside those that are written; they are in `caps`.
+    pub preset: Option<Preset>,
     /// Tokens that a part of that name may have, in raw tokens; those of a preset included.
     pub caps: BTreeMap<String, u32>,
     /// The share of the budget from which on annotated system text goes.
@@ -257,6 +259,15 @@ pub enum Preset {
 }
 
 impl Preset {
+    /// As the settings name it.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Light => "light",
+            Self::Standard => "standard",
+            Self::Complex => "complex",
+        }
+    }
+
     /// Names, and tokens that a part of that name may have.
     pub const fn caps(self) -> [(&'static str, u32); 3] {
         let [schema, fixed, dynamic] = match self {
@@ -444,6 +455,14 @@ impl RedisConfig {
     pub fn is_tls(&self) -> bool {
         let first = self.nodes.first();
         first.is_some_and(|node| node.reveal().starts_with("rediss:"))
+    }
+
+    /// Whether it is given a password: one of its own, or one in an address.
+    pub fn has_password(&self) -> bool {
+        let in_address = |node: &secret::Secret| {
+            reqwest::Url::parse(node.reveal()).is_ok_and(|url| url.password().is_some())
+        };
+        self.password.is_some() || self.nodes.iter().any(in_address)
     }
 
     /// Hosts and ports of all nodes, without users and passwords.

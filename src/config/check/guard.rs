@@ -68,6 +68,7 @@ impl Checker<'_> {
             }),
             usage: written.usage,
             clear: self.clear(written),
+            preset: written.preset,
             caps: self.caps(written),
             system_share: self.within(
                 &["guard", "system_share"],
