@@ -1,34 +1,33 @@
-//! `plimsoll demo`: a long coding session in a small window, drawn as it goes.
-//!
-//! It sees the model warned, its notes, and the session going on in a new course.
+//! `plimsoll demo`: a long coding session in a small window, with a line for each request.
 //!
 //! A real proxy in this process, on a free loopback port, in front of the built-in provider; an
 //! agent that talks to it over HTTP as any client would. No key, no network, and nothing stays
 //! on the disk.
 
 mod agent;
-mod call;
-mod event;
-mod gauge;
-mod scene;
-mod screen;
-mod tally;
+mod report;
 
 use std::{
-    io::{self, Write},
+    io::{self, IsTerminal as _, Write},
     net::SocketAddr,
     path::PathBuf,
     sync::Arc,
     time::Duration,
 };
 
-use tokio::{net::TcpListener, sync::oneshot};
+use bytes::Bytes;
+use http::{HeaderMap, Request, header};
+use http_body_util::{BodyExt as _, Full};
+use hyper_util::{
+    client::legacy::{Client, connect::HttpConnector},
+    rt::TokioExecutor,
+};
+use serde_json::Value;
+use tokio::{net::TcpListener, sync::oneshot, time};
 
 use self::{
     agent::Agent,
-    call::{CallError, call},
-    screen::{Scale, Screen},
-    tally::Tally,
+    report::{Reading, Session, Tally, write_opening, write_step, write_tally},
 };
 use super::Failed;
 use crate::{
@@ -38,8 +37,10 @@ use crate::{
     provider::simulated,
 };
 
-/// Time to look at one step, where someone is looking.
+/// Pause after a step where the output is a terminal, so that a reader can follow.
 const PACE: Duration = Duration::from_millis(120);
+/// The simulated provider answers in milliseconds; past this something is broken.
+const ANSWER_TIMEOUT: Duration = Duration::from_secs(60);
 
 /// What the demo may be told.
 #[derive(Clone, Copy, Debug, clap::Args)]
@@ -68,12 +69,18 @@ pub(super) enum DemoError {
     #[error("the proxy cannot be served on a loopback port: {0}")]
     Serve(io::Error),
     #[error("the output could not be written: {0}")]
-    Draw(io::Error),
+    Output(io::Error),
+    #[error("the request could not be built: {0}")]
+    Request(http::Error),
     #[error("the proxy did not answer: {0}")]
-    Call(#[from] CallError),
+    Send(hyper_util::client::legacy::Error),
+    #[error("the answer could not be read: {0}")]
+    Body(hyper::Error),
+    #[error("the proxy did not answer within {} s", ANSWER_TIMEOUT.as_secs())]
+    Timeout,
 }
 
-/// Plays the session to its end, or until Ctrl-C. Logs nothing, so that the drawing stays whole.
+/// Plays the session to its end, or until Ctrl-C. Logs nothing, so that the lines stay whole.
 ///
 /// # Errors
 ///
@@ -84,15 +91,20 @@ pub(super) fn run(args: &Args) -> Result<(), Failed> {
         .enable_all()
         .build()
         .map_err(Failed::Start)?;
+    let pace = if io::stdout().is_terminal() {
+        PACE
+    } else {
+        Duration::ZERO
+    };
     runtime
-        .block_on(show(args, Screen::of_process()))
+        .block_on(show(args, &mut io::stdout(), pace))
         .map_err(|error| match error {
-            DemoError::Draw(error) => Failed::Output(error),
+            DemoError::Output(error) => Failed::Output(error),
             other => Failed::Demo(other),
         })
 }
 
-async fn show<W: Write>(args: &Args, screen: Screen<W>) -> Result<(), DemoError> {
+async fn show(args: &Args, out: &mut impl Write, pace: Duration) -> Result<(), DemoError> {
     let listener = TcpListener::bind(("127.0.0.1", 0)).await;
     let listener = listener.map_err(DemoError::Serve)?;
     let address = listener.local_addr().map_err(DemoError::Serve)?;
@@ -104,7 +116,7 @@ async fn show<W: Write>(args: &Args, screen: Screen<W>) -> Result<(), DemoError>
     config.store.place = StorePlace::Memory;
     // It keeps a session of this length healthy; what is shown here is what follows where it does not.
     config.guard.clear.enabled = false;
-    let scale = Scale {
+    let session = Session {
         model: format!("simulated/{}", args.window.model),
         window: args.window.tokens,
         // The simulated provider counts answers inside the window, and has no other limit.
@@ -124,9 +136,14 @@ async fn show<W: Write>(args: &Args, screen: Screen<W>) -> Result<(), DemoError>
         // An error means that the session is over as well.
         let _ = stopped.await;
     });
+    let connection = Connection {
+        client: Client::builder(TokioExecutor::new()).build_http(),
+        address,
+        unguarded: args.unguarded,
+    };
     let played = async {
         let done = tokio::select! {
-            done = play(&scale, screen, address, args.unguarded) => done,
+            done = play(&session, &connection, out, pace) => done,
             _ = tokio::signal::ctrl_c() => Ok(()),
         };
         // The server may have ended by itself; there is nobody to stop then.
@@ -137,27 +154,70 @@ async fn show<W: Write>(args: &Args, screen: Screen<W>) -> Result<(), DemoError>
     played.and(served.map_err(DemoError::Serve))
 }
 
-async fn play<W: Write>(
-    scale: &Scale,
-    mut screen: Screen<W>,
+async fn play(
+    session: &Session,
+    connection: &Connection,
+    out: &mut impl Write,
+    pace: Duration,
+) -> Result<(), DemoError> {
+    let mut agent = Agent::new(session.model.clone());
+    let mut tally = Tally::default();
+    write_opening(out, session).map_err(DemoError::Output)?;
+    for _ in 0..session.steps {
+        let turn = agent.turn;
+        let answer = connection.send(agent.write_request());
+        let answer = time::timeout(ANSWER_TIMEOUT, answer).await;
+        let answer = answer.map_err(|_| DemoError::Timeout)??;
+        let reading = Reading::read(answer.status, &answer.headers, &answer.body);
+        if reading.is_refused() {
+            agent.start_over();
+        } else {
+            agent.take_answer(&answer.body["choices"][0]["message"]);
+        }
+        tally.add(&reading);
+        write_step(out, session, turn, &reading, &tally).map_err(DemoError::Output)?;
+        time::sleep(pace).await;
+    }
+    write_tally(out, session, &tally).map_err(DemoError::Output)
+}
+
+/// The agent's way to the proxy.
+struct Connection {
+    client: Client<HttpConnector, Full<Bytes>>,
     address: SocketAddr,
     unguarded: bool,
-) -> Result<(), DemoError> {
-    let mut agent = Agent::new(scale.model.clone());
-    let mut tally = Tally::default();
-    screen.open(scale).map_err(DemoError::Draw)?;
-    for _ in 0..scale.steps {
-        let answer = call(address, agent.request(), unguarded).await?;
-        let reading = agent.take(answer.status, &answer.headers, &answer.body);
-        tally.add(&reading);
-        screen
-            .step(scale, &reading, &tally)
-            .map_err(DemoError::Draw)?;
-        if screen.live() {
-            tokio::time::sleep(PACE).await;
+}
+
+struct Answer {
+    status: u16,
+    headers: HeaderMap,
+    /// Null where it is no JSON.
+    body: Value,
+}
+
+impl Connection {
+    /// Sends one chat completion and reads the answer.
+    async fn send(&self, body: Vec<u8>) -> Result<Answer, DemoError> {
+        let mut request = Request::post(format!("http://{}/v1/chat/completions", self.address))
+            .header(header::CONTENT_TYPE, "application/json");
+        if self.unguarded {
+            request = request.header("x-plimsoll-guard", "off");
         }
+        let request = request.body(Full::new(Bytes::from(body)));
+        let request = request.map_err(DemoError::Request)?;
+        let response = self
+            .client
+            .request(request)
+            .await
+            .map_err(DemoError::Send)?;
+        let (parts, body) = response.into_parts();
+        let body = body.collect().await.map_err(DemoError::Body)?.to_bytes();
+        Ok(Answer {
+            status: parts.status.as_u16(),
+            headers: parts.headers,
+            body: serde_json::from_slice(&body).unwrap_or_default(),
+        })
     }
-    screen.close(scale, &tally).map_err(DemoError::Draw)
 }
 
 fn window(name: &str) -> Result<Window, String> {
@@ -205,7 +265,7 @@ mod tests {
             unguarded,
         };
         let mut out = Vec::new();
-        show(&args, Screen::plain(&mut out)).await.unwrap();
+        show(&args, &mut out, Duration::ZERO).await.unwrap();
         String::from_utf8(out).unwrap()
     }
 
@@ -233,7 +293,7 @@ mod tests {
     async fn by_default_a_course_changes_before_the_eyes() {
         let args = <Played as clap::Parser>::parse_from(["demo"]).args;
         let mut out = Vec::new();
-        show(&args, Screen::plain(&mut out)).await.unwrap();
+        show(&args, &mut out, Duration::ZERO).await.unwrap();
         let text = String::from_utf8(out).unwrap();
         let lines: Vec<&str> = text.lines().collect();
         let at = |words: &str| lines.iter().position(|line| line.contains(words));

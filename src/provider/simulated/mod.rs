@@ -1,28 +1,22 @@
 //! The built-in provider: OpenAI's chat completions without a network.
 //!
-//! It plays the foreign party. It answers with plausible text and tool calls, counts tokens by
-//! a rule of its own, keeps a window and a prefix cache, and refuses an overlong or invalid
-//! conversation in OpenAI's words. A notice that asks it to write notes, to clear its mind, or
-//! to summarise, it obeys as a model would. Nothing of `wire`, `guard` or `recovery` is used here, so that their
-//! mistakes cannot hide behind the same mistake on this side.
+//! It answers with fixed texts and with tool calls that fit the request's schemas, counts tokens by
+//! a rule of its own, has a window and a prefix cache, and refuses an overlong or invalid
+//! conversation in OpenAI's words. It does what a notice of recovery or a request for a summary
+//! asks. Nothing of `wire`, `guard` or `recovery` is used here, so that their mistakes cannot hide
+//! behind the same mistake on this side.
 //!
 //! The same request always gets the same answer, cached tokens apart. No clock, no I/O.
 
-mod ask;
-mod cache;
 mod check;
 mod count;
-mod dice;
-mod package;
+mod notice;
 mod prompt;
-mod prose;
 mod refusal;
 mod render;
 mod reply;
+mod request;
 mod schema;
-mod summary;
-mod tool;
-mod wanted;
 
 use bytes::Bytes;
 use http::{HeaderValue, Method, Request, Response, StatusCode, header};
@@ -30,11 +24,10 @@ use http_body_util::combinators::UnsyncBoxBody;
 use serde_json::{Value, json};
 use xxhash_rust::xxh3::{xxh3_64, xxh3_64_with_seed};
 
-use ask::Ask;
-use dice::Dice;
 use prompt::Prompt;
 use refusal::Refusal;
 use render::{CREATED, Envelope, json_response};
+use request::{ChatRequest, NOT_JSON};
 
 /// A model of the simulated provider.
 #[derive(Clone, Copy, Debug)]
@@ -62,7 +55,7 @@ pub fn models() -> &'static [(&'static str, u32)] {
 ///
 /// Never fails: whatever is wrong with the request is said in a 4xx, as OpenAI would.
 pub async fn answer(request: Request<Bytes>) -> Response<UnsyncBoxBody<Bytes, std::io::Error>> {
-    let id = Dice::new(xxh3_64(request.body())).id("req_");
+    let id = format!("req_{:016x}", xxh3_64(request.body()));
     let mut response = route(&request).unwrap_or_else(|refusal| {
         let mut response = json_response(refusal.status, &refusal.body());
         if refusal.status == StatusCode::METHOD_NOT_ALLOWED {
@@ -99,7 +92,7 @@ fn route(request: &Request<Bytes>) -> Result<Response<render::Body>, Refusal> {
     let body = match name.trim_start_matches('/') {
         "" => json!({"object": "list", "data": MODELS.iter().map(described).collect::<Vec<_>>()}),
         name => {
-            let found = model(name).ok_or_else(|| ask::unknown_model(name))?;
+            let found = find_model(name)?;
             described(&(found.name, found.window))
         }
     };
@@ -112,77 +105,87 @@ fn described((name, window): &(&str, u32)) -> Value {
 }
 
 /// The model of that name, with or without its provider's before a slash.
-fn model(name: &str) -> Option<Model> {
+fn find_model(name: &str) -> Result<Model, Refusal> {
     let bare = name.strip_prefix("simulated/").unwrap_or(name);
-    let found = MODELS.iter().find(|(name, _)| *name == bare)?;
-    Some(Model {
-        name: found.0,
-        window: found.1,
-    })
+    let found = MODELS.iter().find(|(name, _)| *name == bare);
+    let (name, window) = *found.ok_or_else(|| Refusal {
+        status: StatusCode::NOT_FOUND,
+        message: format!("The model `{name}` does not exist or you do not have access to it."),
+        param: None,
+        code: Some("model_not_found"),
+    })?;
+    Ok(Model { name, window })
 }
 
 fn complete(request: &Request<Bytes>) -> Result<Response<render::Body>, Refusal> {
-    let body = parse(request.body())?;
-    let ask = Ask::of(&body)?;
+    let body = parse_json(request.body())?;
+    let chat = ChatRequest::parse(&body)?;
     // SECURITY: a cache shared between keys would tell one client what another has sent.
     let owner = request.headers().get(header::AUTHORIZATION);
     let owner = xxh3_64(owner.map_or(b"", HeaderValue::as_bytes));
-    let seed = xxh3_64(ask.model.name.as_bytes());
-    let prompt = Prompt::of(seed, &ask.schemas, ask.messages);
-    overflow(&ask, &prompt)?;
-    let replies = reply::all(&ask, &prompt);
+    let seed = xxh3_64(chat.model.name.as_bytes());
+    let prompt = Prompt::count(seed, &chat.schemas, chat.messages);
+    check_window(&chat, &prompt)?;
+    let replies = reply::make_replies(&chat, &prompt);
+    let id = xxh3_64_with_seed(request.body(), prompt.hash);
     let envelope = Envelope {
-        id: Dice::new(xxh3_64_with_seed(request.body(), prompt.hash)).id("chatcmpl-"),
-        ask: &ask,
+        id: format!("chatcmpl-{id:016x}"),
+        request: &chat,
         prompt_tokens: prompt.tokens(),
-        cached_tokens: cache::read(&prompt, owner),
+        cached_tokens: prompt.read_cache(owner),
     };
-    Ok(match ask.stream {
-        true => render::events(&envelope, &replies),
-        false => render::whole(&envelope, &replies),
+    Ok(match chat.stream {
+        true => render::write_events(&envelope, &replies),
+        false => render::write_whole(&envelope, &replies),
     })
 }
 
-fn parse(body: &[u8]) -> Result<Value, Refusal> {
+fn parse_json(body: &[u8]) -> Result<Value, Refusal> {
     let body = body.strip_prefix(b"\xef\xbb\xbf").unwrap_or(body);
     let parsed = serde_json::from_slice(body);
-    // JSON may hold half a surrogate pair, which no `String` can: it reads as U+FFFD.
-    let parsed = parsed.or_else(|_| serde_json::from_slice(&mend_surrogates(body)));
-    parsed.map_err(|_| Refusal::plain(StatusCode::BAD_REQUEST, ask::NOT_JSON))
+    // JSON may hold half a surrogate pair, which no `String` can.
+    let parsed = parsed.or_else(|_| serde_json::from_slice(&replace_surrogates(body)));
+    parsed.map_err(|_| Refusal::plain(StatusCode::BAD_REQUEST, NOT_JSON))
 }
 
-/// The same text with every escape of a lone surrogate made one of U+FFFD.
-fn mend_surrogates(body: &[u8]) -> Vec<u8> {
-    let unit = |at: usize| {
-        let digits = body.get(at..at + 6)?.strip_prefix(b"\\u")?;
-        u16::from_str_radix(std::str::from_utf8(digits).ok()?, 16).ok()
-    };
-    let mut mended = body.to_vec();
+/// The same text with every escaped surrogate made one of U+FFFD.
+fn replace_surrogates(body: &[u8]) -> Vec<u8> {
+    let mut replaced = body.to_vec();
     let mut at = 0;
-    while at < body.len() {
-        at += match (body[at], unit(at)) {
-            (b'\\', Some(0xd800..=0xdbff)) if matches!(unit(at + 6), Some(0xdc00..=0xdfff)) => 12,
-            (b'\\', Some(0xd800..=0xdfff)) => {
-                mended[at + 2..at + 6].copy_from_slice(b"fffd");
+    while let Some(escape) = replaced.get_mut(at..) {
+        at += match escape {
+            [
+                b'\\',
+                b'u',
+                a @ (b'd' | b'D'),
+                b @ (b'8'..=b'9' | b'a'..=b'f' | b'A'..=b'F'),
+                c,
+                d,
+                ..,
+            ] => {
+                [*a, *b, *c, *d] = *b"fffd";
                 6
             }
-            (b'\\', _) => 2,
+            [b'\\', ..] => 2,
             _ => 1,
         };
+        if at >= body.len() {
+            break;
+        }
     }
-    mended
+    replaced
 }
 
 /// Refuses what does not fit the window, in the sentence that every client looks for.
-fn overflow(ask: &Ask<'_>, prompt: &Prompt) -> Result<(), Refusal> {
-    let window = ask.model.window;
+fn check_window(request: &ChatRequest<'_>, prompt: &Prompt) -> Result<(), Refusal> {
+    let window = request.model.window;
     let (messages, functions) = (prompt.message_tokens, prompt.function_tokens);
-    let completion = ask.limit.unwrap_or(0);
+    let completion = request.limit.unwrap_or(0);
     let total = u64::from(prompt.tokens()) + u64::from(completion);
     if total <= u64::from(window) {
         return Ok(());
     }
-    let (with_functions, with_completion) = (functions > 0, ask.limit.is_some());
+    let (with_functions, with_completion) = (functions > 0, request.limit.is_some());
     let asked = match (with_functions, with_completion) {
         (false, false) => format!("your messages resulted in {total} tokens"),
         (true, false) => format!(

@@ -10,10 +10,9 @@ use http_body_util::{BodyExt as _, Full, StreamBody, combinators::UnsyncBoxBody}
 use serde_json::{Map, Value, json};
 
 use super::{
-    ask::Ask,
     count::Pieces,
     reply::{Call, Reply},
-    tool::Kind,
+    request::ChatRequest,
 };
 
 pub(super) type Body = UnsyncBoxBody<Bytes, io::Error>;
@@ -26,7 +25,7 @@ pub(super) const CREATED: u64 = 1_740_000_000;
 #[derive(Debug)]
 pub(super) struct Envelope<'a> {
     pub(super) id: String,
-    pub(super) ask: &'a Ask<'a>,
+    pub(super) request: &'a ChatRequest<'a>,
     pub(super) prompt_tokens: u32,
     pub(super) cached_tokens: u32,
 }
@@ -50,36 +49,36 @@ fn respond(status: StatusCode, kind: &'static str, body: Body) -> Response<Body>
 }
 
 /// The whole answer in one body.
-pub(super) fn whole(envelope: &Envelope<'_>, replies: &[Reply]) -> Response<Body> {
+pub(super) fn write_whole(envelope: &Envelope<'_>, replies: &[Reply]) -> Response<Body> {
     let choices: Vec<Value> = replies
         .iter()
         .enumerate()
         .map(|(index, reply)| {
-            json!({"index": index, "message": message(reply), "logprobs": null,
-                "finish_reason": reply.finish.name()})
+            json!({"index": index, "message": write_message(reply), "logprobs": null,
+                "finish_reason": reply.finish})
         })
         .collect();
-    let mut body = head(envelope, "chat.completion");
+    let mut body = write_head(envelope, "chat.completion");
     body.insert("choices".to_owned(), choices.into());
-    body.insert("usage".to_owned(), usage(envelope, replies));
+    body.insert("usage".to_owned(), write_usage(envelope, replies));
     json_response(StatusCode::OK, &Value::Object(body))
 }
 
 /// The answer as server-sent events, each a frame of its own.
-pub(super) fn events(envelope: &Envelope<'_>, replies: &[Reply]) -> Response<Body> {
+pub(super) fn write_events(envelope: &Envelope<'_>, replies: &[Reply]) -> Response<Body> {
     let mut events = Vec::new();
     for (index, reply) in replies.iter().enumerate() {
-        let finish = json!(reply.finish.name());
-        for delta in deltas(reply) {
-            events.push(chunk(envelope, index, delta, Value::Null));
+        let finish = json!(reply.finish);
+        for delta in write_deltas(reply) {
+            events.push(write_chunk(envelope, index, delta, Value::Null));
         }
-        events.push(chunk(envelope, index, json!({}), finish));
+        events.push(write_chunk(envelope, index, json!({}), finish));
     }
-    if envelope.ask.include_usage {
-        let mut last = head(envelope, "chat.completion.chunk");
+    if envelope.request.include_usage {
+        let mut last = write_head(envelope, "chat.completion.chunk");
         last.insert("choices".to_owned(), json!([]));
-        last.insert("usage".to_owned(), usage(envelope, replies));
-        events.push(event(&Value::Object(last)));
+        last.insert("usage".to_owned(), write_usage(envelope, replies));
+        events.push(write_event(&Value::Object(last)));
     }
     events.push(Bytes::from_static(b"data: [DONE]\n\n"));
     let frames = events.into_iter().map(|event| Ok(Frame::data(event)));
@@ -92,16 +91,16 @@ pub(super) fn events(envelope: &Envelope<'_>, replies: &[Reply]) -> Response<Bod
     response
 }
 
-fn head(envelope: &Envelope<'_>, object: &str) -> Map<String, Value> {
+fn write_head(envelope: &Envelope<'_>, object: &str) -> Map<String, Value> {
     let head = json!({"id": envelope.id, "object": object, "created": CREATED,
-        "model": envelope.ask.model.name, "service_tier": "default", "system_fingerprint": "fp_plimsoll"});
+        "model": envelope.request.model.name, "service_tier": "default", "system_fingerprint": "fp_plimsoll"});
     match head {
         Value::Object(head) => head,
         _ => Map::new(),
     }
 }
 
-fn usage(envelope: &Envelope<'_>, replies: &[Reply]) -> Value {
+fn write_usage(envelope: &Envelope<'_>, replies: &[Reply]) -> Value {
     let completion: u32 = replies.iter().map(|reply| reply.tokens).sum();
     json!({
         "prompt_tokens": envelope.prompt_tokens,
@@ -113,56 +112,39 @@ fn usage(envelope: &Envelope<'_>, replies: &[Reply]) -> Value {
     })
 }
 
-fn message(reply: &Reply) -> Value {
+fn write_message(reply: &Reply) -> Value {
     let mut message = json!({"role": "assistant", "content": reply.content, "refusal": null});
-    match reply.calls.first() {
-        None => {}
-        Some(call) if call.kind == Kind::Legacy => {
-            message["function_call"] = json!({"name": call.name, "arguments": call.input});
-        }
-        Some(_) => {
-            let calls = reply.calls.iter().map(|call| call_value(call, &call.input));
-            message["tool_calls"] = calls.collect();
-        }
-    }
     if reply.calls.is_empty() {
         message["annotations"] = json!([]);
+    } else {
+        let calls = reply
+            .calls
+            .iter()
+            .map(|call| write_call(call, &call.arguments));
+        message["tool_calls"] = calls.collect();
     }
     message
 }
 
-fn call_value(call: &Call, input: &str) -> Value {
-    match call.kind {
-        Kind::Custom => json!({"id": call.id, "type": "custom",
-            "custom": {"name": call.name, "input": input}}),
-        Kind::Function | Kind::Legacy => json!({"id": call.id, "type": "function",
-            "function": {"name": call.name, "arguments": input}}),
-    }
+fn write_call(call: &Call, arguments: &str) -> Value {
+    json!({"id": call.id, "type": "function",
+        "function": {"name": call.name, "arguments": arguments}})
 }
 
 /// All that is said of one reply before its finish, in order: the role, the text, the calls.
-fn deltas(reply: &Reply) -> Vec<Value> {
+fn write_deltas(reply: &Reply) -> Vec<Value> {
     let opening = reply.content.as_ref().map(|_| "");
     let mut deltas = vec![json!({"role": "assistant", "content": opening, "refusal": null})];
     let text = reply.content.as_deref().unwrap_or_default();
     deltas.extend(fragments(text, 2).map(|text| json!({"content": text})));
     for (index, call) in reply.calls.iter().enumerate() {
-        if call.kind == Kind::Legacy {
-            deltas.push(json!({"function_call": {"name": call.name, "arguments": ""}}));
-            let pieces = fragments(&call.input, 3);
-            deltas.extend(pieces.map(|piece| json!({"function_call": {"arguments": piece}})));
-            continue;
-        }
-        let mut first = call_value(call, "");
+        let mut first = write_call(call, "");
         first["index"] = json!(index);
         deltas.push(json!({"tool_calls": [first]}));
-        let inner = |piece| match call.kind {
-            Kind::Custom => json!({"index": index, "custom": {"input": piece}}),
-            Kind::Function | Kind::Legacy => {
-                json!({"index": index, "function": {"arguments": piece}})
-            }
-        };
-        deltas.extend(fragments(&call.input, 3).map(|piece| json!({"tool_calls": [inner(piece)]})));
+        let pieces = fragments(&call.arguments, 3).map(
+            |piece| json!({"tool_calls": [{"index": index, "function": {"arguments": piece}}]}),
+        );
+        deltas.extend(pieces);
     }
     deltas
 }
@@ -171,7 +153,7 @@ fn deltas(reply: &Reply) -> Vec<Value> {
 fn fragments(text: &str, pieces: usize) -> impl Iterator<Item = &str> {
     let mut rest = text;
     std::iter::from_fn(move || {
-        let length: usize = Pieces::of(rest)
+        let length: usize = Pieces(rest)
             .take(pieces)
             .map(|(piece, _)| piece.len())
             .sum();
@@ -181,16 +163,16 @@ fn fragments(text: &str, pieces: usize) -> impl Iterator<Item = &str> {
     })
 }
 
-fn chunk(envelope: &Envelope<'_>, index: usize, delta: Value, finish: Value) -> Bytes {
-    let mut body = head(envelope, "chat.completion.chunk");
+fn write_chunk(envelope: &Envelope<'_>, index: usize, delta: Value, finish: Value) -> Bytes {
+    let mut body = write_head(envelope, "chat.completion.chunk");
     let choice = json!({"index": index, "delta": delta, "logprobs": null, "finish_reason": finish});
     body.insert("choices".to_owned(), json!([choice]));
-    if envelope.ask.include_usage {
+    if envelope.request.include_usage {
         body.insert("usage".to_owned(), Value::Null);
     }
-    event(&Value::Object(body))
+    write_event(&Value::Object(body))
 }
 
-fn event(value: &Value) -> Bytes {
+fn write_event(value: &Value) -> Bytes {
     Bytes::from(format!("data: {value}\n\n"))
 }

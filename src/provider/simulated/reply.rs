@@ -1,36 +1,47 @@
 //! What is answered: text, calls, or both, and why it ended.
 //!
-//! With tools, mostly a call after a user message, then another after each result with falling
-//! odds, so that a loop ends after a few rounds. A notice that asks for notes is obeyed first. The
-//! same conversation gets the same answer, streamed or not.
+//! With tools, up to seven rounds of calls follow each user message, then a text. The same
+//! conversation gets the same answer, streamed or not.
 
 use serde_json::{Value, json};
 
 use super::{
-    ask::{Ask, Format},
     check::role,
-    count,
-    dice::Dice,
-    package::{self, Package},
+    count::{count_tokens, find_end},
+    notice::{self, Wanted},
     prompt::Prompt,
-    prose, schema, summary,
-    tool::{Choice, Kind, Tool},
-    wanted::{self, Wanted},
+    request::{ChatRequest, Choice, Format, Tool},
+    schema,
 };
 
-/// Rounds of one turn after which there is always a text.
-const ROUNDS: usize = 12;
-/// Notes from which on one is written anew instead of another one beside it.
-const MANY_NOTES: usize = 6;
-/// Percent of further calls after 1, 2, 3, … rounds; the last goes on.
-const FURTHER: &[usize] = &[94, 80, 65, 50, 40];
+/// The most rounds of calls of one turn.
+const MOST_ROUNDS: usize = 7;
+
+const ANSWERS: &[&str] = &[
+    "Here is what I found. The relevant part is small, and the rest of the code depends on it in \
+     two places only. The old behaviour came from a default that nobody set on purpose.\n\nI kept \
+     the change local, so that the public interface stays as it is. The next step would be a test \
+     for the empty case.",
+    "Short answer first: it works as intended, with one exception. The error only appears when the \
+     input is empty, which explains why it went unseen. Everything else can stay as it is.",
+    "I have gone through everything that touches this. The test that covers it passes; the one \
+     beside it does not check the edge at all. Two callers rely on the order of the results, so I \
+     left the order alone.\n\nThere is a second place with the same pattern, and it has the same \
+     problem. Tell me if you want the wider change as well.",
+    "Reading it from the top, the loop ends one element too early. The numbers agree with what the \
+     log says. That is all that is needed here.",
+];
+const CHINESE_ANSWERS: &[&str] = &[
+    "我看了一下相关的内容。问题出在默认值上，没有人特意设置过它。修改只涉及一个地方，公开的接口保持不变。",
+    "测试已经通过，空输入的情况还需要补一个测试。日志里的数字和结果是一致的。如果需要更大范围的修改，请告诉我。",
+];
 
 /// One answer of the `n` asked for.
-#[derive(Clone, Debug, Default, PartialEq)]
+#[derive(Clone, Debug, PartialEq)]
 pub(super) struct Reply {
     pub(super) content: Option<String>,
     pub(super) calls: Vec<Call>,
-    pub(super) finish: Finish,
+    pub(super) finish: &'static str,
     pub(super) tokens: u32,
 }
 
@@ -38,285 +49,151 @@ pub(super) struct Reply {
 pub(super) struct Call {
     pub(super) id: String,
     pub(super) name: String,
-    /// JSON, or free text of a custom tool; cut off where the answer ended for its length.
-    pub(super) input: String,
-    pub(super) kind: Kind,
-}
-
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) enum Finish {
-    #[default]
-    Stop,
-    Length,
-    ToolCalls,
-    FunctionCall,
-}
-
-impl Finish {
-    pub(super) fn name(self) -> &'static str {
-        match self {
-            Self::Stop => "stop",
-            Self::Length => "length",
-            Self::ToolCalls => "tool_calls",
-            Self::FunctionCall => "function_call",
-        }
-    }
+    /// JSON; cut off where the answer ended for its length.
+    pub(super) arguments: String,
 }
 
 /// All answers to a request.
-pub(super) fn all(ask: &Ask<'_>, prompt: &Prompt) -> Vec<Reply> {
-    let room = ask.model.window.saturating_sub(prompt.tokens());
-    let limit = ask.limit.unwrap_or(room).min(room);
-    (0..ask.n)
-        .map(|nth| one(ask, prompt.hash ^ ask.seed ^ u64::from(nth) << 48, limit))
+pub(super) fn make_replies(request: &ChatRequest<'_>, prompt: &Prompt) -> Vec<Reply> {
+    let room = request.model.window.saturating_sub(prompt.tokens());
+    let limit = request.limit.unwrap_or(room).min(room);
+    (0..request.n)
+        .map(|nth| make_reply(request, prompt.hash.wrapping_add(u64::from(nth)), limit))
         .collect()
 }
 
-fn one(ask: &Ask<'_>, seed: u64, limit: u32) -> Reply {
-    let mut dice = Dice::new(seed);
-    let said = last_text(ask.messages);
-    let tools = callable(ask);
-    let wanted = wanted::wanted(ask);
-    let mut reply = Reply::default();
-    let own = own_calls(ask, wanted, &mut dice);
-    if wanted == Some(Wanted::Summary) {
-        reply.content = summary::block(ask.messages);
-    } else if !own.is_empty() || !tools.is_empty() && calls_now(ask, &mut dice) {
-        reply.calls = match own.is_empty() {
-            true => calls(ask, &tools, &prose::topic(&said), &mut dice),
-            false => mixed(ask, own, &tools, &prose::topic(&said), &mut dice),
-        };
-        let first = reply.calls.first();
-        reply.content =
-            first
-                .filter(|_| dice.chance(40))
-                .map(|call| match wanted::is_own(&call.name) {
-                    // What it keeps for itself is nobody else's business.
-                    true => prose::pause(wanted.is_some() && prose::is_chinese(&said)),
-                    false => prose::aside(&call.name, &mut dice),
-                });
-        reply.finish = match (first.map(|call| call.kind), ask.choice) {
-            (Some(Kind::Legacy), Choice::Auto) => Finish::FunctionCall,
-            // A call that the client named itself ends with `stop`, as at OpenAI.
-            (_, Choice::Named(_)) => Finish::Stop,
-            _ => Finish::ToolCalls,
-        };
-    } else {
-        reply.content = Some(match ask.format {
-            Format::Text => prose::answer(&said, &mut dice),
-            Format::Schema(schema) => {
-                schema::value(schema, &prose::topic(&said), &mut dice).to_string()
-            }
-            Format::Object => {
-                json!({"answer": prose::answer(&said, &mut dice), "confidence": 0.9}).to_string()
-            }
+fn make_reply(request: &ChatRequest<'_>, seed: u64, limit: u32) -> Reply {
+    let wanted = notice::find_wanted(request);
+    let tools = callable_tools(request);
+    let calls = match &wanted {
+        Some(Wanted::Call(call)) => vec![(call.name, call.arguments.to_string())],
+        None if !tools.is_empty() && calls_now(request) => choose_calls(request, &tools, seed),
+        _ => Vec::new(),
+    };
+    let calls = calls
+        .into_iter()
+        .zip(0u64..)
+        .map(|((name, arguments), nth)| Call {
+            id: format!("call_{:016x}{nth:08x}", seed),
+            name: name.to_owned(),
+            arguments,
         });
+    let mut reply = Reply {
+        content: None,
+        calls: calls.collect(),
+        finish: "stop",
+        tokens: 0,
+    };
+    // A call that the client named itself ends with `stop`, as at OpenAI.
+    if !reply.calls.is_empty() && !matches!(request.choice, Choice::Named(_)) {
+        reply.finish = "tool_calls";
     }
-    if let (Some(Wanted::Block), Some(content)) = (wanted, &mut reply.content) {
-        let block = Package::of(ask.messages).block();
-        *content = format!("{content}\n\n{block}");
-    }
-    stop_at(&mut reply, &ask.stop);
-    fit(&mut reply, limit);
+    reply.content = match wanted {
+        Some(Wanted::Summary(summary)) => Some(summary),
+        Some(Wanted::Block(block)) => Some(format!("{}\n\n{block}", choose_text(request, seed))),
+        _ if reply.calls.is_empty() => Some(choose_text(request, seed)),
+        _ => None,
+    };
+    cut_to_limit(&mut reply, limit);
     reply
-}
-
-/// What the user wants, else the text of the newest message at all.
-fn last_text(messages: &[Value]) -> String {
-    match messages.iter().any(|one| role(one) == "user") {
-        true => package::task(messages),
-        false => messages.last().map(wanted::text_of).unwrap_or_default(),
-    }
 }
 
 /// What may be called unasked: the memory's own tools only where a call is demanded and there is
 /// no other.
-fn callable<'a>(ask: &Ask<'a>) -> Vec<Tool<'a>> {
-    let others = ask.tools.iter().any(|tool| !wanted::is_own(tool.name));
-    let allowed = |tool: &&Tool<'_>| match ask.choice {
+fn callable_tools<'a>(request: &ChatRequest<'a>) -> Vec<Tool<'a>> {
+    let is_other = |tool: &Tool<'_>| !notice::is_memory_tool(tool.name);
+    let others = request.tools.iter().any(is_other);
+    let allowed = |tool: &&Tool<'_>| match request.choice {
         Choice::None => false,
-        Choice::Auto => !wanted::is_own(tool.name),
-        Choice::Required => !(others && wanted::is_own(tool.name)),
+        Choice::Auto => is_other(tool),
+        Choice::Required => is_other(tool) || !others,
         Choice::Named(name) => tool.name == name,
     };
-    ask.tools.iter().filter(allowed).copied().collect()
+    request.tools.iter().filter(allowed).copied().collect()
 }
 
-fn calls_now(ask: &Ask<'_>, dice: &mut Dice) -> bool {
-    if ask.choice != Choice::Auto {
+/// The number of rounds depends on where the turn begins, so that turns differ in length.
+fn calls_now(request: &ChatRequest<'_>) -> bool {
+    if request.choice != Choice::Auto {
         return true;
     }
-    let last = ask.messages.last().map(role).unwrap_or_default();
-    if !matches!(last, "user" | "tool" | "function") {
-        return false;
-    }
-    let turn = ask
-        .messages
+    let messages = request.messages;
+    let begin = messages
         .iter()
-        .rev()
-        .take_while(|one| role(one) != "user");
-    let rounds = turn.filter(|one| role(one) == "assistant").count();
-    let odds = FURTHER.get(rounds).or(FURTHER.last()).copied();
-    rounds < ROUNDS && dice.chance(odds.unwrap_or_default())
+        .rposition(|one| role(one) == "user")
+        .unwrap_or(0);
+    let rounds = messages[begin..]
+        .iter()
+        .filter(|one| role(one) == "assistant")
+        .count();
+    let asks = messages
+        .last()
+        .is_some_and(|one| ["user", "tool"].contains(&role(one)));
+    asks && rounds < 1 + begin * 5 % MOST_ROUNDS
 }
 
-fn calls(ask: &Ask<'_>, tools: &[Tool<'_>], topic: &str, dice: &mut Dice) -> Vec<Call> {
-    let legacy = tools.iter().all(|tool| tool.kind == Kind::Legacy);
-    let named = matches!(ask.choice, Choice::Named(_));
-    let count = match ask.parallel && !legacy && !named && dice.chance(20) {
-        true => 2 + dice.below(2),
-        false => 1,
-    };
-    (0..count)
-        .filter_map(|_| {
-            let tool = dice.pick(tools)?;
-            let input = match tool.kind {
-                Kind::Custom => topic.to_owned(),
-                Kind::Function | Kind::Legacy => arguments(tool.parameters, topic, dice),
-            };
-            Some(Call {
-                id: dice.id("call_"),
-                name: tool.name.to_owned(),
-                input,
-                kind: tool.kind,
-            })
-        })
-        .collect()
-}
-
-/// Calls that a notice asked for: one note of everything, or one for each thing. Where there are
-/// many notes already, one of them is brought up to date.
-fn own_calls(ask: &Ask<'_>, wanted: Option<Wanted>, dice: &mut Dice) -> Vec<Call> {
-    let name = match wanted {
-        Some(Wanted::Notes) => wanted::ADD,
-        Some(Wanted::Clear) => wanted::CLEAR,
-        Some(Wanted::Block | Wanted::Summary) | None => return Vec::new(),
-    };
-    let offered = |name: &str| ask.tools.iter().find(|tool| tool.name == name);
-    let Some(tool) = offered(name) else {
-        return Vec::new();
-    };
-    let lines = Package::of(ask.messages).lines();
-    let kept = wanted::kept(ask.messages);
-    if kept.len() >= MANY_NOTES
-        && let (Some(id), Some(update)) = (dice.pick(&kept), offered(wanted::UPDATE))
-    {
-        let (tool, input) = match wanted {
-            Some(Wanted::Clear) => (tool, "{}".to_owned()),
-            _ => (
-                update,
-                json!({"id": id, "content": lines.join("\n")}).to_string(),
-            ),
+/// Names and arguments; now and then two calls at once.
+fn choose_calls<'a>(
+    request: &ChatRequest<'_>,
+    tools: &[Tool<'a>],
+    seed: u64,
+) -> Vec<(&'a str, String)> {
+    let several =
+        request.parallel && !matches!(request.choice, Choice::Named(_)) && seed.is_multiple_of(5);
+    let seeds = seed..seed.saturating_add(if several { 2 } else { 1 });
+    let calls = seeds.filter_map(|seed| {
+        let tool = tools.get((seed % tools.len().max(1) as u64) as usize)?;
+        let arguments = match schema::make_value(tool.parameters, seed) {
+            object @ Value::Object(_) => object.to_string(),
+            _ => "{}".to_owned(),
         };
-        return vec![Call {
-            id: dice.id("call_"),
-            name: tool.name.to_owned(),
-            input,
-            kind: tool.kind,
-        }];
-    }
-    let several = wanted == Some(Wanted::Notes) && may_be_several(ask, tool) && dice.chance(25);
-    let notes = match several {
-        true => lines.to_vec(),
-        false => vec![lines.join("\n")],
+        Some((tool.name, arguments))
+    });
+    calls.collect()
+}
+
+fn choose_text(request: &ChatRequest<'_>, seed: u64) -> String {
+    let texts = match notice::is_chinese(&notice::find_task(request.messages)) {
+        true => CHINESE_ANSWERS,
+        false => ANSWERS,
     };
-    let call = |note: String| Call {
-        id: dice.id("call_"),
-        name: name.to_owned(),
-        input: noted(tool, note),
-        kind: tool.kind,
-    };
-    notes.into_iter().map(call).collect()
-}
-
-fn may_be_several(ask: &Ask<'_>, tool: &Tool<'_>) -> bool {
-    ask.parallel && tool.kind != Kind::Legacy
-}
-
-/// The arguments that carry a note: in the first text that the tool must have, else in the first
-/// that it may have.
-fn noted(tool: &Tool<'_>, note: String) -> String {
-    if tool.kind == Kind::Custom {
-        return note;
-    }
-    let properties = tool.parameters["properties"].as_object();
-    let must = tool.parameters["required"].as_array();
-    let must = must.into_iter().flatten().filter_map(Value::as_str);
-    let may = properties
-        .into_iter()
-        .flat_map(|all| all.keys().map(String::as_str));
-    let place = must.chain(may).next();
-    place.map_or_else(|| "{}".to_owned(), |name| json!({name: note}).to_string())
-}
-
-/// Now and then the model goes on with its work in the same breath, before its notes or after.
-fn mixed(
-    ask: &Ask<'_>,
-    own: Vec<Call>,
-    tools: &[Tool<'_>],
-    topic: &str,
-    dice: &mut Dice,
-) -> Vec<Call> {
-    let several = own.first().is_some_and(|call| call.kind != Kind::Legacy);
-    if tools.is_empty() || !ask.parallel || !several || !dice.chance(30) {
-        return own;
-    }
-    let theirs = calls(ask, tools, topic, dice);
-    match dice.chance(50) {
-        true => [own, theirs].concat(),
-        false => [theirs, own].concat(),
+    let text = texts[(seed % texts.len() as u64) as usize];
+    match request.format {
+        Format::Text => text.to_owned(),
+        Format::Schema(schema) => schema::make_value(schema, seed).to_string(),
+        Format::Object => json!({"answer": text, "confidence": 0.9}).to_string(),
     }
 }
 
-fn arguments(parameters: &Value, topic: &str, dice: &mut Dice) -> String {
-    match schema::value(parameters, topic, dice) {
-        object @ Value::Object(_) => object.to_string(),
-        _ => "{}".to_owned(),
-    }
-}
-
-/// Ends the text before the first stop sequence in it. Calls are never stopped by one.
-fn stop_at(reply: &mut Reply, stop: &[&str]) {
-    let Some(content) = &mut reply.content else {
-        return;
-    };
-    let first = stop.iter().filter_map(|word| content.find(word)).min();
-    if let Some(at) = first {
-        content.truncate(at);
-        reply.calls.clear();
-        reply.finish = Finish::Stop;
-    }
-}
-
-/// Cuts the answer to its limit and counts it.
-fn fit(reply: &mut Reply, limit: u32) {
+/// Cuts the answer to its limit in tokens and counts it.
+fn cut_to_limit(reply: &mut Reply, limit: u32) {
     let mut left = limit;
     let mut cut = false;
     if let Some(content) = &mut reply.content {
         cut |= cut_text(content, &mut left);
     }
     reply.calls.retain_mut(|call| {
-        let spent = count::text(&call.name).saturating_add(3);
-        if cut || spent > left {
+        let name = count_tokens(&call.name).saturating_add(3);
+        if cut || name > left {
             cut = true;
             return false;
         }
-        left -= spent;
-        cut |= cut_text(&mut call.input, &mut left);
+        left -= name;
+        cut |= cut_text(&mut call.arguments, &mut left);
         true
     });
     if cut {
-        reply.finish = Finish::Length;
+        reply.finish = "length";
     }
     reply.tokens = limit - left;
 }
 
 /// Whether something was cut off.
 fn cut_text(text: &mut String, left: &mut u32) -> bool {
-    let end = count::prefix(text, *left);
+    let end = find_end(text, *left);
     let cut = end < text.len();
     text.truncate(end);
-    *left = left.saturating_sub(count::text(text));
+    *left = left.saturating_sub(count_tokens(text));
     cut
 }
 

