@@ -212,6 +212,8 @@ pub struct GuardConfig {
     pub truncate_head_chars: usize,
     pub truncate_tail_chars: usize,
     pub reserve_tokens: u32,
+    /// Whether the answer cap of a request is lowered before its history is cut.
+    pub clamp_max_tokens: bool,
     /// Share of the window a new cut goes down to; unset: 0.5 up to 64k, else 0.7.
     pub low_water: Option<f64>,
     /// Latin text; the other kinds have their own.

@@ -71,7 +71,7 @@ pub(super) fn assemble(
     report.course = course.map(|course| course.number);
     report.raw_after = fit.replay.sent(fit.fold);
     report.sent = goes_out(&report, (conversation, policy), &kept, &results.tokens);
-    report.over_budget = report.raw_after > fit.replay.high;
+    report.over_budget = report.raw_after > fit.high;
     report.expected = recall.calibration.tokens(report.raw_after);
     report.folded = (folding.messages > 0).then(|| Folded {
         messages: folding.messages,
@@ -175,6 +175,7 @@ pub(super) fn checked(
             course: None,
             own_tools: false,
             records_left_out: 0,
+            answer_cap: None,
             raw_after: shares.total(),
             sent: *shares,
             ..plan.report

@@ -4,13 +4,14 @@ use super::{Policy, estimate};
 use crate::{config::GuardConfig, wire::chat::Conversation};
 
 /// What is left free below every limit, as a share of it: an estimate is a guess.
-const MARGIN: u32 = 64;
+pub(super) const MARGIN: u32 = 64;
 
 /// The budget of one request; everything in tokens.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Budget {
     pub window: u32,
-    /// Kept free for the answer; 0 where the profile counts answers apart.
+    /// Kept free for the answer; 0 where the profile counts answers apart. Where the request's answer cap may
+    /// be lowered, no more than it is lowered to.
     pub reserve: u32,
     /// What the prompt may use.
     pub tokens: u32,
@@ -21,17 +22,23 @@ pub fn default_reserve(window: u32, guard: &GuardConfig) -> u32 {
     guard.reserve_tokens.min(window / 4)
 }
 
-/// What the prompt of a request may use.
+/// What the prompt of a request may use where its answer cap goes out as asked.
 pub fn budget(conversation: &Conversation, policy: &Policy<'_>) -> Budget {
-    let window = policy.window;
     let reserve = if !policy.profile.answer_inside_window {
         0
     } else if let Some(asked) = conversation.max_answer_tokens() {
-        // More than half of the window: the provider decides.
-        u32::try_from(asked).unwrap_or(u32::MAX).min(window / 2)
+        u32::try_from(asked).unwrap_or(u32::MAX)
     } else {
-        default_reserve(window, policy.settings)
+        default_reserve(policy.window, policy.settings)
     };
+    with_reserve(reserve, policy)
+}
+
+/// The budget beside an answer of so many tokens.
+pub(super) fn with_reserve(reserve: u32, policy: &Policy<'_>) -> Budget {
+    let window = policy.window;
+    // More than half of the window: the provider decides.
+    let reserve = reserve.min(window / 2);
     Budget {
         window,
         reserve,

@@ -146,7 +146,7 @@ impl Clearing {
         conversation: &Conversation,
         (units, policy): (&[Unit], &Policy<'_>),
         (first, ours): (&[u32], &[usize]),
-        (mark, step): (u32, u32),
+        step: u32,
     ) -> Grids {
         let settings = &policy.settings.clear;
         let least = least(policy);
@@ -164,7 +164,7 @@ impl Clearing {
         };
         let counted = |unit: &Unit| counts(conversation, unit, settings, |at| first[at] >= least);
         Grids {
-            mark,
+            marks: Vec::new(),
             small: Vec::new(),
             recent: recent(units, settings, counted, ours),
             rounds: grid(UnitKind::Step),

@@ -227,6 +227,11 @@ impl Calibration {
         }
     }
 
+    /// Whether a provider has counted the session's tokens.
+    pub const fn is_counted(&self) -> bool {
+        self.anchor.is_some()
+    }
+
     /// Reported tokens a raw token, of what is added to a conversation.
     pub const fn slope(&self) -> f64 {
         self.slope

@@ -3,7 +3,8 @@
 
 use super::{
     Policy, Recall,
-    budget::{self, Budget, Shares},
+    budget::{self, Shares},
+    cap::Room,
     clear::{
         Clearing,
         sweep::{Swept, SweptMark},
@@ -29,6 +30,10 @@ pub(super) struct Fit<'a> {
     pub(super) ground: Ground,
     /// None where there was nothing to clear.
     pub(super) clearing: Option<Clearing>,
+    /// Raw tokens that the provider has not counted yet.
+    pub(super) added: u32,
+    /// Raw tokens that the request may have.
+    pub(super) high: u32,
 }
 
 /// What is ours; raw tokens.
@@ -47,7 +52,7 @@ pub(super) fn fit<'a>(
     (results, first): (&mut Results<'_>, &[u32]),
     policy: &Policy<'_>,
     recall: &Recall,
-    budget: &Budget,
+    room: &Room<'_>,
 ) -> Fit<'a> {
     let of = |unit: &Unit| {
         unit.messages
@@ -57,14 +62,18 @@ pub(super) fn fit<'a>(
     };
     let tokens: Vec<u32> = units.iter().map(of).collect();
     let fresh = fresh(units, recall.messages);
-    let added = results.tokens[fresh..]
-        .iter()
-        .fold(0, |sum: u32, &tokens| sum.saturating_add(tokens))
-        .saturating_add_signed(narrow(ours.records.fresh));
+    let added = match recall.counted {
+        true => 0,
+        false => results.tokens[fresh..]
+            .iter()
+            .fold(0, |sum: u32, &tokens| sum.saturating_add(tokens))
+            .saturating_add_signed(narrow(ours.records.fresh)),
+    };
     let fixed = fixed(units, &tokens).saturating_add(shares.tools);
     let ground = Ground::of(policy, fixed).or(recall.memory.ground);
     let weights = policy.weights();
     let base = Base::of(&recall.ours);
+    let raw = |tokens| recall.calibration.raw(tokens, added);
     let mut replay = Replay {
         units,
         // What is ours moves no grid, so it counts only from here on.
@@ -77,7 +86,10 @@ pub(super) fn fit<'a>(
             .tools
             .saturating_add(ours.tools)
             .saturating_add_signed(narrow(ours.records.beside)),
-        high: recall.calibration.raw(budget.tokens, added),
+        high: units
+            .iter()
+            .map(|unit| raw(room.at(unit.messages.end).tokens))
+            .collect(),
         preface: rounds::tokens(&text::escape(&base.text), &weights).saturating_add(8),
         ledger: ledger_room(policy),
         based: 0,
@@ -86,12 +98,16 @@ pub(super) fn fit<'a>(
         grids: None,
     };
     let beside: Vec<i32> = ours.records.units.iter().map(|&it| narrow(it)).collect();
-    let mark = (f64::from(replay.high) * policy.settings.clear.at) as u32;
-    let clears = replay.full() > mark || recall.memory.swept != SweptMark::default();
+    let steady = raw(room.steady().tokens);
+    let mark = |high: u32| (f64::from(steady.min(high)) * policy.settings.clear.at) as u32;
+    let marks: Vec<u32> = replay.high.iter().map(|&high| mark(high)).collect();
+    let lowest = marks.iter().min().copied().unwrap_or(0);
+    let clears = replay.full() > lowest || recall.memory.swept != SweptMark::default();
     let clearing = ground.clear_step().filter(|_| clears).map(|step| {
         let clearing = Clearing::new(conversation, units, policy, first);
         let turns = (first, &ours.turns[..]);
-        let mut grids = clearing.grids(conversation, (units, policy), turns, (mark, step));
+        let mut grids = clearing.grids(conversation, (units, policy), turns, step);
+        grids.marks.clone_from(&marks);
         let units = units.iter().zip(&beside);
         grids.small = units
             .map(|(unit, &beside)| clearing.weigh(unit, &results.tokens, beside))
@@ -113,6 +129,8 @@ pub(super) fn fit<'a>(
         fold,
         ground,
         clearing,
+        added,
+        high: raw(room.now().tokens),
     }
 }
 

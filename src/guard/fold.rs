@@ -66,8 +66,8 @@ pub struct Replay<'a> {
     pub tokens: Vec<u32>,
     /// Raw tokens that stand beside the messages.
     pub beside: u32,
-    /// Raw tokens a request may have.
-    pub high: u32,
+    /// Raw tokens that the request may have that ended at each unit.
+    pub high: Vec<u32>,
     /// Raw tokens of a preface without its ledger.
     pub preface: u32,
     /// Raw tokens that the ledger of what is folded beyond `based` may take.
@@ -212,13 +212,17 @@ impl Replay<'_> {
                 continue;
             }
             live = self.clear(at, live, &mut fold);
-            if self.over(live, &fold) > 0 {
+            if self.over(at, live, &fold) > 0 {
                 let newest = newest.unwrap_or(at).max(pinned);
-                live = live.saturating_sub(self.advance(newest, live, &mut fold));
+                let full = live
+                    .saturating_add(self.preface)
+                    .saturating_add(self.ledger);
+                let needed = full.saturating_sub(self.high[at]);
+                live = live.saturating_sub(self.advance(newest, needed, &mut fold));
             }
             // A ledger gives way before the newest step does, until the next cut.
-            fold.bare |= self.over(live, &fold) > 0;
-            let excess = self.over(live, &fold);
+            fold.bare |= self.over(at, live, &fold) > 0;
+            let excess = self.over(at, live, &fold);
             if excess > 0 && self.units[at].kind == UnitKind::Step {
                 let (taken, small) = tighten(at, excess);
                 let taken = taken.min(self.tokens[at]);
@@ -240,12 +244,12 @@ impl Replay<'_> {
         };
         let before = fold.swept;
         let note = self.note(fold);
-        if live.saturating_add(note) > grids.mark {
+        if live.saturating_add(note) > grids.marks[at] {
             let reach = grids.rounds.reach(grids.recent[at].rounds);
             fold.swept.rounds = before.rounds.max(reach);
         }
         let live = self.less(live, UnitKind::Step, before.rounds..fold.swept.rounds, fold);
-        if self.over(live, fold) > 0 {
+        if self.over(at, live, fold) > 0 {
             let reach = grids.media.reach(grids.recent[at].media);
             fold.swept.media = before.media.max(reach);
         }
@@ -281,10 +285,10 @@ impl Replay<'_> {
         kept.saturating_add(self.note(&fold))
     }
 
-    /// Raw tokens by which a request is over its budget.
-    const fn over(&self, live: u32, fold: &Fold) -> u32 {
+    /// Raw tokens by which the request that ended at a unit is over its budget.
+    fn over(&self, at: usize, live: u32, fold: &Fold) -> u32 {
         live.saturating_add(self.note(fold))
-            .saturating_sub(self.high)
+            .saturating_sub(self.high[at])
     }
 
     const fn note(&self, fold: &Fold) -> u32 {
@@ -307,12 +311,10 @@ impl Replay<'_> {
         !self.units[unit].stays
     }
 
-    /// Moves the boundary on to the next step of the grid that makes the request fit whose newest
-    /// unit must stay. Returns the raw tokens that went.
-    fn advance(&self, newest: usize, live: u32, fold: &mut Fold) -> u32 {
+    /// Moves the boundary on to the next step of the grid by which a request fits that is `needed` raw
+    /// tokens too long and whose newest unit must stay. Returns the raw tokens that went.
+    fn advance(&self, newest: usize, needed: u32, fold: &mut Fold) -> u32 {
         let before = *fold;
-        let preface = self.preface.saturating_add(self.ledger);
-        let needed = live.saturating_add(preface).saturating_sub(self.high);
         let k = needed
             .saturating_add(fold.removed)
             .div_ceil(self.step)

@@ -10,7 +10,7 @@ use serde::Serialize;
 
 pub use self::next::{Large, Next, Span};
 use super::{
-    Calibration, Cleared as ClearedByGuard, How, Plan, Policy, Recall, Report,
+    AnswerCap, Calibration, Cleared as ClearedByGuard, How, Plan, Policy, Recall, Report,
     Shortened as ShortenedByGuard, StoodBack, Truncated as TruncatedByGuard, budget,
     profile::Profile,
     report::INVALID,
@@ -40,6 +40,8 @@ pub struct Found {
     pub reserve_tokens: u32,
     /// What the prompt may use.
     pub budget_tokens: u32,
+    /// Nothing where the request names no cap, or none that may be lowered.
+    pub answer_cap: Option<AnswerCap>,
     pub as_it_came: Made,
     pub as_it_goes: Made,
     /// As the header `x-plimsoll-actions` would say it.
@@ -170,6 +172,7 @@ impl Found {
             window: aim.window,
             reserve_tokens: report.budget.reserve,
             budget_tokens: report.budget.tokens,
+            answer_cap: report.answer_cap,
             as_it_came: came,
             as_it_goes: goes.map_or(Made { bytes, ..came }, |(made, _)| made),
             actions: report.actions(),
@@ -202,6 +205,7 @@ impl Found {
             window: aim.window,
             reserve_tokens: reserve,
             budget_tokens,
+            answer_cap: None,
             as_it_came: made,
             as_it_goes: made,
             actions: INVALID.to_owned(),
@@ -217,11 +221,17 @@ impl Found {
         }
     }
 
-    pub const fn is_edited(&self) -> bool {
+    pub fn is_edited(&self) -> bool {
         self.folded.is_some()
             || self.cleared.is_some()
             || !self.truncated.is_empty()
             || !self.shortened.is_empty()
+            || self.lowered_cap().is_some()
+    }
+
+    /// The answer cap, where it is lowered.
+    pub fn lowered_cap(&self) -> Option<AnswerCap> {
+        self.answer_cap.filter(|cap| cap.is_lowered())
     }
 
     /// What neither the prompt nor the answer may use: the margin, and what lies beyond the input

@@ -3,7 +3,8 @@
 //! Order: caps and shares of named texts → truncate tool results → cuts (the course's or the
 //! remembered one first, then by replay: old tool rounds are cleared, then old images, then old
 //! turns folded) → where the newest step alone is too large, its results cut harder, then the arguments of
-//! its calls → what is ours is put back at its places. Every plan is linted; one that does
+//! its calls → what is ours is put back at its places → the answer cap is lowered to what is left. Every
+//! plan is linted; one that does
 //! not pass is thrown away and the original goes out, counted as a fault of ours.
 //!
 //! No I/O and no clock here. Nothing is ever done to a conversation that came in invalid.
@@ -12,6 +13,7 @@ mod alternate;
 mod arguments;
 mod assemble;
 pub mod budget;
+mod cap;
 mod clear;
 mod course;
 mod echo;
@@ -43,6 +45,7 @@ use serde::{Deserialize, Serialize};
 pub(crate) use self::{alternate::held_at_end, place::follows};
 use self::{
     assemble::{Mine, assemble, checked},
+    cap::Room,
     clear::sweep::SweptMark,
     estimate::{Calibration, Weights},
     fit::fresh,
@@ -58,6 +61,7 @@ use self::{
     units::Unit,
 };
 pub use self::{
+    cap::{AnswerCap, Answers, budget as session_budget},
     clear::Cleared,
     course::{removed_by, room, tail, weigh_before},
     limits::most_chars,
@@ -139,11 +143,15 @@ impl Memory {
 pub struct Recall {
     pub memory: Memory,
     pub calibration: Calibration,
+    /// The calibration's anchor is this very request, as the provider counted it when it refused it.
+    pub counted: bool,
     /// Messages of the last request, whose cuts are in `memory`, system messages apart; 0 where
     /// there is none.
     pub messages: usize,
     /// What of ours stands in it.
     pub ours: Ours,
+    /// What the answers so far say of how long the next one may be.
+    pub answers: Answers,
 }
 
 /// What is to be done to a request.
@@ -159,11 +167,12 @@ pub fn plan(conversation: &Conversation, policy: &Policy<'_>, recall: &Recall) -
     let results = Results::new(conversation, policy);
     let before = results.tokens.clone();
     let shares = budget::shares(conversation, policy, &before);
+    let room = Room::new(conversation, policy, recall, |at| before[at]);
     let mut report = Report {
         raw_before: shares.total(),
         raw_after: shares.total(),
         expected: recall.calibration.tokens(shares.total()),
-        budget: budget::budget(conversation, policy),
+        budget: room.now(),
         shares,
         ..Report::default()
     };
@@ -215,7 +224,7 @@ pub fn plan(conversation: &Conversation, policy: &Policy<'_>, recall: &Recall) -
         (&mut results, &first),
         policy,
         recall,
-        &report.budget,
+        &room,
     );
     let note = preface::note(conversation, &units, policy, recall, &mut fit);
     let alternates = known.or_else(|| {
@@ -246,6 +255,10 @@ pub fn plan(conversation: &Conversation, policy: &Policy<'_>, recall: &Recall) -
         report,
     );
     plan.memory.alternates = alternates;
+    plan.report.answer_cap = room.cap_beside(plan.report.raw_after, fit.added);
+    if let Some(cap) = plan.report.answer_cap.filter(|cap| cap.is_lowered()) {
+        conversation.lower_answer_caps(cap.sent, &mut plan.edits);
+    }
     checked(conversation, policy, (plan, outline), &shares)
 }
 

@@ -2,6 +2,7 @@
 
 use super::{
     budget::{Budget, Shares},
+    cap::AnswerCap,
     clear::Cleared,
     lint::Broken,
     priority::Texts,
@@ -33,6 +34,8 @@ pub struct Report {
     /// Tokens expected of the request as it goes out.
     pub expected: u32,
     pub budget: Budget,
+    /// The answer cap of the request; `None` where it names none, or none that may be lowered.
+    pub answer_cap: Option<AnswerCap>,
     /// The request goes out over its budget: what must stay is too much.
     pub over_budget: bool,
     /// What the request was made of as it came.
@@ -80,6 +83,9 @@ impl Report {
         }
         if let Some(folded) = self.folded {
             actions.push(format!("dropped={}", folded.messages));
+        }
+        if let Some(cap) = self.answer_cap.filter(|cap| cap.is_lowered()) {
+            actions.push(format!("clamped={}", cap.sent));
         }
         if let Some(reason) = self.stood_back {
             actions.push(reason.word().to_owned());
@@ -134,6 +140,15 @@ mod tests {
             ..Cleared::default()
         });
         assert_eq!(report.actions(), "truncated=1, cleared=5, dropped=14");
+        let cap = AnswerCap {
+            asked: 65_535,
+            sent: 2_512,
+        };
+        report.answer_cap = Some(cap);
+        assert_eq!(
+            report.actions(),
+            "truncated=1, cleared=5, dropped=14, clamped=2512"
+        );
         let stood_back = Report {
             stood_back: Some(StoodBack::ProviderManages("truncation")),
             ..Report::default()

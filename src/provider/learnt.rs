@@ -47,7 +47,10 @@ pub struct Refused {
     pub claimed: Window,
     /// Estimated tokens of the prompt as it was sent.
     pub expected: u32,
-    /// Tokens kept free for the answer.
+    /// Tokens of the answer that it asked for.
+    pub answer: u32,
+    /// The least that the next request keeps free for the answer: less than `answer` where that is lowered
+    /// before the prompt is cut.
     pub reserve: u32,
 }
 
@@ -59,7 +62,7 @@ impl Refused {
         let whole = overflow.requested;
         let counted = overflow
             .prompt_tokens
-            .or_else(|| whole?.checked_sub(self.reserve));
+            .or_else(|| whole?.checked_sub(self.answer));
         counted.filter(|&tokens| tokens > 0)
     }
 }

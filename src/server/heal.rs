@@ -115,8 +115,9 @@ impl Dispatch {
         else {
             return false;
         };
-        // An answer that is to be longer than the window is the provider's to refuse.
-        if !generation.guards() || overflow.answer_alone() {
+        // An answer that is to be longer than the window is the provider's to refuse, unless less may be asked.
+        let answer_alone = overflow.answer_alone() && !generation.may_lower_cap();
+        if !generation.guards() || answer_alone {
             return false;
         }
         let (lesson, counted) = generation.learn(overflow);

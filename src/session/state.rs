@@ -11,7 +11,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::{
     compaction,
-    guard::{Memory, Recall, estimate::Calibration, record::Ours},
+    guard::{Answers, Memory, Recall, estimate::Calibration, record::Ours},
     health::{Health, Level, silent::Sample},
     recovery,
     session::history::History,
@@ -244,12 +244,17 @@ impl State {
         Recall {
             memory: self.guard.clone(),
             calibration: self.calibration,
+            counted: false,
             messages: self.messages as usize,
             ours: Ours {
                 course: self.recovery.course.clone(),
                 summary: self.compaction.summary.clone(),
                 records: self.recovery.records.clone(),
                 ..Ours::default()
+            },
+            answers: Answers {
+                largest: self.largest_answer,
+                cap_was_hit: self.cap_was_hit,
             },
         }
     }

@@ -53,6 +53,32 @@ fn messages(conversation: &Conversation) -> Vec<&[u8]> {
         .collect()
 }
 
+/// Answer caps, as parts of the window.
+fn asked() -> impl Strategy<Value = f64> {
+    prop::sample::select(&[0.01, 0.1, 0.3, 0.5, 0.9, 1.0, 20.0][..])
+}
+
+/// What goes out fits together with the answer that it asks for, wherever anything could be done.
+fn fits_beside_its_answer(body: &[u8], window: u32, profile: &'static Profile) {
+    let settings = settings();
+    let policy = policy(window, profile, &settings);
+    let before = read(body);
+    let plan = guard::plan(&before, &policy, &Recall::default());
+    let asked = before.largest_answer_cap().unwrap();
+    let now = read(&sent(&before, &plan)).largest_answer_cap().unwrap();
+    let lowered = plan.report.answer_cap.filter(|cap| cap.is_lowered());
+    match lowered {
+        Some(cap) => assert!(now < asked && now == u64::from(cap.sent)),
+        None => assert_eq!(now, asked),
+    }
+    let halves = u64::from(plan.report.budget.reserve) * 2 >= u64::from(window);
+    let inside = profile.answer_inside_window && !halves;
+    if inside && !plan.report.over_budget && plan.report.stood_back.is_none() {
+        let all = u64::from(plan.report.raw_after) + now;
+        assert!(all <= u64::from(window), "{all} in {window}");
+    }
+}
+
 /// Everything that must hold for one request under one window and profile.
 fn check(body: &[u8], window: u32, profile: &'static Profile) {
     check_with(body, window, profile, &settings());
@@ -253,6 +279,24 @@ proptest! {
     fn growing_changes_the_prefix_only_at_cuts(case in any_conversation(40), window in prop::sample::select(&WINDOWS[..4]), profile in any::<prop::sample::Index>()) {
         let profiles = profiles_of(&case);
         grow(&case.session, window, profiles[profile.index(profiles.len())], &settings(), None);
+    }
+
+    #[test]
+    fn every_plan_keeps_the_invariants_whatever_answer_is_asked_for(case in any_conversation(60), window in prop::sample::select(&WINDOWS[..]), asked in asked()) {
+        let asked = (f64::from(window) * asked) as u32;
+        let body = case.session.asking_for(asked).whole();
+        for profile in profiles_of(&case) {
+            check(&body, window, profile);
+            fits_beside_its_answer(&body, window, profile);
+        }
+    }
+
+    #[test]
+    fn growing_changes_the_prefix_only_at_cuts_whatever_answer_is_asked_for(case in any_conversation(40), window in prop::sample::select(&WINDOWS[..4]), profile in any::<prop::sample::Index>(), asked in asked()) {
+        let profiles = profiles_of(&case);
+        let profile = profiles[profile.index(profiles.len())];
+        let asked = (f64::from(window) * asked) as u32;
+        grow(&case.session.asking_for(asked), window, profile, &settings(), None);
     }
 
     #[test]

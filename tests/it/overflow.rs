@@ -76,6 +76,7 @@ fn taught(overflow: Overflow, claimed: u32) -> String {
             source: Source::Catalogue,
         },
         expected: claimed / 10 * 9,
+        answer: 8_192,
         reserve: 8_192,
     };
     let lesson = learnt.refused("p", "m", &refused, now);

@@ -27,6 +27,7 @@ pub(super) fn guard(guard: &GuardConfig) -> Vec<[String; 2]> {
         row("truncate_head_chars", guard.truncate_head_chars),
         row("truncate_tail_chars", guard.truncate_tail_chars),
         row("reserve_tokens", guard.reserve_tokens),
+        row("clamp_max_tokens", guard.clamp_max_tokens),
         row("low_water", low_water),
         row("chars_per_token", guard.chars_per_token),
         row("max_prompt_tokens", or(guard.max_prompt_tokens, "no cap")),

@@ -122,6 +122,10 @@ fn done(out: &mut impl Write, found: &Found) -> io::Result<()> {
     if let Some(folded) = &found.folded {
         writeln!(out, "  fold {}", stretch(folded))?;
     }
+    if let Some(cap) = found.lowered_cap() {
+        let (asked, sent) = (tokens_of(cap.asked), tokens_of(cap.sent));
+        writeln!(out, "  lower the answer's cap: {asked} -> {sent} tokens")?;
+    }
     let (came, goes) = (&found.as_it_came, &found.as_it_goes);
     size(out, "as it came", came)?;
     if found.is_edited() {

@@ -47,6 +47,7 @@ impl Checker<'_> {
                 1..=10_000_000,
                 "it is kept free for the answer, in tokens",
             ),
+            clamp_max_tokens: written.clamp_max_tokens,
             low_water: written.low_water.map(|share| {
                 let why = "it is the share of the window that a cut goes down to";
                 self.within(&["guard", "low_water"], share, 0.3..=0.95, why)

@@ -12,8 +12,8 @@ use crate::{
 /// What the replay has to know.
 #[derive(Clone, Debug, Default)]
 pub struct Grids {
-    /// Raw tokens of a request past which old rounds are cleared.
-    pub mark: u32,
+    /// Raw tokens past which old rounds are cleared, of the request that ended at each unit.
+    pub marks: Vec<u32>,
     /// Raw tokens of each unit, cleared.
     pub small: Vec<u32>,
     /// For the request that ended at each unit, what is too new to be cleared.

@@ -96,7 +96,7 @@ impl Entry {
             self.accepted = None;
         }
         let lesson = self.believe(refused, max_age, now);
-        if refused.overflow.answer_alone() {
+        if refused.overflow.answer_alone() || self.is_for_its_answer(refused, sent, now) {
             return lesson.unwrap_or(Lesson::Input(sent));
         }
         if lesson.is_some() && self.room(refused, now) < sent {
@@ -106,6 +106,17 @@ impl Entry {
         let next = next.min(tried.unwrap_or(u32::MAX));
         self.infer(next, max_age.min(most), now);
         lesson.unwrap_or(Lesson::Input(next.max(LEAST_INPUT)))
+    }
+
+    /// The prompt has room beside a lowered answer cap, and has none beside the one that was refused: that
+    /// says nothing of how long a prompt may be.
+    fn is_for_its_answer(&self, refused: &Refused, sent: u32, now: Instant) -> bool {
+        let known = self.known(now).window;
+        let window = known.map_or(refused.claimed.tokens, |known| {
+            known.min(refused.claimed.tokens)
+        });
+        let room = |answer: u32| window.saturating_sub(answer);
+        sent <= room(refused.reserve) && sent > room(refused.answer)
     }
 
     /// Four times as much was answered, and the error names nothing that speaks against it: whatever

@@ -17,6 +17,7 @@ fn refused(overflow: Overflow, claimed: u32, expected: u32) -> Refused {
             source: Source::Catalogue,
         },
         expected,
+        answer: 0,
         reserve: 0,
     }
 }
@@ -326,10 +327,47 @@ fn any_refusal() -> impl Strategy<Value = Refused> {
                     source: Source::Catalogue,
                 },
                 expected,
+                answer: reserve,
                 reserve,
             }
         },
     )
+}
+
+/// A window of 65,536 that holds 62,000 tokens beside an answer of 2,000, and not beside the 5,000 asked for.
+#[test]
+fn a_refusal_that_a_lower_answer_cap_heals_says_nothing_of_prompts() {
+    let overflow = Overflow {
+        prompt_tokens: Some(62_000),
+        answer: Some(5_000),
+        ..named(65_536)
+    };
+    let lowered = Refused {
+        answer: 5_000,
+        reserve: 2_000,
+        ..refused(overflow, 65_536, 58_000)
+    };
+    let model = Model::new();
+    model.refused(lowered);
+    assert_eq!(model.known(), Known::default());
+    // The window is learnt all the same where it is smaller than was claimed.
+    let elsewhere = Refused {
+        claimed: Window {
+            tokens: 128_000,
+            ..lowered.claimed
+        },
+        ..lowered
+    };
+    assert_eq!(model.refused(elsewhere), Lesson::Window(65_536));
+    assert_eq!(model.known().input, None);
+    // What cannot be lowered leaves less for the prompt.
+    let stays = Refused {
+        reserve: 5_000,
+        ..lowered
+    };
+    let model = Model::new();
+    model.refused(stays);
+    assert_eq!(model.known().input, Some(60_536));
 }
 
 proptest! {

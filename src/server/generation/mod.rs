@@ -25,7 +25,7 @@ use super::{
 };
 use crate::{
     compaction,
-    guard::{self, Plan, Policy, Recall, record::Ours},
+    guard::{self, AnswerCap, Plan, Policy, Recall, record::Ours},
     health::{self, Health, Level, limits::Limits},
     provider::Target,
     recovery,
@@ -103,7 +103,7 @@ impl Generation {
             compaction,
             inherited,
             target: target.clone(),
-            limits: limits(conversation, &policy, target),
+            limits: limits(conversation, &policy, target, &recall),
             wish: asker.wish,
             recall,
             recovering,
@@ -260,6 +260,8 @@ impl Generation {
         state.completion_tokens = usage.and_then(|usage| usage.completion_tokens);
         let answer = state.completion_tokens.unwrap_or(0);
         state.largest_answer = state.largest_answer.max(answer);
+        let lowered = self.wish == Wish::Guard && self.lowers_cap();
+        state.cap_was_hit |= lowered && heard.cut_off;
         state.cached_tokens = usage.and_then(|usage| usage.cached_tokens);
         let billed = self.recovering.billed();
         state.billed_prompt_tokens = billed.map_or(reported, |billed| Some(billed.prompt_tokens));
@@ -302,6 +304,12 @@ impl Generation {
         }
     }
 
+    /// Whether the request goes out with a lower answer cap than was asked for.
+    fn lowers_cap(&self) -> bool {
+        let cap = self.plan.report.answer_cap;
+        cap.is_some_and(AnswerCap::is_lowered)
+    }
+
     pub(super) fn policy(&self) -> Policy<'_> {
         policy(&self.app, &self.target)
     }
@@ -338,14 +346,19 @@ pub(super) fn reported(heard: &Heard) -> Option<u32> {
 }
 
 /// The prompt sizes at which the level of this request changes.
-fn limits(conversation: &Conversation, policy: &Policy<'_>, target: &Target) -> Limits {
+fn limits(
+    conversation: &Conversation,
+    policy: &Policy<'_>,
+    target: &Target,
+    recall: &Recall,
+) -> Limits {
     health::limits::limits(
         target.window.known(),
         target.window.input,
         policy.profile.answer_inside_window,
         policy.settings,
         &target.settings,
-        Some(guard::budget::budget(conversation, policy).tokens),
+        Some(guard::session_budget(conversation, policy, recall).tokens),
     )
 }
 

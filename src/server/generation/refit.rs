@@ -5,6 +5,7 @@ use std::time::Instant;
 use super::{GUARD, Generation, limits, policy, reported, same_model};
 use crate::{
     config::UsageMode,
+    guard::Plan,
     health::{
         Level,
         silent::{self, Sample},
@@ -45,23 +46,38 @@ impl Generation {
 
     /// The request as it was refused.
     pub fn refused(&self, overflow: &Overflow) -> Refused {
+        let reserve = self.plan.report.budget.reserve;
         Refused {
             overflow: *overflow,
             claimed: self.target.window,
             expected: self.expected(),
-            reserve: self.plan.report.budget.reserve,
+            answer: self.plan.report.answer_cap.map_or(reserve, |cap| cap.sent),
+            reserve,
         }
+    }
+
+    /// Whether the answer cap can go below what was sent.
+    pub fn may_lower_cap(&self) -> bool {
+        let report = &self.plan.report;
+        let sent = report.answer_cap.map_or(0, |cap| cap.sent);
+        sent > report.budget.reserve
     }
 
     /// The window is another than was thought: levels go by it from here on.
     pub fn measure_by(&mut self, conversation: &Conversation, target: &Target) {
         self.target = target.clone();
-        self.limits = limits(conversation, &policy(&self.app, target), target);
+        self.limits = limits(
+            conversation,
+            &policy(&self.app, target),
+            target,
+            &self.recall,
+        );
     }
 
     /// Plans for a window that turned out smaller; `target` has it. `counted`: the request as it was
     /// refused, in the provider's tokens. Where that changes nothing, plans without the tools and the
-    /// prompt of ours, and then without anything of ours. Returns whether the request got smaller.
+    /// prompt of ours, and then without anything of ours. Returns whether the request, or the answer that it
+    /// asks for, got smaller.
     pub fn refit(
         &mut self,
         conversation: &Conversation,
@@ -71,21 +87,26 @@ impl Generation {
         let _child = self.noted.trace().child(GUARD);
         let begun = Instant::now();
         let refused = self.raw_sent;
+        let cap = |plan: &Plan| plan.report.answer_cap.map(|cap| cap.sent);
+        let asked = cap(&self.plan);
+        let is_smaller =
+            |it: &Self| it.raw_sent < refused || it.raw_sent == refused && cap(&it.plan) < asked;
         self.measure_by(conversation, target);
         if let Some(counted) = counted {
             let profile = target.provider.config.profile;
             let calibration = self.recall.calibration;
             self.recall.calibration = calibration.learn(refused, counted, profile);
+            self.recall.counted = true;
         }
         self.replan(conversation);
-        if self.raw_sent >= refused && self.recovering.lighten() {
+        if !is_smaller(self) && self.recovering.lighten() {
             self.replan(conversation);
         }
-        if self.raw_sent >= refused && self.carries_ours() {
+        if !is_smaller(self) && self.carries_ours() {
             self.without_ours(conversation);
         }
         self.guard_took += begun.elapsed();
-        let smaller = self.raw_sent < refused;
+        let smaller = is_smaller(self);
         if smaller {
             self.refitted += 1;
             self.noted.actions(self.actions());

@@ -88,6 +88,7 @@ impl Generation {
             .map(|cut| cut.before.saturating_sub(cut.after))
             .sum();
         done.cleared_messages = report.cleared.as_ref().map_or(0, |cleared| cleared.fresh);
+        done.lowered_cap = self.lowers_cap();
         done.course = self.recovering.begins_course();
         done.injected = self.recovering.injected();
         if let Some(folded) = report.folded.filter(|folded| folded.new) {

@@ -55,6 +55,7 @@ impl Replica {
             },
             claimed: target.window,
             expected: 90_000,
+            answer: 0,
             reserve: 0,
         };
         self.registry.learn(&target, &refused);

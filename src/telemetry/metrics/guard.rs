@@ -22,6 +22,7 @@ pub struct Done {
     pub cleared_messages: usize,
     pub folded: bool,
     pub dropped_messages: usize,
+    pub lowered_cap: bool,
     /// `caution` or `critical`.
     pub injected: Option<&'static str>,
     pub course: bool,
@@ -36,6 +37,7 @@ pub(super) struct Guard {
     cleared_messages: IntCounter,
     folds: IntCounter,
     dropped_messages: IntCounter,
+    lowered_caps: IntCounter,
     injections: IntCounterVec,
     courses: IntCounter,
     sessions: IntCounter,
@@ -77,6 +79,10 @@ impl Guard {
                 "plimsoll_dropped_messages_total",
                 "Messages that folds left out, each once.",
             )?,
+            lowered_caps: make.counter(
+                "plimsoll_lowered_answer_caps_total",
+                "Requests whose max_tokens was lowered to what the prompt leaves.",
+            )?,
             injections,
             courses: make.counter("plimsoll_courses_total", "New courses that sessions began.")?,
             sessions: make.counter(
@@ -105,6 +111,7 @@ impl Metrics {
         add(&guard.cleared_messages, done.cleared_messages);
         add(&guard.folds, usize::from(done.folded));
         add(&guard.dropped_messages, done.dropped_messages);
+        add(&guard.lowered_caps, usize::from(done.lowered_cap));
         add(&guard.courses, usize::from(done.course));
         add(&guard.sessions, usize::from(done.session));
         if let Some(kind) = done.injected {

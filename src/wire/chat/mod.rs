@@ -14,6 +14,7 @@
 
 mod annotation;
 pub mod answer;
+mod cap;
 mod glance;
 mod index;
 mod said;
@@ -242,12 +243,6 @@ impl Conversation {
     /// An explicit `false` is respected. Returns whether something was asked.
     pub fn ask_usage(&self, edits: &mut Edits) -> bool {
         index::ask_usage(self, edits)
-    }
-
-    /// The largest answer asked for: `max_completion_tokens`, else `max_tokens`.
-    pub fn max_answer_tokens(&self) -> Option<u64> {
-        self.number_value("max_completion_tokens")
-            .or_else(|| self.number_value("max_tokens"))
     }
 
     pub fn calls(&self, message: &Message) -> &[Call] {

@@ -133,6 +133,16 @@ impl Session {
         })
     }
 
+    /// The same session, with an answer cap in every request.
+    pub(crate) fn asking_for(&self, tokens: u32) -> Self {
+        let mut session = self.clone();
+        let start = session.head.iter().position(|&byte| byte == b'{');
+        let cap = format!("\"max_completion_tokens\" : {tokens},");
+        let at = start.map_or(0, |start| start + 1);
+        session.head.splice(at..at, cap.into_bytes());
+        session
+    }
+
     fn told(
         seed: u64,
         recipe: Recipe,

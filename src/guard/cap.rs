@@ -1,0 +1,207 @@
+//! The answer cap of a request: how far it is lowered before anything of the history is cut.
+//!
+//! Clients ask for the longest answer that a model can give, and most answers are short. Engines refuse a
+//! request whose prompt and cap together pass the window, so the cap is what gives way first: down to a
+//! floor that the answers so far make plausible. It is never raised, and none is added.
+
+use serde::Serialize;
+
+use super::{
+    Policy, Recall,
+    budget::{self, Budget},
+    estimate::{self, Calibration},
+};
+use crate::wire::chat::{Conversation, Role};
+
+/// The part of the usual reserve that is the least floor: an answer may be longer than all before it.
+const LEAST_PART: u32 = 8;
+/// What is left free beside prompt and lowered cap, as a part of the prompt's room: where usage of an answer
+/// has shown what the session's tokens are, and where the estimate is a guess.
+const MARGIN_COUNTED: u32 = 32;
+const MARGIN_GUESSED: u32 = 8;
+
+/// What the answers of a session so far say of the next one.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Answers {
+    /// Completion tokens of the largest; 0 before any.
+    pub largest: u32,
+    /// One ended at a cap that was lowered: caps stay as asked for.
+    pub cap_was_hit: bool,
+}
+
+/// An answer cap that may be lowered; tokens.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+pub struct AnswerCap {
+    pub asked: u32,
+    /// What goes out; as asked where nothing had to be lowered.
+    pub sent: u32,
+}
+
+impl AnswerCap {
+    pub const fn is_lowered(self) -> bool {
+        self.sent < self.asked
+    }
+}
+
+/// The budgets of a conversation, now and when it was shorter, by what its answer cap can be lowered to.
+pub(super) struct Room<'a> {
+    policy: &'a Policy<'a>,
+    calibration: Calibration,
+    /// Where the cap stays as it is: the reserve is what was asked for.
+    as_asked: Budget,
+    cap: Option<Cap>,
+    /// Raw tokens of the largest assistant message up to each message; empty where no cap can be lowered.
+    said: Vec<u32>,
+}
+
+/// Tokens.
+#[derive(Clone, Copy, Debug)]
+struct Cap {
+    asked: u32,
+    /// No cap goes below it, however long the prompt is.
+    least: u32,
+    /// Twice the largest answer of the session.
+    answered: u32,
+}
+
+impl<'a> Room<'a> {
+    /// `tokens` gives the raw tokens of a message.
+    pub(super) fn new(
+        conversation: &Conversation,
+        policy: &'a Policy<'a>,
+        recall: &Recall,
+        tokens: impl Fn(usize) -> u32,
+    ) -> Self {
+        let cap = Cap::of(conversation, policy, recall.answers);
+        let messages = conversation.messages.iter().enumerate();
+        let said = messages.scan(0, |most: &mut u32, (at, message)| {
+            if message.role == Role::Assistant {
+                *most = (*most).max(tokens(at));
+            }
+            Some(*most)
+        });
+        Self {
+            policy,
+            calibration: recall.calibration,
+            as_asked: budget::budget(conversation, policy),
+            said: cap.map_or_else(Vec::new, |_| said.collect()),
+            cap,
+        }
+    }
+
+    /// The budget of the request as it came.
+    pub(super) fn now(&self) -> Budget {
+        self.at(self.said.len())
+    }
+
+    /// The budget of the request that ended before message `end`. Where the cap can be lowered it depends on
+    /// the messages before alone, so that every process finds the same cuts.
+    pub(super) fn at(&self, end: usize) -> Budget {
+        match self.cap {
+            Some(_) => budget::with_reserve(self.floor(end), self.policy),
+            None => self.as_asked,
+        }
+    }
+
+    /// The budget that clearing goes by: the same for all requests of a session, however long its answers are.
+    pub(super) fn steady(&self) -> Budget {
+        match self.cap {
+            Some(cap) => budget::with_reserve(cap.asked.min(self.usual()), self.policy),
+            None => self.as_asked,
+        }
+    }
+
+    fn usual(&self) -> u32 {
+        budget::default_reserve(self.policy.window, self.policy.settings)
+    }
+
+    /// The lowest cap of the request that ended before message `end`.
+    fn floor(&self, end: usize) -> u32 {
+        let Some(cap) = self.cap else {
+            return self.as_asked.reserve;
+        };
+        let said = end.checked_sub(1).and_then(|last| self.said.get(last));
+        let said = f64::from(said.copied().unwrap_or(0)) * self.calibration.slope();
+        let expected = match cap.answered.max(said as u32) {
+            0 => self.usual(),
+            expected => expected,
+        };
+        expected.max(cap.least).min(cap.asked)
+    }
+
+    /// The cap that goes out with a prompt of `raw` tokens, of which the provider has not counted `added` yet.
+    /// `None` where the request has none that may be lowered.
+    pub(super) fn cap_beside(&self, raw: u32, added: u32) -> Option<AnswerCap> {
+        let Cap { asked, least, .. } = self.cap?;
+        let fits = |cap: u32, margin: u32| {
+            let room = self.policy.window.saturating_sub(cap);
+            raw <= self.calibration.raw(room - room / margin, added)
+        };
+        // The same margin as that of budgets: so a request that was fitted once is left alone.
+        if fits(asked, budget::MARGIN) {
+            return Some(AnswerCap { asked, sent: asked });
+        }
+        let floor = self.floor(self.said.len());
+        let (lowest, margin) = if fits(floor, budget::MARGIN) {
+            let counted = self.calibration.is_counted();
+            (
+                floor,
+                if counted {
+                    MARGIN_COUNTED
+                } else {
+                    MARGIN_GUESSED
+                },
+            )
+        } else if fits(least, budget::MARGIN) {
+            // Nothing more can go: a short answer is better than none.
+            (least, budget::MARGIN)
+        } else {
+            // The estimate may be too high: the provider decides, and what it counts is learnt.
+            let sent = self.usual().max(least).min(asked);
+            return Some(AnswerCap { asked, sent });
+        };
+        let (mut sent, mut beyond) = (lowest, asked);
+        while beyond - sent > 1 {
+            let middle = sent + (beyond - sent) / 2;
+            if fits(middle, margin) {
+                sent = middle;
+            } else {
+                beyond = middle;
+            }
+        }
+        Some(AnswerCap { asked, sent })
+    }
+}
+
+/// What the prompt of a request may use in its session, where its answer cap is lowered first.
+pub fn budget(conversation: &Conversation, policy: &Policy<'_>, recall: &Recall) -> Budget {
+    let weights = policy.weights();
+    let tokens = |at: usize| {
+        let message = &conversation.messages[at];
+        let sizes = &message.sizes;
+        estimate::message(conversation, message, sizes, &weights, policy.profile)
+    };
+    Room::new(conversation, policy, recall, tokens).now()
+}
+
+impl Cap {
+    fn of(conversation: &Conversation, policy: &Policy<'_>, answers: Answers) -> Option<Self> {
+        let settings = policy.settings;
+        if !settings.clamp_max_tokens || !policy.profile.answer_inside_window || answers.cap_was_hit
+        {
+            return None;
+        }
+        let asked = narrow(conversation.largest_answer_cap()?);
+        let thinking = conversation.thinking_budget().map_or(0, narrow);
+        let least = budget::default_reserve(policy.window, settings) / LEAST_PART;
+        Some(Self {
+            asked,
+            least: thinking.saturating_add(least.max(1)),
+            answered: answers.largest.saturating_mul(2),
+        })
+    }
+}
+
+fn narrow(tokens: u64) -> u32 {
+    u32::try_from(tokens).unwrap_or(u32::MAX)
+}

@@ -1,0 +1,149 @@
+//! The answer cap of a request (`max_completion_tokens`, `max_tokens`), and what it asks for thinking.
+
+use serde_json::Value;
+
+use super::{super::edit::Edits, Conversation};
+
+/// The members that cap an answer; where both are there, engines differ in which of them counts.
+const CAPS: [&str; 2] = ["max_completion_tokens", "max_tokens"];
+
+/// Top-level members that may hold a thinking budget, at any depth.
+const HOLDERS: [&str; 9] = [
+    "thinking",
+    "reasoning",
+    "thinking_budget",
+    "thinking_token_budget",
+    "reasoning_budget",
+    "thinking_config",
+    "generation_config",
+    "chat_template_kwargs",
+    "extra_body",
+];
+
+/// Names of a thinking budget in tokens, as providers and engines spell it.
+const BUDGETS: [&str; 6] = [
+    "budget_tokens",
+    "thinking_budget",
+    "thinkingBudget",
+    "thinking_token_budget",
+    "reasoning_budget",
+    "max_thinking_tokens",
+];
+
+impl Conversation {
+    /// The largest answer asked for: `max_completion_tokens`, else `max_tokens`.
+    pub fn max_answer_tokens(&self) -> Option<u64> {
+        CAPS.iter().find_map(|name| self.number_value(name))
+    }
+
+    /// The larger of the answer caps that the request names, in tokens.
+    pub fn largest_answer_cap(&self) -> Option<u64> {
+        CAPS.iter().filter_map(|name| self.number_value(name)).max()
+    }
+
+    /// Lowers every answer cap above `tokens` to it. None is raised, and none is added.
+    pub fn lower_answer_caps(&self, tokens: u32, edits: &mut Edits) {
+        for name in CAPS {
+            if let Some(field) = self.field(name)
+                && self
+                    .number_value(name)
+                    .is_some_and(|cap| cap > tokens.into())
+            {
+                edits.replace(field.value, tokens.to_string());
+            }
+        }
+    }
+
+    /// The tokens that the request lets the model think for, where it names any. They are part of the answer,
+    /// and providers refuse an answer cap that is not above them.
+    pub fn thinking_budget(&self) -> Option<u64> {
+        let held = |name: &&str| {
+            let field = self.field(name)?;
+            let value: Value = serde_json::from_slice(self.bytes(field.value)).ok()?;
+            budget_in("", name, &value)
+        };
+        HOLDERS.iter().filter_map(held).max()
+    }
+}
+
+/// The largest thinking budget in the member `name` of the object `parent`.
+fn budget_in(parent: &str, name: &str, value: &Value) -> Option<u64> {
+    match value {
+        Value::Number(number) => {
+            let named = BUDGETS.contains(&name) || (parent, name) == ("reasoning", "max_tokens");
+            let tokens = number.as_f64().filter(|&tokens| named && tokens >= 0.0)?;
+            Some(tokens as u64)
+        }
+        Value::Object(members) => members
+            .iter()
+            .filter_map(|(key, value)| budget_in(name, key, value))
+            .max(),
+        _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use bytes::Bytes;
+
+    use super::*;
+    use crate::wire::chat::index;
+
+    fn with(members: &str) -> Conversation {
+        let body = format!(r#"{{"messages":[],{members}}}"#);
+        index(Bytes::from(body)).unwrap()
+    }
+
+    #[test]
+    fn every_cap_above_it_is_lowered_and_nothing_else_is_touched() {
+        let lowered = |members: &str| {
+            let conversation = with(members);
+            let mut edits = Edits::default();
+            conversation.lower_answer_caps(900, &mut edits);
+            let body = edits.apply(&conversation.body).to_bytes();
+            let body = String::from_utf8(body.to_vec()).unwrap();
+            body.split_once("[],").unwrap().1.to_owned()
+        };
+        assert_eq!(
+            lowered(r#""max_tokens" :  65535 "#),
+            r#""max_tokens" :  900 }"#
+        );
+        assert_eq!(
+            lowered(r#""max_tokens":6.5e4,"max_completion_tokens":1000"#),
+            r#""max_tokens":900,"max_completion_tokens":900}"#
+        );
+        for kept in [
+            r#""max_tokens":900"#,
+            r#""max_tokens":-1"#,
+            r#""max_tokens":null"#,
+            r#""max_tokens":"5000""#,
+            r#""n":2"#,
+        ] {
+            assert_eq!(lowered(kept), format!("{kept}}}"));
+        }
+    }
+
+    #[test]
+    fn a_thinking_budget_is_found_wherever_engines_take_it() {
+        for members in [
+            r#""thinking":{"type":"enabled","budget_tokens":4000}"#,
+            r#""reasoning":{"max_tokens":4000}"#,
+            r#""thinking_budget":4e3"#,
+            r#""thinking_token_budget":4000"#,
+            r#""chat_template_kwargs":{"enable_thinking":true,"thinking_budget":4000}"#,
+            r#""extra_body":{"google":{"thinking_config":{"thinking_budget":4000}}}"#,
+            r#""extra_body":{"reasoning":{"max_tokens":4000}},"thinking_budget":10"#,
+        ] {
+            assert_eq!(with(members).thinking_budget(), Some(4_000), "{members}");
+        }
+        for members in [
+            r#""max_tokens":4000"#,
+            r#""thinking_budget":-1"#,
+            r#""thinking":{"type":"disabled"}"#,
+            r#""reasoning":{"effort":"high"}"#,
+            r#""extra_body":{"max_tokens":4000}"#,
+        ] {
+            assert_eq!(with(members).thinking_budget(), None, "{members}");
+        }
+    }
+}

@@ -1,0 +1,181 @@
+//! Answer caps that reach past the window: lowered before anything of the conversation is cut.
+
+use http::Method;
+use plimsoll::wire::chat;
+use serde_json::{Value, json};
+
+use super::{Talk, before, completion, header, user};
+use crate::support::{
+    client::full,
+    provider::{Provider, Seen, Step, answer},
+    proxy::Running,
+};
+
+const WINDOW: u64 = 65_536;
+
+/// An engine that refuses prompt and answer cap together where they pass its window, as vLLM does. It counts
+/// a token for so many bytes, and stops each answer for `stops`.
+async fn strict(bytes_a_token: f64, stops: &'static str) -> Provider {
+    Provider::answering(move |seen| {
+        let body: Value = serde_json::from_slice(&seen.body).unwrap();
+        let prompt = (body["messages"].to_string().len() as f64 / bytes_a_token) as u64;
+        let asked = body["max_tokens"].as_u64().unwrap_or(1);
+        if prompt + asked > WINDOW {
+            return refusal(prompt, asked);
+        }
+        let message = json!({"content": "done"});
+        let prompt = u32::try_from(prompt).unwrap();
+        let answered = completion(&message, Some(prompt)).replace("stop", stops);
+        vec![answer("200 OK", "", answered)]
+    })
+    .await
+}
+
+fn refusal(prompt: u64, asked: u64) -> Vec<Step> {
+    let message = format!(
+        "'max_tokens' or 'max_completion_tokens' is too large: {asked}. This model's maximum context \
+         length is {WINDOW} tokens and your request has {prompt} input tokens ({asked} > {WINDOW} - \
+         {prompt})."
+    );
+    let error =
+        json!({"object": "error", "message": message, "type": "BadRequestError", "code": 400});
+    vec![answer("400 Bad Request", "", error.to_string())]
+}
+
+/// Turns of plain words, of so many bytes in all, and a question.
+fn long(proxy: &Running, bytes: usize, asked: u32) -> Talk {
+    let mut talk = Talk::new(proxy);
+    talk.fields = json!({ "max_tokens": asked });
+    let said = "some words to fill the window with ".repeat(bytes / 10 / 35);
+    for turn in 0..10 {
+        talk.messages.push(user(&format!("{turn} {said}")));
+        talk.messages
+            .push(json!({"role": "assistant", "content": "Well."}));
+    }
+    talk.messages.push(user("And now?"));
+    talk
+}
+
+fn cap(seen: &Seen) -> u64 {
+    let body: Value = serde_json::from_slice(&seen.body).unwrap();
+    body["max_tokens"].as_u64().unwrap()
+}
+
+#[tokio::test]
+async fn a_cap_past_the_window_is_lowered_and_nothing_is_cut() {
+    let up = strict(3.0, "stop").await;
+    let proxy = before(&up, 65_536).start().await;
+    let mut talk = long(&proxy, 150_000, 65_535);
+    for question in ["And then?", "And after that?", "And in the end?"] {
+        let came = talk.ask().await;
+        assert_eq!(came.status, 200, "{}", came.text());
+        let seen = up.last();
+        let sent = cap(&seen);
+        assert_eq!(header(&came, "actions"), format!("clamped={sent}"));
+        // What is left beside the prompt, but for a margin.
+        assert!((4_000..16_000).contains(&sent), "{sent}");
+        let number = format!("\"max_tokens\":{sent}");
+        let only = talk.body().replace("\"max_tokens\":65535", &number);
+        assert_eq!(String::from_utf8_lossy(&seen.body), only);
+        talk.messages
+            .push(json!({"role": "assistant", "content": "done"}));
+        talk.messages.push(user(question));
+    }
+    let metrics = proxy.client().get("/metrics").await;
+    assert!(
+        metrics
+            .text()
+            .contains("plimsoll_lowered_answer_caps_total 3")
+    );
+}
+
+#[tokio::test]
+async fn where_caps_are_left_alone_the_history_is_cut_for_them() {
+    let up = strict(3.0, "stop").await;
+    let proxy = before(&up, 65_536).set(|config| config.guard.clamp_max_tokens = false);
+    let proxy = proxy.start().await;
+    let talk = long(&proxy, 150_000, 30_000);
+    let came = talk.ask().await;
+    assert_eq!(came.status, 200, "{}", came.text());
+    assert!(header(&came, "actions").starts_with("dropped="));
+    assert_eq!(cap(&up.last()), 30_000);
+}
+
+#[tokio::test]
+async fn a_refusal_that_counts_prompt_and_cap_lowers_the_cap() {
+    // Half as many bytes a token as the guard thinks.
+    let up = strict(2.0, "stop").await;
+    let proxy = before(&up, 65_536).start().await;
+    let mut talk = long(&proxy, 120_000, 30_000);
+    let came = talk.say("Go on.").await;
+    let actions = header(&came, "actions");
+    let sent = cap(&up.last());
+    assert_eq!(actions, format!("clamped={sent}, refitted=1"));
+    assert_eq!(header(&came, "attempts"), "2");
+    // It taught nothing of how long a prompt may be.
+    let came = talk.say("And now?").await;
+    assert_eq!(header(&came, "attempts"), "1");
+    assert!(header(&came, "actions").starts_with("clamped="));
+}
+
+#[tokio::test]
+async fn a_cap_as_large_as_a_window_that_nobody_knew_is_lowered_after_a_refusal() {
+    let up = strict(3.0, "stop").await;
+    let proxy = before(&up, 200_000).start().await;
+    let talk = long(&proxy, 60_000, 70_000);
+    let came = talk.ask().await;
+    assert_eq!(came.status, 200, "{}", came.text());
+    let sent = cap(&up.last());
+    let actions = format!("clamped={sent}, refitted=1");
+    assert_eq!(header(&came, "actions"), actions);
+    assert!(sent > 30_000, "{sent}");
+}
+
+#[tokio::test]
+async fn after_an_answer_was_cut_off_at_a_lowered_cap_caps_stay_as_asked() {
+    let up = strict(3.0, "length").await;
+    let proxy = before(&up, 65_536).start().await;
+    let mut talk = long(&proxy, 150_000, 30_000);
+    let came = talk.say("Tell me all.").await;
+    assert!(header(&came, "actions").starts_with("clamped="));
+    for question in ["Go on.", "And then?"] {
+        let came = talk.say(question).await;
+        assert!(header(&came, "actions").starts_with("dropped="));
+        assert_eq!(cap(&up.last()), 30_000);
+    }
+}
+
+#[tokio::test]
+async fn a_cap_stays_above_the_thinking_budget() {
+    let up = strict(3.0, "stop").await;
+    let proxy = before(&up, 65_536).start().await;
+    let mut talk = long(&proxy, 150_000, 30_000);
+    talk.fields["thinking"] = json!({"type": "enabled", "budget_tokens": 24_000});
+    let came = talk.ask().await;
+    assert_eq!(came.status, 200, "{}", came.text());
+    let sent = cap(&up.last());
+    assert!(sent > 24_000, "{sent}");
+    assert!(header(&came, "actions").starts_with("dropped="));
+}
+
+#[tokio::test]
+async fn the_guard_as_a_service_reports_a_lowered_cap() {
+    let up = Provider::start().await;
+    let proxy = before(&up, 65_536).start().await;
+    let talk = long(&proxy, 150_000, 65_535);
+    let client = proxy.client();
+    let request = client.request(Method::POST, "/plimsoll/api/fit");
+    let request = request.header("content-type", "application/json");
+    let fitted = client.send(request.body(full(talk.body())).unwrap()).await;
+    assert_eq!(fitted.status, 200, "{}", fitted.text());
+    let fitted = fitted.json();
+    let (report, request) = (&fitted["report"], &fitted["request"]);
+    assert_eq!(report["answer_cap"]["asked"], 65_535);
+    assert_eq!(report["answer_cap"]["sent"], request["max_tokens"]);
+    assert_eq!(
+        report["actions"],
+        format!("clamped={}", request["max_tokens"])
+    );
+    let edited = chat::index(request.to_string().into()).unwrap();
+    assert_eq!(edited.messages.len(), talk.messages.len());
+}
