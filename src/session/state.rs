@@ -124,8 +124,9 @@ pub struct State {
     pub caution_waits_since_ms: Option<u64>,
 }
 
-/// What version 6 stores behind the fields of version 5.
-#[derive(Default, Serialize, Deserialize)]
+/// What version 6 stores behind the fields of version 5; nothing where all of it is as by default, which
+/// keeps the states of short sessions small.
+#[derive(Default, PartialEq, Serialize, Deserialize)]
 struct Later {
     /// [`Memory::alternates`].
     alternates: Option<bool>,
@@ -325,7 +326,12 @@ impl State {
     }
 
     fn encoded(&self) -> Result<Vec<u8>, StateError> {
-        postcard::to_extend(&(self, Later::of(self)), vec![VERSION]).map_err(StateError::Malformed)
+        let bytes = postcard::to_extend(self, vec![VERSION]).map_err(StateError::Malformed)?;
+        let later = Later::of(self);
+        if later == Later::default() {
+            return Ok(bytes);
+        }
+        postcard::to_extend(&later, bytes).map_err(StateError::Malformed)
     }
 
     /// Reads a stored form.
@@ -342,7 +348,7 @@ impl State {
         }
         let (mut state, rest) =
             postcard::take_from_bytes::<Self>(rest).map_err(StateError::Malformed)?;
-        let rest = if version == VERSION {
+        let rest = if version == VERSION && !rest.is_empty() {
             let (later, rest) =
                 postcard::take_from_bytes::<Later>(rest).map_err(StateError::Malformed)?;
             later.restore(&mut state);

@@ -42,6 +42,7 @@ pub(super) fn admin(admin: &AdminConfig) -> Vec<[String; 2]> {
     vec![
         row("key", is_set(admin.key_sha256.is_some())),
         row("show_content", admin.show_content),
+        row("local", admin.local),
     ]
 }
 
