@@ -82,7 +82,7 @@ static INDEX: LazyLock<File> = LazyLock::new(|| {
     file("/", html, include_bytes!("assets/index.html"))
 });
 
-static FILES: LazyLock<[File; 27]> = LazyLock::new(|| {
+static FILES: LazyLock<[File; 29]> = LazyLock::new(|| {
     files! {
         "chart.css": STYLE,
         "colours.css": STYLE,
@@ -103,12 +103,14 @@ static FILES: LazyLock<[File; 27]> = LazyLock::new(|| {
         "hint.js": SCRIPT,
         "list.js": SCRIPT,
         "made-of.js": SCRIPT,
+        "poll.js": SCRIPT,
         "providers.js": SCRIPT,
         "report.js": SCRIPT,
         "row.js": SCRIPT,
         "rows.js": SCRIPT,
         "session.js": SCRIPT,
         "settings.js": SCRIPT,
+        "share.js": SCRIPT,
         "sessions.js": SCRIPT,
         "words.js": SCRIPT,
     }

@@ -3,10 +3,10 @@
 import { ask } from "./api.js";
 import { askForKey } from "./dialog.js";
 import { atFrame, attribute, h, say } from "./dom.js";
-import { follow } from "./events.js";
 import { listView, readWish } from "./list.js";
 import { providersView } from "./providers.js";
 import { sessionView } from "./session.js";
+import { followTogether } from "./share.js";
 import { Sessions } from "./sessions.js";
 import {
   THEMES,
@@ -35,7 +35,7 @@ let parts = null;
 // Many events may come within one frame.
 const redraw = atFrame(() => view?.changed());
 
-const stream = follow({
+const stream = followTogether({
   heard(name, data) {
     if (name === "session") app.sessions.put(data);
     else if (name === "providers") {
