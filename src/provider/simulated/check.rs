@@ -30,23 +30,11 @@ const PARTS: &[&str] = &[
 ///
 /// The first rule that the conversation breaks.
 pub(super) fn messages(body: &Map<String, Value>) -> Result<&[Value], Refusal> {
-    let value = body
-        .get("messages")
-        .ok_or_else(|| Refusal::missing("messages"))?;
-    let Value::Array(messages) = value else {
-        return Err(Refusal::wrong_type(
-            "messages",
-            "an array of objects",
-            value,
-        ));
-    };
-    if messages.is_empty() {
-        return Err(Refusal::empty_array("messages"));
-    }
+    let messages = array(member(body, "messages", "")?, "messages")?;
     for (at, one) in messages.iter().enumerate() {
-        message(one, at)?;
+        check_message(one, at)?;
     }
-    pairs(messages)?;
+    check_pairs(messages)?;
     Ok(messages)
 }
 
@@ -65,73 +53,57 @@ fn call_ids(message: &Value) -> Vec<&str> {
     ids.filter_map(Value::as_str).collect()
 }
 
-fn message(value: &Value, at: usize) -> Result<(), Refusal> {
+fn check_message(value: &Value, at: usize) -> Result<(), Refusal> {
     let path = format!("messages[{at}]");
-    let Value::Object(fields) = value else {
-        return Err(Refusal::wrong_type(&path, "an object", value));
-    };
+    let fields = object(value, &path)?;
     let role = string(fields, "role", &path)?;
-    if !ROLES.contains(&role) {
-        return Err(Refusal::unsupported(&format!("{path}.role"), role, ROLES));
-    }
     match role {
-        "assistant" => assistant(fields, at, &path),
-        "tool" => {
-            string(fields, "tool_call_id", &path)?;
-            content(fields, role, at, &path)
-        }
+        "assistant" => return check_assistant(fields, at, &path),
+        "tool" => drop(string(fields, "tool_call_id", &path)?),
         "function" => {
             string(fields, "name", &path)?;
-            match fields.get("content") {
-                Some(Value::Null) => Ok(()),
-                _ => content(fields, role, at, &path),
+            if fields.get("content") == Some(&Value::Null) {
+                return Ok(());
             }
         }
-        _ => content(fields, role, at, &path),
+        role if !ROLES.contains(&role) => {
+            return Err(Refusal::unsupported(&format!("{path}.role"), role, ROLES));
+        }
+        _ => {}
     }
+    check_content(fields, role, at, &path)
 }
 
-fn assistant(fields: &Map<String, Value>, at: usize, path: &str) -> Result<(), Refusal> {
-    let set = |name: &str| fields.get(name).is_some_and(|value| !value.is_null());
-    if let Some(calls) = fields.get("tool_calls").filter(|calls| !calls.is_null()) {
-        tool_calls(calls, &format!("{path}.tool_calls"))?;
+fn check_assistant(fields: &Map<String, Value>, at: usize, path: &str) -> Result<(), Refusal> {
+    let set = |name: &str| fields.get(name).filter(|value| !value.is_null());
+    if let Some(calls) = set("tool_calls") {
+        check_calls(calls, &format!("{path}.tool_calls"))?;
     }
-    if let Some(call) = fields.get("function_call").filter(|call| !call.is_null()) {
-        named_call(call, &format!("{path}.function_call"))?;
+    if let Some(call) = set("function_call") {
+        check_named_call(call, &format!("{path}.function_call"))?;
     }
-    let spoken = ["tool_calls", "function_call", "refusal", "audio"]
-        .iter()
-        .any(|name| set(name));
-    match fields.get("content") {
-        None | Some(Value::Null) if !spoken => Err(null_content(at)),
-        None | Some(Value::Null) => Ok(()),
+    let spoken = ["tool_calls", "function_call", "refusal", "audio"];
+    let spoken = spoken.iter().any(|name| set(name).is_some());
+    match set("content") {
+        None if spoken => Ok(()),
+        None => Err(null_content(at)),
         // Agents write nothing to say beside a call as an empty list, too.
         Some(Value::Array(parts)) if parts.is_empty() && spoken => Ok(()),
-        Some(_) => content(fields, "assistant", at, path),
+        Some(_) => check_content(fields, "assistant", at, path),
     }
 }
 
-fn tool_calls(value: &Value, path: &str) -> Result<(), Refusal> {
-    let Value::Array(calls) = value else {
-        return Err(Refusal::wrong_type(path, "an array of objects", value));
-    };
-    if calls.is_empty() {
-        return Err(Refusal::empty_array(path));
-    }
-    for (at, call) in calls.iter().enumerate() {
+fn check_calls(value: &Value, path: &str) -> Result<(), Refusal> {
+    for (at, call) in array(value, path)?.iter().enumerate() {
         let path = format!("{path}[{at}]");
-        let Value::Object(fields) = call else {
-            return Err(Refusal::wrong_type(&path, "an object", call));
-        };
+        let fields = object(call, &path)?;
         string(fields, "id", &path)?;
         match string(fields, "type", &path)? {
-            "function" => named_call(
-                member(fields, "function", &path)?,
-                &format!("{path}.function"),
-            )?,
-            "custom" => {
-                member(fields, "custom", &path)?;
+            "function" => {
+                let function = member(fields, "function", &path)?;
+                check_named_call(function, &format!("{path}.function"))?;
             }
+            "custom" => drop(member(fields, "custom", &path)?),
             other => {
                 let path = format!("{path}.type");
                 return Err(Refusal::unsupported(&path, other, &["function", "custom"]));
@@ -141,16 +113,18 @@ fn tool_calls(value: &Value, path: &str) -> Result<(), Refusal> {
     Ok(())
 }
 
-fn named_call(value: &Value, path: &str) -> Result<(), Refusal> {
-    let Value::Object(fields) = value else {
-        return Err(Refusal::wrong_type(path, "an object", value));
-    };
+fn check_named_call(value: &Value, path: &str) -> Result<(), Refusal> {
+    let fields = object(value, path)?;
     string(fields, "name", path)?;
-    string(fields, "arguments", path)?;
-    Ok(())
+    string(fields, "arguments", path).map(drop)
 }
 
-fn content(fields: &Map<String, Value>, role: &str, at: usize, path: &str) -> Result<(), Refusal> {
+fn check_content(
+    fields: &Map<String, Value>,
+    role: &str,
+    at: usize,
+    path: &str,
+) -> Result<(), Refusal> {
     let path = format!("{path}.content");
     match fields.get("content") {
         None => Err(Refusal::missing(&path)),
@@ -160,7 +134,7 @@ fn content(fields: &Map<String, Value>, role: &str, at: usize, path: &str) -> Re
         Some(Value::Array(parts)) => parts
             .iter()
             .enumerate()
-            .try_for_each(|(nth, one)| part(one, role, at, &format!("{path}[{nth}]"))),
+            .try_for_each(|(nth, one)| check_part(one, role, at, &format!("{path}[{nth}]"))),
         Some(other) => Err(Refusal::wrong_type(
             &path,
             "one of a string or array of objects",
@@ -169,10 +143,8 @@ fn content(fields: &Map<String, Value>, role: &str, at: usize, path: &str) -> Re
     }
 }
 
-fn part(value: &Value, role: &str, at: usize, path: &str) -> Result<(), Refusal> {
-    let Value::Object(fields) = value else {
-        return Err(Refusal::wrong_type(path, "an object", value));
-    };
+fn check_part(value: &Value, role: &str, at: usize, path: &str) -> Result<(), Refusal> {
+    let fields = object(value, path)?;
     let kind = string(fields, "type", path)?;
     if !PARTS.contains(&kind) {
         return Err(Refusal::unsupported(&format!("{path}.type"), kind, PARTS));
@@ -188,12 +160,9 @@ fn part(value: &Value, role: &str, at: usize, path: &str) -> Result<(), Refusal>
             ),
         )),
         "image_url" => {
-            let image = member(fields, kind, path)?;
-            let path = format!("{path}.image_url");
-            match image {
-                Value::Object(image) => string(image, "url", &path).map(drop),
-                other => Err(Refusal::wrong_type(&path, "an object", other)),
-            }
+            let inner = format!("{path}.image_url");
+            let image = object(member(fields, kind, path)?, &inner)?;
+            string(image, "url", &inner).map(drop)
         }
         other => member(fields, other, path).map(drop),
     }
@@ -201,7 +170,7 @@ fn part(value: &Value, role: &str, at: usize, path: &str) -> Result<(), Refusal>
 
 /// Every tool message answers the assistant message right before its siblings, and every call is
 /// answered before anything else is said.
-fn pairs(messages: &[Value]) -> Result<(), Refusal> {
+fn check_pairs(messages: &[Value]) -> Result<(), Refusal> {
     let mut waiting: Vec<&str> = Vec::new();
     for (at, message) in messages.iter().enumerate() {
         if role(message) == "tool" {
@@ -211,11 +180,11 @@ fn pairs(messages: &[Value]) -> Result<(), Refusal> {
             };
             waiting.remove(found);
         } else {
-            all_answered(&waiting, at)?;
+            check_answered(&waiting, at)?;
             waiting = call_ids(message);
         }
     }
-    all_answered(&waiting, messages.len())
+    check_answered(&waiting, messages.len())
 }
 
 fn orphan(at: usize) -> Refusal {
@@ -228,7 +197,7 @@ fn orphan(at: usize) -> Refusal {
     )
 }
 
-fn all_answered(waiting: &[&str], at: usize) -> Result<(), Refusal> {
+fn check_answered(waiting: &[&str], at: usize) -> Result<(), Refusal> {
     if waiting.is_empty() {
         return Ok(());
     }
@@ -249,6 +218,20 @@ fn null_content(at: usize) -> Refusal {
         None,
         "Invalid value for 'content': expected a string, got null.".to_owned(),
     )
+}
+
+/// A list that must hold something.
+pub(super) fn array<'a>(value: &'a Value, path: &str) -> Result<&'a [Value], Refusal> {
+    match value {
+        Value::Array(list) if list.is_empty() => Err(Refusal::empty_array(path)),
+        Value::Array(list) => Ok(list),
+        other => Err(Refusal::wrong_type(path, "an array of objects", other)),
+    }
+}
+
+pub(super) fn object<'a>(value: &'a Value, path: &str) -> Result<&'a Map<String, Value>, Refusal> {
+    let object = value.as_object();
+    object.ok_or_else(|| Refusal::wrong_type(path, "an object", value))
 }
 
 /// A member that must be there.

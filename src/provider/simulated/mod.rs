@@ -185,33 +185,34 @@ fn check_window(request: &ChatRequest<'_>, prompt: &Prompt) -> Result<(), Refusa
     if total <= u64::from(window) {
         return Ok(());
     }
-    let (with_functions, with_completion) = (functions > 0, request.limit.is_some());
-    let asked = match (with_functions, with_completion) {
-        (false, false) => format!("your messages resulted in {total} tokens"),
-        (true, false) => format!(
-            "your messages resulted in {total} tokens ({messages} in the messages, {functions} in \
-             the functions)"
-        ),
-        (false, true) => format!(
-            "you requested {total} tokens ({messages} in the messages, {completion} in the completion)"
-        ),
-        (true, true) => format!(
-            "you requested {total} tokens ({messages} in the messages, {functions} in the functions, \
-             and {completion} in the completion)"
-        ),
+    let verb = match request.limit {
+        None => "your messages resulted in",
+        Some(_) => "you requested",
     };
-    let reduce = match (with_functions, with_completion) {
-        (false, false) => "messages",
-        (true, false) => "messages or functions",
-        (false, true) => "messages or completion",
-        (true, true) => "messages, functions, or completion",
+    let (parts, reduce) = match (functions > 0, request.limit.is_some()) {
+        (false, false) => (String::new(), "messages"),
+        (true, false) => (
+            format!(" ({messages} in the messages, {functions} in the functions)"),
+            "messages or functions",
+        ),
+        (false, true) => (
+            format!(" ({messages} in the messages, {completion} in the completion)"),
+            "messages or completion",
+        ),
+        (true, true) => (
+            format!(
+                " ({messages} in the messages, {functions} in the functions, and {completion} in \
+                 the completion)"
+            ),
+            "messages, functions, or completion",
+        ),
     };
     Err(Refusal::of(
         "messages",
         Some("context_length_exceeded"),
         format!(
-            "This model's maximum context length is {window} tokens. However, {asked}. Please \
-             reduce the length of the {reduce}."
+            "This model's maximum context length is {window} tokens. However, {verb} {total} \
+             tokens{parts}. Please reduce the length of the {reduce}."
         ),
     ))
 }

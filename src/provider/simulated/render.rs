@@ -7,7 +7,7 @@ use futures_util::stream;
 use http::{Response, StatusCode, header};
 use http_body::Frame;
 use http_body_util::{BodyExt as _, Full, StreamBody, combinators::UnsyncBoxBody};
-use serde_json::{Map, Value, json};
+use serde_json::{Value, json};
 
 use super::{
     count::Pieces,
@@ -58,10 +58,9 @@ pub(super) fn write_whole(envelope: &Envelope<'_>, replies: &[Reply]) -> Respons
                 "finish_reason": reply.finish})
         })
         .collect();
-    let mut body = write_head(envelope, "chat.completion");
-    body.insert("choices".to_owned(), choices.into());
-    body.insert("usage".to_owned(), write_usage(envelope, replies));
-    json_response(StatusCode::OK, &Value::Object(body))
+    let mut body = write_head(envelope, "chat.completion", choices.into());
+    body["usage"] = write_usage(envelope, replies);
+    json_response(StatusCode::OK, &body)
 }
 
 /// The answer as server-sent events, each a frame of its own.
@@ -75,10 +74,9 @@ pub(super) fn write_events(envelope: &Envelope<'_>, replies: &[Reply]) -> Respon
         events.push(write_chunk(envelope, index, json!({}), finish));
     }
     if envelope.request.include_usage {
-        let mut last = write_head(envelope, "chat.completion.chunk");
-        last.insert("choices".to_owned(), json!([]));
-        last.insert("usage".to_owned(), write_usage(envelope, replies));
-        events.push(write_event(&Value::Object(last)));
+        let mut last = write_head(envelope, "chat.completion.chunk", json!([]));
+        last["usage"] = write_usage(envelope, replies);
+        events.push(write_event(&last));
     }
     events.push(Bytes::from_static(b"data: [DONE]\n\n"));
     let frames = events.into_iter().map(|event| Ok(Frame::data(event)));
@@ -91,13 +89,10 @@ pub(super) fn write_events(envelope: &Envelope<'_>, replies: &[Reply]) -> Respon
     response
 }
 
-fn write_head(envelope: &Envelope<'_>, object: &str) -> Map<String, Value> {
-    let head = json!({"id": envelope.id, "object": object, "created": CREATED,
-        "model": envelope.request.model.name, "service_tier": "default", "system_fingerprint": "fp_plimsoll"});
-    match head {
-        Value::Object(head) => head,
-        _ => Map::new(),
-    }
+fn write_head(envelope: &Envelope<'_>, object: &str, choices: Value) -> Value {
+    json!({"id": envelope.id, "object": object, "created": CREATED, "choices": choices,
+        "model": envelope.request.model.name, "service_tier": "default",
+        "system_fingerprint": "fp_plimsoll"})
 }
 
 fn write_usage(envelope: &Envelope<'_>, replies: &[Reply]) -> Value {
@@ -164,13 +159,12 @@ fn fragments(text: &str, pieces: usize) -> impl Iterator<Item = &str> {
 }
 
 fn write_chunk(envelope: &Envelope<'_>, index: usize, delta: Value, finish: Value) -> Bytes {
-    let mut body = write_head(envelope, "chat.completion.chunk");
     let choice = json!({"index": index, "delta": delta, "logprobs": null, "finish_reason": finish});
-    body.insert("choices".to_owned(), json!([choice]));
+    let mut body = write_head(envelope, "chat.completion.chunk", json!([choice]));
     if envelope.request.include_usage {
-        body.insert("usage".to_owned(), Value::Null);
+        body["usage"] = Value::Null;
     }
-    write_event(&Value::Object(body))
+    write_event(&body)
 }
 
 fn write_event(value: &Value) -> Bytes {

@@ -5,7 +5,7 @@ use serde_json::{Map, Value};
 
 use super::{
     Model,
-    check::{self, member, string},
+    check::{self, array, member, object, string},
     find_model,
     refusal::Refusal,
 };
@@ -59,8 +59,10 @@ pub(super) enum Format<'a> {
 }
 
 impl<'a> ChatRequest<'a> {
+    /// Parameters of a wrong type count as absent.
+    ///
     /// # Errors
-    /// The first thing that OpenAI would refuse about the request.
+    /// The first thing that OpenAI would refuse about the conversation and what goes with it.
     pub(super) fn parse(body: &'a Value) -> Result<Self, Refusal> {
         let Value::Object(fields) = body else {
             return Err(Refusal::plain(StatusCode::BAD_REQUEST, NOT_JSON));
@@ -68,7 +70,8 @@ impl<'a> ChatRequest<'a> {
         let model = parse_model(fields)?;
         let messages = check::messages(fields)?;
         let tools = parse_tools(fields)?;
-        let stream = boolean(fields, "stream")?.unwrap_or(false);
+        let flag = |name: &str| fields.get(name).and_then(Value::as_bool);
+        let stream = flag("stream").unwrap_or(false);
         let schemas = ["tools", "functions", "response_format"];
         Ok(Self {
             model,
@@ -76,7 +79,7 @@ impl<'a> ChatRequest<'a> {
             choice: parse_choice(fields, &tools)?,
             tools,
             schemas: schemas.iter().filter_map(|it| set(fields, it)).collect(),
-            parallel: boolean(fields, "parallel_tool_calls")?.unwrap_or(true),
+            parallel: flag("parallel_tool_calls").unwrap_or(true),
             n: integer(fields, "n", 128)?.unwrap_or(1),
             limit: parse_limit(fields)?,
             format: parse_format(fields, messages)?,
@@ -102,21 +105,10 @@ fn parse_model(fields: &Fields) -> Result<Model, Refusal> {
     }
 }
 
-fn boolean(fields: &Fields, name: &str) -> Result<Option<bool>, Refusal> {
-    match set(fields, name) {
-        None => Ok(None),
-        Some(Value::Bool(value)) => Ok(Some(*value)),
-        Some(other) => Err(Refusal::wrong_type(name, "a boolean", other)),
-    }
-}
-
 /// A number from 1 to `most`.
 fn integer(fields: &Fields, name: &str, most: u32) -> Result<Option<u32>, Refusal> {
-    let Some(value) = set(fields, name) else {
+    let Some(number) = fields.get(name).and_then(Value::as_i64) else {
         return Ok(None);
-    };
-    let Some(number) = value.as_i64() else {
-        return Err(Refusal::wrong_type(name, "an integer", value));
     };
     let (code, words) = match u32::try_from(number.max(0)) {
         Ok(0) => (
@@ -148,28 +140,21 @@ fn parse_limit(fields: &Fields) -> Result<Option<u32>, Refusal> {
 }
 
 fn parse_tools(fields: &Fields) -> Result<Vec<Tool<'_>>, Refusal> {
-    let list = match set(fields, "tools") {
-        None => return Ok(Vec::new()),
-        Some(Value::Array(list)) if list.is_empty() => return Err(Refusal::empty_array("tools")),
-        Some(Value::Array(list)) => list,
-        Some(other) => return Err(Refusal::wrong_type("tools", "an array of objects", other)),
+    let Some(list) = set(fields, "tools") else {
+        return Ok(Vec::new());
     };
     let mut tools = Vec::new();
-    for (at, value) in list.iter().enumerate() {
+    for (at, value) in array(list, "tools")?.iter().enumerate() {
         let path = format!("tools[{at}]");
-        let Value::Object(tool) = value else {
-            return Err(Refusal::wrong_type(&path, "an object", value));
-        };
+        let tool = object(value, &path)?;
         let kind = string(tool, "type", &path)?;
         if !["function", "custom"].contains(&kind) {
             let path = format!("{path}.type");
             return Err(Refusal::unsupported(&path, kind, &["function", "custom"]));
         }
-        let (inner, path) = (member(tool, kind, &path)?, format!("{path}.{kind}"));
-        let Value::Object(described) = inner else {
-            return Err(Refusal::wrong_type(&path, "an object", inner));
-        };
-        let name = string(described, "name", &path)?;
+        let inner = format!("{path}.{kind}");
+        let described = object(member(tool, kind, &path)?, &inner)?;
+        let name = string(described, "name", &inner)?;
         let parameters = described.get("parameters").unwrap_or(&Value::Null);
         if kind == "function" {
             tools.push(Tool { name, parameters });
@@ -187,25 +172,16 @@ fn parse_choice<'a>(fields: &'a Fields, tools: &[Tool<'_>]) -> Result<Choice<'a>
             return Err(Refusal::of(name, None, message));
         }
     }
-    let choice = match set(fields, "tool_choice") {
+    let name = match set(fields, "tool_choice") {
         None => return Ok(Choice::Auto),
         Some(Value::String(word)) => {
-            return match word.as_str() {
-                "none" => Ok(Choice::None),
-                "auto" => Ok(Choice::Auto),
-                "required" => Ok(Choice::Required),
-                other => Err(Refusal::unsupported(
-                    "tool_choice",
-                    other,
-                    &["none", "auto", "required"],
-                )),
-            };
+            return Ok(match word.as_str() {
+                "none" => Choice::None,
+                "required" => Choice::Required,
+                _ => Choice::Auto,
+            });
         }
-        Some(choice) => choice,
-    };
-    let Some(name) = choice["function"]["name"].as_str() else {
-        let expected = "one of a string or object";
-        return Err(Refusal::wrong_type("tool_choice", expected, choice));
+        Some(choice) => choice["function"]["name"].as_str().unwrap_or_default(),
     };
     if tools.iter().any(|tool| tool.name == name) {
         return Ok(Choice::Named(name));
@@ -217,35 +193,20 @@ fn parse_choice<'a>(fields: &'a Fields, tools: &[Tool<'_>]) -> Result<Choice<'a>
 }
 
 fn parse_format<'a>(fields: &'a Fields, messages: &[Value]) -> Result<Format<'a>, Refusal> {
-    let value = match set(fields, "response_format") {
-        None => return Ok(Format::Text),
-        Some(Value::Object(value)) => value,
-        Some(other) => return Err(Refusal::wrong_type("response_format", "an object", other)),
+    let Some(format) = set(fields, "response_format") else {
+        return Ok(Format::Text);
     };
-    match string(value, "type", "response_format")? {
-        "text" => Ok(Format::Text),
-        "json_object" if messages.iter().any(says_json) => Ok(Format::Object),
-        "json_object" => Err(Refusal::of(
+    match format["type"].as_str() {
+        Some("json_schema") => Ok(Format::Schema(&format["json_schema"]["schema"])),
+        Some("json_object") if messages.iter().any(says_json) => Ok(Format::Object),
+        Some("json_object") => Err(Refusal::of(
             "messages",
             None,
             "'messages' must contain the word 'json' in some form, to use 'response_format' of \
              type 'json_object'."
                 .to_owned(),
         )),
-        "json_schema" => {
-            let path = "response_format.json_schema";
-            let inner = member(value, "json_schema", "response_format")?;
-            let Value::Object(inner) = inner else {
-                return Err(Refusal::wrong_type(path, "an object", inner));
-            };
-            string(inner, "name", path)?;
-            Ok(inner.get("schema").map_or(Format::Object, Format::Schema))
-        }
-        other => Err(Refusal::unsupported(
-            "response_format.type",
-            other,
-            &["json_object", "json_schema", "text"],
-        )),
+        _ => Ok(Format::Text),
     }
 }
 
@@ -262,8 +223,7 @@ fn parse_include_usage(fields: &Fields, stream: bool) -> Result<bool, Refusal> {
             None,
             "The 'stream_options' parameter is only allowed when 'stream' is enabled.".to_owned(),
         )),
-        Some(Value::Object(options)) => Ok(boolean(options, "include_usage")?.unwrap_or(false)),
-        Some(other) => Err(Refusal::wrong_type("stream_options", "an object", other)),
+        Some(options) => Ok(options["include_usage"] == true),
     }
 }
 

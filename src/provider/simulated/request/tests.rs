@@ -92,17 +92,12 @@ fn tools_and_their_choice() {
         json!({"parallel_tool_calls": true}),
         "only allowed when 'tools' are specified",
     );
-    check(
-        json!({"tools": [tool("a")], "tool_choice": "any"}),
-        "Invalid value: 'any'",
-    );
 }
 
 #[test]
 fn limits_and_numbers() {
     check(json!({"n": 0}), "Expected a value >= 1, but got 0 instead");
     check(json!({"n": 129}), "Expected a value <= 128");
-    check(json!({"n": 1.5}), "expected an integer, but got a decimal");
     check(json!({"max_tokens": -1}), "integer below minimum value");
     check(
         json!({"max_tokens": 5, "max_completion_tokens": 5}),
@@ -116,7 +111,6 @@ fn limits_and_numbers() {
 
 #[test]
 fn streams_and_formats() {
-    check(json!({"stream": "yes"}), "expected a boolean");
     check(
         json!({"stream_options": {"include_usage": true}}),
         "only allowed when 'stream' is enabled",
@@ -129,18 +123,6 @@ fn streams_and_formats() {
     check(
         json!({"response_format": {"type": "json_object"}, "messages": [{"role": "user", "content": "x"}]}),
         "must contain the word 'json'",
-    );
-    check(
-        json!({"response_format": {"type": "xml"}}),
-        "Invalid value: 'xml'",
-    );
-    check(
-        json!({"response_format": {"type": "json_schema"}}),
-        "'response_format.json_schema'",
-    );
-    check(
-        json!({"response_format": {"type": "json_schema", "json_schema": {"schema": {}}}}),
-        "json_schema.name'",
     );
     check(
         json!({"response_format": {"type": "json_schema", "json_schema": {"name": "a", "schema": {}}}}),
