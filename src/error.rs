@@ -59,6 +59,8 @@ pub enum Failure {
     PathNotFound,
     /// No such session, or not of this client.
     SessionNotFound,
+    /// What only the administrator is shown.
+    AdminOnly,
     /// A session of another key, which whoever asks may only look at.
     SessionReadOnly,
     /// A session is to be switched, and the request does not say how.
@@ -149,6 +151,7 @@ impl Failure {
             Self::ProviderNotFound(_) => "provider_not_found",
             Self::PathNotFound => "path_not_found",
             Self::SessionNotFound => "session_not_found",
+            Self::AdminOnly => "admin_only",
             Self::SessionReadOnly => "session_read_only",
             Self::SwitchMissing => "missing_required_parameter",
             Self::SwitchValue | Self::QueryValue { .. } => "invalid_value",
@@ -250,6 +253,9 @@ impl Failure {
                 .into(),
             Self::SessionNotFound => "There is no such session, or it is not of this client. Its \
                 id is the x-plimsoll-session header of any of its answers."
+                .into(),
+            Self::AdminOnly => "The settings are shown to the administrator's key \
+                (admin.key_sha256) and, without client keys, at this machine where admin.local is on."
                 .into(),
             Self::SessionReadOnly => {
                 "admin.local shows sessions of other keys and changes nothing of \

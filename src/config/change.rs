@@ -7,6 +7,7 @@ use std::collections::BTreeMap;
 use super::{
     Config, StoreConfig, StorePlace,
     problem::{Problem, Problems, dotted},
+    settings::settle,
 };
 
 /// Sections that are named; what is more is counted.
@@ -41,6 +42,7 @@ impl Change {
         next.store.clone_from(&running.store);
         stays("traces", running.traces != next.traces);
         next.traces.clone_from(&running.traces);
+        next.settings = settle(&running.settings, &next.settings, &waiting).into();
         Self {
             taken: taken(running, next),
             waiting,

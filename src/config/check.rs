@@ -20,6 +20,7 @@ use super::{
     layer::Layers,
     load::Environment,
     problem::{Problem, Problems, dotted},
+    settings::settings,
 };
 
 /// A day: longer waits are a unit mistaken.
@@ -52,6 +53,7 @@ pub(super) fn check(
         compaction: checker.compaction(&file.compaction),
         store: checker.store(&file.store),
         traces: checker.traces(&file.traces),
+        settings: settings(file, layers).into(),
     };
     checker.references(&config);
     match checker.problems {

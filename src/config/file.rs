@@ -6,11 +6,11 @@
 
 use std::collections::BTreeMap;
 
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 
 use super::{AddTools, Preset, UsageMode};
 
-#[derive(Clone, Debug, Default, Deserialize, PartialEq)]
+#[derive(Clone, Debug, Default, Deserialize, PartialEq, Serialize)]
 #[serde(deny_unknown_fields, default)]
 pub(super) struct File {
     pub(super) default_provider: Option<String>,
@@ -29,7 +29,7 @@ pub(super) struct File {
     pub(super) traces: Traces,
 }
 
-#[derive(Clone, Debug, Deserialize, PartialEq)]
+#[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
 #[serde(deny_unknown_fields, default)]
 pub(super) struct Server {
     pub(super) listen: String,
@@ -61,7 +61,7 @@ impl Default for Server {
     }
 }
 
-#[derive(Clone, Debug, Default, Deserialize, PartialEq)]
+#[derive(Clone, Debug, Default, Deserialize, PartialEq, Serialize)]
 #[serde(deny_unknown_fields, default)]
 pub(super) struct Admin {
     pub(super) key_sha256: Option<String>,
@@ -69,7 +69,7 @@ pub(super) struct Admin {
     pub(super) local: bool,
 }
 
-#[derive(Clone, Debug, Deserialize, PartialEq)]
+#[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
 #[serde(deny_unknown_fields, default)]
 pub(super) struct Client {
     /// Required; its absence is reported together with all other problems.
@@ -94,7 +94,7 @@ impl Default for Client {
     }
 }
 
-#[derive(Clone, Debug, Deserialize, PartialEq)]
+#[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
 #[serde(deny_unknown_fields, default)]
 pub(super) struct Provider {
     /// Required; its absence is reported together with all other problems.
@@ -136,14 +136,14 @@ impl Default for Provider {
     }
 }
 
-#[derive(Clone, Copy, Debug, Deserialize, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Deserialize, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub(super) enum Auth {
     Client,
     None,
 }
 
-#[derive(Clone, Debug, Default, Deserialize, PartialEq)]
+#[derive(Clone, Debug, Default, Deserialize, PartialEq, Serialize)]
 #[serde(deny_unknown_fields, default)]
 pub(super) struct Model {
     pub(super) provider: Option<String>,
@@ -158,7 +158,7 @@ pub(super) struct Model {
     pub(super) larger: Option<String>,
 }
 
-#[derive(Clone, Debug, Deserialize, PartialEq)]
+#[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Deployment {
     pub(super) model: String,
@@ -170,7 +170,7 @@ const fn one() -> u32 {
     1
 }
 
-#[derive(Clone, Debug, Deserialize, PartialEq)]
+#[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
 #[serde(deny_unknown_fields, default)]
 pub(super) struct Retry {
     pub(super) max_retries: u32,
@@ -192,7 +192,7 @@ impl Default for Retry {
     }
 }
 
-#[derive(Clone, Debug, Deserialize, PartialEq)]
+#[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
 #[serde(deny_unknown_fields, default)]
 pub(super) struct Catalogue {
     pub(super) url: Option<String>,
@@ -210,7 +210,7 @@ impl Default for Catalogue {
     }
 }
 
-#[derive(Clone, Debug, Deserialize, PartialEq)]
+#[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
 #[serde(deny_unknown_fields, default)]
 pub(super) struct Guard {
     pub(super) enabled: bool,
@@ -264,7 +264,7 @@ impl Default for Guard {
     }
 }
 
-#[derive(Clone, Debug, Deserialize, PartialEq)]
+#[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
 #[serde(deny_unknown_fields, default)]
 pub(super) struct Recovery {
     pub(super) enabled: bool,
@@ -292,7 +292,7 @@ impl Default for Recovery {
     }
 }
 
-#[derive(Clone, Copy, Debug, Deserialize, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Deserialize, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub(super) enum Speech {
     Auto,
@@ -300,7 +300,7 @@ pub(super) enum Speech {
     Zh,
 }
 
-#[derive(Clone, Debug, Deserialize, PartialEq)]
+#[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
 #[serde(deny_unknown_fields, default)]
 pub(super) struct Compaction {
     pub(super) auto: bool,
@@ -326,7 +326,7 @@ impl Default for Compaction {
     }
 }
 
-#[derive(Clone, Debug, Deserialize, PartialEq)]
+#[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
 #[serde(deny_unknown_fields, default)]
 pub(super) struct Store {
     pub(super) url: String,
@@ -356,7 +356,7 @@ impl Default for Store {
     }
 }
 
-#[derive(Clone, Debug, Deserialize, PartialEq)]
+#[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
 #[serde(deny_unknown_fields, default)]
 pub(super) struct Traces {
     pub(super) endpoint: String,

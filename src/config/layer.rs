@@ -13,6 +13,7 @@ use figment::{
 use super::{
     file::File,
     problem::{Problem, dotted, nearest},
+    settings::Source,
 };
 
 /// More problems than this are of no help to anyone.
@@ -20,6 +21,7 @@ const MAX_PROBLEMS: usize = 50;
 
 /// One source of settings.
 struct Layer {
+    source: Source,
     origin: String,
     values: Dict,
 }
@@ -39,18 +41,23 @@ impl Provider for Layer {
 pub(super) struct Layers(Vec<Layer>);
 
 impl Layers {
-    /// Adds a source of many values, stronger than those before.
+    /// Adds the file, stronger than what came before.
     pub(super) fn add(&mut self, origin: String, values: Dict) {
-        self.0.push(Layer { origin, values });
+        self.0.push(Layer {
+            source: Source::File,
+            origin,
+            values,
+        });
     }
 
-    /// Adds a source of one value, stronger than those before.
-    pub(super) fn push(&mut self, origin: &str, path: &[String], value: Value) {
+    /// Adds a variable or a flag, which has one value, stronger than those before.
+    pub(super) fn push(&mut self, source: Source, origin: &str, path: &[String], value: Value) {
         let nested = path.iter().rev().fold(value, |value, key| {
             Value::from(Dict::from([(key.clone(), value)]))
         });
         if let Some(values) = nested.into_dict() {
             self.0.push(Layer {
+                source,
                 origin: origin.to_owned(),
                 values,
             });
@@ -59,8 +66,14 @@ impl Layers {
 
     /// The file, variable or flag that has the last word on a key.
     pub(super) fn origin<S: AsRef<str>>(&self, path: &[S]) -> Option<String> {
+        self.source(path).map(|(_, origin)| origin)
+    }
+
+    /// The same, with what it is.
+    pub(super) fn source<S: AsRef<str>>(&self, path: &[S]) -> Option<(Source, String)> {
         let says = |layer: &&Layer| has(&layer.values, path);
-        self.0.iter().rev().find(says).map(|l| l.origin.clone())
+        let layer = self.0.iter().rev().find(says)?;
+        Some((layer.source, layer.origin.clone()))
     }
 
     /// Reads the merged layers; what does not fit the shape is noted and taken out.
@@ -69,6 +82,7 @@ impl Layers {
         loop {
             let merged = self.0.iter().fold(Figment::new(), |merged, layer| {
                 merged.merge(Layer {
+                    source: layer.source,
                     origin: layer.origin.clone(),
                     values: layer.values.clone(),
                 })

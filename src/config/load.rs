@@ -19,6 +19,7 @@ use super::{
     file::File,
     layer::Layers,
     problem::{Problem, Problems},
+    settings::Source,
 };
 
 /// A settings file larger than this is a mistake.
@@ -186,6 +187,17 @@ pub(super) fn merge(
     Ok((loaded.config, loaded.warnings))
 }
 
+/// The settings of a text as they would be shown, unchecked.
+#[cfg(test)]
+pub(super) fn shown(
+    text: Option<(String, String)>,
+    environment: &Environment,
+) -> Vec<super::Setting> {
+    let written =
+        Written::of(text, environment, None).unwrap_or_else(|problems| panic!("{problems}"));
+    super::settings::settings(&written.settings, &written.layers)
+}
+
 /// All sources, unchecked, and what is doubtful of their names.
 fn layers(
     text: Option<(String, String)>,
@@ -207,7 +219,12 @@ fn layers(
     let mut warnings = Vec::new();
     for (name, value) in &environment.0 {
         match setting(name) {
-            Named::Setting(path) => layers.push(name, &path, value.parse().unwrap_or_else(never)),
+            Named::Setting(path) => layers.push(
+                Source::Environment,
+                name,
+                &path,
+                value.parse().unwrap_or_else(never),
+            ),
             Named::Doubtful(message) => warnings.push(Problem {
                 origin: None,
                 key: name.clone(),
@@ -219,7 +236,7 @@ fn layers(
     }
     if let Some(listen) = listen {
         let path = ["server".to_owned(), "listen".to_owned()];
-        layers.push("--listen", &path, Value::from(listen));
+        layers.push(Source::Flag, "--listen", &path, Value::from(listen));
     }
     Ok((layers, warnings))
 }

@@ -9,6 +9,7 @@ mod layer;
 mod load;
 mod problem;
 pub mod secret;
+mod settings;
 mod warn;
 mod watch;
 
@@ -18,13 +19,14 @@ mod tests;
 pub use change::Change;
 pub use load::{Environment, Flags, Loaded, load};
 pub use problem::{Problem, Problems};
+pub use settings::Setting;
 pub use warn::{unknown_windows, warnings};
 pub use watch::Watch;
 
 use std::{collections::BTreeMap, net::SocketAddr, path::PathBuf, sync::Arc, time::Duration};
 
 use http::{HeaderMap, HeaderName};
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 
 use crate::recovery::{Language, Prompts, clock::Pace};
 
@@ -50,6 +52,8 @@ pub struct Config {
     pub compaction: CompactionConfig,
     pub store: StoreConfig,
     pub traces: TracesConfig,
+    /// All of this as an administrator sees it, with where each comes from; without secrets.
+    pub settings: Arc<[Setting]>,
 }
 
 #[derive(Clone, Debug, PartialEq)]
@@ -252,7 +256,7 @@ pub struct ClearConfig {
 }
 
 /// Caps for three kinds of named parts.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Preset {
     Light,
@@ -286,7 +290,7 @@ impl Preset {
 }
 
 /// Which prompt tokens a client reads in `usage`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum UsageMode {
     /// As the provider counted them.
@@ -322,7 +326,7 @@ pub struct RecoveryConfig {
 }
 
 /// From when on the tools of recovery are added to requests that have tools.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum AddTools {
     /// From the first prompt on.

@@ -82,7 +82,7 @@ static INDEX: LazyLock<File> = LazyLock::new(|| {
     file("/", html, include_bytes!("assets/index.html"))
 });
 
-static FILES: LazyLock<[File; 29]> = LazyLock::new(|| {
+static FILES: LazyLock<[File; 30]> = LazyLock::new(|| {
     files! {
         "chart.css": STYLE,
         "colours.css": STYLE,
@@ -101,6 +101,7 @@ static FILES: LazyLock<[File; 29]> = LazyLock::new(|| {
         "format.js": SCRIPT,
         "gauge.js": SCRIPT,
         "hint.js": SCRIPT,
+        "in-force.js": SCRIPT,
         "list.js": SCRIPT,
         "made-of.js": SCRIPT,
         "poll.js": SCRIPT,

@@ -162,7 +162,8 @@ const fn status(failure: &Failure) -> StatusCode {
         Failure::Foreign { .. }
         | Failure::ForeignPage
         | Failure::PathNotAllowed
-        | Failure::SessionReadOnly => StatusCode::FORBIDDEN,
+        | Failure::SessionReadOnly
+        | Failure::AdminOnly => StatusCode::FORBIDDEN,
         Failure::ModelNotFound(_)
         | Failure::ProviderNotFound(_)
         | Failure::PathNotFound

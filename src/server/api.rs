@@ -12,6 +12,7 @@ mod list;
 mod openapi;
 mod providers;
 mod session;
+mod settings;
 mod who;
 
 use std::sync::Arc;
@@ -54,6 +55,8 @@ enum Wants {
     Fit,
     /// `GET about`.
     About,
+    /// `GET settings`.
+    Settings,
     /// `GET openapi.json`.
     Description,
 }
@@ -95,6 +98,7 @@ pub async fn api(
                     events::events(app, who)?
                 }
                 Wants::About => about::about(app, &who),
+                Wants::Settings => settings::settings(app, &who)?,
                 Wants::Description | Wants::Fit | Wants::Switch(_) => openapi::description(),
             }
         }
@@ -120,6 +124,7 @@ fn wants(parts: &Parts, path: &str) -> Result<Wants, Failure> {
         "providers" => return reads().map(|()| Wants::Providers),
         "events" => return reads().map(|()| Wants::Events),
         "about" => return reads().map(|()| Wants::About),
+        "settings" => return reads().map(|()| Wants::Settings),
         "openapi.json" => return reads().map(|()| Wants::Description),
         "fit" => return posts().map(|()| Wants::Fit),
         _ => {}

@@ -5,12 +5,33 @@ import { after, before, test } from "node:test";
 
 import { axe, keyed, launch, limit, open, reads, rowOf, start } from "./harness.mjs";
 
-let proxy, empty, guarded, browser;
+let proxy, empty, fresh, guarded, local, browser;
 const talks = {};
+// With what is hidden, and from where settings come.
+const LOCAL = `
+[admin]
+local = true
+
+[providers.far]
+base_url = "http://127.0.0.1:1/v1"
+query = "key=oh-no"
+auth = "none"
+headers = { "x-team" = "oh-no" }
+`;
 const expected = /Failed to load resource/;
 
 before(async () => {
-  [proxy, empty, guarded, browser] = await Promise.all([start(), start(), start(keyed(false)), launch()]);
+  [proxy, empty, fresh, guarded, local, browser] = await Promise.all([
+    start(),
+    start(),
+    start(),
+    start(keyed(false)),
+    start(LOCAL),
+    launch(),
+  ]);
+  talks.other = local.talk("harbour/deep", "sk-of-an-sdk");
+  await talks.other.say("On", 6_000);
+  await empty.talk("harbour/deep", "sk-of-an-sdk").say("On", 6_000);
   for (const [name, model, tokens] of [
     ["deep", "harbour/deep", [1_000, 6_000, 9_000, 9_100]],
     ["dark", "harbour/nobody-knows", [700]],
@@ -23,7 +44,7 @@ before(async () => {
 
 after(async () => {
   await browser?.close();
-  for (const one of [proxy, empty, guarded]) await one?.stop();
+  for (const one of [proxy, empty, fresh, guarded, local]) await one?.stop();
 }, limit);
 
 // Each view, with what has to be there before it is looked at.
@@ -56,7 +77,23 @@ const VIEWS = {
     hash: () => "#/providers",
     there: (page) => page.locator(".providers table").first().waitFor(),
   },
-  "no sessions": { of: () => empty, there: (page) => page.locator(".empty").waitFor() },
+  "no session of this key": { of: () => empty, there: (page) => page.locator(".others").waitFor() },
+  "a session of another key": {
+    of: () => local,
+    hash: () => `#/sessions/${talks.other.id}`,
+    there: (page) => page.locator(".picture svg").waitFor(),
+  },
+  settings: {
+    of: () => local,
+    hash: () => "#/settings",
+    there: (page) => page.locator(".in-force table").first().waitFor(),
+  },
+  "settings that are not for whoever asks": {
+    of: () => empty,
+    hash: () => "#/settings",
+    there: (page) => page.locator("main .problem").waitFor(),
+  },
+  "no sessions": { of: () => fresh, there: (page) => page.locator(".empty").waitFor() },
   "the question for a key": { of: () => guarded, there: (page) => page.locator("dialog").waitFor() },
 };
 
@@ -127,4 +164,24 @@ test("nothing moves for whoever does not want it", limit, async () => {
   );
   assert.equal(moves, false);
   await ok();
+});
+
+test("the settings in force tell where they come from, and no secret", limit, async () => {
+  const { page, ok } = await open(browser, local);
+  await page.getByRole("link", { name: "Settings" }).click();
+  const row = (key) => page.getByRole("row", { name: key });
+  await reads(row("admin.local"), "file");
+  await reads(row("admin.local"), "yes");
+  await reads(row("server.listen"), "flag: --listen");
+  await reads(row("server.max_connections"), "4,096");
+  await reads(row("server.max_connections"), "default");
+  await reads(row("providers.far.headers.x-team"), "hidden");
+  await reads(row("providers.far.query"), "hidden");
+  await reads(row("providers.far.base_url"), "http://127.0.0.1:1/v1");
+  assert.ok(!(await page.locator("body").innerText()).includes("oh-no"));
+  await ok();
+  const other = await open(browser, proxy);
+  await rowOf(other.page, talks.deep.id).waitFor();
+  assert.equal(await other.page.getByRole("link", { name: "Settings" }).isVisible(), false);
+  await other.ok();
 });

@@ -9,6 +9,7 @@ mod list;
 mod local;
 mod origin;
 mod providers;
+mod settings;
 
 use http::{HeaderMap, Method};
 use plimsoll::config::Auth;

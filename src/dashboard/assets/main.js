@@ -3,6 +3,7 @@
 import { ask } from "./api.js";
 import { askForKey } from "./dialog.js";
 import { atFrame, attribute, h, say } from "./dom.js";
+import { inForceView } from "./in-force.js";
 import { listView, readWish } from "./list.js";
 import { providersView } from "./providers.js";
 import { sessionView } from "./session.js";
@@ -126,7 +127,7 @@ function frame() {
   const mark = h("img", { src: "mark.svg", alt: "", width: "28", height: "28" });
   const link = (name, href) => h("a", { href, "data-view": name }, t(`nav_${name}`));
   const made = {
-    nav: [link("sessions", "#/"), link("providers", "#/providers")],
+    nav: [link("sessions", "#/"), link("providers", "#/providers"), link("settings", "#/settings")],
     state: h("span", { class: "words" }),
     live: h("p", { class: "live", role: "status" }),
     theme: h("button", { type: "button", class: "button small", onclick: nextTheme }),
@@ -182,6 +183,8 @@ function showState() {
 function showAbout() {
   const { about } = app;
   say(parts.key, t(key() === null ? "use_key" : "forget_key"));
+  // The settings are for whoever sees all sessions.
+  parts.nav.at(-1).hidden = !["admin", "local"].includes(about?.reader);
   const readers = { admin: "reader_admin", local: "reader_local", owner: about?.keys && "reader_owner" };
   const reader = about && readers[about.reader] ? t(readers[about.reader]) : "";
   say(
@@ -223,6 +226,7 @@ function find() {
     }
     return { nav: "sessions", make: () => sessionView(app, id) };
   }
+  if (first === "settings") return { nav: "settings", make: () => inForceView(app) };
   if (first === "providers") return { nav: "providers", make: () => providersView(app) };
   readWish(new URLSearchParams(query));
   return { nav: "sessions", make: () => listView(app) };

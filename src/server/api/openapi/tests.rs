@@ -10,7 +10,7 @@ use serde::Serialize;
 use serde_json::{Value, json};
 
 use super::{
-    super::{Wants, about, list, providers, wants},
+    super::{Wants, about, list, providers, settings, wants},
     DESCRIPTION,
 };
 use crate::{
@@ -140,6 +140,7 @@ const fn path(wants: Wants) -> &'static str {
         Wants::Events => "/events",
         Wants::Fit => "/fit",
         Wants::About => "/about",
+        Wants::Settings => "/settings",
         Wants::Description => "/openapi.json",
     }
 }
@@ -171,7 +172,7 @@ fn every_path_is_described_and_no_other() {
             }
         }
     }
-    assert_eq!(found.len(), 10, "each wish has a path");
+    assert_eq!(found.len(), 11, "each wish has a path");
 }
 
 /// A session of which everything is known.
@@ -240,6 +241,11 @@ fn providers_are_described() {
     recent.answered("up", Duration::from_millis(3));
     check("Providers", &providers::fixture(&metrics, &recent));
     check("About", &about::fixture());
+    let config = crate::config::Config::default();
+    let settings = settings::Settings {
+        settings: &config.settings,
+    };
+    check("Settings", &settings);
 }
 
 #[test]
