@@ -231,7 +231,7 @@ pub(super) struct Guard {
     pub(super) exclude_tools: Vec<String>,
     pub(super) clear_tool_inputs: bool,
     pub(super) preset: Option<Preset>,
-    pub(super) system_share: f64,
+    pub(super) system_share: Option<f64>,
     pub(super) trim_system: bool,
     pub(super) caps: BTreeMap<String, u32>,
 }
@@ -257,7 +257,7 @@ impl Default for Guard {
             exclude_tools: Vec::new(),
             clear_tool_inputs: false,
             preset: None,
-            system_share: 1.0 / 3.0,
+            system_share: None,
             trim_system: false,
             caps: BTreeMap::new(),
         }

@@ -222,7 +222,7 @@ pub struct GuardConfig {
     pub low_water: Option<f64>,
     /// Latin text; the other kinds have their own.
     pub chars_per_token: f64,
-    /// A cap on the prompt, whatever the window.
+    /// A cap on the prompt, whatever the window; the smaller of the written one and the preset's.
     pub max_prompt_tokens: Option<u32>,
     pub usage: UsageMode,
     pub clear: ClearConfig,
@@ -255,7 +255,7 @@ pub struct ClearConfig {
     pub inputs: bool,
 }
 
-/// Caps for three kinds of named parts.
+/// Bounds of three layers of a prompt: two kinds of named parts, and the prompt as a whole.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Preset {
@@ -274,18 +274,24 @@ impl Preset {
         }
     }
 
-    /// Names, and tokens that a part of that name may have.
-    pub const fn caps(self) -> [(&'static str, u32); 3] {
-        let [schema, fixed, dynamic] = match self {
+    /// Tokens of each layer: parts named `schema`, parts named `static_context`, the whole prompt.
+    const fn layers(self) -> [u32; 3] {
+        match self {
             Self::Light => [4_000, 12_000, 8_000],
             Self::Standard => [4_000, 16_000, 12_000],
             Self::Complex => [6_000, 20_000, 16_000],
-        };
-        [
-            ("schema", schema),
-            ("static_context", fixed),
-            ("dynamic_context", dynamic),
-        ]
+        }
+    }
+
+    /// Names, and tokens that a part of that name may have.
+    pub const fn caps(self) -> [(&'static str, u32); 2] {
+        let [schema, context, _] = self.layers();
+        [("schema", schema), ("static_context", context)]
+    }
+
+    /// Tokens that the whole prompt may have.
+    pub const fn max_prompt_tokens(self) -> u32 {
+        self.layers()[2]
     }
 }
 

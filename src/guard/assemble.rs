@@ -40,10 +40,12 @@ pub(super) fn assemble(
             kept[at] = true;
         }
     }
-    report.texts = texts.made(&kept, &mut edits);
+    let fresh = fresh(units, recall.messages);
+    // Of a conversation that is seen for the first time, nothing was sent before.
+    let sent_before = if recall.messages > 0 { fresh } else { 0 };
+    report.texts = texts.made(&kept, sent_before, &mut edits);
     let told = report.texts.digest();
     report.texts.new = told != recall.memory.texts;
-    let fresh = fresh(units, recall.messages);
     let mark = fit.replay.mark(fit.fold);
     let swept = fit.replay.swept_mark(&fit.fold);
     report.cleared = cleared(units, fit, &results.tokens, &kept, &mut edits);
@@ -87,7 +89,7 @@ pub(super) fn assemble(
         ground: fit.ground,
         fold: mark,
         swept,
-        tight: results.limits(&kept),
+        tight: results.limits(&kept).chain(texts.memory(&kept)).collect(),
         texts: told,
         ..Memory::default()
     };

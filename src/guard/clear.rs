@@ -19,7 +19,7 @@ use xxhash_rust::xxh3::xxh3_64;
 
 use self::sweep::{Grid, Grids, Swept, recent};
 use super::{
-    Policy, estimate,
+    Policy, budget, estimate,
     ground::SMALL_WINDOW,
     results::Names,
     units::{self, Unit, UnitKind},
@@ -89,8 +89,20 @@ pub(super) struct Small {
     edits: Edits,
     /// Raw tokens.
     pub(super) tokens: u32,
+    /// Raw tokens less than as the first line leaves it.
+    saves: u32,
     inputs: usize,
     media: usize,
+}
+
+impl Small {
+    /// Raw tokens where the message has `tokens` now: without media, its text is what it is now.
+    const fn now(&self, tokens: u32) -> u32 {
+        match self.media {
+            0 => self.tokens,
+            _ => tokens.saturating_sub(self.saves),
+        }
+    }
 }
 
 /// What all messages would be.
@@ -133,7 +145,11 @@ impl Clearing {
                     _ => None,
                 };
                 small[at] = shrunk
-                    .filter(|small: &Small| first[at].saturating_sub(small.tokens) >= LEAST_SAVED);
+                    .map(|small| Small {
+                        saves: first[at].saturating_sub(small.tokens),
+                        ..small
+                    })
+                    .filter(|small| small.saves >= LEAST_SAVED);
             }
         }
         Self { small }
@@ -176,7 +192,7 @@ impl Clearing {
     pub(super) fn weigh(&self, unit: &Unit, tokens: &[u32], beside: i32) -> u32 {
         let messages = unit.messages.clone();
         let tokens = messages.map(|at| match &self.small[at] {
-            Some(small) => small.tokens,
+            Some(small) => small.now(tokens[at]),
             None => tokens[at],
         });
         tokens
@@ -203,7 +219,7 @@ impl Clearing {
                 cleared.inputs += small.inputs;
                 cleared.media += small.media;
                 cleared.results += usize::from(small.inputs == 0 && small.media == 0);
-                let freed = tokens[at].saturating_sub(small.tokens);
+                let freed = tokens[at].saturating_sub(small.now(tokens[at]));
                 cleared.tokens = cleared.tokens.saturating_add(freed);
                 cleared.messages.push(at);
             }
@@ -222,12 +238,21 @@ pub(super) fn step(policy: &Policy<'_>, usual: u32) -> u32 {
     if settings.at == 0.0 && settings.at_least.is_none() {
         return 1;
     }
+    least_share(policy, usual)
+}
+
+/// Raw tokens that a cut frees at least, where it changes what was sent before.
+pub(super) fn least_freed(policy: &Policy<'_>) -> u32 {
+    least_share(policy, budget::usual(policy))
+}
+
+fn least_share(policy: &Policy<'_>, usual: u32) -> u32 {
     let usual_share = if policy.window <= SMALL_WINDOW {
         0.2
     } else {
         0.1
     };
-    let share = settings.at_least.unwrap_or(usual_share);
+    let share = policy.settings.clear.at_least.unwrap_or(usual_share);
     ((f64::from(usual) * share) as u32).max(LEAST_SAVED)
 }
 

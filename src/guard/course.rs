@@ -65,10 +65,11 @@ pub fn weigh_before(
         return 0;
     };
     let mut results = Results::new(conversation, policy);
-    Priorities::decide(conversation, policy, &mut results.tokens);
+    let mut texts = Priorities::decide(conversation, policy, &mut results.tokens);
     results.first_line();
     let clearing = Clearing::new(conversation, &units, policy, &results.tokens);
     results.remembered(&memory.tight);
+    texts.recall(&memory.tight, &mut results.tokens);
     let swept = Swept {
         rounds: fold::at_said(&units, memory.swept.rounds),
         media: fold::at_said(&units, memory.swept.media),
@@ -103,11 +104,12 @@ pub fn room<'a>(
     let weights = policy.weights();
     let units = units::split(conversation).unwrap_or_default();
     let mut tokens = Results::new(conversation, policy).tokens;
-    Priorities::decide(conversation, policy, &mut tokens);
+    let texts = Priorities::decide(conversation, policy, &mut tokens);
     let pinned = units.iter().filter(|unit| unit.stays);
-    let pinned = pinned.flat_map(|unit| &tokens[unit.messages.clone()]);
+    // Annotated texts go before a preface is too long.
+    let pinned = pinned.map(|unit| texts.least(unit, &tokens));
     let beside = estimate::beside(conversation, &weights);
-    let taken = pinned.fold(beside, |sum: u32, &tokens| sum.saturating_add(tokens));
+    let taken = pinned.fold(beside, u32::saturating_add);
     let budget = budget::budget(conversation, policy).tokens;
     let most = (budget / PREFACE_SHARE).min(budget.saturating_sub(taken) / 2);
     move |text| rounds::tokens(&text::escape(text), &weights) <= most

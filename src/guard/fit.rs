@@ -6,12 +6,13 @@ use super::{
     budget::{self, Shares},
     cap::Room,
     clear::{
-        Clearing,
+        self, Clearing,
         sweep::{Swept, SweptMark},
     },
-    fold::{Fold, Replay},
+    fold::{Fold, Replay, Shrink},
     ground::Ground,
     preface::Base,
+    priority::{Priorities, spare::Spares},
     putback::Weighed,
     results::Results,
     rounds,
@@ -44,16 +45,34 @@ pub(super) struct Ours {
     pub(super) tools: u32,
 }
 
-/// Replays the conversation and finds the fold. `first`: raw tokens of every message as the first
-/// line leaves it.
+/// What is cut of single messages, before the replay and by it.
+pub(super) struct Cuts<'r, 'a> {
+    pub(super) results: &'r mut Results<'a>,
+    pub(super) texts: &'r mut Priorities<'a>,
+    /// Raw tokens of every message as the first line leaves it.
+    pub(super) first: &'r [u32],
+}
+
+/// Replays the conversation and finds the fold.
 pub(super) fn fit<'a>(
     (conversation, units): (&Conversation, &'a [Unit]),
     (shares, ours): (Shares, &Ours),
-    (results, first): (&mut Results<'_>, &[u32]),
+    cuts: Cuts<'_, '_>,
     policy: &Policy<'_>,
     recall: &Recall,
     room: &Room<'_>,
 ) -> Fit<'a> {
+    let Cuts {
+        results,
+        texts,
+        first,
+    } = cuts;
+    let least = |unit: &Unit| texts.least(unit, &results.tokens);
+    let fixed = fixed(units, least).saturating_add(shares.tools);
+    let ground = Ground::of(policy, fixed).or(recall.memory.ground);
+    if ground == recall.memory.ground {
+        texts.recall(&recall.memory.tight, &mut results.tokens);
+    }
     let of = |unit: &Unit| {
         unit.messages
             .clone()
@@ -69,8 +88,6 @@ pub(super) fn fit<'a>(
             .fold(0, |sum: u32, &tokens| sum.saturating_add(tokens))
             .saturating_add_signed(narrow(ours.records.fresh)),
     };
-    let fixed = fixed(units, &tokens).saturating_add(shares.tools);
-    let ground = Ground::of(policy, fixed).or(recall.memory.ground);
     let weights = policy.weights();
     let base = Base::of(&recall.ours);
     let raw = |tokens| recall.calibration.raw(tokens, added);
@@ -96,6 +113,7 @@ pub(super) fn fit<'a>(
         prefaced: base.boundary.is_some(),
         step: ground.step(),
         grids: None,
+        spares: Spares::new(texts.spares(units), clear::least_freed(policy)),
     };
     let beside: Vec<i32> = ours.records.units.iter().map(|&it| narrow(it)).collect();
     let steady = raw(room.steady().tokens);
@@ -116,14 +134,14 @@ pub(super) fn fit<'a>(
         clearing
     });
     let start = start(&mut replay, (units, fresh), (recall, ground), base.boundary);
-    let fold = replay.run(start.from, (start.base, start.swept), |unit, excess| {
-        let messages = units[unit].messages.clone();
-        let taken = results.tighten(messages, excess);
-        let small = clearing.as_ref().map_or(0, |clearing| {
-            clearing.weigh(&units[unit], &results.tokens, beside[unit])
-        });
-        (taken, small)
-    });
+    let mut shrinking = Shrinking {
+        units,
+        results,
+        texts,
+        clearing: clearing.as_ref(),
+        beside: &beside,
+    };
+    let fold = replay.run(start.from, (start.base, start.swept), &mut shrinking);
     Fit {
         replay,
         fold,
@@ -131,6 +149,32 @@ pub(super) fn fit<'a>(
         clearing,
         added,
         high: raw(room.now().tokens),
+    }
+}
+
+/// Makes messages smaller as the replay asks for it.
+struct Shrinking<'r, 'a> {
+    units: &'r [Unit],
+    results: &'r mut Results<'a>,
+    texts: &'r mut Priorities<'a>,
+    clearing: Option<&'r Clearing>,
+    /// Raw tokens of what is ours beside each unit.
+    beside: &'r [i32],
+}
+
+impl Shrink for Shrinking<'_, '_> {
+    fn tighten(&mut self, unit: usize, excess: u32) -> (u32, u32) {
+        let taken = self
+            .results
+            .tighten(self.units[unit].messages.clone(), excess);
+        let small = self.clearing.map_or(0, |clearing| {
+            clearing.weigh(&self.units[unit], &self.results.tokens, self.beside[unit])
+        });
+        (taken, small)
+    }
+
+    fn leave_out(&mut self, text: usize) -> u32 {
+        self.texts.leave_out_text(text, &mut self.results.tokens)
     }
 }
 
@@ -183,14 +227,14 @@ pub(super) fn ledger_room(policy: &Policy<'_>) -> u32 {
     (budget::usual(policy) / LEDGER_SHARE).min(MAX_LEDGER_TOKENS)
 }
 
-/// Raw tokens of the system messages and of the first user message.
-fn fixed(units: &[Unit], tokens: &[u32]) -> u32 {
-    let first_user = units.iter().position(|unit| unit.kind == UnitKind::User);
-    let system = units.iter().zip(tokens);
+/// Raw tokens of the system messages and of the first user message: what no cut can take. Annotated texts
+/// that may go are none of it, so that the grid is the same whether they went.
+fn fixed(units: &[Unit], least: impl Fn(&Unit) -> u32) -> u32 {
+    let first_user = units.iter().find(|unit| unit.kind == UnitKind::User);
+    let system = units.iter().filter(|unit| unit.kind == UnitKind::System);
     system
-        .filter(|(unit, _)| unit.kind == UnitKind::System)
-        .map(|(_, &tokens)| tokens)
-        .chain(first_user.map(|unit| tokens[unit]))
+        .chain(first_user)
+        .map(least)
         .fold(0, u32::saturating_add)
 }
 

@@ -12,6 +12,7 @@ use serde::{Deserialize, Serialize};
 
 use super::{
     clear::sweep::{Grids, Swept, SweptMark},
+    priority::spare::{Spare, Spares},
     units::{self, Unit, UnitKind},
 };
 
@@ -80,6 +81,18 @@ pub struct Replay<'a> {
     pub step: u32,
     /// What can be cleared; none where nothing is to be.
     pub grids: Option<Grids>,
+    /// Annotated texts that go before anything is folded.
+    pub spares: Spares,
+}
+
+/// Makes units smaller where the replay asks for it.
+pub trait Shrink {
+    /// Makes a step smaller by so many raw tokens. Gives what it took, and what the step is when it is
+    /// cleared.
+    fn tighten(&mut self, unit: usize, excess: u32) -> (u32, u32);
+
+    /// Leaves an annotated text out. Gives the raw tokens that it took.
+    fn leave_out(&mut self, text: usize) -> u32;
 }
 
 impl Replay<'_> {
@@ -174,13 +187,12 @@ impl Replay<'_> {
     }
 
     /// Replays the requests that ended at unit `from` and later, beginning with what was done for
-    /// the one before. `tighten` is asked to make a unit's results smaller by so many raw tokens,
-    /// and gives what it took, and what the unit is when it is cleared.
+    /// the one before. `shrink` is asked to make units smaller.
     pub fn run(
         &mut self,
         from: usize,
         (fold, swept): (Option<Fold>, Swept),
-        mut tighten: impl FnMut(usize, u32) -> (u32, u32),
+        shrink: &mut impl Shrink,
     ) -> Fold {
         let pinned = units::pinned(self.units);
         let begin = fold.map_or((0, pinned), |fold| (fold.k, fold.boundary));
@@ -191,6 +203,10 @@ impl Replay<'_> {
             first: fold.map(|fold| fold.boundary),
             ..fold.unwrap_or_default()
         };
+        // Nothing was decided yet of a conversation whose start is looked at.
+        let decided = if from < pinned { 0 } else { from };
+        let kept = |at: usize| at < pinned || at >= fold.boundary || self.units[at].stays;
+        self.spares.pass(decided, kept);
         let mut live = self.beside;
         // As `newest` gives it for the request that ended here: looked for anew each time, a long
         // row of what stays would be walked once for every unit of it.
@@ -211,7 +227,12 @@ impl Replay<'_> {
             if at < from || !(asks || last) {
                 continue;
             }
-            live = self.clear(at, live, &mut fold);
+            live = self.clear_rounds(at, live, &mut fold);
+            // The pinned start is asked with as a whole.
+            if at + 1 >= pinned || last {
+                live = self.leave_out(at, live, &fold, shrink);
+            }
+            live = self.clear_media(at, live, &mut fold);
             if self.over(at, live, &fold) > 0 {
                 let newest = newest.unwrap_or(at).max(pinned);
                 let full = live
@@ -224,7 +245,7 @@ impl Replay<'_> {
             fold.bare |= self.over(at, live, &fold) > 0;
             let excess = self.over(at, live, &fold);
             if excess > 0 && self.units[at].kind == UnitKind::Step {
-                let (taken, small) = tighten(at, excess);
+                let (taken, small) = shrink.tighten(at, excess);
                 let taken = taken.min(self.tokens[at]);
                 self.tokens[at] -= taken;
                 live = live.saturating_sub(taken);
@@ -236,9 +257,34 @@ impl Replay<'_> {
         fold
     }
 
-    /// Clears old rounds where the request at `at` is past the mark, and old media where that is
-    /// not enough. Gives the raw tokens of what is left.
-    fn clear(&self, at: usize, live: u32, fold: &mut Fold) -> u32 {
+    /// Leaves annotated texts out where the request at `at` is over its budget. Gives the raw tokens of
+    /// what is left.
+    fn leave_out(
+        &mut self,
+        at: usize,
+        mut live: u32,
+        fold: &Fold,
+        shrink: &mut impl Shrink,
+    ) -> u32 {
+        let mut search = self.spares.search(at + 1);
+        loop {
+            let over = self.over(at, live, fold);
+            let Some(Spare { text, unit, .. }) = self.spares.take(&mut search, over) else {
+                break;
+            };
+            let taken = shrink.leave_out(text).min(self.tokens[unit]);
+            self.tokens[unit] -= taken;
+            live = live.saturating_sub(taken);
+            if let Some(grids) = &mut self.grids {
+                grids.small[unit] = grids.small[unit].saturating_sub(taken);
+            }
+        }
+        self.spares.end(search);
+        live
+    }
+
+    /// Clears old rounds where the request at `at` is past the mark. Gives the raw tokens of what is left.
+    fn clear_rounds(&self, at: usize, live: u32, fold: &mut Fold) -> u32 {
         let Some(grids) = &self.grids else {
             return live;
         };
@@ -248,7 +294,15 @@ impl Replay<'_> {
             let reach = grids.rounds.reach(grids.recent[at].rounds);
             fold.swept.rounds = before.rounds.max(reach);
         }
-        let live = self.less(live, UnitKind::Step, before.rounds..fold.swept.rounds, fold);
+        self.less(live, UnitKind::Step, before.rounds..fold.swept.rounds, fold)
+    }
+
+    /// Clears old media where the request at `at` is over its budget. Gives the raw tokens of what is left.
+    fn clear_media(&self, at: usize, live: u32, fold: &mut Fold) -> u32 {
+        let Some(grids) = &self.grids else {
+            return live;
+        };
+        let before = fold.swept;
         if self.over(at, live, fold) > 0 {
             let reach = grids.media.reach(grids.recent[at].media);
             fold.swept.media = before.media.max(reach);

@@ -1,10 +1,10 @@
 //! Keeps a conversation inside its window: `(conversation, policy, recall) -> plan`.
 //!
 //! Order: caps and shares of named texts → truncate tool results → cuts (the course's or the
-//! remembered one first, then by replay: old tool rounds are cleared, then old images, then old
-//! turns folded) → where the newest step alone is too large, its results cut harder, then the arguments of
-//! its calls → what is ours is put back at its places → the answer cap is lowered to what is left. Every
-//! plan is linted; one that does
+//! remembered one first, then by replay: old tool rounds are cleared, then annotated texts left out, then
+//! old images, then old turns folded) → where the newest step alone is too large, its results cut harder,
+//! then the arguments of its calls → what is ours is put back at its places → the answer cap is lowered to
+//! what is left. Every plan is linted; one that does
 //! not pass is thrown away and the original goes out, counted as a fault of ours.
 //!
 //! No I/O and no clock here. Nothing is ever done to a conversation that came in invalid.
@@ -102,7 +102,8 @@ pub struct Memory {
     /// How far what is kept is cleared. Never falls on the same ground.
     swept: SweptMark,
     /// Tighter limits of results and calls that were the newest and did not fit, or that came while the
-    /// session was not healthy, by their messages' digests. Applied ever after.
+    /// session was not healthy, by their messages' digests. Applied ever after. A limit of nothing is that
+    /// of an annotated text that was left out, by a key of its own; applied on the same ground.
     tight: Vec<(u128, Held)>,
     /// What the log was told of caps and shares; 0 for nothing.
     texts: u64,
@@ -124,9 +125,10 @@ impl Memory {
         self.ground != other.ground
     }
 
-    /// Results that are held to a limit of their own.
-    pub const fn tightened(&self) -> usize {
-        self.tight.len()
+    /// Results and calls that are held to a limit of their own.
+    pub fn tightened(&self) -> usize {
+        let held = self.tight.iter().filter(|(_, held)| held.chars() > 0);
+        held.count()
     }
 
     /// Drops the older half of what can be dropped, for a state that is too large to be stored.
@@ -202,7 +204,7 @@ pub fn plan(conversation: &Conversation, policy: &Policy<'_>, recall: &Recall) -
             .and_then(|tools| Schemas::of(conversation, tools)),
     };
     let mut results = results.with_blocks(ours.records.blocks());
-    let texts = Priorities::decide(conversation, policy, &mut results.tokens);
+    let mut texts = Priorities::decide(conversation, policy, &mut results.tokens);
     results.first_line();
     let first = results.tokens.clone();
     results.remembered(&recall.memory.tight);
@@ -221,7 +223,11 @@ pub fn plan(conversation: &Conversation, policy: &Policy<'_>, recall: &Recall) -
     let mut fit = fit::fit(
         (conversation, &units),
         shares_and_ours,
-        (&mut results, &first),
+        fit::Cuts {
+            results: &mut results,
+            texts: &mut texts,
+            first: &first,
+        },
         policy,
         recall,
         &room,

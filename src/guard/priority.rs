@@ -1,15 +1,19 @@
-//! Caps of named texts, and the share of the budget that system text may have.
+//! Caps of named texts, the share of the budget that system text may have, and annotated texts that go
+//! where the whole prompt is too large.
 //!
-//! Decided by the bytes and the settings alone, in raw tokens against the usual budget, so that the
-//! front of a prompt does not jump with what usage teaches:
+//! Caps and the share are decided by the bytes and the settings alone, in raw tokens against the usual
+//! budget, so that the front of a prompt does not jump with what usage teaches:
 //!
 //! 1. A named text over its cap keeps its beginning and end; never one of an answer or a result.
 //! 2. Where system text passes its share, annotated texts of it go, the low ones first, critical ones
-//!    never; one without a priority is medium; of the same priority the last goes first. A short
-//!    text that names it takes the place of each, since a pinned message is never dropped and no text
-//!    becomes empty.
+//!    never; one without a priority is medium. Of the same priority the smallest goes that frees enough,
+//!    else the largest. A short text that names it takes the place of each, since a pinned message is
+//!    never dropped and no text becomes empty.
 //! 3. Where that is not enough and the settings allow it, what has no annotation is shortened, the
 //!    longest first.
+//!
+//! What goes of the prompt as a whole is decided by the replay of [`super::fold`], in the order of
+//! [`spare`], and remembered by a session.
 //!
 //! The instructions at the start have the share together; each that comes later has what those
 //! before it leave, so that none changes what was sent already.
@@ -18,17 +22,28 @@
 
 mod cut;
 mod piece;
+pub(super) mod spare;
 mod told;
 
-use std::{collections::BTreeMap, ops::Range};
+use std::{
+    collections::{BTreeMap, BTreeSet, HashSet},
+    ops::Range,
+};
 
-use self::piece::{Piece, With};
+use xxhash_rust::xxh3::xxh3_128;
+
 pub use self::told::{CapUse, How, Shortened, SystemUse, Texts};
-use super::{Policy, budget, estimate::Weights, results::level};
+use self::{
+    piece::{Piece, With},
+    spare::{Pool, Spare},
+};
+use super::{
+    Policy, budget, estimate::Weights, limits::Held, results::level, truncate::Marker, units::Unit,
+};
 use crate::wire::{
     chat::{Conversation, Priority, Role},
     edit::Edits,
-    text::Sizes,
+    text::{self, Sizes},
 };
 
 /// No text without an annotation is shortened below this; raw tokens.
@@ -44,6 +59,9 @@ pub(super) struct Priorities<'a> {
     pieces: Vec<Piece>,
     /// What the texts of each message have less, or more.
     sizes: BTreeMap<usize, Sizes>,
+    /// Texts that went because the prompt was over its budget, and which of them already had before.
+    gone: BTreeSet<usize>,
+    recalled: BTreeSet<usize>,
     /// Raw tokens of all system messages as they go, and what they may have.
     system: u32,
     limit: u32,
@@ -64,6 +82,8 @@ impl<'a> Priorities<'a> {
             weights: policy.weights(),
             pieces: Vec::new(),
             sizes: BTreeMap::new(),
+            gone: BTreeSet::new(),
+            recalled: BTreeSet::new(),
             system: system(conversation, tokens),
             limit: share as u32,
         };
@@ -116,22 +136,115 @@ impl<'a> Priorities<'a> {
 
     /// Leaves out annotated texts until these messages are within `most` raw tokens.
     fn leave_out(&mut self, messages: Range<usize>, most: u32, tokens: &mut [u32]) {
-        let mut goes: Vec<(Priority, usize)> = self
-            .pieces_of(messages.clone())
-            .filter_map(|at| Some((self.pieces[at].priority?, at)))
-            .filter(|&(priority, _)| priority < Priority::Critical)
-            .collect();
-        goes.sort_by_key(|&(priority, at)| (priority, std::cmp::Reverse(at)));
-        for (_, at) in goes {
-            if sum(&tokens[messages.clone()]) <= most {
-                return;
+        if sum(&tokens[messages.clone()]) <= most {
+            return;
+        }
+        let mut pools: [Pool; 3] = Default::default();
+        for at in self.pieces_of(messages.clone()) {
+            if let Some((priority, saves)) = self.saves(at) {
+                pools[priority as usize].add(saves, at);
             }
-            let piece = &self.pieces[at];
-            let Some(with) = With::placeholder(self.conversation, piece, &self.weights) else {
-                continue;
-            };
+        }
+        for pool in &mut pools {
+            loop {
+                let over = sum(&tokens[messages.clone()]).saturating_sub(most);
+                let Some(at) = (over > 0).then(|| pool.take(over)).flatten() else {
+                    break;
+                };
+                self.replace(at, tokens);
+            }
+        }
+    }
+
+    /// The priority of a text that may go, and the raw tokens that this saves.
+    fn saves(&self, at: usize) -> Option<(Priority, u32)> {
+        let piece = &self.pieces[at];
+        let priority = piece.priority.filter(|it| *it < Priority::Critical)?;
+        let with = With::placeholder(self.conversation, piece, &self.weights)?;
+        Some((priority, piece.tokens - self.weights.whole(&with.sizes)))
+    }
+
+    /// Puts the line that names a text in its place; gives the raw tokens that this saved.
+    fn replace(&mut self, at: usize, tokens: &mut [u32]) -> u32 {
+        let piece = &self.pieces[at];
+        let message = piece.message;
+        let before = tokens[message];
+        if let Some(with) = With::placeholder(self.conversation, piece, &self.weights) {
             self.put(at, with, How::LeftOut, tokens);
         }
+        before.saturating_sub(tokens[message])
+    }
+
+    /// The texts that may go where the prompt is too large, in their order.
+    pub(super) fn spares(&self, units: &[Unit]) -> Vec<Spare> {
+        let mut unit = 0;
+        let spares = (0..self.pieces.len()).filter_map(|text| {
+            let (priority, saves) = self.saves(text)?;
+            let message = self.pieces[text].message;
+            while units.get(unit)?.messages.end <= message {
+                unit += 1;
+            }
+            Some(Spare {
+                text,
+                unit,
+                priority,
+                saves,
+            })
+        });
+        spares.collect()
+    }
+
+    /// Leaves a text out because the prompt is over its budget; gives the raw tokens that this saved.
+    pub(super) fn leave_out_text(&mut self, text: usize, tokens: &mut [u32]) -> u32 {
+        self.gone.insert(text);
+        self.replace(text, tokens)
+    }
+
+    /// Leaves out again what a session remembers to have been left out.
+    pub(super) fn recall(&mut self, tight: &[(u128, Held)], tokens: &mut [u32]) {
+        let keys: HashSet<u128> = tight
+            .iter()
+            .filter(|(_, held)| held.chars() == 0)
+            .map(|(key, _)| *key)
+            .collect();
+        if keys.is_empty() {
+            return;
+        }
+        let known: Vec<usize> = (0..self.pieces.len())
+            .filter(|&text| self.saves(text).is_some() && keys.contains(&self.key(text)))
+            .collect();
+        for text in known {
+            self.leave_out_text(text, tokens);
+            self.recalled.insert(text);
+        }
+    }
+
+    /// What was left out of messages that are still part of the conversation, to be remembered: a limit
+    /// of no characters.
+    pub(super) fn memory(&self, kept: &[bool]) -> impl Iterator<Item = (u128, Held)> {
+        let gone = self.gone.iter();
+        let gone = gone.filter(|&&text| kept[self.pieces[text].message]);
+        gone.map(|&text| (self.key(text), Held::new(0, Marker::Plain)))
+    }
+
+    /// Names a text of a session by what it says and where. System messages come and go, so of theirs the
+    /// place among messages does not count.
+    fn key(&self, text: usize) -> u128 {
+        let piece = &self.pieces[text];
+        let part = piece.part.map_or(0, |part| part as u64 + 1);
+        let mut bytes = [0; 32];
+        bytes[..16].copy_from_slice(&text::digest(self.conversation.raw(piece.text)).to_le_bytes());
+        bytes[16..20].copy_from_slice(&piece.said.to_le_bytes());
+        bytes[24..].copy_from_slice(&part.to_le_bytes());
+        xxh3_128(&bytes)
+    }
+
+    /// Raw tokens of a unit, which has `tokens` now, once all that may go has gone.
+    pub(super) fn least(&self, unit: &Unit, tokens: &[u32]) -> u32 {
+        let texts = self.pieces_of(unit.messages.clone());
+        let saved = texts.filter_map(|text| Some(self.saves(text)?.1));
+        let now = sum(&tokens[unit.messages.clone()]);
+        saved.fold(now, u32::saturating_sub)
     }
 
     /// Shortens texts without an annotation until these messages are within `most` raw tokens.
@@ -187,12 +300,17 @@ impl<'a> Priorities<'a> {
         piece.with = Some((how, with));
     }
 
-    /// What was done to messages that are still part of the conversation, with its edits.
-    pub(super) fn made(&self, kept: &[bool], edits: &mut Edits) -> Texts {
+    /// What was done to messages that are still part of the conversation, with its edits. The messages
+    /// before `sent_before` were part of the last request.
+    pub(super) fn made(&self, kept: &[bool], sent_before: usize, edits: &mut Edits) -> Texts {
         let pieces = self.pieces.iter().filter(|piece| kept[piece.message]);
         let mut texts = Texts::of(self.conversation, self.policy, pieces.clone());
         texts.system.tokens = self.system;
         texts.system.limit = self.limit;
+        texts.cut = self.gone.difference(&self.recalled).any(|&text| {
+            let message = self.pieces[text].message;
+            message < sent_before && kept[message]
+        });
         for piece in pieces {
             if let Some((_, with)) = &piece.with {
                 edits.replace(with.span(piece.text), with.text.clone());

@@ -279,12 +279,11 @@ impl<'a> Results<'a> {
     }
 
     /// The limits to remember: those of messages that are still part of the conversation.
-    pub(super) fn limits(&self, kept: &[bool]) -> Vec<(u128, Held)> {
+    pub(super) fn limits(&self, kept: &[bool]) -> impl Iterator<Item = (u128, Held)> {
         self.tight
             .iter()
             .filter(|(at, _)| kept[**at])
             .map(|(&at, &held)| (self.conversation.messages[at].digest, held))
-            .collect()
     }
 
     fn answers(&self, messages: Range<usize>) -> Vec<usize> {

@@ -19,7 +19,7 @@ use proptest::prelude::*;
 use crate::support::{
     any_settings, data,
     generate::{Case, Recipe, Session, Shape, Size, any_conversation},
-    noted, once_more, strict,
+    noted, once_more, strict, without_notes,
 };
 
 const WINDOWS: [u32; 5] = [4_096, 8_192, 16_384, 32_768, 128_000];
@@ -113,6 +113,8 @@ fn check_with(body: &[u8], window: u32, profile: &'static Profile, settings: &Gu
         settings: &settings,
         ..policy
     };
+    // What the provider gets has no annotations any more.
+    let after = read(&without_notes(&after));
     let again = guard::plan(&after, &second, &Recall::default());
     // A paragraph has no frame of its own, which the plan counts all the same.
     let (now, said) = (again.report.raw_before, plan.report.raw_after);
@@ -363,16 +365,23 @@ fn grow(
         let more = cleared.map_or(&[][..], |cleared| &cleared.messages);
         let more = more.iter().filter(|at| known.insert(**at)).count();
         assert_eq!(clears, more > 0, "a clear is told when it is made");
-        cuts += usize::from(cut || clears);
+        let left_out = with.report.texts.cut;
+        cuts += usize::from(cut || clears || left_out);
         let after = read(&out);
         let now: Vec<Vec<u8>> = messages(&after).into_iter().map(<[u8]>::to_vec).collect();
-        if !cut && !clears {
+        if !cut && !clears && !left_out {
             let held = now.starts_with(&last);
             assert!(held, "the prefix changed without a cut at window {window}");
         }
         // Where the newest step needs the room of a fold's ledger, that fold is told anew.
         if cut && !moved {
             assert!(!now.starts_with(&last), "a cut was told that is none");
+        }
+        if left_out {
+            assert!(
+                !now.starts_with(&last),
+                "a text that was sent before is still there"
+            );
         }
         recall = Recall {
             memory: with.memory.clone(),

@@ -180,3 +180,131 @@ async fn the_log_tells_what_caps_take_once() {
     assert_eq!(odd.count(), 4, "once in each request: {log}");
     assert!(!log.contains("sk-secret"), "{log}");
 }
+
+/// A user message of parts: each a text with a priority or none.
+fn asks(parts: &[(&str, &str)]) -> Value {
+    let part = |(text, priority): &(&str, &str)| {
+        let mut part = json!({"type": "text", "text": text});
+        if !priority.is_empty() {
+            part["plimsoll"] = json!({"name": "context", "priority": priority});
+        }
+        part
+    };
+    json!({"role": "user", "content": parts.iter().map(part).collect::<Vec<_>>()})
+}
+
+/// The texts of the parts of message `at` of the last request.
+fn texts(up: &Provider, at: usize) -> Vec<String> {
+    let sent: Value = serde_json::from_slice(&up.last().body).unwrap();
+    let parts = sent["messages"][at]["content"].as_array().unwrap().iter();
+    parts
+        .map(|part| part["text"].as_str().unwrap().to_owned())
+        .collect()
+}
+
+const GONE: &str = "[Left out by the context guard: context]";
+
+#[tokio::test]
+async fn a_low_part_of_a_question_goes_where_the_window_is_too_small_for_it() {
+    let up = Provider::answering(|_| vec![says("hi", Some(100))]).await;
+    let proxy = before(&up, 12_000).start().await;
+    let (large, small) = ("words of it ".repeat(5_900), "a few facts ".repeat(400));
+    // Which of the two stands first makes no difference.
+    for (parts, kept) in [
+        ([(&*large, "low"), (&*small, "low")], 1),
+        ([(&*small, "low"), (&*large, "low")], 0),
+    ] {
+        let mut talk = Talk::new(&proxy);
+        talk.messages = vec![asks(&[parts[0], ("what is it?", ""), parts[1]])];
+        let first = talk.ask().await;
+        assert_eq!(header(&first, "actions"), "left-out=1");
+        let sent = texts(&up, 0);
+        let mut expected = [GONE, "what is it?", GONE].map(str::to_owned);
+        expected[kept * 2] = small.clone();
+        assert_eq!(sent, expected);
+        // What went stays gone while the conversation goes on.
+        talk.messages
+            .push(json!({"role": "assistant", "content": "hi"}));
+        talk.say("and now?").await;
+        assert_eq!(texts(&up, 0), expected);
+    }
+}
+
+#[tokio::test]
+async fn annotated_parts_go_before_an_unannotated_turn_is_folded_and_critical_ones_stay() {
+    let up = Provider::answering(|_| vec![says("hi", Some(100))]).await;
+    let proxy = before(&up, 16_384).start().await;
+    let text = |word: &str, tokens: usize| format!("{word} ").repeat(tokens * 3 / (word.len() + 1));
+    let (plain, marked) = (text("plain", 2_500), text("marked", 1_500));
+    let mut talk = Talk::new(&proxy);
+    talk.messages = vec![
+        json!({"role": "system", "content": marked, "plimsoll": note("context", "high")}),
+        user("start"),
+    ];
+    for priority in ["medium", "critical", "low"] {
+        talk.messages
+            .push(json!({"role": "assistant", "content": plain}));
+        talk.messages
+            .push(asks(&[(&marked, priority), (priority, "")]));
+    }
+    let at = |place: usize| texts(&up, place)[0].clone();
+    // 13,500 tokens of 12,096: the low one goes.
+    let got = talk.ask().await;
+    assert_eq!(header(&got, "actions"), "left-out=1");
+    assert_eq!(
+        [at(3), at(5), at(7)],
+        [marked.clone(), marked.clone(), GONE.to_owned()]
+    );
+    // 14,500 with one more question: the low one and the medium one.
+    talk.messages
+        .push(json!({"role": "assistant", "content": plain}));
+    talk.messages.push(user("go on"));
+    let got = talk.ask().await;
+    assert_eq!(header(&got, "actions"), "left-out=3");
+    assert_eq!(
+        [at(3), at(5), at(7)],
+        [GONE.to_owned(), marked, GONE.to_owned()]
+    );
+}
+
+#[tokio::test]
+async fn the_third_layer_of_a_preset_bounds_the_whole_prompt() {
+    let folder = tempfile::tempdir().unwrap();
+    let up = Provider::answering(|_| vec![says("hi", None)]).await;
+    let settings = Settings::new(folder.path(), &up);
+    settings.write(
+        "[models.m]\nprovider = \"up\"\ncontext_length = 200000\n[recovery]\nenabled = false\n\
+         [guard]\npreset = \"standard\"",
+    );
+    let process = Process::start(&settings.file).await;
+    let part = |name: &str, tokens: usize, priority: &str| json!({"role": "system", "content": "four".repeat(tokens * 3 / 4), "plimsoll": note(name, priority)});
+    let ask = async |schema: usize, context: usize, dynamic: usize| {
+        let messages = vec![
+            part("schema", schema, "high"),
+            part("static_context", context, "medium"),
+            part("dynamic_context", dynamic, "low"),
+            user("what is it?"),
+        ];
+        let got = process.client().chat(body(&json!({}), &messages)).await;
+        let sent: Value = serde_json::from_slice(&up.last().body).unwrap();
+        let length = |at: usize| sent["messages"][at]["content"].as_str().unwrap().len();
+        let actions = got.headers["x-plimsoll-actions"]
+            .to_str()
+            .unwrap()
+            .to_owned();
+        (
+            actions,
+            [length(0), length(1), length(2)].map(|chars| chars / 3),
+        )
+    };
+    // All layers hold: nothing is done, though system text has more than a third.
+    let (actions, sent) = ask(3_900, 5_000, 2_000).await;
+    assert_eq!((actions.as_str(), sent), ("none", [3_900, 5_000, 2_000]));
+    // The whole is over 12,000: the low part goes, and the rest is within its layers.
+    let (actions, sent) = ask(20_000, 7_000, 30_000).await;
+    assert_eq!(actions, "capped=1, left-out=1");
+    assert!(
+        sent[0] > 3_800 && sent[0] <= 4_000 && sent[1] == 7_000 && sent[2] < 20,
+        "{sent:?}"
+    );
+}

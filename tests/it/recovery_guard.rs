@@ -172,6 +172,7 @@ fn grow(case: &Case, window: u32, profile: &'static Profile, seed: u64, settings
         };
         let now = messages(&sent(&conversation, &plan));
         let clears = plan.report.cleared.as_ref().is_some_and(|it| it.new);
+        let clears = clears || plan.report.texts.cut;
         let new = clears || plan.report.folded.is_some_and(|folded| folded.new);
         if let Some((last, boundary)) = &last {
             // Cuts never go back, and without one the prefix stands.

@@ -58,24 +58,18 @@ impl Checker<'_> {
                 1.0..=8.0,
                 "it is how many characters of Latin text make a token",
             ),
-            max_prompt_tokens: written.max_prompt_tokens.map(|tokens| {
-                let why = "it caps the prompt whatever the window is, in tokens";
-                self.within(
-                    &["guard", "max_prompt_tokens"],
-                    tokens,
-                    1024..=u32::MAX,
-                    why,
-                )
-            }),
+            max_prompt_tokens: self.max_prompt_tokens(written),
             usage: written.usage,
             clear: self.clear(written),
             preset: written.preset,
             caps: self.caps(written),
-            system_share: self.within(
-                &["guard", "system_share"],
-                written.system_share,
-                0.05..=0.9,
-                "it is the share of the budget that system text may take",
+            system_share: written.system_share.map_or(
+                // The layers of a preset bound system text already.
+                written.preset.map_or(1.0 / 3.0, |_| 1.0),
+                |share| {
+                    let why = "it is the share of the budget that system text may take";
+                    self.within(&["guard", "system_share"], share, 0.05..=0.9, why)
+                },
             ),
             trim_system: written.trim_system,
         }
@@ -123,6 +117,17 @@ impl Checker<'_> {
             exclude: written.exclude_tools.clone(),
             inputs: written.clear_tool_inputs,
         }
+    }
+
+    /// The smaller of what is written and what the preset says.
+    fn max_prompt_tokens(&mut self, written: &file::Guard) -> Option<u32> {
+        let set = written.max_prompt_tokens.map(|tokens| {
+            let why = "it caps the prompt whatever the window is, in tokens";
+            let path = ["guard", "max_prompt_tokens"];
+            self.within(&path, tokens, 1024..=u32::MAX, why)
+        });
+        let preset = written.preset.map(Preset::max_prompt_tokens);
+        [set, preset].into_iter().flatten().min()
     }
 
     /// Those of the preset, and those that are written over them.

@@ -16,6 +16,8 @@ const NAME_CHARS: usize = 64;
 /// One text: a message whose content is a string, or a text part.
 pub(super) struct Piece {
     pub(super) message: usize,
+    /// Messages up to and with its own, system ones apart; 0 for a system message.
+    pub(super) said: u32,
     /// Its place among the parts of the message.
     pub(super) part: Option<usize>,
     pub(super) text: Text,
@@ -45,8 +47,11 @@ pub(super) struct With {
 /// All annotated texts, in their order; where `plain`, also those of system messages that are not.
 pub(super) fn all(conversation: &Conversation, weights: &Weights, plain: bool) -> Vec<Piece> {
     let mut pieces = Vec::new();
+    let mut said = 0;
     for (at, message) in conversation.messages.iter().enumerate() {
         let system = message.role.instructs();
+        said += u32::from(!system);
+        let place = if system { 0 } else { said };
         let annotations = conversation.annotations_of(at);
         if annotations.is_empty() && !(plain && system) || !may_be_capped(message.role) {
             continue;
@@ -54,7 +59,11 @@ pub(super) fn all(conversation: &Conversation, weights: &Weights, plain: bool) -
         let whole = annotations.iter().find(|it| it.part.is_none());
         let mut add = |part: Option<usize>, text, annotation: Option<&Annotation>| {
             if annotation.is_some() || (plain && system) {
-                pieces.push(piece(conversation, (at, part, text), annotation, weights));
+                let piece = piece(conversation, (at, part, text), annotation, weights);
+                pieces.push(Piece {
+                    said: place,
+                    ..piece
+                });
             }
         };
         match &message.content {
@@ -95,6 +104,7 @@ fn piece(
     let name = annotation.and_then(|it| it.name);
     Piece {
         message,
+        said: 0,
         part,
         text,
         name: name.map(|name| conversation.shown(name).into_owned()),

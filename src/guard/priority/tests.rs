@@ -240,6 +240,52 @@ fn the_grid_stands_on_what_is_sent() {
 }
 
 #[test]
+fn texts_that_went_stay_gone_with_what_is_remembered_and_without() {
+    let settings = GuardConfig::default();
+    let policy = policy(&settings, 12_000);
+    let mut messages = vec![system(
+        &"rule ".repeat(300),
+        json!({"priority": "critical"}),
+    )];
+    let mut recall = Recall::default();
+    let mut last: Vec<Value> = Vec::new();
+    let mut cuts = 0;
+    for turn in 0..40 {
+        let context = format!("{turn} context ").repeat(60 + 40 * (turn % 5));
+        messages.push(json!({"role": "user", "content": [
+            part(&context, json!({"name": "context", "priority": (["low", "medium"][turn % 2])})),
+            {"type": "text", "text": format!("question {turn}")},
+        ]}));
+        let conversation = read(&messages);
+        let with = plan(&conversation, &policy, &recall);
+        let (out, without) = sent(&messages, &policy);
+        assert_eq!(with.memory, without.memory, "turn {turn}");
+        assert!(with.report.raw_after <= 9_000, "turn {turn}");
+        let out = out.as_array().unwrap().clone();
+        assert_eq!(
+            with.report.texts.cut,
+            !out.starts_with(&last),
+            "turn {turn}"
+        );
+        cuts += usize::from(with.report.texts.cut);
+        assert!(with.report.folded.is_none(), "turn {turn}");
+        // What was counted otherwise brings nothing back.
+        let other = Recall {
+            calibration: crate::guard::estimate::Calibration::of_ratio(0.5),
+            memory: with.memory.clone(),
+            messages: messages.len() - 1,
+            ..Recall::default()
+        };
+        assert_eq!(plan(&conversation, &policy, &other).memory, with.memory);
+        recall.messages = messages.len() - 1;
+        recall.memory = with.memory;
+        last = out;
+        messages.push(json!({"role": "assistant", "content": "because. ".repeat(5)}));
+    }
+    assert!((2..12).contains(&cuts), "{cuts} cuts");
+}
+
+#[test]
 fn half_a_surrogate_pair_is_left_alone() {
     let half = format!("{}\\ud800", "a".repeat(9_000));
     let body = format!(

@@ -16,6 +16,8 @@ pub struct Texts {
     pub system: SystemUse,
     /// It is not what the log was last told.
     pub new: bool,
+    /// A text that was sent before is left out from this request on, because the prompt was too large.
+    pub cut: bool,
 }
 
 /// A text that goes out as another.
@@ -130,7 +132,13 @@ impl Texts {
     pub fn any(&self) -> bool {
         let system = &self.system;
         let annotated = system.kept + system.left_out + system.trimmed > 0;
-        annotated || !self.caps.is_empty() || system.over()
+        annotated || !self.caps.is_empty() || system.over() || self.left_out_elsewhere() > 0
+    }
+
+    /// Texts left out of messages that are no system messages.
+    fn left_out_elsewhere(&self) -> usize {
+        self.count(How::LeftOut)
+            .saturating_sub(self.system.left_out)
     }
 
     /// Stands for what is told, numbers of tokens apart, which may change with every request; 0 for
@@ -141,7 +149,7 @@ impl Texts {
         }
         let system = &self.system;
         let counts = (system.kept, system.left_out, system.trimmed, system.over());
-        let mut told = format!("{counts:?}");
+        let mut told = format!("{counts:?} {}", self.left_out_elsewhere());
         for (name, used) in &self.caps {
             told.push_str(&format!("{name:?} {} {} {}", used.cap, used.kept, used.cut));
         }
@@ -181,6 +189,10 @@ impl fmt::Display for Texts {
         write!(
             out,
             "system text {tokens} of {limit} tokens ({kept} kept, {left_out} left out, {trimmed} trimmed)"
-        )
+        )?;
+        match self.left_out_elsewhere() {
+            0 => Ok(()),
+            more => write!(out, "; {more} texts of other messages left out"),
+        }
     }
 }

@@ -290,6 +290,7 @@ impl Generation {
         let report = &self.plan.report;
         let cut = report.folded.is_some_and(|folded| folded.new)
             || report.cleared.as_ref().is_some_and(|cleared| cleared.new)
+            || report.texts.cut
             // One that was taken over is a cut, wherever it ends.
             || self.compaction.goes_out_first();
         let until = self.plan.memory.boundary();

@@ -43,7 +43,8 @@ impl Generation {
         }
         let report = &self.plan.report;
         let course = self.recovering.begins_course();
-        let cleared = report.cleared.as_ref().is_some_and(|cleared| cleared.new);
+        let cleared =
+            report.cleared.as_ref().is_some_and(|cleared| cleared.new) || report.texts.cut;
         let folded = report.folded.is_some_and(|folded| folded.new) && !course;
         Marks::default()
             .with(Marks::TRUNCATED, report.truncated.iter().any(|cut| cut.new))

@@ -5,7 +5,11 @@ use std::collections::BTreeMap;
 use bytes::Bytes;
 use plimsoll::{
     config::{ClearConfig, GuardConfig},
-    wire::{chat::Conversation, edit::Edits, scan::Scan},
+    wire::{
+        chat::Conversation,
+        edit::Edits,
+        scan::{Scan, Span},
+    },
 };
 
 use super::generate::Random;
@@ -49,27 +53,40 @@ pub(crate) fn once_more(settings: &GuardConfig) -> GuardConfig {
     }
 }
 
-/// The same conversation with some of its messages annotated, each by the seed and its place: what a
-/// longer one says of those before is the same.
+/// The same conversation with some of its messages and parts annotated, each by the seed and its place:
+/// what a longer one says of those before is the same.
 pub(crate) fn noted(conversation: &Conversation, seed: u64) -> Bytes {
     let mut edits = Edits::default();
     for (at, message) in conversation.messages.iter().enumerate() {
         let mut random = Random::part(seed, 1_000 + at as u64);
-        if !random.chance(40) {
-            continue;
-        }
-        let name = ["notes", "docs", "rules"][random.below(3)];
-        let priority = ["low", "medium", "high", "critical"][random.below(4)];
-        let mut first = None;
-        let read =
-            Scan::new(&conversation.body, message.span.start as usize).object(|scan, key| {
-                first.get_or_insert(key.quoted().start);
-                scan.value().map(drop)
-            });
-        if let (Ok(_), Some(first)) = (read, first) {
-            let note = format!(r#""plimsoll":{{"name":"{name}","priority":"{priority}"}},"#);
-            edits.insert(first, note);
+        let parts = conversation.parts(message).iter().map(|part| part.span);
+        for object in std::iter::once(message.span).chain(parts) {
+            if random.chance(40) {
+                note(conversation, object, &mut random, &mut edits);
+            }
         }
     }
     edits.apply(&conversation.body).to_bytes()
+}
+
+/// The same without annotations, as the provider gets it.
+pub(crate) fn without_notes(conversation: &Conversation) -> Bytes {
+    let mut edits = Edits::default();
+    conversation.take_out_annotations(&mut edits);
+    edits.apply(&conversation.body).to_bytes()
+}
+
+/// Puts an annotation at the beginning of an object that has members.
+fn note(conversation: &Conversation, object: Span, random: &mut Random, edits: &mut Edits) {
+    let name = ["notes", "docs", "rules"][random.below(3)];
+    let priority = ["low", "medium", "high", "critical"][random.below(4)];
+    let mut first = None;
+    let read = Scan::new(&conversation.body, object.start as usize).object(|scan, key| {
+        first.get_or_insert(key.quoted().start);
+        scan.value().map(drop)
+    });
+    if let (Ok(_), Some(first)) = (read, first) {
+        let note = format!(r#""plimsoll":{{"name":"{name}","priority":"{priority}"}},"#);
+        edits.insert(first, note);
+    }
 }

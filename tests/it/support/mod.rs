@@ -23,4 +23,4 @@ pub(crate) mod reading;
 pub(crate) mod redis;
 pub(crate) mod strict;
 
-pub(crate) use lines::{any_settings, noted, once_more};
+pub(crate) use lines::{any_settings, noted, once_more, without_notes};

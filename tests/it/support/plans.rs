@@ -8,7 +8,7 @@ use plimsoll::{
     wire::chat::{Conversation, index},
 };
 
-use super::{once_more, parse, strict};
+use super::{once_more, parse, strict, without_notes};
 
 pub(crate) fn read(body: &[u8]) -> Conversation {
     index(Bytes::copy_from_slice(body)).expect("a conversation")
@@ -95,6 +95,9 @@ pub(crate) fn checked(
         settings: &second,
         ..policy
     };
+    // What the provider gets has no annotations any more.
+    let after = without_notes(&read(&after));
+    let shown = || String::from_utf8_lossy(&after).into_owned();
     let again = guard::plan(&read(&after), &second, &Recall::default());
     // A paragraph has no frame of its own, and spoken text is rounded.
     let slack = 20 + 4 * recall.ours.records.len() as u32;

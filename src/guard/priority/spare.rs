@@ -1,0 +1,186 @@
+//! Which annotated texts go where a prompt is over its budget, before anything without an annotation is
+//! folded: the low ones first, then medium, then high; critical ones never.
+//!
+//! Of one priority, texts that were sent before go first where they free enough: what the newest message
+//! brings is about the question. As little goes as possible: the smallest that frees enough, or the largest
+//! where none does. So it does not matter which of two stands first. Where a text goes that was sent before,
+//! what follows it in the provider's cache is lost, so the same request makes room for some that follow.
+
+use std::collections::BTreeSet;
+
+use crate::wire::chat::Priority;
+
+/// Priorities of texts that may go.
+const CLASSES: usize = 3;
+
+/// A text that may go.
+#[derive(Clone, Copy, Debug)]
+pub struct Spare {
+    /// Its index among the annotated texts, which are in the order of the messages.
+    pub text: usize,
+    pub unit: usize,
+    pub priority: Priority,
+    /// Raw tokens, about: each message is rounded up as a whole.
+    pub saves: u32,
+}
+
+/// All of them, on their way through a replay.
+#[derive(Debug, Default)]
+pub struct Spares {
+    list: Vec<Spare>,
+    /// The first that no request had yet.
+    next: usize,
+    sent: [Pool; CLASSES],
+    /// Raw tokens that are freed at least where a text goes that was sent before.
+    jump: u32,
+}
+
+/// Texts of one priority by what they save.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Pool {
+    /// What each saves, and its place in the list.
+    by_size: BTreeSet<(u32, usize)>,
+    sum: u64,
+}
+
+impl Pool {
+    pub(super) fn add(&mut self, saves: u32, at: usize) {
+        if self.by_size.insert((saves, at)) {
+            self.sum += u64::from(saves);
+        }
+    }
+
+    /// The smallest that saves so much; the largest where none does. The oldest of equal ones.
+    fn find(&self, needed: u32) -> Option<(u32, usize)> {
+        let first = |saves: u32| self.by_size.range((saves, 0)..).next().copied();
+        first(needed).or_else(|| first(self.by_size.last()?.0))
+    }
+
+    fn remove(&mut self, (saves, at): (u32, usize)) {
+        if self.by_size.remove(&(saves, at)) {
+            self.sum -= u64::from(saves);
+        }
+    }
+
+    /// Takes what [`Self::find`] finds.
+    pub(super) fn take(&mut self, needed: u32) -> Option<usize> {
+        let found = self.find(needed)?;
+        self.remove(found);
+        Some(found.1)
+    }
+}
+
+/// The one of two pools' finds that leaves more: the smaller where both suffice, else the larger.
+fn better(
+    one: Option<(u32, usize)>,
+    other: Option<(u32, usize)>,
+    needed: u32,
+) -> Option<(u32, usize)> {
+    let (Some(one), Some(other)) = (one, other) else {
+        return one.or(other);
+    };
+    let both = one.0.min(other.0) >= needed;
+    let takes_one = if both {
+        one.0 <= other.0
+    } else {
+        one.0 >= other.0
+    };
+    Some(if takes_one { one } else { other })
+}
+
+/// What was found of one request.
+pub struct Search {
+    class: usize,
+    /// The newest message's own texts, not looked at yet or left.
+    fresh: [Pool; CLASSES],
+    first_fresh: usize,
+    /// Raw tokens that texts sent before freed.
+    freed: u32,
+}
+
+impl Spares {
+    pub fn new(list: Vec<Spare>, jump: u32) -> Self {
+        Self {
+            list,
+            jump,
+            ..Self::default()
+        }
+    }
+
+    /// Texts of units before `until` were sent with an earlier request; those that `stays` denies are
+    /// part of no request any more.
+    pub fn pass(&mut self, until: usize, stays: impl Fn(usize) -> bool) {
+        while let Some(spare) = self.list.get(self.next).filter(|it| it.unit < until) {
+            if stays(spare.unit) {
+                self.sent[spare.priority as usize].add(spare.saves, self.next);
+            }
+            self.next += 1;
+        }
+    }
+
+    /// Begins with the request that ended before unit `until`.
+    pub fn search(&mut self, until: usize) -> Search {
+        let first_fresh = self.next;
+        let mut fresh: [Pool; CLASSES] = Default::default();
+        while let Some(spare) = self.list.get(self.next).filter(|it| it.unit < until) {
+            fresh[spare.priority as usize].add(spare.saves, self.next);
+            self.next += 1;
+        }
+        Search {
+            class: 0,
+            fresh,
+            first_fresh,
+            freed: 0,
+        }
+    }
+
+    /// The next text that goes of a request that is `over` raw tokens over its budget.
+    pub fn take(&mut self, search: &mut Search, over: u32) -> Option<Spare> {
+        while search.class < CLASSES {
+            let sent = &mut self.sent[search.class];
+            let fresh = &mut search.fresh[search.class];
+            let jump = self.jump.saturating_sub(search.freed);
+            let found = if over == 0 {
+                // Enough is freed; what follows has lost its cache, so more goes at once.
+                let needed = if search.freed > 0 { jump } else { 0 };
+                return self.take_sent(search, needed);
+            } else if sent.sum >= u64::from(over) {
+                sent.find(over.max(jump))
+            } else {
+                better(sent.find(over), fresh.find(over), over)
+            };
+            if let Some(found) = found {
+                sent.remove(found);
+                fresh.remove(found);
+                return Some(self.took(search, found.1));
+            }
+            search.class += 1;
+        }
+        None
+    }
+
+    fn take_sent(&mut self, search: &mut Search, needed: u32) -> Option<Spare> {
+        if needed == 0 {
+            return None;
+        }
+        let at = self.sent[search.class].take(needed)?;
+        Some(self.took(search, at))
+    }
+
+    fn took(&self, search: &mut Search, at: usize) -> Spare {
+        let spare = self.list[at];
+        if at < search.first_fresh {
+            search.freed = search.freed.saturating_add(spare.saves);
+        }
+        spare
+    }
+
+    /// The request goes out: what is left of its own was sent from now on.
+    pub fn end(&mut self, search: Search) {
+        for (sent, fresh) in self.sent.iter_mut().zip(search.fresh) {
+            for (saves, at) in fresh.by_size {
+                sent.add(saves, at);
+            }
+        }
+    }
+}
