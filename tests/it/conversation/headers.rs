@@ -45,8 +45,8 @@ async fn every_level_with_its_numbers() {
 async fn an_assumed_window_is_no_limit() {
     let up = Provider::start().await;
     for (used, expected) in [
-        (Some(95_000), "caution response 95000 unknown - 1.832"),
-        (Some(500_000), "caution response 500000 unknown - 9.641"),
+        (Some(95_000), "healthy response 95000 unknown - 0.950"),
+        (Some(500_000), "caution response 500000 unknown - 5.000"),
         (Some(10), "healthy response 10 unknown - 0.000"),
         (None, "unknown response unknown unknown - -"),
     ] {
