@@ -96,10 +96,9 @@ pub(super) fn find_task(messages: &[Value]) -> String {
         .filter(|one| role(one) == "user")
         .map(text_of);
     let is_record = |text: &str| RECORDS.iter().any(|tag| text.contains(tag));
-    let newest = users
-        .clone()
-        .filter(|text| !is_notice(text) && !is_record(text));
-    newest.last().or_else(|| users.next()).unwrap_or_default()
+    let is_task = |text: &String| !is_notice(text) && !is_record(text);
+    let newest = users.clone().rfind(is_task);
+    newest.or_else(|| users.next()).unwrap_or_default()
 }
 
 /// Whether a third of the characters are Chinese ones.
