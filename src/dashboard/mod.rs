@@ -82,7 +82,7 @@ static INDEX: LazyLock<File> = LazyLock::new(|| {
     file("/", html, include_bytes!("assets/index.html"))
 });
 
-static FILES: LazyLock<[File; 30]> = LazyLock::new(|| {
+static FILES: LazyLock<[File; 32]> = LazyLock::new(|| {
     files! {
         "chart.css": STYLE,
         "colours.css": STYLE,
@@ -94,9 +94,11 @@ static FILES: LazyLock<[File; 30]> = LazyLock::new(|| {
         "mark.svg": PICTURE,
         "main.js": SCRIPT,
         "api.js": SCRIPT,
+        "auto.js": SCRIPT,
         "chart.js": SCRIPT,
         "dialog.js": SCRIPT,
         "dom.js": SCRIPT,
+        "empty.js": SCRIPT,
         "events.js": SCRIPT,
         "format.js": SCRIPT,
         "gauge.js": SCRIPT,

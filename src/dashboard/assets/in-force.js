@@ -74,7 +74,11 @@ function sections(settings) {
       "section",
       { class: "card", "aria-labelledby": heading },
       h("h2", { id: heading }, name),
-      h("div", { class: "scroller", tabindex: "0", role: "region", "aria-label": name }, table),
+      h(
+        "div",
+        { class: "scroller", tabindex: "0", role: "region", "aria-label": `${name}: ${t("settings_key")}` },
+        table,
+      ),
     );
   });
 }

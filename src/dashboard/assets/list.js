@@ -1,9 +1,9 @@
 // The view of all sessions: search, sort, and a row with the load line for each.
 
 import { attribute, atFrame, h, say } from "./dom.js";
+import { firstRequest, otherKeys } from "./empty.js";
 import { number } from "./format.js";
 import { LEVELS, filled, key, levelOf } from "./gauge.js";
-import { copyable } from "./hint.js";
 import { row } from "./row.js";
 import { Rows } from "./rows.js";
 import { MOST } from "./sessions.js";
@@ -114,8 +114,8 @@ class List {
     );
     this.none = h("div", { class: "none", hidden: true }, h("p", {}, t("found_none")), this.#all());
     this.#keys = app.about?.keys ?? false;
-    this.empty = empty(this.#keys);
-    this.others = others(app.giveKey);
+    this.empty = firstRequest(this.#keys);
+    this.others = otherKeys(app.giveKey);
     this.more = h("p", { class: "quiet", hidden: true });
     this.content = h("div", {}, this.tools, this.grid, this.none, this.bounded, this.more);
     this.element = h(
@@ -248,7 +248,7 @@ class List {
     const keys = this.#app.about?.keys ?? false;
     if (keys !== this.#keys) {
       this.#keys = keys;
-      const other = empty(keys);
+      const other = firstRequest(keys);
       this.empty.replaceWith(other);
       this.empty = other;
     }
@@ -304,43 +304,4 @@ function head(sortBy) {
       }
     },
   };
-}
-
-// What to do where all sessions are of other keys.
-function others(giveKey) {
-  const text = h("p", {});
-  const button = h("button", { type: "button", class: "button strong", onclick: giveKey }, t("key_give"));
-  const element = h(
-    "div",
-    { class: "none others", hidden: true },
-    h("h2", {}, t("others_title")),
-    text,
-    h("p", { class: "buttons" }, button),
-    copyable("[admin]\nlocal = true"),
-  );
-  return {
-    element,
-    show(count) {
-      element.hidden = count === 0;
-      say(text, t("others_text", { n: number(count) }));
-    },
-  };
-}
-
-// How to send the first request.
-function empty(keys) {
-  const base = new URL("../v1", document.baseURI).href;
-  const key = keys ? ' \\\n  -H "authorization: Bearer $KEY"' : "";
-  const body =
-    '{"model": "simulated/plimsoll-8k", "messages": [{"role": "user", "content": "How full are you?"}]}';
-  const curl = `curl -i ${base}/chat/completions${key} \\\n  -H 'content-type: application/json' \\\n  -d '${body}'`;
-  return h(
-    "div",
-    { class: "empty", hidden: true },
-    h("h2", {}, t("empty_title")),
-    h("p", {}, t("empty_text")),
-    copyable(curl),
-    h("p", {}, t("empty_then")),
-    copyable(base),
-  );
 }

@@ -2,6 +2,7 @@
 // asked of it.
 
 import { ask, session as path } from "./api.js";
+import { AutoSwitch } from "./auto.js";
 import { Chart } from "./chart.js";
 import { confirm } from "./dialog.js";
 import { attribute, h, say } from "./dom.js";
@@ -10,15 +11,11 @@ import { filled, gauge, levelOf, pill, reasonOf } from "./gauge.js";
 import { windowHint } from "./hint.js";
 import { listAddress } from "./list.js";
 import { madeOf } from "./made-of.js";
-import { STRATEGIES } from "./providers.js";
 import { figures, table, texts } from "./report.js";
 import { standing } from "./row.js";
 import { explain, t } from "./words.js";
 
 const MINUTE = 20_000;
-const SWITCHES = ["follow", "on", "off"];
-// Why the switch can do nothing.
-const OFF = ["window_unknown", "running"];
 
 export function sessionView(app, id) {
   const view = new View(app, id);
@@ -134,34 +131,12 @@ class View {
     const button = (name, act) => h("button", { type: "button", class: "button", onclick: act }, t(name));
     this.compact = button("compact", () => this.#order("compact"));
     this.clear = button("clear", () => this.#clear());
-    this.why = h("p", { id: "auto-why", class: "quiet", hidden: true });
-    this.strategy = h("p", { class: "quiet", hidden: true });
-    this.switches = SWITCHES.map((value) => {
-      // A switch that can do nothing stays where the focus is, and does not move.
-      const hold = (event) => this.report?.auto_compact_off && event.preventDefault();
-      const input = h("input", {
-        type: "radio",
-        name: "auto",
-        value,
-        onclick: hold,
-        onchange: () => this.#switch(value),
-      });
-      const words = h("span", {});
-      return { value, input, words, element: h("label", {}, input, words) };
-    });
-    this.auto = h(
-      "fieldset",
-      {},
-      h("legend", {}, t("auto")),
-      this.switches.map((it) => it.element),
-      this.why,
-      this.strategy,
-    );
+    this.auto = new AutoSwitch((value) => this.#switch(value));
     this.actions = h(
       "section",
       { class: "card actions", "aria-label": t("actions") },
       h("div", { class: "buttons" }, this.compact, this.clear),
-      this.auto,
+      this.auto.element,
       this.told,
     );
   }
@@ -251,15 +226,17 @@ class View {
     };
     part("table", report.points, table);
     part("made", report.made_of, madeOf);
+    const said = (name) => ({ none: t(`${name}_none`), why });
     part("reminders", [report.reminders, report.reminder_count], ([notes, count]) =>
-      texts(notes, count, { none: t("reminders_none"), why }, (note) => note.id),
+      texts(notes, count, said("reminders"), (note) => note.id),
     );
     part("prompts", [report.prompts, report.prompt_count], ([prompts, count]) =>
-      texts(prompts, count, { none: t("prompts_none"), why }, (prompt) => t("prompt_at", { n: number(prompt.place) })),
+      texts(prompts, count, said("prompts"), (prompt) => t("prompt_at", { n: number(prompt.place) })),
     );
-    part("summary", [report.summary, report.reminders === null], ([summary, hidden]) =>
-      texts(summary === null ? (hidden ? null : []) : [{ text: summary }], null, { none: t("summary_none"), why }, () => ""),
-    );
+    part("summary", [report.summary, report.reminders === null], ([summary, hidden]) => {
+      const list = summary === null ? (hidden ? null : []) : [{ text: summary }];
+      return texts(list, null, said("summary"), () => "");
+    });
     part("hint", report.context_limit === null ? [report.provider, report.model] : null, (asked) =>
       asked ? [windowHint(...asked)] : [],
     );
@@ -299,32 +276,14 @@ class View {
       report.clear_pending && t("clear_told"),
     ];
     say(this.told, told.filter(Boolean).join(" "));
-    const off = report.auto_compact_off;
-    this.why.hidden = !off;
-    if (off) say(this.why, t(OFF.includes(off) ? `auto_${off}` : "auto_none"));
-    attribute(this.auto, "aria-describedby", off ? "auto-why" : null);
-    for (const { value, input } of this.switches) {
-      input.checked = report.auto_compact === value;
-      attribute(input, "aria-disabled", off ? "true" : null);
-    }
+    this.auto.show(report);
     this.#words();
     // It stays where the focus is, and does nothing twice.
     attribute(this.compact, "aria-disabled", report.compact_pending || report.compacting ? "true" : null);
     attribute(this.clear, "aria-disabled", report.clear_pending ? "true" : null);
   }
 
-  // What the switches are called: what the settings say is not known at once.
   #words() {
-    const settings = this.#app.about?.compaction;
-    const state = settings && t(settings.auto ? "on" : "off");
-    for (const { value, words } of this.switches) {
-      if (value !== "follow") say(words, t(`auto_${value}`));
-      else say(words, state ? t("auto_follow", { state }) : t("auto_follow_plain"));
-    }
-    const strategy = settings?.strategy;
-    this.strategy.hidden = !STRATEGIES.includes(strategy);
-    if (this.strategy.hidden) return;
-    const [name, why] = [t(`strategy_${strategy}`), t(`strategy_${strategy}_why`)];
-    say(this.strategy, t("auto_strategy", { name, why }));
+    this.auto.tell(this.#app.about?.compaction);
   }
 }

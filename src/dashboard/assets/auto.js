@@ -1,0 +1,67 @@
+// The switch of automatic compaction of one session, and what the settings say of it.
+
+import { attribute, h, say } from "./dom.js";
+import { STRATEGIES } from "./providers.js";
+import { t } from "./words.js";
+
+const VALUES = ["follow", "on", "off"];
+// Why the switch can do nothing.
+const OFF = ["window_unknown", "running"];
+
+export class AutoSwitch {
+  #off = null;
+
+  // `chosen(value)` is called when the reader moves it.
+  constructor(chosen) {
+    this.why = h("p", { id: "auto-why", class: "quiet", hidden: true });
+    this.strategy = h("p", { class: "quiet", hidden: true });
+    // A switch that can do nothing stays where the focus is, and does not move.
+    const hold = (event) => this.#off && event.preventDefault();
+    this.switches = VALUES.map((value) => {
+      const input = h("input", {
+        type: "radio",
+        name: "auto",
+        value,
+        onclick: hold,
+        onchange: () => chosen(value),
+      });
+      const words = h("span", {});
+      return { value, input, words, element: h("label", {}, input, words) };
+    });
+    this.element = h(
+      "fieldset",
+      {},
+      h("legend", {}, t("auto")),
+      this.switches.map((it) => it.element),
+      this.why,
+      this.strategy,
+    );
+  }
+
+  // As a session has it.
+  show(report) {
+    const off = report.auto_compact_off ?? null;
+    this.#off = off;
+    this.why.hidden = off === null;
+    if (off !== null) say(this.why, t(OFF.includes(off) ? `auto_${off}` : "auto_none"));
+    attribute(this.element, "aria-describedby", off && "auto-why");
+    for (const { value, input } of this.switches) {
+      input.checked = report.auto_compact === value;
+      attribute(input, "aria-disabled", off && "true");
+    }
+  }
+
+  // What the settings say, which is not known at once.
+  tell(settings) {
+    const state = settings && t(settings.auto ? "on" : "off");
+    for (const { value, words } of this.switches) {
+      if (value !== "follow") say(words, t(`auto_${value}`));
+      else say(words, state ? t("auto_follow", { state }) : t("auto_follow_plain"));
+    }
+    const strategy = settings?.strategy;
+    this.strategy.hidden = !STRATEGIES.includes(strategy);
+    if (this.strategy.hidden) return;
+    const [name, why] = [t(`strategy_${strategy}`), t(`strategy_${strategy}_why`)];
+    say(this.strategy, t("auto_strategy", { name, why }));
+  }
+}
