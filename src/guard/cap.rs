@@ -13,8 +13,8 @@ use super::{
 };
 use crate::wire::chat::{Conversation, Role};
 
-/// The part of the usual reserve that is the least floor: an answer may be longer than all before it.
-const LEAST_PART: u32 = 8;
+/// Tokens below which no cap is lowered: an answer may be longer than all before it.
+const LEAST: u32 = 1_024;
 /// What is left free beside prompt and lowered cap, as a part of the prompt's room: where usage of an answer
 /// has shown what the session's tokens are, and where the estimate is a guess.
 const MARGIN_COUNTED: u32 = 32;
@@ -193,7 +193,7 @@ impl Cap {
         }
         let asked = narrow(conversation.largest_answer_cap()?);
         let thinking = conversation.thinking_budget().map_or(0, narrow);
-        let least = budget::default_reserve(policy.window, settings) / LEAST_PART;
+        let least = budget::default_reserve(policy.window, settings).min(LEAST);
         Some(Self {
             asked,
             least: thinking.saturating_add(least.max(1)),
@@ -204,4 +204,78 @@ impl Cap {
 
 fn narrow(tokens: u64) -> u32 {
     u32::try_from(tokens).unwrap_or(u32::MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use bytes::Bytes;
+
+    use super::*;
+    use crate::{config::GuardConfig, guard::profile::named, wire::chat::index};
+
+    /// The reserve in a window of 65,536 tokens, after an assistant message of so many characters.
+    fn reserve(members: &str, said: usize, answers: Answers) -> u32 {
+        let settings = GuardConfig::default();
+        let policy = Policy {
+            profile: named("openai").unwrap(),
+            window: 65_536,
+            input_limit: None,
+            settings: &settings,
+        };
+        let answer = match said {
+            0 => String::new(),
+            said => format!(
+                r#",{{"role":"assistant","content":"{}"}}"#,
+                "a".repeat(said)
+            ),
+        };
+        let body = format!(r#"{{"messages":[{{"role":"user","content":"u"}}{answer}]{members}}}"#);
+        let conversation = index(Bytes::from(body)).unwrap();
+        let recall = Recall {
+            answers,
+            ..Recall::default()
+        };
+        budget(&conversation, &policy, &recall).reserve
+    }
+
+    const LONG: &str = r#","max_tokens":30000"#;
+
+    fn after(largest: u32) -> Answers {
+        Answers {
+            largest,
+            cap_was_hit: false,
+        }
+    }
+
+    #[test]
+    fn the_reserve_is_what_the_answers_so_far_make_plausible() {
+        assert_eq!(reserve(LONG, 0, after(0)), 8_192);
+        assert_eq!(reserve(LONG, 9_000, after(0)), 3_006);
+        assert_eq!(reserve(LONG, 9_000, after(2_000)), 4_000);
+        assert_eq!(reserve(LONG, 9_000, after(20_000)), 30_000);
+        // An answer may be longer than all before it.
+        assert_eq!(reserve(LONG, 9, after(3)), 1_024);
+        // Never more than was asked for.
+        assert_eq!(reserve(r#","max_tokens":700"#, 9_000, after(2_000)), 700);
+        let both = r#","max_tokens":30000,"max_completion_tokens":700"#;
+        assert_eq!(reserve(both, 9_000, after(0)), 3_006);
+    }
+
+    #[test]
+    fn the_reserve_is_above_a_thinking_budget() {
+        let thinking = r#","max_tokens":30000,"thinking":{"budget_tokens":16000}"#;
+        assert_eq!(reserve(thinking, 9_000, after(0)), 17_024);
+        let too_much = r#","max_tokens":9000,"thinking":{"budget_tokens":16000}"#;
+        assert_eq!(reserve(too_much, 9_000, after(0)), 9_000);
+    }
+
+    #[test]
+    fn the_reserve_is_what_was_asked_for_where_caps_stay() {
+        let hit = Answers {
+            largest: 2_000,
+            cap_was_hit: true,
+        };
+        assert_eq!(reserve(LONG, 9_000, hit), 30_000);
+        assert_eq!(reserve("", 9_000, after(2_000)), 8_192);
+    }
 }

@@ -151,12 +151,14 @@ impl Found {
     ) -> Self {
         let report = &plan.report;
         let calibration = aim.calibration;
-        let came = Made::of(conversation, report, calibration);
+        let budget = report.budget.tokens;
+        let came = Made::of(conversation, report, (budget, calibration));
         let bytes = fitted.len();
         // What was edited is measured as it is, as the next proxy on the way would.
         let goes = chat::index(fitted).ok().map(|fitted| {
             let again = super::plan(&fitted, policy, &Recall::default());
-            (Made::of(&fitted, &again.report, calibration), fitted)
+            let made = Made::of(&fitted, &again.report, (budget, calibration));
+            (made, fitted)
         });
         let units = units::split(conversation).unwrap_or_default();
         let next = goes
@@ -242,8 +244,13 @@ impl Found {
 }
 
 impl Made {
-    fn of(conversation: &Conversation, report: &Report, calibration: Calibration) -> Self {
-        let (shares, budget) = (report.shares, report.budget.tokens);
+    /// `budget`: tokens that the prompt may use.
+    fn of(
+        conversation: &Conversation,
+        report: &Report,
+        (budget, calibration): (u32, Calibration),
+    ) -> Self {
+        let shares = report.shares;
         let tokens = |raw| scaled(raw, calibration);
         let made = Self {
             bytes: conversation.body.len(),
