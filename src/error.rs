@@ -198,7 +198,10 @@ impl Failure {
             Self::NotJson(place) => format!("The request body is not valid JSON: {place}."),
             Self::BodyBroken => "The request body broke off before its end.".into(),
             Self::BodyTooLarge { limit } => {
-                format!("The request body is larger than {limit} bytes (server.max_body_bytes).")
+                format!(
+                    "The request body is larger than {limit} bytes; send less, or raise \
+                     server.max_body_bytes."
+                )
             }
             Self::BodyUnwanted { limit } => {
                 format!("This path needs no body; one of more than {limit} bytes is refused.")

@@ -38,7 +38,7 @@ pub(super) fn check(
         environment,
         problems: found,
     };
-    let config = Config {
+    let mut config = Config {
         server: checker.server(file),
         admin: checker.admin(file),
         clients: checker.clients(&file.clients),
@@ -55,6 +55,9 @@ pub(super) fn check(
         traces: checker.traces(&file.traces),
         settings: settings(file, layers).into(),
     };
+    if file.server.max_body_bytes.is_none() {
+        config.server.max_body_bytes = server::body_for_windows(&config);
+    }
     checker.references(&config);
     match checker.problems {
         problems if problems.is_empty() => Ok(config),

@@ -33,7 +33,7 @@ pub(super) struct File {
 #[serde(deny_unknown_fields, default)]
 pub(super) struct Server {
     pub(super) listen: String,
-    pub(super) max_body_bytes: u64,
+    pub(super) max_body_bytes: Option<u64>,
     pub(super) max_bytes_in_flight: u64,
     pub(super) max_connections: u64,
     pub(super) max_header_bytes: u64,
@@ -48,7 +48,7 @@ impl Default for Server {
     fn default() -> Self {
         Self {
             listen: "127.0.0.1:1876".to_owned(),
-            max_body_bytes: 32 << 20,
+            max_body_bytes: None,
             max_bytes_in_flight: 512 << 20,
             max_connections: 4096,
             max_header_bytes: 64 << 10,

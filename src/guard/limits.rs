@@ -4,9 +4,13 @@ use serde::{Deserialize, Serialize};
 
 use super::{
     Policy,
-    truncate::{Limit, Marker},
+    profile::Profile,
+    truncate::{self, Limit, Marker},
 };
-use crate::wire::text::Sizes;
+use crate::wire::{
+    chat::{Conversation, Message},
+    text::{self, Sizes, Walk},
+};
 
 /// No result is cut below this; characters.
 pub(super) const LEAST_CHARS: usize = 200;
@@ -86,4 +90,35 @@ pub(super) fn within(sizes: &Sizes, rule: &Rule, policy: &Policy<'_>) -> usize {
         return rule.chars.min(chars.max(sizes.chars()));
     }
     rule.chars.min(chars).max(LEAST_CHARS)
+}
+
+/// The characters of a result that surely keep its message within the bytes that the provider takes, with
+/// `block` characters of ours at its end; `None` where the message is within them as it is.
+pub(super) fn chars_within_bytes(
+    conversation: &Conversation,
+    message: &Message,
+    block: usize,
+    profile: &Profile,
+) -> Option<usize> {
+    let most = profile.tool_message_bytes?;
+    // No character is more than six bytes.
+    let block = 6 * block;
+    if message.span.len() + block <= most {
+        return None;
+    }
+    let (mut said, mut text, mut heaviest) = (0, 0, 1);
+    for piece in truncate::texts(conversation, message) {
+        said += piece.span.len();
+        for character in Walk::new(conversation.raw(piece)) {
+            let bytes = text::spelt_bytes(character.code);
+            text += bytes;
+            heaviest = heaviest.max(bytes);
+        }
+    }
+    let frame = message.span.len() - said + block;
+    if frame + text <= most {
+        return None;
+    }
+    let room = most.saturating_sub(frame + truncate::MARKER_BYTES);
+    Some((room / heaviest).max(LEAST_CHARS))
 }

@@ -39,6 +39,8 @@ pub struct Profile {
     pub errors_inside: bool,
     /// Whether `prompt_tokens` may leave out what the engine's cache held.
     pub counts_missed_only: bool,
+    /// The most that one tool message may have, in bytes of its JSON.
+    pub tool_message_bytes: Option<usize>,
     pub images: ImageRule,
 }
 
@@ -53,6 +55,7 @@ const OPEN: Profile = Profile {
     refuses_overflow: true,
     errors_inside: false,
     counts_missed_only: false,
+    tool_message_bytes: None,
     images: ImageRule::Tiles,
 };
 
@@ -115,6 +118,12 @@ pub const PROFILES: &[Profile] = &[
         ..STRICT
     },
     STRICT,
+    // It passes requests on to engines of any kind, and answers 413 to a larger tool message.
+    Profile {
+        name: "openrouter",
+        tool_message_bytes: Some(204_800),
+        ..STRICT
+    },
     Profile {
         name: "ollama",
         refuses_overflow: false,

@@ -11,7 +11,7 @@ use std::{
 use self::calls::CallCut;
 use super::{
     Policy, estimate,
-    limits::{FIRST_SHARE, Held, LEAST_CHARS, Rule, TIGHT_SHARE, within},
+    limits::{FIRST_SHARE, Held, LEAST_CHARS, Rule, TIGHT_SHARE, chars_within_bytes, within},
     truncate::{self, Cut, Limit, Marker},
     units::Unit,
 };
@@ -104,8 +104,13 @@ impl<'a> Results<'a> {
 
     fn first_cut(&mut self, at: usize) {
         let settings = self.policy.settings;
+        let message = &self.conversation.messages[at];
+        let block = self.blocks.get(&at).map_or(0, Sizes::chars);
+        let bytes = chars_within_bytes(self.conversation, message, block, self.policy.profile);
         let rule = Rule {
-            chars: settings.max_tool_result_chars,
+            chars: settings
+                .max_tool_result_chars
+                .min(bytes.unwrap_or(usize::MAX)),
             share: FIRST_SHARE,
             ends: Some((settings.truncate_head_chars, settings.truncate_tail_chars)),
             marker: Marker::Plain,

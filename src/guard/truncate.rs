@@ -46,6 +46,8 @@ pub enum Marker {
 
 /// The longest plain marker: its words, the number, two line ends.
 const MARKER_CHARS: usize = 52;
+/// What a marker has beyond a byte for each of its characters: its line ends are escaped.
+pub(super) const MARKER_BYTES: usize = 2;
 /// What the other marker says besides.
 const NEARLY_FULL: &str = ": the context window is nearly full, read smaller parts";
 
@@ -79,7 +81,7 @@ pub fn cut(
     limit: Limit,
     marker: Marker,
 ) -> Option<Cut> {
-    let texts = texts(conversation, message)?;
+    let texts = pieces(conversation, message)?;
     // A character is a byte at least: most results are told by their length alone.
     let bytes: usize = texts.iter().map(|piece| piece.text.span.len()).sum();
     if bytes <= limit.chars {
@@ -131,8 +133,14 @@ struct Piece {
     part: Option<(Span, bool)>,
 }
 
-/// The texts of a result, in order; `None` where there are none.
-fn texts(conversation: &Conversation, message: &Message) -> Option<Vec<Piece>> {
+/// The texts of a result, in order.
+pub(super) fn texts(conversation: &Conversation, message: &Message) -> impl Iterator<Item = Text> {
+    let pieces = pieces(conversation, message).unwrap_or_default();
+    pieces.into_iter().map(|piece| piece.text)
+}
+
+/// The same with the parts around them; `None` where there are none.
+fn pieces(conversation: &Conversation, message: &Message) -> Option<Vec<Piece>> {
     match &message.content {
         Content::Text(text) => Some(vec![Piece {
             text: *text,

@@ -239,6 +239,18 @@ fn utf8(raw: &[u8], first: u8) -> (u32, usize) {
     (code, len)
 }
 
+/// The bytes that a character takes in JSON as servers write it: in UTF-8, escaped only where it must be.
+pub fn spelt_bytes(code: u32) -> usize {
+    match code {
+        0x08..=0x0A | 0x0C | 0x0D | 0x22 | 0x5C => 2,
+        0..0x20 => 6,
+        0x20..0x80 => 1,
+        0x80..0x800 => 2,
+        0x800..0x10000 => 3,
+        _ => 4,
+    }
+}
+
 /// Writes text as the contents of a JSON string.
 pub fn escape(text: &str) -> String {
     let mut quoted = serde_json::Value::from(text).to_string();

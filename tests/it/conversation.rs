@@ -2,6 +2,7 @@
 //! that each request finds the state of the one before.
 
 mod api;
+mod bytes;
 mod caps;
 mod clear;
 mod cuts;

@@ -287,10 +287,9 @@ async fn bodies_are_read_within_limits() {
         .await;
     let large = format!("{ASK}{}", " ".repeat(1_000));
     for client in [proxy.client(), proxy.client_h2()] {
-        client
-            .chat(large.clone())
-            .await
-            .is_error(413, "body_too_large");
+        let refused = client.chat(large.clone()).await;
+        refused.is_error(413, "body_too_large");
+        assert!(refused.text().contains("raise server.max_body_bytes"));
         // Without a length the limit holds all the same.
         let pieces = futures_util::stream::iter(
             large

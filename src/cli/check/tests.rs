@@ -58,6 +58,39 @@ fn it_shows_what_the_settings_come_to_and_no_key() {
 }
 
 #[test]
+fn a_body_may_be_as_large_as_the_largest_window_needs() {
+    let most = |settings: &str| {
+        let shown = checked(settings).unwrap();
+        let row = shown.lines().find_map(|line| {
+            let mut words = line.split_whitespace();
+            (words.next() == Some("max_body_bytes")).then(|| words.next().unwrap().to_owned())
+        });
+        row.unwrap().parse::<u64>().unwrap()
+    };
+    let provider = |models: &str| {
+        format!(
+            "[providers.openai]\nbase_url = \"https://api.openai.com/v1\"\nauth = \"none\"\n{models}\n"
+        )
+    };
+    assert_eq!(most(&provider("")), 32 << 20);
+    // 1,047,576 tokens, as the catalogue says.
+    let known = provider("models = [\"gpt-4o\", \"gpt-4.1\"]");
+    assert_eq!(most(&known), 64 * 1_047_576);
+    let told = provider("[models.\"openai/mine\"]\ncontext_length = 2000000");
+    assert_eq!(most(&told), 128_000_000);
+    let pattern = provider("[models.\"openai/mine-*\"]\ncontext_length = 2000000");
+    assert_eq!(most(&pattern), 128_000_000);
+    let large = provider("[models.\"openai/mine\"]\ncontext_length = 10000000");
+    assert_eq!(most(&large), 128 << 20);
+    let room = format!("[server]\nmax_bytes_in_flight = 4294967296\n{large}");
+    assert_eq!(most(&room), 640_000_000);
+    let little = format!("[server]\nmax_bytes_in_flight = 50000000\n{large}");
+    assert_eq!(most(&little), 32 << 20);
+    let said = format!("[server]\nmax_body_bytes = 1048576\n{large}");
+    assert_eq!(most(&said), 1 << 20);
+}
+
+#[test]
 fn it_shows_where_recovery_acts() {
     let digest = "2bd806c97f0e00af1a1fc3328fa763a9269723c8db8fac4f93af71db186d6e90";
     let shown = checked(&format!(

@@ -3,18 +3,62 @@
 use std::{net::SocketAddr, path::PathBuf};
 
 use super::Checker;
-use crate::config::{ServerConfig, file};
+use crate::{
+    config::{Config, ServerConfig, file},
+    provider::{catalogue, names::Names},
+};
+
+/// Bytes of a body for each token of the largest window: dense JSON, escapes and what the guard leaves out.
+const BYTES_A_TOKEN: u64 = 64;
+/// The least that a body may have where the settings do not say.
+const LEAST_BODY_BYTES: u64 = 32 << 20;
+/// The most that a setting allows.
+const MOST_BODY_BYTES: u64 = 1 << 30;
+/// Bodies of the largest size that fit into memory together, where the settings do not say how large one is.
+const BODIES_IN_FLIGHT: u64 = 4;
+
+/// What a body may have where the settings do not say: as much as the largest window needs that they name or
+/// the catalogue has for a model that they name, as long as several such bodies fit into memory.
+pub(super) fn body_for_windows(config: &Config) -> usize {
+    let wanted = u64::from(largest_window(config)).saturating_mul(BYTES_A_TOKEN);
+    let room = config.server.max_bytes_in_flight as u64 / BODIES_IN_FLIGHT;
+    let bytes = wanted.min(room).min(MOST_BODY_BYTES).max(LEAST_BODY_BYTES);
+    usize::try_from(bytes).unwrap_or(usize::MAX)
+}
+
+/// In tokens; 0 where no window is known.
+fn largest_window(config: &Config) -> u32 {
+    let names = Names::new(config);
+    let places = names.spelt_out().into_iter().flat_map(|(name, provider)| {
+        let found = names.places(&names.plain(name, None), provider);
+        found.unwrap_or_default()
+    });
+    let known = places.filter_map(|one| {
+        let place = &one.place;
+        let provider = config.providers.get(&place.provider)?;
+        let catalogued = || {
+            let provider = catalogue::provider_of(&place.provider, provider.base_url.as_deref())?;
+            Some(catalogue::lookup(provider, &place.model)?.context)
+        };
+        one.settings.context_length.or_else(catalogued)
+    });
+    // Patterns spell out no name, and may have a window all the same.
+    let written = config.models.values();
+    let written = written.filter_map(|model| model.context_length);
+    known.chain(written).max().unwrap_or(0)
+}
 
 impl Checker<'_> {
     pub(super) fn server(&mut self, file: &file::File) -> ServerConfig {
         let written = &file.server;
+        // Where it is unset, `body_for_windows` says more once the models are known.
         let max_body_bytes = self.size(
             &["server", "max_body_bytes"],
-            written.max_body_bytes,
-            1024..=1 << 30,
+            written.max_body_bytes.unwrap_or(LEAST_BODY_BYTES),
+            1024..=MOST_BODY_BYTES,
             "it is the size of one request body in bytes, after decoding",
         );
-        let body = written.max_body_bytes.min(1 << 30);
+        let body = (max_body_bytes as u64).min(MOST_BODY_BYTES);
         ServerConfig {
             listen: self.listen(file),
             max_body_bytes,
