@@ -22,7 +22,8 @@ const BODIES_IN_FLIGHT: u64 = 4;
 pub(super) fn body_for_windows(config: &Config) -> usize {
     let wanted = u64::from(largest_window(config)).saturating_mul(BYTES_A_TOKEN);
     let room = config.server.max_bytes_in_flight as u64 / BODIES_IN_FLIGHT;
-    let bytes = wanted.min(room).min(MOST_BODY_BYTES).max(LEAST_BODY_BYTES);
+    let most = room.clamp(LEAST_BODY_BYTES, MOST_BODY_BYTES);
+    let bytes = wanted.clamp(LEAST_BODY_BYTES, most);
     usize::try_from(bytes).unwrap_or(usize::MAX)
 }
 
