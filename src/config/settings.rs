@@ -78,7 +78,7 @@ pub(super) fn settle(before: &[Setting], next: &[Setting], waiting: &[&str]) -> 
             let rest = setting.key.strip_prefix(key);
             rest.is_some_and(|rest| rest.is_empty() || rest.starts_with('.'))
         };
-        waiting.iter().any(|key| under(key))
+        waiting.iter().any(under)
     };
     let taken = next.iter().filter(|setting| !waits(setting));
     let mut all: Vec<_> = taken.chain(before.iter().filter(waits)).cloned().collect();
