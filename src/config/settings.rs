@@ -74,8 +74,8 @@ pub(super) fn settings(file: &File, layers: &Layers) -> Vec<Setting> {
 /// of before.
 pub(super) fn settle(before: &[Setting], next: &[Setting], waiting: &[&str]) -> Vec<Setting> {
     let waits = |setting: &&Setting| {
-        let under = |key: &str| {
-            let rest = setting.key.strip_prefix(key);
+        let under = |key: &&str| {
+            let rest = setting.key.strip_prefix(*key);
             rest.is_some_and(|rest| rest.is_empty() || rest.starts_with('.'))
         };
         waiting.iter().any(under)
