@@ -1,7 +1,7 @@
 //! Windows of known models, shipped with the binary.
 //!
 //! A model is looked for within the provider that serves it, since the same name can mean different
-//! windows at different places. Where that provider is not known, or not this model of it, [`by_name`]
+//! windows at different places. Where that provider is not known, or not this model of it, `by_name`
 //! takes what all others agree on. What is not found is not guessed; the caller says so.
 
 pub(super) mod by_name;
