@@ -121,9 +121,17 @@ fn shown(path: &[String], value: &Value) -> Option<Value> {
     match value {
         Value::Null | Value::Bool(_) | Value::Number(_) => Some(value.clone()),
         Value::String(text) if ADDRESSES.contains(&last) => Some(address(text).into()),
-        _ if is_alias || PLAIN.contains(&last) || last.ends_with("_env") => Some(value.clone()),
+        Value::String(text) if last.ends_with("_env") && is_variable(text) => Some(value.clone()),
+        _ if is_alias || PLAIN.contains(&last) => Some(value.clone()),
         _ => None,
     }
+}
+
+/// Whether a text is written as names of environment variables are. Anything else may be the secret itself,
+/// put in the place of its name.
+fn is_variable(text: &str) -> bool {
+    let named = |c: char| c.is_ascii_uppercase() || c.is_ascii_digit() || c == '_';
+    text.chars().all(named) && !text.starts_with(|c: char| c.is_ascii_digit())
 }
 
 /// An address, or several with commas, without what stands in it for credentials.
@@ -133,8 +141,9 @@ fn address(text: &str) -> String {
         None => (String::new(), text),
     };
     // A password may hold any character, so all ahead of the last @ goes; with several addresses also what
-    // stands between them.
+    // stands between them. After a query has begun, nothing tells a password from the query.
     let (user, rest) = match rest.rsplit_once('@') {
+        Some((before, _)) if before.contains(['?', '#']) => return format!("{scheme}***"),
         Some((_, rest)) => ("***@", rest),
         None => ("", rest),
     };

@@ -104,17 +104,28 @@ fn nothing_of_a_password_is_left_of_an_address() {
     for (text, expected) in [
         ("file", "file"),
         ("https://host/v1", "https://host/v1"),
-        ("redis://u:a,b?c#d/e@host:1/2", "redis://***@host:1/2"),
+        ("redis://u:a,b,d/e@host:1/2", "redis://***@host:1/2"),
+        ("redis://u:a?c@host:1/2", "redis://***"),
         (
             "redis-cluster://u:p@one,redis-cluster://u:p@two",
             "redis-cluster://***@two",
         ),
         ("https://host/v1?key=k", "https://host/v1?***"),
-        ("https://host/v1?mail=a@b", "https://***@b"),
+        ("https://host/v1?mail=a@b", "https://***"),
         ("user:p@host", "***@host"),
     ] {
         assert_eq!(address(text), expected);
     }
+}
+
+#[test]
+fn a_secret_in_the_place_of_its_variable_is_hidden() {
+    let path = ["store".to_owned(), "password_env".to_owned()];
+    assert_eq!(
+        shown(&path, &"REDIS_PASSWORD".into()),
+        Some("REDIS_PASSWORD".into())
+    );
+    assert_eq!(shown(&path, &"hunter2-password".into()), None);
 }
 
 #[test]

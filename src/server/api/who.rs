@@ -14,8 +14,21 @@ use crate::{
     session::{self, Account, Reader},
 };
 
-/// Where another proxy on this machine says for whom it asks.
-const FORWARDED: [&str; 3] = ["forwarded", "x-forwarded-for", "x-real-ip"];
+/// Where another proxy on this machine says for whom it asks, beside all that begin with `x-forwarded-`.
+const FORWARDED: [&str; 6] = [
+    "cf-connecting-ip",
+    "forwarded",
+    "true-client-ip",
+    "via",
+    "x-client-ip",
+    "x-real-ip",
+];
+
+/// Whether another proxy asks for somebody else. One that adds no header cannot be told from a local client.
+fn is_forwarded(headers: &HeaderMap) -> bool {
+    let mut names = headers.keys().map(http::HeaderName::as_str);
+    names.any(|name| name.starts_with("x-forwarded-") || FORWARDED.contains(&name))
+}
 
 /// Whoever asks: a client, the administrator, or somebody at this machine where `admin.local` is on.
 #[derive(Clone)]
@@ -47,7 +60,7 @@ impl Who {
         let local = app.config.admin.local
             && !app.clients.have_keys()
             && named == session::Client::Anonymous
-            && !FORWARDED.iter().any(|name| headers.contains_key(*name));
+            && !is_forwarded(headers);
         Ok(Self {
             account: (!local).then_some(own),
             own: Some(own),

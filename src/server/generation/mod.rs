@@ -260,8 +260,8 @@ impl Generation {
         state.completion_tokens = usage.and_then(|usage| usage.completion_tokens);
         let answer = state.completion_tokens.unwrap_or(0);
         state.largest_answer = state.largest_answer.max(answer);
-        let lowered = self.wish == Wish::Guard && self.lowers_cap();
-        state.cap_was_hit |= lowered && heard.cut_off;
+        state.cap_was_hit |=
+            heard.cut_off && self.wish == Wish::Guard && self.fills_lowered_cap(answer);
         state.cached_tokens = usage.and_then(|usage| usage.cached_tokens);
         let billed = self.recovering.billed();
         state.billed_prompt_tokens = billed.map_or(reported, |billed| Some(billed.prompt_tokens));
@@ -309,6 +309,14 @@ impl Generation {
     fn lowers_cap(&self) -> bool {
         let cap = self.plan.report.answer_cap;
         cap.is_some_and(AnswerCap::is_lowered)
+    }
+
+    /// Whether an answer of so many tokens (0: not counted) may have ended at an answer cap that was
+    /// lowered. One that ended well before it met a limit of its model. Providers count the last tokens of an
+    /// answer in different ways, so a little less than the cap is all of it.
+    fn fills_lowered_cap(&self, answer: u32) -> bool {
+        let cap = self.plan.report.answer_cap.filter(|cap| cap.is_lowered());
+        cap.is_some_and(|cap| answer == 0 || answer >= cap.sent - cap.sent / 64)
     }
 
     pub(super) fn policy(&self) -> Policy<'_> {

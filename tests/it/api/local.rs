@@ -134,7 +134,13 @@ async fn admin_local_is_of_no_use_to_pages_of_elsewhere_or_through_another_proxy
             page.get(&path).await.is_error(403, code);
         }
     }
-    for name in ["x-forwarded-for", "x-real-ip", "forwarded"] {
+    for name in [
+        "x-forwarded-for",
+        "x-forwarded-host",
+        "x-real-ip",
+        "forwarded",
+        "via",
+    ] {
         let through = Api::new(&proxy).with(name, "192.0.2.7");
         let listed = through.json("sessions").await;
         assert_eq!(ids(&listed), Vec::<&str>::new(), "{name}");
