@@ -26,7 +26,11 @@ async fn strict(bytes_a_token: f64, stops: &'static str) -> Provider {
         let message = json!({"content": "done"});
         let prompt = u32::try_from(prompt).unwrap();
         let answered = completion(&message, Some(prompt)).replace("stop", stops);
-        vec![answer("200 OK", "", answered)]
+        let mut answered: Value = serde_json::from_str(&answered).unwrap();
+        if stops == "length" {
+            answered["usage"]["completion_tokens"] = asked.into();
+        }
+        vec![answer("200 OK", "", answered.to_string())]
     })
     .await
 }
