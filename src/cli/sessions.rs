@@ -77,6 +77,11 @@ struct Sessions {
     sessions: Vec<Box<RawValue>>,
     /// What to skip for the next page; `None` after the last one.
     next: Option<usize>,
+    /// Sessions of other keys, and what to do to see them; only where the proxy has no client keys.
+    #[serde(default)]
+    of_other_keys: Option<u64>,
+    #[serde(default)]
+    hint: Option<String>,
 }
 
 /// What the table shows of a session.
@@ -121,7 +126,9 @@ pub(super) fn run(
     if args.json {
         let text = serde_json::to_string(&listed).map_err(io::Error::from)?;
         writeln!(out, "{text}")?;
-    } else if listed.sessions.is_empty() {
+        return Ok(());
+    }
+    if listed.sessions.is_empty() {
         writeln!(
             out,
             "No sessions yet: a request through the proxy begins one. A client's key shows that \
@@ -129,6 +136,9 @@ pub(super) fn run(
         )?;
     } else {
         table::write(out, &format_rows(&url, &listed.sessions)?)?;
+    }
+    if let (Some(others), Some(hint)) = (listed.of_other_keys.filter(|it| *it > 0), &listed.hint) {
+        writeln!(out, "Sessions of other keys: {others}. {hint}")?;
     }
     Ok(())
 }
@@ -160,6 +170,7 @@ async fn fetch_sessions(
         .build()
         .map_err(SessionsError::Client)?;
     let (mut sessions, mut next) = (Vec::new(), Some(0));
+    let (mut of_other_keys, mut hint) = (None, None);
     while let Some(skip) = next {
         let mut url = url.clone();
         url.set_query(Some(&format!("skip={skip}&take={PAGE_SIZE}")));
@@ -191,10 +202,16 @@ async fn fetch_sessions(
         });
         let page = page.map_err(|reason| SessionsError::Unreadable { url, reason })?;
         sessions.extend(page.sessions);
+        (of_other_keys, hint) = (page.of_other_keys, page.hint);
         // A page that leads to itself or back would never end.
         next = page.next.filter(|next| *next > skip);
     }
-    Ok(Sessions { sessions, next })
+    Ok(Sessions {
+        sessions,
+        next,
+        of_other_keys,
+        hint,
+    })
 }
 
 /// One row per session, the heading first.

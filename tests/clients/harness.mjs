@@ -324,7 +324,8 @@ export async function serve(text, environment = {}) {
     const log = openSync(join(folder, "log"), "w");
     const child = spawn(binary(), ["serve", "--config", "config.toml", "--listen", `127.0.0.1:${port}`], {
       cwd: folder,
-      env: { ...process.env, ...environment },
+      // A busy machine may be slow to store a session, and the next request must find it.
+      env: { PLIMSOLL_STORE__TIMEOUT_MS: "5000", ...process.env, ...environment },
       stdio: ["ignore", log, log],
     });
     closeSync(log);

@@ -412,7 +412,9 @@ def serving(config, environment=None):
     with tempfile.TemporaryDirectory() as folder:
         folder = Path(folder)
         (folder / "config.toml").write_text(config)
-        process, port = start(folder, {**os.environ, **(environment or {})})
+        # A busy machine may be slow to store a session, and the next request must find it.
+        patient = {"PLIMSOLL_STORE__TIMEOUT_MS": "5000"}
+        process, port = start(folder, {**patient, **os.environ, **(environment or {})})
         try:
             yield f"http://127.0.0.1:{port}"
         finally:
