@@ -48,7 +48,7 @@ pub(super) fn assemble(
     report.texts.new = told != recall.memory.texts;
     let mark = fit.replay.mark(fit.fold);
     let swept = fit.replay.swept_mark(&fit.fold);
-    report.cleared = cleared(units, fit, &results.tokens, &kept, &mut edits);
+    report.cleared = cleared(units, fit, results, &kept, &mut edits);
     if let Some(cleared) = &mut report.cleared {
         // What was cleared on another grid was cleared elsewhere.
         let same = recall.memory.ground == fit.ground;
@@ -128,12 +128,12 @@ fn goes_out(
 fn cleared(
     units: &[Unit],
     fit: &Fit<'_>,
-    tokens: &[u32],
+    results: &Results<'_>,
     kept: &[bool],
     edits: &mut Edits,
 ) -> Option<Cleared> {
     let clearing = fit.clearing.as_ref()?;
-    let cleared = clearing.made((units, &fit.fold.swept), kept, tokens, edits);
+    let cleared = clearing.made((units, &fit.fold.swept), kept, results, edits);
     (cleared.count() > 0).then_some(cleared)
 }
 

@@ -21,7 +21,7 @@ use self::sweep::{Grid, Grids, Swept, recent};
 use super::{
     Policy, budget, estimate,
     ground::SMALL_WINDOW,
-    results::Names,
+    results::{Names, Results},
     units::{self, Unit, UnitKind},
 };
 use crate::{
@@ -188,12 +188,20 @@ impl Clearing {
         }
     }
 
+    /// What a message becomes; `None` where it stays as it is. Calls that were cut before stay so: cleared
+    /// from what the client sent, some of what is gone would come back.
+    fn small(&self, at: usize, results: &Results<'_>) -> Option<&Small> {
+        self.small[at]
+            .as_ref()
+            .filter(|small| small.inputs == 0 || !results.has_cut_calls(at))
+    }
+
     /// Raw tokens of a unit, cleared.
-    pub(super) fn weigh(&self, unit: &Unit, tokens: &[u32], beside: i32) -> u32 {
+    pub(super) fn weigh(&self, unit: &Unit, results: &Results<'_>, beside: i32) -> u32 {
         let messages = unit.messages.clone();
-        let tokens = messages.map(|at| match &self.small[at] {
-            Some(small) => small.now(tokens[at]),
-            None => tokens[at],
+        let tokens = messages.map(|at| match self.small(at, results) {
+            Some(small) => small.now(results.tokens[at]),
+            None => results.tokens[at],
         });
         tokens
             .fold(0, u32::saturating_add)
@@ -205,14 +213,15 @@ impl Clearing {
         &self,
         (units, swept): (&[Unit], &Swept),
         kept: &[bool],
-        tokens: &[u32],
+        results: &Results<'_>,
         edits: &mut Edits,
     ) -> Cleared {
+        let tokens = &results.tokens;
         let mut cleared = Cleared::default();
         let covered = units.iter().enumerate();
         for (_, unit) in covered.filter(|(at, unit)| swept.covers(*at, unit.kind)) {
             for at in unit.messages.clone().filter(|&at| kept[at]) {
-                let Some(small) = &self.small[at] else {
+                let Some(small) = self.small(at, results) else {
                     continue;
                 };
                 edits.merge(small.edits.clone());

@@ -86,7 +86,7 @@ pub fn weigh_before(
         None => 0,
     };
     let weigh = |at: usize| match swept.covers(at, units[at].kind) {
-        true => clearing.weigh(&units[at], &results.tokens, 0),
+        true => clearing.weigh(&units[at], &results, 0),
         false => units[at]
             .messages
             .clone()

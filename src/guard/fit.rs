@@ -128,7 +128,7 @@ pub(super) fn fit<'a>(
         grids.marks.clone_from(&marks);
         let units = units.iter().zip(&beside);
         grids.small = units
-            .map(|(unit, &beside)| clearing.weigh(unit, &results.tokens, beside))
+            .map(|(unit, &beside)| clearing.weigh(unit, results, beside))
             .collect();
         replay.grids = Some(grids);
         clearing
@@ -168,7 +168,7 @@ impl Shrink for Shrinking<'_, '_> {
             .results
             .tighten(self.units[unit].messages.clone(), excess);
         let small = self.clearing.map_or(0, |clearing| {
-            clearing.weigh(&self.units[unit], &self.results.tokens, self.beside[unit])
+            clearing.weigh(&self.units[unit], self.results, self.beside[unit])
         });
         (taken, small)
     }

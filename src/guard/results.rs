@@ -205,6 +205,11 @@ impl<'a> Results<'a> {
         }
     }
 
+    /// Whether what a message that makes calls says is cut.
+    pub(super) fn has_cut_calls(&self, at: usize) -> bool {
+        self.calls.contains_key(&at)
+    }
+
     /// Makes one step smaller by `excess` raw tokens: its results, the largest first, and where that is
     /// not enough, what its calls say. Returns what it took, which is less where nothing more can go.
     pub(super) fn tighten(&mut self, messages: Range<usize>, excess: u32) -> u32 {

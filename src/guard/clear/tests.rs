@@ -183,7 +183,7 @@ fn parallel_calls_are_cleared_but_for_those_of_excluded_tools() {
         [
             asks(&[call("a", "read_file"), call("b", "bash"), call("c", "plan")]),
             result("c", long()),
-            result("a", long()),
+            result("a", "a line\n".repeat(80)),
             result("b", "ok"),
         ]
     };
@@ -357,4 +357,50 @@ fn a_tool_with_a_long_name_is_excluded_by_it() {
         let (plan, _) = cleared(&messages, &settings);
         assert!(plan.report.cleared.is_none());
     }
+}
+
+#[test]
+fn what_was_cut_of_the_newest_call_does_not_come_back_when_its_step_is_old() {
+    let mut settings = settings();
+    settings.clear.inputs = true;
+    settings.clear.keep_steps = 1;
+    settings.clear.exclude = vec!["patch".to_owned()];
+    let mut edit = call("b", "edit");
+    edit["function"]["arguments"] = json!({"text": "kept in mind ".repeat(2_000)})
+        .to_string()
+        .into();
+    let mut patch = call("c", "patch");
+    patch["function"]["arguments"] = json!({"diff": "line of a diff ".repeat(850)})
+        .to_string()
+        .into();
+    let step = asks(&[edit, patch]);
+    let mut messages = steps(1);
+    messages.extend([step.clone(), result("b", "ok"), result("c", "ok")]);
+    let mut recall = Recall::default();
+    let (mut cut, mut went) = (None::<Value>, false);
+    for _ in 0..40 {
+        let conversation = of(&messages);
+        let plan = planned(&conversation, &settings, &recall);
+        assert!(plan.report.stood_back.is_none() && !plan.report.over_budget);
+        let sent = plan.edits.apply(&conversation.body).to_bytes();
+        let sent: Value = serde_json::from_slice(&sent).unwrap();
+        let mut sent = sent["messages"].as_array().unwrap().iter();
+        let Some(now) = sent.find(|it| it["tool_calls"][0]["id"] == "b") else {
+            went = true;
+            break;
+        };
+        let before = cut.get_or_insert_with(|| now.clone());
+        assert_ne!(
+            before["tool_calls"][1], step["tool_calls"][1],
+            "it did not fit"
+        );
+        assert_eq!(before, now);
+        recall.memory = plan.memory;
+        recall.messages = messages.len();
+        messages.extend([
+            asks(&[call("a", "read")]),
+            result("a", "a line\n".repeat(80)),
+        ]);
+    }
+    assert!(went || messages.len() > 60, "its step grew old");
 }
