@@ -182,17 +182,15 @@ async fn chat(
         let _child = record.notes().trace().child("plimsoll.store.find");
         find(app, &asked, &parts, client).await
     };
-    let news = match &inherited {
-        Some(inherited) => hear(app, inherited).await,
-        None => false,
-    };
+    if let Some(inherited) = &inherited {
+        hear(app, inherited).await;
+    }
 
     // 6. What is due, and the plan. A session stays where its cache is warm.
     let mut places = choice.order(inherited.as_ref().map_or(0, |it| it.session.seed()));
-    if news {
-        for target in &mut places {
-            target.window = app.registry.window_of(target);
-        }
+    // Looked up again after waiting: whoever heard of a smaller window meanwhile may be another request.
+    for target in &mut places {
+        target.window = app.registry.window_of(target);
     }
     let asker = Asker::of(&parts.headers, client.recovers());
     let inherited = inherited.map(|inherited| (inherited, asker));
@@ -268,14 +266,13 @@ async fn find(app: &App, asked: &Asked, parts: &Parts, client: &Client) -> Optio
     )
 }
 
-/// Step 5, what no session owns: whether other replicas may have learnt anything.
-async fn hear(app: &App, inherited: &Inherited) -> bool {
+/// Step 5, what no session owns: takes over what other replicas learnt.
+async fn hear(app: &App, inherited: &Inherited) {
     // Where the store does not answer, it is not waited for twice.
-    if inherited.lost {
-        return false;
+    if !inherited.lost {
+        let passed = !inherited.lineage.probes().is_empty();
+        app.sharing.hear(app.learners(), passed).await;
     }
-    let passed = !inherited.lineage.probes().is_empty();
-    app.sharing.hear(app.learners(), passed).await
 }
 
 /// Step 9, streamed. What precedes the first byte of the stream is said here; what its end tells

@@ -21,7 +21,7 @@ use bytes::Bytes;
 use futures_util::future::join_all;
 use lru::LruCache;
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
-use tokio::time::timeout;
+use tokio::time::{timeout, timeout_at};
 
 use crate::{
     provider::{
@@ -64,6 +64,9 @@ pub struct Sharing {
     hearing: Mutex<Hearing>,
     /// One reads for all.
     one: tokio::sync::Mutex<()>,
+    /// Held while something is told: one tells for all, and whoever comes meanwhile waits, since what it
+    /// learnt may be on its way.
+    telling: tokio::sync::Mutex<()>,
 }
 
 /// Those who learn.
@@ -113,6 +116,7 @@ impl Sharing {
                 failed: None,
             }),
             one: tokio::sync::Mutex::new(()),
+            telling: tokio::sync::Mutex::new(()),
         }
     }
 
@@ -124,7 +128,7 @@ impl Sharing {
         }
     }
 
-    /// Takes over what others told since the last time; whether there may have been anything.
+    /// Takes over what others told since the last time; whether this call read it.
     /// `passed`: the store was asked something for this request, and so would have said.
     pub async fn hear(&self, learners: Learners<'_>, passed: bool) -> bool {
         if !self.is_due(passed) {
@@ -215,10 +219,15 @@ impl Sharing {
         }
     }
 
-    /// Tells what was learnt and not told, `within` a bound. What fails is told with a later answer.
+    /// Tells what was learnt and not told, `within` a bound, and what another caller is telling has been told,
+    /// too, at the end. What fails is told with a later answer.
     ///
     /// CANCEL: a dropped call leaves untold what was not told.
     pub async fn tell(&self, learners: Learners<'_>, within: Duration) {
+        let until = Instant::now() + within;
+        let Ok(_telling) = timeout_at(until.into(), self.telling.lock()).await else {
+            return;
+        };
         let mut untold = Untold {
             sharing: self,
             models: std::mem::take(&mut self.known().touched),
@@ -234,7 +243,7 @@ impl Sharing {
         let told = news.iter().map(|news| async {
             let shared = self.store.share(&news.name, news.value.clone());
             let begun = Instant::now();
-            let shared = timeout(within, shared).await;
+            let shared = timeout_at(until.into(), shared).await;
             self.counts.took(StoreOperation::Share, begun.elapsed());
             let failed = match shared {
                 Ok(Ok(())) => return true,

@@ -125,10 +125,16 @@ impl RedisStore {
         Ok(rows.into_iter().flatten().collect())
     }
 
+    /// Versions only grow. Answers may be read in another order than they came in: an older version never
+    /// takes the place of a newer one, or what is new would not be asked for.
+    fn see(&self, version: u64) {
+        self.version.fetch_max(version, Relaxed);
+    }
+
     /// Notes a version that came beside another answer, and is not worth failing for.
     fn note(&self, version: Option<Value>) {
         if let Some(version) = version.and_then(|version| reply::version(&version)) {
-            self.version.store(version, Relaxed);
+            self.see(version);
         }
     }
 }
@@ -232,7 +238,7 @@ impl Store for RedisStore {
     async fn shared(&self) -> Result<Shared, StoreError> {
         let call = script::SHARED.call(self.names.common());
         let shared = reply::shared(self.pulse.ask(call).await?)?;
-        self.version.store(shared.version, Relaxed);
+        self.see(shared.version);
         Ok(shared)
     }
 

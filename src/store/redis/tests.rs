@@ -331,3 +331,11 @@ fn what_cannot_be_used_is_refused_without_its_password() {
     assert!(open("redis://:sk-secret@localhost", Some(&path)).contains("rediss://"));
     assert!(open("redis://:sk-secret@0.0.0.0", None).contains("store.url"));
 }
+
+#[tokio::test]
+async fn an_older_version_that_is_read_late_hides_no_newer_one() {
+    let store = Place::new(&["redis://127.0.0.1:1".to_owned()]).fresh();
+    store.see(5);
+    store.see(3);
+    assert_eq!(store.shared_version(), 5);
+}
