@@ -17,6 +17,7 @@ pub mod dashboard;
 pub mod error;
 pub mod guard;
 pub mod health;
+pub mod json;
 pub mod provider;
 pub mod recovery;
 pub mod relay;

@@ -12,10 +12,7 @@ use super::{
     SECTIONS,
     measure::{Measure, head},
 };
-use crate::{
-    guard::fence,
-    wire::{chat::answer, text::Walk},
-};
+use crate::{guard::fence, json::text::Walk, wire::chat::answer};
 
 /// Bytes of the longest summary.
 const MAX_BYTES: usize = 24_000;

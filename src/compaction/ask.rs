@@ -13,10 +13,10 @@ use serde_json::Value;
 use super::{prompt::Wanted, work::Summariser};
 use crate::{
     guard::{self, profile::Profile},
+    json::scan::{Kind, Span},
     wire::{
         chat::{Conversation, Role, index},
         edit::Edits,
-        scan::{Kind, Span},
     },
 };
 

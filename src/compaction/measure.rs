@@ -1,6 +1,6 @@
 //! What a text weighs, and how it is made lighter.
 
-use crate::{guard::estimate::Weights, wire::text};
+use crate::{guard::estimate::Weights, json::text};
 
 /// What stands where something was left out at the end of a text.
 const MORE: &str = " …";

@@ -10,10 +10,8 @@ use crate::{
         fence,
         units::{Unit, UnitKind},
     },
-    wire::{
-        chat::{Content, Conversation, Message, PartKind, Role},
-        scan::Text,
-    },
+    json::scan::Text,
+    wire::chat::{Content, Conversation, Message, PartKind, Role},
 };
 
 /// Requests that one summary may take.

@@ -24,8 +24,9 @@ use crate::{
         record::Summary,
         units::{self, Unit},
     },
+    json::text::Walk,
     recovery::Language,
-    wire::{chat::Conversation, edit::Edits, text::Walk},
+    wire::{chat::Conversation, edit::Edits},
 };
 
 /// What frames a request; raw tokens.

@@ -11,7 +11,7 @@ use super::{
     place,
     truncate::{self, Marker},
 };
-use crate::wire::{
+use crate::json::{
     scan::{Malformed, Scan, Span, Text},
     text::{self, Sizes, Walk},
 };

@@ -26,10 +26,10 @@ use super::{
 };
 use crate::{
     config::ClearConfig,
+    json::text,
     wire::{
         chat::{Conversation, Role},
         edit::Edits,
-        text,
     },
 };
 

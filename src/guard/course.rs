@@ -11,7 +11,7 @@ use super::{
     rounds, stands_back,
     units::{self, Unit, UnitKind},
 };
-use crate::wire::{chat::Conversation, text};
+use crate::{json::text, wire::chat::Conversation};
 
 /// The part of the budget that the newest steps may take with them into a new course.
 const SHARE: u32 = 8;

@@ -12,11 +12,15 @@ use super::{
     record::{OwnCall, What},
     rounds,
 };
-use crate::wire::{
-    chat::{Content, Conversation, Message},
-    edit::Edits,
-    scan::{Kind, Malformed, Scan, Span},
-    text,
+use crate::{
+    json::{
+        scan::{Kind, Malformed, Scan, Span},
+        text,
+    },
+    wire::{
+        chat::{Content, Conversation, Message},
+        edit::Edits,
+    },
 };
 
 /// What becomes of one echoed answer.

@@ -9,10 +9,12 @@ use base64::Engine as _;
 use serde::{Deserialize, Serialize};
 
 use super::profile::{ImageRule, Profile};
-use crate::wire::{
-    chat::{Conversation, Message, Part, PartKind},
-    scan::Text,
-    text::{self, Sizes},
+use crate::{
+    json::{
+        scan::Text,
+        text::{self, Sizes},
+    },
+    wire::chat::{Conversation, Message, Part, PartKind},
 };
 
 /// What frames a message: role, separators, ids.

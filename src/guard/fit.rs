@@ -18,7 +18,7 @@ use super::{
     rounds,
     units::{self, Unit, UnitKind},
 };
-use crate::wire::{chat::Conversation, text};
+use crate::{json::text, wire::chat::Conversation};
 
 /// The part of the usual budget that a ledger may take, and the most that it may; raw tokens.
 const LEDGER_SHARE: u32 = 10;

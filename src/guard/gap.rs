@@ -9,10 +9,12 @@ use super::{
     record::What,
     rounds,
 };
-use crate::wire::{
-    chat::{Conversation, Role},
-    edit::Edits,
-    text::{self, Sizes},
+use crate::{
+    json::text::{self, Sizes},
+    wire::{
+        chat::{Conversation, Role},
+        edit::Edits,
+    },
 };
 
 /// What frames a prompt that is a message of its own; raw tokens.

@@ -7,9 +7,9 @@ use super::{
     profile::Profile,
     truncate::{self, Limit, Marker},
 };
-use crate::wire::{
-    chat::{Conversation, Message},
-    text::{self, Sizes, Walk},
+use crate::{
+    json::text::{self, Sizes, Walk},
+    wire::chat::{Conversation, Message},
 };
 
 /// No result is cut below this; characters.

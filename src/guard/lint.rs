@@ -6,9 +6,9 @@
 use std::collections::HashMap;
 
 use super::profile::{Profile, Takes};
-use crate::wire::{
-    chat::{Conversation, Role},
-    text,
+use crate::{
+    json::text,
+    wire::chat::{Conversation, Role},
 };
 
 /// One message of an outline.

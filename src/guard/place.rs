@@ -8,10 +8,12 @@ use super::{
     profile::{Profile, Takes},
     units,
 };
-use crate::wire::{
-    chat::{Content, Conversation, Role},
-    edit::Edits,
-    text::Walk,
+use crate::{
+    json::text::Walk,
+    wire::{
+        chat::{Content, Conversation, Role},
+        edit::Edits,
+    },
 };
 
 /// What goes before a prompt at the end of a tool result, where nothing else tells it from the

@@ -17,11 +17,12 @@ use super::{
     rounds,
     units::{Unit, UnitKind},
 };
-use crate::wire::{
-    chat::{Content, Conversation, Role},
-    edit::Edits,
-    scan::Span,
-    text,
+use crate::{
+    json::{scan::Span, text},
+    wire::{
+        chat::{Content, Conversation, Role},
+        edit::Edits,
+    },
 };
 
 /// The note itself.

@@ -40,10 +40,12 @@ use self::{
 use super::{
     Policy, budget, estimate::Weights, limits::Held, results::level, truncate::Marker, units::Unit,
 };
-use crate::wire::{
-    chat::{Conversation, Priority, Role},
-    edit::Edits,
-    text::{self, Sizes},
+use crate::{
+    json::text::{self, Sizes},
+    wire::{
+        chat::{Conversation, Priority, Role},
+        edit::Edits,
+    },
 };
 
 /// No text without an annotation is shortened below this; raw tokens.

@@ -15,10 +15,12 @@ use super::{
     record::{Ours, Record, What},
     units::{self, Unit},
 };
-use crate::wire::{
-    chat::{Conversation, Role},
-    edit::Edits,
-    text::Sizes,
+use crate::{
+    json::text::Sizes,
+    wire::{
+        chat::{Conversation, Role},
+        edit::Edits,
+    },
 };
 
 /// All records of a conversation, and what becomes of each.

@@ -37,7 +37,7 @@ pub enum What {
         text: Box<str>,
     },
     /// The answer at this place, as the client saw it, begins with what was said in the round
-    /// before it: so many characters, with that digest (see [`crate::wire::text::digest`]). They
+    /// before it: so many characters, with that digest (see [`crate::json::text::digest`]). They
     /// are left out there, since they stand in the round.
     Spoken { chars: u32, digest: u128 },
 }

@@ -15,11 +15,15 @@ use super::{
     truncate::{self, Cut, Limit, Marker},
     units::Unit,
 };
-use crate::wire::{
-    chat::{Content, Conversation, Message, PartKind, Role},
-    edit::Edits,
-    scan::Text,
-    text::{self, Sizes, Walk},
+use crate::{
+    json::{
+        scan::Text,
+        text::{self, Sizes, Walk},
+    },
+    wire::{
+        chat::{Content, Conversation, Message, PartKind, Role},
+        edit::Edits,
+    },
 };
 
 /// Rounds in which a step's results are brought down to what is left for them.

@@ -10,9 +10,9 @@ use super::{
     record::{By, OwnCall, Said},
     units::{self, UnitKind},
 };
-use crate::wire::{
-    chat::{self, Conversation, Role},
-    text,
+use crate::{
+    json::text,
+    wire::chat::{self, Conversation, Role},
 };
 
 /// Messages of a round.

@@ -1,11 +1,12 @@
 //! The schemas of our tools, at the end of the client's.
 
 use super::{estimate::Weights, record::OwnTools};
-use crate::wire::{
-    chat::Conversation,
-    edit::Edits,
-    scan::{Kind, Scan},
-    text,
+use crate::{
+    json::{
+        scan::{Kind, Scan},
+        text,
+    },
+    wire::{chat::Conversation, edit::Edits},
 };
 
 /// Schemas and where they go.

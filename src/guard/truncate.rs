@@ -8,11 +8,15 @@
 
 use std::ops::Range;
 
-use crate::wire::{
-    chat::{Content, Conversation, Message, PartKind},
-    edit::Edits,
-    scan::{Span, Text},
-    text::{self, Sizes, Walk},
+use crate::{
+    json::{
+        scan::{Span, Text},
+        text::{self, Sizes, Walk},
+    },
+    wire::{
+        chat::{Content, Conversation, Message, PartKind},
+        edit::Edits,
+    },
 };
 
 /// How much of a result may stay.

@@ -7,9 +7,9 @@ use std::ops::Range;
 
 use thiserror::Error;
 
-use crate::wire::{
-    chat::{Conversation, Message, Role},
-    text,
+use crate::{
+    json::text,
+    wire::chat::{Conversation, Message, Role},
 };
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

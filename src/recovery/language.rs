@@ -4,9 +4,9 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::wire::{
-    chat::{Conversation, Message, Role},
-    text::Sizes,
+use crate::{
+    json::text::Sizes,
+    wire::chat::{Conversation, Message, Role},
 };
 
 /// The language of what we say to the model.

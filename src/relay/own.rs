@@ -75,7 +75,7 @@ pub struct Package {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Before {
     pub chars: u32,
-    /// See [`crate::wire::text::digest`].
+    /// See [`crate::json::text::digest`].
     pub digest: u128,
 }
 

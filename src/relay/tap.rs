@@ -6,7 +6,10 @@
 use serde::Deserialize;
 use serde_json::value::RawValue;
 
-use crate::wire::{event::Message, text::Digester, usage::Usage};
+use crate::{
+    json::text::Digester,
+    wire::{event::Message, usage::Usage},
+};
 
 /// Calls remembered of one answer; more make no difference to what follows.
 const MAX_CALLS: usize = 1_024;

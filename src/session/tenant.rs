@@ -14,7 +14,7 @@ use http::{HeaderMap, header};
 use serde::{Deserialize, Serialize};
 
 use super::{hint::Hint, secret::InstallationSecret, state::SessionId};
-use crate::wire::{chat::Conversation, scan::Kind};
+use crate::{json::scan::Kind, wire::chat::Conversation};
 
 /// Who came, before any end user named in the request: 128 bits of a keyed digest.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]

@@ -13,7 +13,7 @@ use std::{
 use bytes::{Bytes, BytesMut};
 use http_body::{Body, Frame, SizeHint};
 
-use super::scan::Span;
+use crate::json::scan::Span;
 
 /// Replacements of spans of one body.
 ///

@@ -11,8 +11,6 @@ pub mod event;
 pub mod fault;
 pub mod gather;
 pub mod model;
-pub mod scan;
-pub mod text;
 pub mod usage;
 
 use std::{convert::Infallible, io};

@@ -2,6 +2,11 @@
 
 use std::collections::BTreeSet;
 
+use crate::support::{
+    any_settings, data,
+    generate::{Case, Recipe, Session, Shape, Size, any_conversation},
+    noted, once_more, strict, without_notes,
+};
 use bytes::Bytes;
 use plimsoll::{
     config::GuardConfig,
@@ -9,18 +14,10 @@ use plimsoll::{
         self, Plan, Policy, Recall, StoodBack,
         profile::{PROFILES, Profile, named},
     },
-    wire::{
-        chat::{Conversation, index},
-        text,
-    },
+    json::text,
+    wire::chat::{Conversation, index},
 };
 use proptest::prelude::*;
-
-use crate::support::{
-    any_settings, data,
-    generate::{Case, Recipe, Session, Shape, Size, any_conversation},
-    noted, once_more, strict, without_notes,
-};
 
 const WINDOWS: [u32; 5] = [4_096, 8_192, 16_384, 32_768, 128_000];
 

@@ -1,6 +1,13 @@
 //! What is ours in a conversation: records, courses, tools and tighter results, at random places
 //! of generated conversations, for every profile.
 
+use crate::support::{
+    any_settings,
+    generate::{Case, Random, any_conversation},
+    made::{PROMPT, beside, course, ours, records, round, said, written},
+    noted, parse,
+    plans::{check_with, policy, read, sent},
+};
 use bytes::Bytes;
 use plimsoll::{
     config::GuardConfig,
@@ -9,21 +16,11 @@ use plimsoll::{
         profile::{PROFILES, Profile, named},
         record::{Ours, OwnTools, Record, What},
     },
-    wire::{
-        chat::{Conversation, Role},
-        text,
-    },
+    json::text,
+    wire::chat::{Conversation, Role},
 };
 use proptest::prelude::*;
 use serde_json::json;
-
-use crate::support::{
-    any_settings,
-    generate::{Case, Random, any_conversation},
-    made::{PROMPT, beside, course, ours, records, round, said, written},
-    noted, parse,
-    plans::{check_with, policy, read, sent},
-};
 
 mod annotated;
 mod places;

@@ -6,11 +6,8 @@ use crate::{
         Policy,
         arguments::{Arguments, Keep, less},
     },
-    wire::{
-        chat::{Conversation, Message},
-        scan::Span,
-        text,
-    },
+    json::{scan::Span, text},
+    wire::chat::{Conversation, Message},
 };
 
 /// Values up to this are left alone; characters.

@@ -9,11 +9,13 @@ use bytes::Bytes;
 use super::{FRAME, RESULT, Small};
 use crate::{
     guard::{Policy, estimate, place},
+    json::{
+        scan::Span,
+        text::{self, Sizes},
+    },
     wire::{
         chat::{Content, Conversation, Part, PartKind},
         edit::Edits,
-        scan::Span,
-        text::{self, Sizes},
     },
 };
 

@@ -1,11 +1,15 @@
 //! The text of an echoed answer, and what is put into it or taken from it.
 
-use super::super::{estimate::Weights, truncate::offset};
-use crate::wire::{
-    chat::{Content, Conversation, Message, PartKind},
-    edit::Edits,
-    scan::{Span, Text},
-    text::{self, Digester, Walk},
+use crate::{
+    guard::{estimate::Weights, truncate::offset},
+    json::{
+        scan::{Span, Text},
+        text::{self, Digester, Walk},
+    },
+    wire::{
+        chat::{Content, Conversation, Message, PartKind},
+        edit::Edits,
+    },
 };
 
 /// How much of what was said goes.

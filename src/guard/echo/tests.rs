@@ -2,7 +2,7 @@ use bytes::Bytes;
 use serde_json::{Value, json};
 
 use super::*;
-use crate::wire::{chat::index, text};
+use crate::{json::text, wire::chat::index};
 
 const WEIGHTS: f64 = 3.0;
 

@@ -8,7 +8,7 @@ use super::{
     LINE_CHARS,
     excerpt::{head, texts},
 };
-use crate::wire::{chat::Conversation, text::Walk};
+use crate::{json::text::Walk, wire::chat::Conversation};
 
 /// Bytes of results that are searched, all together, and at the end of each.
 const MAX_SEARCHED: usize = 1 << 18;
@@ -156,7 +156,7 @@ fn tells_of_error(line: &str) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::wire::text::escape;
+    use crate::json::text::escape;
 
     #[test]
     fn lines_that_tell_of_errors_are_found() {

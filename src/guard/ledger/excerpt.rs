@@ -1,9 +1,8 @@
 //! Short excerpts of messages: their texts and the beginnings of these.
 
-use crate::wire::{
-    chat::{Content, Conversation, Message, PartKind},
-    scan::Text,
-    text::Walk,
+use crate::{
+    json::{scan::Text, text::Walk},
+    wire::chat::{Content, Conversation, Message, PartKind},
 };
 
 /// The texts of a message: a string, or its text parts.

@@ -6,7 +6,7 @@
 use std::collections::HashSet;
 
 use super::excerpt::{decoded, head};
-use crate::wire::{chat::Conversation, text::Walk};
+use crate::{json::text::Walk, wire::chat::Conversation};
 
 /// Characters of an argument that may name a file. A longer one is a file's contents.
 const MAX_NAMING_CHARS: usize = 400;

@@ -7,7 +7,8 @@ use serde_json::{Value, json};
 use super::*;
 use crate::{
     guard::{fence, rounds},
-    wire::{chat::index, text},
+    json::text,
+    wire::chat::index,
 };
 
 fn read(messages: &[Value]) -> Conversation {

@@ -5,7 +5,7 @@
 use super::piece::With;
 use crate::{
     guard::{estimate::Weights, truncate::Marker},
-    wire::text::{self, Walk},
+    json::text::{self, Walk},
 };
 
 /// How far a cut moves to reach the end of a line, at most: characters, and a part of what stays.
@@ -121,7 +121,7 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
-    use crate::wire::text::{decode, escape};
+    use crate::json::text::{decode, escape};
 
     fn cut(text: &str, most: u32) -> Option<(String, u32)> {
         let (raw, weights) = (escape(text), Weights::new(3.0));

@@ -3,11 +3,11 @@
 use super::{How, may_be_capped};
 use crate::{
     guard::{Policy, estimate::Weights, fence, place::sound},
-    wire::{
-        chat::{Annotation, Content, Conversation, PartKind, Priority},
+    json::{
         scan::{Span, Text},
         text::{self, Sizes},
     },
+    wire::chat::{Annotation, Content, Conversation, PartKind, Priority},
 };
 
 /// Characters of a name that are shown.

@@ -11,11 +11,11 @@ use crate::{
         limits::Held,
         truncate::{self, Limit, Marker},
     },
-    wire::{
-        edit::Edits,
+    json::{
         scan::{Span, Text},
         text,
     },
+    wire::edit::Edits,
 };
 
 /// No value is cut below this; characters. The marker takes 52 of them at most.

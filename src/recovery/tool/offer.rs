@@ -12,12 +12,10 @@ use super::{
 use crate::{
     config::{AddTools, RecoveryConfig},
     guard::record::OwnTools,
+    json::scan::{Kind, Malformed, Scan},
     recovery::{Clock, Due, Memory, language},
     session::lineage::is_auxiliary,
-    wire::{
-        chat::{Conversation, Message, Role},
-        scan::{Kind, Malformed, Scan},
-    },
+    wire::chat::{Conversation, Message, Role},
 };
 
 /// What a request can be asked.

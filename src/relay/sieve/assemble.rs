@@ -4,9 +4,9 @@
 //! elements of lists that carry an `index` are merged by it, others appended; of anything else the
 //! last counts. Strings and numbers keep the provider's spelling.
 
-use crate::wire::{
-    chat::answer::Said,
-    scan::{Kind, Malformed, Scan},
+use crate::{
+    json::scan::{Kind, Malformed, Scan},
+    wire::chat::answer::Said,
 };
 
 /// Bytes of deltas that one message may have.

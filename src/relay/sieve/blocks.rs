@@ -3,7 +3,7 @@
 //! Works on what stands between the quotes of JSON strings: a tag is found however it is spelled
 //! and cut. Held back is only what may be the beginning of the opening tag.
 
-use crate::{relay::Package, wire::text::Walk};
+use crate::{json::text::Walk, relay::Package};
 
 const OPENING: &str = "<continuation_package>";
 const CLOSING: &str = "</continuation_package>";
@@ -176,7 +176,7 @@ mod tests {
         ], 0..8), cuts in prop::collection::vec(0usize..5, 0..60)) {
             // Cut between characters: each piece of a stream is a whole JSON string.
             let text: String = parts.concat();
-            let characters: Vec<_> = crate::wire::text::Walk::new(text.as_bytes()).collect();
+            let characters: Vec<_> = crate::json::text::Walk::new(text.as_bytes()).collect();
             let (whole, blocks) = take([&*text]);
             let mut pieces = Vec::new();
             let (mut from, mut at) = (0, 0);

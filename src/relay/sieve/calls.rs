@@ -5,12 +5,12 @@
 //! by the next call, or by the end. Arguments are kept of our calls only, and bounded.
 
 use crate::{
-    relay::Own,
-    wire::{
-        chat::answer::Fragment,
+    json::{
         scan::{Kind, Span},
         text,
     },
+    relay::Own,
+    wire::chat::answer::Fragment,
 };
 
 /// Calls followed of one answer; what comes beyond them passes as the client's.

@@ -3,11 +3,13 @@
 use bytes::Bytes;
 
 use super::{Taken, calls::Calls, visible::Visible};
-use crate::wire::{
-    chat::answer::{Answer, Choice, Member, Said},
-    edit::Edits,
-    scan::{Kind, Span},
-    usage::Usage,
+use crate::{
+    json::scan::{Kind, Span},
+    wire::{
+        chat::answer::{Answer, Choice, Member, Said},
+        edit::Edits,
+        usage::Usage,
+    },
 };
 
 /// What of a chunk goes on.

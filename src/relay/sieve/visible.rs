@@ -1,8 +1,8 @@
 //! The text that the client sees, over all answers of one response.
 
 use crate::{
+    json::text::{Digester, Walk},
     relay::Before,
-    wire::text::{Digester, Walk},
 };
 
 /// What parts the texts of two answers, as JSON spells it.
@@ -90,7 +90,7 @@ impl Visible {
 #[cfg(test)]
 mod tests {
     use super::Visible;
-    use crate::{relay::Before, wire::text::digest};
+    use crate::{json::text::digest, relay::Before};
 
     #[test]
     fn answers_are_parted_and_what_came_before_is_known() {

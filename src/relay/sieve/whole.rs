@@ -8,11 +8,11 @@ use super::{
     one::One,
 };
 use crate::{
+    json::scan::{Kind, Span},
     relay::{Before, Sifting, Spoken},
     wire::{
         chat::answer::{self, Answer, Said},
         edit::Edits,
-        scan::{Kind, Span},
     },
 };
 

@@ -4,8 +4,9 @@ use serde_json::{Value, json};
 
 use super::{Whole, sifted_whole};
 use crate::{
+    json::text::digest,
     relay::{BadAnswer, Before, Closing, Heard, Rounds, Sifting, Spoken},
-    wire::{Body, text::digest, whole},
+    wire::{Body, whole},
 };
 
 const SIFTING: Sifting = Sifting {

@@ -4,13 +4,13 @@
 //! An object that has one is walked a second time to find the comma that goes with it, so that all
 //! the others cost nothing. What cannot be read is an annotation all the same, and says nothing.
 
-use super::{
-    super::{
-        edit::Edits,
+use super::Conversation;
+use crate::{
+    json::{
         scan::{Malformed, Scan, Span, Text},
         text::{self, Sizes},
     },
-    Conversation,
+    wire::edit::Edits,
 };
 
 /// The key of an annotation, on messages and on content parts.

@@ -4,9 +4,9 @@
 //! looked into. Holds spans, never copies. What has another shape than expected is passed over
 //! where that is possible and an error where spans could not be trusted.
 
-use super::super::{
-    scan::{Kind, Malformed, Scan, Span, Text},
-    usage::Usage,
+use crate::{
+    json::scan::{Kind, Malformed, Scan, Span, Text},
+    wire::usage::Usage,
 };
 
 /// A chunk, or a whole answer.

@@ -4,7 +4,10 @@ use std::collections::HashMap;
 
 use serde_json::value::RawValue;
 
-use super::super::{model::may_name_model, scan::Scan, text};
+use crate::{
+    json::{scan::Scan, text},
+    wire::model::may_name_model,
+};
 
 /// What a body says of itself at its top.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

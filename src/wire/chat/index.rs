@@ -4,13 +4,15 @@ use bytes::Bytes;
 use serde::de::IgnoredAny;
 
 use super::{
-    super::{
-        edit::Edits,
+    Annotation, Call, Content, Conversation, Field, Message, Part, PartKind, Role, Unindexed,
+    annotation, said,
+};
+use crate::{
+    json::{
         scan::{Kind, Malformed, Scan, Span, Text},
         text::{self, Sizes},
     },
-    Annotation, Call, Content, Conversation, Field, Message, Part, PartKind, Role, Unindexed,
-    annotation, said,
+    wire::edit::Edits,
 };
 
 /// Top-level members that are followed; a body with more of them is none we know.

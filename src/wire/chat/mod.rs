@@ -24,8 +24,8 @@ use std::{borrow::Cow, ops::Range};
 use bytes::Bytes;
 use thiserror::Error;
 
-use super::{
-    edit::Edits,
+use super::edit::Edits;
+use crate::json::{
     scan::{Kind, Span, Text},
     text::{self, Sizes},
 };

@@ -7,12 +7,10 @@
 use smallvec::SmallVec;
 use xxhash_rust::xxh3::xxh3_128;
 
-use super::{
-    super::{
-        scan::{Kind, Malformed, Scan, Span, Text},
-        text::{self, Digester},
-    },
-    Annotation, Call, Content, Message, Part, PartKind, Role, annotation,
+use super::{Annotation, Call, Content, Message, Part, PartKind, Role, annotation};
+use crate::json::{
+    scan::{Kind, Malformed, Scan, Span, Text},
+    text::{self, Digester},
 };
 
 /// Nesting inside a media part that is followed; what lies deeper counts as spelled.

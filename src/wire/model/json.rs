@@ -3,7 +3,7 @@
 use serde::de::IgnoredAny;
 
 use super::{Found, Named, Spelling, may_name_model};
-use crate::wire::{
+use crate::json::{
     scan::{Kind, Malformed, Scan},
     text,
 };

@@ -17,7 +17,7 @@ pub use query::in_query;
 use bytes::Bytes;
 use serde_json::Value;
 
-use super::scan::Span;
+use crate::json::scan::Span;
 
 /// What a body or a query says of its model.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

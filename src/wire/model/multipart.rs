@@ -6,7 +6,7 @@
 use memchr::memmem;
 
 use super::{Found, Named, Spelling, media::parameters};
-use crate::wire::scan::Span;
+use crate::json::scan::Span;
 
 /// A model's name is shorter than this.
 const MAX_NAME: usize = 1 << 10;

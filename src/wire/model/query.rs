@@ -1,7 +1,7 @@
 //! The model of a query, as websockets name it: `?model=NAME`.
 
 use super::{Found, Named, Spelling};
-use crate::wire::scan::Span;
+use crate::json::scan::Span;
 
 /// Reads what follows the `?`. Of several the last counts.
 pub fn in_query(query: &str) -> Found {

@@ -3,10 +3,12 @@
 use std::collections::BTreeMap;
 
 use bytes::Bytes;
-use plimsoll::wire::{
-    chat::{self, Content, Conversation, Message, Unindexed},
-    edit::Edits,
-    scan::{Span, Text},
+use plimsoll::{
+    json::scan::{Span, Text},
+    wire::{
+        chat::{self, Content, Conversation, Message, Unindexed},
+        edit::Edits,
+    },
 };
 use serde::de::IgnoredAny;
 use serde_json::value::RawValue;

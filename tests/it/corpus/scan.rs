@@ -1,13 +1,12 @@
 //! The scanner against a reading byte by byte, and the sizes and digests of texts against themselves
 //! in other words.
 
-use plimsoll::wire::{
+use super::split;
+use plimsoll::json::{
     scan::{Kind, MAX_DEPTH, Malformed, Scan, Span, Text},
     text::{Digester, Sizes, Walk, describe, digest, measure},
 };
 use serde::de::IgnoredAny;
-
-use super::split;
 
 /// The first byte says how far the text stands from the beginning of a block, the second how a text is cut.
 pub(super) fn check(data: &[u8]) {

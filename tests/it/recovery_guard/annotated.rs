@@ -1,19 +1,15 @@
 //! Annotations among the guard's edits, and ours: what goes out is what goes out without them.
 
+use super::{WINDOWS, ours, policy, profiles_of, read};
+use crate::support::generate::{Random, any_conversation};
 use bytes::Bytes;
 use plimsoll::{
     config::GuardConfig,
     guard::{self, Recall},
-    wire::{
-        chat::Conversation,
-        edit::Edits,
-        scan::{Malformed, Scan, Span},
-    },
+    json::scan::{Malformed, Scan, Span},
+    wire::{chat::Conversation, edit::Edits},
 };
 use proptest::prelude::*;
-
-use super::{WINDOWS, ours, policy, profiles_of, read};
-use crate::support::generate::{Random, any_conversation};
 
 /// Critical ones, so that nothing goes for them.
 const SAYS: &[&str] = &[

@@ -2,17 +2,13 @@
 
 use std::collections::BTreeMap;
 
+use super::generate::Random;
 use bytes::Bytes;
 use plimsoll::{
     config::{ClearConfig, GuardConfig},
-    wire::{
-        chat::Conversation,
-        edit::Edits,
-        scan::{Scan, Span},
-    },
+    json::scan::{Scan, Span},
+    wire::{chat::Conversation, edit::Edits},
 };
-
-use super::generate::Random;
 
 /// Settings by the seed: clearing with and without inputs, excluded tools, every threshold, and
 /// caps and shares.

@@ -1,16 +1,13 @@
 //! Things of ours, as recovery makes them, and some that fit nowhere.
 
+use super::generate::Random;
 use bytes::Bytes;
 use plimsoll::{
     guard::record::{By, Course, Ours, OwnCall, OwnTools, Record, Said, Summary, What},
-    wire::{
-        chat::{Content, Conversation},
-        text,
-    },
+    json::text,
+    wire::chat::{Content, Conversation},
 };
 use serde_json::json;
-
-use super::generate::Random;
 
 pub(crate) const PROMPT: &str = "[Note by the context guard:\nwrite down \"what matters\".]";
 

@@ -2,14 +2,13 @@
 
 use std::collections::BTreeMap;
 
+use super::parse;
 use bytes::Bytes;
-use plimsoll::wire::{
-    chat::{self, Content, Conversation, Message, PartKind, Role, Unindexed},
-    scan::{Span, Text},
+use plimsoll::{
+    json::scan::{Span, Text},
+    wire::chat::{self, Content, Conversation, Message, PartKind, Role, Unindexed},
 };
 use serde_json::{Value, value::RawValue};
-
-use super::parse;
 
 pub(crate) fn read(body: &[u8]) -> Result<Conversation, Unindexed> {
     chat::index(Bytes::copy_from_slice(body))

@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 
 use super::{DONE, TOOLS, call, calls, chunk, client, ended, finish, messages, run, usage};
-use crate::wire::text;
+use crate::json::text;
 
 #[test]
 fn several_answers_are_one() {

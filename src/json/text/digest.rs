@@ -3,7 +3,7 @@
 use xxhash_rust::xxh3::{Xxh3, xxh3_128};
 
 use super::{Sizes, Walk, hex4, measure};
-use crate::wire::scan::Text;
+use crate::json::scan::Text;
 
 /// The characters by kind, and the digest, of a text of a body: those that [`measure`] and
 /// [`digest`] give, in one reading.

@@ -5,7 +5,7 @@
 //! are made with AVX2 where the machine has it and byte by byte elsewhere, with the same result.
 //! Strings of a few bytes, which most are, need neither: two words of eight bytes say the same.
 
-pub(in crate::wire) const BLOCK: usize = 64;
+pub(in crate::json) const BLOCK: usize = 64;
 
 /// What the bytes between two quotes are.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -23,14 +23,14 @@ pub(super) struct Inside {
 
 /// A bit for each byte of a block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(in crate::wire) struct Bits {
-    pub(in crate::wire) quotes: u64,
-    pub(in crate::wire) backslashes: u64,
-    pub(in crate::wire) high: u64,
+pub(in crate::json) struct Bits {
+    pub(in crate::json) quotes: u64,
+    pub(in crate::json) backslashes: u64,
+    pub(in crate::json) high: u64,
 }
 
 /// How the bitmaps of a block are made.
-pub(in crate::wire) trait Map: Copy {
+pub(in crate::json) trait Map: Copy {
     fn bits(self, block: &[u8; BLOCK]) -> Bits;
     /// Where one byte stands.
     fn places(self, block: &[u8; BLOCK], byte: u8) -> u64;
@@ -39,7 +39,7 @@ pub(in crate::wire) trait Map: Copy {
 }
 
 /// What reads blocks: it is run with the fastest [`Map`] that the machine has.
-pub(in crate::wire) trait Reader {
+pub(in crate::json) trait Reader {
     type Output;
     /// To be inlined always: only so is the map's code part of its loop.
     fn read(self, map: impl Map) -> Self::Output;
@@ -47,7 +47,7 @@ pub(in crate::wire) trait Reader {
 
 /// Runs a reader.
 #[inline]
-pub(in crate::wire) fn run<R: Reader>(reader: R) -> R::Output {
+pub(in crate::json) fn run<R: Reader>(reader: R) -> R::Output {
     #[cfg(target_arch = "x86_64")]
     if std::arch::is_x86_feature_detected!("avx2") {
         #[expect(
@@ -160,7 +160,7 @@ impl Inside {
 /// The bytes that a backslash before them makes part of an escape. `escaping` says so of the first
 /// byte of this block, and then of the next.
 #[inline(always)]
-pub(in crate::wire) const fn escaped(backslashes: u64, escaping: &mut bool) -> u64 {
+pub(in crate::json) const fn escaped(backslashes: u64, escaping: &mut bool) -> u64 {
     const EVEN: u64 = 0x5555_5555_5555_5555;
     // A backslash that is escaped itself begins nothing.
     let first = *escaping as u64;
@@ -259,7 +259,7 @@ mod avx2 {
 
 /// The same byte by byte, where there is no AVX2.
 #[derive(Clone, Copy)]
-pub(in crate::wire) struct Bytewise;
+pub(in crate::json) struct Bytewise;
 
 impl Map for Bytewise {
     fn bits(self, block: &[u8; BLOCK]) -> Bits {

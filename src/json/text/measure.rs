@@ -1,7 +1,7 @@
 //! Characters by kind, counted a block of bytes at a time.
 
 use super::{Sizes, Walk, utf8};
-use crate::wire::scan::block::{self, BLOCK, Map, Reader, escaped};
+use crate::json::scan::block::{self, BLOCK, Map, Reader, escaped};
 
 /// Counts the characters of a text by kind.
 pub fn measure(raw: &[u8]) -> Sizes {
@@ -128,7 +128,7 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
-    use crate::wire::scan::block::Bytewise;
+    use crate::json::scan::block::Bytewise;
 
     /// As one would count.
     fn plainly(raw: &[u8]) -> Sizes {

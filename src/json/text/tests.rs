@@ -1,5 +1,5 @@
 use super::*;
-use crate::wire::scan::Scan;
+use crate::json::scan::Scan;
 use proptest::prelude::*;
 
 #[test]
