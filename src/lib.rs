@@ -1,24 +1,39 @@
 //! Plimsoll: an OpenAI-compatible reverse proxy that keeps every conversation inside its model's
 //! context window, and says how full the window is.
 //!
-//! The modules are the path of a request, in order:
+//! A module imports only modules of the rows below its own (`tests/layers.rs`); `config` and `error` stand
+//! below all of them:
 //!
 //! ```text
-//! client -> server -> wire -> session -> guard -> provider -> relay -> health -> recovery -> session
+//! cli
+//! server        accepts connections and routes requests
+//! admin         the session API, the dashboard, health and metrics
+//! passthrough   what is forwarded without a guard
+//! proxy         one guarded exchange, step by step: read proxy/exchange.rs first
+//! http          clients, limits, bodies, answers
+//! session
+//! compaction
+//! recovery
+//! guard, health
+//! store, telemetry
+//! provider
+//! relay
+//! wire
+//! json
 //! ```
-//!
-//! Dependencies point one way: `server` knows all stages; stages know `wire` and `error`, never
-//! `server` nor each other's insides. `guard`, `health` and `recovery` do no I/O.
 
+pub mod admin;
 pub mod cli;
 pub mod compaction;
 pub mod config;
-pub mod dashboard;
 pub mod error;
 pub mod guard;
 pub mod health;
+pub mod http;
 pub mod json;
+pub mod passthrough;
 pub mod provider;
+pub mod proxy;
 pub mod recovery;
 pub mod relay;
 pub mod server;
@@ -27,4 +42,4 @@ pub mod store;
 pub mod telemetry;
 pub mod wire;
 
-pub use server::{Live, serve};
+pub use server::{CurrentConfig, serve};

@@ -31,7 +31,7 @@ use self::{
 };
 use super::Failed;
 use crate::{
-    Live,
+    CurrentConfig,
     config::{Config, ModelConfig, StorePlace},
     health::limits::limits,
     provider::simulated,
@@ -131,7 +131,7 @@ async fn show(args: &Args, out: &mut impl Write, pace: Duration) -> Result<(), D
         steps: args.steps,
     };
     let (stop, stopped) = oneshot::channel::<()>();
-    let live = Live::new(config).map_err(DemoError::Serve)?;
+    let live = CurrentConfig::new(config).map_err(DemoError::Serve)?;
     let served = crate::serve(Arc::new(live), listener, async {
         // An error means that the session is over as well.
         let _ = stopped.await;

@@ -11,7 +11,7 @@ use tokio_util::sync::CancellationToken;
 use self::{reload::Reloading, signals::Signals};
 use super::Failed;
 use crate::{
-    Live,
+    CurrentConfig,
     config::{Auth, Config, Environment, Flags, Loaded, Watch},
     telemetry,
 };
@@ -40,7 +40,7 @@ async fn serve(loaded: Loaded, watch: Watch) -> Result<(), Failed> {
             io::ErrorKind::AddrInUse => Failed::AddressInUse(address),
             _ => Failed::Listen { address, source },
         })?;
-    let live = Live::new(loaded.config.clone()).map_err(Failed::Start)?;
+    let live = CurrentConfig::new(loaded.config.clone()).map_err(Failed::Start)?;
     let live = Arc::new(live);
     let reloading = Reloading::begin(Arc::clone(&live), watch, &loaded);
     announce(&loaded, &listener).map_err(Failed::Start)?;

@@ -1,36 +1,11 @@
 //! Accepts connections, bounds them, and drains them at the end.
 //!
-//! Each request works with the settings that are in force when it begins ([`Live`]). HTTP/1.1 and HTTP/2 (prior knowledge) on one port. A request's own way is in [`exchange`].
+//! Each request works with the settings that are in force when it begins ([`CurrentConfig`]). HTTP/1.1 and
+//! HTTP/2 (prior knowledge) on one port. [`handle`] routes a request.
 
-pub mod admit;
-pub mod answer;
-pub mod api;
-mod app;
-pub mod ask_usage;
-mod attempt;
-pub mod body;
-pub mod compacting;
-pub mod connections;
-pub mod dispatch;
-pub mod exchange;
-pub mod flight;
-pub mod forward;
-pub mod generation;
-mod heal;
-pub mod live;
-pub mod news;
-mod places;
-pub mod recovering;
-mod refusal;
-pub mod rounds;
+pub mod current_config;
+mod handle;
 pub mod route;
-pub mod running;
-pub mod sharing;
-pub mod tasks;
-pub mod traced;
-pub mod upgrade;
-pub mod watch;
-pub mod wish;
 
 use std::{
     convert::Infallible,
@@ -56,9 +31,15 @@ use tokio::{
     time::{sleep, timeout},
 };
 
-pub use self::{app::App, live::Live};
-use self::{connections::Open, tasks::Tasks};
-use crate::{config::ServerConfig, telemetry::record::Record, wire::Body};
+pub use self::current_config::CurrentConfig;
+use self::handle::handle_request;
+use crate::{
+    config::ServerConfig,
+    http::{answer, connections::Open, tasks::Tasks},
+    proxy::App,
+    telemetry::record::Record,
+    wire::Body,
+};
 
 /// After a failed accept: out of descriptors, which only time mends.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
@@ -86,7 +67,7 @@ const LEAST_HEADER_BYTES: usize = 8_192;
 /// # Errors
 /// The server could not be set up. No client and no provider can end it.
 pub async fn serve(
-    live: Arc<Live>,
+    live: Arc<CurrentConfig>,
     listener: TcpListener,
     stop: impl Future<Output = ()>,
 ) -> io::Result<()> {
@@ -163,7 +144,7 @@ fn protocols(limits: &ServerConfig, tasks: Tasks) -> auto::Builder<Tasks> {
     http
 }
 
-async fn connection(live: Arc<Live>, stream: TcpStream, watcher: Watcher, open: Open) {
+async fn connection(live: Arc<CurrentConfig>, stream: TcpStream, watcher: Watcher, open: Open) {
     // Without it, small events wait for the client's acknowledgement of the ones before.
     if let Err(error) = stream.set_nodelay(true) {
         tracing::debug!(%error, "a connection was gone at once");
@@ -216,7 +197,7 @@ async fn respond(app: Arc<App>, request: Request<Incoming>) -> Result<Response<B
     let mut record = Record::new(request.method(), request.uri().path());
     record.counts(app.metrics.begin());
     let version = request.version();
-    let answer = exchange::exchange(&app, request, &mut record).await;
+    let answer = handle_request(&app, request, &mut record).await;
     let answer = answer.unwrap_or_else(|failure| {
         record.outcome(failure.code());
         let mut answer = answer::failure(&failure);

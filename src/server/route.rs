@@ -4,8 +4,7 @@ use std::borrow::Cow;
 
 use http::Method;
 
-use super::admit::Client;
-use crate::{dashboard, error::Failure, telemetry::Operation};
+use crate::{admin::dashboard, error::Failure, http::admission::Client, telemetry::Operation};
 
 /// Who answers a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -92,6 +91,16 @@ pub enum Misrouted {
     },
     /// SECURITY: `/v1/../admin` would leave the API that the provider's key is meant for.
     DotSegments,
+}
+
+impl From<Misrouted> for Failure {
+    fn from(misrouted: Misrouted) -> Self {
+        match misrouted {
+            Misrouted::NoPath => Self::PathNotFound,
+            Misrouted::WrongMethod { allow } => Self::WrongMethod { allow },
+            Misrouted::DotSegments => Self::DotSegments,
+        }
+    }
 }
 
 /// # Errors

@@ -27,6 +27,7 @@ use crate::{
     wire::chat::Conversation,
 };
 
+pub mod events;
 pub mod hint;
 pub mod history;
 mod ids;

@@ -8,7 +8,7 @@ import { fileURLToPath } from "node:url";
 
 import { KEYS, keyed, limit, start } from "./harness.mjs";
 
-const assets = join(dirname(fileURLToPath(import.meta.url)), "..", "..", "src", "dashboard", "assets");
+const assets = join(dirname(fileURLToPath(import.meta.url)), "..", "..", "src", "admin", "dashboard", "assets");
 let proxy;
 
 before(async () => {

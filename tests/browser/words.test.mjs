@@ -6,7 +6,7 @@ import { dirname, join } from "node:path";
 import { test } from "node:test";
 import { fileURLToPath } from "node:url";
 
-const assets = join(dirname(fileURLToPath(import.meta.url)), "..", "..", "src", "dashboard", "assets");
+const assets = join(dirname(fileURLToPath(import.meta.url)), "..", "..", "src", "admin", "dashboard", "assets");
 const { WORDS } = await import(join(assets, "words.js"));
 const { splitter } = await import(join(assets, "events.js"));
 const { quoted } = await import(join(assets, "hint.js"));

@@ -7,20 +7,19 @@ mod load;
 
 use std::sync::Weak;
 
-use http::{HeaderValue, Method, Request};
-use http_body_util::BodyExt;
-use plimsoll::{
-    config::{Config, ModelConfig},
-    server::App,
-};
-use serde_json::{Value, json};
-use sha2::{Digest, Sha256};
-
 use crate::support::{
     client::{Client, SECRET, Upload, full, next},
     provider::{COMPLETION, DONE, FINISH, Provider, Step, TEXT, answer, send, stream_head},
     proxy::{Proxy, Running, within},
 };
+use http::{HeaderValue, Method, Request};
+use http_body_util::BodyExt;
+use plimsoll::{
+    config::{Config, ModelConfig},
+    proxy::App,
+};
+use serde_json::{Value, json};
+use sha2::{Digest, Sha256};
 
 const ASK: &str = r#"{"model":"up/m","messages":[{"role":"user","content":"x"}]}"#;
 const ASK_STREAM: &str =

@@ -9,10 +9,10 @@ use tokio::{
 
 use super::signals::Reload;
 use crate::{
-    Live,
+    CurrentConfig,
     config::{Loaded, Problem, Watch, warnings},
     error::chain,
-    server::live::Refused,
+    server::current_config::Refused,
 };
 
 /// How often the files are looked at. A change is read once it has been left alone for so long.
@@ -20,7 +20,7 @@ const LOOK_EVERY: Duration = Duration::from_millis(500);
 
 /// Keeps the settings of a proxy those of its files.
 pub(super) struct Reloading {
-    live: Arc<Live>,
+    live: Arc<CurrentConfig>,
     watch: Watch,
     /// What was said of the settings in force.
     doubts: Vec<Problem>,
@@ -35,7 +35,7 @@ enum Cause {
 
 impl Reloading {
     /// `watch` has read what `live` began with, of which all doubts are told now.
-    pub(super) fn begin(live: Arc<Live>, watch: Watch, loaded: &Loaded) -> Self {
+    pub(super) fn begin(live: Arc<CurrentConfig>, watch: Watch, loaded: &Loaded) -> Self {
         let mut reloading = Self {
             live,
             watch,

@@ -2,6 +2,11 @@
 
 use std::{sync::Arc, time::Duration};
 
+use super::{ADMIN, Api, keyed};
+use crate::support::{
+    client::full,
+    proxy::{Proxy, Running, within},
+};
 use async_trait::async_trait;
 use bytes::Bytes;
 use http::{Method, StatusCode};
@@ -9,17 +14,10 @@ use http_body_util::BodyExt;
 use hyper::body::Incoming;
 use plimsoll::{
     config::StoreConfig,
-    server::news::MAX_OF_ONE,
-    session::{Account, Client, Known, Orders, SessionId, State, Tenant},
+    session::{Account, Client, Known, Orders, SessionId, State, Tenant, events::MAX_OF_ONE},
     store::{Found, Key, Page, Row, Saved, Shared, Store, StoreError, memory::MemoryStore},
 };
 use serde_json::Value;
-
-use super::{ADMIN, Api, keyed};
-use crate::support::{
-    client::full,
-    proxy::{Proxy, Running, within},
-};
 
 /// A store that lists nothing: what is told with it was not found by looking.
 struct Blind(MemoryStore);

@@ -3,7 +3,7 @@
 use std::{future::Future, net::SocketAddr, sync::Arc, time::Duration};
 
 use plimsoll::{
-    Live,
+    CurrentConfig,
     config::{Auth, Change, ClientConfig, Config, ProviderConfig},
     guard::profile,
     store::Store,
@@ -29,7 +29,7 @@ pub(crate) struct Proxy {
 
 pub(crate) struct Running {
     pub(crate) address: SocketAddr,
-    pub(crate) live: Arc<Live>,
+    pub(crate) live: Arc<CurrentConfig>,
     stop: Option<oneshot::Sender<()>>,
     task: JoinSet<std::io::Result<()>>,
     _data: TempDir,
@@ -94,8 +94,8 @@ impl Proxy {
         let (stop, stopped) = oneshot::channel();
         let mut task = JoinSet::new();
         let live = match self.store {
-            Some(store) => Live::with_store(self.config, store),
-            None => Live::new(self.config),
+            Some(store) => CurrentConfig::with_store(self.config, store),
+            None => CurrentConfig::new(self.config),
         };
         let live = Arc::new(live.unwrap());
         task.spawn(plimsoll::serve(Arc::clone(&live), listener, async {

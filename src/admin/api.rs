@@ -1,0 +1,158 @@
+//! Our own API under `/plimsoll/api/`: what is known of sessions and providers, what may be asked of
+//! them, and the guard as a service. `openapi.json` describes all of it.
+//!
+//! SECURITY: whoever asks is told of the account that asks, and the administrator of all. That a web
+//! page of another origin comes this far was ruled out before the path was looked at. Nothing that is
+//! answered may be kept by a cache.
+
+mod about;
+mod events;
+mod fit;
+mod list;
+mod openapi;
+mod providers;
+mod session;
+mod settings;
+mod who;
+
+use std::sync::Arc;
+
+use http::{HeaderValue, Method, Response, header::CACHE_CONTROL, request::Parts};
+use hyper::body::Incoming;
+
+use self::who::Who;
+pub(super) use self::who::is_admin;
+use crate::{
+    error::{Failure, chain},
+    http::body,
+    proxy::App,
+    session::{SessionError, SessionId},
+    store::Page,
+    telemetry::record::Record,
+    wire::Body,
+};
+
+/// Bytes of a request's body that are read where none is needed, or a small one.
+const MAX_BODY_BYTES: usize = 64 << 10;
+
+/// What a request wants.
+#[derive(Clone, Copy)]
+enum Wants {
+    /// `GET sessions`.
+    List(Page),
+    /// `GET sessions/{id}`.
+    Report(SessionId),
+    /// `PATCH sessions/{id}`.
+    Switch(SessionId),
+    /// `POST sessions/{id}/clear`.
+    Clear(SessionId),
+    /// `POST sessions/{id}/compact`.
+    Compact(SessionId),
+    /// `GET providers`.
+    Providers,
+    /// `GET events`.
+    Events,
+    /// `POST fit`.
+    Fit,
+    /// `GET about`.
+    About,
+    /// `GET settings`.
+    Settings,
+    /// `GET openapi.json`.
+    Description,
+}
+
+/// Answers a request whose path begins with `/plimsoll/api/`; `path` is what follows.
+///
+/// # Errors
+/// No such path or session, or a method that the path does not have; a query or a body that cannot be
+/// understood; the store does not answer.
+pub async fn api(
+    app: &Arc<App>,
+    parts: &Parts,
+    body: Incoming,
+    path: &str,
+    record: &mut Record,
+) -> Result<Response<Body>, Failure> {
+    let asked = Who::of(app, &parts.headers).and_then(|who| Ok((who, wants(parts, path)?)));
+    let (who, wants) = match asked {
+        Ok(asked) => asked,
+        Err(failure) => {
+            let limit = app.config.server.max_body_bytes;
+            return Err(body::turn_away(&parts.headers, body, limit, failure).await);
+        }
+    };
+    let mut answer = match wants {
+        Wants::Fit => fit::fit(app, parts, body, &who).await?,
+        Wants::Switch(id) => session::switch(app, parts, body, &who, id).await?,
+        wants => {
+            body::discard(&parts.headers, body, MAX_BODY_BYTES, &app.config.server).await?;
+            match wants {
+                Wants::List(page) => list::list(app, &who, page).await?,
+                Wants::Report(id) => session::report(app, &who, id).await?,
+                Wants::Clear(id) => session::clear(app, &who, id).await?,
+                Wants::Compact(id) => session::compact(app, &who, id).await?,
+                Wants::Providers => providers::providers(app, &who),
+                Wants::Events => {
+                    // It ends when its reader leaves, and is no work that anybody waits for.
+                    record.uncounted();
+                    events::events(app, who)?
+                }
+                Wants::About => about::about(app, &who),
+                Wants::Settings => settings::settings(app, &who)?,
+                Wants::Description | Wants::Fit | Wants::Switch(_) => openapi::description(),
+            }
+        }
+    };
+    let never = HeaderValue::from_static("no-store");
+    answer.headers_mut().insert(CACHE_CONTROL, never);
+    Ok(answer)
+}
+
+/// What is asked for.
+fn wants(parts: &Parts, path: &str) -> Result<Wants, Failure> {
+    let only = |methods: &[Method], allow| match methods.contains(&parts.method) {
+        true => Ok(()),
+        false => Err(Failure::WrongMethod { allow }),
+    };
+    let reads = || only(&[Method::GET, Method::HEAD], "GET, HEAD");
+    let posts = || only(&[Method::POST], "POST");
+    match path {
+        "sessions" => {
+            reads()?;
+            return Ok(Wants::List(list::page(parts.uri.query())?));
+        }
+        "providers" => return reads().map(|()| Wants::Providers),
+        "events" => return reads().map(|()| Wants::Events),
+        "about" => return reads().map(|()| Wants::About),
+        "settings" => return reads().map(|()| Wants::Settings),
+        "openapi.json" => return reads().map(|()| Wants::Description),
+        "fit" => return posts().map(|()| Wants::Fit),
+        _ => {}
+    }
+    let path = path.strip_prefix("sessions/");
+    let path = path.ok_or(Failure::PathNotFound)?;
+    let (id, part) = match path.split_once('/') {
+        Some((id, part)) => (id, Some(part)),
+        None => (path, None),
+    };
+    let id = SessionId::parse(id).ok_or(Failure::SessionNotFound);
+    match part {
+        Some("clear") => posts().and(id).map(Wants::Clear),
+        Some("compact") => posts().and(id).map(Wants::Compact),
+        Some(_) => Err(Failure::SessionNotFound),
+        None => match parts.method {
+            Method::GET | Method::HEAD => id.map(Wants::Report),
+            Method::PATCH => id.map(Wants::Switch),
+            _ => Err(Failure::WrongMethod {
+                allow: "GET, HEAD, PATCH",
+            }),
+        },
+    }
+}
+
+/// What the store failed to tell.
+fn unknown(error: &SessionError) -> Failure {
+    tracing::warn!(error = %chain(error), "a session could not be looked up");
+    Failure::StoreDown
+}

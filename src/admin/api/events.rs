@@ -1,0 +1,212 @@
+//! `GET events`: what happens to sessions and providers, as server-sent events, for as long as the
+//! reader stays.
+//!
+//! What this process does is told at once. What other replicas do is found by reading the newest
+//! sessions again from time to time; what was told before is not told again. The stream ends when the
+//! proxy does, and when its settings change, since a key may have gone with them: its reader comes
+//! again. It is written as fast as it is read, and nothing is kept for a reader that is slow but the
+//! word that it missed something.
+
+use std::{
+    num::NonZeroUsize,
+    sync::Arc,
+    time::{Duration, SystemTime, UNIX_EPOCH},
+};
+
+use bytes::Bytes;
+use futures_util::stream;
+use http::Response;
+use http_body::Frame;
+use http_body_util::{BodyExt, StreamBody};
+use lru::LruCache;
+use tokio::time::{Instant, sleep_until};
+use tokio_util::sync::CancellationToken;
+use xxhash_rust::xxh3::xxh3_64;
+
+use super::{Who, list, providers};
+use crate::{
+    error::{Failure, chain},
+    http::answer,
+    proxy::App,
+    session::{
+        SessionId,
+        events::{Heard, Listening, MAX_LISTENERS, MAX_OF_ONE, Told},
+    },
+    store::Page,
+    wire::Body,
+};
+
+/// How often the newest sessions are read, for what other replicas did.
+const POLL_EVERY: Duration = Duration::from_secs(3);
+/// How many.
+const POLLED: usize = 100;
+/// What changed so shortly before is told at the beginning: a reader that had the list first misses
+/// nothing. Seconds.
+const SHORTLY: u64 = 60;
+/// How often providers are looked at.
+const PROVIDERS_EVERY: Duration = Duration::from_secs(2);
+/// So that nobody on the way thinks that the connection is dead.
+const COMMENT_EVERY: Duration = Duration::from_secs(15);
+/// Sessions of which is remembered what was told last; more than are read at once.
+const REMEMBERED: NonZeroUsize = NonZeroUsize::new(1_000).expect("not zero");
+
+const COMMENT: Bytes = Bytes::from_static(b": still here\n\n");
+/// Something was missed: the reader is to read its list anew.
+const RESYNC: Bytes = Bytes::from_static(b"event: resync\ndata: {}\n\n");
+
+/// # Errors
+/// As many listen as may.
+pub(super) fn events(app: &Arc<App>, who: Who) -> Result<Response<Body>, Failure> {
+    let heard = app.news.listen(who.account);
+    let heard = heard.ok_or(Failure::TooManyListeners {
+        all: MAX_LISTENERS,
+        own: MAX_OF_ONE,
+    })?;
+    let now = Instant::now();
+    let listener = Listener {
+        ended: app.listening(),
+        app: Arc::clone(app),
+        who,
+        heard,
+        told: LruCache::new(REMEMBERED),
+        providers: None,
+        others: None,
+        begun: false,
+        comment_at: now,
+        poll_at: now,
+        providers_at: now,
+    };
+    let events = stream::unfold(listener, |mut listener| async move {
+        let event = listener.next().await?;
+        Some((Ok(Frame::data(event)), listener))
+    });
+    Ok(answer::event_stream(StreamBody::new(events).boxed_unsync()))
+}
+
+/// One reader.
+struct Listener {
+    app: Arc<App>,
+    who: Who,
+    heard: Listening,
+    ended: CancellationToken,
+    /// Digests of what was told last.
+    told: LruCache<SessionId, u64>,
+    providers: Option<u64>,
+    /// How many sessions other keys have, as it was told last.
+    others: Option<u64>,
+    /// The newest sessions were read once.
+    begun: bool,
+    comment_at: Instant,
+    poll_at: Instant,
+    providers_at: Instant,
+}
+
+impl Listener {
+    /// The next events; `None` at the end.
+    async fn next(&mut self) -> Option<Bytes> {
+        loop {
+            let due = self.comment_at.min(self.poll_at).min(self.providers_at);
+            tokio::select! {
+                biased;
+                () = self.ended.cancelled() => return None,
+                // Before anything is read from the store, so that what is read is not older than
+                // what was told.
+                heard = self.heard.next() => match heard {
+                    Heard::Told(told) => if let Some(event) = self.news(&told) {
+                        return Some(event);
+                    },
+                    Heard::Missed => {
+                        self.told.clear();
+                        return Some(RESYNC);
+                    }
+                },
+                () = sleep_until(due) => if let Some(events) = self.look().await {
+                    return Some(events);
+                },
+            }
+        }
+    }
+
+    /// Whatever is due.
+    async fn look(&mut self) -> Option<Bytes> {
+        let now = Instant::now();
+        if now >= self.comment_at {
+            self.comment_at = now + COMMENT_EVERY;
+            return Some(COMMENT);
+        }
+        if now >= self.providers_at {
+            self.providers_at = now + PROVIDERS_EVERY;
+            return self.providers();
+        }
+        let (events, others) = (self.poll().await, self.others().await);
+        self.poll_at = Instant::now() + POLL_EVERY;
+        match (events, others) {
+            (Some(events), Some(others)) => Some([events, others].concat().into()),
+            (events, others) => events.or(others),
+        }
+    }
+
+    /// How many sessions other keys have, where that may be told and is another number.
+    async fn others(&mut self) -> Option<Bytes> {
+        let counted = list::count_others(&self.app, &self.who).await?;
+        let changed = self.others.replace(counted) != Some(counted);
+        let told = serde_json::json!({ "of_other_keys": counted }).to_string();
+        changed.then(|| event("others", told.as_bytes()))
+    }
+
+    fn providers(&mut self) -> Option<Bytes> {
+        let body = providers::body(&self.app, &self.who);
+        let digest = xxh3_64(&body);
+        let changed = self.providers.replace(digest) != Some(digest);
+        changed.then(|| event("providers", &body))
+    }
+
+    /// What a session is like, unless that was told.
+    fn news(&mut self, told: &Told) -> Option<Bytes> {
+        let digest = xxh3_64(&told.overview);
+        let changed = self.told.put(told.session, digest) != Some(digest);
+        changed.then(|| event("session", &told.overview))
+    }
+
+    /// Reads the newest sessions: what changed of them since it was told.
+    async fn poll(&mut self) -> Option<Bytes> {
+        let page = Page {
+            skip: 0,
+            take: POLLED,
+        };
+        let found = self
+            .app
+            .sessions
+            .list(self.who.account.as_ref(), page)
+            .await;
+        let found = match found {
+            Ok(found) => found,
+            Err(error) => {
+                tracing::debug!(error = %chain(&error), "the newest sessions could not be read");
+                return None;
+            }
+        };
+        let first = !std::mem::replace(&mut self.begun, true);
+        let since = SystemTime::now().duration_since(UNIX_EPOCH);
+        let since = since.map_or(0, |now| now.as_secs().saturating_sub(SHORTLY));
+        let mut events = Vec::new();
+        // The oldest first, as they happened.
+        for known in found.known.iter().rev() {
+            let news = self.news(&Told::of(known));
+            let news = news.filter(|_| !first || known.state.updated_s >= since);
+            events.extend(news);
+        }
+        if !first && events.len() == POLLED {
+            // There may be more behind them.
+            return Some(RESYNC);
+        }
+        (!events.is_empty()).then(|| events.concat().into())
+    }
+}
+
+/// `data` is on one line.
+fn event(name: &str, data: &[u8]) -> Bytes {
+    [b"event: ", name.as_bytes(), b"\ndata: ", data, b"\n\n"]
+        .concat()
+        .into()
+}

@@ -1,0 +1,295 @@
+//! That the description tells every path and every field, and no other.
+
+use std::{
+    collections::{BTreeMap, BTreeSet, HashSet},
+    time::Duration,
+};
+
+use http::{Method, Request, request::Parts};
+use serde::Serialize;
+use serde_json::{Value, json};
+
+use super::DESCRIPTION;
+use crate::{
+    admin::api::{Wants, about, list, providers, settings, wants},
+    guard::{
+        self, Policy, Recall,
+        estimate::Calibration,
+        found::{Aim, Found, WindowFound},
+        profile::PROFILES,
+        record::Summary,
+    },
+    health::Level,
+    session::{
+        self, Account, Known, Orders, Reader, SessionId, State, history::Point, state::MadeOf,
+    },
+    telemetry::{metrics::Metrics, recent::Recent},
+    wire::chat,
+};
+
+fn description() -> Value {
+    serde_json::from_str(DESCRIPTION).unwrap()
+}
+
+/// The schema that is meant, and what it is made of beside its own fields.
+fn schema<'a>(whole: &'a Value, schema: &'a Value) -> Vec<&'a Value> {
+    let mut parts = vec![schema];
+    if let Some(name) = schema["$ref"].as_str() {
+        let found = whole.pointer(name.strip_prefix('#').unwrap());
+        return self::schema(whole, found.unwrap());
+    }
+    let several = schema["allOf"].as_array().into_iter().flatten();
+    parts.extend(several.flat_map(|part| self::schema(whole, part)));
+    parts
+}
+
+/// That every object in `value` has the fields of its schema, all that are required, and no other.
+fn conforms(whole: &Value, value: &Value, described: &Value, place: &str) {
+    let parts = schema(whole, described);
+    if let Some(choices) = parts.iter().find_map(|part| part["oneOf"].as_array()) {
+        let kind = if value.is_null() { "null" } else { "other" };
+        let chosen = choices
+            .iter()
+            .find(|one| (one["type"] == "null") == (kind == "null"));
+        conforms(whole, value, chosen.unwrap(), place);
+        return;
+    }
+    match value {
+        Value::Object(fields) => {
+            let of = |key: &str| -> BTreeMap<String, Value> {
+                let all = parts
+                    .iter()
+                    .filter_map(|part| part[key].as_object())
+                    .flatten();
+                all.map(|(name, field)| (name.clone(), field.clone()))
+                    .collect()
+            };
+            let described = of("properties");
+            let names: BTreeSet<_> = fields.keys().collect();
+            assert_eq!(names, described.keys().collect(), "{place}");
+            let required: BTreeSet<_> = parts
+                .iter()
+                .filter_map(|part| part["required"].as_array())
+                .flatten()
+                .map(|name| name.as_str().unwrap())
+                .collect();
+            assert_eq!(
+                required,
+                described.keys().map(String::as_str).collect(),
+                "{place}"
+            );
+            for (name, field) in fields {
+                conforms(whole, field, &described[name], &format!("{place}.{name}"));
+            }
+        }
+        Value::Array(items) => {
+            let described = parts.iter().find_map(|part| part.get("items"));
+            let described = described.unwrap_or_else(|| panic!("{place} is described as no list"));
+            for item in items {
+                conforms(whole, item, described, place);
+            }
+        }
+        simple => {
+            let kinds = parts.iter().map(|part| &part["type"]);
+            let kind = match simple {
+                Value::Null => "null",
+                Value::Bool(_) => "boolean",
+                Value::String(_) => "string",
+                Value::Number(number) if number.is_f64() => "number",
+                _ => "integer",
+            };
+            let fits = |found: &Value| {
+                let words = [kind, if kind == "integer" { "number" } else { kind }];
+                words.iter().any(|word| {
+                    found == word
+                        || found
+                            .as_array()
+                            .is_some_and(|all| all.contains(&json!(word)))
+                })
+            };
+            assert!(kinds.clone().any(fits), "{place}: {simple}");
+        }
+    }
+    for words in parts.iter().filter_map(|part| part["enum"].as_array()) {
+        assert!(words.contains(value), "{place}: {value}");
+    }
+}
+
+fn check(name: &str, value: &impl Serialize) {
+    let whole = description();
+    let described = json!({"$ref": format!("#/components/schemas/{name}")});
+    let value = serde_json::to_value(value).unwrap();
+    conforms(&whole, &value, &described, name);
+}
+
+fn parts(method: &Method, path: &str) -> Parts {
+    let request = Request::builder().method(method).uri(path);
+    request.body(()).unwrap().into_parts().0
+}
+
+/// The path that a wish stands for: one for each, so that a new one is not forgotten.
+const fn path(wants: Wants) -> &'static str {
+    match wants {
+        Wants::List(_) => "/sessions",
+        Wants::Report(_) | Wants::Switch(_) => "/sessions/{id}",
+        Wants::Clear(_) => "/sessions/{id}/clear",
+        Wants::Compact(_) => "/sessions/{id}/compact",
+        Wants::Providers => "/providers",
+        Wants::Events => "/events",
+        Wants::Fit => "/fit",
+        Wants::About => "/about",
+        Wants::Settings => "/settings",
+        Wants::Description => "/openapi.json",
+    }
+}
+
+#[test]
+fn every_path_is_described_and_no_other() {
+    let whole = description();
+    let mut found = HashSet::new();
+    for (described, methods) in whole["paths"].as_object().unwrap() {
+        let real = described.replace("{id}", &"0".repeat(32));
+        let real = &real[1..];
+        for method in [
+            Method::GET,
+            Method::POST,
+            Method::PUT,
+            Method::PATCH,
+            Method::DELETE,
+        ] {
+            let name = method.as_str().to_lowercase();
+            let wanted = wants(&parts(&method, &format!("/{real}")), real);
+            assert_eq!(
+                wanted.is_ok(),
+                methods.get(&name).is_some(),
+                "{name} {described}"
+            );
+            if let Ok(wanted) = wanted {
+                assert_eq!(path(wanted), described);
+                found.insert(std::mem::discriminant(&wanted));
+            }
+        }
+    }
+    assert_eq!(found.len(), 11, "each wish has a path");
+}
+
+/// A session of which everything is known.
+fn known() -> Known {
+    let mut state = State {
+        window: Some(1_000),
+        optimal_max_tokens: Some(800),
+        critical_max_tokens: Some(900),
+        prompt_tokens: Some(400),
+        completion_tokens: Some(10),
+        cached_tokens: Some(300),
+        health: Level::Healthy,
+        made_of: Some(MadeOf::default()),
+        recovery: crate::recovery::Memory {
+            reminders: crate::recovery::fixture::reminders(&[(0, "run the tests")]),
+            records: vec![guard::record::Record {
+                place: 7,
+                what: guard::record::What::Prompt("write it down".into()),
+            }],
+            ..crate::recovery::Memory::default()
+        },
+        ..State::new(SessionId::from_bytes([1; 16]))
+    };
+    state.history.add(Point {
+        generation: 1,
+        prompt_tokens: Some(400),
+        cached_tokens: None,
+        completion_tokens: Some(10),
+        marks: session::history::Marks::default().with(session::history::Marks::FOLDED, true),
+    });
+    state.compaction.summary = Some(Summary {
+        boundary: 3,
+        text: "done".into(),
+    });
+    Known::after(Account::from_bytes([1; 16]), state, &Orders::default())
+}
+
+#[test]
+fn sessions_are_described() {
+    let known = known();
+    check("Overview", &session::overview(&known));
+    check("Report", &session::report(&known, Reader::Owner));
+    let nothing = Known::after(
+        known.account,
+        State::new(SessionId::from_bytes([2; 16])),
+        &Orders::default(),
+    );
+    let admin = Reader::Admin {
+        show_content: false,
+    };
+    check("Report", &session::report(&nothing, admin));
+    check("Report", &session::report(&nothing, Reader::Local));
+    let listed = list::Listed {
+        sessions: vec![session::overview(&known)],
+        next: Some(100),
+        of_other_keys: Some(3),
+        hint: Some("send a key"),
+    };
+    check("Sessions", &listed);
+}
+
+#[test]
+fn providers_are_described() {
+    let metrics = Metrics::default();
+    let recent = Recent::default();
+    recent.answered("up", Duration::from_millis(3));
+    check("Providers", &providers::fixture(&metrics, &recent));
+    check("About", &about::fixture());
+    let config = crate::config::Config::default();
+    let settings = settings::Settings {
+        settings: &config.settings,
+    };
+    check("Settings", &settings);
+}
+
+#[test]
+fn a_report_of_the_guard_is_described() {
+    let mut messages = Vec::new();
+    for turn in 0..12 {
+        let id = format!("call_{turn}");
+        let call = json!({"id": id, "type": "function",
+            "function": {"name": "read", "arguments": "{}"}});
+        let question = format!("look at {turn}: {}", "at length ".repeat(600));
+        let result = "word ".repeat(8_000);
+        messages.extend([
+            json!({"role": "user", "content": question}),
+            json!({"role": "assistant", "content": null, "tool_calls": [call]}),
+            json!({"role": "tool", "tool_call_id": id, "content": result}),
+            json!({"role": "assistant", "content": "seen"}),
+        ]);
+    }
+    messages.push(json!({"role": "user", "content": "go on"}));
+    let body = json!({"model": "m", "messages": messages}).to_string();
+    let settings = crate::config::Config::default().guard;
+    let aim = Aim {
+        model: Some("m".into()),
+        provider: Some("up".into()),
+        profile: &PROFILES[0],
+        window: WindowFound {
+            tokens: 16_000,
+            input_limit: None,
+            source: "settings",
+        },
+        calibration: Calibration::default(),
+    };
+    let policy = Policy {
+        profile: aim.profile,
+        window: 16_000,
+        input_limit: None,
+        settings: &settings,
+    };
+    let conversation = chat::index(body.into()).unwrap();
+    let plan = guard::plan(&conversation, &policy, &Recall::default());
+    let fitted = plan.edits.apply(&conversation.body).to_bytes();
+    let found = Found::new(&conversation, fitted, &policy, &plan, &aim);
+    assert!(found.folded.is_some() && !found.truncated.is_empty() && found.next.is_some());
+    check("FitReport", &found);
+    check(
+        "FitReport",
+        &Found::unguarded(9, "no object".into(), &policy, &aim),
+    );
+}

@@ -1,0 +1,148 @@
+//! `GET providers`: how each of them does, and what is known of its models.
+//!
+//! SECURITY: a client is told of those providers and models only that it may use. Figures that tell
+//! what other clients do are for whoever may read `/metrics`, and `null` for everybody else.
+
+use std::{collections::BTreeMap, time::Instant};
+
+use http::{Response, StatusCode};
+use serde::Serialize;
+
+use super::Who;
+use crate::{
+    http::answer,
+    provider::Offered,
+    proxy::App,
+    telemetry::{metrics::Attempts, recent::Latency},
+    wire::Body,
+};
+
+/// The body of the answer.
+#[derive(Debug, Serialize)]
+pub(super) struct Providers {
+    pub(super) providers: Vec<Shown>,
+}
+
+#[derive(Debug, Serialize)]
+pub(super) struct Shown {
+    name: String,
+    /// `closed`, `half_open` or `open`.
+    breaker: &'static str,
+    /// Of this process, since it began.
+    attempts: Option<Attempts>,
+    retries: Option<u64>,
+    fallbacks: Option<u64>,
+    latency_ms: Option<Latency>,
+    models: Vec<Model>,
+}
+
+#[derive(Debug, Serialize)]
+pub(super) struct Model {
+    id: String,
+    /// The window in tokens; `null` where it is only assumed.
+    context_length: Option<u32>,
+    window_from: &'static str,
+}
+
+pub(super) fn providers(app: &App, who: &Who) -> Response<Body> {
+    answer::json(StatusCode::OK, body(app, who))
+}
+
+/// What is known now.
+pub(super) fn body(app: &App, who: &Who) -> Vec<u8> {
+    serde_json::to_vec(&known(app, who)).unwrap_or_default()
+}
+
+pub(super) fn known(app: &App, who: &Who) -> Providers {
+    let watches = who.watches();
+    let now = Instant::now();
+    let mut models = models(app, who);
+    let providers = app.registry.providers();
+    let providers = providers.filter_map(|provider| {
+        let name = &*provider.name;
+        let models = models.remove(name).unwrap_or_default();
+        if models.is_empty() && !who.knows(app, name) {
+            return None;
+        }
+        let counted = watches.then(|| app.metrics.counted(name));
+        Some(Shown {
+            name: name.to_owned(),
+            breaker: provider.breaker.state(now).word(),
+            attempts: counted.map(|counted| counted.attempts),
+            retries: counted.map(|counted| counted.retries),
+            fallbacks: counted.map(|counted| counted.fallbacks),
+            latency_ms: watches.then(|| app.recent.latency(name)).flatten(),
+            models,
+        })
+    });
+    Providers {
+        providers: providers.collect(),
+    }
+}
+
+/// Models that somebody spelt out, and those that were asked for and of which nobody knew the window;
+/// by their providers.
+fn models(app: &App, who: &Who) -> BTreeMap<String, Vec<Model>> {
+    // A name that nobody spelt out is some client's own word.
+    let seen = match who.watches() {
+        true => app.registry.seen(),
+        false => Vec::new(),
+    };
+    let mut all: BTreeMap<String, Offered> = BTreeMap::new();
+    for offered in app.registry.offered().into_iter().chain(seen) {
+        all.entry(offered.id.clone()).or_insert(offered);
+    }
+    let mut by_provider: BTreeMap<String, Vec<Model>> = BTreeMap::new();
+    for (id, offered) in all {
+        let target = &offered.target;
+        if who.may_use(app, &id, offered.is_configured, target) {
+            let window = target.window;
+            let models = by_provider.entry(target.provider.name.to_string());
+            models.or_default().push(Model {
+                id,
+                context_length: window.known(),
+                window_from: window.source.key(),
+            });
+        }
+    }
+    by_provider
+}
+
+/// One of which everything is known, and one of which nothing is.
+#[cfg(test)]
+pub(super) fn fixture(
+    metrics: &crate::telemetry::metrics::Metrics,
+    recent: &crate::telemetry::recent::Recent,
+) -> Providers {
+    use crate::provider::Source;
+
+    let known = Shown {
+        name: "up".into(),
+        breaker: "closed",
+        attempts: Some(metrics.counted("up").attempts),
+        retries: Some(1),
+        fallbacks: Some(0),
+        latency_ms: recent.latency("up"),
+        models: vec![Model {
+            id: "up/m".into(),
+            context_length: Some(1_000),
+            window_from: Source::Learnt.key(),
+        }],
+    };
+    let unknown = Shown {
+        name: "other".into(),
+        breaker: "half_open",
+        attempts: None,
+        retries: None,
+        fallbacks: None,
+        latency_ms: None,
+        models: vec![Model {
+            id: "other/m".into(),
+            context_length: None,
+            window_from: Source::Assumed.key(),
+        }],
+    };
+    Providers {
+        providers: vec![known, unknown],
+    }
+}

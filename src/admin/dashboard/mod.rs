@@ -1,0 +1,202 @@
+//! The page at `/plimsoll/`: how full every session's window is, as a picture.
+//!
+//! Its files are in the binary, as they stand in `assets/`: no build step, and nothing is fetched from
+//! elsewhere. They hold nothing of anybody, so they need no key; all that is shown comes from our API, which
+//! does.
+//!
+//! SECURITY: what sessions are called and what models wrote is a stranger's text. The page puts it in
+//! as text only, and these headers let no script run that is not one of its files, no other page
+//! show it in a frame, and nothing of it leave for anywhere but this proxy.
+
+use std::{fmt::Write, sync::LazyLock};
+
+use http::{
+    HeaderMap, HeaderName, HeaderValue, Response, StatusCode,
+    header::{
+        CACHE_CONTROL, CONTENT_SECURITY_POLICY, CONTENT_TYPE, ETAG, IF_NONE_MATCH, LOCATION,
+        REFERRER_POLICY, X_CONTENT_TYPE_OPTIONS,
+    },
+};
+use sha2::{Digest, Sha256};
+
+use crate::wire::{Body, whole};
+
+/// One file of the page.
+#[derive(Debug)]
+pub struct File {
+    /// What follows `/plimsoll`.
+    path: &'static str,
+    pub kind: HeaderValue,
+    pub bytes: &'static [u8],
+    /// A digest of the bytes, quoted.
+    pub tag: HeaderValue,
+}
+
+/// What a request for the page gets.
+#[derive(Clone, Copy, Debug)]
+pub enum Page {
+    File(&'static File),
+    /// The reader has it already.
+    Same(&'static File),
+    /// It is at [`PLACE`].
+    Moved,
+}
+
+/// Where the page is, from `/plimsoll`; relative, so that it holds behind a prefix too.
+pub const PLACE: HeaderValue = HeaderValue::from_static("plimsoll/");
+
+/// Beside every file. A file is asked for again each time, and is sent only where it is another.
+pub const HEADERS: [(HeaderName, HeaderValue); 6] = [
+    (
+        CONTENT_SECURITY_POLICY,
+        HeaderValue::from_static(
+            "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; \
+             img-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'; \
+             require-trusted-types-for 'script'; trusted-types 'none'",
+        ),
+    ),
+    (X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff")),
+    (REFERRER_POLICY, HeaderValue::from_static("no-referrer")),
+    (
+        HeaderName::from_static("cross-origin-opener-policy"),
+        HeaderValue::from_static("same-origin"),
+    ),
+    (
+        HeaderName::from_static("cross-origin-resource-policy"),
+        HeaderValue::from_static("same-origin"),
+    ),
+    (CACHE_CONTROL, HeaderValue::from_static("no-cache")),
+];
+
+/// All files, by their names in `assets/`.
+macro_rules! files {
+    ($($name:literal: $kind:ident),+ $(,)?) => {
+        [$(file(concat!("/", $name), $kind, include_bytes!(concat!("assets/", $name)))),+]
+    };
+}
+
+const SCRIPT: &str = "text/javascript; charset=utf-8";
+const STYLE: &str = "text/css; charset=utf-8";
+const PICTURE: &str = "image/svg+xml";
+
+static INDEX: LazyLock<File> = LazyLock::new(|| {
+    let html = "text/html; charset=utf-8";
+    file("/", html, include_bytes!("assets/index.html"))
+});
+
+static FILES: LazyLock<[File; 32]> = LazyLock::new(|| {
+    files! {
+        "chart.css": STYLE,
+        "colours.css": STYLE,
+        "controls.css": STYLE,
+        "gauge.css": STYLE,
+        "list.css": STYLE,
+        "page.css": STYLE,
+        "view.css": STYLE,
+        "mark.svg": PICTURE,
+        "main.js": SCRIPT,
+        "api.js": SCRIPT,
+        "auto.js": SCRIPT,
+        "chart.js": SCRIPT,
+        "dialog.js": SCRIPT,
+        "dom.js": SCRIPT,
+        "empty.js": SCRIPT,
+        "events.js": SCRIPT,
+        "format.js": SCRIPT,
+        "gauge.js": SCRIPT,
+        "hint.js": SCRIPT,
+        "in-force.js": SCRIPT,
+        "list.js": SCRIPT,
+        "made-of.js": SCRIPT,
+        "poll.js": SCRIPT,
+        "providers.js": SCRIPT,
+        "report.js": SCRIPT,
+        "row.js": SCRIPT,
+        "rows.js": SCRIPT,
+        "session.js": SCRIPT,
+        "settings.js": SCRIPT,
+        "share.js": SCRIPT,
+        "sessions.js": SCRIPT,
+        "words.js": SCRIPT,
+    }
+});
+
+/// Whether the page has something at `path`, which follows `/plimsoll`.
+pub fn has(path: &str) -> bool {
+    path.is_empty() || find(path).is_some()
+}
+
+/// What a request with these headers gets at `path`, which follows `/plimsoll`.
+pub fn page(path: &str, headers: &HeaderMap) -> Option<Page> {
+    if path.is_empty() {
+        return Some(Page::Moved);
+    }
+    let file = find(path)?;
+    let same = headers
+        .get_all(IF_NONE_MATCH)
+        .iter()
+        .filter_map(|value| value.to_str().ok())
+        .flat_map(|value| value.split(','))
+        .map(|tag| tag.trim().trim_start_matches("W/"))
+        .any(|tag| tag == "*" || tag.as_bytes() == file.tag.as_bytes());
+    Some(match same {
+        true => Page::Same(file),
+        false => Page::File(file),
+    })
+}
+
+/// The answer to a request with these headers for what is at `path`, which follows `/plimsoll`; `None` where
+/// nothing is.
+pub fn answer(path: &str, headers: &HeaderMap) -> Option<Response<Body>> {
+    page(path, headers).map(answer_page)
+}
+
+fn answer_page(page: Page) -> Response<Body> {
+    let (status, bytes) = match page {
+        Page::File(file) => (StatusCode::OK, file.bytes),
+        Page::Same(_) => (StatusCode::NOT_MODIFIED, &b""[..]),
+        Page::Moved => (StatusCode::PERMANENT_REDIRECT, &b""[..]),
+    };
+    let mut answer = Response::new(whole(bytes));
+    *answer.status_mut() = status;
+    let headers = answer.headers_mut();
+    headers.extend(HEADERS);
+    match page {
+        Page::File(file) => {
+            headers.insert(CONTENT_TYPE, file.kind.clone());
+            headers.insert(ETAG, file.tag.clone());
+        }
+        Page::Same(file) => {
+            headers.insert(ETAG, file.tag.clone());
+        }
+        Page::Moved => {
+            headers.insert(LOCATION, PLACE);
+        }
+    }
+    answer
+}
+
+fn find(path: &str) -> Option<&'static File> {
+    if path == INDEX.path {
+        return Some(&INDEX);
+    }
+    FILES.iter().find(|file| file.path == path)
+}
+
+fn file(path: &'static str, kind: &'static str, bytes: &'static [u8]) -> File {
+    let mut tag = String::from("\"");
+    for byte in &Sha256::digest(bytes)[..16] {
+        // Writing to a string never fails.
+        let _ = write!(tag, "{byte:02x}");
+    }
+    tag.push('"');
+    File {
+        path,
+        kind: HeaderValue::from_static(kind),
+        bytes,
+        tag: HeaderValue::try_from(tag).unwrap_or(HeaderValue::from_static("\"\"")),
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,81 @@
+//! The files as they are in the binary.
+
+use std::{collections::BTreeSet, fs, path::Path};
+
+use http::{HeaderMap, HeaderValue, header::IF_NONE_MATCH};
+
+use super::{FILES, INDEX, Page, has, page};
+
+fn asking(tags: &'static str) -> HeaderMap {
+    HeaderMap::from_iter([(IF_NONE_MATCH, HeaderValue::from_static(tags))])
+}
+
+#[test]
+fn every_file_of_the_folder_is_served_and_no_other() {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("src/admin/dashboard/assets");
+    let entries = fs::read_dir(folder).unwrap().map(|entry| entry.unwrap());
+    let there: BTreeSet<_> = entries
+        .map(|entry| entry.file_name().into_string().unwrap())
+        .collect();
+    let mut served: BTreeSet<_> = FILES.iter().map(|it| it.path[1..].to_owned()).collect();
+    served.insert("index.html".to_owned());
+    assert_eq!(there, served);
+    for path in ["/", "", "/main.js", "/page.css"] {
+        assert!(has(path), "{path}");
+    }
+    for path in [
+        "/index.htm",
+        "/x",
+        "//",
+        "/main.js/",
+        "main.js",
+        "/assets/main.js",
+    ] {
+        assert!(!has(path), "{path}");
+    }
+}
+
+#[test]
+fn what_the_reader_has_is_not_sent_again() {
+    let tag = INDEX.tag.to_str().unwrap();
+    let same = |tags: &str| {
+        let headers = asking(String::leak(tags.to_owned()));
+        matches!(page("/", &headers), Some(Page::Same(_)))
+    };
+    assert!(same(tag));
+    assert!(same(&format!("\"x\", W/{tag}")));
+    assert!(same("*"));
+    assert!(!same("\"x\""));
+    assert!(!same(tag.trim_matches('"')));
+    assert!(matches!(page("/", &HeaderMap::new()), Some(Page::File(_))));
+    assert!(matches!(page("", &asking("*")), Some(Page::Moved)));
+}
+
+/// The policy would stop the one in a browser; this says so before.
+#[test]
+fn nothing_is_inline_and_nothing_is_from_elsewhere() {
+    let mut read = 0;
+    for file in FILES.iter().chain([&*INDEX]) {
+        let text = str::from_utf8(file.bytes).unwrap();
+        for never in [
+            " style=",
+            " onclick=",
+            "<style",
+            "innerHTML",
+            "insertAdjacentHTML",
+            "document.write",
+            "eval(",
+            "@import",
+            "url(http",
+            "url(//",
+        ] {
+            assert!(!text.contains(never), "{never} in {}", file.path);
+        }
+        // Names of XML, which nobody fetches.
+        let left = text.replace("http://www.w3.org/2000/svg", "");
+        assert!(!left.contains("http://"), "{}", file.path);
+        assert!(!left.contains("https://"), "{}", file.path);
+        read += 1;
+    }
+    assert!(read > 10);
+}

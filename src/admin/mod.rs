@@ -1,0 +1,5 @@
+//! What the proxy tells of itself: the session API, the dashboard, and the endpoints for health and metrics.
+
+pub mod api;
+pub mod dashboard;
+pub mod probe_endpoints;

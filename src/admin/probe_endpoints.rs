@@ -1,0 +1,93 @@
+//! What is there for whoever watches the process: `/readyz` and `/metrics`.
+
+use std::time::Instant;
+
+use http::{HeaderValue, Response, StatusCode, header::CONTENT_TYPE, request::Parts};
+use hyper::body::Incoming;
+use serde_json::{Map, Value, json};
+
+use super::api::is_admin;
+use crate::{
+    error::Failure,
+    http::{answer::json, body},
+    provider::breaker::State,
+    proxy::App,
+    telemetry::metrics::Now,
+    wire::{Body, whole},
+};
+
+/// Whether more requests may come, and what the breakers are at.
+pub fn ready(app: &App) -> Response<Body> {
+    answer_ready(app.draining(), breakers(app))
+}
+
+/// What is counted.
+///
+/// SECURITY: it tells of all clients together. So where clients have keys, it needs one that opens
+/// every model, or the administrator's.
+///
+/// # Errors
+/// The request has no such key.
+pub async fn metrics(app: &App, parts: &Parts, body: Incoming) -> Result<Response<Body>, Failure> {
+    let allowed = if is_admin(app, &parts.headers) {
+        Ok(())
+    } else {
+        match app.clients.recognise(&parts.headers) {
+            Ok(client) if client.unlimited() => Ok(()),
+            Ok(_) => Err(Failure::PathNotAllowed),
+            Err(failure) => Err(failure),
+        }
+    };
+    if let Err(failure) = allowed {
+        let limit = app.config.server.max_body_bytes;
+        return Err(body::turn_away(&parts.headers, body, limit, failure).await);
+    }
+    let numbered = breakers(app).map(|(name, state)| {
+        let number = match state {
+            State::Closed => 0,
+            State::HalfOpen => 1,
+            State::Open => 2,
+        };
+        (name, number)
+    });
+    let now = Now {
+        bytes_in_flight: app.flight.taken(),
+    };
+    Ok(answer_metrics(app.metrics.text(numbered, now)))
+}
+
+fn breakers(app: &App) -> impl Iterator<Item = (&str, State)> {
+    let now = Instant::now();
+    let providers = app.registry.providers();
+    providers.map(move |provider| (&*provider.name, provider.breaker.state(now)))
+}
+
+/// Alive.
+pub fn healthy() -> Response<Body> {
+    json(StatusCode::OK, r#"{"status":"ok"}"#)
+}
+
+/// Ready for more, or on the way out; and which of the providers are passed over now. That is no
+/// reason to send requests elsewhere, where the same provider would be passed over.
+fn answer_ready<'a>(
+    draining: bool,
+    providers: impl Iterator<Item = (&'a str, State)>,
+) -> Response<Body> {
+    let (status, word) = if draining {
+        (StatusCode::SERVICE_UNAVAILABLE, "draining")
+    } else {
+        (StatusCode::OK, "ready")
+    };
+    let shown = |(name, state): (&str, State)| (name.to_owned(), json!({"breaker": state.word()}));
+    let providers: Map<String, Value> = providers.map(shown).collect();
+    let body = json!({"status": word, "providers": providers});
+    json(status, body.to_string())
+}
+
+/// What is counted, for Prometheus.
+fn answer_metrics(text: String) -> Response<Body> {
+    let mut answer = Response::new(whole(text));
+    let kind = HeaderValue::from_static("text/plain; version=0.0.4; charset=utf-8");
+    answer.headers_mut().insert(CONTENT_TYPE, kind);
+    answer
+}

@@ -1,0 +1,12 @@
+//! What every handler of a request needs of HTTP: who may ask, how much may be under way, bodies of requests,
+//! answers of the proxy itself.
+//!
+//! Knows no route and no session.
+
+pub mod admission;
+pub mod answer;
+pub mod body;
+pub mod client_concurrency;
+pub mod connections;
+pub mod inflight_bytes;
+pub mod tasks;

@@ -1,0 +1,125 @@
+//! Requests that leave HTTP: websockets, passed through with every byte as it came.
+//!
+//! Only from HTTP/1.1, and only as a websocket: other protocols would carry requests past us.
+//! The bytes go on in a task of their own, which a drain waits for like a running answer.
+
+use std::{sync::Arc, time::Instant};
+
+use http::{
+    HeaderValue, Method, Response, Version,
+    header::{CONNECTION, UPGRADE},
+    request::Parts,
+};
+use hyper::upgrade::OnUpgrade;
+use hyper_util::rt::TokioIo;
+use tokio::time::timeout;
+
+use crate::proxy::outgoing::cleaned;
+use crate::{
+    error::{Failure, chain},
+    http::{client_concurrency::Running, connections::Open},
+    provider::{Outgoing, Provider, upgrade::Opened},
+    proxy::App,
+    relay::tunnel,
+    telemetry::record::Record,
+    wire::{Body, whole},
+};
+
+/// What it takes to leave HTTP on both sides.
+pub(super) struct Opening {
+    /// The client's connection, once our answer has gone out.
+    pub client: OnUpgrade,
+    pub outgoing: Outgoing,
+    pub provider: Arc<Provider>,
+    pub running: Running,
+}
+
+/// The connection of a client that asks for a websocket.
+pub(super) fn wants_websocket(parts: &Parts) -> Option<OnUpgrade> {
+    let says = |name, word: &str| {
+        let values = parts.headers.get_all(name).iter();
+        values
+            .filter_map(|value: &HeaderValue| value.to_str().ok())
+            .flat_map(|value| value.split(','))
+            .any(|said| said.trim().eq_ignore_ascii_case(word))
+    };
+    let asks = parts.method == Method::GET
+        && parts.version == Version::HTTP_11
+        && says(CONNECTION, "upgrade")
+        && says(UPGRADE, "websocket");
+    asks.then(|| parts.extensions.get::<OnUpgrade>().cloned())?
+}
+
+/// Asks the provider to leave HTTP, and does so with the client where it agrees. An answer that
+/// refuses goes on as it is.
+///
+/// # Errors
+/// No answer began.
+pub(super) async fn upgrade(
+    app: &App,
+    parts: &Parts,
+    opening: Opening,
+    record: &mut Record,
+) -> Result<Response<Body>, Failure> {
+    let Opening {
+        client,
+        mut outgoing,
+        provider,
+        running,
+    } = opening;
+    let headers = &mut outgoing.headers;
+    headers.insert(CONNECTION, HeaderValue::from_static("upgrade"));
+    headers.insert(UPGRADE, HeaderValue::from_static("websocket"));
+    let notes = record.notes();
+    let attempt = notes
+        .trace()
+        .attempt(&provider, None, outgoing.model.as_deref());
+    attempt.inject(&mut outgoing.headers);
+    let opened = provider.open(outgoing).await;
+    match &opened {
+        Ok(Opened::Refused(answer)) => attempt.answered(answer.status()),
+        Ok(Opened::Left { head, .. }) => attempt.answered(head.status),
+        Err(unsent) => attempt.failed(unsent.word()),
+    }
+    let (head, connection) = match opened? {
+        Opened::Refused(answer) => return Ok(cleaned(answer)),
+        Opened::Left { head, connection } => (head, connection),
+    };
+    let protocol = head.headers.get(UPGRADE).cloned();
+    let mut answer = cleaned(Response::from_parts(*head, whole("")));
+    let headers = answer.headers_mut();
+    headers.insert(CONNECTION, HeaderValue::from_static("upgrade"));
+    headers.insert(
+        UPGRADE,
+        protocol.unwrap_or(HeaderValue::from_static("websocket")),
+    );
+    record.outcome("upgraded");
+
+    let open = parts.extensions.get::<Open>().cloned();
+    app.tasks.spawn(async move {
+        let begun = Instant::now();
+        let idle = provider.config.idle_timeout;
+        let client = match timeout(idle, client).await {
+            Ok(Ok(client)) => TokioIo::new(client),
+            Ok(Err(error)) => {
+                tracing::debug!(error = %chain(&error), "a client was gone before its websocket");
+                return;
+            }
+            Err(_) => {
+                tracing::debug!("a client did not take the answer to its websocket");
+                return;
+            }
+        };
+        let carried = tunnel(client, connection, idle).await;
+        tracing::info!(
+            provider = %provider.name,
+            bytes_sent = carried.sent,
+            bytes = carried.received,
+            duration_ms = u64::try_from(begun.elapsed().as_millis()).unwrap_or(u64::MAX),
+            outcome = carried.ended,
+            "a websocket ended"
+        );
+        drop((running, open));
+    });
+    Ok(answer)
+}

@@ -1,0 +1,171 @@
+//! What a request works with: the settings, and what outlives them.
+
+use std::{io, sync::Arc};
+
+use tokio_util::sync::CancellationToken;
+
+use super::{
+    ask_usage::Refusals,
+    compacting::Compacting,
+    replica_sync::{Learners, Sharing},
+};
+use crate::{
+    config::Config,
+    http::{admission::Clients, client_concurrency::Counts, inflight_bytes::Flight, tasks::Tasks},
+    provider::Registry,
+    session::{Sessions, Tenants, events::News, ratios::Ratios, secret::InstallationSecret},
+    store::Store,
+    telemetry::{metrics::Metrics, recent::Recent, trace::Tracing},
+};
+
+/// Everything that all requests share. Immutable, but for what the stages keep to themselves. A
+/// request takes one when it begins and keeps it to its end, so that no other settings come to
+/// it in between.
+#[derive(Debug)]
+pub struct App {
+    pub config: Config,
+    pub clients: Clients,
+    pub registry: Registry,
+    // What follows is the same under all settings.
+    pub sessions: Sessions,
+    /// What new sessions begin with.
+    pub ratios: Arc<Ratios>,
+    /// What is learnt, to and from other replicas.
+    pub sharing: Arc<Sharing>,
+    /// Models whose streams are not asked for usage.
+    pub refusals: Arc<Refusals>,
+    pub flight: Flight,
+    pub metrics: Arc<Metrics>,
+    pub tracing: Arc<Tracing>,
+    /// How long providers took of late.
+    pub recent: Arc<Recent>,
+    /// What happens to sessions, for who listens.
+    pub news: Arc<News>,
+    pub tasks: Tasks,
+    /// Summaries; a drain does not wait for them.
+    pub jobs: Tasks,
+    pub compacting: Arc<Compacting>,
+    counts: Counts,
+    draining: CancellationToken,
+    /// Of these settings alone: cancelled when others take their place, or with the server.
+    listening: CancellationToken,
+}
+
+impl App {
+    /// # Errors
+    /// The TLS roots of this machine cannot be read, the data directory cannot be written, or spans
+    /// cannot be exported.
+    pub fn new(config: Config, store: Arc<dyn Store>) -> io::Result<Self> {
+        let server = &config.server;
+        let secret = match &server.secret {
+            Some(secret) => InstallationSecret::from_bytes(*secret.reveal()),
+            None => InstallationSecret::load(&server.data_dir).map_err(io::Error::other)?,
+        };
+        let counts = Counts::default();
+        let metrics = Metrics::default();
+        let patience = config.store.timeout;
+        let draining = CancellationToken::new();
+        let sessions = Sessions::new(Arc::clone(&store), Tenants::new(secret))
+            .and_then(|sessions| sessions.encrypted(config.store.encrypt_key.as_ref()))
+            .map_err(io::Error::other)?;
+        Ok(Self {
+            sessions: sessions.counted(metrics.store()).patient(patience),
+            sharing: Arc::new(Sharing::new(store, metrics.store(), patience)),
+            ratios: Arc::default(),
+            refusals: Arc::default(),
+            clients: Clients::new(&config.clients, &counts),
+            registry: Registry::new(&config)?,
+            flight: Flight::new(config.server.max_bytes_in_flight),
+            compacting: Arc::new(Compacting::new(&metrics)),
+            tracing: Arc::new(Tracing::new(&config.traces, metrics.spans())?),
+            metrics: Arc::new(metrics),
+            recent: Arc::default(),
+            news: Arc::default(),
+            tasks: Tasks::default(),
+            jobs: Tasks::default(),
+            counts,
+            listening: draining.child_token(),
+            draining,
+            config,
+        })
+    }
+
+    /// The same proxy under other settings. Nothing changes for anybody before
+    /// [`App::take_over`].
+    ///
+    /// # Errors
+    /// The TLS roots of this machine cannot be read.
+    pub fn under(&self, config: Config) -> io::Result<Self> {
+        Ok(Self {
+            clients: Clients::new(&config.clients, &self.counts),
+            registry: self.registry.under(&config)?,
+            sessions: self.sessions.clone(),
+            ratios: Arc::clone(&self.ratios),
+            sharing: Arc::clone(&self.sharing),
+            refusals: Arc::clone(&self.refusals),
+            flight: self.flight.clone(),
+            metrics: Arc::clone(&self.metrics),
+            tracing: Arc::clone(&self.tracing),
+            recent: Arc::clone(&self.recent),
+            news: Arc::clone(&self.news),
+            tasks: self.tasks.clone(),
+            jobs: self.jobs.clone(),
+            compacting: Arc::clone(&self.compacting),
+            counts: self.counts.clone(),
+            listening: self.draining.child_token(),
+            draining: self.draining.clone(),
+            config,
+        })
+    }
+
+    /// Brings what is shared with `before` under the settings of this one.
+    pub fn take_over(&self, before: &Self) {
+        self.registry.take_over(&before.registry, &self.config);
+        for provider in before.registry.gone(&self.registry) {
+            self.refusals.forget(&provider.place);
+        }
+        for provider in before.config.providers.keys() {
+            if !self.config.providers.contains_key(provider) {
+                self.metrics.forget(provider);
+                self.recent.forget(provider);
+            }
+        }
+        self.flight.allow(self.config.server.max_bytes_in_flight);
+        // Something may have been told of a provider that was not there.
+        self.sharing.hear_again();
+    }
+
+    /// Those who learn from answers.
+    pub fn learners(&self) -> Learners<'_> {
+        Learners {
+            registry: &self.registry,
+            ratios: &self.ratios,
+        }
+    }
+
+    /// Whether the server is on its way out.
+    pub fn draining(&self) -> bool {
+        self.draining.is_cancelled()
+    }
+
+    /// Cancelled when whoever listens to what happens is to come again: other settings are in force,
+    /// or the server is on its way out.
+    pub fn listening(&self) -> CancellationToken {
+        self.listening.clone()
+    }
+
+    /// Other settings are in force.
+    pub fn retire(&self) {
+        self.listening.cancel();
+    }
+
+    /// Cancelled when the server is on its way out.
+    pub fn end(&self) -> CancellationToken {
+        self.draining.clone()
+    }
+
+    /// From now on it is, under whatever settings.
+    pub fn begin_drain(&self) {
+        self.draining.cancel();
+    }
+}

@@ -1,0 +1,127 @@
+//! Asking one place until its answer is its last word.
+//!
+//! A place may be asked several times for one attempt, each time with another request: without
+//! asking for usage where that is refused, without what recovery adds where that is refused, and
+//! fitted to a smaller window where the conversation was too long ([`super::overflow_retry`]). Nothing of it
+//! is visible but in the headers and the log. Nothing that we add may fail a request that would have
+//! worked without it.
+
+use std::time::Instant;
+
+use http::Method;
+use serde_json::Value;
+
+use super::outgoing::cleaned;
+use super::{
+    ask_usage::{self, Edited, Lost, Sent},
+    dispatch::Dispatch,
+    overflow_retry::{Guesses, Told},
+};
+use crate::{provider::Outgoing, wire::edit::Edits};
+
+impl Dispatch {
+    /// Asks this place.
+    ///
+    /// # Errors
+    /// No answer began, or one broke off before it was the client's.
+    pub(super) async fn attempt(&mut self) -> Result<Sent, Lost> {
+        let mut without_ours = false;
+        let mut guesses = Guesses::default();
+        let mut sent = loop {
+            let sent = self.once().await?;
+            let (sent, told) = self.look(sent).await?;
+            let again = match told {
+                Told::Nothing => break sent,
+                Told::TooLong { overflow, .. } => self.refit(&overflow),
+                Told::Wordless => self.guess(&mut guesses),
+                Told::RefusesOurs => {
+                    without_ours = true;
+                    self.without_ours();
+                    true
+                }
+            };
+            if !again {
+                break self.too_long(sent, told);
+            }
+        };
+        let answered = sent.answer.status().is_success();
+        if answered {
+            if without_ours {
+                self.refused_ours();
+            }
+            self.believe(guesses);
+        }
+        // A guess that did not help is no overflow.
+        let healed = self.refits > 0 && answered;
+        if healed || sent.too_long {
+            self.app.metrics.overflow(self.provider(), healed);
+        }
+        if sent.too_long {
+            // There is no generation at whose end it would be told.
+            let app = &self.app;
+            let within = app.config.store.save_timeout();
+            app.sharing.tell(app.learners(), within).await;
+        }
+        (sent.attempts, sent.took) = (self.calls, self.took);
+        Ok(sent)
+    }
+
+    async fn once(&mut self) -> Result<Sent, Lost> {
+        let outgoing = |body| Outgoing {
+            method: Method::POST,
+            path: self.path.clone(),
+            headers: self.headers.clone(),
+            body,
+            model: Some(self.target.model.clone()),
+        };
+        let (refusals, trace) = (&self.app.refusals, self.notes.trace());
+        let edit = |ask| self.edit(ask);
+        let begun = Instant::now();
+        let sent = ask_usage::send(refusals, trace, &self.target, edit, outgoing).await;
+        let took = begun.elapsed();
+        if sent
+            .as_ref()
+            .is_ok_and(|sent| sent.answer.status().is_success())
+        {
+            self.app.recent.answered(self.provider(), took);
+        }
+        self.took += took;
+        self.calls += sent.as_ref().map_or(1, |sent| sent.attempts);
+        Ok(sent?.map(cleaned))
+    }
+
+    /// `ask`: whether the usage of a stream may be asked for.
+    fn edit(&self, ask: bool) -> Edited {
+        let generation = self.generation.as_ref();
+        let mut edits = generation.map_or_else(Edits::default, |it| it.edits());
+        let mut asked_usage = false;
+        if let Some(conversation) = &self.asked.conversation {
+            if self.asked.model != self.target.model
+                && let Some(field) = conversation.field("model")
+            {
+                let model = Value::from(self.target.model.as_str()).to_string();
+                edits.replace(field.value, model);
+            }
+            conversation.take_out_annotations(&mut edits);
+            asked_usage = ask && conversation.ask_usage(&mut edits);
+        }
+        Edited {
+            body: edits.apply(&self.asked.bytes),
+            asked_usage,
+        }
+    }
+
+    fn refused_ours(&mut self) {
+        if let Some(generation) = &mut self.generation {
+            generation.refused_ours();
+        }
+    }
+
+    pub(super) fn without_ours(&mut self) {
+        if let (Some(generation), Some(conversation)) =
+            (&mut self.generation, &self.asked.conversation)
+        {
+            generation.without_ours(conversation);
+        }
+    }
+}

@@ -1,0 +1,284 @@
+//! What a client and the log are told of a generation.
+
+use std::time::Duration;
+
+use http::{HeaderMap, HeaderName, HeaderValue};
+
+use super::{Ended, Generation};
+use crate::{
+    guard::{self, How},
+    health::{self, From, Health},
+    proxy::{ask_usage::Sent, request_options::Wish},
+    recovery,
+    relay::{Closing, Spoken},
+    session::State,
+};
+
+/// What the end of a stream may tell in trailers; named in its head, as HTTP/1.1 asks for.
+pub const TRAILERS: &[&str] = &[
+    "x-plimsoll-health",
+    "x-plimsoll-health-from",
+    "x-plimsoll-prompt-tokens",
+    "x-plimsoll-context-limit",
+    "x-plimsoll-hard-util",
+    "x-plimsoll-optimal-util",
+    "x-plimsoll-countdown",
+    "x-plimsoll-course",
+    "x-plimsoll-reminders",
+    "x-plimsoll-actions",
+    "x-plimsoll-billed-tokens",
+];
+
+/// Cuts of one request that are logged each by itself.
+const LOGGED_CUTS: usize = 20;
+
+const SESSION: HeaderName = HeaderName::from_static("x-plimsoll-session");
+const ACTIONS: HeaderName = HeaderName::from_static("x-plimsoll-actions");
+const PROVIDER: HeaderName = HeaderName::from_static("x-plimsoll-provider");
+const ATTEMPTS: HeaderName = HeaderName::from_static("x-plimsoll-attempts");
+const TIMING: HeaderName = HeaderName::from_static("server-timing");
+const BILLED: HeaderName = HeaderName::from_static("x-plimsoll-billed-tokens");
+
+impl Generation {
+    /// Headers that say what was done, and the health of the generation before this one.
+    pub fn head(&self, sent: &Sent) -> HeaderMap {
+        let mut headers = HeaderMap::new();
+        let previous = self.inherited.state.as_ref();
+        let health = previous.map_or_else(|| self.judge(None), State::health);
+        headers.extend(health::headers(&health, From::Previous));
+        // A dry run begins no course.
+        let memory = match self.wish {
+            Wish::Guard => self.recovering.memory(),
+            Wish::DryRun | Wish::Off => self.recovering.before(),
+        };
+        headers.extend(recovery::headers::headers(memory));
+        self.describe(&mut headers, sent);
+        headers
+    }
+
+    /// The same while the request still waits for its summary: nobody was asked yet.
+    pub fn early_head(&self) -> HeaderMap {
+        let previous = self.inherited.state.as_ref();
+        let health = previous.map_or_else(|| self.judge(None), State::health);
+        let mut headers: HeaderMap = health::headers(&health, From::Previous).collect();
+        headers.extend(recovery::headers::headers(self.recovering.memory()));
+        if let Ok(session) = HeaderValue::try_from(self.inherited.session.to_string()) {
+            headers.insert(SESSION, session);
+        }
+        headers.insert(ACTIONS, HeaderValue::from_static("compacting"));
+        headers
+    }
+
+    /// Headers that say how it ended; in the place of those of [`Self::head`].
+    pub fn foot(&self, health: &Health) -> HeaderMap {
+        let mut headers: HeaderMap = health::headers(health, From::Response).collect();
+        headers.extend(recovery::headers::headers(&self.memory_after(health.level)));
+        // A round may have begun a new course.
+        if let Ok(actions) = HeaderValue::try_from(self.actions()) {
+            headers.insert(ACTIONS, actions);
+        }
+        if let Some(billed) = self.recovering.billed() {
+            let tokens = billed
+                .prompt_tokens
+                .saturating_add(billed.completion_tokens);
+            headers.insert(BILLED, tokens.into());
+        }
+        headers
+    }
+
+    /// The provider said in its answer that it failed: a success by its status alone.
+    pub fn provider_failed(&self) {
+        self.noted.failed();
+    }
+
+    /// What is added to the end of a stream.
+    pub async fn close(&mut self, ended: Ended<'_>, comment: bool) -> Closing {
+        // Half an answer is no generation; of one that cannot be read, nothing else is known.
+        if !(ended.heard.complete() || ended.heard.blind) {
+            if ended.heard.error {
+                self.provider_failed();
+            }
+            return Closing::default();
+        }
+        let health = self.settle(ended).await;
+        let trailers = self.foot(&health);
+        Closing {
+            comment: comment.then(|| comment_of(&trailers).into()),
+            trailers,
+        }
+    }
+
+    fn describe(&self, headers: &mut HeaderMap, sent: &Sent) {
+        let mut put = |name: HeaderName, value: String| {
+            if let Ok(value) = HeaderValue::try_from(value) {
+                headers.insert(name, value);
+            }
+        };
+        put(SESSION, self.inherited.session.to_string());
+        put(ACTIONS, self.actions());
+        put(PROVIDER, self.target.provider.name.to_string());
+        put(ATTEMPTS, sent.attempts.to_string());
+        let ms = |took: Duration| took.as_secs_f64() * 1e3;
+        let (guard, upstream) = (ms(self.guard_took), ms(sent.took));
+        put(
+            TIMING,
+            format!("guard;dur={guard:.3}, upstream;dur={upstream:.3}"),
+        );
+        // A list, to which the provider may have something to say too.
+        for theirs in sent.answer.headers().get_all(TIMING) {
+            headers.append(TIMING, theirs.clone());
+        }
+    }
+
+    /// What is done to the request, as the header and the log say it.
+    pub fn actions(&self) -> String {
+        let mut words = self.recovering.actions();
+        words.extend(self.compaction.actions().map(str::to_owned));
+        let report = self.plan.report.actions();
+        if words.is_empty() || report != "none" {
+            words.insert(0, report);
+        }
+        if self.refitted > 0 {
+            words.retain(|word| word != "none");
+            words.push(format!("refitted={}", self.refitted));
+        }
+        if self.cut_in_silence {
+            words.retain(|word| word != "none");
+            words.push("provider-truncated".to_owned());
+        }
+        match self.wish {
+            Wish::Guard => words.join(", "),
+            Wish::DryRun => format!("dry-run, {}", words.join(", ")),
+            Wish::Off => "guard-off".to_owned(),
+        }
+    }
+
+    /// Notes the session and what was done in the request's line of the log.
+    /// Plans that follow are noted there too.
+    pub fn note(&self) {
+        self.noted.session(self.inherited.session);
+        self.noted.actions(self.actions());
+        self.noted.guard(self.guard_took);
+        // 0 where the guard did not look at the request.
+        let budget = self.plan.report.budget.tokens;
+        self.noted.budget((budget > 0).then_some(budget));
+    }
+
+    /// What a plan begins, once it is known that it is the one that goes out.
+    pub fn log_plan(&self) {
+        self.log();
+        self.log_recovery();
+    }
+
+    /// One line for each cut that is new with this request; those of before were logged then.
+    pub(super) fn log(&self) {
+        let report = &self.plan.report;
+        if self.wish != Wish::Guard {
+            return;
+        }
+        let session = self.inherited.session;
+        self.log_texts();
+        let mut cuts = report.truncated.iter().filter(|cut| cut.new);
+        for cut in cuts.by_ref().take(LOGGED_CUTS) {
+            let (tool, before, after) = (named(&cut.tool), cut.before, cut.after);
+            tracing::warn!(
+                %session, tool, before_chars = before, after_chars = after, place = cut.message,
+                "a {} of {tool:?} was truncated: {before} -> {after} characters",
+                if cut.call { "call" } else { "result" }
+            );
+        }
+        let more = cuts.count();
+        if more > 0 {
+            tracing::warn!(%session, more, "{more} more results and calls were truncated");
+        }
+        if let Some(cleared) = report.cleared.as_ref().filter(|cleared| cleared.new) {
+            let (results, inputs, media) = (cleared.results, cleared.inputs, cleared.media);
+            tracing::warn!(
+                %session, results, inputs, media, estimated_tokens = cleared.tokens, budget_tokens = report.budget.tokens,
+                "old tool rounds were cleared: {results} results, {inputs} inputs, {media} media, about {} tokens in all",
+                cleared.tokens
+            );
+        }
+        // What a new course leaves out is told with the course.
+        let cut = |folded: &guard::Folded| folded.new && !self.recovering.begins_course();
+        if let Some(folded) = report.folded.filter(cut) {
+            let (messages, tokens) = (folded.messages, folded.tokens);
+            let (kept, came) = (folded.kept, folded.came);
+            tracing::warn!(
+                %session, messages, kept, of = came, estimated_tokens = tokens,
+                budget_tokens = report.budget.tokens,
+                "a conversation was folded: {messages} messages, about {tokens} tokens; kept {kept} of {came}"
+            );
+        }
+        match report.stood_back {
+            Some(guard::StoodBack::Unsound(broken)) => tracing::error!(
+                %session, ?broken, "a plan of the guard was unsound; the request goes on as it came"
+            ),
+            Some(guard::StoodBack::Invalid(invalid)) => tracing::warn!(
+                %session, %invalid, "a conversation came in invalid and goes on as it came"
+            ),
+            _ => {}
+        }
+    }
+}
+
+impl Generation {
+    /// One line for what named texts and system text take, where that is new.
+    fn log_texts(&self) {
+        let session = self.inherited.session;
+        let texts = &self.plan.report.texts;
+        if texts.new && texts.any() {
+            let count = |how| texts.count(how);
+            tracing::info!(
+                %session, capped = count(How::Capped), left_out = count(How::LeftOut),
+                trimmed = count(How::Trimmed), over = texts.system.over(),
+                "what named texts and system text take: {texts}"
+            );
+        }
+    }
+
+    /// One line for what recovery began with this request.
+    fn log_recovery(&self) {
+        let session = self.inherited.session;
+        if self.wish != Wish::Guard {
+            return;
+        }
+        for action in self.recovering.actions() {
+            tracing::info!(%session, action, "recovery acts on a session: {action}");
+        }
+    }
+
+    /// One line for a round that the client does not see.
+    pub(super) fn log_round(&self, spoken: &Spoken) {
+        let session = self.inherited.session;
+        let (calls, reminders) = (
+            spoken.own.len(),
+            self.recovering.memory().reminders.notes().len(),
+        );
+        tracing::info!(
+            %session, calls, reminders, course = self.recovering.memory().course_number(),
+            "a round of our own tools; calls: {calls}, reminders now: {reminders}"
+        );
+    }
+}
+
+/// A tool's name, for a sentence.
+fn named(tool: &str) -> &str {
+    if tool.is_empty() { "a tool" } else { tool }
+}
+
+/// The end of a stream, as a comment that every parser passes over.
+fn comment_of(trailers: &HeaderMap) -> String {
+    let words: Vec<String> = trailers
+        .iter()
+        .filter(|(name, _)| *name != "x-plimsoll-health-from")
+        .filter_map(|(name, value)| {
+            let name = name.as_str().strip_prefix("x-plimsoll-")?.to_owned();
+            Some(format!(
+                "{name}={}",
+                value.to_str().ok()?.replace(", ", ",")
+            ))
+        })
+        .collect();
+    format!(": plimsoll {}\n\n", words.join(" "))
+}

@@ -1,0 +1,22 @@
+//! One guarded exchange, from a chat completion's body to the end of its answer. [`exchange`] has the steps.
+
+mod app;
+pub mod ask_usage;
+mod attempt;
+mod candidates;
+pub mod compacting;
+pub mod dispatch;
+pub mod exchange;
+pub mod generation;
+pub mod models;
+pub mod outgoing;
+mod overflow_retry;
+mod own_answers;
+pub mod recovery_step;
+mod refusal;
+pub mod replica_sync;
+pub mod request_options;
+pub mod tool_loop;
+pub mod traced_send;
+
+pub use self::app::App;

@@ -1,0 +1,88 @@
+//! The list of models, as OpenAI's API has it, with what is known of their windows.
+
+use std::time::Duration;
+
+use http::{Response, StatusCode};
+use serde_json::{Value, json};
+
+use super::App;
+use crate::{
+    config::GuardConfig,
+    error::Failure,
+    health::limits::limits,
+    http::{
+        admission::{Client, allows_target, no_such_model},
+        answer::json,
+    },
+    provider::{Offered, Registry, Target},
+    wire::Body,
+};
+
+/// How long the list of models waits for lists of providers that were never asked before.
+const FIRST_LISTS: Duration = Duration::from_secs(1);
+
+/// The list of all models that the client may use. Waits for lists of providers that were never asked before.
+pub async fn answer_list(app: &App, client: &Client) -> Response<Body> {
+    app.registry.listed(FIRST_LISTS).await;
+    let allowed = |one: &Offered| may_see(app, client, one);
+    models(&app.registry, &app.config.guard, allowed)
+}
+
+/// One model of that list.
+///
+/// # Errors
+/// There is none of that name that the client may use.
+pub fn answer_one(app: &App, client: &Client, id: &str) -> Result<Response<Body>, Failure> {
+    let found = app.registry.find(id);
+    let found = found.filter(|one| may_see(app, client, one));
+    let found = found.ok_or_else(|| no_such_model(id))?;
+    let body = listed(&found, &app.config.guard);
+    Ok(json(StatusCode::OK, body.to_string()))
+}
+
+/// OpenAI's list of models: those that `allowed` lets through, with what is known of their windows.
+fn models(
+    registry: &Registry,
+    guard: &GuardConfig,
+    allowed: impl Fn(&Offered) -> bool,
+) -> Response<Body> {
+    let offered = registry.offered_by_all_names();
+    let offered = offered.iter().filter(|one| allowed(one));
+    let data: Vec<Value> = offered.map(|one| listed(one, guard)).collect();
+    let list = json!({"object": "list", "data": data});
+    json(StatusCode::OK, list.to_string())
+}
+
+/// What is assumed stands for nothing that a client could rely on, and is left unknown.
+fn listed(offered: &Offered, guard: &GuardConfig) -> Value {
+    let Target {
+        provider,
+        window,
+        settings,
+        ..
+    } = &offered.target;
+    let inside = provider.config.profile.answer_inside_window;
+    let limits = limits(window.known(), window.input, inside, guard, settings, None);
+    json!({
+        "id": offered.id,
+        "object": "model",
+        "created": 0,
+        "owned_by": &*provider.name,
+        "context_length": window.known(),
+        "window_from": window.source.key(),
+        "max_input_tokens": window.input,
+        "optimal_max_tokens": limits.optimal_max_tokens,
+        "critical_max_tokens": limits.critical_max_tokens,
+    })
+}
+
+/// Whether a client finds a model in its list: by a name of the settings, or by who answers to it.
+fn may_see(app: &App, client: &Client, offered: &Offered) -> bool {
+    allows_target(
+        &app.registry,
+        client,
+        &offered.id,
+        offered.is_configured,
+        &offered.target,
+    )
+}

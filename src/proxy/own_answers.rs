@@ -1,0 +1,83 @@
+//! Answers that the proxy makes in place of a provider's: an overflow that stays, the end of a tool loop, and
+//! refusals that come after the head of a stream is out.
+
+use http::{HeaderValue, Response, StatusCode};
+use serde_json::json;
+
+use super::ask_usage;
+use crate::{
+    error::Failure,
+    http::answer::{ERROR, event, failure_event, json, stream},
+    provider::{
+        Window,
+        overflow::{self, Overflow},
+    },
+    wire::{Body, usage::Usage},
+};
+use bytes::Bytes;
+
+/// An overflow that could not be healed, in the words on which every client's own recovery keys.
+pub(super) fn too_long(overflow: &Overflow, window: Window) -> Response<Body> {
+    let fault = overflow::classic(overflow.window.or(window.known()), overflow.prompt_tokens);
+    let code = fault.code.clone().unwrap_or_default();
+    let mut answer = json(StatusCode::BAD_REQUEST, fault.to_json());
+    if let Ok(code) = HeaderValue::try_from(code) {
+        answer.headers_mut().insert(ERROR, code);
+    }
+    answer
+}
+
+/// The end of an answer of which nothing is left for the client: the model called only tools of
+/// ours, round after round. Without an end the client would have an error, or wait for ever.
+pub(super) fn nothing_more(streams: bool, model: &str, usage: Option<Usage>) -> Response<Body> {
+    let envelope = |object: &str| json!({"id": "chatcmpl-plimsoll", "object": object, "created": 0, "model": model});
+    let usage = usage.map(|usage| {
+        let tokens = usage.prompt_tokens;
+        json!({"prompt_tokens": tokens, "completion_tokens": 0, "total_tokens": tokens})
+    });
+    if !streams {
+        let mut body = envelope("chat.completion");
+        let message = json!({"role": "assistant", "content": ""});
+        body["choices"] = json!([{"index": 0, "message": message, "finish_reason": "stop"}]);
+        if let Some(usage) = usage {
+            body["usage"] = usage;
+        }
+        return json(StatusCode::OK, body.to_string().into_bytes());
+    }
+    let mut last = envelope("chat.completion.chunk");
+    last["choices"] = json!([{"index": 0, "delta": {}, "finish_reason": "stop"}]);
+    // Not in a chunk without choices: on that a client may fail that never asked for one.
+    if let Some(usage) = usage {
+        last["usage"] = usage;
+    }
+    stream(format!("data: {last}\n\ndata: [DONE]\n\n"))
+}
+
+/// What came in the place of a stream whose head is out, as its last event: a refusal in its own
+/// words, where it has any.
+pub(super) async fn refusal_event(refusal: Response<Body>, provider: &str) -> Bytes {
+    let refused = !refusal.status().is_success();
+    match ask_usage::read_fault(refusal, provider).await {
+        Some(fault) if refused => event(&fault),
+        _ => failure_event(&Failure::ProviderBadAnswer {
+            provider: provider.to_owned(),
+            what: "it is no stream",
+        }),
+    }
+}
+
+/// A refusal as the last event of a stream, since the client has the head of another answer by
+/// now. `None` where it says nothing that a client can read.
+pub(super) async fn as_event(refusal: Response<Body>, provider: &str) -> Option<Response<Body>> {
+    if refusal.status().is_success() {
+        return None;
+    }
+    let status = refusal.status().as_u16();
+    let fault = ask_usage::read_fault(refusal, provider).await?;
+    tracing::warn!(
+        status,
+        "a provider refused a round; its words end the stream"
+    );
+    let json = String::from_utf8(fault.to_json()).ok()?;
+    Some(stream(format!("data: {json}\n\n")))
+}

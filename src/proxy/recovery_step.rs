@@ -1,0 +1,445 @@
+//! Recovery's part in one request: what is due with it, what its rounds did, what is remembered.
+//!
+//! Decides only; sends nothing. Where the plan with what is ours cannot be carried out, all that
+//! was decided is taken back, and the request goes on as it would have without recovery.
+
+mod kept;
+
+use std::sync::Arc;
+
+use self::kept::{calls, message, put_back, user_message};
+use super::request_options::Wish;
+use crate::{
+    config::RecoveryConfig,
+    guard::{
+        self, Policy,
+        record::{By, Ours, OwnTools, Record, Said, What},
+    },
+    health::Level,
+    recovery::{
+        self, Due, Language, Memory,
+        clock::{Did, Pace},
+        course,
+        prompt::{Prompts, Way},
+        tool::{self, Offer},
+    },
+    relay::{Before, Sifting, Spoken},
+    session::{Inherited, lineage::is_auxiliary},
+    wire::{chat::Conversation, usage::Usage},
+};
+
+/// What one request goes by.
+#[derive(Clone, Copy, Debug)]
+pub struct Rules<'a> {
+    pub settings: &'a RecoveryConfig,
+    pub pace: Pace,
+    /// Neither the model, nor the client key, nor the request switch it off.
+    pub wanted: bool,
+    /// Another model than that of the generation before: what that one refused says nothing of it.
+    pub other_model: bool,
+    /// A caution prompt that is due waits, and so do the tools that would come with it.
+    pub caution_waits: bool,
+}
+
+/// Recovery in one request.
+pub struct Recovering {
+    /// As it will be, if the generation comes about.
+    memory: Memory,
+    /// As it was inherited.
+    before: Memory,
+    pace: Pace,
+    prompts: Arc<Prompts>,
+    language: Language,
+    /// Prompts and new courses may be begun.
+    on: bool,
+    /// Nothing of ours goes out.
+    bare: bool,
+    /// The request lists tools: without any, calls of ours are refused in it.
+    lists_tools: bool,
+    offer: Offer,
+    injected: Option<Due>,
+    tight_chars: Option<usize>,
+    did: Did,
+    /// Where this request's answer will stand.
+    place: u32,
+    rounds: u32,
+    max_rounds: u32,
+    billed: Billed,
+}
+
+/// Tokens of all calls to the provider that one request made.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Billed {
+    pub prompt_tokens: u32,
+    pub completion_tokens: u32,
+}
+
+impl Billed {
+    fn add(&mut self, usage: Option<Usage>) {
+        let Some(usage) = usage else { return };
+        self.prompt_tokens = self.prompt_tokens.saturating_add(usage.prompt_tokens);
+        let completion = usage.completion_tokens.unwrap_or(0);
+        self.completion_tokens = self.completion_tokens.saturating_add(completion);
+    }
+}
+
+impl Recovering {
+    /// Decides what goes with a request.
+    pub fn begin(
+        conversation: &Conversation,
+        inherited: &Inherited,
+        policy: &Policy<'_>,
+        rules: Rules<'_>,
+        wish: Wish,
+    ) -> Self {
+        let state = inherited.state.as_ref();
+        let mut before = state.map_or_else(Memory::default, |state| state.recovery.clone());
+        before.refused &= !rules.other_model;
+        let on =
+            rules.wanted && wish != Wish::Off && !before.refused && !is_auxiliary(conversation);
+        let configured = rules.settings.language;
+        let language = recovery::language::choose(configured, before.language, conversation);
+        let mut this = Self {
+            memory: before.clone(),
+            pace: rules.pace,
+            prompts: Arc::clone(&rules.settings.prompts),
+            language,
+            on,
+            bare: before.refused,
+            lists_tools: conversation.asks_for("tools") || conversation.asks_for("functions"),
+            offer: Offer::Nothing,
+            injected: None,
+            tight_chars: None,
+            did: Did::default(),
+            place: inherited.lineage.messages(),
+            rounds: 0,
+            max_rounds: rules.settings.max_rounds,
+            billed: Billed::default(),
+            before,
+        };
+        if this.bare {
+            return this;
+        }
+        // What is offered is worded in it.
+        this.memory.language = Some(language);
+        if rules.settings.enabled && !is_auxiliary(conversation) {
+            this.offer = tool::offered(conversation, rules.settings, &this.memory);
+        }
+        if !on {
+            // A list of tools that changes costs the cache: what was added stays.
+            if !this.memory.tools {
+                this.offer = Offer::Nothing;
+            }
+            this.memory.language = this.before.language;
+            return this;
+        }
+        let unwell = state.is_some_and(|s| matches!(s.health, Level::Caution | Level::Critical));
+        this.tight_chars = unwell.then_some(rules.settings.max_tool_result_chars);
+        if rules.caution_waits && !this.memory.tools {
+            this.offer = Offer::Nothing;
+        }
+        this.due(conversation, inherited, policy, rules.caution_waits);
+        let tools = matches!(this.offer, Offer::Tools { .. });
+        this.memory.tools |= tools;
+        if !(tools || this.did.asked || this.did.cleared) {
+            this.memory.language = this.before.language;
+        }
+        this
+    }
+
+    fn due(
+        &mut self,
+        conversation: &Conversation,
+        inherited: &Inherited,
+        policy: &Policy<'_>,
+        caution_waits: bool,
+    ) {
+        let due = self.memory.clock.due();
+        if due == Some(Due::Course) || self.memory.clear_due || inherited.clear_ordered {
+            self.clear(conversation, policy);
+            if self.did.cleared {
+                self.memory.clears = inherited.orders.clears;
+            }
+            return;
+        }
+        let Some(due) = due.filter(|due| !(caution_waits && *due == Due::Caution)) else {
+            return;
+        };
+        let way = match self.offer {
+            Offer::Tools { callable: true, .. } => Way::Tools,
+            Offer::Text => Way::Text,
+            _ => return,
+        };
+        let urgent = matches!(due, Due::Critical { .. });
+        let state = inherited.state.as_ref();
+        let alternates = state.and_then(|state| state.guard.alternates);
+        if !guard::may_prompt(conversation, policy.profile, alternates, urgent) {
+            return;
+        }
+        let text = match due {
+            Due::Critical { left } => {
+                let first = left == self.pace.critical_countdown || self.memory.records.is_empty();
+                self.prompts.critical(self.language, way, left, first)
+            }
+            _ => self.prompts.caution(self.language, way).to_owned(),
+        };
+        self.record(What::Prompt(text.into()));
+        self.did.asked = true;
+        self.injected = Some(due);
+    }
+
+    /// Whether a caution prompt is due with the request, given or not.
+    pub fn caution_is_due(&self) -> bool {
+        self.on && !self.did.cleared && self.before.clock.due() == Some(Due::Caution)
+    }
+
+    /// Begins a new course, if the conversation can be divided.
+    fn clear(&mut self, conversation: &Conversation, policy: &Policy<'_>) {
+        let Some(boundary) = guard::tail(conversation, policy) else {
+            return;
+        };
+        let memory = &mut self.memory;
+        // What an older course left out never comes back.
+        let before = memory.course.as_ref().map_or(0, |course| course.boundary);
+        let boundary = boundary.max(before);
+        let removed = guard::removed_by(conversation, boundary);
+        let (prompts, language) = (&self.prompts, self.language);
+        let gone = (&removed[..], boundary);
+        let room = guard::room(conversation, policy);
+        let course = course::begin(conversation, gone, memory, prompts, language, room);
+        memory.course = Some(course);
+        memory.records.clear();
+        memory.clear_due = false;
+        memory.language = Some(self.language);
+        self.did.cleared = true;
+    }
+
+    /// What the request carries.
+    pub fn ours(&self) -> Ours {
+        if self.bare {
+            return Ours::default();
+        }
+        Ours {
+            course: self.memory.course.clone(),
+            summary: None,
+            records: self.records().cloned().collect(),
+            tools: self.tools().cloned(),
+            tight_chars: self.tight_chars,
+        }
+    }
+
+    /// What is taken out of the answer.
+    pub fn sifting(&self) -> Sifting {
+        if self.bare {
+            return Sifting::default();
+        }
+        let asked = |record: &Record| matches!(record.what, What::Prompt(_));
+        let tools = matches!(self.offer, Offer::Tools { .. });
+        Sifting {
+            tools: if tools { tool::NAMES } else { &[] },
+            // A model may answer a prompt late, in a request that could not have been asked.
+            package: !self.lists_tools && self.memory.records.iter().any(asked),
+        }
+    }
+
+    /// Whether the request carries anything of ours.
+    pub fn carries(&self) -> bool {
+        let tools = self.tools().is_some();
+        let stands = tools || self.memory.course.is_some() || self.records().next().is_some();
+        stands && !self.bare
+    }
+
+    /// The tools of ours that go with the request. The last round is without them, so that the
+    /// model must come to an end.
+    fn tools(&self) -> Option<&OwnTools> {
+        match &self.offer {
+            Offer::Tools { own, .. } if self.rounds < self.max_rounds => Some(own),
+            _ => None,
+        }
+    }
+
+    /// The records that can stand in the request.
+    fn records(&self) -> impl Iterator<Item = &Record> {
+        let stands = |record: &&Record| self.lists_tools || !calls(record);
+        self.memory.records.iter().filter(stands)
+    }
+
+    /// Nothing of what was decided can be carried out: all of it is taken back, reminders apart.
+    pub fn give_up(&mut self) {
+        self.bare = true;
+        let reminders = std::mem::take(&mut self.memory.reminders);
+        self.memory = Memory {
+            reminders,
+            ..self.before.clone()
+        };
+        self.did = Did::default();
+        self.injected = None;
+        self.tight_chars = None;
+    }
+
+    /// Leaves out our tools and the prompt of this request. Returns whether there were any. To be
+    /// done before any round.
+    pub fn lighten(&mut self) -> bool {
+        let tools = matches!(self.offer, Offer::Tools { .. });
+        let lighter = tools || self.did.asked;
+        self.offer = Offer::Nothing;
+        if std::mem::take(&mut self.did.asked) {
+            self.memory.records.pop();
+            self.injected = None;
+        }
+        lighter
+    }
+
+    /// The provider takes the request only without what is ours: this session goes on without.
+    pub fn refused(&mut self) {
+        self.memory.refused = true;
+    }
+
+    /// An answer was for us alone: carries out its calls, and records the round.
+    pub fn round(&mut self, conversation: &Conversation, policy: &Policy<'_>, spoken: &Spoken) {
+        self.rounds = self.rounds.saturating_add(1);
+        self.billed.add(spoken.usage);
+        if self.bare {
+            // It calls what it was not even offered, and would do so again.
+            self.rounds = self.max_rounds.saturating_add(1);
+            return;
+        }
+        let mut said = vec![Said {
+            by: By::Model {
+                calls: spoken.own.len() as u32,
+            },
+            json: message(spoken),
+        }];
+        let mut clear = false;
+        if let Some(package) = &spoken.package {
+            self.memory.reminders.keep_package(&package.text);
+        }
+        if spoken.own.is_empty() {
+            said.push(Said {
+                by: By::User,
+                json: user_message(self.prompts.go_on(self.language)),
+            });
+        } else {
+            let executed = tool::execute(&spoken.own, &mut self.memory.reminders);
+            clear = executed.clear;
+            said.extend(
+                executed
+                    .results
+                    .into_iter()
+                    .map(|json| Said { by: By::Tool, json }),
+            );
+        }
+        // One new course a request: to another clear the model must see an answer, or it asks for
+        // the same again. So it is where the conversation cannot be divided.
+        if clear && !self.did.cleared {
+            self.clear(conversation, policy);
+            if self.did.cleared {
+                return;
+            }
+        }
+        self.record(What::Round(said));
+    }
+
+    /// No further round may be made: the last one was without our tools.
+    pub const fn exhausted(&self) -> bool {
+        self.rounds > self.max_rounds
+    }
+
+    /// The last answer of the request is over.
+    pub fn finish(&mut self, last: &Spoken, before: Before) {
+        // An answer of our own making costs nothing.
+        if !self.exhausted() {
+            self.billed.add(last.usage);
+        }
+        if self.bare {
+            return;
+        }
+        if before.chars > 0 {
+            self.record(What::Spoken {
+                chars: before.chars,
+                digest: before.digest,
+            });
+        }
+        if let Some(package) = &last.package {
+            self.memory.reminders.keep_package(&package.text);
+            self.record(What::Text {
+                before_chars: before.chars.saturating_add(package.before_chars),
+                text: package.text.clone(),
+            });
+        }
+        if !last.own.is_empty() && last.theirs > 0 {
+            let executed = tool::execute(&last.own, &mut self.memory.reminders);
+            self.memory.clear_due |= executed.clear;
+            self.record(What::Calls {
+                theirs: last.theirs,
+                calls: last.own.iter().map(put_back).collect(),
+                results: executed.results,
+            });
+        }
+    }
+
+    /// What is remembered after a generation of that level; `cut`: the guard made a new cut.
+    pub fn after(&self, level: Level, cut: bool, folded_until: Option<u32>) -> Memory {
+        let mut memory = self.memory.clone();
+        // What was folded away is put back no more.
+        memory.records.retain(|record| match record.what {
+            What::Prompt(_) | What::Round(_) => folded_until.is_none_or(|at| record.place > at),
+            _ => folded_until.is_none_or(|at| record.place >= at),
+        });
+        if self.on {
+            let did = Did { cut, ..self.did };
+            memory.clock = memory.clock.after(level, did, self.pace);
+        }
+        memory
+    }
+
+    /// The language of what is ours.
+    pub const fn language(&self) -> Language {
+        self.language
+    }
+
+    pub const fn memory(&self) -> &Memory {
+        &self.memory
+    }
+
+    /// As it was inherited: where nothing of what was decided is done.
+    pub const fn before(&self) -> &Memory {
+        &self.before
+    }
+
+    /// Whether a new course begins with this request.
+    pub const fn begins_course(&self) -> bool {
+        self.did.cleared
+    }
+
+    /// What the client is told was done.
+    pub fn actions(&self) -> Vec<String> {
+        let mut words = Vec::new();
+        words.extend(self.injected().map(|kind| format!("injected={kind}")));
+        if self.did.cleared {
+            words.push(format!("course={}", self.memory.course_number()));
+        }
+        words
+    }
+
+    /// The level of which the request has a prompt that none before it did.
+    pub const fn injected(&self) -> Option<&'static str> {
+        match self.injected {
+            Some(Due::Caution) => Some("caution"),
+            Some(Due::Critical { .. }) => Some("critical"),
+            _ => None,
+        }
+    }
+
+    /// Tokens of all calls, where there was more than one.
+    pub fn billed(&self) -> Option<Billed> {
+        (self.rounds > 0).then_some(self.billed)
+    }
+
+    fn record(&mut self, what: What) {
+        self.memory.records.push(Record {
+            place: self.place,
+            what,
+        });
+    }
+}

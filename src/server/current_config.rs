@@ -1,0 +1,96 @@
+//! The settings in force, and their change while requests run.
+//!
+//! New settings take the place of the old ones in one step: a request that begins before it goes on
+//! to its end as it began, whatever begins after it has the new ones. What cannot change while the
+//! proxy runs stays as it was at its start. Settings that cannot be used change nothing.
+
+use std::{
+    io,
+    sync::{Arc, Mutex, PoisonError},
+};
+
+use arc_swap::ArcSwap;
+use thiserror::Error;
+
+use crate::{
+    config::{Change, Config, Problems},
+    http::connections::Connections,
+    proxy::App,
+    store::{self, Store},
+};
+
+/// A proxy that can be served, and whose settings can change.
+#[derive(Debug)]
+pub struct CurrentConfig {
+    app: ArcSwap<App>,
+    pub(super) connections: Connections,
+    /// Held while settings change.
+    changing: Mutex<()>,
+}
+
+/// Why new settings were not taken.
+#[derive(Debug, Error)]
+pub enum Refused {
+    #[error(transparent)]
+    Settings(#[from] Problems),
+    #[error("they could not be put in force")]
+    Start(#[source] io::Error),
+}
+
+impl CurrentConfig {
+    /// Called from within a runtime, since a store may have work of its own to do.
+    ///
+    /// # Errors
+    /// The TLS roots of this machine cannot be read, the data directory cannot be written, or the
+    /// store cannot be opened.
+    pub fn new(config: Config) -> io::Result<Self> {
+        let store = store::open(&config.store, &config.server.data_dir)?;
+        Self::with_store(config, store)
+    }
+
+    /// The same with a store that is open, whatever the settings say of it.
+    ///
+    /// # Errors
+    /// As with [`CurrentConfig::new`].
+    pub fn with_store(config: Config, store: Arc<dyn Store>) -> io::Result<Self> {
+        Ok(Self {
+            connections: Connections::new(config.server.max_connections),
+            app: ArcSwap::from_pointee(App::new(config, store)?),
+            changing: Mutex::default(),
+        })
+    }
+
+    /// What is in force now.
+    pub fn app(&self) -> Arc<App> {
+        self.app.load_full()
+    }
+
+    /// Puts new settings in force, and says what changed by it. May take a while: not for a thread
+    /// that others wait for.
+    ///
+    /// # Errors
+    /// They cannot be used; the old ones stay.
+    pub fn reload(&self, read: Result<Config, Problems>) -> Result<Change, Refused> {
+        let _one_at_a_time = self.changing.lock().unwrap_or_else(PoisonError::into_inner);
+        let before = self.app();
+        let changed = read
+            .map_err(Refused::from)
+            .and_then(|config| self.change(&before, config));
+        before.metrics.reloaded(changed.is_ok());
+        changed
+    }
+
+    fn change(&self, before: &App, mut config: Config) -> Result<Change, Refused> {
+        config.keeps_clients(&before.config)?;
+        let change = Change::settle(&before.config, &mut config);
+        if change.taken.is_empty() {
+            return Ok(change);
+        }
+        let app = Arc::new(before.under(config).map_err(Refused::Start)?);
+        app.take_over(before);
+        self.connections.allow(app.config.server.max_connections);
+        self.app.store(app);
+        before.retire();
+        Ok(change)
+    }
+}

@@ -1,0 +1,106 @@
+//! Routes a request: who sent it, whether it may come in, and who answers it.
+
+use std::sync::Arc;
+
+use http::{Request, Response};
+use hyper::body::Incoming;
+use percent_encoding::percent_decode_str;
+
+use super::route::{self, Route};
+use crate::{
+    admin::{api::api, dashboard, probe_endpoints},
+    error::Failure,
+    http::{admission::check_own_paths, body},
+    passthrough::{Caller, forward},
+    proxy::{
+        App,
+        exchange::{ChatRequest, exchange_chat},
+        models,
+    },
+    telemetry::record::Record,
+    wire::Body,
+};
+
+/// Answers one request.
+///
+/// # Errors
+/// The proxy answers it, with an error.
+pub(super) async fn handle_request(
+    app: &Arc<App>,
+    request: Request<Incoming>,
+    record: &mut Record,
+) -> Result<Response<Body>, Failure> {
+    let (parts, body) = request.into_parts();
+    let limit = app.config.server.max_body_bytes;
+    let found = app.clients.check_origin(&parts);
+    let found = found.and_then(|()| check_own_paths(&parts));
+    let found = found.and_then(|()| Ok(route::find(&parts.method, parts.uri.path())?));
+    let route = match found {
+        Ok(route) => route,
+        Err(failure) => return Err(body::turn_away(&parts.headers, body, limit, failure).await),
+    };
+    if matches!(route, Route::Health | Route::Ready) {
+        record.quiet();
+        record.outcome("done");
+        return Ok(match route {
+            Route::Ready => probe_endpoints::ready(app),
+            _ => probe_endpoints::healthy(),
+        });
+    }
+    if matches!(route, Route::Metrics) {
+        record.quiet();
+        return probe_endpoints::metrics(app, &parts, body).await;
+    }
+    if let Route::Api { path } = route {
+        record.uncounted();
+        return api(app, &parts, body, path, record).await;
+    }
+    if let Route::Dashboard { path } = route {
+        record.quiet();
+        record.outcome("done");
+        return dashboard::answer(path, &parts.headers).ok_or(Failure::PathNotFound);
+    }
+    record.trace(app.tracing.begin(&parts.headers));
+    let (shape, operation) = route.asks();
+    record.asks(shape, operation);
+    let admitted = app.clients.recognise(&parts.headers).and_then(|client| {
+        record.client(client.name.as_ref());
+        route.check_path(&client)?;
+        Ok((client.begin()?, client))
+    });
+    let (running, client) = match admitted {
+        Ok(admitted) => admitted,
+        Err(failure) => return Err(body::turn_away(&parts.headers, body, limit, failure).await),
+    };
+    let answer = match route {
+        Route::Chat { provider } => {
+            let provider = provider.map(str::to_owned);
+            let request = ChatRequest {
+                parts,
+                body,
+                client: &client,
+                provider,
+            };
+            exchange_chat(app, request, record).await?
+        }
+        Route::Forward { provider, path } => {
+            let caller = Caller {
+                client: &client,
+                running: &running,
+                provider,
+            };
+            forward(app, &parts, body, caller, path, record).await?
+        }
+        Route::Model { id } => {
+            let id = percent_decode_str(id).decode_utf8_lossy();
+            models::answer_one(app, &client, &id)?
+        }
+        Route::Models
+        | Route::Health
+        | Route::Ready
+        | Route::Metrics
+        | Route::Api { .. }
+        | Route::Dashboard { .. } => models::answer_list(app, &client).await,
+    };
+    Ok(running.until_end(answer))
+}
