@@ -24,7 +24,7 @@ use crate::{
         tool::{self, Offer},
     },
     relay::{Before, Sifting, Spoken},
-    session::{Inherited, lineage::is_auxiliary},
+    session::Inherited,
     wire::{chat::Conversation, usage::Usage},
 };
 
@@ -96,7 +96,7 @@ impl Recovering {
         let mut before = state.map_or_else(Memory::default, |state| state.recovery.clone());
         before.refused &= !rules.other_model;
         let on =
-            rules.wanted && wish != Wish::Off && !before.refused && !is_auxiliary(conversation);
+            rules.wanted && wish != Wish::Off && !before.refused && !conversation.is_auxiliary();
         let configured = rules.settings.language;
         let language = recovery::language::choose(configured, before.language, conversation);
         let mut this = Self {
@@ -122,7 +122,7 @@ impl Recovering {
         }
         // What is offered is worded in it.
         this.memory.language = Some(language);
-        if rules.settings.enabled && !is_auxiliary(conversation) {
+        if rules.settings.enabled && !conversation.is_auxiliary() {
             this.offer = tool::offered(conversation, rules.settings, &this.memory);
         }
         if !on {

@@ -18,8 +18,6 @@ use crate::{
 
 /// How many answers back an ancestor is looked for.
 const MAX_BOUNDARIES: usize = 256;
-/// `max_tokens` up to which a request without tools is taken for a title or a probe.
-const AUXILIARY_MAX_TOKENS: u64 = 64;
 
 /// Where one request stands: where to look for its ancestor, and where its own state will go.
 #[derive(Clone, Debug)]
@@ -55,7 +53,7 @@ impl Lineage {
     pub fn of(conversation: &Conversation, tenant: &Tenant) -> Self {
         let chain = Chain::read(&conversation.messages, tenant);
         let (probes, answers) = probes(&chain.boundaries);
-        let writes = chain.said > 0 && !is_auxiliary(conversation);
+        let writes = chain.said > 0 && !conversation.is_auxiliary();
         Self {
             tenant: *tenant,
             whole: writes.then_some(chain.now),
@@ -104,16 +102,6 @@ impl Lineage {
             bare: bare(whole),
         })
     }
-}
-
-/// A request that belongs to no conversation, as clients send to make a title or to try a key:
-/// no tools, and room for a few words only.
-pub fn is_auxiliary(conversation: &Conversation) -> bool {
-    conversation
-        .max_answer_tokens()
-        .is_some_and(|room| room <= AUXILIARY_MAX_TOKENS)
-        && !conversation.asks_for("tools")
-        && !conversation.asks_for("functions")
 }
 
 /// An answer in the conversation, and what was said before it.

@@ -8,7 +8,7 @@ use crate::{
         App,
         request_options::{Asker, Wish},
     },
-    session::{Inherited, lineage::is_auxiliary},
+    session::Inherited,
     store::Key,
     wire::chat::Conversation,
 };
@@ -58,7 +58,7 @@ impl Part {
             memory: state.map_or_else(Memory::default, |state| state.compaction.clone()),
             generations: state.map_or(0, |state| state.generations).saturating_add(1),
             key: keys.filter(|_| !inherited.lost).map(|keys| keys.bare),
-            guards: asker.wish == Wish::Guard && !is_auxiliary(conversation),
+            guards: asker.wish == Wish::Guard && !conversation.is_auxiliary(),
             auto: said.unwrap_or(app.config.compaction.auto),
             known: false,
             ordered: ordered.then_some(inherited.orders.compacts),

@@ -14,7 +14,6 @@ use crate::{
     guard::record::OwnTools,
     json::scan::{Kind, Malformed, Scan},
     recovery::{Clock, Due, Memory, language},
-    session::lineage::is_auxiliary,
     wire::chat::{Conversation, Message, Role},
 };
 
@@ -35,7 +34,7 @@ pub enum Offer {
 
 /// Decides what a request can be asked, by its own fields and by what was done before.
 pub fn offered(conversation: &Conversation, settings: &RecoveryConfig, memory: &Memory) -> Offer {
-    if !settings.enabled || is_auxiliary(conversation) || asks_for_many(conversation) {
+    if !settings.enabled || conversation.is_auxiliary() || asks_for_many(conversation) {
         return Offer::Nothing;
     }
     if !lists(conversation, "tools") && !lists(conversation, "functions") {

@@ -148,7 +148,7 @@ fn the_search_is_bounded() {
 
 #[test]
 fn titles_and_probes_are_auxiliary() {
-    let of = |fields: &[(&str, &str)]| is_auxiliary(&with_fields(fields));
+    let of = |fields: &[(&str, &str)]| with_fields(fields).is_auxiliary();
     assert!(of(&[("max_tokens", "1")]));
     assert!(of(&[("max_completion_tokens", "64"), ("tools", "[]")]));
     assert!(of(&[("max_tokens", "20"), ("tools", "null")]));

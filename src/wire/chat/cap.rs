@@ -30,7 +30,19 @@ const BUDGETS: [&str; 6] = [
     "max_thinking_tokens",
 ];
 
+/// The largest answer asked for, in tokens, up to which a request without tools is taken for a title or a probe.
+const AUXILIARY_MAX_TOKENS: u64 = 64;
+
 impl Conversation {
+    /// Whether it belongs to no conversation, as clients send to make a title or to try a key: no tools, and
+    /// room for a few words only.
+    pub fn is_auxiliary(&self) -> bool {
+        let asked = self.max_answer_tokens();
+        asked.is_some_and(|tokens| tokens <= AUXILIARY_MAX_TOKENS)
+            && !self.asks_for("tools")
+            && !self.asks_for("functions")
+    }
+
     /// The largest answer asked for: `max_completion_tokens`, else `max_tokens`.
     pub fn max_answer_tokens(&self) -> Option<u64> {
         CAPS.iter().find_map(|name| self.number_value(name))
