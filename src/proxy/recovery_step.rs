@@ -1,19 +1,20 @@
-//! Recovery's part in one request: what is due with it, what its rounds did, what is remembered.
+//! Recovery in one request: what is due with it, before it is sent; [`after_answer`] has what follows.
 //!
-//! Decides only; sends nothing. Where the plan with what is ours cannot be carried out, all that
+//! Decides only; sends nothing. Where the plan with what recovery adds cannot be carried out, all that
 //! was decided is taken back, and the request goes on as it would have without recovery.
 
+mod after_answer;
 mod kept;
 
 use std::sync::Arc;
 
-use self::kept::{calls, message, put_back, user_message};
+use self::{after_answer::Billed, kept::calls};
 use super::request_options::Wish;
 use crate::{
     config::RecoveryConfig,
     guard::{
         self, Policy,
-        record::{By, Ours, OwnTools, Record, Said, What},
+        record::{Ours, OwnTools, Record, What},
     },
     health::Level,
     recovery::{
@@ -23,14 +24,14 @@ use crate::{
         prompt::{Prompts, Way},
         tool::{self, Offer},
     },
-    relay::{Before, Sifting, Spoken},
+    relay::Sifting,
     session::Inherited,
-    wire::{chat::Conversation, usage::Usage},
+    wire::chat::Conversation,
 };
 
 /// What one request goes by.
 #[derive(Clone, Copy, Debug)]
-pub struct Rules<'a> {
+pub struct RecoveryRules<'a> {
     pub settings: &'a RecoveryConfig,
     pub pace: Pace,
     /// Neither the model, nor the client key, nor the request switch it off.
@@ -42,7 +43,7 @@ pub struct Rules<'a> {
 }
 
 /// Recovery in one request.
-pub struct Recovering {
+pub struct RecoveryStep {
     /// As it will be, if the generation comes about.
     memory: Memory,
     /// As it was inherited.
@@ -67,29 +68,13 @@ pub struct Recovering {
     billed: Billed,
 }
 
-/// Tokens of all calls to the provider that one request made.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Billed {
-    pub prompt_tokens: u32,
-    pub completion_tokens: u32,
-}
-
-impl Billed {
-    fn add(&mut self, usage: Option<Usage>) {
-        let Some(usage) = usage else { return };
-        self.prompt_tokens = self.prompt_tokens.saturating_add(usage.prompt_tokens);
-        let completion = usage.completion_tokens.unwrap_or(0);
-        self.completion_tokens = self.completion_tokens.saturating_add(completion);
-    }
-}
-
-impl Recovering {
+impl RecoveryStep {
     /// Decides what goes with a request.
     pub fn begin(
         conversation: &Conversation,
         inherited: &Inherited,
         policy: &Policy<'_>,
-        rules: Rules<'_>,
+        rules: RecoveryRules<'_>,
         wish: Wish,
     ) -> Self {
         let state = inherited.state.as_ref();
@@ -138,7 +123,7 @@ impl Recovering {
         if rules.caution_waits && !this.memory.tools {
             this.offer = Offer::Nothing;
         }
-        this.due(conversation, inherited, policy, rules.caution_waits);
+        this.decide_due(conversation, inherited, policy, rules.caution_waits);
         let tools = matches!(this.offer, Offer::Tools { .. });
         this.memory.tools |= tools;
         if !(tools || this.did.asked || this.did.cleared) {
@@ -147,7 +132,7 @@ impl Recovering {
         this
     }
 
-    fn due(
+    fn decide_due(
         &mut self,
         conversation: &Conversation,
         inherited: &Inherited,
@@ -156,7 +141,7 @@ impl Recovering {
     ) {
         let due = self.memory.clock.due();
         if due == Some(Due::Course) || self.memory.clear_due || inherited.clear_ordered {
-            self.clear(conversation, policy);
+            self.begin_course(conversation, policy);
             if self.did.cleared {
                 self.memory.clears = inherited.orders.clears;
             }
@@ -194,7 +179,7 @@ impl Recovering {
     }
 
     /// Begins a new course, if the conversation can be divided.
-    fn clear(&mut self, conversation: &Conversation, policy: &Policy<'_>) {
+    fn begin_course(&mut self, conversation: &Conversation, policy: &Policy<'_>) {
         let Some(boundary) = guard::tail(conversation, policy) else {
             return;
         };
@@ -215,7 +200,7 @@ impl Recovering {
     }
 
     /// What the request carries.
-    pub fn ours(&self) -> Ours {
+    pub fn additions(&self) -> Ours {
         if self.bare {
             return Ours::default();
         }
@@ -243,7 +228,7 @@ impl Recovering {
     }
 
     /// Whether the request carries anything of ours.
-    pub fn carries(&self) -> bool {
+    pub fn adds_anything(&self) -> bool {
         let tools = self.tools().is_some();
         let stands = tools || self.memory.course.is_some() || self.records().next().is_some();
         stands && !self.bare
@@ -265,7 +250,7 @@ impl Recovering {
     }
 
     /// Nothing of what was decided can be carried out: all of it is taken back, reminders apart.
-    pub fn give_up(&mut self) {
+    pub fn withdraw(&mut self) {
         self.bare = true;
         let reminders = std::mem::take(&mut self.memory.reminders);
         self.memory = Memory {
@@ -279,7 +264,7 @@ impl Recovering {
 
     /// Leaves out our tools and the prompt of this request. Returns whether there were any. To be
     /// done before any round.
-    pub fn lighten(&mut self) -> bool {
+    pub fn withdraw_tools_and_prompt(&mut self) -> bool {
         let tools = matches!(self.offer, Offer::Tools { .. });
         let lighter = tools || self.did.asked;
         self.offer = Offer::Nothing;
@@ -291,106 +276,13 @@ impl Recovering {
     }
 
     /// The provider takes the request only without what is ours: this session goes on without.
-    pub fn refused(&mut self) {
+    pub fn mark_refused(&mut self) {
         self.memory.refused = true;
     }
 
-    /// An answer was for us alone: carries out its calls, and records the round.
-    pub fn round(&mut self, conversation: &Conversation, policy: &Policy<'_>, spoken: &Spoken) {
-        self.rounds = self.rounds.saturating_add(1);
-        self.billed.add(spoken.usage);
-        if self.bare {
-            // It calls what it was not even offered, and would do so again.
-            self.rounds = self.max_rounds.saturating_add(1);
-            return;
-        }
-        let mut said = vec![Said {
-            by: By::Model {
-                calls: spoken.own.len() as u32,
-            },
-            json: message(spoken),
-        }];
-        let mut clear = false;
-        if let Some(package) = &spoken.package {
-            self.memory.reminders.keep_package(&package.text);
-        }
-        if spoken.own.is_empty() {
-            said.push(Said {
-                by: By::User,
-                json: user_message(self.prompts.go_on(self.language)),
-            });
-        } else {
-            let executed = tool::execute(&spoken.own, &mut self.memory.reminders);
-            clear = executed.clear;
-            said.extend(
-                executed
-                    .results
-                    .into_iter()
-                    .map(|json| Said { by: By::Tool, json }),
-            );
-        }
-        // One new course a request: to another clear the model must see an answer, or it asks for
-        // the same again. So it is where the conversation cannot be divided.
-        if clear && !self.did.cleared {
-            self.clear(conversation, policy);
-            if self.did.cleared {
-                return;
-            }
-        }
-        self.record(What::Round(said));
-    }
-
     /// No further round may be made: the last one was without our tools.
-    pub const fn exhausted(&self) -> bool {
+    pub const fn is_exhausted(&self) -> bool {
         self.rounds > self.max_rounds
-    }
-
-    /// The last answer of the request is over.
-    pub fn finish(&mut self, last: &Spoken, before: Before) {
-        // An answer of our own making costs nothing.
-        if !self.exhausted() {
-            self.billed.add(last.usage);
-        }
-        if self.bare {
-            return;
-        }
-        if before.chars > 0 {
-            self.record(What::Spoken {
-                chars: before.chars,
-                digest: before.digest,
-            });
-        }
-        if let Some(package) = &last.package {
-            self.memory.reminders.keep_package(&package.text);
-            self.record(What::Text {
-                before_chars: before.chars.saturating_add(package.before_chars),
-                text: package.text.clone(),
-            });
-        }
-        if !last.own.is_empty() && last.theirs > 0 {
-            let executed = tool::execute(&last.own, &mut self.memory.reminders);
-            self.memory.clear_due |= executed.clear;
-            self.record(What::Calls {
-                theirs: last.theirs,
-                calls: last.own.iter().map(put_back).collect(),
-                results: executed.results,
-            });
-        }
-    }
-
-    /// What is remembered after a generation of that level; `cut`: the guard made a new cut.
-    pub fn after(&self, level: Level, cut: bool, folded_until: Option<u32>) -> Memory {
-        let mut memory = self.memory.clone();
-        // What was folded away is put back no more.
-        memory.records.retain(|record| match record.what {
-            What::Prompt(_) | What::Round(_) => folded_until.is_none_or(|at| record.place > at),
-            _ => folded_until.is_none_or(|at| record.place >= at),
-        });
-        if self.on {
-            let did = Did { cut, ..self.did };
-            memory.clock = memory.clock.after(level, did, self.pace);
-        }
-        memory
     }
 
     /// The language of what is ours.
@@ -413,9 +305,12 @@ impl Recovering {
     }
 
     /// What the client is told was done.
-    pub fn actions(&self) -> Vec<String> {
+    pub fn action_words(&self) -> Vec<String> {
         let mut words = Vec::new();
-        words.extend(self.injected().map(|kind| format!("injected={kind}")));
+        words.extend(
+            self.injected_prompt()
+                .map(|kind| format!("injected={kind}")),
+        );
         if self.did.cleared {
             words.push(format!("course={}", self.memory.course_number()));
         }
@@ -423,17 +318,12 @@ impl Recovering {
     }
 
     /// The level of which the request has a prompt that none before it did.
-    pub const fn injected(&self) -> Option<&'static str> {
+    pub const fn injected_prompt(&self) -> Option<&'static str> {
         match self.injected {
             Some(Due::Caution) => Some("caution"),
             Some(Due::Critical { .. }) => Some("critical"),
             _ => None,
         }
-    }
-
-    /// Tokens of all calls, where there was more than one.
-    pub fn billed(&self) -> Option<Billed> {
-        (self.rounds > 0).then_some(self.billed)
     }
 
     fn record(&mut self, what: What) {

@@ -20,7 +20,7 @@ pub use self::tell::TRAILERS;
 use super::{
     App,
     compacting::{Kept, Part},
-    recovery_step::{Recovering, Rules},
+    recovery_step::{RecoveryRules, RecoveryStep},
     request_options::{Asker, Wish},
 };
 use crate::{
@@ -60,7 +60,7 @@ pub struct Generation {
     wish: Wish,
     /// From before; what is ours apart.
     pub(super) recall: Recall,
-    pub(super) recovering: Recovering,
+    pub(super) recovering: RecoveryStep,
     pub compaction: Part,
     /// The caution prompt that is due waits for a summary, since then: milliseconds since 1970.
     caution_waits_since_ms: Option<u64>,
@@ -90,14 +90,14 @@ impl Generation {
         let policy = policy(app, target);
         let recall = recall(app, &inherited, target);
         let settings = &app.config.recovery;
-        let rules = Rules {
+        let rules = RecoveryRules {
             settings,
             other_model: !same_model(&inherited, target),
             pace: settings.pace(&target.settings),
             wanted: settings.acts(&target.settings, None) && asker.recovers,
             caution_waits: false,
         };
-        let recovering = Recovering::begin(conversation, &inherited, &policy, rules, asker.wish);
+        let recovering = RecoveryStep::begin(conversation, &inherited, &policy, rules, asker.wish);
         let mut generation = Self {
             app: Arc::clone(app),
             compaction,
@@ -118,13 +118,13 @@ impl Generation {
         generation.replan(conversation);
         generation.caution_waits_since_ms = generation.caution_waits_since(conversation);
         if generation.caution_waits_since_ms.is_some() {
-            let rules = Rules {
+            let rules = RecoveryRules {
                 caution_waits: true,
                 ..rules
             };
             let inherited = &generation.inherited;
             generation.recovering =
-                Recovering::begin(conversation, inherited, &policy, rules, asker.wish);
+                RecoveryStep::begin(conversation, inherited, &policy, rules, asker.wish);
             generation.replan(conversation);
         }
         generation.guard_took = begun.elapsed();
@@ -149,12 +149,12 @@ impl Generation {
 
     /// Whether the request goes out with anything that recovery added.
     pub fn carries_ours(&self) -> bool {
-        self.wish == Wish::Guard && self.recovering.carries()
+        self.wish == Wish::Guard && self.recovering.adds_anything()
     }
 
     /// Plans without anything of ours, for a provider that refuses it.
     pub fn without_ours(&mut self, conversation: &Conversation) {
-        self.recovering.give_up();
+        self.recovering.withdraw();
         self.replan(conversation);
     }
 
@@ -164,7 +164,7 @@ impl Generation {
             session = %self.inherited.session, provider = &*self.target.provider.name, model = self.target.model,
             "a provider refuses what recovery adds to a request; this session goes on without recovery"
         );
-        self.recovering.refused();
+        self.recovering.mark_refused();
     }
 
     /// An answer was for us alone: its calls are carried out, and the request that follows is
@@ -173,7 +173,8 @@ impl Generation {
         let _child = self.noted.trace().child(GUARD);
         let begun = Instant::now();
         let policy = policy(&self.app, &self.target);
-        self.recovering.round(conversation, &policy, spoken);
+        self.recovering
+            .execute_tool_turn(conversation, &policy, spoken);
         self.replan(conversation);
         self.guard_took += begun.elapsed();
         self.log_round(spoken);
@@ -181,13 +182,13 @@ impl Generation {
 
     /// No further round may be made.
     pub const fn exhausted(&self) -> bool {
-        self.recovering.exhausted()
+        self.recovering.is_exhausted()
     }
 
     /// The end of an answer: judged and stored, and a summary begun where one is due.
     pub async fn settle(&mut self, ended: Ended<'_>) -> Health {
         let heard = ended.heard;
-        self.recovering.finish(ended.last, ended.before);
+        self.recovering.finish_answer(ended.last, ended.before);
         self.compare(heard);
         let job = self.begin_after(heard, ended.kept);
         let state = self.state_after(heard);
@@ -263,7 +264,7 @@ impl Generation {
         state.cap_was_hit |=
             heard.cut_off && self.wish == Wish::Guard && self.fills_lowered_cap(answer);
         state.cached_tokens = usage.and_then(|usage| usage.cached_tokens);
-        let billed = self.recovering.billed();
+        let billed = self.recovering.billed_tokens();
         state.billed_prompt_tokens = billed.map_or(reported, |billed| Some(billed.prompt_tokens));
         state.billed_completion_tokens = billed.map_or(state.completion_tokens, |billed| {
             Some(billed.completion_tokens)
@@ -294,14 +295,14 @@ impl Generation {
             // One that was taken over is a cut, wherever it ends.
             || self.compaction.goes_out_first();
         let until = self.plan.memory.boundary();
-        self.recovering.after(level, cut, until)
+        self.recovering.memory_after(level, cut, until)
     }
 
     /// What of ours the request carries.
     pub(super) fn ours(&self) -> Ours {
         Ours {
             summary: self.compaction_after().summary,
-            ..self.recovering.ours()
+            ..self.recovering.additions()
         }
     }
 

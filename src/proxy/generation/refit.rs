@@ -99,7 +99,7 @@ impl Generation {
             self.recall.counted = true;
         }
         self.replan(conversation);
-        if !is_smaller(self) && self.recovering.lighten() {
+        if !is_smaller(self) && self.recovering.withdraw_tools_and_prompt() {
             self.replan(conversation);
         }
         if !is_smaller(self) && self.carries_ours() {

@@ -35,11 +35,11 @@ impl Generation {
                 false => (with, false),
             }
         };
-        let (mut found, mut aside) = best(self.recovering.ours());
-        let carries = self.recovering.carries();
+        let (mut found, mut aside) = best(self.recovering.additions());
+        let carries = self.recovering.adds_anything();
         let session = self.inherited.session;
         if let Some(reason) = found.report.stood_back {
-            self.recovering.give_up();
+            self.recovering.withdraw();
             if carries && let StoodBack::Unsound(broken) = reason {
                 tracing::error!(%session, ?broken, "a plan with what recovery adds was unsound; the request goes on without");
                 (found, aside) = best(Ours::default());
@@ -48,7 +48,7 @@ impl Generation {
             let (without, without_aside) = best(Ours::default());
             // What is ours must not be what makes a request too large.
             if !without.report.over_budget {
-                self.recovering.give_up();
+                self.recovering.withdraw();
                 (found, aside) = (without, without_aside);
             }
         }

@@ -51,7 +51,7 @@ impl Generation {
             .with(Marks::TRUNCATED, report.truncated.iter().any(|cut| cut.new))
             .with(Marks::CLEARED, cleared)
             .with(Marks::FOLDED, folded)
-            .with(Marks::INJECTED, self.recovering.injected().is_some())
+            .with(Marks::INJECTED, self.recovering.injected_prompt().is_some())
             .with(Marks::COURSE, course)
             .with(Marks::SUMMARY, self.compaction.goes_out_first())
             .with(Marks::REFITTED, self.refitted > 0)
@@ -60,7 +60,7 @@ impl Generation {
     /// Tells the log, the metrics and the trace what came of the generation.
     pub(super) fn note_answer(&self, heard: &Heard, health: &Health) {
         let usage = heard.usage;
-        let billed = self.recovering.billed();
+        let billed = self.recovering.billed_tokens();
         self.noted.guard(self.guard_took);
         self.noted.answered(Answered {
             level: health.level,
@@ -92,7 +92,7 @@ impl Generation {
         done.cleared_messages = report.cleared.as_ref().map_or(0, |cleared| cleared.fresh);
         done.lowered_cap = self.lowers_cap();
         done.course = self.recovering.begins_course();
-        done.injected = self.recovering.injected();
+        done.injected = self.recovering.injected_prompt();
         if let Some(folded) = report.folded.filter(|folded| folded.new) {
             done.folded = !done.course;
             let before = self.recall.memory.boundary();

@@ -77,7 +77,7 @@ impl Generation {
         if let Ok(actions) = HeaderValue::try_from(self.actions()) {
             headers.insert(ACTIONS, actions);
         }
-        if let Some(billed) = self.recovering.billed() {
+        if let Some(billed) = self.recovering.billed_tokens() {
             let tokens = billed
                 .prompt_tokens
                 .saturating_add(billed.completion_tokens);
@@ -132,7 +132,7 @@ impl Generation {
 
     /// What is done to the request, as the header and the log say it.
     pub fn actions(&self) -> String {
-        let mut words = self.recovering.actions();
+        let mut words = self.recovering.action_words();
         words.extend(self.compaction.actions().map(str::to_owned));
         let report = self.plan.report.actions();
         if words.is_empty() || report != "none" {
@@ -243,7 +243,7 @@ impl Generation {
         if self.wish != Wish::Guard {
             return;
         }
-        for action in self.recovering.actions() {
+        for action in self.recovering.action_words() {
             tracing::info!(%session, action, "recovery acts on a session: {action}");
         }
     }
