@@ -7,7 +7,7 @@ use tokio_util::sync::CancellationToken;
 use super::{
     ask_usage::Refusals,
     compacting::Compacting,
-    replica_sync::{Learners, Sharing},
+    replica_sync::{LearntState, ReplicaSync},
 };
 use crate::{
     config::Config,
@@ -31,7 +31,7 @@ pub struct App {
     /// What new sessions begin with.
     pub ratios: Arc<Ratios>,
     /// What is learnt, to and from other replicas.
-    pub sharing: Arc<Sharing>,
+    pub replica_sync: Arc<ReplicaSync>,
     /// Models whose streams are not asked for usage.
     pub refusals: Arc<Refusals>,
     pub flight: Flight,
@@ -70,7 +70,7 @@ impl App {
             .map_err(io::Error::other)?;
         Ok(Self {
             sessions: sessions.counted(metrics.store()).patient(patience),
-            sharing: Arc::new(Sharing::new(store, metrics.store(), patience)),
+            replica_sync: Arc::new(ReplicaSync::new(store, metrics.store(), patience)),
             ratios: Arc::default(),
             refusals: Arc::default(),
             clients: Clients::new(&config.clients, &counts),
@@ -101,7 +101,7 @@ impl App {
             registry: self.registry.under(&config)?,
             sessions: self.sessions.clone(),
             ratios: Arc::clone(&self.ratios),
-            sharing: Arc::clone(&self.sharing),
+            replica_sync: Arc::clone(&self.replica_sync),
             refusals: Arc::clone(&self.refusals),
             flight: self.flight.clone(),
             metrics: Arc::clone(&self.metrics),
@@ -132,12 +132,12 @@ impl App {
         }
         self.flight.allow(self.config.server.max_bytes_in_flight);
         // Something may have been told of a provider that was not there.
-        self.sharing.hear_again();
+        self.replica_sync.pull_again();
     }
 
-    /// Those who learn from answers.
-    pub fn learners(&self) -> Learners<'_> {
-        Learners {
+    /// What answers teach.
+    pub fn learnt_state(&self) -> LearntState<'_> {
+        LearntState {
             registry: &self.registry,
             ratios: &self.ratios,
         }

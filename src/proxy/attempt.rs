@@ -60,7 +60,7 @@ impl Dispatch {
             // There is no generation at whose end it would be told.
             let app = &self.app;
             let within = app.config.store.save_timeout();
-            app.sharing.tell(app.learners(), within).await;
+            app.replica_sync.publish(app.learnt_state(), within).await;
         }
         (sent.attempts, sent.took) = (self.calls, self.took);
         Ok(sent)

@@ -171,7 +171,7 @@ impl Dispatch {
         }
         self.target.window = self.app.registry.window_of(&self.target);
         let (provider, model) = (&*self.target.provider.name, &*self.target.model);
-        self.app.sharing.touch(provider, model);
+        self.app.replica_sync.mark_changed(provider, model);
         tracing::warn!(
             provider,
             model,

@@ -73,10 +73,10 @@ pub async fn serve(
 ) -> io::Result<()> {
     live.app().registry.start();
     let tasks = live.app().tasks.clone();
-    let learner = live.app();
+    let app = live.app();
     tasks.spawn(async move {
         // From before the last restart, and of other replicas. Requests do not wait for it.
-        learner.sharing.hear(learner.learners(), false).await
+        app.replica_sync.pull(app.learnt_state(), false).await
     });
     let graceful = GracefulShutdown::new();
     tokio::pin!(stop);

@@ -21,7 +21,6 @@ mod index;
 mod inspect;
 mod keys;
 mod kill;
-mod layers;
 mod overflow;
 mod pages;
 mod passthrough;

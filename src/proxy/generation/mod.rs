@@ -196,8 +196,8 @@ impl Generation {
         let answer = answer_digest(heard.text, &heard.call_ids);
         let app = &self.app;
         if reported(heard).is_some() {
-            app.sharing
-                .touch(&self.target.provider.name, &self.target.model);
+            app.replica_sync
+                .mark_changed(&self.target.provider.name, &self.target.model);
         }
         self.note_answer(heard, &health);
         let lineage = &self.inherited.lineage;
@@ -205,7 +205,7 @@ impl Generation {
         let child = self.noted.trace().child("plimsoll.store.save");
         let (stored, ()) = tokio::join!(
             app.sessions.save(lineage, answer, &state, within),
-            app.sharing.tell(app.learners(), within),
+            app.replica_sync.publish(app.learnt_state(), within),
         );
         drop(child);
         match job {

@@ -40,7 +40,7 @@ impl Generation {
         let refused = self.refused(overflow);
         let lesson = self.app.registry.learn(&self.target, &refused);
         let (provider, model) = (&self.target.provider.name, &self.target.model);
-        self.app.sharing.touch(provider, model);
+        self.app.replica_sync.mark_changed(provider, model);
         (lesson, refused.counted())
     }
 

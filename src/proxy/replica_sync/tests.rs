@@ -1,4 +1,4 @@
-use super::*;
+use super::{spelling::value, *};
 use crate::{
     config::{Config, StoreConfig},
     provider::{learnt::Refused, overflow::Overflow},
@@ -13,7 +13,7 @@ const HERE: u64 = 0x2d06_8005_38d3_94c2;
 struct Replica {
     registry: Registry,
     ratios: Ratios,
-    sharing: Sharing,
+    replica_sync: ReplicaSync,
 }
 
 impl Replica {
@@ -21,7 +21,7 @@ impl Replica {
         Self {
             registry: Registry::new(&Config::default()).unwrap(),
             ratios: Ratios::default(),
-            sharing: Sharing::new(
+            replica_sync: ReplicaSync::new(
                 Arc::clone(store) as Arc<dyn Store>,
                 StoreCounts::default(),
                 StoreConfig::default().timeout,
@@ -29,20 +29,20 @@ impl Replica {
         }
     }
 
-    fn learners(&self) -> Learners<'_> {
-        Learners {
+    fn learnt_state(&self) -> LearntState<'_> {
+        LearntState {
             registry: &self.registry,
             ratios: &self.ratios,
         }
     }
 
-    async fn tell(&self) {
-        self.sharing.touch("simulated", "m");
-        self.sharing.tell(self.learners(), WITHIN).await;
+    async fn publish(&self) {
+        self.replica_sync.mark_changed("simulated", "m");
+        self.replica_sync.publish(self.learnt_state(), WITHIN).await;
     }
 
-    async fn hear(&self) -> bool {
-        self.sharing.hear(self.learners(), true).await
+    async fn pull(&self) -> bool {
+        self.replica_sync.pull(self.learnt_state(), true).await
     }
 
     fn refuse(&self, window: u32) {
@@ -95,16 +95,16 @@ async fn what_one_learns_the_other_knows() {
     let (_, one, other) = pair();
     one.refuse(16_000);
     one.ratios.learn("simulated", "m", 10_000, 13_000);
-    one.tell().await;
-    assert!(other.hear().await);
+    one.publish().await;
+    assert!(other.pull().await);
     assert_eq!((other.window(), other.ratio()), (Some(16_000), Some(1.3)));
     // Nothing new: nothing is read.
-    assert!(!other.hear().await);
+    assert!(!other.pull().await);
     // What was learnt twice is told once.
-    let version = other.sharing.store.shared_version();
-    other.tell().await;
-    one.tell().await;
-    assert_eq!(other.sharing.store.shared_version(), version);
+    let version = other.replica_sync.store.shared_version();
+    other.publish().await;
+    one.publish().await;
+    assert_eq!(other.replica_sync.store.shared_version(), version);
 }
 
 #[tokio::test]
@@ -112,10 +112,10 @@ async fn what_was_learnt_outlives_the_process() {
     let store = store();
     let before = Replica::new(&store);
     before.refuse(16_000);
-    before.tell().await;
+    before.publish().await;
     drop(before);
     let after = Replica::new(&store);
-    assert!(after.hear().await);
+    assert!(after.pull().await);
     assert_eq!(after.window(), Some(16_000));
 }
 
@@ -123,12 +123,12 @@ async fn what_was_learnt_outlives_the_process() {
 async fn what_was_told_of_a_provider_is_heard_when_it_comes_back() {
     let (_, one, other) = pair();
     one.refuse(16_000);
-    one.tell().await;
-    other.hear().await;
+    one.publish().await;
+    other.pull().await;
     other.registry.learnt.forget(&other.place());
-    assert!(!other.hear().await);
-    other.sharing.hear_again();
-    assert!(other.hear().await);
+    assert!(!other.pull().await);
+    other.replica_sync.pull_again();
+    assert!(other.pull().await);
     assert_eq!(other.window(), Some(16_000));
 }
 
@@ -136,12 +136,12 @@ async fn what_was_told_of_a_provider_is_heard_when_it_comes_back() {
 async fn what_is_disproved_is_forgotten_by_all() {
     let (_, one, other) = pair();
     one.refuse(16_000);
-    one.tell().await;
-    other.hear().await;
+    one.publish().await;
+    other.pull().await;
     other.accept(30_000);
     assert_eq!(other.window(), None);
-    other.tell().await;
-    assert!(one.hear().await);
+    other.publish().await;
+    assert!(one.pull().await);
     assert_eq!(one.window(), None);
     // Nor is it believed by one that was just told otherwise by its own provider.
     let third = Replica::new(&store());
@@ -160,13 +160,16 @@ async fn what_is_disproved_is_forgotten_by_all() {
         what: lessons,
     });
     let name = name(Kind::Window, HERE, &("simulated".into(), "m".into())).unwrap();
-    let store = Arc::clone(&third.sharing.store);
+    let store = Arc::clone(&third.replica_sync.store);
     store.share(&name, told.unwrap().into()).await.unwrap();
-    assert!(third.hear().await);
+    assert!(third.pull().await);
     assert_eq!(third.window(), None);
     // And the others hear of that with its next answer.
     let version = store.shared_version();
-    third.sharing.tell(third.learners(), WITHIN).await;
+    third
+        .replica_sync
+        .publish(third.learnt_state(), WITHIN)
+        .await;
     assert!(store.shared_version() > version);
 }
 
@@ -175,10 +178,10 @@ async fn a_ratio_is_told_when_it_moved() {
     let (_, one, other) = pair();
     for (reported, told) in [(12_000, 1.2), (12_020, 1.2), (16_000, 1.28)] {
         one.ratios.learn("simulated", "m", 10_000, reported);
-        one.tell().await;
-        other.hear().await;
-        let heard = other.ratio().unwrap();
-        assert!((heard - told).abs() < 0.001, "{heard} for {told}");
+        one.publish().await;
+        other.pull().await;
+        let pulled = other.ratio().unwrap();
+        assert!((pulled - told).abs() < 0.001, "{pulled} for {told}");
     }
 }
 
@@ -203,34 +206,34 @@ fn small_moves_are_told_now_and_then() {
 async fn the_newest_wins_whatever_the_clocks_say() {
     let (store, one, other) = pair();
     one.refuse(16_000);
-    one.tell().await;
-    other.hear().await;
+    one.publish().await;
+    other.pull().await;
     let name = name(Kind::Window, HERE, &("simulated".into(), "m".into()));
     let name = Bytes::from(name.unwrap());
-    // A clock that is behind does not keep it from being heard.
+    // A clock that is behind does not keep it from being pulled.
     let behind = Moment {
         instant: Instant::now(),
         wall_ms: 5,
     };
-    let known = other.sharing.known().windows.peek(&name).copied();
+    let known = other.replica_sync.known().windows.peek(&name).copied();
     let stamp = stamped(Lessons::default(), known.as_ref(), behind);
     let told = value(&stamp).unwrap();
     store.share(&name, told.into()).await.unwrap();
-    one.hear().await;
-    assert_eq!(one.sharing.known().windows.len(), 1);
+    one.pull().await;
+    assert_eq!(one.replica_sync.known().windows.len(), 1);
     assert_eq!(one.window(), None);
     // What is older than what is known is told again.
     one.refuse(12_000);
-    one.tell().await;
+    one.publish().await;
     let older = value(&Stamped {
         at_ms: 7,
         what: Lessons::default(),
     });
     store.share(&name, older.unwrap().into()).await.unwrap();
-    assert!(one.hear().await);
+    assert!(one.pull().await);
     assert_eq!(one.window(), Some(12_000));
-    one.sharing.tell(one.learners(), WITHIN).await;
-    other.hear().await;
+    one.replica_sync.publish(one.learnt_state(), WITHIN).await;
+    other.pull().await;
     assert_eq!(other.window(), Some(12_000));
 }
 
@@ -263,12 +266,12 @@ async fn what_cannot_be_read_is_passed_over() {
     ] {
         let value = Bytes::from(value);
         store.share(name, value).await.unwrap();
-        assert!(one.hear().await);
+        assert!(one.pull().await);
     }
     assert_eq!((one.window(), one.ratio()), (None, None));
     assert_eq!(one.ratios.known("renamed", "m"), None);
     store.share(&ratio, fine.unwrap().into()).await.unwrap();
-    one.hear().await;
+    one.pull().await;
     assert_eq!(one.ratio(), Some(1.5));
 }
 
@@ -277,14 +280,14 @@ async fn what_could_not_be_told_is_told_later() {
     let store = store();
     let one = Replica::new(&store);
     one.refuse(16_000);
-    one.sharing.touch("simulated", "m");
+    one.replica_sync.mark_changed("simulated", "m");
     // Dropped before it is done.
-    let told = one.sharing.tell(one.learners(), WITHIN);
+    let told = one.replica_sync.publish(one.learnt_state(), WITHIN);
     drop(told);
     let long = "m".repeat(MAX_SHARED_NAME_BYTES);
     one.ratios.learn("simulated", &long, 10_000, 13_000);
-    one.sharing.touch("simulated", &long);
-    one.sharing.tell(one.learners(), WITHIN).await;
+    one.replica_sync.mark_changed("simulated", &long);
+    one.replica_sync.publish(one.learnt_state(), WITHIN).await;
     assert_eq!(store.shared().await.unwrap().all.len(), 1);
-    assert!(one.sharing.known().touched.is_empty());
+    assert!(one.replica_sync.known().changed.is_empty());
 }
