@@ -17,10 +17,8 @@ use plimsoll::{
     config::{StoreConfig, StorePlace},
     guard::record::{Record, What},
     health::Level,
-    session::{
-        Client, SessionId, State, Tenant, Tenants, lineage::Keys, secret::InstallationSecret,
-    },
-    store::{Key, Saved, Store, file::FileStore, memory::MemoryStore},
+    session::{Client, SessionId, State, Tenant, Tenants, secret::InstallationSecret},
+    store::{Key, Keys, Saved, Store, file::FileStore, memory::MemoryStore},
 };
 use tokio::task::JoinSet;
 use xxhash_rust::xxh3::xxh3_128;

@@ -10,9 +10,8 @@
 
 use xxhash_rust::xxh3::xxh3_128;
 
-use super::tenant::Tenant;
 use crate::{
-    store::Key,
+    store::{Key, Keys, Tenant},
     wire::chat::{Conversation, Message, Role},
 };
 
@@ -33,19 +32,6 @@ pub struct Lineage {
     /// messages apart.
     answers: Vec<u32>,
     messages: u32,
-}
-
-/// The keys of one generation's state.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Keys {
-    /// The request's messages and the answer.
-    pub exact: Key,
-    /// The messages up to the last answer, and the new answer: for clients that put passing
-    /// remarks into their last message, and take them out later.
-    pub gap: Option<Key>,
-    /// The messages alone: for clients that spell the echoed answer otherwise. Counts only
-    /// while it saw a single answer.
-    pub bare: Key,
 }
 
 impl Lineage {

@@ -48,8 +48,10 @@ pub use lineage::Lineage;
 pub use orders::Orders;
 pub use report::{Overview, Reader, Report, overview, report};
 use seal::{Of, Seal, Unopened};
-pub use state::{GenerationId, SessionId, State};
-pub use tenant::{Account, Client, Tenant, Tenants};
+pub use state::{GenerationId, State};
+pub use tenant::{Client, Tenants};
+
+pub use crate::store::{Account, SessionId, Tenant};
 
 /// All sessions of this proxy.
 #[derive(Clone)]

@@ -5,8 +5,6 @@
 //! [`MAX_BYTES`] long. Of what was said it holds the rounds and notes that recovery puts back or
 //! carries over, and nothing else.
 
-use std::fmt;
-
 use serde::{Deserialize, Serialize};
 
 use crate::{
@@ -15,6 +13,7 @@ use crate::{
     health::{Health, Level, silent::Sample},
     recovery,
     session::history::History,
+    store::SessionId,
 };
 
 /// Bytes of one stored state.
@@ -25,45 +24,6 @@ const VERSION: u8 = 6;
 
 /// The version before, which lacks [`Later`] and is still read.
 const VERSION_BEFORE: u8 = 5;
-
-/// A session's name: 128 bits that cannot be guessed, shown as 32 hex digits.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
-pub struct SessionId([u8; 16]);
-
-impl SessionId {
-    pub const fn from_bytes(bytes: [u8; 16]) -> Self {
-        Self(bytes)
-    }
-
-    /// A number that is the same for all requests of the session.
-    pub fn seed(&self) -> u64 {
-        // The half that is cut off is as random.
-        u128::from_be_bytes(self.0) as u64
-    }
-
-    pub const fn bytes(&self) -> &[u8; 16] {
-        &self.0
-    }
-
-    /// Reads an id as we show it: 32 lower-case hex digits.
-    pub fn parse(text: &str) -> Option<Self> {
-        let lower = text.bytes().all(|byte| !byte.is_ascii_uppercase());
-        let mut bytes = [0; 16];
-        (lower && hex::decode_to_slice(text, &mut bytes).is_ok()).then_some(Self(bytes))
-    }
-}
-
-impl fmt::Display for SessionId {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{:032x}", u128::from_be_bytes(self.0))
-    }
-}
-
-impl fmt::Debug for SessionId {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        fmt::Display::fmt(self, f)
-    }
-}
 
 /// Tells a generation from all others of its session; random, and never shown.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]

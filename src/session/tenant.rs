@@ -11,49 +11,13 @@
 use std::fmt;
 
 use http::{HeaderMap, header};
-use serde::{Deserialize, Serialize};
 
-use super::{hint::Hint, secret::InstallationSecret, state::SessionId};
-use crate::{json::scan::Kind, wire::chat::Conversation};
-
-/// Who came, before any end user named in the request: 128 bits of a keyed digest.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
-pub struct Account([u8; 16]);
-
-impl Account {
-    /// As a store gives it back.
-    pub(crate) const fn from_bytes(bytes: [u8; 16]) -> Self {
-        Self(bytes)
-    }
-
-    pub const fn bytes(&self) -> &[u8; 16] {
-        &self.0
-    }
-}
-
-/// An account and the end user it speaks for.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
-pub struct Tenant {
-    id: [u8; 16],
-    account: Account,
-}
-
-impl Tenant {
-    /// As a store gives it back.
-    pub(crate) const fn from_parts(id: [u8; 16], account: Account) -> Self {
-        Self { id, account }
-    }
-
-    /// Prefixes every key of the store.
-    pub const fn id(&self) -> &[u8; 16] {
-        &self.id
-    }
-
-    /// The wider circle that may read this tenant's sessions through the API.
-    pub const fn account(&self) -> Account {
-        self.account
-    }
-}
+use super::{hint::Hint, secret::InstallationSecret};
+use crate::{
+    json::scan::Kind,
+    store::{Account, SessionId, Tenant},
+    wire::chat::Conversation,
+};
 
 /// How a request proved who it is.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -108,7 +72,7 @@ impl Tenants {
             Client::PassedOn(credential) => digest.mix(2, credential),
             Client::Anonymous => digest.mix(3, b""),
         }
-        Account(digest.finish())
+        Account::from_bytes(digest.finish())
     }
 
     /// The tenant of a request: the account, with the end user where one is named.
@@ -129,10 +93,7 @@ impl Tenants {
         if let Some(user) = headers.get("x-openwebui-user-id") {
             digest.mix(4, user.as_bytes());
         }
-        Tenant {
-            id: digest.finish(),
-            account,
-        }
+        Tenant::from_parts(digest.finish(), account)
     }
 
     /// The id of the session a hint names, for this tenant alone.

@@ -26,11 +26,11 @@ use async_trait::async_trait;
 use bytes::Bytes;
 use tokio::sync::{mpsc, oneshot};
 
-use super::{Found, Key, MAX_ORDERS_BYTES, Page, Row, Saved, Shared, Store, StoreError, fits};
-use crate::{
-    config::StoreConfig,
-    session::{Account, SessionId, Tenant},
+use super::{
+    Account, Found, Key, MAX_ORDERS_BYTES, Page, Row, Saved, SessionId, Shared, Store, StoreError,
+    Tenant, fits,
 };
+use crate::config::StoreConfig;
 
 mod expire;
 mod keeper;

@@ -18,12 +18,10 @@ use bytes::Bytes;
 use lru::LruCache;
 
 use super::{
-    Found, Key, MAX_ORDERS_BYTES, MAX_SHARED, Page, Row, Saved, Shared, Store, StoreError, fits,
+    Account, Found, Key, MAX_ORDERS_BYTES, MAX_SHARED, Page, Row, Saved, SessionId, Shared, Store,
+    StoreError, Tenant, fits,
 };
-use crate::{
-    config::StoreConfig,
-    session::{Account, SessionId, Tenant},
-};
+use crate::config::StoreConfig;
 
 mod cost;
 mod held;

@@ -10,31 +10,17 @@ use std::{io, path::Path, sync::Arc, time::Duration};
 use async_trait::async_trait;
 use bytes::Bytes;
 
-use crate::{
-    config::{StoreConfig, StorePlace},
-    session::{Account, SessionId, Tenant, lineage::Keys},
-};
+use crate::config::{StoreConfig, StorePlace};
 
 pub mod file;
 mod keep;
+mod key;
 pub mod memory;
 pub mod redis;
 #[cfg(test)]
 pub(crate) mod suite;
 
-/// Names a state within its tenant.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct Key([u8; 16]);
-
-impl Key {
-    pub const fn from_bytes(bytes: [u8; 16]) -> Self {
-        Self(bytes)
-    }
-
-    pub const fn bytes(&self) -> &[u8; 16] {
-        &self.0
-    }
-}
+pub use key::{Account, Key, Keys, SessionId, Tenant};
 
 /// One generation's state, on its way into a store.
 #[derive(Clone, Debug)]

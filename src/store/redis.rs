@@ -19,12 +19,10 @@ use bytes::Bytes;
 use redis::Value;
 
 use super::{
-    Found, Key, MAX_ORDERS_BYTES, MAX_SHARED, Page, Row, Saved, Shared, Store, StoreError, fits,
+    Account, Found, Key, MAX_ORDERS_BYTES, MAX_SHARED, Page, Row, Saved, SessionId, Shared, Store,
+    StoreError, Tenant, fits,
 };
-use crate::{
-    config::{RedisConfig, StoreConfig},
-    session::{Account, SessionId, Tenant},
-};
+use crate::config::{RedisConfig, StoreConfig};
 
 mod address;
 mod call;

@@ -5,12 +5,9 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
-use http::HeaderMap;
+use xxhash_rust::xxh3::xxh3_128;
 
-use super::{Key, Page, Saved, Store, StoreError};
-use crate::session::{
-    Account, Client, SessionId, Tenant, Tenants, lineage::Keys, secret::InstallationSecret,
-};
+use super::{Account, Key, Keys, Page, Saved, SessionId, Store, StoreError, Tenant};
 
 mod orders;
 mod seen;
@@ -36,11 +33,14 @@ pub(crate) async fn check(fresh: impl Fn() -> Arc<dyn Store>) {
 }
 
 pub(crate) fn tenant(name: &str) -> Tenant {
-    Tenants::new(InstallationSecret::from_bytes([3; 32])).tenant(
-        Client::Named(name),
-        &HeaderMap::new(),
-        None,
-    )
+    end_user(name, "")
+}
+
+/// A tenant of the account of that name.
+pub(crate) fn end_user(account: &str, user: &str) -> Tenant {
+    let digest = |text: &str| xxh3_128(text.as_bytes()).to_le_bytes();
+    let id = digest(&format!("{account}/{user}"));
+    Tenant::from_parts(id, Account::from_bytes(digest(account)))
 }
 
 pub(crate) fn key(number: u64) -> Key {
@@ -211,16 +211,7 @@ async fn sessions_are_listed_newest_first(store: &dyn Store) {
 
 /// Two end users of one account: the account reads both, neither writes into the other's.
 async fn a_session_is_one_tenants(store: &dyn Store) {
-    let tenants = Tenants::new(InstallationSecret::from_bytes([3; 32]));
-    let of = |user: &str| {
-        let headers = [("x-openwebui-user-id", user)];
-        let headers = headers
-            .iter()
-            .map(|(name, value)| (name.parse().unwrap(), value.parse().unwrap()))
-            .collect();
-        tenants.tenant(Client::Anonymous, &headers, None)
-    };
-    let (one, other) = (of("1"), of("2"));
+    let (one, other) = (end_user("a", "1"), end_user("a", "2"));
     store.save(saved(one, session(1), 10)).await.unwrap();
     let refused = store.save(saved(other, session(1), 20)).await;
     assert!(matches!(refused, Err(StoreError::Foreign)));

@@ -5,10 +5,7 @@ use bytes::Bytes;
 use rusqlite::Connection;
 use tokio::sync::{mpsc, oneshot};
 
-use crate::{
-    session::{Account, SessionId},
-    store::{Saved, StoreError},
-};
+use crate::store::{Account, Saved, SessionId, StoreError};
 
 /// Jobs of one transaction.
 const GROUP: usize = 128;

@@ -4,13 +4,10 @@ use bytes::Bytes;
 use rusqlite::{Connection, Result};
 
 use super::{
-    row::{Head, Kind, Owner, Place, Stamp, blob, int, key_place},
+    row::{Head, Owner, Place, Stamp, blob, int, key_place},
     step::Step,
 };
-use crate::{
-    session::{Account, SessionId, Tenant},
-    store::{Found, Key, Page, Row},
-};
+use crate::store::{Account, Found, Key, Page, Row, SessionId, Tenant, key::KeyKind};
 
 /// Keys of one circle that are read at once; where there are more, each is asked for. Conversations
 /// that begin alike share a circle, and there may be a million of them.
@@ -25,7 +22,7 @@ const SAMPLE: usize = 8;
 pub(super) struct Hit {
     pub(super) found: Found,
     pub(super) place: Place,
-    pub(super) kind: Kind,
+    pub(super) kind: KeyKind,
     pub(super) head: Head,
     pub(super) used_s: u64,
 }
@@ -68,8 +65,8 @@ pub(super) fn find(
             continue;
         };
         if let Some((found, head, used_s)) = hit(&view, tenant, place, at)?
-            && head.key(kind) == Some(key)
-            && !(kind == Kind::Bare && head.ambiguous)
+            && head.keys.get(kind) == Some(key)
+            && !(kind == KeyKind::Bare && head.ambiguous)
             && used_s >= horizon
         {
             let hit = Some(Hit {
@@ -272,7 +269,7 @@ pub(super) fn sample(file: &Connection) -> Result<()> {
         for number in numbers {
             for (_, head) in heads(file, number?)? {
                 let Some(head) = head else { continue };
-                for key in Kind::ALL.iter().filter_map(|kind| head.key(*kind)) {
+                for (_, key) in head.keys.iter() {
                     target(file, &key_place(head.circle, key))?;
                 }
             }

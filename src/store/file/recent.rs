@@ -19,12 +19,9 @@ use lru::LruCache;
 use self::circle::Circle;
 use super::{
     read::{Hit, Read},
-    row::{Head, Kind, Place, key_place},
+    row::{Head, Place, key_place},
 };
-use crate::{
-    session::Tenant,
-    store::{Found, Key},
-};
+use crate::store::{Found, Key, Tenant, key::KeyKind};
 
 /// What all of it may take.
 const MAX_BYTES: usize = 8 << 20;
@@ -143,8 +140,8 @@ impl Recent {
                 return None;
             }
             // SECURITY: the whole tenant and the whole key are compared, as with a row of the file.
-            let fits = generation.tenant == *tenant && generation.head.key(kind) == Some(key);
-            if !fits || (kind == Kind::Bare && generation.head.ambiguous) {
+            let fits = generation.tenant == *tenant && generation.head.keys.get(kind) == Some(key);
+            if !fits || (kind == KeyKind::Bare && generation.head.ambiguous) {
                 continue;
             }
             // It may have been used since, which not all of its generations are told.
@@ -181,7 +178,7 @@ impl Recent {
         held.within(circle, |known| {
             known.learn(read);
             let Some(hit) = &read.hit else { return };
-            if let Some(key) = hit.head.key(hit.kind) {
+            if let Some(key) = hit.head.keys.get(hit.kind) {
                 known.point(key_place(circle, key), hit.place.target(hit.kind));
             }
             let generation = Generation {
@@ -269,10 +266,8 @@ impl Held {
                 let head = generation.head;
                 self.note(head.circle);
                 self.within(head.circle, |known| {
-                    for kind in Kind::ALL {
-                        if let Some(key) = head.key(kind) {
-                            known.point(key_place(head.circle, key), place.target(kind));
-                        }
+                    for (kind, key) in head.keys.iter() {
+                        known.point(key_place(head.circle, key), place.target(kind));
                     }
                     known.put(place, generation);
                 });
@@ -364,8 +359,8 @@ impl Landing {
     }
 
     fn add_keys(&mut self, head: &Head) {
-        let keys = Kind::ALL.iter().filter_map(|kind| head.key(*kind));
+        let keys = head.keys.iter();
         self.keys
-            .extend(keys.map(|key| key_place(head.circle, key)));
+            .extend(keys.map(|(_, key)| key_place(head.circle, key)));
     }
 }

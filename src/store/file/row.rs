@@ -7,25 +7,10 @@
 use rusqlite::{Row, types::ValueRef};
 use xxhash_rust::xxh3::Xxh3;
 
-use crate::{
-    session::{Account, SessionId, Tenant, lineage::Keys},
-    store::{Key, Saved},
-};
+use crate::store::{Account, Key, Keys, Saved, SessionId, Tenant, key::KeyKind};
 
 /// Generations of one session that can be told apart, as bits.
 const NUMBER_BITS: u32 = 24;
-
-/// Which of a generation's keys.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Kind {
-    Exact,
-    Gap,
-    Bare,
-}
-
-impl Kind {
-    pub(super) const ALL: [Self; 3] = [Self::Exact, Self::Gap, Self::Bare];
-}
 
 /// The row of a generation: those of one session lie side by side.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -43,12 +28,12 @@ impl Place {
     }
 
     /// As a key's row names it.
-    pub(super) const fn target(self, kind: Kind) -> i64 {
+    pub(super) const fn target(self, kind: KeyKind) -> i64 {
         self.0 << 2 | kind as i64
     }
 
-    pub(super) fn of_target(target: i64) -> Option<(Self, Kind)> {
-        let kind = Kind::ALL.get((target & 3) as usize)?;
+    pub(super) fn of_target(target: i64) -> Option<(Self, KeyKind)> {
+        let kind = KeyKind::ALL.get((target & 3) as usize)?;
         Some((Self(target >> 2), *kind))
     }
 }
@@ -91,14 +76,6 @@ impl Head {
             answer: saved.answer as u64,
             ambiguous,
             keys: saved.keys,
-        }
-    }
-
-    pub(super) const fn key(&self, kind: Kind) -> Option<&Key> {
-        match kind {
-            Kind::Exact => Some(&self.keys.exact),
-            Kind::Gap => self.keys.gap.as_ref(),
-            Kind::Bare => Some(&self.keys.bare),
         }
     }
 

@@ -9,15 +9,12 @@ use rusqlite::{Connection, Result};
 use super::{
     read::{self, Line},
     recent::{Change, Changes, Generation},
-    row::{Head, Kind, Owner, Place, Stamp, blob, int, key_place},
+    row::{Head, Owner, Place, Stamp, blob, int, key_place},
     schema,
 };
-use crate::{
-    session::{Account, SessionId},
-    store::{
-        Key, Saved, StoreError,
-        keep::{self, Kept},
-    },
+use crate::store::{
+    Account, Saved, SessionId, StoreError,
+    keep::{self, Kept},
 };
 
 /// What is counted as it changes, so that nothing has to be counted again.
@@ -117,12 +114,10 @@ pub(super) fn save(
     let mut added =
         file.prepare_cached("INSERT INTO generations (place, head, state) VALUES (?1, ?2, ?3)")?;
     added.execute((place.0, head.sealed(&owner, &saved.state), &saved.state[..]))?;
-    for kind in Kind::ALL {
-        if let Some(key) = head.key(kind) {
-            let mut pointed =
-                file.prepare_cached("REPLACE INTO keys (place, target) VALUES (?1, ?2)")?;
-            pointed.execute((key_place(head.circle, key), place.target(kind)))?;
-        }
+    for (kind, key) in head.keys.iter() {
+        let mut pointed =
+            file.prepare_cached("REPLACE INTO keys (place, target) VALUES (?1, ?2)")?;
+        pointed.execute((key_place(head.circle, key), place.target(kind)))?;
     }
     let generation = Generation {
         tenant: saved.tenant,
@@ -246,17 +241,14 @@ fn ambiguous(file: &Connection, saved: &Saved) -> Result<bool> {
     let mut asked = file.prepare_cached("SELECT head FROM generations WHERE place = ?1")?;
     let mut rows = asked.query([place.0])?;
     let head = rows.next()?.and_then(|row| Head::read(blob(row, 0)));
-    let seen = head.filter(|head| head.key(kind) == Some(bare));
+    let seen = head.filter(|head| head.keys.get(kind) == Some(bare));
     Ok(seen.is_some_and(|seen| seen.ambiguous || seen.answer != saved.answer as u64))
 }
 
 /// Removes a generation and the keys that still point to it; those that went over to another stay.
 fn remove(file: &Connection, changes: &mut Changes, place: Place, head: Head) -> Result<()> {
     changes.push(Change::Gone(place, head));
-    for kind in Kind::ALL {
-        let Some(key): Option<&Key> = head.key(kind) else {
-            continue;
-        };
+    for (kind, key) in head.keys.iter() {
         let mut unpointed =
             file.prepare_cached("DELETE FROM keys WHERE place = ?1 AND target = ?2")?;
         unpointed.execute((key_place(head.circle, key), place.target(kind)))?;

@@ -7,7 +7,7 @@ use super::{
     held::Place,
     record::{Generation, Record},
 };
-use crate::session::{Account, SessionId};
+use crate::store::{Account, SessionId};
 
 /// Bytes an allocation takes beside what was asked for.
 const ALLOCATION: usize = 16;

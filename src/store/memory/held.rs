@@ -11,11 +11,10 @@ use hashbrown::{HashTable, hash_table::Entry};
 use lru::LruCache;
 
 use super::{
-    super::{Found, Key, Saved, StoreError},
+    super::{Account, Found, Key, Saved, SessionId, StoreError, Tenant, key::KeyKind},
     cost,
-    record::{Kind, Record},
+    record::Record,
 };
-use crate::session::{Account, SessionId, Tenant};
 
 /// Expired sessions removed by one write.
 pub(super) const SWEEP: usize = 32;
@@ -41,7 +40,7 @@ impl Place {
     /// Generations of one session that can be told apart.
     const NUMBERS: u32 = 1 << 30;
 
-    const fn new(record: u32, number: u32, kind: Kind) -> Self {
+    const fn new(record: u32, number: u32, kind: KeyKind) -> Self {
         Self {
             record,
             key: number << 2 | kind as u32,
@@ -52,8 +51,8 @@ impl Place {
         self.key >> 2
     }
 
-    fn kind(self) -> Kind {
-        Kind::ALL[(self.key & 3) as usize % Kind::ALL.len()]
+    fn kind(self) -> KeyKind {
+        KeyKind::ALL[(self.key & 3) as usize % KeyKind::ALL.len()]
     }
 }
 
@@ -81,7 +80,7 @@ impl Held {
             let place = self.place(tenant, key)?;
             let record = self.records.peek(&place.record)?;
             let generation = record.generation(place.number())?;
-            let good = place.kind() != Kind::Bare || !generation.ambiguous;
+            let good = place.kind() != KeyKind::Bare || !generation.ambiguous;
             (good && record.used_s >= horizon).then(|| {
                 let state = Bytes::copy_from_slice(&generation.state);
                 let orders = Bytes::copy_from_slice(&record.orders);
@@ -147,7 +146,7 @@ impl Held {
         record.used_s = now;
         let number = record.append(saved, ambiguous, Place::NUMBERS);
         self.bytes += cost::generation(saved.state.len());
-        for kind in Kind::ALL {
+        for (kind, _) in saved.keys.iter() {
             self.point(Place::new(id, number, kind));
         }
         while let Some(at) = self.records.peek(&id).and_then(Record::superfluous) {
@@ -204,12 +203,12 @@ impl Held {
     #[cfg(test)]
     pub(super) fn stands(&self, place: Place) -> bool {
         named(&self.records, place)
-            .is_some_and(|(tenant, key)| self.place(tenant, &key) == Some(place))
+            .is_some_and(|(tenant, key)| self.place(tenant, key) == Some(place))
     }
 
     /// Where a key points.
     fn place(&self, tenant: &Tenant, key: &Key) -> Option<Place> {
-        let holds = |place: &Place| named(&self.records, *place) == Some((tenant, *key));
+        let holds = |place: &Place| named(&self.records, *place) == Some((tenant, key));
         self.keys.find(hash(tenant, key), holds).copied()
     }
 
@@ -220,9 +219,9 @@ impl Held {
             return;
         };
         let entry = self.keys.entry(
-            hash(tenant, &key),
+            hash(tenant, key),
             |other| named(records, *other) == Some((tenant, key)),
-            |other| named(records, *other).map_or(0, |(tenant, key)| hash(tenant, &key)),
+            |other| named(records, *other).map_or(0, |(tenant, key)| hash(tenant, key)),
         );
         match entry {
             Entry::Occupied(mut other) => *other.get_mut() = place,
@@ -249,12 +248,9 @@ impl Held {
         let Some(generation) = record.generations.get(at) else {
             return;
         };
-        for kind in Kind::ALL {
-            let Some(key) = generation.key(kind) else {
-                continue;
-            };
+        for (kind, key) in generation.keys.iter() {
             let place = Place::new(id, generation.number, kind);
-            let hash = hash(&record.tenant, &key);
+            let hash = hash(&record.tenant, key);
             if let Ok(entry) = self.keys.find_entry(hash, |other| *other == place) {
                 entry.remove();
             }
@@ -282,9 +278,9 @@ impl Held {
 }
 
 /// The key that a place stands for, and whose it is.
-fn named(records: &LruCache<u32, Record>, place: Place) -> Option<(&Tenant, Key)> {
+fn named(records: &LruCache<u32, Record>, place: Place) -> Option<(&Tenant, &Key)> {
     let record = records.peek(&place.record)?;
-    let key = record.generation(place.number())?.key(place.kind())?;
+    let key = record.generation(place.number())?.keys.get(place.kind())?;
     Some((&record.tenant, key))
 }
 

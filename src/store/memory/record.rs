@@ -3,10 +3,9 @@
 use bytes::Bytes;
 
 use super::super::{
-    Key, Row, Saved,
+    Keys, Row, Saved, SessionId, Tenant,
     keep::{self, Kept},
 };
-use crate::session::{SessionId, Tenant};
 
 pub(super) struct Record {
     pub(super) tenant: Tenant,
@@ -25,36 +24,12 @@ pub(super) struct Generation {
     pub(super) number: u32,
     /// Part of the digest: enough to tell the conversations of one session apart.
     opening: u32,
-    exact: Key,
-    gap: Option<Key>,
-    bare: Key,
+    pub(super) keys: Keys,
     /// The bare key saw two answers: remembered so that no third makes it good again.
     pub(super) ambiguous: bool,
     /// Half the answer's digest, enough to tell two answers to the same request apart.
     pub(super) answer: u64,
     pub(super) state: Box<[u8]>,
-}
-
-/// Which of a generation's keys.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Kind {
-    Exact,
-    Gap,
-    Bare,
-}
-
-impl Kind {
-    pub(super) const ALL: [Self; 3] = [Self::Exact, Self::Gap, Self::Bare];
-}
-
-impl Generation {
-    pub(super) const fn key(&self, kind: Kind) -> Option<Key> {
-        match kind {
-            Kind::Exact => Some(self.exact),
-            Kind::Gap => self.gap,
-            Kind::Bare => Some(self.bare),
-        }
-    }
 }
 
 impl Record {
@@ -81,7 +56,7 @@ impl Record {
     pub(super) fn same(&self, saved: &Saved) -> Option<usize> {
         self.generations
             .iter()
-            .position(|generation| generation.exact == saved.keys.exact)
+            .position(|generation| generation.keys.exact == saved.keys.exact)
     }
 
     /// Adds a generation; gives back its number, which is under `numbers`.
@@ -92,9 +67,7 @@ impl Record {
         self.generations.push(Generation {
             number,
             opening: saved.opening as u32,
-            exact: saved.keys.exact,
-            gap: saved.keys.gap,
-            bare: saved.keys.bare,
+            keys: saved.keys,
             ambiguous,
             answer: saved.answer as u64,
             state: saved.state.as_ref().into(),
@@ -117,7 +90,7 @@ impl Record {
     pub(super) fn superfluous(&self) -> Option<usize> {
         keep::superfluous(&self.generations, |generation| Kept {
             opening: generation.opening.into(),
-            bare: generation.bare,
+            bare: generation.keys.bare,
             bytes: keep::size(generation.state.len()),
         })
     }

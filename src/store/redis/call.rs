@@ -2,8 +2,7 @@
 
 use redis::Cmd;
 
-use super::super::{Page, keep};
-use crate::session::SessionId;
+use super::super::{Page, SessionId, keep};
 
 /// What the script that saves is told of what is kept, in its order.
 pub(super) const KEPT: [usize; 7] = [

@@ -3,7 +3,7 @@
 //! What stands in braces decides the slot of a cluster: an account's digest, so that a script reaches
 //! all that is the account's.
 
-use crate::session::Account;
+use crate::store::Account;
 
 pub(super) struct Names {
     prefix: String,

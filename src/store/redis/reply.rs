@@ -3,8 +3,7 @@
 use bytes::Bytes;
 use redis::Value;
 
-use super::super::{Found, Row, Shared, StoreError};
-use crate::session::{Account, SessionId, Tenant};
+use super::super::{Account, Found, Row, SessionId, Shared, StoreError, Tenant};
 
 pub(super) fn found(answer: Value) -> Result<Option<Found>, StoreError> {
     if answer == Value::Nil {

@@ -3,10 +3,9 @@
 use bytes::Bytes;
 
 use super::{
-    super::{MAX_ORDERS_BYTES, Page, Store, StoreError},
+    super::{MAX_ORDERS_BYTES, Page, Store, StoreError, Tenant},
     key, saved, session, tenant,
 };
-use crate::session::Tenant;
 
 pub(super) async fn stay_with_their_session(store: &dyn Store) {
     let one = tenant("a");

@@ -3,7 +3,7 @@
 use proptest::prelude::*;
 
 use super::*;
-use crate::{session::lineage::Keys, store::memory::MemoryStore};
+use crate::store::{Keys, memory::MemoryStore};
 
 #[derive(Clone, Debug)]
 enum Step {

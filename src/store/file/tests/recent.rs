@@ -1,11 +1,14 @@
 //! What is known without reading says what the file says, or nothing.
 
 use super::*;
-use crate::store::file::{
-    read::Read,
-    recent::{Change, Generation, Recent},
-    row::{Head, Kind, Place, circle, key_place},
-    step::Step,
+use crate::store::{
+    file::{
+        read::Read,
+        recent::{Change, Generation, Recent},
+        row::{Head, Place, circle, key_place},
+        step::Step,
+    },
+    key::KeyKind,
 };
 
 /// A save of that session, as the writer tells it.
@@ -282,7 +285,7 @@ fn all_that_it_takes_is_counted() {
                 orders: Bytes::new(),
             },
             place,
-            kind: Kind::Exact,
+            kind: KeyKind::Exact,
             head,
             used_s: 100,
         };

@@ -3,7 +3,7 @@
 use proptest::prelude::*;
 
 use super::*;
-use crate::{session::lineage::Keys, store::memory::MemoryStore};
+use crate::store::{Keys, memory::MemoryStore, suite::end_user};
 
 #[derive(Clone, Debug)]
 enum Step {
@@ -54,15 +54,7 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
 
 /// Two of these are end users of one account.
 fn tenants() -> [Tenant; 3] {
-    let tenants = crate::session::Tenants::new(
-        crate::session::secret::InstallationSecret::from_bytes([3; 32]),
-    );
-    let of = |name, user: &str| {
-        let mut headers = http::HeaderMap::new();
-        headers.insert("x-openwebui-user-id", user.parse().unwrap());
-        tenants.tenant(crate::session::Client::Named(name), &headers, None)
-    };
-    [of("a", "1"), of("a", "2"), of("b", "1")]
+    [end_user("a", "1"), end_user("a", "2"), end_user("b", "1")]
 }
 
 async fn follow(steps: Vec<Step>, one: &dyn Store, other: &dyn Store) {

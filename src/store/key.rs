@@ -1,0 +1,138 @@
+//! Ids and keys: whose a state is, in which session, and under which keys it is filed.
+//!
+//! All of them are digests or random bits. The store compares them and never makes one.
+
+use std::fmt;
+
+use serde::{Deserialize, Serialize};
+
+/// The client that pays: 128 bits of a keyed digest, made before any end user is looked at.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+pub struct Account([u8; 16]);
+
+impl Account {
+    pub(crate) const fn from_bytes(bytes: [u8; 16]) -> Self {
+        Self(bytes)
+    }
+
+    pub const fn bytes(&self) -> &[u8; 16] {
+        &self.0
+    }
+}
+
+/// An account and the end user it speaks for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+pub struct Tenant {
+    id: [u8; 16],
+    account: Account,
+}
+
+impl Tenant {
+    pub(crate) const fn from_parts(id: [u8; 16], account: Account) -> Self {
+        Self { id, account }
+    }
+
+    /// Prefixes every key of the store.
+    pub const fn id(&self) -> &[u8; 16] {
+        &self.id
+    }
+
+    /// The account, which may read this tenant's sessions through the API.
+    pub const fn account(&self) -> Account {
+        self.account
+    }
+}
+
+/// The name of a session: 128 bits that cannot be guessed, shown as 32 hex digits.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+pub struct SessionId([u8; 16]);
+
+impl SessionId {
+    pub const fn from_bytes(bytes: [u8; 16]) -> Self {
+        Self(bytes)
+    }
+
+    /// A number that is the same for all requests of the session.
+    pub fn seed(&self) -> u64 {
+        // The half that is cut off is as random.
+        u128::from_be_bytes(self.0) as u64
+    }
+
+    pub const fn bytes(&self) -> &[u8; 16] {
+        &self.0
+    }
+
+    /// Reads an id as it is shown: 32 lower-case hex digits.
+    pub fn parse(text: &str) -> Option<Self> {
+        let lower = text.bytes().all(|byte| !byte.is_ascii_uppercase());
+        let mut bytes = [0; 16];
+        (lower && hex::decode_to_slice(text, &mut bytes).is_ok()).then_some(Self(bytes))
+    }
+}
+
+impl fmt::Display for SessionId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:032x}", u128::from_be_bytes(self.0))
+    }
+}
+
+impl fmt::Debug for SessionId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
+    }
+}
+
+/// Names a state within its tenant.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Key([u8; 16]);
+
+impl Key {
+    pub const fn from_bytes(bytes: [u8; 16]) -> Self {
+        Self(bytes)
+    }
+
+    pub const fn bytes(&self) -> &[u8; 16] {
+        &self.0
+    }
+}
+
+/// The keys of the state after one generation.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Keys {
+    /// The request's messages and the answer.
+    pub exact: Key,
+    /// The messages up to the last answer, and the new answer: for clients that put passing
+    /// remarks into their last message, and take them out later.
+    pub gap: Option<Key>,
+    /// The messages alone: for clients that spell the echoed answer otherwise. Counts only
+    /// while it saw a single answer.
+    pub bare: Key,
+}
+
+/// Which of the keys of a generation.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum KeyKind {
+    Exact,
+    Gap,
+    Bare,
+}
+
+impl KeyKind {
+    pub(super) const ALL: [Self; 3] = [Self::Exact, Self::Gap, Self::Bare];
+}
+
+impl Keys {
+    pub(super) const fn get(&self, kind: KeyKind) -> Option<&Key> {
+        match kind {
+            KeyKind::Exact => Some(&self.exact),
+            KeyKind::Gap => self.gap.as_ref(),
+            KeyKind::Bare => Some(&self.bare),
+        }
+    }
+
+    /// The keys with their kinds, without a gap key where there is none.
+    pub(super) fn iter(&self) -> impl Iterator<Item = (KeyKind, &Key)> {
+        let key = |kind| self.get(kind).map(|key| (kind, key));
+        KeyKind::ALL.into_iter().filter_map(key)
+    }
+}
