@@ -1,16 +1,22 @@
 //! Compaction: the older part of a conversation is summarised by a model, after the answer was
 //! delivered, and the summary becomes the preface of the fold.
 //!
-//! What is decided, asked and accepted is here; who is asked, and when, is the server's. No I/O and
-//! no clock here. A summary is made once for a branch of a conversation: the state of the
-//! generation that asked for it names its [`Job`], every later one inherits that, and the outcome
-//! waits beside the session ([`Outcome`]) until the next request of the branch takes it over.
+//! [`due`] decides, [`SummaryJob`] asks the summary model, and [`Work`] writes its requests and judges
+//! its answers. A summary is made once for a branch of a conversation: the state of the generation that
+//! began it names its [`PendingJob`], every later generation inherits that, and the [`Outcome`] is
+//! stored beside the session until the next request of the branch takes it over. When a request begins
+//! or waits for a summary is decided by the steps of the exchange, which also send and store.
 
 mod accept;
 mod ask;
+mod compaction_step;
 mod due;
+mod job;
+mod jobs;
 mod measure;
 mod prompt;
+mod summary_backoff;
+mod summary_model;
 mod transcript;
 mod work;
 
@@ -18,7 +24,12 @@ use serde::{Deserialize, Serialize};
 
 pub use self::{
     accept::Rejected,
+    compaction_step::CompactionStep,
     due::{Due, due, threshold},
+    job::{SummaryClient, SummaryJob},
+    jobs::{JobRequest, JobResult, JobStart, JobTicket, SummaryJobs},
+    summary_backoff::BackoffSubject,
+    summary_model::choose_summary_model,
     work::{Next, Summariser, Work},
 };
 use crate::guard::record::Summary;
@@ -49,7 +60,7 @@ impl JobId {
 
 /// A summary that is being made, or was asked for and never came.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Job {
+pub struct PendingJob {
     pub id: JobId,
     /// The generation that asked for it.
     pub since: u32,
@@ -60,7 +71,7 @@ pub struct Job {
 pub struct Memory {
     /// In use since the request that took it over.
     pub summary: Option<Summary>,
-    pub job: Option<Job>,
+    pub job: Option<PendingJob>,
     /// Summaries taken over so far.
     pub made: u32,
     /// In a row, without one that was taken over.
@@ -128,8 +139,8 @@ impl Memory {
 mod tests {
     use super::*;
 
-    fn job(id: u8, since: u32) -> Job {
-        Job {
+    fn job(id: u8, since: u32) -> PendingJob {
+        PendingJob {
             id: JobId::from_bytes([id; 8]),
             since,
         }

@@ -6,10 +6,10 @@ use tokio_util::sync::CancellationToken;
 
 use super::{
     ask_usage::Refusals,
-    compacting::Compacting,
     replica_sync::{LearntState, ReplicaSync},
 };
 use crate::{
+    compaction::SummaryJobs,
     config::Config,
     http::{admission::Clients, client_concurrency::Counts, inflight_bytes::Flight, tasks::Tasks},
     provider::Registry,
@@ -44,7 +44,7 @@ pub struct App {
     pub tasks: Tasks,
     /// Summaries; a drain does not wait for them.
     pub jobs: Tasks,
-    pub compacting: Arc<Compacting>,
+    pub summary_jobs: Arc<SummaryJobs>,
     counts: Counts,
     draining: CancellationToken,
     /// Of these settings alone: cancelled when others take their place, or with the server.
@@ -76,7 +76,7 @@ impl App {
             clients: Clients::new(&config.clients, &counts),
             registry: Registry::new(&config)?,
             flight: Flight::new(config.server.max_bytes_in_flight),
-            compacting: Arc::new(Compacting::new(&metrics)),
+            summary_jobs: Arc::new(SummaryJobs::new(&metrics)),
             tracing: Arc::new(Tracing::new(&config.traces, metrics.spans())?),
             metrics: Arc::new(metrics),
             recent: Arc::default(),
@@ -110,7 +110,7 @@ impl App {
             news: Arc::clone(&self.news),
             tasks: self.tasks.clone(),
             jobs: self.jobs.clone(),
-            compacting: Arc::clone(&self.compacting),
+            summary_jobs: Arc::clone(&self.summary_jobs),
             counts: self.counts.clone(),
             listening: self.draining.child_token(),
             draining: self.draining.clone(),

@@ -17,8 +17,8 @@ use super::outgoing::{outgoing_headers, with_query};
 use super::{
     App,
     ask_usage::{Lost, Sent},
+    begin_summary::begin_compaction,
     candidates::Places,
-    compacting::Part,
     generation::Generation,
     request_options::Asker,
 };
@@ -315,10 +315,9 @@ impl Dispatch {
         let app = &self.app;
         // What came of a summary that the request waited for holds at any place.
         let before = self.generation.as_ref();
-        let compaction = before.map(|generation| generation.compaction.clone());
-        let compaction = match compaction {
-            Some(compaction) => compaction.at(app, target),
-            None => Part::begin(app, conversation, &inherited, *asker, target),
+        let compaction = match before {
+            Some(generation) => generation.compaction.clone(),
+            None => begin_compaction(app, conversation, &inherited, *asker),
         };
         let whose = (*asker, compaction, self.notes.clone());
         let planned = Generation::plan(app, conversation, inherited, target, whose);

@@ -28,9 +28,10 @@ use hyper::body::Incoming;
 use super::{
     App,
     ask_usage::Sent,
-    compacting::{Kept, held},
+    begin_summary::SummarySource,
     dispatch::{Asked, Dispatch},
     generation::{Ended, Generation, TRAILERS},
+    keepalive_stream::answer_while_waiting,
     outgoing::chosen,
     request_options::{Asker, wants_comment},
     tool_loop::{Continuing, is_stream},
@@ -123,12 +124,12 @@ pub async fn exchange_chat(
     let mut dispatch = dispatch.ok_or_else(|| no_such_model(&model))?;
 
     // 7. Its summary first, where that is waited for. A stream begins at once.
-    if let Some(waiting) = dispatch.summary_first() {
+    if let Some(wait) = dispatch.begin_summary_wait() {
         if dispatch.streams() {
-            let relays = |sent, dispatch| streamed(sent, dispatch, received.hold);
-            return Ok(held(dispatch, waiting, relays));
+            let relay = |sent, dispatch| streamed(sent, dispatch, received.hold);
+            return Ok(answer_while_waiting(dispatch, wait, relay));
         }
-        dispatch.wait(waiting).await;
+        dispatch.wait_for_summary(wait).await;
     }
 
     // 8. The provider.
@@ -230,7 +231,7 @@ fn streamed(mut sent: Sent, dispatch: Dispatch, hold: Hold) -> Response<Body> {
     }
     let left_out = dispatch.left_out();
     // Else the body is let go.
-    let kept = dispatch.keep();
+    let kept = dispatch.keep_for_summary();
     let generation = dispatch.into_generation();
     let ending = Ending {
         strip_usage: sent.asked_usage,
@@ -245,7 +246,7 @@ fn streamed(mut sent: Sent, dispatch: Dispatch, hold: Hold) -> Response<Body> {
 async fn close(
     generation: Option<Box<Generation>>,
     heard: Heard,
-    kept: Option<Kept>,
+    kept: Option<SummarySource>,
     comment: bool,
 ) -> Closing {
     let Some(mut generation) = generation else {
@@ -307,7 +308,7 @@ async fn complete(
         }
         Whole::Overlong(answer) => (answer.map(|body| hold.keep_for(body)), None),
     };
-    let kept = continuing.dispatch.keep();
+    let kept = continuing.dispatch.keep_for_summary();
     let Some(generation) = &mut continuing.dispatch.generation else {
         return Ok(answer);
     };

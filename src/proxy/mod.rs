@@ -3,11 +3,12 @@
 mod app;
 pub mod ask_usage;
 mod attempt;
+pub mod begin_summary;
 mod candidates;
-pub mod compacting;
 pub mod dispatch;
 pub mod exchange;
 pub mod generation;
+pub mod keepalive_stream;
 pub mod models;
 pub mod outgoing;
 mod overflow_retry;
@@ -18,5 +19,6 @@ pub mod replica_sync;
 pub mod request_options;
 pub mod tool_loop;
 pub mod traced_send;
+pub mod wait_for_summary;
 
 pub use self::app::App;

@@ -68,7 +68,7 @@ impl Rounds for Continuing {
     }
 
     async fn end(mut self: Box<Self>, heard: Heard, last: Spoken, before: Before) -> Closing {
-        let (comment, kept) = (self.comment, self.dispatch.keep());
+        let (comment, kept) = (self.comment, self.dispatch.keep_for_summary());
         match &mut self.dispatch.generation {
             Some(generation) => {
                 let ended = Ended {

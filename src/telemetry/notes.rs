@@ -7,7 +7,7 @@ use std::{
 };
 
 use super::{metrics::Series, trace::Trace};
-use crate::{health::Level, session::SessionId};
+use crate::{health::Level, store::SessionId};
 
 /// What is known of a request, and was done to it.
 #[derive(Clone, Debug, Default)]

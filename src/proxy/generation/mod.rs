@@ -19,12 +19,12 @@ use std::{
 pub use self::tell::TRAILERS;
 use super::{
     App,
-    compacting::{Kept, Part},
+    begin_summary::SummarySource,
     recovery_step::{RecoveryRules, RecoveryStep},
     request_options::{Asker, Wish},
 };
 use crate::{
-    compaction,
+    compaction::{self, CompactionStep},
     guard::{self, AnswerCap, Plan, Policy, Recall, record::Ours},
     health::{self, Health, Level, limits::Limits},
     provider::Target,
@@ -48,7 +48,7 @@ pub struct Ended<'a> {
     pub last: &'a Spoken,
     pub before: Before,
     /// Where a summary may come of the request.
-    pub kept: Option<Kept>,
+    pub kept: Option<SummarySource>,
 }
 
 /// One request of a conversation that is followed.
@@ -61,7 +61,7 @@ pub struct Generation {
     /// From before; what is ours apart.
     pub(super) recall: Recall,
     pub(super) recovering: RecoveryStep,
-    pub compaction: Part,
+    pub compaction: CompactionStep,
     /// The caution prompt that is due waits for a summary, since then: milliseconds since 1970.
     caution_waits_since_ms: Option<u64>,
     pub(super) plan: Plan,
@@ -83,7 +83,7 @@ impl Generation {
         conversation: &Conversation,
         inherited: Inherited,
         target: &Target,
-        (asker, compaction, noted): (Asker, Part, Notes),
+        (asker, compaction, noted): (Asker, CompactionStep, Notes),
     ) -> Self {
         let _child = noted.trace().child(GUARD);
         let begun = Instant::now();
@@ -190,7 +190,7 @@ impl Generation {
         let heard = ended.heard;
         self.recovering.finish_answer(ended.last, ended.before);
         self.compare(heard);
-        let job = self.begin_after(heard, ended.kept);
+        let job = self.begin_summary_after(heard, ended.kept);
         let state = self.state_after(heard);
         let health = state.health();
         let answer = answer_digest(heard.text, &heard.call_ids);
@@ -208,11 +208,11 @@ impl Generation {
             app.replica_sync.publish(app.learnt_state(), within),
         );
         drop(child);
-        match job {
-            Some(job) if stored => job.start(app),
-            // What no state names would be made for nobody.
-            Some(_) => self.compaction.forget_job(),
-            None => {}
+        if stored {
+            self.run_summary(job);
+        } else if job.is_some() {
+            // No request would find a summary that no state names.
+            self.compaction.memory.job = None;
         }
         if stored && app.news.are_heard() {
             let account = self.inherited.lineage.tenant().account();
@@ -325,7 +325,7 @@ impl Generation {
     }
 
     fn compaction_after(&self) -> compaction::Memory {
-        let mut memory = self.compaction.memory();
+        let mut memory = self.compaction.memory_after();
         if self.recovering.begins_course() {
             // What a course leaves out is not told again.
             memory.summary = None;

@@ -55,7 +55,7 @@ impl Generation {
         if aside {
             tracing::warn!(%session, "a summary could not stand in a request, which goes on without it");
         }
-        self.compaction.set_aside(aside);
+        self.compaction.left_out = aside;
         self.plan = found;
         self.raw_sent = match self.wish {
             Wish::Guard => self.plan.report.raw_after,

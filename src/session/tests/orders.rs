@@ -8,7 +8,7 @@ use crate::session::{
     fixture::{answer_digest, assistant, conversation, user},
 };
 use crate::{
-    compaction::{Job, Outcome},
+    compaction::{Outcome, PendingJob},
     guard::record::Summary,
 };
 
@@ -221,7 +221,7 @@ async fn a_summary_of_messages_that_were_taken_out_is_not_taken_over() {
     let inherited = find(&sessions, &said).await;
     let mut state = inherited.successor();
     let id = sessions.job();
-    state.compaction.job = Some(Job { id, since: 2 });
+    state.compaction.job = Some(PendingJob { id, since: 2 });
     let digest = answer_digest(&assistant("b"));
     let lineage = &inherited.lineage;
     assert!(sessions.save(lineage, digest, &state, WITHIN).await);

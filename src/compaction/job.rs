@@ -1,0 +1,210 @@
+//! One summary from its first request to its outcome.
+//!
+//! A job runs apart from every request, within `compaction.timeout_ms`, and tries nothing twice. It
+//! respects the circuit breaker of the provider, and reports to it only that the provider could not be
+//! reached, or answered: a summary takes longer than a conversation does, and is no reason to take a
+//! provider away from conversations.
+
+use std::{
+    sync::Arc,
+    time::{Duration, Instant},
+};
+
+use bytes::Bytes;
+use http::Response;
+use thiserror::Error;
+
+use super::{BackoffSubject, Due, JobTicket, Next, Rejected, Summariser, Work};
+use crate::{
+    guard::record::Summary,
+    provider::{Target, Unsent, breaker::State},
+    relay::{self, BadAnswer, Whole},
+    telemetry::trace::Trace,
+    wire::{Body, chat::Conversation, edit::Edits},
+};
+
+/// Bytes of an answer that are read; the longest summary is far smaller, reasoning included.
+const MAX_ANSWER_BYTES: usize = 4 << 20;
+
+/// Sends the requests of a job to the summary model.
+pub trait SummaryClient: Sync {
+    /// Sends a chat completion request and waits for the head of its answer.
+    fn send(
+        &self,
+        trace: &Trace,
+        body: Bytes,
+    ) -> impl Future<Output = Result<Response<Body>, Unsent>> + Send;
+}
+
+/// A summary that is to be made.
+pub struct SummaryJob<C> {
+    pub ticket: JobTicket,
+    pub client: C,
+    pub conversation: Arc<Conversation>,
+    /// The edits that the conversation went out with.
+    pub edits: Edits,
+    pub due: Due,
+    pub summariser: Summariser,
+    pub target: Target,
+    pub timeout: Duration,
+    /// The id of the session, for the log and the trace.
+    pub session: String,
+    /// Of the request that began the job.
+    pub trace: Trace,
+}
+
+/// What a job has cost.
+#[derive(Clone, Copy, Debug, Default)]
+struct Cost {
+    calls: u32,
+    prompt_tokens: u64,
+    completion_tokens: u64,
+    /// Completion tokens of the last answer.
+    summary_tokens: u32,
+}
+
+/// Why there is no summary. Never holds any of its text.
+#[derive(Debug, Error)]
+enum JobError {
+    #[error("it was not made in time")]
+    Late,
+    #[error("there is nothing that could be asked")]
+    Nothing,
+    #[error("the circuit breaker of its provider is open")]
+    CircuitOpen,
+    #[error(transparent)]
+    Unsent(#[from] Unsent),
+    #[error(transparent)]
+    Bad(#[from] BadAnswer),
+    #[error("the summary model answered with status {0}")]
+    Refused(u16),
+    #[error("the answer is too long")]
+    Overlong,
+    #[error("the answer cannot be read")]
+    Unreadable,
+    #[error(transparent)]
+    Rejected(#[from] Rejected),
+}
+
+impl JobError {
+    /// As the metrics name it.
+    const fn word(&self) -> &'static str {
+        match self {
+            Self::Late => "timed_out",
+            Self::Rejected(_) | Self::Overlong | Self::Unreadable => "rejected",
+            Self::Nothing | Self::CircuitOpen => "skipped",
+            Self::Unsent(_) | Self::Bad(_) | Self::Refused(_) => "failed",
+        }
+    }
+}
+
+impl<C: SummaryClient> SummaryJob<C> {
+    /// Makes the summary, and gives the outcome to all who wait for it.
+    pub async fn run(mut self) {
+        self.ticket.start();
+        let trace = self.trace.linked("plimsoll.summary");
+        let begun = Instant::now();
+        let mut cost = Cost::default();
+        let made = tokio::time::timeout(self.timeout, self.make(&trace, &mut cost)).await;
+        let made = made.unwrap_or(Err(JobError::Late));
+        if !matches!(made, Err(JobError::Nothing | JobError::CircuitOpen)) {
+            let model = BackoffSubject::of_model(&self.target);
+            self.ticket.record_model(model, made.is_ok());
+        }
+        self.ticket
+            .count_tokens(cost.prompt_tokens, cost.completion_tokens);
+        self.log(&made, cost, begun.elapsed());
+        let outcome = made.as_ref().map_or_else(JobError::word, |_| "made");
+        trace.end(|span| {
+            span.set("plimsoll.outcome", outcome);
+            span.set("gen_ai.conversation.id", self.session);
+            let tokens = |count: u64| i64::try_from(count).unwrap_or(i64::MAX);
+            span.set("gen_ai.usage.input_tokens", tokens(cost.prompt_tokens));
+            span.set("gen_ai.usage.output_tokens", tokens(cost.completion_tokens));
+        });
+        self.ticket.finish(outcome, made.ok());
+    }
+
+    async fn make(&self, trace: &Trace, cost: &mut Cost) -> Result<Summary, JobError> {
+        let summariser = self.summariser.clone();
+        let begun = Work::begin(&self.conversation, &self.edits, self.due, summariser);
+        let (mut work, mut body) = begun.ok_or(JobError::Nothing)?;
+        loop {
+            let answer = self.ask(body, trace, cost).await?;
+            match work.next(&answer) {
+                Next::Ask(next) => body = next,
+                Next::Done(summary) => return Ok(summary),
+                Next::Failed(rejected) => return Err(rejected.into()),
+            }
+        }
+    }
+
+    /// Sends one request, and reads the whole of its answer.
+    async fn ask(&self, body: Bytes, trace: &Trace, cost: &mut Cost) -> Result<Bytes, JobError> {
+        let provider = &self.target.provider;
+        // A half-open breaker admits one request at a time, and a summary would take too long.
+        if provider.breaker.state(Instant::now()) != State::Closed {
+            return Err(JobError::CircuitOpen);
+        }
+        let permit = provider.breaker.admit(Instant::now());
+        let permit = permit.ok_or(JobError::CircuitOpen)?;
+        cost.calls += 1;
+        let answer = match self.client.send(trace, body).await {
+            Ok(answer) => answer,
+            Err(unsent) => {
+                if matches!(unsent, Unsent::Unreachable { .. }) {
+                    permit.failed(Instant::now());
+                }
+                return Err(unsent.into());
+            }
+        };
+        let status = answer.status();
+        if !status.is_success() {
+            return Err(JobError::Refused(status.as_u16()));
+        }
+        permit.succeeded();
+        let mut left = MAX_ANSWER_BYTES;
+        let room = |bytes| {
+            left = left.saturating_sub(bytes);
+            left > 0
+        };
+        match relay::whole(answer, &provider.name, room).await? {
+            Whole::Overlong(_) => Err(JobError::Overlong),
+            Whole::Complete { head, body, heard } => {
+                if let Some(usage) = heard.usage {
+                    cost.summary_tokens = usage.completion_tokens.unwrap_or(0);
+                    cost.prompt_tokens += u64::from(usage.prompt_tokens);
+                    cost.completion_tokens += u64::from(cost.summary_tokens);
+                }
+                relay::unpacked(&head.headers, &body).ok_or(JobError::Unreadable)
+            }
+        }
+    }
+
+    /// Writes the one line of a job.
+    fn log(&self, made: &Result<Summary, JobError>, cost: Cost, took: Duration) {
+        let (session, calls) = (&*self.session, cost.calls);
+        let ms = u64::try_from(took.as_millis()).unwrap_or(u64::MAX);
+        let provider = &*self.target.provider.name;
+        let model = &*self.target.model;
+        match made {
+            Ok(_) => tracing::info!(
+                session,
+                provider,
+                model,
+                replaced_tokens = self.due.replaced,
+                summary_tokens = cost.summary_tokens,
+                calls,
+                ms,
+                prompt_tokens = cost.prompt_tokens,
+                completion_tokens = cost.completion_tokens,
+                "the older part of a conversation was summarised"
+            ),
+            Err(error) => tracing::warn!(
+                session, provider, model, reason = %error, calls, ms,
+                prompt_tokens = cost.prompt_tokens, completion_tokens = cost.completion_tokens,
+                "a summary was not made; the conversation goes on without it"
+            ),
+        }
+    }
+}

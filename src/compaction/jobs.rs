@@ -1,0 +1,249 @@
+//! The summaries that this process makes: one job for each request, however often it is sent.
+//!
+//! The newest jobs are remembered with their outcomes, so that the same request sent again begins
+//! none. Whoever waits for a job waits for its [`JobResult`].
+
+use std::{
+    collections::HashSet,
+    num::NonZeroUsize,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    time::Instant,
+};
+
+use futures_util::{FutureExt, future::Shared};
+use lru::LruCache;
+use tokio::sync::oneshot;
+
+use super::{
+    JobId, Outcome,
+    summary_backoff::{BackoffSubject, SummaryBackoff},
+};
+use crate::{
+    guard::record::Summary,
+    provider::Target,
+    store::Key,
+    telemetry::metrics::{Metrics, Summaries},
+};
+
+/// Jobs that are remembered, those that have ended included.
+const MAX_JOBS: NonZeroUsize = NonZeroUsize::new(128).expect("not zero");
+/// Requests for which the outcome of one job is stored.
+const MAX_FOLLOWERS: usize = 16;
+/// Models for which the log says that their window is unknown.
+const MAX_WARNED: usize = 1_024;
+
+/// The outcome of a job, as soon as it is there; an error where the job ended without one.
+pub type JobResult = Shared<oneshot::Receiver<Outcome>>;
+
+/// The jobs of this process, under whatever settings.
+#[derive(Debug)]
+pub struct SummaryJobs {
+    state: Mutex<JobsState>,
+    metrics: Summaries,
+}
+
+#[derive(Debug)]
+struct JobsState {
+    /// By the request that began each.
+    jobs: LruCache<Key, JobEntry>,
+    backoff: SummaryBackoff,
+    /// Models for which the log has said that their window is unknown.
+    warned: HashSet<String>,
+}
+
+#[derive(Debug)]
+struct JobEntry {
+    id: JobId,
+    result: JobResult,
+    followers: usize,
+    /// A request stopped waiting for it before it ended.
+    late: bool,
+}
+
+/// A request that needs a summary.
+pub struct JobRequest {
+    /// Names the request; the same request has one job.
+    pub key: Key,
+    /// The name of the job, if this request begins it.
+    pub id: JobId,
+    /// The summary model.
+    pub model: BackoffSubject,
+    /// Whose requests are to use the summary.
+    pub user: BackoffSubject,
+    /// It was ordered from outside, so that it is made for a user who is paused, too.
+    pub ordered: bool,
+    /// Jobs that may run at a time.
+    pub max_running: usize,
+}
+
+/// The answer to a [`JobRequest`].
+pub enum JobStart {
+    /// A new job, to be run.
+    New(JobTicket),
+    /// An earlier try of the request began this job.
+    Joined(JobId),
+    /// An earlier try of the request began a job that failed.
+    Failed,
+    /// Too many jobs run, or the model or the user is paused.
+    Skipped,
+}
+
+/// The right to run a job. Dropped before [`JobTicket::finish`], the job ends without an outcome and
+/// its request may begin another.
+#[derive(Debug)]
+pub struct JobTicket {
+    id: JobId,
+    sender: Option<oneshot::Sender<Outcome>>,
+    /// How the metrics name its end.
+    end: &'static str,
+    jobs: Arc<SummaryJobs>,
+}
+
+impl SummaryJobs {
+    pub fn new(metrics: &Metrics) -> Self {
+        Self {
+            state: Mutex::new(JobsState {
+                jobs: LruCache::new(MAX_JOBS),
+                backoff: SummaryBackoff::default(),
+                warned: HashSet::new(),
+            }),
+            metrics: metrics.summaries(),
+        }
+    }
+
+    /// Begins a job, or finds the one of an earlier try of the request.
+    pub fn begin(self: &Arc<Self>, request: JobRequest) -> JobStart {
+        let mut state = self.lock();
+        if let Some(job) = state.jobs.get(&request.key) {
+            match job.result.clone().now_or_never() {
+                Some(Ok(outcome)) if outcome.summary.is_none() => return JobStart::Failed,
+                Some(Ok(_)) | None => return JobStart::Joined(job.id),
+                Some(Err(_)) => {}
+            }
+        }
+        let now = Instant::now();
+        let running = usize::try_from(self.metrics.running.get()).unwrap_or(0);
+        let paused = state.backoff.is_paused(&request.model, now)
+            || (!request.ordered && state.backoff.is_paused(&request.user, now));
+        if paused || running >= request.max_running {
+            self.metrics.ended("skipped");
+            return JobStart::Skipped;
+        }
+        state.backoff.count_failure(request.user, now);
+        self.metrics.running.inc();
+        let (sender, result) = oneshot::channel();
+        let job = JobEntry {
+            id: request.id,
+            result: result.shared(),
+            followers: 0,
+            late: false,
+        };
+        state.jobs.put(request.key, job);
+        JobStart::New(JobTicket {
+            id: request.id,
+            sender: Some(sender),
+            end: "skipped",
+            jobs: Arc::clone(self),
+        })
+    }
+
+    /// The result of a job, where this process remembers the job.
+    pub fn result(&self, id: JobId) -> Option<JobResult> {
+        self.find(id, |job| job.result.clone())
+    }
+
+    /// The same, for a request that stores the outcome; `None` where enough others do.
+    pub fn follow(&self, id: JobId) -> Option<JobResult> {
+        self.find(id, |job| {
+            job.followers += 1;
+            (job.followers <= MAX_FOLLOWERS).then(|| job.result.clone())
+        })?
+    }
+
+    /// Whether a request stopped waiting for the job before it ended.
+    pub fn is_late(&self, id: JobId) -> bool {
+        self.find(id, |job| job.late).unwrap_or(false)
+    }
+
+    pub fn mark_late(&self, id: JobId) {
+        self.find(id, |job| job.late = true);
+    }
+
+    fn find<T>(&self, id: JobId, read: impl FnOnce(&mut JobEntry) -> T) -> Option<T> {
+        let mut state = self.lock();
+        let mut jobs = state.jobs.iter_mut();
+        jobs.find(|(_, job)| job.id == id).map(|(_, job)| read(job))
+    }
+
+    /// Whether nothing is asked of the subject for now.
+    pub fn is_paused(&self, subject: &BackoffSubject) -> bool {
+        self.lock().backoff.is_paused(subject, Instant::now())
+    }
+
+    /// A request of the subject has used a summary.
+    pub fn mark_used(&self, subject: &BackoffSubject) {
+        self.lock().backoff.reset(subject);
+    }
+
+    /// Logs once for each model why its conversations are not summarised.
+    pub fn warn_unknown_window(&self, target: &Target) {
+        let id = target.id();
+        let mut state = self.lock();
+        if state.warned.len() < MAX_WARNED && state.warned.insert(id.clone()) {
+            tracing::warn!(
+                "conversations of {id:?} are not summarised automatically: the window of the model is \
+                 unknown; set context_length in [models.{id:?}]"
+            );
+        }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, JobsState> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl JobTicket {
+    pub const fn id(&self) -> JobId {
+        self.id
+    }
+
+    /// The job runs from now on.
+    pub(super) const fn start(&mut self) {
+        self.end = "stopped";
+    }
+
+    /// Counts whether the summary model did its work.
+    pub(super) fn record_model(&self, model: BackoffSubject, succeeded: bool) {
+        let backoff = &mut self.jobs.lock().backoff;
+        match succeeded {
+            true => backoff.reset(&model),
+            false => backoff.count_failure(model, Instant::now()),
+        }
+    }
+
+    pub(super) fn count_tokens(&self, prompt: u64, completion: u64) {
+        self.jobs.metrics.spent(prompt, completion);
+    }
+
+    /// Gives the outcome to all who wait for it; `end` names it in the metrics.
+    pub(super) fn finish(mut self, end: &'static str, summary: Option<Summary>) {
+        self.end = end;
+        if let Some(sender) = self.sender.take() {
+            // Nobody may be waiting.
+            let _ = sender.send(Outcome {
+                job: self.id,
+                summary,
+            });
+        }
+    }
+}
+
+impl Drop for JobTicket {
+    fn drop(&mut self) {
+        self.jobs.metrics.running.dec();
+        self.jobs.metrics.ended(self.end);
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,112 @@
+use super::*;
+use crate::telemetry::metrics::Now;
+
+fn jobs() -> (Arc<SummaryJobs>, Metrics) {
+    let metrics = Metrics::default();
+    (Arc::new(SummaryJobs::new(&metrics)), metrics)
+}
+
+fn id(of: u8) -> JobId {
+    JobId::from_bytes([of; 8])
+}
+
+/// The request with this key, whose job would have this name.
+fn request(key: u8, job: u8, max_running: usize) -> JobRequest {
+    JobRequest {
+        key: Key::from_bytes([key; 16]),
+        id: id(job),
+        model: BackoffSubject::Account([255; 16]),
+        user: BackoffSubject::Session([key; 16]),
+        ordered: false,
+        max_running,
+    }
+}
+
+#[track_caller]
+fn new(start: JobStart) -> JobTicket {
+    match start {
+        JobStart::New(ticket) => ticket,
+        _ => panic!("no new job"),
+    }
+}
+
+fn summary() -> Option<Summary> {
+    Some(Summary {
+        boundary: 3,
+        text: "s".into(),
+    })
+}
+
+#[test]
+fn the_same_request_has_one_job() {
+    let (jobs, _metrics) = jobs();
+    let ticket = new(jobs.begin(request(1, 1, 9)));
+    let again = |job| matches!(jobs.begin(request(1, job, 9)), JobStart::Joined(it) if it == id(1));
+    assert!(again(2));
+    ticket.finish("made", summary());
+    assert!(again(3));
+    let result = jobs.result(id(1)).unwrap().now_or_never();
+    assert_eq!(result.unwrap().unwrap().summary, summary());
+    // Another request has its own.
+    new(jobs.begin(request(2, 4, 9))).finish("failed", None);
+    assert!(matches!(jobs.begin(request(2, 5, 9)), JobStart::Failed));
+}
+
+#[test]
+fn a_dropped_job_gives_its_place_back() {
+    let (jobs, metrics) = jobs();
+    let ticket = new(jobs.begin(request(1, 1, 1)));
+    assert!(matches!(jobs.begin(request(2, 2, 1)), JobStart::Skipped));
+    drop(ticket);
+    let result = jobs.result(id(1)).unwrap().now_or_never();
+    assert!(result.unwrap().is_err());
+    drop(new(jobs.begin(request(1, 3, 1))));
+    let text = metrics.text(std::iter::empty(), Now::default());
+    assert!(text.contains("plimsoll_summaries_running 0\n"), "{text}");
+    // The one that found no place, and the two that were not run.
+    let skipped = r#"plimsoll_summaries_total{outcome="skipped"} 3"#;
+    assert!(text.contains(skipped), "{text}");
+}
+
+#[test]
+fn paused_users_and_models_have_no_new_job() {
+    let (jobs, _metrics) = jobs();
+    let one_user = |key, ordered| JobRequest {
+        user: BackoffSubject::Account([1; 16]),
+        ordered,
+        ..request(key, key, 1)
+    };
+    for key in 0..8 {
+        new(jobs.begin(one_user(key, false))).finish("made", summary());
+    }
+    assert!(matches!(jobs.begin(one_user(8, false)), JobStart::Skipped));
+    // An order is made all the same.
+    new(jobs.begin(one_user(9, true))).finish("made", summary());
+    jobs.mark_used(&BackoffSubject::Account([1; 16]));
+    for key in 10..18 {
+        let ticket = new(jobs.begin(one_user(key, false)));
+        ticket.record_model(request(0, 0, 0).model, false);
+    }
+    assert!(matches!(jobs.begin(request(20, 20, 1)), JobStart::Skipped));
+}
+
+#[test]
+fn the_number_of_jobs_and_of_their_followers_is_bounded() {
+    let (jobs, _metrics) = jobs();
+    for of in 0..=255 {
+        new(jobs.begin(request(of, of, 1))).finish("failed", None);
+    }
+    assert!(jobs.result(id(0)).is_none());
+    assert!(jobs.result(id(255)).is_some());
+    let followers = (0..100).filter_map(|_| jobs.follow(id(255)));
+    assert_eq!(followers.count(), MAX_FOLLOWERS);
+}
+
+#[test]
+fn a_late_job_stays_late() {
+    let (jobs, _metrics) = jobs();
+    let _ticket = new(jobs.begin(request(1, 1, 1)));
+    assert!(!jobs.is_late(id(1)));
+    jobs.mark_late(id(1));
+    assert!(jobs.is_late(id(1)) && !jobs.is_late(id(2)));
+}

@@ -1,0 +1,139 @@
+//! What is left alone for a while: summary models that fail, and clients whose summaries nobody uses.
+//!
+//! A summary is used by the requests that continue the one that began it. A client that rewrites its
+//! history with every request, or asks for many answers to the same one, never continues any: each of
+//! its requests would have a summary made, and pay for it. The state of a branch does not know the
+//! other branches, so unused summaries are counted here.
+
+use std::{
+    num::NonZeroUsize,
+    sync::Arc,
+    time::{Duration, Instant},
+};
+
+use lru::LruCache;
+
+use crate::provider::Target;
+
+/// Subjects that are counted; the one that was counted longest ago goes first.
+const MAX_COUNTED: NonZeroUsize = NonZeroUsize::new(1_024).expect("not zero");
+
+/// What may be left alone.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub enum BackoffSubject {
+    /// A summary model: the place of its provider, and its name there.
+    Model { place: Arc<str>, model: Box<str> },
+    /// A conversation that is followed, by the id of its session.
+    Session([u8; 16]),
+    /// All conversations of an account of which nothing is known from earlier requests.
+    Account([u8; 16]),
+}
+
+impl BackoffSubject {
+    pub fn of_model(target: &Target) -> Self {
+        Self::Model {
+            place: Arc::clone(&target.provider.place),
+            model: target.model.as_str().into(),
+        }
+    }
+
+    /// Failures in a row, or unused summaries, after which the subject is left alone.
+    const fn most(&self) -> u32 {
+        match self {
+            Self::Model { .. } => 5,
+            Self::Session(_) | Self::Account(_) => 8,
+        }
+    }
+
+    /// How long it is left alone.
+    const fn pause(&self) -> Duration {
+        match self {
+            Self::Model { .. } => Duration::from_secs(60),
+            Self::Session(_) | Self::Account(_) => Duration::from_secs(600),
+        }
+    }
+
+    /// Whether the count begins anew after the pause. A model that failed too often has one try then.
+    const fn forgets(&self) -> bool {
+        !matches!(self, Self::Model { .. })
+    }
+}
+
+/// The number of failures of each subject, and the time of the newest.
+#[derive(Debug)]
+pub(super) struct SummaryBackoff(LruCache<BackoffSubject, (u32, Instant)>);
+
+impl Default for SummaryBackoff {
+    fn default() -> Self {
+        Self(LruCache::new(MAX_COUNTED))
+    }
+}
+
+impl SummaryBackoff {
+    pub(super) fn is_paused(&self, subject: &BackoffSubject, now: Instant) -> bool {
+        let counted = self.0.peek(subject);
+        counted.is_some_and(|&(count, newest)| {
+            count >= subject.most() && now < newest + subject.pause()
+        })
+    }
+
+    /// Counts a failure of a model, or a summary that nobody has used yet.
+    pub(super) fn count_failure(&mut self, subject: BackoffSubject, now: Instant) {
+        let expired = |newest: Instant| subject.forgets() && now >= newest + subject.pause();
+        let count = match self.0.peek(&subject) {
+            Some(&(count, newest)) if !expired(newest) => count,
+            _ => 0,
+        };
+        self.0.put(subject, (count.saturating_add(1), now));
+    }
+
+    pub(super) fn reset(&mut self, subject: &BackoffSubject) {
+        self.0.pop(subject);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn unused_summaries_pause_their_session_for_a_while() {
+        let mut backoff = SummaryBackoff::default();
+        let now = Instant::now();
+        let [one, other] = [1, 2].map(|id| BackoffSubject::Session([id; 16]));
+        for _ in 0..one.most() {
+            assert!(!backoff.is_paused(&one, now));
+            backoff.count_failure(one.clone(), now);
+        }
+        assert!(backoff.is_paused(&one, now) && !backoff.is_paused(&other, now));
+        assert!(backoff.is_paused(&one, now + one.pause() / 2));
+        let after = now + one.pause();
+        assert!(!backoff.is_paused(&one, after));
+        backoff.count_failure(one.clone(), after);
+        assert!(!backoff.is_paused(&one, after));
+        for _ in 0..other.most() {
+            backoff.count_failure(other.clone(), now);
+        }
+        backoff.reset(&other);
+        assert!(!backoff.is_paused(&other, now));
+    }
+
+    #[test]
+    fn a_model_has_one_try_after_its_pause() {
+        let mut backoff = SummaryBackoff::default();
+        let now = Instant::now();
+        let model = BackoffSubject::Model {
+            place: "up".into(),
+            model: "m".into(),
+        };
+        for _ in 0..model.most() {
+            backoff.count_failure(model.clone(), now);
+        }
+        let after = now + model.pause();
+        assert!(backoff.is_paused(&model, now) && !backoff.is_paused(&model, after));
+        backoff.count_failure(model.clone(), after);
+        assert!(backoff.is_paused(&model, after));
+        backoff.reset(&model);
+        assert!(!backoff.is_paused(&model, after));
+    }
+}
