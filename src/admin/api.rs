@@ -95,7 +95,7 @@ pub async fn api(
                 Wants::Providers => providers::providers(app, &who),
                 Wants::Events => {
                     // It ends when its reader leaves, and is no work that anybody waits for.
-                    record.uncounted();
+                    record.in_flight = None;
                     events::events(app, who)?
                 }
                 Wants::About => about::about(app, &who),

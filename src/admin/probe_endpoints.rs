@@ -12,7 +12,6 @@ use crate::{
     http::{answer::json, body},
     provider::breaker::State,
     proxy::App,
-    telemetry::metrics::Now,
     wire::{Body, whole},
 };
 
@@ -50,10 +49,8 @@ pub async fn metrics(app: &App, parts: &Parts, body: Incoming) -> Result<Respons
         };
         (name, number)
     });
-    let now = Now {
-        bytes_in_flight: app.flight.taken(),
-    };
-    Ok(answer_metrics(app.metrics.text(numbered, now)))
+    let text = app.metrics.text(numbered, app.flight.taken());
+    Ok(answer_metrics(text))
 }
 
 fn breakers(app: &App) -> impl Iterator<Item = (&str, State)> {

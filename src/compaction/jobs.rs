@@ -18,12 +18,7 @@ use super::{
     JobId, Outcome,
     summary_backoff::{BackoffSubject, SummaryBackoff},
 };
-use crate::{
-    guard::record::Summary,
-    provider::Target,
-    store::Key,
-    telemetry::metrics::{Metrics, Summaries},
-};
+use crate::{guard::record::Summary, provider::Target, store::Key, telemetry::metrics::Metrics};
 
 /// Jobs that are remembered, those that have ended included.
 const MAX_JOBS: NonZeroUsize = NonZeroUsize::new(128).expect("not zero");
@@ -39,7 +34,7 @@ pub type JobResult = Shared<oneshot::Receiver<Outcome>>;
 #[derive(Debug)]
 pub struct SummaryJobs {
     state: Mutex<JobsState>,
-    metrics: Summaries,
+    metrics: Arc<Metrics>,
 }
 
 #[derive(Debug)]
@@ -100,14 +95,14 @@ pub struct JobTicket {
 }
 
 impl SummaryJobs {
-    pub fn new(metrics: &Metrics) -> Self {
+    pub fn new(metrics: &Arc<Metrics>) -> Self {
         Self {
             state: Mutex::new(JobsState {
                 jobs: LruCache::new(MAX_JOBS),
                 backoff: SummaryBackoff::default(),
                 warned: HashSet::new(),
             }),
-            metrics: metrics.summaries(),
+            metrics: Arc::clone(metrics),
         }
     }
 
@@ -122,15 +117,15 @@ impl SummaryJobs {
             }
         }
         let now = Instant::now();
-        let running = usize::try_from(self.metrics.running.get()).unwrap_or(0);
+        let running = usize::try_from(self.metrics.summaries_running.get()).unwrap_or(0);
         let paused = state.backoff.is_paused(&request.model, now)
             || (!request.ordered && state.backoff.is_paused(&request.user, now));
         if paused || running >= request.max_running {
-            self.metrics.ended("skipped");
+            self.count_end("skipped");
             return JobStart::Skipped;
         }
         state.backoff.count_failure(request.user, now);
-        self.metrics.running.inc();
+        self.metrics.summaries_running.inc();
         let (sender, result) = oneshot::channel();
         let job = JobEntry {
             id: request.id,
@@ -197,6 +192,10 @@ impl SummaryJobs {
         }
     }
 
+    fn count_end(&self, outcome: &'static str) {
+        self.metrics.summaries.with_label_values(&[outcome]).inc();
+    }
+
     fn lock(&self) -> MutexGuard<'_, JobsState> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -222,7 +221,9 @@ impl JobTicket {
     }
 
     pub(super) fn count_tokens(&self, prompt: u64, completion: u64) {
-        self.jobs.metrics.spent(prompt, completion);
+        let tokens = &self.jobs.metrics.summary_tokens;
+        tokens.with_label_values(&["prompt"]).inc_by(prompt);
+        tokens.with_label_values(&["completion"]).inc_by(completion);
     }
 
     /// Gives the outcome to all who wait for it; `end` names it in the metrics.
@@ -240,8 +241,8 @@ impl JobTicket {
 
 impl Drop for JobTicket {
     fn drop(&mut self) {
-        self.jobs.metrics.running.dec();
-        self.jobs.metrics.ended(self.end);
+        self.jobs.metrics.summaries_running.dec();
+        self.jobs.count_end(self.end);
     }
 }
 

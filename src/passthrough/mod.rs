@@ -80,7 +80,7 @@ pub async fn forward(
     let in_query = in_query(parts.uri.query().unwrap_or_default());
     let named = opened.found.model.as_ref().or(in_query.model.as_ref());
     if let Some(named) = named {
-        record.model(&named.model);
+        record.set_model(&named.model);
     }
 
     // Who answers.
@@ -102,7 +102,7 @@ pub async fn forward(
         }
     };
     let provider = &*served.provider;
-    record.provider(&provider.name);
+    record.notes().facts().provider = Some(provider.name.to_string());
 
     // The request, with the model's name as that provider has it.
     let model = served.model.as_deref();
@@ -133,12 +133,11 @@ pub async fn forward(
     let operation = Operation::of(path);
     if let (Some(operation), Some(model)) = (operation, model) {
         let spelt_out = || app.registry.is_spelt_out(provider, model);
-        let series = app
-            .metrics
-            .series(operation, &provider.name, model, spelt_out);
-        record.notes().series(series);
+        let metrics = &app.metrics;
+        let labels = metrics.label_model(operation, &provider.name, model, spelt_out);
+        record.notes().facts().model_labels = Some(labels);
     }
-    let answer = traced_send::send(record.notes().trace(), provider, operation, outgoing).await?;
+    let answer = traced_send::send(&record.notes().trace, provider, operation, outgoing).await?;
     Ok(passed(answer, parts))
 }
 

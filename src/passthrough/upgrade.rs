@@ -14,12 +14,11 @@ use hyper::upgrade::OnUpgrade;
 use hyper_util::rt::TokioIo;
 use tokio::time::timeout;
 
-use crate::proxy::outgoing::cleaned;
 use crate::{
     error::{Failure, chain},
     http::{client_concurrency::Running, connections::Open},
     provider::{Outgoing, Provider, upgrade::Opened},
-    proxy::App,
+    proxy::{App, outgoing::cleaned, traced_send},
     relay::tunnel,
     telemetry::record::Record,
     wire::{Body, whole},
@@ -70,10 +69,7 @@ pub(super) async fn upgrade(
     let headers = &mut outgoing.headers;
     headers.insert(CONNECTION, HeaderValue::from_static("upgrade"));
     headers.insert(UPGRADE, HeaderValue::from_static("websocket"));
-    let notes = record.notes();
-    let attempt = notes
-        .trace()
-        .attempt(&provider, None, outgoing.model.as_deref());
+    let attempt = traced_send::begin(&record.notes().trace, &provider, None, &outgoing);
     attempt.inject(&mut outgoing.headers);
     let opened = provider.open(outgoing).await;
     match &opened {
@@ -93,7 +89,7 @@ pub(super) async fn upgrade(
         UPGRADE,
         protocol.unwrap_or(HeaderValue::from_static("websocket")),
     );
-    record.outcome("upgraded");
+    record.outcome = Some("upgraded");
 
     let open = parts.extensions.get::<Open>().cloned();
     app.tasks.spawn(async move {

@@ -62,23 +62,23 @@ impl App {
             None => InstallationSecret::load(&server.data_dir).map_err(io::Error::other)?,
         };
         let counts = Counts::default();
-        let metrics = Metrics::default();
+        let metrics = Arc::new(Metrics::default());
         let patience = config.store.timeout;
         let draining = CancellationToken::new();
         let sessions = Sessions::new(Arc::clone(&store), Tenants::new(secret))
             .and_then(|sessions| sessions.encrypted(config.store.encrypt_key.as_ref()))
             .map_err(io::Error::other)?;
         Ok(Self {
-            sessions: sessions.counted(metrics.store()).patient(patience),
-            replica_sync: Arc::new(ReplicaSync::new(store, metrics.store(), patience)),
+            sessions: sessions.counted(Arc::clone(&metrics)).patient(patience),
+            replica_sync: Arc::new(ReplicaSync::new(store, Arc::clone(&metrics), patience)),
             ratios: Arc::default(),
             refusals: Arc::default(),
             clients: Clients::new(&config.clients, &counts),
             registry: Registry::new(&config)?,
             flight: Flight::new(config.server.max_bytes_in_flight),
             summary_jobs: Arc::new(SummaryJobs::new(&metrics)),
-            tracing: Arc::new(Tracing::new(&config.traces, metrics.spans())?),
-            metrics: Arc::new(metrics),
+            tracing: Arc::new(Tracing::new(&config.traces, &metrics.spans)?),
+            metrics,
             recent: Arc::default(),
             news: Arc::default(),
             tasks: Tasks::default(),
@@ -126,7 +126,7 @@ impl App {
         }
         for provider in before.config.providers.keys() {
             if !self.config.providers.contains_key(provider) {
-                self.metrics.forget(provider);
+                self.metrics.forget_provider(provider);
                 self.recent.forget(provider);
             }
         }

@@ -54,7 +54,8 @@ impl Dispatch {
         // A guess that did not help is no overflow.
         let healed = self.refits > 0 && answered;
         if healed || sent.too_long {
-            self.app.metrics.overflow(self.provider(), healed);
+            let labels = [self.provider(), if healed { "healed" } else { "unhealed" }];
+            self.app.metrics.overflows.with_label_values(&labels).inc();
         }
         if sent.too_long {
             // There is no generation at whose end it would be told.
@@ -74,7 +75,7 @@ impl Dispatch {
             body,
             model: Some(self.target.model.clone()),
         };
-        let (refusals, trace) = (&self.app.refusals, self.notes.trace());
+        let (refusals, trace) = (&self.app.refusals, &self.notes.trace);
         let edit = |ask| self.edit(ask);
         let begun = Instant::now();
         let sent = ask_usage::send(refusals, trace, &self.target, edit, outgoing).await;

@@ -320,7 +320,7 @@ impl Generation {
             target,
             timeout: app.config.compaction.timeout,
             session: self.inherited.session.to_string(),
-            trace: self.noted.trace().clone(),
+            trace: self.noted.trace.clone(),
         })
     }
 

@@ -142,7 +142,7 @@ impl Dispatch {
             self.note();
             // Boxed, so that what waits for an answer stays small.
             let tried = Box::pin(self.at_place()).await;
-            self.notes.attempts(self.calls);
+            self.notes.facts().attempts = Some(self.calls);
             let failed = match tried {
                 Tried::Final(tried) => return Ok(tried?),
                 Tried::Failed(failed) => failed,
@@ -152,7 +152,8 @@ impl Dispatch {
             if !self.move_on(too_long) {
                 return Ok(failed?);
             }
-            self.app.metrics.fallback(&left.name);
+            let fallbacks = &self.app.metrics.fallbacks;
+            fallbacks.with_label_values(&[&*left.name]).inc();
             tracing::warn!(
                 from = &*left.name,
                 to = self.provider(),
@@ -185,7 +186,8 @@ impl Dispatch {
                 return Tried::Failed(tried);
             };
             drop(tried);
-            self.app.metrics.retry(&provider.name);
+            let name = [&*provider.name];
+            self.app.metrics.retries.with_label_values(&name).inc();
             tokio::time::sleep(wait).await;
             retries += 1;
         }
@@ -202,22 +204,22 @@ impl Dispatch {
             Err(Lost::Unsent(
                 Unsent::BodyBroken | Unsent::BodySlow { .. } | Unsent::NoModel { .. },
             )) => {
-                metrics.attempt(name, "unsent");
+                metrics.count_attempt(name, "unsent");
                 return (Outcome::Final, None);
             }
             Err(Lost::Unsent(_)) => {
                 permit.failed(now);
-                metrics.attempt(name, "unsent");
+                metrics.count_attempt(name, "unsent");
                 return (Outcome::Failed, None);
             }
             Err(Lost::Failing(_)) => {
                 permit.failed(now);
-                metrics.attempt(name, "failed");
+                metrics.count_attempt(name, "failed");
                 return (Outcome::Failed, None);
             }
             Err(Lost::Broken(_)) => {
                 permit.failed(now);
-                metrics.attempt(name, "failed");
+                metrics.count_attempt(name, "failed");
                 return (Outcome::Final, None);
             }
         };
@@ -244,7 +246,7 @@ impl Dispatch {
             Outcome::Failed => "failed",
             Outcome::Denied => "denied",
         };
-        metrics.attempt(name, word);
+        metrics.count_attempt(name, word);
         (outcome, after)
     }
 
@@ -327,11 +329,13 @@ impl Dispatch {
     /// Who is asked now, and for what.
     fn note(&self) {
         let (provider, model) = (&self.target.provider, &*self.target.model);
-        self.notes.provider(&provider.name);
         let spelt_out = || self.app.registry.is_spelt_out(provider, model);
         let metrics = &self.app.metrics;
-        self.notes
-            .series(metrics.series(Operation::Chat, &provider.name, model, spelt_out));
+        let labels = metrics.label_model(Operation::Chat, &provider.name, model, spelt_out);
+        let mut facts = self.notes.facts();
+        facts.provider = Some(provider.name.to_string());
+        facts.model_labels = Some(labels);
+        drop(facts);
         if let Some(generation) = &self.generation {
             generation.note();
             generation.log_plan();

@@ -85,7 +85,7 @@ pub async fn exchange_chat(
 
     // 3. The index.
     let asked = index(received.bytes)?;
-    record.model(&asked.model);
+    record.set_model(&asked.model);
 
     // 4. The model.
     let chosen = provider.as_deref().or_else(|| chosen(&parts.headers));
@@ -104,7 +104,7 @@ pub async fn exchange_chat(
 
     // 5. The session.
     let inherited = {
-        let _child = record.notes().trace().child("plimsoll.store.find");
+        let _child = record.notes().trace.child("plimsoll.store.find");
         find(app, &asked, &parts, client).await
     };
     if let Some(inherited) = &inherited {
@@ -120,7 +120,7 @@ pub async fn exchange_chat(
     let asker = Asker::of(&parts.headers, client.recovers());
     let inherited = inherited.map(|inherited| (inherited, asker));
     let model = asked.model.clone();
-    let dispatch = Dispatch::new(app, parts, asked, places, inherited, record.notes());
+    let dispatch = Dispatch::new(app, parts, asked, places, inherited, record.notes().clone());
     let mut dispatch = dispatch.ok_or_else(|| no_such_model(&model))?;
 
     // 7. Its summary first, where that is waited for. A stream begins at once.
@@ -203,7 +203,7 @@ async fn hear(app: &App, inherited: &Inherited) {
 /// Step 9, streamed. What precedes the first byte of the stream is said here; what its end tells
 /// comes in trailers, or in a comment.
 fn streamed(mut sent: Sent, dispatch: Dispatch, hold: Hold) -> Response<Body> {
-    dispatch.notes.streamed();
+    dispatch.notes.facts().is_stream = true;
     let comment = wants_comment(dispatch.client_headers());
     let Some(generation) = &dispatch.generation else {
         return relay::stream(sent.answer, Ending::silent());

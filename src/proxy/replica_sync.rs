@@ -29,7 +29,7 @@ use crate::{
     },
     session::ratios::Ratios,
     store::{MAX_SHARED_NAME_BYTES, Store},
-    telemetry::metrics::{StoreCounts, StoreOperation},
+    telemetry::metrics::{Metrics, StoreOperation},
 };
 
 mod publication;
@@ -49,7 +49,7 @@ const MAX_MODELS: NonZeroUsize = NonZeroUsize::new(1_024).expect("it is not zero
 /// Publishes and pulls.
 pub struct ReplicaSync {
     store: Arc<dyn Store>,
-    counts: StoreCounts,
+    metrics: Arc<Metrics>,
     pull_within: Duration,
     known: Mutex<Known>,
     pulling: Mutex<Pulling>,
@@ -83,10 +83,10 @@ struct Pulling {
 
 impl ReplicaSync {
     /// `pull_within`: how long a request waits for what others published.
-    pub fn new(store: Arc<dyn Store>, counts: StoreCounts, pull_within: Duration) -> Self {
+    pub fn new(store: Arc<dyn Store>, metrics: Arc<Metrics>, pull_within: Duration) -> Self {
         Self {
             store,
-            counts,
+            metrics,
             pull_within,
             known: Mutex::new(Known {
                 changed: BTreeSet::new(),
@@ -135,14 +135,13 @@ impl ReplicaSync {
         });
         let begun = Instant::now();
         let read = read.await;
-        self.counts.took(StoreOperation::Share, begun.elapsed());
+        self.count(begun, matches!(read, Ok(Ok(()))));
         let failed = match read {
             Ok(Ok(())) => return true,
             Ok(Err(error)) => error.to_string(),
             Err(_) => format!("no answer within {:?}", self.pull_within),
         };
         self.pulling().failed = Some(Instant::now());
-        self.counts.failed(StoreOperation::Share);
         tracing::debug!(
             error = failed,
             "what other replicas learnt could not be read"
@@ -226,13 +225,12 @@ impl ReplicaSync {
             let shared = self.store.share(&it.name, it.value.clone());
             let begun = Instant::now();
             let shared = timeout_at(until.into(), shared).await;
-            self.counts.took(StoreOperation::Share, begun.elapsed());
+            self.count(begun, matches!(shared, Ok(Ok(()))));
             let failed = match shared {
                 Ok(Ok(())) => return true,
                 Ok(Err(error)) => error.to_string(),
                 Err(_) => format!("no answer within {within:?}"),
             };
-            self.counts.failed(StoreOperation::Share);
             tracing::debug!(error = failed, "what was learnt could not be published");
             false
         });
@@ -288,6 +286,11 @@ impl ReplicaSync {
             Publication::of(model, name, What::Ratio(news))
         });
         window.into_iter().chain(ratio).collect()
+    }
+
+    fn count(&self, begun: Instant, done: bool) {
+        let metrics = &self.metrics;
+        metrics.record_store(StoreOperation::Share, begun.elapsed(), !done);
     }
 
     fn known(&self) -> MutexGuard<'_, Known> {

@@ -4,7 +4,10 @@ use http::Response;
 
 use crate::{
     provider::{Outgoing, Provider, Unsent},
-    telemetry::{Operation, trace::Trace},
+    telemetry::{
+        Operation,
+        trace::{Attempt, Trace},
+    },
     wire::Body,
 };
 
@@ -18,7 +21,7 @@ pub async fn send(
     operation: Option<Operation>,
     mut outgoing: Outgoing,
 ) -> Result<Response<Body>, Unsent> {
-    let attempt = trace.attempt(provider, operation, outgoing.model.as_deref());
+    let attempt = begin(trace, provider, operation, &outgoing);
     attempt.inject(&mut outgoing.headers);
     let sent = provider.send(outgoing).await;
     match &sent {
@@ -26,4 +29,20 @@ pub async fn send(
         Err(unsent) => attempt.failed(unsent.word()),
     }
     sent
+}
+
+/// The span of a request that goes to a provider now.
+pub fn begin(
+    trace: &Trace,
+    provider: &Provider,
+    operation: Option<Operation>,
+    outgoing: &Outgoing,
+) -> Attempt {
+    let base_url = provider.config.base_url.as_deref();
+    trace.attempt(
+        &provider.name,
+        base_url,
+        operation,
+        outgoing.model.as_deref(),
+    )
 }

@@ -108,7 +108,7 @@ impl Generation {
 
     /// Takes over an outcome, and plans again where it is a summary.
     fn take_over_summary(&mut self, conversation: &Conversation, outcome: &Outcome) {
-        let _child = self.noted.trace().child(GUARD);
+        let _child = self.noted.trace.child(GUARD);
         let begun = Instant::now();
         if self.compaction.take_over(outcome) {
             if self.inherited.state.is_some() {

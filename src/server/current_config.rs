@@ -76,7 +76,9 @@ impl CurrentConfig {
         let changed = read
             .map_err(Refused::from)
             .and_then(|config| self.change(&before, config));
-        before.metrics.reloaded(changed.is_ok());
+        let result = if changed.is_ok() { "ok" } else { "refused" };
+        let reloads = &before.metrics.config_reloads;
+        reloads.with_label_values(&[result]).inc();
         changed
     }
 

@@ -40,31 +40,31 @@ pub(super) async fn handle_request(
         Err(failure) => return Err(body::turn_away(&parts.headers, body, limit, failure).await),
     };
     if matches!(route, Route::Health | Route::Ready) {
-        record.quiet();
-        record.outcome("done");
+        record.set_quiet();
+        record.outcome = Some("done");
         return Ok(match route {
             Route::Ready => probe_endpoints::ready(app),
             _ => probe_endpoints::healthy(),
         });
     }
     if matches!(route, Route::Metrics) {
-        record.quiet();
+        record.set_quiet();
         return probe_endpoints::metrics(app, &parts, body).await;
     }
     if let Route::Api { path } = route {
-        record.uncounted();
+        record.in_flight = None;
         return api(app, &parts, body, path, record).await;
     }
     if let Route::Dashboard { path } = route {
-        record.quiet();
-        record.outcome("done");
+        record.set_quiet();
+        record.outcome = Some("done");
         return dashboard::answer(path, &parts.headers).ok_or(Failure::PathNotFound);
     }
-    record.trace(app.tracing.begin(&parts.headers));
+    record.set_trace(app.tracing.begin(&parts.headers));
     let (shape, operation) = route.asks();
-    record.asks(shape, operation);
+    (record.route, record.operation) = (Some(shape), operation);
     let admitted = app.clients.recognise(&parts.headers).and_then(|client| {
-        record.client(client.name.as_ref());
+        record.client.clone_from(&client.name);
         route.check_path(&client)?;
         Ok((client.begin()?, client))
     });

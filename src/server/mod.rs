@@ -195,11 +195,11 @@ async fn connection(live: Arc<CurrentConfig>, stream: TcpStream, watcher: Watche
 
 async fn respond(app: Arc<App>, request: Request<Incoming>) -> Result<Response<Body>, Infallible> {
     let mut record = Record::new(request.method(), request.uri().path());
-    record.counts(app.metrics.begin());
+    record.in_flight = Some(app.metrics.begin());
     let version = request.version();
     let answer = handle_request(&app, request, &mut record).await;
     let answer = answer.unwrap_or_else(|failure| {
-        record.outcome(failure.code());
+        record.outcome = Some(failure.code());
         let mut answer = answer::failure(&failure);
         // What is left of the body is not read, so that nothing can follow it on this connection.
         if failure.leaves_body() && version == Version::HTTP_11 {

@@ -23,7 +23,7 @@ use crate::{
     error::chain,
     guard::Recall,
     store::{Saved, Store, StoreError},
-    telemetry::metrics::{StoreCounts, StoreOperation},
+    telemetry::metrics::{Metrics, StoreOperation},
     wire::chat::Conversation,
 };
 
@@ -62,7 +62,7 @@ pub struct Sessions {
     seal: Arc<Seal>,
     /// Something that cannot be decrypted was met, and said so.
     unopened: Arc<AtomicBool>,
-    counts: StoreCounts,
+    metrics: Arc<Metrics>,
     find_within: Duration,
     /// Orders are read, changed and written by one at a time.
     ordering: Arc<tokio::sync::Mutex<()>>,
@@ -130,7 +130,7 @@ impl Sessions {
             ids: Arc::new(Ids::new()?),
             seal: Arc::new(Seal::new(None)?),
             unopened: Arc::default(),
-            counts: StoreCounts::default(),
+            metrics: Arc::default(),
             find_within: StoreConfig::default().timeout,
             ordering: Arc::default(),
         })
@@ -161,8 +161,8 @@ impl Sessions {
     }
 
     /// Counts what the store does, and fails to do, there.
-    pub fn counted(self, counts: StoreCounts) -> Self {
-        Self { counts, ..self }
+    pub fn counted(self, metrics: Arc<Metrics>) -> Self {
+        Self { metrics, ..self }
     }
 
     /// Names a new summary.
@@ -366,10 +366,8 @@ impl Sessions {
         let begun = Instant::now();
         let asked = tokio::time::timeout(within, asked).await;
         let asked = asked.unwrap_or(Err(StoreError::TooSlow(within)));
-        self.counts.took(operation, begun.elapsed());
-        if asked.is_err() {
-            self.counts.failed(operation);
-        }
+        let metrics = &self.metrics;
+        metrics.record_store(operation, begun.elapsed(), asked.is_err());
         asked
     }
 }

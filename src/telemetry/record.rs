@@ -4,7 +4,7 @@
 //! so that a stream is logged with all its bytes and its real end. With the line goes what is
 //! counted of the request, and its trace ends. Stages write to it and never read it.
 
-mod told;
+mod output;
 
 use std::{
     io,
@@ -19,13 +19,8 @@ use http::{Method, Response};
 use http_body::{Body as _, Frame, SizeHint};
 use http_body_util::BodyExt;
 
-use self::told::status_word;
 pub use super::notes::{Answered, Notes};
-use super::{
-    Operation,
-    metrics::{Ended, InFlight},
-    trace::Trace,
-};
+use super::{Operation, metrics::InFlight, trace::Trace};
 use crate::wire::Body;
 
 /// Characters of a client's text that go into a line.
@@ -37,18 +32,22 @@ pub struct Record {
     begun: Instant,
     method: Method,
     path: String,
-    route: Option<&'static str>,
-    operation: Option<Operation>,
-    client: Option<Arc<str>>,
+    /// Of a request for a model: its kind of path, and what it asks for.
+    pub route: Option<&'static str>,
+    pub operation: Option<Operation>,
+    /// The name of the client's key.
+    pub client: Option<Arc<str>>,
     model: Option<String>,
     notes: Notes,
-    trace: Trace,
     status: Option<u16>,
     bytes: u64,
     first_byte: Option<Duration>,
-    outcome: Option<&'static str>,
-    quiet: bool,
-    in_flight: Option<InFlight>,
+    /// Why no provider's answer went out, or how the answer ended.
+    pub outcome: Option<&'static str>,
+    is_quiet: bool,
+    /// The request is counted, and one of those in flight until its answer ends; `None`: it is no client
+    /// that asks.
+    pub in_flight: Option<InFlight>,
 }
 
 impl Record {
@@ -56,73 +55,41 @@ impl Record {
     pub fn new(method: &Method, path: &str) -> Self {
         Self {
             begun: Instant::now(),
-            method: known(method),
-            path: cut(path),
+            method: standard_method(method),
+            path: shorten(path),
             route: None,
             operation: None,
             client: None,
             model: None,
             notes: Notes::default(),
-            trace: Trace::default(),
             status: None,
             bytes: 0,
             first_byte: None,
             outcome: None,
-            quiet: false,
+            is_quiet: false,
             in_flight: None,
         }
     }
 
-    /// A request for a model: its kind of path, and what it asks for.
-    pub fn asks(&mut self, route: &'static str, operation: Option<Operation>) {
-        self.route = Some(route);
-        self.operation = operation;
-    }
-
-    /// The name of the client's key.
-    pub fn client(&mut self, name: Option<&Arc<str>>) {
-        self.client = name.cloned();
-    }
-
     /// The model as the client named it.
-    pub fn model(&mut self, model: &str) {
-        self.model = (!model.is_empty()).then(|| cut(model));
-    }
-
-    pub fn provider(&mut self, provider: &str) {
-        self.notes.provider(provider);
+    pub fn set_model(&mut self, model: &str) {
+        self.model = (!model.is_empty()).then(|| shorten(model));
     }
 
     /// The trace that ends with the record. Before anybody has notes of it.
-    pub fn trace(&mut self, trace: Trace) {
-        self.notes = Notes::of(trace.clone());
-        self.trace = trace;
+    pub fn set_trace(&mut self, trace: Trace) {
+        self.notes.trace = trace;
     }
 
     /// Where more is noted, until the line is written.
-    pub fn notes(&self) -> Notes {
-        self.notes.clone()
-    }
-
-    /// Why we answered ourselves, or how the answer ended.
-    pub fn outcome(&mut self, outcome: &'static str) {
-        self.outcome = Some(outcome);
-    }
-
-    /// The request is one of those in flight, until its answer ends.
-    pub fn counts(&mut self, in_flight: InFlight) {
-        self.in_flight = Some(in_flight);
-    }
-
-    /// Not counted: it is no client that asks.
-    pub fn uncounted(&mut self) {
-        self.in_flight = None;
+    pub const fn notes(&self) -> &Notes {
+        &self.notes
     }
 
     /// Logged at debug level only and not counted, as the probes of orchestrators are.
-    pub fn quiet(&mut self) {
-        self.quiet = true;
-        self.uncounted();
+    pub fn set_quiet(&mut self) {
+        self.is_quiet = true;
+        self.in_flight = None;
     }
 
     /// Puts the record into an answer's body, which writes it at its end.
@@ -138,45 +105,10 @@ impl Record {
             .boxed_unsync()
         })
     }
-
-    /// What kept the request from being done, in one word.
-    fn error(&self, outcome: &'static str) -> Option<&'static str> {
-        match (outcome, self.status) {
-            ("done", Some(status @ 400..)) => Some(status_word(status)),
-            ("done" | "upgraded", _) => None,
-            _ => Some(outcome),
-        }
-    }
-}
-
-impl Drop for Record {
-    fn drop(&mut self) {
-        let noted = self.notes.take();
-        let outcome = match self.outcome.unwrap_or("client_left") {
-            "done" if noted.failed => "provider_error",
-            outcome => outcome,
-        };
-        let error = self.error(outcome);
-        let took = self.begun.elapsed();
-        self.log(&noted, outcome, took);
-        if let Some(in_flight) = self.in_flight.take() {
-            in_flight.ended(&Ended {
-                outcome,
-                status: self.status,
-                series: noted.series.as_deref(),
-                error,
-                took,
-                first_chunk: self.first_byte.filter(|_| noted.streamed),
-                guard: noted.guard,
-                answered: noted.answered.as_ref(),
-            });
-        }
-        self.trace.end(|span| self.tell(&noted, error, span));
-    }
 }
 
 /// A method that no standard knows is a client's text, and as long as it likes.
-fn known(method: &Method) -> Method {
+fn standard_method(method: &Method) -> Method {
     let standard = [
         Method::GET,
         Method::HEAD,
@@ -194,7 +126,7 @@ fn known(method: &Method) -> Method {
     }
 }
 
-fn cut(text: &str) -> String {
+fn shorten(text: &str) -> String {
     text.chars().take(MAX_TEXT).collect()
 }
 
@@ -226,7 +158,7 @@ impl http_body::Body for Recorded {
                 // Nothing follows trailers, and nobody asks for more.
                 self.ended = frame.is_trailers() || self.body.is_end_stream();
             }
-            Poll::Ready(Some(Err(_))) => self.record.outcome("broken"),
+            Poll::Ready(Some(Err(_))) => self.record.outcome = Some("broken"),
             Poll::Ready(None) => self.ended = true,
             Poll::Pending => {}
         }
@@ -245,8 +177,8 @@ impl http_body::Body for Recorded {
 impl Drop for Recorded {
     fn drop(&mut self) {
         let all = self.expected == Some(self.record.bytes) || self.record.method == Method::HEAD;
-        if (self.ended || all) && self.record.outcome.is_none() {
-            self.record.outcome("done");
+        if self.ended || all {
+            self.record.outcome.get_or_insert("done");
         }
     }
 }

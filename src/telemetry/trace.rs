@@ -24,10 +24,10 @@ use opentelemetry_sdk::{
     propagation::TraceContextPropagator,
     trace::{Sampler, SdkTracer, SdkTracerProvider},
 };
+use prometheus::IntCounterVec;
 
 use self::sampler::Linked;
 pub use self::span::{Attempt, Child, Finish, Trace};
-use super::metrics::SpanCounts;
 use crate::config::TracesConfig;
 
 /// How long what waits may take to be sent when the proxy ends.
@@ -49,7 +49,7 @@ impl Tracing {
     /// # Errors
     /// There is no runtime, the TLS roots of this machine cannot be read, or the environment has
     /// settings for the exporter that it does not know.
-    pub fn new(config: &TracesConfig, counts: SpanCounts) -> io::Result<Self> {
+    pub fn new(config: &TracesConfig, counts: &IntCounterVec) -> io::Result<Self> {
         let Some(endpoint) = &config.endpoint else {
             return Ok(Self::default());
         };

@@ -13,7 +13,10 @@ use crate::{
     http::answer,
     provider::Offered,
     proxy::App,
-    telemetry::{metrics::Attempts, recent::Latency},
+    telemetry::{
+        metrics::{ATTEMPT_OUTCOMES, Metrics},
+        recent::Latency,
+    },
     wire::Body,
 };
 
@@ -29,7 +32,7 @@ pub(super) struct Shown {
     /// `closed`, `half_open` or `open`.
     breaker: &'static str,
     /// Of this process, since it began.
-    attempts: Option<Attempts>,
+    attempts: Option<BTreeMap<&'static str, u64>>,
     retries: Option<u64>,
     fallbacks: Option<u64>,
     latency_ms: Option<Latency>,
@@ -64,13 +67,13 @@ pub(super) fn known(app: &App, who: &Who) -> Providers {
         if models.is_empty() && !who.knows(app, name) {
             return None;
         }
-        let counted = watches.then(|| app.metrics.counted(name));
+        let metrics = watches.then_some(&app.metrics);
         Some(Shown {
             name: name.to_owned(),
             breaker: provider.breaker.state(now).word(),
-            attempts: counted.map(|counted| counted.attempts),
-            retries: counted.map(|counted| counted.retries),
-            fallbacks: counted.map(|counted| counted.fallbacks),
+            attempts: metrics.map(|metrics| count_attempts(metrics, name)),
+            retries: metrics.map(|metrics| metrics.retries.with_label_values(&[name]).get()),
+            fallbacks: metrics.map(|metrics| metrics.fallbacks.with_label_values(&[name]).get()),
             latency_ms: watches.then(|| app.recent.latency(name)).flatten(),
             models,
         })
@@ -78,6 +81,15 @@ pub(super) fn known(app: &App, who: &Who) -> Providers {
     Providers {
         providers: providers.collect(),
     }
+}
+
+/// By what became of them.
+fn count_attempts(metrics: &Metrics, provider: &str) -> BTreeMap<&'static str, u64> {
+    let counts = ATTEMPT_OUTCOMES.map(|outcome| {
+        let attempts = metrics.attempts.with_label_values(&[provider, outcome]);
+        (outcome, attempts.get())
+    });
+    counts.into()
 }
 
 /// Models that somebody spelt out, and those that were asked for and of which nobody knew the window;
@@ -110,16 +122,13 @@ fn models(app: &App, who: &Who) -> BTreeMap<String, Vec<Model>> {
 
 /// One of which everything is known, and one of which nothing is.
 #[cfg(test)]
-pub(super) fn fixture(
-    metrics: &crate::telemetry::metrics::Metrics,
-    recent: &crate::telemetry::recent::Recent,
-) -> Providers {
+pub(super) fn fixture(metrics: &Metrics, recent: &crate::telemetry::recent::Recent) -> Providers {
     use crate::provider::Source;
 
     let known = Shown {
         name: "up".into(),
         breaker: "closed",
-        attempts: Some(metrics.counted("up").attempts),
+        attempts: Some(count_attempts(metrics, "up")),
         retries: Some(1),
         fallbacks: Some(0),
         latency_ms: recent.latency("up"),

@@ -1,8 +1,7 @@
 use super::*;
-use crate::telemetry::metrics::Now;
 
-fn jobs() -> (Arc<SummaryJobs>, Metrics) {
-    let metrics = Metrics::default();
+fn jobs() -> (Arc<SummaryJobs>, Arc<Metrics>) {
+    let metrics = Arc::new(Metrics::default());
     (Arc::new(SummaryJobs::new(&metrics)), metrics)
 }
 
@@ -61,7 +60,7 @@ fn a_dropped_job_gives_its_place_back() {
     let result = jobs.result(id(1)).unwrap().now_or_never();
     assert!(result.unwrap().is_err());
     drop(new(jobs.begin(request(1, 3, 1))));
-    let text = metrics.text(std::iter::empty(), Now::default());
+    let text = metrics.text(std::iter::empty(), 0);
     assert!(text.contains("plimsoll_summaries_running 0\n"), "{text}");
     // The one that found no place, and the two that were not run.
     let skipped = r#"plimsoll_summaries_total{outcome="skipped"} 3"#;

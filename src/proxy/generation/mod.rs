@@ -85,7 +85,7 @@ impl Generation {
         target: &Target,
         (asker, compaction, noted): (Asker, CompactionStep, Notes),
     ) -> Self {
-        let _child = noted.trace().child(GUARD);
+        let _child = noted.trace.child(GUARD);
         let begun = Instant::now();
         let policy = policy(app, target);
         let recall = recall(app, &inherited, target);
@@ -170,7 +170,7 @@ impl Generation {
     /// An answer was for us alone: its calls are carried out, and the request that follows is
     /// planned.
     pub fn round(&mut self, conversation: &Conversation, spoken: &Spoken) {
-        let _child = self.noted.trace().child(GUARD);
+        let _child = self.noted.trace.child(GUARD);
         let begun = Instant::now();
         let policy = policy(&self.app, &self.target);
         self.recovering
@@ -202,7 +202,7 @@ impl Generation {
         self.note_answer(heard, &health);
         let lineage = &self.inherited.lineage;
         let within = self.store_within();
-        let child = self.noted.trace().child("plimsoll.store.save");
+        let child = self.noted.trace.child("plimsoll.store.save");
         let (stored, ()) = tokio::join!(
             app.sessions.save(lineage, answer, &state, within),
             app.replica_sync.publish(app.learnt_state(), within),

@@ -84,7 +84,7 @@ impl Generation {
         target: &Target,
         counted: Option<u32>,
     ) -> bool {
-        let _child = self.noted.trace().child(GUARD);
+        let _child = self.noted.trace.child(GUARD);
         let begun = Instant::now();
         let refused = self.raw_sent;
         let cap = |plan: &Plan| plan.report.answer_cap.map(|cap| cap.sent);
@@ -109,7 +109,7 @@ impl Generation {
         let smaller = is_smaller(self);
         if smaller {
             self.refitted += 1;
-            self.noted.actions(self.actions());
+            self.noted.facts().actions = Some(self.actions());
             self.log();
         }
         smaller
@@ -151,8 +151,9 @@ impl Generation {
         };
         self.cut_in_silence = true;
         learnt.truncated(place, model, cap, Instant::now());
-        self.app.metrics.truncated(provider);
-        self.noted.actions(self.actions());
+        let truncations = &self.app.metrics.silent_truncations;
+        truncations.with_label_values(&[&**provider]).inc();
+        self.noted.facts().actions = Some(self.actions());
         tracing::warn!(
             session = %self.inherited.session, provider = &**provider, model = &**model, tokens = cap,
             "a provider cuts prompts in silence; the health is unknown, and prompts are held to what it takes"

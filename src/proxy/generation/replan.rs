@@ -61,7 +61,7 @@ impl Generation {
             Wish::Guard => self.plan.report.raw_after,
             Wish::DryRun | Wish::Off => self.plan.report.raw_before,
         };
-        self.noted.actions(self.actions());
+        self.noted.facts().actions = Some(self.actions());
     }
 }
 

@@ -8,7 +8,7 @@ use crate::{
     proxy::request_options::Wish,
     relay::Heard,
     session::{history::Marks, state::MadeOf},
-    telemetry::{metrics::Done, record::Answered},
+    telemetry::record::Answered,
 };
 
 impl Generation {
@@ -61,8 +61,7 @@ impl Generation {
     pub(super) fn note_answer(&self, heard: &Heard, health: &Health) {
         let usage = heard.usage;
         let billed = self.recovering.billed_tokens();
-        self.noted.guard(self.guard_took);
-        self.noted.answered(Answered {
+        let answered = Answered {
             level: health.level,
             hard_util: health.hard_util,
             prompt_tokens: reported(heard),
@@ -70,40 +69,49 @@ impl Generation {
             cached_tokens: usage.and_then(|usage| usage.cached_tokens),
             billed: billed.map(|billed| (billed.prompt_tokens, billed.completion_tokens)),
             finish_reason: heard.finish_reason,
-        });
-        self.app.metrics.done(&self.done());
+        };
+        let mut facts = self.noted.facts();
+        facts.guard_took = Some(self.guard_took);
+        facts.answered = Some(answered);
+        drop(facts);
+        self.count_actions();
     }
 
-    /// What was done to this request, and to none before it.
-    fn done(&self) -> Done {
-        let mut done = Done {
-            session: self.inherited.state.is_none() && !self.inherited.lost,
-            ..Done::default()
-        };
+    /// Counts what was done to this request, and to none before it.
+    fn count_actions(&self) {
+        let metrics = &self.app.metrics;
+        if self.inherited.state.is_none() && !self.inherited.lost {
+            metrics.sessions.inc();
+        }
         if self.wish != Wish::Guard {
-            return done;
+            return;
         }
         let report = &self.plan.report;
-        let truncated = || report.truncated.iter().filter(|cut| cut.new);
-        done.truncations = truncated().count();
-        done.cut_chars = truncated()
-            .map(|cut| cut.before.saturating_sub(cut.after))
-            .sum();
-        done.cleared_messages = report.cleared.as_ref().map_or(0, |cleared| cleared.fresh);
-        done.lowered_cap = self.lowers_cap();
-        done.course = self.recovering.begins_course();
-        done.injected = self.recovering.injected_prompt();
+        for cut in report.truncated.iter().filter(|cut| cut.new) {
+            metrics.truncations.inc();
+            let chars = cut.before.saturating_sub(cut.after);
+            metrics.cut_characters.inc_by(chars as u64);
+        }
+        let cleared = report.cleared.as_ref().map_or(0, |cleared| cleared.fresh);
+        metrics.cleared_messages.inc_by(cleared as u64);
+        let lowered = &metrics.lowered_answer_caps;
+        lowered.inc_by(u64::from(self.lowers_cap()));
+        let course = self.recovering.begins_course();
+        metrics.courses.inc_by(u64::from(course));
+        if let Some(kind) = self.recovering.injected_prompt() {
+            metrics.injections.with_label_values(&[kind]).inc();
+        }
         if let Some(folded) = report.folded.filter(|folded| folded.new) {
-            done.folded = !done.course;
+            metrics.folds.inc_by(u64::from(!course));
             let before = self.recall.memory.boundary();
             let now = self.plan.memory.boundary();
-            done.dropped_messages = match (before, now) {
+            let dropped = match (before, now) {
                 (Some(before), Some(now)) => {
                     folded.messages.min(now.saturating_sub(before) as usize)
                 }
                 _ => folded.messages,
             };
+            metrics.dropped_messages.inc_by(dropped as u64);
         }
-        done
     }
 }

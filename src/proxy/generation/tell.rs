@@ -88,7 +88,7 @@ impl Generation {
 
     /// The provider said in its answer that it failed: a success by its status alone.
     pub fn provider_failed(&self) {
-        self.noted.failed();
+        self.noted.facts().provider_failed = true;
     }
 
     /// What is added to the end of a stream.
@@ -156,12 +156,14 @@ impl Generation {
     /// Notes the session and what was done in the request's line of the log.
     /// Plans that follow are noted there too.
     pub fn note(&self) {
-        self.noted.session(self.inherited.session);
-        self.noted.actions(self.actions());
-        self.noted.guard(self.guard_took);
+        let actions = self.actions();
         // 0 where the guard did not look at the request.
         let budget = self.plan.report.budget.tokens;
-        self.noted.budget((budget > 0).then_some(budget));
+        let mut facts = self.noted.facts();
+        facts.session = Some(self.inherited.session.to_string());
+        facts.actions = Some(actions);
+        facts.guard_took = Some(self.guard_took);
+        facts.budget_tokens = (budget > 0).then_some(budget);
     }
 
     /// What a plan begins, once it is known that it is the one that goes out.

@@ -23,7 +23,7 @@ impl Replica {
             ratios: Ratios::default(),
             replica_sync: ReplicaSync::new(
                 Arc::clone(store) as Arc<dyn Store>,
-                StoreCounts::default(),
+                Arc::default(),
                 StoreConfig::default().timeout,
             ),
         }

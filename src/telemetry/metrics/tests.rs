@@ -1,16 +1,19 @@
 use std::{sync::Arc, time::Duration};
 
-use super::{Done, Ended, Metrics, Now, Series, StoreCounts, StoreOperation};
+use http::{Method, Response};
+
+use super::{Metrics, StoreOperation};
 use crate::{
     health::Level,
-    telemetry::{Operation, record::Answered},
+    telemetry::{
+        Operation,
+        record::{Answered, Record},
+    },
+    wire::whole,
 };
 
 fn text(metrics: &Metrics, breakers: &[(&str, i64)]) -> String {
-    let now = Now {
-        bytes_in_flight: 70,
-    };
-    metrics.text(breakers.iter().copied(), now)
+    metrics.text(breakers.iter().copied(), 70)
 }
 
 #[track_caller]
@@ -23,22 +26,11 @@ fn says(text: &str, lines: &[&str]) {
 #[test]
 fn what_is_counted_is_shown() {
     let metrics = Arc::new(Metrics::default());
-    metrics.attempt("up", "answer");
-    metrics.attempt("up", "answer");
-    metrics.attempt("up", "busy");
-    metrics.retry("up");
-    metrics.fallback("up");
-    metrics.overflow("up", true);
-    metrics.overflow("other", false);
-    metrics.truncated("other");
-    metrics.reloaded(true);
-    metrics.store().failed(StoreOperation::Save);
-    metrics
-        .store()
-        .took(StoreOperation::Save, Duration::from_millis(3));
-    StoreCounts::default().failed(StoreOperation::Save);
-    metrics.summaries().ended("made");
-    metrics.summaries().spent(900, 70);
+    metrics.count_attempt("up", "answer");
+    metrics.count_attempt("up", "answer");
+    metrics.count_attempt("up", "busy");
+    metrics.retries.with_label_values(&["up"]).inc();
+    metrics.record_store(StoreOperation::Save, Duration::from_millis(3), true);
     let held = metrics.begin();
     drop(metrics.begin());
     let shown = text(&metrics, &[("up", 2), ("other", 0)]);
@@ -50,11 +42,10 @@ fn what_is_counted_is_shown() {
             r#"plimsoll_provider_attempts_total{outcome="failed",provider="up"} 0"#,
             r#"plimsoll_provider_attempts_total{outcome="answer",provider="other"} 0"#,
             r#"plimsoll_retries_total{provider="up"} 1"#,
-            r#"plimsoll_fallbacks_total{provider="up"} 1"#,
-            r#"plimsoll_overflows_total{provider="up",result="healed"} 1"#,
-            r#"plimsoll_overflows_total{provider="other",result="unhealed"} 1"#,
+            r#"plimsoll_fallbacks_total{provider="up"} 0"#,
+            r#"plimsoll_overflows_total{provider="other",result="unhealed"} 0"#,
             r#"plimsoll_overflows_total{provider="other",result="healed"} 0"#,
-            r#"plimsoll_silent_truncations_total{provider="other"} 1"#,
+            r#"plimsoll_silent_truncations_total{provider="other"} 0"#,
             r#"plimsoll_store_errors_total{operation="save"} 1"#,
             r#"plimsoll_store_errors_total{operation="find"} 0"#,
             r#"plimsoll_store_errors_total{operation="order"} 0"#,
@@ -66,13 +57,17 @@ fn what_is_counted_is_shown() {
             r#"plimsoll_breaker_state{provider="other"} 0"#,
             "plimsoll_requests_in_flight 1",
             "plimsoll_in_flight_bytes 70",
-            r#"plimsoll_config_reloads_total{result="ok"} 1"#,
+            r#"plimsoll_config_reloads_total{result="ok"} 0"#,
             r#"plimsoll_config_reloads_total{result="refused"} 0"#,
-            r#"plimsoll_summaries_total{outcome="made"} 1"#,
+            r#"plimsoll_summaries_total{outcome="made"} 0"#,
             r#"plimsoll_summaries_total{outcome="timed_out"} 0"#,
-            r#"plimsoll_summaries_tokens_total{kind="prompt"} 900"#,
-            r#"plimsoll_summaries_tokens_total{kind="completion"} 70"#,
+            r#"plimsoll_summaries_tokens_total{kind="prompt"} 0"#,
+            r#"plimsoll_summaries_tokens_total{kind="completion"} 0"#,
             "plimsoll_summaries_running 0",
+            r#"plimsoll_answers_total{health="critical"} 0"#,
+            r#"plimsoll_injections_total{kind="caution"} 0"#,
+            r#"plimsoll_requests_total{outcome="done",status="2xx"} 0"#,
+            r#"plimsoll_spans_total{outcome="exported"} 0"#,
             r#"plimsoll_build_info{version="0.1.0"} 1"#,
             "# TYPE plimsoll_retries_total counter",
             "# TYPE plimsoll_breaker_state gauge",
@@ -87,80 +82,49 @@ fn what_is_counted_is_shown() {
             r#"plimsoll_breaker_state{provider="up"} 0"#,
         ],
     );
-    metrics.forget("up");
-    metrics.forget("never");
+    metrics.forget_provider("up");
+    metrics.forget_provider("never");
     let shown = text(&metrics, &[("other", 0)]);
     assert!(!shown.contains("plimsoll_breaker_state{provider=\"up\"}"));
     says(&shown, &[r#"plimsoll_retries_total{provider="up"} 1"#]);
 }
 
-#[test]
-fn what_the_guard_did_is_counted_once() {
-    let metrics = Metrics::default();
-    metrics.done(&Done::default());
-    metrics.done(&Done {
-        truncations: 2,
-        cut_chars: 70_000,
-        cleared_messages: 5,
-        folded: true,
-        dropped_messages: 14,
-        lowered_cap: true,
-        injected: Some("caution"),
-        course: true,
-        session: true,
-    });
-    says(
-        &text(&metrics, &[]),
-        &[
-            "plimsoll_truncations_total 2",
-            "plimsoll_cut_characters_total 70000",
-            "plimsoll_cleared_messages_total 5",
-            "plimsoll_folds_total 1",
-            "plimsoll_dropped_messages_total 14",
-            "plimsoll_lowered_answer_caps_total 1",
-            r#"plimsoll_injections_total{kind="caution"} 1"#,
-            r#"plimsoll_injections_total{kind="critical"} 0"#,
-            "plimsoll_courses_total 1",
-            "plimsoll_sessions_total 1",
-        ],
-    );
-}
-
-fn ended(series: &Series) -> Ended<'_> {
-    Ended {
-        outcome: "done",
-        status: Some(200),
-        series: Some(series),
-        error: None,
-        took: Duration::from_millis(300),
-        first_chunk: Some(Duration::from_millis(50)),
-        guard: Some(Duration::from_micros(80)),
-        answered: None,
-    }
+/// The record of a generation whose answer has ended.
+fn record(metrics: &Arc<Metrics>, model: &str, is_spelt_out: bool) -> Record {
+    let mut record = Record::new(&Method::POST, "/");
+    record.in_flight = Some(metrics.begin());
+    let labels = metrics.label_model(Operation::Chat, "up", model, || is_spelt_out);
+    record.notes().facts().model_labels = Some(labels);
+    record.outcome = Some("done");
+    record
 }
 
 #[test]
 fn a_generation_is_counted_under_its_model() {
     let metrics = Arc::new(Metrics::default());
-    let series = metrics.series(Operation::Chat, "up", "m", || true);
-    let answered = Answered {
+    let done = record(&metrics, "m", true);
+    let mut facts = done.notes().facts();
+    facts.guard_took = Some(Duration::from_micros(80));
+    facts.is_stream = true;
+    facts.answered = Some(Answered {
         level: Level::Caution,
         hard_util: Some(0.42),
         prompt_tokens: Some(900),
         completion_tokens: Some(20),
         billed: Some((1_700, 50)),
         ..Answered::default()
-    };
-    metrics.begin().ended(&Ended {
-        answered: Some(&answered),
-        ..ended(&series)
     });
-    metrics.begin().ended(&Ended {
-        outcome: "provider_timeout",
-        status: Some(504),
-        error: Some("provider_timeout"),
-        ..ended(&series)
-    });
+    drop(facts);
+    let answer = done.attach(Response::new(whole("hello")));
+    let read = http_body_util::BodyExt::collect(answer.into_body());
+    futures_util::FutureExt::now_or_never(read)
+        .unwrap()
+        .unwrap();
+    let mut failed = record(&metrics, "m", true);
+    failed.outcome = Some("provider_timeout");
+    let mut answer = Response::new(whole(""));
+    *answer.status_mut() = http::StatusCode::GATEWAY_TIMEOUT;
+    drop(failed.attach(answer));
     let of = r#"gen_ai_operation_name="chat",gen_ai_provider_name="up",gen_ai_request_model="m""#;
     let tokens = |kind: &str, sum: u32| {
         format!("gen_ai_client_token_usage_sum{{{of},gen_ai_token_type=\"{kind}\"}} {sum}")
@@ -182,7 +146,8 @@ fn a_generation_is_counted_under_its_model() {
             r#"plimsoll_answers_total{health="critical"} 0"#,
             r#"plimsoll_hard_utilisation_ratio_bucket{le="0.5"} 1"#,
             r#"plimsoll_hard_utilisation_ratio_bucket{le="0.4"} 0"#,
-            "plimsoll_guard_duration_seconds_count 2",
+            "plimsoll_guard_duration_seconds_count 1",
+            "plimsoll_requests_in_flight 0",
         ],
     );
 }
@@ -191,13 +156,11 @@ fn a_generation_is_counted_under_its_model() {
 fn models_that_clients_make_up_are_one_and_the_others_are_bounded() {
     let metrics = Arc::new(Metrics::default());
     for number in 0..400 {
-        let made_up = metrics.series(Operation::Chat, "up", &format!("x{number}"), || false);
-        metrics.begin().ended(&ended(&made_up));
-        let real = metrics.series(Operation::Chat, "up", &format!("m{number}"), || true);
-        metrics.begin().ended(&ended(&real));
+        drop(record(&metrics, &format!("x{number}"), false));
+        drop(record(&metrics, &format!("m{number}"), true));
     }
     // Once it is known nobody is asked again.
-    metrics.series(Operation::Chat, "up", "m7", || panic!("it is known"));
+    metrics.label_model(Operation::Chat, "up", "m7", || panic!("it is known"));
     let shown = text(&metrics, &[]);
     let counts: Vec<_> = shown
         .lines()

@@ -40,9 +40,11 @@ fn logged(run: impl FnOnce()) -> serde_json::Value {
 fn one_line_is_written_when_the_answer_ends() {
     let line = logged(|| {
         let mut record = Record::new(&Method::POST, "/v1/chat/completions");
-        record.model("m");
-        record.provider("up");
-        record.notes().attempts(2);
+        record.set_model("m");
+        let mut facts = record.notes().facts();
+        facts.provider = Some("up".to_owned());
+        facts.attempts = Some(2);
+        drop(facts);
         let answer = record.attach(Response::new(whole("hello")));
         let body = answer.into_body().collect();
         futures_util::FutureExt::now_or_never(body)

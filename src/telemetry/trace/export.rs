@@ -26,10 +26,11 @@ use opentelemetry_sdk::{
     error::OTelSdkResult,
     trace::{BatchConfigBuilder, BatchSpanProcessor, Span, SpanData, SpanExporter, SpanProcessor},
 };
+use prometheus::{IntCounter, IntCounterVec};
 use reqwest::{Url, redirect, retry};
 use tokio::runtime::Handle;
 
-use crate::{config::secret::Secret, error::chain, telemetry::metrics::SpanCounts};
+use crate::{config::secret::Secret, error::chain};
 
 /// Spans that wait; what comes beyond that is dropped.
 const MAX_QUEUED: usize = 8_192;
@@ -46,7 +47,7 @@ const MAX_ANSWER_BYTES: usize = 64 << 10;
 pub(super) fn processor(
     endpoint: &str,
     headers: Option<&Secret>,
-    counts: SpanCounts,
+    counts: &IntCounterVec,
 ) -> io::Result<impl SpanProcessor + 'static> {
     let url =
         Url::parse(endpoint).map_err(|_| io::Error::other("traces.endpoint is no address"))?;
@@ -72,7 +73,7 @@ pub(super) fn processor(
         inner: BatchSpanProcessor::builder(exporter)
             .with_batch_config(batches)
             .build(),
-        counts,
+        made: counts.with_label_values(&["made"]),
     })
 }
 
@@ -159,17 +160,19 @@ impl HttpClient for Collector {
 #[derive(Debug)]
 struct Exporter {
     inner: Otlp,
-    counts: SpanCounts,
+    counts: IntCounterVec,
 }
 
 impl SpanExporter for Exporter {
     async fn export(&self, batch: Vec<SpanData>) -> OTelSdkResult {
         let spans = batch.len() as u64;
         let exported = self.inner.export(batch).await;
-        match exported.is_ok() {
-            true => self.counts.exported.inc_by(spans),
-            false => self.counts.failed.inc_by(spans),
-        }
+        let outcome = if exported.is_ok() {
+            "exported"
+        } else {
+            "failed"
+        };
+        self.counts.with_label_values(&[outcome]).inc_by(spans);
         exported
     }
 
@@ -194,7 +197,7 @@ impl SpanExporter for Exporter {
 #[derive(Debug)]
 struct Processor {
     inner: BatchSpanProcessor,
-    counts: SpanCounts,
+    made: IntCounter,
 }
 
 impl SpanProcessor for Processor {
@@ -203,7 +206,7 @@ impl SpanProcessor for Processor {
     }
 
     fn on_end(&self, span: SpanData) {
-        self.counts.made.inc();
+        self.made.inc();
         self.inner.on_end(span);
     }
 

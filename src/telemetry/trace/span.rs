@@ -18,7 +18,7 @@ use opentelemetry_sdk::trace::Span;
 use reqwest::Url;
 
 use super::On;
-use crate::{provider::Provider, telemetry::Operation};
+use crate::telemetry::Operation;
 
 const TRACEPARENT: HeaderName = HeaderName::from_static("traceparent");
 const TRACESTATE: HeaderName = HeaderName::from_static("tracestate");
@@ -92,7 +92,8 @@ impl Trace {
     /// A request to a provider that begins now; `model` in its words.
     pub fn attempt(
         &self,
-        provider: &Provider,
+        provider: &str,
+        base_url: Option<&str>,
         operation: Option<Operation>,
         model: Option<&str>,
     ) -> Attempt {
@@ -102,10 +103,7 @@ impl Trace {
                 Some(model) => format!("{word} {model}"),
                 None => word.to_owned(),
             };
-            let mut attributes = vec![KeyValue::new(
-                "gen_ai.provider.name",
-                provider.name.to_string(),
-            )];
+            let mut attributes = vec![KeyValue::new("gen_ai.provider.name", provider.to_owned())];
             if let Some(operation) = operation {
                 let name = KeyValue::new("gen_ai.operation.name", operation.word());
                 attributes.push(name);
@@ -119,7 +117,7 @@ impl Trace {
             spans.attempts += 1;
             attributes.push(KeyValue::new("plimsoll.attempt", spans.attempts));
             drop(spans);
-            attributes.extend(address(provider));
+            attributes.extend(address(base_url.unwrap_or_default()));
             let builder = active.on.tracer.span_builder(name);
             let builder = builder.with_kind(SpanKind::Client);
             active.begin(builder.with_attributes(attributes))
@@ -266,8 +264,7 @@ impl fmt::Debug for Trace {
 }
 
 /// Where a provider is: its host and its port, and nothing else of its address.
-fn address(provider: &Provider) -> Vec<KeyValue> {
-    let base_url = provider.config.base_url.as_deref().unwrap_or_default();
+fn address(base_url: &str) -> Vec<KeyValue> {
     let Ok(url) = Url::parse(base_url) else {
         return Vec::new();
     };

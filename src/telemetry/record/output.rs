@@ -1,0 +1,200 @@
+//! What a record says at its end: to the log, to the metrics, and to the trace.
+
+use std::time::Duration;
+
+use opentelemetry::{Array, Value};
+
+use super::Record;
+use crate::telemetry::{
+    Operation,
+    metrics::{InFlight, ModelLabels},
+    notes::RequestFacts,
+    trace::Finish,
+};
+
+/// How a request ended.
+struct End {
+    /// One of the fixed words.
+    outcome: &'static str,
+    /// `None`: it did what it was to do.
+    error: Option<&'static str>,
+    took: Duration,
+}
+
+impl Drop for Record {
+    fn drop(&mut self) {
+        let facts = std::mem::take(&mut *self.notes.facts());
+        let outcome = match self.outcome.unwrap_or("client_left") {
+            "done" if facts.provider_failed => "provider_error",
+            outcome => outcome,
+        };
+        let error = match (outcome, self.status) {
+            ("done", Some(status @ 400..)) => Some(status_word(status)),
+            ("done" | "upgraded", _) => None,
+            _ => Some(outcome),
+        };
+        let end = End {
+            outcome,
+            error,
+            took: self.begun.elapsed(),
+        };
+        self.log(&facts, &end);
+        if let Some(in_flight) = self.in_flight.take() {
+            self.count(&in_flight, &facts, &end);
+        }
+        let trace = &self.notes.trace;
+        trace.end(|span| self.set_attributes(&facts, error, span));
+    }
+}
+
+impl Record {
+    fn log(&self, facts: &RequestFacts, end: &End) {
+        let ms = |time: Duration| (time.as_secs_f64() * 1e6).round() / 1e3;
+        let answered = facts.answered.as_ref();
+        let prompt_tokens = answered.and_then(|it| it.prompt_tokens);
+        let completion_tokens = answered.and_then(|it| it.completion_tokens);
+        let cached_tokens = answered.and_then(|it| it.cached_tokens);
+        let hard_util = answered.and_then(|it| it.hard_util);
+        let hard_util = hard_util.map(|share| (share * 1e3).round() / 1e3);
+        macro_rules! line {
+            ($level:expr) => {
+                tracing::event!(
+                    $level,
+                    method = %self.method,
+                    path = self.path,
+                    status = self.status,
+                    outcome = end.outcome,
+                    client = self.client.as_deref(),
+                    model = self.model.as_deref(),
+                    provider = facts.provider.as_deref(),
+                    attempts = facts.attempts,
+                    session = facts.session.as_deref(),
+                    actions = facts.actions.as_deref(),
+                    health = answered.map(|it| it.level.word()),
+                    hard_util,
+                    prompt_tokens,
+                    completion_tokens,
+                    cached_tokens,
+                    budget_tokens = facts.budget_tokens,
+                    bytes = self.bytes,
+                    guard_ms = facts.guard_took.map(ms),
+                    first_byte_ms = self.first_byte.map(ms),
+                    duration_ms = ms(end.took),
+                    trace_id = self.notes.trace.id(),
+                    "request answered"
+                )
+            };
+        }
+        if self.is_quiet {
+            line!(tracing::Level::DEBUG);
+        } else {
+            line!(tracing::Level::INFO);
+        }
+    }
+
+    fn count(&self, in_flight: &InFlight, facts: &RequestFacts, end: &End) {
+        let metrics = &in_flight.0;
+        let class = match self.status {
+            Some(200..=299) => "2xx",
+            Some(300..=399) => "3xx",
+            Some(400..=499) => "4xx",
+            Some(500..=599) => "5xx",
+            Some(_) => "other",
+            None => "none",
+        };
+        let requests = metrics.requests.with_label_values(&[end.outcome, class]);
+        requests.inc();
+        if let Some(took) = facts.guard_took {
+            metrics.guard_duration.observe(took.as_secs_f64());
+        }
+        if let Some(answered) = &facts.answered {
+            let level = [answered.level.word()];
+            metrics.answers.with_label_values(&level).inc();
+            if let Some(hard_util) = answered.hard_util {
+                metrics.hard_utilisation.observe(hard_util);
+            }
+        }
+        let Some(ModelLabels(labels)) = &facts.model_labels else {
+            return;
+        };
+        let [operation, provider, model] = labels.each_ref().map(|label| &**label);
+        let labels = [operation, provider, model, end.error.unwrap_or_default()];
+        let took = metrics.operation_duration.with_label_values(&labels);
+        took.observe(end.took.as_secs_f64());
+        let is_whole_stream = facts.is_stream && end.error.is_none();
+        if let Some(first) = self.first_byte.filter(|_| is_whole_stream) {
+            let first_chunk = metrics.first_chunk.with_label_values(&labels[..3]);
+            first_chunk.observe(first.as_secs_f64());
+        }
+        if let Some(answered) = &facts.answered {
+            let (input, output) = answered.paid_tokens();
+            for (kind, tokens) in [("input", input), ("output", output)] {
+                if let Some(tokens) = tokens {
+                    let labels = [operation, provider, model, kind];
+                    let usage = metrics.token_usage.with_label_values(&labels);
+                    usage.observe(f64::from(tokens));
+                }
+            }
+        }
+    }
+
+    /// The attributes of the request's span.
+    fn set_attributes(
+        &self,
+        facts: &RequestFacts,
+        error: Option<&'static str>,
+        span: &mut Finish<'_>,
+    ) {
+        // A model that was counted is one that is known: a client can make up any other.
+        let model = self.model.as_ref().filter(|_| facts.model_labels.is_some());
+        span.name(match (self.operation, model) {
+            (Some(operation), Some(model)) => format!("{} {model}", operation.word()),
+            (Some(operation), None) => operation.word().to_owned(),
+            (None, _) => format!("{} {}", self.method, self.route.unwrap_or_default()),
+        });
+        span.set("http.request.method", self.method.as_str().to_owned());
+        span.set_some("http.route", self.route);
+        span.set_some("http.response.status_code", self.status.map(i64::from));
+        span.set_some("gen_ai.operation.name", self.operation.map(Operation::word));
+        span.set_some("gen_ai.provider.name", facts.provider.clone());
+        span.set_some("gen_ai.request.model", self.model.clone());
+        span.set_some("gen_ai.conversation.id", facts.session.clone());
+        span.set_some("plimsoll.client", self.client.as_deref().map(str::to_owned));
+        span.set_some("plimsoll.actions", facts.actions.clone());
+        span.set_some("plimsoll.attempts", facts.attempts.map(i64::from));
+        if let Some(answered) = &facts.answered {
+            let count = |tokens: Option<u32>| tokens.map(i64::from);
+            let (input, output) = answered.paid_tokens();
+            span.set_some("gen_ai.usage.input_tokens", count(input));
+            span.set_some("gen_ai.usage.output_tokens", count(output));
+            let cached = count(answered.cached_tokens);
+            span.set_some("gen_ai.usage.cache_read.input_tokens", cached);
+            let finish = answered.finish_reason;
+            let finish = finish.map(|reason| Value::Array(Array::String(vec![reason.into()])));
+            span.set_some("gen_ai.response.finish_reasons", finish);
+            span.set("plimsoll.health", answered.level.word());
+            span.set_some("plimsoll.hard_util", answered.hard_util);
+        }
+        if let (true, Some(first)) = (facts.is_stream, self.first_byte) {
+            span.set("gen_ai.response.time_to_first_chunk", first.as_secs_f64());
+        }
+        if let Some(error) = error {
+            span.set("error.type", error);
+            if ["broken", "provider_error"].contains(&error)
+                || self.status.is_some_and(|status| status >= 500)
+            {
+                span.fails();
+            }
+        }
+    }
+}
+
+/// A status as a word; those that no standard knows are one, since there are so many.
+fn status_word(status: u16) -> &'static str {
+    const KNOWN: [&str; 17] = [
+        "400", "401", "402", "403", "404", "405", "408", "409", "413", "415", "422", "429", "500",
+        "502", "503", "504", "529",
+    ];
+    let found = KNOWN.iter().find(|word| word.parse() == Ok(status));
+    found.copied().unwrap_or("_OTHER")
+}
