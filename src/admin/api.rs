@@ -83,7 +83,7 @@ pub async fn api(
         }
     };
     let mut answer = match wants {
-        Wants::Fit => fit::fit(app, parts, body, &who).await?,
+        Wants::Fit => fit::fit(app, parts, body, &who, record).await?,
         Wants::Switch(id) => session::switch(app, parts, body, &who, id).await?,
         wants => {
             body::discard(&parts.headers, body, MAX_BODY_BYTES, &app.config.server).await?;

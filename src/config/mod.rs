@@ -265,15 +265,6 @@ pub enum Preset {
 }
 
 impl Preset {
-    /// As the settings name it.
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::Light => "light",
-            Self::Standard => "standard",
-            Self::Complex => "complex",
-        }
-    }
-
     /// Tokens of each layer: parts named `schema`, parts named `static_context`, the whole prompt.
     const fn layers(self) -> [u32; 3] {
         match self {
@@ -467,14 +458,6 @@ impl RedisConfig {
     pub fn is_tls(&self) -> bool {
         let first = self.nodes.first();
         first.is_some_and(|node| node.reveal().starts_with("rediss:"))
-    }
-
-    /// Whether it is given a password: one of its own, or one in an address.
-    pub fn has_password(&self) -> bool {
-        let in_address = |node: &secret::Secret| {
-            reqwest::Url::parse(node.reveal()).is_ok_and(|url| url.password().is_some())
-        };
-        self.password.is_some() || self.nodes.iter().any(in_address)
     }
 
     /// Hosts and ports of all nodes, without users and passwords.

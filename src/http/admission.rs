@@ -14,7 +14,7 @@ use http::{
 use sha2::{Digest, Sha256};
 use subtle::{Choice, ConditionallySelectable, ConstantTimeEq};
 
-use super::client_concurrency::{Count, Counts, Running};
+use super::limit::{Hold, Limit, LimitMap};
 use crate::{
     config::ClientConfig,
     error::Failure,
@@ -38,10 +38,8 @@ pub struct Client {
     pub name: Option<Arc<str>>,
     models: Arc<[String]>,
     paths: Arc<[String]>,
-    /// `None` where no keys are set.
-    count: Option<Arc<Count>>,
-    /// `None`: as many requests at one time as it likes.
-    max_in_flight: Option<u32>,
+    /// Of the requests that it may have running.
+    limit: Arc<Limit>,
     recovers: bool,
 }
 
@@ -69,11 +67,9 @@ impl Client {
     ///
     /// # Errors
     /// All of them run.
-    pub fn begin(&self) -> Result<Running, Failure> {
-        match &self.count {
-            Some(count) => count.begin(self.max_in_flight),
-            None => Ok(Running::uncounted()),
-        }
+    pub fn begin(&self) -> Result<Arc<Hold>, Failure> {
+        let running = self.limit.try_take();
+        running.map(Arc::new).ok_or(Failure::TooManyRequests)
     }
 
     /// Whether its conversations have recovery.
@@ -88,15 +84,15 @@ impl Client {
 }
 
 impl Clients {
-    /// `counts`: of the requests that run already.
-    pub fn new(config: &BTreeMap<String, ClientConfig>, counts: &Counts) -> Self {
+    /// `limits`: of the requests that run already, counted by the client's name, so that a limit holds
+    /// also where it, or the client's key, was changed while requests were running.
+    pub fn new(config: &BTreeMap<String, ClientConfig>, limits: &LimitMap<String>) -> Self {
         let keys = config.iter().map(|(name, client)| {
             let known = Client {
                 name: Some(name.as_str().into()),
                 models: client.models.clone().into(),
                 paths: client.paths.clone().into(),
-                count: Some(counts.of(name)),
-                max_in_flight: client.max_in_flight,
+                limit: limits.get(name.clone(), max_in_flight(client)),
                 recovers: client.recovery,
             };
             (client.key_sha256, known)
@@ -153,8 +149,7 @@ impl Clients {
                 name: None,
                 models: Arc::from(["*".to_owned()]),
                 paths: Arc::from(["*".to_owned()]),
-                count: None,
-                max_in_flight: None,
+                limit: Limit::new(usize::MAX),
                 recovers: true,
             });
         }
@@ -169,6 +164,10 @@ impl Clients {
         let (_, client) = self.keys.get(found as usize).ok_or(Failure::KeyWrong)?;
         Ok(client.clone())
     }
+}
+
+fn max_in_flight(client: &ClientConfig) -> usize {
+    client.max_in_flight.map_or(usize::MAX, |max| max as usize)
 }
 
 /// Refuses what a page of another origin asks of `/plimsoll/`, the API and the pages of our own.

@@ -19,7 +19,7 @@ use http_body_util::{BodyExt, combinators::BoxBody};
 use hyper::body::Incoming;
 
 use self::unpack::Unpacking;
-use super::inflight_bytes::{Flight, Hold};
+use super::limit::{Flight, Hold};
 use crate::{
     config::ServerConfig,
     error::Failure,

@@ -6,7 +6,5 @@
 pub mod admission;
 pub mod answer;
 pub mod body;
-pub mod client_concurrency;
-pub mod connections;
-pub mod inflight_bytes;
+pub mod limit;
 pub mod tasks;

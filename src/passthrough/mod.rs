@@ -28,7 +28,7 @@ use crate::{
     http::{
         admission::{Client, allows_provider, allows_target, no_such_model},
         body,
-        client_concurrency::Running,
+        limit::Hold,
     },
     provider::{Outgoing, Payload, Provider},
     proxy::{
@@ -51,7 +51,7 @@ const REALTIME: &str = "/realtime";
 #[derive(Clone, Copy, Debug)]
 pub struct Caller<'a> {
     pub client: &'a Client,
-    pub running: &'a Running,
+    pub running: &'a Arc<Hold>,
     /// The provider that the path names.
     pub provider: Option<&'a str>,
 }
@@ -120,7 +120,7 @@ pub async fn forward(
             client,
             outgoing,
             provider: served.provider,
-            running: caller.running.clone(),
+            running: Arc::clone(caller.running),
         };
         return upgrade(app, parts, opening, record).await;
     }

@@ -16,7 +16,7 @@ use tokio::time::timeout;
 
 use crate::{
     error::{Failure, chain},
-    http::{client_concurrency::Running, connections::Open},
+    http::limit::Hold,
     provider::{Outgoing, Provider, upgrade::Opened},
     proxy::{App, outgoing::cleaned, traced_send},
     relay::tunnel,
@@ -30,7 +30,7 @@ pub(super) struct Opening {
     pub client: OnUpgrade,
     pub outgoing: Outgoing,
     pub provider: Arc<Provider>,
-    pub running: Running,
+    pub running: Arc<Hold>,
 }
 
 /// The connection of a client that asks for a websocket.
@@ -91,7 +91,7 @@ pub(super) async fn upgrade(
     );
     record.outcome = Some("upgraded");
 
-    let open = parts.extensions.get::<Open>().cloned();
+    let open = parts.extensions.get::<Arc<Hold>>().cloned();
     app.tasks.spawn(async move {
         let begun = Instant::now();
         let idle = provider.config.idle_timeout;

@@ -7,13 +7,18 @@ use tokio_util::sync::CancellationToken;
 use super::{
     ask_usage::Refusals,
     replica_sync::{LearntState, ReplicaSync},
+    session_events::News,
 };
 use crate::{
     compaction::SummaryJobs,
     config::Config,
-    http::{admission::Clients, client_concurrency::Counts, inflight_bytes::Flight, tasks::Tasks},
+    http::{
+        admission::Clients,
+        limit::{Flight, Limit, LimitMap},
+        tasks::Tasks,
+    },
     provider::Registry,
-    session::{Sessions, Tenants, events::News, ratios::Ratios, secret::InstallationSecret},
+    session::{Sessions, Tenants, ratios::Ratios, secret::InstallationSecret},
     store::Store,
     telemetry::{metrics::Metrics, recent::Recent, trace::Tracing},
 };
@@ -45,7 +50,7 @@ pub struct App {
     /// Summaries; a drain does not wait for them.
     pub jobs: Tasks,
     pub summary_jobs: Arc<SummaryJobs>,
-    counts: Counts,
+    client_limits: Arc<LimitMap<String>>,
     draining: CancellationToken,
     /// Of these settings alone: cancelled when others take their place, or with the server.
     listening: CancellationToken,
@@ -61,7 +66,7 @@ impl App {
             Some(secret) => InstallationSecret::from_bytes(*secret.reveal()),
             None => InstallationSecret::load(&server.data_dir).map_err(io::Error::other)?,
         };
-        let counts = Counts::default();
+        let client_limits = Arc::default();
         let metrics = Arc::new(Metrics::default());
         let patience = config.store.timeout;
         let draining = CancellationToken::new();
@@ -73,9 +78,9 @@ impl App {
             replica_sync: Arc::new(ReplicaSync::new(store, Arc::clone(&metrics), patience)),
             ratios: Arc::default(),
             refusals: Arc::default(),
-            clients: Clients::new(&config.clients, &counts),
+            clients: Clients::new(&config.clients, &client_limits),
             registry: Registry::new(&config)?,
-            flight: Flight::new(config.server.max_bytes_in_flight),
+            flight: Limit::new(config.server.max_bytes_in_flight),
             summary_jobs: Arc::new(SummaryJobs::new(&metrics)),
             tracing: Arc::new(Tracing::new(&config.traces, &metrics.spans)?),
             metrics,
@@ -83,7 +88,7 @@ impl App {
             news: Arc::default(),
             tasks: Tasks::default(),
             jobs: Tasks::default(),
-            counts,
+            client_limits,
             listening: draining.child_token(),
             draining,
             config,
@@ -97,13 +102,13 @@ impl App {
     /// The TLS roots of this machine cannot be read.
     pub fn under(&self, config: Config) -> io::Result<Self> {
         Ok(Self {
-            clients: Clients::new(&config.clients, &self.counts),
             registry: self.registry.under(&config)?,
+            clients: Clients::new(&config.clients, &self.client_limits),
             sessions: self.sessions.clone(),
             ratios: Arc::clone(&self.ratios),
             replica_sync: Arc::clone(&self.replica_sync),
             refusals: Arc::clone(&self.refusals),
-            flight: self.flight.clone(),
+            flight: Arc::clone(&self.flight),
             metrics: Arc::clone(&self.metrics),
             tracing: Arc::clone(&self.tracing),
             recent: Arc::clone(&self.recent),
@@ -111,7 +116,7 @@ impl App {
             tasks: self.tasks.clone(),
             jobs: self.jobs.clone(),
             summary_jobs: Arc::clone(&self.summary_jobs),
-            counts: self.counts.clone(),
+            client_limits: Arc::clone(&self.client_limits),
             listening: self.draining.child_token(),
             draining: self.draining.clone(),
             config,
@@ -130,7 +135,7 @@ impl App {
                 self.recent.forget(provider);
             }
         }
-        self.flight.allow(self.config.server.max_bytes_in_flight);
+        self.flight.set_max(self.config.server.max_bytes_in_flight);
         // Something may have been told of a provider that was not there.
         self.replica_sync.pull_again();
     }

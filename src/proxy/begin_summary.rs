@@ -24,7 +24,7 @@ use crate::{
         self, Policy, Recall,
         estimate::{Calibration, SLOPES},
     },
-    http::{body, inflight_bytes::Hold},
+    http::{body, limit::Hold},
     provider::{Outgoing, Payload, Target, Unsent},
     proxy::outgoing::{outgoing_headers, with_query},
     relay::Heard,

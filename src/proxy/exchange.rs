@@ -41,7 +41,7 @@ use crate::{
     http::{
         admission::{Client, allows_target, no_such_model},
         answer, body,
-        inflight_bytes::Hold,
+        limit::Hold,
     },
     provider::Target,
     relay::{self, Before, Closing, Ending, Foot, Heard, Sifting, Spoken, Whole},

@@ -17,6 +17,7 @@ pub mod recovery_step;
 mod refusal;
 pub mod replica_sync;
 pub mod request_options;
+pub mod session_events;
 pub mod tool_loop;
 pub mod traced_send;
 pub mod wait_for_summary;

@@ -9,7 +9,7 @@ use http::{Response, StatusCode, header::CONTENT_TYPE};
 use super::{dispatch::Dispatch, generation::Ended, own_answers};
 use crate::{
     error::Failure,
-    http::inflight_bytes::Hold,
+    http::limit::Hold,
     relay::{Before, Closing, Heard, Rounds, Spoken},
     wire::Body,
 };

@@ -14,7 +14,7 @@ use thiserror::Error;
 
 use crate::{
     config::{Change, Config, Problems},
-    http::connections::Connections,
+    http::limit::Limit,
     proxy::App,
     store::{self, Store},
 };
@@ -23,7 +23,7 @@ use crate::{
 #[derive(Debug)]
 pub struct CurrentConfig {
     app: ArcSwap<App>,
-    pub(super) connections: Connections,
+    pub(super) connections: Arc<Limit>,
     /// Held while settings change.
     changing: Mutex<()>,
 }
@@ -54,7 +54,7 @@ impl CurrentConfig {
     /// As with [`CurrentConfig::new`].
     pub fn with_store(config: Config, store: Arc<dyn Store>) -> io::Result<Self> {
         Ok(Self {
-            connections: Connections::new(config.server.max_connections),
+            connections: Limit::new(config.server.max_connections),
             app: ArcSwap::from_pointee(App::new(config, store)?),
             changing: Mutex::default(),
         })
@@ -90,7 +90,7 @@ impl CurrentConfig {
         }
         let app = Arc::new(before.under(config).map_err(Refused::Start)?);
         app.take_over(before);
-        self.connections.allow(app.config.server.max_connections);
+        self.connections.set_max(app.config.server.max_connections);
         self.app.store(app);
         before.retire();
         Ok(change)

@@ -102,5 +102,6 @@ pub(super) async fn handle_request(
         | Route::Api { .. }
         | Route::Dashboard { .. } => models::answer_list(app, &client).await,
     };
-    Ok(running.until_end(answer))
+    record.held = Some(running);
+    Ok(answer)
 }

@@ -35,7 +35,7 @@ pub use self::current_config::CurrentConfig;
 use self::handle::handle_request;
 use crate::{
     config::ServerConfig,
-    http::{answer, connections::Open, tasks::Tasks},
+    http::{answer, limit::Hold, tasks::Tasks},
     proxy::App,
     telemetry::record::Record,
     wire::Body,
@@ -83,7 +83,7 @@ pub async fn serve(
     loop {
         let accepted = async {
             // What is over the limit waits in the kernel's queue.
-            let open = live.connections.next().await;
+            let open = Arc::new(live.connections.take().await);
             (open, listener.accept().await)
         };
         let (open, accepted) = tokio::select! {
@@ -144,7 +144,12 @@ fn protocols(limits: &ServerConfig, tasks: Tasks) -> auto::Builder<Tasks> {
     http
 }
 
-async fn connection(live: Arc<CurrentConfig>, stream: TcpStream, watcher: Watcher, open: Open) {
+async fn connection(
+    live: Arc<CurrentConfig>,
+    stream: TcpStream,
+    watcher: Watcher,
+    open: Arc<Hold>,
+) {
     // Without it, small events wait for the client's acknowledgement of the ones before.
     if let Err(error) = stream.set_nodelay(true) {
         tracing::debug!(%error, "a connection was gone at once");
@@ -160,7 +165,7 @@ async fn connection(live: Arc<CurrentConfig>, stream: TcpStream, watcher: Watche
     let seen = Arc::clone(&begun);
     let service = service_fn(move |mut request: Request<Incoming>| {
         seen.store(true, Relaxed);
-        request.extensions_mut().insert(open.clone());
+        request.extensions_mut().insert(Arc::clone(&open));
         // Boxed, so that an idle connection stays small.
         Box::pin(respond(live.app(), request))
     });

@@ -27,7 +27,6 @@ use crate::{
     wire::chat::Conversation,
 };
 
-pub mod events;
 pub mod hint;
 pub mod history;
 mod ids;

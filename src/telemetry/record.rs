@@ -7,6 +7,7 @@
 mod output;
 
 use std::{
+    any::Any,
     io,
     pin::Pin,
     sync::Arc,
@@ -48,6 +49,8 @@ pub struct Record {
     /// The request is counted, and one of those in flight until its answer ends; `None`: it is no client
     /// that asks.
     pub in_flight: Option<InFlight>,
+    /// Dropped with the record: when the answer is gone.
+    pub held: Option<Arc<dyn Any + Send + Sync>>,
 }
 
 impl Record {
@@ -68,6 +71,7 @@ impl Record {
             outcome: None,
             is_quiet: false,
             in_flight: None,
+            held: None,
         }
     }
 

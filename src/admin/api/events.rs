@@ -27,11 +27,11 @@ use super::{Who, list, providers};
 use crate::{
     error::{Failure, chain},
     http::answer,
-    proxy::App,
-    session::{
-        SessionId,
-        events::{Heard, Listening, MAX_LISTENERS, MAX_OF_ONE, Told},
+    proxy::{
+        App,
+        session_events::{Heard, Listening, MAX_LISTENERS, MAX_OF_ONE, Told},
     },
+    session::SessionId,
     store::Page,
     wire::Body,
 };

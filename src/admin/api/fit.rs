@@ -21,6 +21,7 @@ use crate::{
     provider::Target,
     proxy::outgoing::chosen,
     proxy::{App, generation::policy},
+    telemetry::record::Record,
     wire::{
         Body,
         chat::{self, Conversation, Unindexed},
@@ -42,6 +43,7 @@ pub(super) async fn fit(
     parts: &Parts,
     body: Incoming,
     who: &Who,
+    record: &mut Record,
 ) -> Result<Response<Body>, Failure> {
     let running = who.client.as_ref().map(|client| client.begin()).transpose();
     let running = match running {
@@ -65,10 +67,8 @@ pub(super) async fn fit(
         return Err(Failure::Busy);
     }
     let answer = answer::json(StatusCode::OK, hold.keep(answer.into()));
-    Ok(match running {
-        Some(running) => running.until_end(answer),
-        None => answer,
-    })
+    record.held = running.map(|running| running as _);
+    Ok(answer)
 }
 
 fn fitted(app: &App, parts: &Parts, who: &Who, request: Bytes) -> Result<(Bytes, Found), Failure> {

@@ -8,7 +8,7 @@
 //! as text only, and these headers let no script run that is not one of its files, no other page
 //! show it in a frame, and nothing of it leave for anywhere but this proxy.
 
-use std::{fmt::Write, sync::LazyLock};
+use std::sync::LazyLock;
 
 use http::{
     HeaderMap, HeaderName, HeaderValue, Response, StatusCode,
@@ -70,54 +70,18 @@ pub const HEADERS: [(HeaderName, HeaderValue); 6] = [
 
 /// All files, by their names in `assets/`.
 macro_rules! files {
-    ($($name:literal: $kind:ident),+ $(,)?) => {
-        [$(file(concat!("/", $name), $kind, include_bytes!(concat!("assets/", $name)))),+]
+    ($($name:literal)+) => {
+        [$(File::new(concat!("/", $name), include_bytes!(concat!("assets/", $name)))),+]
     };
 }
 
-const SCRIPT: &str = "text/javascript; charset=utf-8";
-const STYLE: &str = "text/css; charset=utf-8";
-const PICTURE: &str = "image/svg+xml";
-
-static INDEX: LazyLock<File> = LazyLock::new(|| {
-    let html = "text/html; charset=utf-8";
-    file("/", html, include_bytes!("assets/index.html"))
-});
-
-static FILES: LazyLock<[File; 32]> = LazyLock::new(|| {
+static FILES: LazyLock<[File; 33]> = LazyLock::new(|| {
     files! {
-        "chart.css": STYLE,
-        "colours.css": STYLE,
-        "controls.css": STYLE,
-        "gauge.css": STYLE,
-        "list.css": STYLE,
-        "page.css": STYLE,
-        "view.css": STYLE,
-        "mark.svg": PICTURE,
-        "main.js": SCRIPT,
-        "api.js": SCRIPT,
-        "auto.js": SCRIPT,
-        "chart.js": SCRIPT,
-        "dialog.js": SCRIPT,
-        "dom.js": SCRIPT,
-        "empty.js": SCRIPT,
-        "events.js": SCRIPT,
-        "format.js": SCRIPT,
-        "gauge.js": SCRIPT,
-        "hint.js": SCRIPT,
-        "in-force.js": SCRIPT,
-        "list.js": SCRIPT,
-        "made-of.js": SCRIPT,
-        "poll.js": SCRIPT,
-        "providers.js": SCRIPT,
-        "report.js": SCRIPT,
-        "row.js": SCRIPT,
-        "rows.js": SCRIPT,
-        "session.js": SCRIPT,
-        "settings.js": SCRIPT,
-        "share.js": SCRIPT,
-        "sessions.js": SCRIPT,
-        "words.js": SCRIPT,
+        "index.html" "mark.svg"
+        "chart.css" "colours.css" "controls.css" "gauge.css" "list.css" "page.css" "view.css"
+        "api.js" "auto.js" "chart.js" "dialog.js" "dom.js" "empty.js" "events.js" "format.js" "gauge.js"
+        "hint.js" "in-force.js" "list.js" "made-of.js" "main.js" "poll.js" "providers.js" "report.js"
+        "row.js" "rows.js" "session.js" "sessions.js" "settings.js" "share.js" "words.js"
     }
 });
 
@@ -177,24 +141,30 @@ fn answer_page(page: Page) -> Response<Body> {
 }
 
 fn find(path: &str) -> Option<&'static File> {
-    if path == INDEX.path {
-        return Some(&INDEX);
-    }
+    // The page itself is at the folder, and nowhere else.
+    let path = match path {
+        "/" => "/index.html",
+        "/index.html" => return None,
+        path => path,
+    };
     FILES.iter().find(|file| file.path == path)
 }
 
-fn file(path: &'static str, kind: &'static str, bytes: &'static [u8]) -> File {
-    let mut tag = String::from("\"");
-    for byte in &Sha256::digest(bytes)[..16] {
-        // Writing to a string never fails.
-        let _ = write!(tag, "{byte:02x}");
-    }
-    tag.push('"');
-    File {
-        path,
-        kind: HeaderValue::from_static(kind),
-        bytes,
-        tag: HeaderValue::try_from(tag).unwrap_or(HeaderValue::from_static("\"\"")),
+impl File {
+    fn new(path: &'static str, bytes: &'static [u8]) -> Self {
+        let kind = match path.rsplit_once('.') {
+            Some((_, "css")) => "text/css; charset=utf-8",
+            Some((_, "html")) => "text/html; charset=utf-8",
+            Some((_, "js")) => "text/javascript; charset=utf-8",
+            _ => "image/svg+xml",
+        };
+        let tag = format!("\"{}\"", hex::encode(&Sha256::digest(bytes)[..16]));
+        Self {
+            path,
+            kind: HeaderValue::from_static(kind),
+            bytes,
+            tag: HeaderValue::try_from(tag).unwrap_or(HeaderValue::from_static("\"\"")),
+        }
     }
 }
 

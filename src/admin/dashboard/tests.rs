@@ -4,7 +4,7 @@ use std::{collections::BTreeSet, fs, path::Path};
 
 use http::{HeaderMap, HeaderValue, header::IF_NONE_MATCH};
 
-use super::{FILES, INDEX, Page, has, page};
+use super::{FILES, Page, find, has, page};
 
 fn asking(tags: &'static str) -> HeaderMap {
     HeaderMap::from_iter([(IF_NONE_MATCH, HeaderValue::from_static(tags))])
@@ -17,14 +17,14 @@ fn every_file_of_the_folder_is_served_and_no_other() {
     let there: BTreeSet<_> = entries
         .map(|entry| entry.file_name().into_string().unwrap())
         .collect();
-    let mut served: BTreeSet<_> = FILES.iter().map(|it| it.path[1..].to_owned()).collect();
-    served.insert("index.html".to_owned());
+    let served: BTreeSet<_> = FILES.iter().map(|it| it.path[1..].to_owned()).collect();
     assert_eq!(there, served);
     for path in ["/", "", "/main.js", "/page.css"] {
         assert!(has(path), "{path}");
     }
     for path in [
         "/index.htm",
+        "/index.html",
         "/x",
         "//",
         "/main.js/",
@@ -37,7 +37,7 @@ fn every_file_of_the_folder_is_served_and_no_other() {
 
 #[test]
 fn what_the_reader_has_is_not_sent_again() {
-    let tag = INDEX.tag.to_str().unwrap();
+    let tag = find("/").unwrap().tag.to_str().unwrap();
     let same = |tags: &str| {
         let headers = asking(String::leak(tags.to_owned()));
         matches!(page("/", &headers), Some(Page::Same(_)))
@@ -55,7 +55,7 @@ fn what_the_reader_has_is_not_sent_again() {
 #[test]
 fn nothing_is_inline_and_nothing_is_from_elsewhere() {
     let mut read = 0;
-    for file in FILES.iter().chain([&*INDEX]) {
+    for file in FILES.iter() {
         let text = str::from_utf8(file.bytes).unwrap();
         for never in [
             " style=",

@@ -1,6 +1,6 @@
 //! The signals that a running proxy is told something by.
 
-use std::io;
+use std::{future::pending, io};
 
 use tokio_util::sync::CancellationToken;
 
@@ -9,19 +9,31 @@ pub(super) struct Signals {
     pub(super) reload: Reload,
 }
 
+impl Stop {
+    /// Cancels `stopping` at the first signal, and comes back at the second: whoever asks again does not
+    /// want to wait for running answers.
+    pub(crate) async fn asked_twice(mut self, stopping: &CancellationToken) {
+        let signal = self.next().await;
+        tracing::info!(signal, "stopping; running answers may end");
+        stopping.cancel();
+        let signal = self.next().await;
+        tracing::warn!(signal, "told again to stop; running answers are cut off");
+    }
+}
+
 #[cfg(unix)]
-mod unix {
+mod platform {
     use tokio::signal::unix::{Signal, SignalKind, signal};
 
-    use super::{CancellationToken, Signals, io};
+    use super::{Signals, io, pending};
 
-    /// Those that ask us to end.
+    /// Those that ask the process to end.
     pub(crate) struct Stop {
         interrupt: Signal,
         terminate: Signal,
     }
 
-    /// The one that asks us to read the settings again.
+    /// The one that asks to read the settings again.
     pub(crate) struct Reload(Signal);
 
     impl Signals {
@@ -38,17 +50,7 @@ mod unix {
     }
 
     impl Stop {
-        /// Tells `told` of the first signal, and comes back at the second: whoever asks again does
-        /// not want to wait for running answers.
-        pub(crate) async fn asked_twice(mut self, told: &CancellationToken) {
-            let signal = self.next().await;
-            tracing::info!(signal, "stopping; running answers may end");
-            told.cancel();
-            let signal = self.next().await;
-            tracing::warn!(signal, "told again to stop; running answers are cut off");
-        }
-
-        async fn next(&mut self) -> &'static str {
+        pub(super) async fn next(&mut self) -> &'static str {
             tokio::select! {
                 _ = self.interrupt.recv() => "SIGINT",
                 _ = self.terminate.recv() => "SIGTERM",
@@ -60,53 +62,43 @@ mod unix {
         /// Waits for the next one. Several that came at once are one.
         pub(crate) async fn asked(&mut self) {
             if self.0.recv().await.is_none() {
-                std::future::pending::<()>().await;
+                pending::<()>().await;
             }
         }
     }
 }
 
 #[cfg(not(unix))]
-mod other {
-    use super::{CancellationToken, Signals, io};
+mod platform {
+    use super::{Signals, io, pending};
 
     pub(crate) struct Stop;
 
+    /// There is no such signal here; settings are read again when their file changes.
     pub(crate) struct Reload;
 
     impl Signals {
         pub(crate) fn new() -> io::Result<Self> {
-            Ok(Self {
-                stop: Stop,
-                reload: Reload,
-            })
+            let (stop, reload) = (Stop, Reload);
+            Ok(Self { stop, reload })
         }
     }
 
     impl Stop {
-        pub(crate) async fn asked_twice(self, told: &CancellationToken) {
-            // Without a handler there is no way to be asked, so we go on.
-            if tokio::signal::ctrl_c().await.is_err() {
-                std::future::pending::<()>().await;
+        pub(super) async fn next(&mut self) -> &'static str {
+            match tokio::signal::ctrl_c().await {
+                Ok(()) => "Ctrl-C",
+                // Without a handler there is no way to be asked, so the proxy goes on.
+                Err(_) => pending().await,
             }
-            tracing::info!("stopping; running answers may end");
-            told.cancel();
-            if tokio::signal::ctrl_c().await.is_err() {
-                std::future::pending::<()>().await;
-            }
-            tracing::warn!("told again to stop; running answers are cut off");
         }
     }
 
     impl Reload {
-        /// There is no such signal here; settings are read again when their file changes.
         pub(crate) async fn asked(&mut self) {
-            std::future::pending().await
+            pending().await
         }
     }
 }
 
-#[cfg(not(unix))]
-pub(super) use other::{Reload, Stop};
-#[cfg(unix)]
-pub(super) use unix::{Reload, Stop};
+pub(super) use platform::{Reload, Stop};

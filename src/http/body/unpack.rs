@@ -10,7 +10,7 @@ use super::next;
 use crate::{
     config::ServerConfig,
     error::Failure,
-    http::inflight_bytes::{Flight, Hold},
+    http::limit::{Flight, Hold},
     wire::coding::{PIECE, Pulled, Unpacker, Unreadable},
 };
 

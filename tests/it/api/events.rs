@@ -14,7 +14,8 @@ use http_body_util::BodyExt;
 use hyper::body::Incoming;
 use plimsoll::{
     config::StoreConfig,
-    session::{Account, Client, Known, Orders, SessionId, State, Tenant, events::MAX_OF_ONE},
+    proxy::session_events::MAX_OF_ONE,
+    session::{Account, Client, Known, Orders, SessionId, State, Tenant},
     store::{Found, Key, Page, Row, Saved, Shared, Store, StoreError, memory::MemoryStore},
 };
 use serde_json::Value;

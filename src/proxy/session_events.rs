@@ -3,19 +3,13 @@
 //! Costs nothing where nobody listens. Listeners are bounded, all of them and those of one account;
 //! one that does not keep up is told that it missed something, and holds nobody up.
 
-use std::{
-    collections::HashMap,
-    sync::{
-        Arc, Mutex, MutexGuard, PoisonError,
-        atomic::{AtomicUsize, Ordering::Relaxed},
-    },
-};
+use std::sync::Arc;
 
 use bytes::Bytes;
 use tokio::sync::broadcast::{Receiver, Sender, error::RecvError};
 
-use super::{Account, Known, SessionId};
-use crate::session;
+use crate::http::limit::{Hold, Limit, LimitMap};
+use crate::session::{self, Account, Known, SessionId};
 
 /// Listeners at one time.
 pub const MAX_LISTENERS: usize = 64;
@@ -28,13 +22,8 @@ const BEHIND: usize = 256;
 #[derive(Debug)]
 pub struct News {
     sender: Sender<Arc<Told>>,
-    listeners: Arc<Listeners>,
-}
-
-#[derive(Debug, Default)]
-struct Listeners {
-    count: AtomicUsize,
-    by_account: Mutex<HashMap<Option<Account>, usize>>,
+    listeners: Arc<Limit>,
+    by_account: LimitMap<Option<Account>>,
 }
 
 /// A session changed.
@@ -50,8 +39,8 @@ pub struct Told {
 #[derive(Debug)]
 pub struct Listening {
     receiver: Receiver<Arc<Told>>,
-    listeners: Arc<Listeners>,
     account: Option<Account>,
+    _held: [Hold; 2],
 }
 
 /// What a listener hears.
@@ -76,7 +65,7 @@ impl Told {
 impl News {
     /// Whether anybody listens.
     pub fn are_heard(&self) -> bool {
-        self.listeners.count.load(Relaxed) > 0
+        self.listeners.taken() > 0
     }
 
     /// A session is now known like this.
@@ -90,19 +79,12 @@ impl News {
     /// Begins to listen for an account; `None`: for the administrator, who is told of all. `None` comes
     /// back where as many listen as may.
     pub fn listen(&self, account: Option<Account>) -> Option<Listening> {
-        let mut by_account = self.listeners.lock();
-        let all = self.listeners.count.load(Relaxed);
-        let own = by_account.entry(account).or_default();
-        if all >= MAX_LISTENERS || *own >= MAX_OF_ONE {
-            by_account.retain(|_, count| *count > 0);
-            return None;
-        }
-        *own += 1;
-        self.listeners.count.store(all + 1, Relaxed);
+        let own = self.by_account.get(account, MAX_OF_ONE).try_take()?;
+        let one = self.listeners.try_take()?;
         Some(Listening {
             receiver: self.sender.subscribe(),
-            listeners: Arc::clone(&self.listeners),
             account,
+            _held: [own, one],
         })
     }
 }
@@ -111,7 +93,8 @@ impl Default for News {
     fn default() -> Self {
         Self {
             sender: Sender::new(BEHIND),
-            listeners: Arc::default(),
+            listeners: Limit::new(MAX_LISTENERS),
+            by_account: LimitMap::default(),
         }
     }
 }
@@ -134,25 +117,6 @@ impl Listening {
                 Err(RecvError::Closed) => std::future::pending().await,
             }
         }
-    }
-}
-
-impl Listeners {
-    fn lock(&self) -> MutexGuard<'_, HashMap<Option<Account>, usize>> {
-        self.by_account
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-    }
-}
-
-impl Drop for Listening {
-    fn drop(&mut self) {
-        let mut by_account = self.listeners.lock();
-        if let Some(own) = by_account.get_mut(&self.account) {
-            *own -= 1;
-        }
-        by_account.retain(|_, count| *count > 0);
-        self.listeners.count.fetch_sub(1, Relaxed);
     }
 }
 
@@ -225,6 +189,5 @@ mod tests {
         assert!(news.are_heard());
         drop((again, others));
         assert!(!news.are_heard());
-        assert!(news.listeners.lock().is_empty());
     }
 }

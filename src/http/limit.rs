@@ -1,0 +1,247 @@
+//! Bounds on what is under way at one time: connections, bytes of bodies, requests of a client, and
+//! listeners.
+
+use std::{
+    collections::HashMap,
+    hash::Hash,
+    sync::{
+        Arc, Mutex, PoisonError, Weak,
+        atomic::{AtomicUsize, Ordering::Relaxed},
+    },
+};
+
+use bytes::Bytes;
+use http_body_util::BodyExt;
+use tokio::sync::Notify;
+
+use crate::wire::Body;
+
+/// A bound. It may change while something is held: where it falls below what is taken, nothing more is
+/// given until enough came back.
+#[derive(Debug)]
+pub struct Limit {
+    taken: AtomicUsize,
+    max: AtomicUsize,
+    /// Told of whatever may leave room for more.
+    changed: Notify,
+}
+
+/// The bytes of all bodies.
+pub type Flight = Arc<Limit>;
+
+/// A part of what a limit allows, given back on drop.
+#[derive(Debug)]
+pub struct Hold {
+    limit: Arc<Limit>,
+    amount: usize,
+}
+
+/// Limits by key: each for as long as something of it is held, or somebody has it.
+#[derive(Debug)]
+pub struct LimitMap<K>(Mutex<HashMap<K, Weak<Limit>>>);
+
+impl Limit {
+    pub fn new(max: usize) -> Arc<Self> {
+        Arc::new(Self {
+            taken: AtomicUsize::new(0),
+            max: AtomicUsize::new(max),
+            changed: Notify::new(),
+        })
+    }
+
+    pub fn set_max(&self, max: usize) {
+        self.max.store(max, Relaxed);
+        self.changed.notify_one();
+    }
+
+    /// What is held now.
+    pub fn taken(&self) -> usize {
+        self.taken.load(Relaxed)
+    }
+
+    /// Nothing yet, to grow.
+    pub fn hold(self: &Arc<Self>) -> Hold {
+        Hold {
+            limit: Arc::clone(self),
+            amount: 0,
+        }
+    }
+
+    /// Takes one; `None`: there is no room.
+    pub fn try_take(self: &Arc<Self>) -> Option<Hold> {
+        let mut hold = self.hold();
+        hold.grow(1).then_some(hold)
+    }
+
+    /// Waits until one more may be taken. For one caller at a time.
+    pub async fn take(self: &Arc<Self>) -> Hold {
+        loop {
+            if let Some(hold) = self.try_take() {
+                return hold;
+            }
+            // What changes before this line leaves a note that it finds.
+            self.changed.notified().await;
+        }
+    }
+}
+
+impl Hold {
+    /// Takes more; `false` if there is no room. Never waits: bodies that wait for each other's room would
+    /// wait for ever.
+    pub fn grow(&mut self, amount: usize) -> bool {
+        let max = self.limit.max.load(Relaxed);
+        let more = |taken: usize| taken.checked_add(amount).filter(|all| *all <= max);
+        let taken = &self.limit.taken;
+        let has_grown = taken.fetch_update(Relaxed, Relaxed, more).is_ok();
+        if has_grown {
+            self.amount += amount;
+        }
+        has_grown
+    }
+
+    /// Bytes that keep their room until the last of them is gone: a client that reads slowly leaves an
+    /// answer in the server's write queue, long after its body was taken.
+    pub fn keep(self, bytes: Bytes) -> Bytes {
+        Bytes::from_owner(Kept { bytes, _hold: self })
+    }
+
+    /// A body that keeps the room until it is gone.
+    pub fn keep_for(self, body: Body) -> Body {
+        let keep = move |frame| {
+            let _ = &self;
+            frame
+        };
+        body.map_frame(keep).boxed_unsync()
+    }
+}
+
+impl Drop for Hold {
+    fn drop(&mut self) {
+        if self.amount > 0 {
+            self.limit.taken.fetch_sub(self.amount, Relaxed);
+            self.limit.changed.notify_one();
+        }
+    }
+}
+
+struct Kept {
+    bytes: Bytes,
+    _hold: Hold,
+}
+
+impl AsRef<[u8]> for Kept {
+    fn as_ref(&self) -> &[u8] {
+        &self.bytes
+    }
+}
+
+impl<K: Hash + Eq> LimitMap<K> {
+    /// The limit of a key, with this bound from now on.
+    pub fn get(&self, key: K, max: usize) -> Arc<Limit> {
+        let mut limits = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        limits.retain(|_, limit| limit.strong_count() > 0);
+        if let Some(limit) = limits.get(&key).and_then(Weak::upgrade) {
+            limit.set_max(max);
+            return limit;
+        }
+        let limit = Limit::new(max);
+        limits.insert(key, Arc::downgrade(&limit));
+        limit
+    }
+}
+
+impl<K> Default for LimitMap<K> {
+    fn default() -> Self {
+        Self(Mutex::default())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use futures_util::FutureExt;
+
+    use super::{Limit, LimitMap};
+
+    #[test]
+    fn bytes_keep_their_room_while_any_of_them_is_left() {
+        let limit = Limit::new(10);
+        let mut hold = limit.hold();
+        assert!(hold.grow(10));
+        let bytes = hold.keep("0123456789".into());
+        let rest = bytes.slice(8..);
+        drop(bytes);
+        assert!(!limit.hold().grow(1));
+        assert_eq!(rest, "89");
+        drop(rest);
+        assert!(limit.hold().grow(10));
+    }
+
+    #[test]
+    fn room_is_given_back() {
+        let limit = Limit::new(10);
+        let mut first = limit.hold();
+        assert!(first.grow(4) && first.grow(4));
+        assert!(!first.grow(4));
+        let mut second = limit.hold();
+        assert!(!second.grow(3) && !second.grow(usize::MAX));
+        drop(first);
+        assert!(second.grow(10));
+        assert_eq!(limit.taken(), 10);
+    }
+
+    #[test]
+    fn the_bound_may_change_while_something_is_held() {
+        let limit = Limit::new(2);
+        let (first, second) = (limit.try_take().unwrap(), limit.try_take().unwrap());
+        assert!(limit.try_take().is_none());
+        limit.set_max(3);
+        let third = limit.try_take().unwrap();
+        limit.set_max(1);
+        drop((first, second));
+        assert!(limit.try_take().is_none(), "one of one is taken");
+        drop(third);
+        assert!(limit.try_take().is_some());
+    }
+
+    #[tokio::test]
+    async fn whoever_waits_is_told() {
+        let limit = Limit::new(1);
+        let first = limit.take().await;
+        let mut second = std::pin::pin!(limit.take());
+        assert!(second.as_mut().now_or_never().is_none());
+        drop(first);
+        let second = second.await;
+        let mut third = std::pin::pin!(limit.take());
+        assert!(third.as_mut().now_or_never().is_none());
+        limit.set_max(2);
+        let _third = third.await;
+        drop(second);
+    }
+
+    #[test]
+    fn what_is_held_is_counted_under_whatever_bound_it_began() {
+        let limits = LimitMap::default();
+        // Nobody but what is held knows of the limit.
+        let unbounded = limits.get("alice", usize::MAX).try_take().unwrap();
+        assert!(limits.get("alice", 1).try_take().is_none());
+        assert!(limits.get("bob", 1).try_take().is_some());
+        let second = limits.get("alice", 2).try_take().unwrap();
+        drop(unbounded);
+        assert!(limits.get("alice", 1).try_take().is_none());
+        drop(second);
+        assert!(limits.get("alice", 1).try_take().is_some());
+    }
+
+    #[test]
+    fn limits_of_nobody_go() {
+        let limits = LimitMap::default();
+        let held = limits.get(1_000, 1);
+        for key in 0..100 {
+            let _ = limits.get(key, 1);
+        }
+        assert!(Arc::ptr_eq(&held, &limits.get(1_000, 1)));
+        assert!(limits.0.lock().unwrap().len() <= 2);
+    }
+}
