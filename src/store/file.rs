@@ -9,7 +9,8 @@
 //!
 //! What cannot be read is never taken for a state: each generation has a checksum over all that
 //! belongs to it. A damaged file is set aside under another name, and a new one begun. One that was
-//! removed, replaced, or changed by somebody else is noticed within seconds, and what stands there is used.
+//! removed or replaced is noticed within seconds, and what stands there is used. Nobody else may change the
+//! file while it is locked.
 
 use std::{
     fmt, io,
@@ -32,6 +33,7 @@ use super::{
 };
 use crate::config::StoreConfig;
 
+mod batch;
 mod expire;
 mod keeper;
 mod open;
@@ -43,12 +45,13 @@ mod row;
 mod save;
 mod schema;
 mod share;
-mod step;
+mod sql;
 mod writer;
 
 use queue::{Asked, What};
 use read::Hit;
 use readers::Readers;
+use recent::ReadSince;
 use writer::Writer;
 
 /// Jobs that may wait for the writer; more wait with whoever sends them.
@@ -142,21 +145,22 @@ impl FileStore {
         }
     }
 
+    /// Reads the file, and remembers which keys it does not have.
     async fn find_in_file(
         &self,
         tenant: &Tenant,
         circle: u64,
         keys: &[Key],
         horizon: u64,
+        since: ReadSince,
     ) -> Result<Option<Hit>, StoreError> {
         let (tenant, keys) = (*tenant, keys.to_vec());
         let readers = Arc::clone(&self.readers);
-        // Before it is known which file is read.
-        let since = readers.recent().since();
         self.read(move |file| {
-            let read = read::find(file, &tenant, circle, &keys, horizon)?;
-            readers.recent().learn(since, &tenant, circle, &read);
-            Ok(read.hit)
+            let mut absent = Vec::new();
+            let hit = read::find(file, &tenant, circle, &keys, horizon, &mut absent)?;
+            readers.recent().learn_absent(since, absent);
+            Ok(hit)
         })
         .await
     }
@@ -207,12 +211,15 @@ impl Store for FileStore {
         let circle = row::circle(tenant, opening);
         let (now, horizon) = ((self.clock)(), self.horizon());
         let hit = match self.readers.recent().find(tenant, circle, keys, horizon) {
-            Some(hit) => hit,
-            None => self.find_in_file(tenant, circle, keys, horizon).await?,
+            Ok(hit) => hit,
+            Err(since) => {
+                self.find_in_file(tenant, circle, keys, horizon, since)
+                    .await?
+            }
         };
         Ok(hit.map(|hit| {
             if now.saturating_sub(hit.used_s) > self.age_s / YOUNG_SHARE {
-                self.mention(What::Touch(hit.place.session()));
+                self.mention(What::Touch(hit.session));
             }
             hit.found
         }))
@@ -269,7 +276,7 @@ impl Store for FileStore {
     async fn shared(&self) -> Result<Shared, StoreError> {
         // Seen before reading: what is shared meanwhile is news again.
         let version = self.version.load(Relaxed);
-        let all = self.read(share::all).await?;
+        let all = self.read(share::read_all).await?;
         Ok(Shared { version, all })
     }
 

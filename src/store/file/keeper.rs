@@ -6,13 +6,13 @@ use std::{
     time::{Duration, Instant},
 };
 
-use rusqlite::Connection;
 use tokio::sync::{mpsc, oneshot};
 
 use super::{
     open,
     queue::{Asked, What},
     readers::Readers,
+    schema,
 };
 use crate::store::StoreError;
 
@@ -28,24 +28,18 @@ const SHORT_ROUND: Duration = Duration::from_millis(10);
 /// How often the writer is told the time, and a log carried over that is not long.
 const TICK: Duration = Duration::from_secs(5);
 
-/// Carries the log over into the file, without waiting for anybody. Returns the pages that the log
-/// had when that began.
-pub(super) fn carry(file: &Connection) -> rusqlite::Result<i64> {
-    file.query_row("PRAGMA wal_checkpoint(PASSIVE)", [], |row| row.get(1))
-}
-
 /// Carries over a long log until hardly anything comes in meanwhile: that is left to the writer, and
 /// saves wait for it.
 fn carry_most(readers: &Readers) -> Result<(rusqlite::Result<i64>, u64), StoreError> {
     for _ in 1..ROUNDS {
         let begun = Instant::now();
-        let carried = readers.with(carry)?;
+        let carried = readers.read_here(schema::carry_log_over)?;
         let long = matches!(carried, (Ok(pages), _) if pages > LONG_LOG);
         if !long || begun.elapsed() < SHORT_ROUND {
             return Ok(carried);
         }
     }
-    readers.with(carry)
+    readers.read_here(schema::carry_log_over)
 }
 
 /// Carries the log over beside the writer, so that no save waits for it, and tells the time.

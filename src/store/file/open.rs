@@ -12,7 +12,8 @@ use rusqlite::{Connection, Error, ErrorCode, ffi};
 
 use super::{
     read,
-    schema::{self, APPLICATION, FORMAT, TABLES, pragma},
+    schema::{self, APPLICATION, FORMAT, TABLES},
+    sql::pragma,
 };
 
 const NAME: &str = "sessions.db";
@@ -152,37 +153,16 @@ impl Place {
         &self.path
     }
 
-    /// Which file has the name now, and which log.
+    /// Which file has the name now.
     pub(super) fn inode(&self) -> io::Result<Inode> {
-        Ok(Inode {
-            file: inode(&self.path)?,
-            log: inode(&beside(&self.path, "-wal")).ok(),
-        })
+        Inode::read(&self.path)
     }
 
-    /// Whether the file still has the name, as far as can be told.
-    pub(super) fn holds(&self, known: &Inode) -> bool {
-        match inode(&self.path) {
-            Ok(now) => now == known.file,
+    /// Whether that file still has the name, as far as can be told.
+    pub(super) fn holds(&self, known: Inode) -> bool {
+        match self.inode() {
+            Ok(now) => now == known,
             Err(error) => error.kind() != io::ErrorKind::NotFound,
-        }
-    }
-
-    /// Removes the log of a file that lost its name, which must not become another's. No connection
-    /// to it may be open.
-    pub(super) fn clear_up(&self, known: &Inode) -> io::Result<()> {
-        let log = beside(&self.path, "-wal");
-        match inode(&log) {
-            Ok(now) if Some(now) == known.log => {
-                fs::remove_file(&log)?;
-                let index = fs::remove_file(beside(&self.path, "-shm"));
-                index.or_else(|error| match error.kind() {
-                    io::ErrorKind::NotFound => Ok(()),
-                    _ => Err(error),
-                })
-            }
-            Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
-            _ => Ok(()),
         }
     }
 
@@ -243,23 +223,23 @@ impl Place {
     }
 }
 
-/// Tells files apart that have had the same name.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Inode {
-    file: (u64, u64),
-    log: Option<(u64, u64)>,
-}
+/// Tells files apart that have had the same name: the device and the number on it. Where there is no such
+/// thing, all are the same.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Inode(u64, u64);
 
-/// The device and the number on it; where there is no such thing, only whether the file is there.
-fn inode(path: &Path) -> io::Result<(u64, u64)> {
-    let found = fs::metadata(path)?;
+impl Inode {
     #[cfg(unix)]
-    return Ok({
+    fn read(path: &Path) -> io::Result<Self> {
         use std::os::unix::fs::MetadataExt;
-        (found.dev(), found.ino())
-    });
+        let found = fs::metadata(path)?;
+        Ok(Self(found.dev(), found.ino()))
+    }
+
     #[cfg(not(unix))]
-    return Ok((0, u64::from(found.is_dir())));
+    fn read(path: &Path) -> io::Result<Self> {
+        fs::metadata(path).map(|_| Self(0, 0))
+    }
 }
 
 /// A name in the same directory with something behind it.

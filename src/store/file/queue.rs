@@ -15,7 +15,7 @@ pub(super) enum What {
     Save(Box<Saved>),
     Order(Option<Account>, SessionId, Bytes),
     Share(Bytes, Bytes),
-    /// A session was found.
+    /// A session was found: its number.
     Touch(i64),
     /// Time went by.
     Tick,

@@ -3,11 +3,12 @@
 //! All of them can be closed at once, so that the file can be given another name while nobody has it.
 
 use std::{
-    collections::VecDeque,
     io,
     path::PathBuf,
-    sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError},
-    time::Duration,
+    sync::{
+        Arc, Mutex, PoisonError, RwLock, RwLockWriteGuard,
+        atomic::{AtomicU64, Ordering::SeqCst},
+    },
 };
 
 use rusqlite::Connection;
@@ -20,26 +21,17 @@ use crate::store::StoreError;
 const READERS: usize = 4;
 /// Memory for pages of each.
 const CACHE_KIB: u32 = 2_048;
-/// How long running reads are waited for before the file changes its name.
-const CLOSE_WITHIN: Duration = Duration::from_secs(10);
 
 #[derive(Debug)]
 pub(super) struct Readers {
     path: PathBuf,
     permits: Arc<Semaphore>,
-    pool: Mutex<Pool>,
-    recent: Recent,
-    returned: Condvar,
-}
-
-#[derive(Debug, Default)]
-struct Pool {
+    /// Connections that rest; `None` while there is no file to read. Locked for reading by each read, so
+    /// that whoever locks it for writing has waited for all of them.
+    idle: RwLock<Option<Mutex<Vec<Connection>>>>,
     /// Grows whenever another file takes the name.
-    epoch: u64,
-    /// There is a file to read.
-    open: bool,
-    idle: VecDeque<Connection>,
-    out: usize,
+    epoch: AtomicU64,
+    recent: Recent,
 }
 
 impl Readers {
@@ -47,9 +39,9 @@ impl Readers {
         Self {
             path,
             permits: Arc::new(Semaphore::new(READERS)),
-            pool: Mutex::default(),
+            idle: RwLock::default(),
+            epoch: AtomicU64::new(0),
             recent: Recent::default(),
-            returned: Condvar::new(),
         }
     }
 
@@ -64,56 +56,42 @@ impl Readers {
         let readers = Arc::clone(readers);
         let reading = tokio::task::spawn_blocking(move || {
             let _permit = permit;
-            readers.with(read)
+            readers.read_here(read)
         });
         reading.await.map_err(|_| gone())?
     }
 
     /// The same on this thread.
-    pub(super) fn with<T>(
+    pub(super) fn read_here<T>(
         &self,
         read: impl FnOnce(&Connection) -> rusqlite::Result<T>,
     ) -> Result<(rusqlite::Result<T>, u64), StoreError> {
-        let (idle, out) = {
-            let mut pool = self.lock();
-            if !pool.open {
-                return Err(StoreError::Unreachable(io::ErrorKind::NotConnected.into()));
-            }
-            pool.out += 1;
-            let out = Out {
-                readers: self,
-                epoch: pool.epoch,
-            };
-            (pool.idle.pop_back(), out)
+        let idle = self.idle.read().unwrap_or_else(PoisonError::into_inner);
+        let Some(idle) = &*idle else {
+            return Err(StoreError::Unreachable(io::ErrorKind::NotConnected.into()));
         };
-        let connected = idle.map_or_else(|| self.connect(), Ok);
-        let read = connected.and_then(|file| {
+        let lock = || idle.lock().unwrap_or_else(PoisonError::into_inner);
+        let resting = lock().pop();
+        let connected = resting.map_or_else(|| self.connect(), Ok);
+        let done = connected.and_then(|file| {
             let done = read(&file)?;
-            out.give_back(file);
+            // A connection that met an error is not used again.
+            lock().push(file);
             Ok(done)
         });
-        Ok((read, out.epoch))
+        Ok((done, self.epoch()))
     }
 
     /// From now on there is a file.
     pub(super) fn open(&self) {
-        let mut pool = self.lock();
-        self.recent.clear();
-        pool.open = true;
-        pool.epoch += 1;
+        self.epoch.fetch_add(1, SeqCst);
+        *self.lock() = Some(Mutex::default());
     }
 
-    /// Closes all connections, and waits for those that are in use. Whether all are closed.
-    pub(super) fn close(&self) -> bool {
-        let mut pool = self.lock();
-        pool.open = false;
-        pool.epoch += 1;
+    /// Waits for all reads, and closes all connections.
+    pub(super) fn close(&self) {
+        *self.lock() = None;
         self.recent.clear();
-        pool.idle.clear();
-        let busy = |pool: &mut Pool| pool.out > 0;
-        let waited = self.returned.wait_timeout_while(pool, CLOSE_WITHIN, busy);
-        let (pool, _) = waited.unwrap_or_else(PoisonError::into_inner);
-        pool.out == 0
     }
 
     /// What is known without reading.
@@ -122,7 +100,7 @@ impl Readers {
     }
 
     pub(super) fn epoch(&self) -> u64 {
-        self.lock().epoch
+        self.epoch.load(SeqCst)
     }
 
     fn connect(&self) -> rusqlite::Result<Connection> {
@@ -131,31 +109,7 @@ impl Readers {
         Ok(file)
     }
 
-    /// Nothing panics while this is held.
-    fn lock(&self) -> MutexGuard<'_, Pool> {
-        self.pool.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
-
-/// A connection that is in use, until this is dropped.
-struct Out<'a> {
-    readers: &'a Readers,
-    epoch: u64,
-}
-
-impl Out<'_> {
-    /// Only where nothing failed: a connection that met an error is not used again.
-    fn give_back(&self, file: Connection) {
-        let mut pool = self.readers.lock();
-        if pool.epoch == self.epoch {
-            pool.idle.push_back(file);
-        }
-    }
-}
-
-impl Drop for Out<'_> {
-    fn drop(&mut self) {
-        self.readers.lock().out -= 1;
-        self.readers.returned.notify_all();
+    fn lock(&self) -> RwLockWriteGuard<'_, Option<Mutex<Vec<Connection>>>> {
+        self.idle.write().unwrap_or_else(PoisonError::into_inner)
     }
 }

@@ -1,250 +1,182 @@
-//! What was read and written of late, so that most requests need neither the file nor a thread that may
-//! block.
+//! What finds need not ask the file for: states that were saved lately, and keys that the file does not
+//! have.
 //!
-//! It never says anything that a sound file does not: the writer commits every change through it, before
-//! whoever waits for it is answered; of what is just being committed it says nothing; what was read in a
-//! view from before such a change is not taken over; and where a key, or what it points to, is not here,
-//! the file is asked. It is emptied as soon as another file is found in the place of this one.
-
-mod circle;
+//! The writer commits every change through [`Recent::commit`]: before the commit all that the change
+//! touches is forgotten, after it the new states are put in, and in between the file answers. So nothing
+//! is said here that somebody has already seen replaced in the file.
+//!
+//! Only exact keys lead to a state. A request whose client echoes the last answer as it came asks for one
+//! first; others read the file.
 
 use std::{
-    collections::{HashMap, HashSet, VecDeque},
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    collections::HashSet,
+    num::NonZeroUsize,
+    sync::{Mutex, MutexGuard, PoisonError},
 };
 
-use bytes::Bytes;
 use lru::LruCache;
 
-use self::circle::Circle;
 use super::{
-    read::{Hit, Read},
-    row::{Head, Place, key_place},
+    read::Hit,
+    row::{Head, KeyPlace, key_place},
 };
-use crate::store::{Found, Key, Tenant, key::KeyKind};
+use crate::store::{Key, Saved, Tenant};
 
-/// What all of it may take.
+/// What all states may take.
 const MAX_BYTES: usize = 8 << 20;
-/// What a circle takes beside what is in it, and a generation beside its state.
+/// What a state takes beside its own bytes and those of its orders.
 const BESIDE: usize = 256;
-/// Changes that are remembered, for reads that began before them.
-const CHANGES: usize = 256;
+/// Keys that are known to be absent. Requests that have the same examples before their question look for
+/// the same ones each time.
+const MAX_ABSENT: NonZeroUsize = NonZeroUsize::new(16_384).expect("not zero");
+/// Groups of keys for each of which it is known when the last one was written.
+const GROUPS: usize = 1_024;
 
-/// A change that the writer made.
+/// What an exact key leads to, and what a find is held to.
 #[derive(Debug)]
-pub(super) enum Change {
-    /// These keys point to a new generation now.
-    Saved(Place, Arc<Generation>),
-    /// A generation is gone, with the keys that pointed to it.
-    Gone(Place, Head),
-    /// A session counts as used in that second.
-    Used(i64, u64),
-    Ordered(i64, Bytes),
-    /// Something that could not be read is gone.
-    Unreadable,
+struct CachedState {
+    tenant: Tenant,
+    exact: Key,
+    hit: Hit,
 }
 
-/// What becomes of a session as a whole.
+impl CachedState {
+    fn bytes(&self) -> usize {
+        BESIDE + self.hit.found.state.len() + self.hit.found.orders.len()
+    }
+}
+
+/// What a transaction changes.
 #[derive(Debug, Default)]
-struct News {
-    used_s: Option<u64>,
-    orders: Option<Bytes>,
+pub(super) struct Changes {
+    /// Keys that point elsewhere now, or nowhere.
+    keys: Vec<KeyPlace>,
+    saved: Vec<(KeyPlace, CachedState)>,
+    /// Sessions of which the orders or the time of use changed.
+    sessions: HashSet<i64>,
 }
 
-/// All changes of a transaction, in their order.
-pub(super) type Changes = Vec<Change>;
+impl Changes {
+    /// `hit` is what a find of the exact key gives from now on.
+    pub(super) fn add_saved(&mut self, saved: &Saved, head: &Head, hit: Hit) {
+        self.add_keys(head);
+        let cached = CachedState {
+            tenant: saved.tenant,
+            exact: head.keys.exact,
+            hit,
+        };
+        let place = key_place(head.circle, &head.keys.exact);
+        self.saved.push((place, cached));
+    }
 
-/// All that a request is told of a generation, and what it is held to.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Generation {
-    pub(super) tenant: Tenant,
-    pub(super) head: Head,
-    pub(super) state: Bytes,
-    pub(super) orders: Bytes,
-    pub(super) used_s: u64,
+    /// The keys of a generation that is replaced or removed.
+    pub(super) fn add_keys(&mut self, head: &Head) {
+        let keys = head.keys.iter();
+        self.keys
+            .extend(keys.map(|(_, key)| key_place(head.circle, key)));
+    }
+
+    pub(super) fn add_session(&mut self, number: i64) {
+        self.sessions.insert(number);
+    }
 }
 
-/// How far the changes had come when a read began.
+/// The change after which a read began.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Since(u64);
+pub(super) struct ReadSince(u64);
 
 #[derive(Debug, Default)]
 pub(super) struct Recent(Mutex<Held>);
 
 #[derive(Debug)]
 struct Held {
-    /// Grows with every change.
-    version: u64,
-    /// The newest changes, oldest first, each with its circle.
-    changed: VecDeque<(u64, u64)>,
-    /// Of reads that began before this version nothing is taken over.
-    forgotten: u64,
-    circles: LruCache<u64, Circle>,
+    states: LruCache<KeyPlace, CachedState>,
     bytes: usize,
-    landing: Landing,
-}
-
-/// What is just being committed. Others may have read it in the file before it is told here, and none of
-/// them is to be told again what was true before.
-#[derive(Debug, Default)]
-struct Landing {
-    everything: bool,
-    /// Places of keys that point elsewhere after it. What a key points to is changed with its keys alone.
-    keys: HashSet<[u8; 16]>,
-    sessions: HashSet<i64>,
+    absent: LruCache<KeyPlace, ()>,
+    /// Transactions so far.
+    changes: u64,
+    /// By group of keys: the last change of one of them. The highest number while one is being committed.
+    written: [u64; GROUPS],
 }
 
 impl Default for Held {
     fn default() -> Self {
         Self {
-            version: 0,
-            changed: VecDeque::new(),
-            forgotten: 0,
-            circles: LruCache::unbounded(),
+            states: LruCache::unbounded(),
             bytes: 0,
-            landing: Landing::default(),
+            absent: LruCache::new(MAX_ABSENT),
+            changes: 0,
+            written: [0; GROUPS],
         }
     }
 }
 
 impl Recent {
-    /// What [`super::read::find`] would find; `None` where only the file can tell.
+    /// What [`super::read::find`] finds.
+    ///
+    /// # Errors
+    /// Only the file can tell. What is absent from it may be given to [`Recent::learn_absent`].
     pub(super) fn find(
         &self,
         tenant: &Tenant,
         circle: u64,
         keys: &[Key],
         horizon: u64,
-    ) -> Option<Option<Hit>> {
+    ) -> Result<Option<Hit>, ReadSince> {
         let mut held = self.lock();
-        let Held {
-            circles, landing, ..
-        } = &mut *held;
-        if landing.everything {
-            return None;
-        }
-        let known = circles.get(&circle)?;
         for (at, key) in keys.iter().enumerate() {
             let place = key_place(circle, key);
-            if landing.keys.contains(&place) {
-                return None;
-            }
-            if known.lacks(&place) {
+            if held.absent.get(&place).is_some() {
                 continue;
             }
-            let Some((place, kind)) = Place::of_target(known.target(&place)?) else {
-                continue;
-            };
-            let generation = known.generation(place)?;
-            if landing.sessions.contains(&place.session()) {
-                return None;
-            }
+            let cached = held.states.get(&place);
             // SECURITY: the whole tenant and the whole key are compared, as with a row of the file.
-            let fits = generation.tenant == *tenant && generation.head.keys.get(kind) == Some(key);
-            if !fits || (kind == KeyKind::Bare && generation.head.ambiguous) {
-                continue;
-            }
-            // It may have been used since, which not all of its generations are told.
-            if generation.used_s < horizon {
-                return None;
-            }
-            return Some(Some(Hit {
-                found: Found {
-                    at,
-                    state: generation.state.clone(),
-                    orders: generation.orders.clone(),
-                },
-                place,
-                kind,
-                head: generation.head,
-                used_s: generation.used_s,
-            }));
-        }
-        Some(None)
-    }
-
-    /// To be asked before a read begins.
-    pub(super) fn since(&self) -> Since {
-        Since(self.lock().version)
-    }
-
-    /// Takes over what was read, unless it has changed since.
-    pub(super) fn learn(&self, since: Since, tenant: &Tenant, circle: u64, read: &Read) {
-        let mut held = self.lock();
-        let newer = |(version, other): &(u64, u64)| *version > since.0 && *other == circle;
-        if since.0 < held.forgotten || held.changed.iter().any(newer) {
-            return;
-        }
-        held.within(circle, |known| {
-            known.learn(read);
-            let Some(hit) = &read.hit else { return };
-            if let Some(key) = hit.head.keys.get(hit.kind) {
-                known.point(key_place(circle, key), hit.place.target(hit.kind));
-            }
-            let generation = Generation {
-                tenant: *tenant,
-                head: hit.head,
-                state: hit.found.state.clone(),
-                orders: hit.found.orders.clone(),
-                used_s: hit.used_s,
+            let own = cached.filter(|it| it.tenant == *tenant && it.exact == *key);
+            // An old session may have been used since with another of its states.
+            let Some(cached) = own.filter(|it| it.hit.used_s >= horizon) else {
+                return Err(ReadSince(held.changes));
             };
-            known.put(hit.place, Arc::new(generation));
-        });
-        held.shrink();
+            let mut hit = cached.hit.clone();
+            hit.found.at = at;
+            return Ok(Some(hit));
+        }
+        Ok(None)
     }
 
-    /// Has a step committed that makes these changes, and takes them over. Only the writer may.
+    /// Takes over which keys a read did not find, except those that were written since it began.
+    pub(super) fn learn_absent(&self, since: ReadSince, absent: Vec<KeyPlace>) {
+        let mut held = self.lock();
+        for place in absent {
+            if held.written[group(&place)] <= since.0 {
+                held.absent.put(place, ());
+            }
+        }
+    }
+
+    /// Commits a transaction that makes these changes, and takes them over. For the writer alone.
     ///
     /// # Errors
-    /// The step was not committed.
+    /// It was not committed.
     pub(super) fn commit(
         &self,
         changes: Changes,
-        commits: impl FnOnce() -> rusqlite::Result<()>,
+        commit: impl FnOnce() -> rusqlite::Result<()>,
     ) -> rusqlite::Result<()> {
-        self.lands(&changes);
-        let committed = commits();
-        match committed {
-            Ok(()) => self.apply(changes),
-            Err(_) => self.clear(),
-        }
+        self.lock().begin(&changes);
+        let committed = commit();
+        self.lock().end(changes, committed.is_ok());
         committed
     }
 
-    /// From now on until it is applied, the file may say it or not.
-    pub(super) fn lands(&self, changes: &Changes) {
-        let mut held = self.lock();
-        changes.iter().for_each(|change| held.landing.add(change));
-    }
-
-    /// Takes over what was committed.
-    pub(super) fn apply(&self, changes: Changes) {
-        let mut held = self.lock();
-        let mut sessions = HashMap::<i64, News>::new();
-        for change in changes {
-            match change {
-                Change::Used(session, second) => {
-                    sessions.entry(session).or_default().used_s = Some(second);
-                }
-                Change::Ordered(session, orders) => {
-                    sessions.entry(session).or_default().orders = Some(orders);
-                }
-                change => held.apply(change),
-            }
-        }
-        // Last: what was saved with them has the orders from before, or these.
-        if !sessions.is_empty() {
-            held.tell(&sessions);
-        }
-        held.shrink();
-        // Last: half of it is not to be told.
-        held.landing = Landing::default();
-    }
-
-    /// Another file may take the place of this one, or somebody else changed it. Only the writer may say so:
-    /// what is just being committed is forgotten as well.
+    /// Forgets everything, and takes nothing over from reads that began before. For the writer alone.
     pub(super) fn clear(&self) {
-        self.lock().clear();
+        let mut held = self.lock();
+        held.states.clear();
+        held.bytes = 0;
+        held.absent.clear();
+        held.changes += 1;
+        let now = held.changes;
+        held.written.fill(now);
     }
 
     #[cfg(test)]
@@ -259,108 +191,57 @@ impl Recent {
 }
 
 impl Held {
-    fn apply(&mut self, change: Change) {
-        self.version += 1;
-        match change {
-            Change::Saved(place, generation) => {
-                let head = generation.head;
-                self.note(head.circle);
-                self.within(head.circle, |known| {
-                    for (kind, key) in head.keys.iter() {
-                        known.point(key_place(head.circle, key), place.target(kind));
-                    }
-                    known.put(place, generation);
-                });
-            }
-            Change::Gone(place, head) => {
-                self.note(head.circle);
-                if self.circles.contains(&head.circle) {
-                    self.within(head.circle, |known| known.remove(place));
-                }
-            }
-            // Told apart, all at once.
-            Change::Used(..) | Change::Ordered(..) => {}
-            Change::Unreadable => self.clear(),
+    fn begin(&mut self, changes: &Changes) {
+        for place in &changes.keys {
+            self.written[group(place)] = u64::MAX;
+            self.absent.pop(place);
+            self.forget(place);
         }
+        self.forget_sessions(&changes.sessions);
     }
 
-    /// Reads of a circle that began before now are too old.
-    fn note(&mut self, circle: u64) {
-        if self.changed.len() == CHANGES
-            && let Some((version, _)) = self.changed.pop_front()
-        {
-            // Never back: changes of whole sessions are remembered by this alone.
-            self.forgotten = self.forgotten.max(version);
+    fn end(&mut self, changes: Changes, committed: bool) {
+        self.changes += 1;
+        for place in &changes.keys {
+            self.written[group(place)] = self.changes;
         }
-        self.changed.push_back((self.version, circle));
-    }
-
-    /// Changes a circle, which is begun where it is not here.
-    fn within(&mut self, circle: u64, change: impl FnOnce(&mut Circle)) {
-        let known = self.circles.get_or_insert_mut(circle, || {
-            self.bytes += BESIDE;
-            Circle::default()
-        });
-        let before = known.bytes();
-        change(known);
-        known.forget_unnamed();
-        known.thin();
-        self.bytes = self.bytes + known.bytes() - before;
-    }
-
-    /// Changes all that is known of sessions, in one walk over everything.
-    fn tell(&mut self, sessions: &HashMap<i64, News>) {
-        self.version += 1;
-        self.forgotten = self.version;
-        let mut bytes = 0;
-        for (_, known) in &mut self.circles {
-            for (place, generation) in &mut known.generations {
-                if let Some(news) = sessions.get(&place.session()) {
-                    let generation = Arc::make_mut(generation);
-                    generation.used_s = news.used_s.unwrap_or(generation.used_s);
-                    if let Some(orders) = &news.orders {
-                        generation.orders = orders.clone();
-                    }
-                }
-            }
-            bytes += BESIDE + known.bytes();
+        if !committed {
+            return;
         }
-        self.bytes = bytes;
-    }
-
-    fn shrink(&mut self) {
+        for (place, state) in changes.saved {
+            self.forget(&place);
+            self.bytes += state.bytes();
+            self.states.put(place, state);
+        }
+        // One of them may have been saved to before its orders changed.
+        self.forget_sessions(&changes.sessions);
         while self.bytes > MAX_BYTES
-            && let Some((_, known)) = self.circles.pop_lru()
+            && let Some((_, state)) = self.states.pop_lru()
         {
-            self.bytes -= BESIDE + known.bytes();
+            self.bytes -= state.bytes();
         }
     }
 
-    fn clear(&mut self) {
-        self.version += 1;
-        self.forgotten = self.version;
-        self.changed.clear();
-        self.circles.clear();
-        self.bytes = 0;
-        self.landing = Landing::default();
+    fn forget(&mut self, place: &KeyPlace) {
+        if let Some(state) = self.states.pop(place) {
+            self.bytes -= state.bytes();
+        }
+    }
+
+    /// Walks over all states: orders are rare, and so is a session that is found but not saved to.
+    fn forget_sessions(&mut self, sessions: &HashSet<i64>) {
+        if sessions.is_empty() {
+            return;
+        }
+        let of_them =
+            |(_, state): &(&KeyPlace, &CachedState)| sessions.contains(&state.hit.session);
+        let places: Vec<_> = self.states.iter().filter(of_them).map(|it| *it.0).collect();
+        for place in &places {
+            self.forget(place);
+        }
     }
 }
 
-impl Landing {
-    fn add(&mut self, change: &Change) {
-        match change {
-            Change::Saved(_, generation) => self.add_keys(&generation.head),
-            Change::Gone(_, head) => self.add_keys(head),
-            Change::Used(session, _) | Change::Ordered(session, _) => {
-                self.sessions.insert(*session);
-            }
-            Change::Unreadable => self.everything = true,
-        }
-    }
-
-    fn add_keys(&mut self, head: &Head) {
-        let keys = head.keys.iter();
-        self.keys
-            .extend(keys.map(|(_, key)| key_place(head.circle, key)));
-    }
+fn group(place: &KeyPlace) -> usize {
+    usize::from(u16::from_le_bytes([place[8], place[9]])) % GROUPS
 }

@@ -4,7 +4,6 @@
 //! key. SQLite checks little of what it reads; a page that was changed or lost gives no state here,
 //! never a wrong one.
 
-use rusqlite::{Row, types::ValueRef};
 use xxhash_rust::xxh3::Xxh3;
 
 use crate::store::{Account, Key, Keys, Saved, SessionId, Tenant, key::KeyKind};
@@ -14,11 +13,11 @@ const NUMBER_BITS: u32 = 24;
 
 /// The row of a generation: those of one session lie side by side.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Place(pub(super) i64);
+pub(super) struct GenerationRow(pub(super) i64);
 
-impl Place {
+impl GenerationRow {
     /// The first and the last that a session may have.
-    pub(super) const fn of(session: i64) -> (Self, Self) {
+    pub(super) const fn range(session: i64) -> (Self, Self) {
         let first = session << NUMBER_BITS;
         (Self(first), Self(first | ((1 << NUMBER_BITS) - 1)))
     }
@@ -46,8 +45,11 @@ pub(super) fn circle(tenant: &Tenant, opening: u64) -> u64 {
     mixed.digest()
 }
 
-/// Where a key's row stands: half of the key, since the whole is compared with its generation's.
-pub(super) fn key_place(circle: u64, key: &Key) -> [u8; 16] {
+/// Where the row of a key stands: its circle and half of the key, since the whole is compared with its
+/// generation's.
+pub(super) type KeyPlace = [u8; 16];
+
+pub(super) fn key_place(circle: u64, key: &Key) -> KeyPlace {
     let mut place = [0; 16];
     place[..8].copy_from_slice(&circle.to_be_bytes());
     place[8..].copy_from_slice(&key.bytes()[..8]);
@@ -184,22 +186,6 @@ impl Owner {
             }
             _ => &[],
         }
-    }
-}
-
-/// A column's bytes; none where it holds something else.
-pub(super) fn blob<'a>(row: &'a Row<'_>, at: usize) -> &'a [u8] {
-    match row.get_ref(at) {
-        Ok(ValueRef::Blob(bytes)) => bytes,
-        _ => &[],
-    }
-}
-
-/// A column's number; 0 where it holds something else.
-pub(super) fn int(row: &Row<'_>, at: usize) -> i64 {
-    match row.get_ref(at) {
-        Ok(ValueRef::Integer(number)) => number,
-        _ => 0,
     }
 }
 

@@ -10,7 +10,7 @@ use std::{path::Path, time::Duration};
 use rusqlite::{Connection, OpenFlags, config::DbConfig};
 use xxhash_rust::xxh3::xxh3_64;
 
-use super::row::blob;
+use super::sql::{blob, execute, first};
 
 /// Marks a file as ours: "Plim".
 pub(super) const APPLICATION: i32 = 0x506c_696d;
@@ -62,10 +62,20 @@ pub(super) fn set(file: &Connection, cache_kib: u32) -> rusqlite::Result<()> {
     ))
 }
 
-/// Carries the whole log over, and lets the last connection that is closed remove it.
-pub(super) fn settle(file: &Connection, alone: bool) -> rusqlite::Result<()> {
-    file.query_row("PRAGMA wal_checkpoint(TRUNCATE)", [], |_| Ok(()))?;
-    file.set_db_config(DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, !alone)
+/// Carries the log over into the file, as far as nobody has to wait. Returns the pages that the log had when
+/// that began.
+pub(super) fn carry_log_over(file: &Connection) -> rusqlite::Result<i64> {
+    file.query_row("PRAGMA wal_checkpoint(PASSIVE)", [], |row| row.get(1))
+}
+
+/// Carries the whole log over, and leaves it empty.
+pub(super) fn empty_log(file: &Connection) -> rusqlite::Result<()> {
+    file.query_row("PRAGMA wal_checkpoint(TRUNCATE)", [], |_| Ok(()))
+}
+
+/// Lets the last connection that is closed remove the log.
+pub(super) fn remove_log_on_close(file: &Connection) -> rusqlite::Result<()> {
+    file.set_db_config(DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, false)
         .map(drop)
 }
 
@@ -83,25 +93,17 @@ pub(super) fn create(file: &Connection) -> rusqlite::Result<()> {
 
 /// A number of `meta`, if it is there as it was written.
 pub(super) fn read_meta(file: &Connection, name: &str) -> rusqlite::Result<Option<u64>> {
-    let mut asked = file.prepare_cached("SELECT value FROM meta WHERE name = ?1")?;
-    let mut rows = asked.query([name])?;
-    let Some(row) = rows.next()? else {
-        return Ok(None);
-    };
-    Ok(blob(row, 0).split_first_chunk().and_then(|(value, sum)| {
+    let sql = "SELECT value FROM meta WHERE name = ?1";
+    let value = first(file, sql, [name], |row| {
+        let (value, sum) = blob(row, 0).split_first_chunk()?;
         (sum == xxh3_64(value).to_le_bytes()).then_some(u64::from_le_bytes(*value))
-    }))
+    })?;
+    Ok(value.flatten())
 }
 
 pub(super) fn write_meta(file: &Connection, name: &str, value: u64) -> rusqlite::Result<()> {
     let value = value.to_le_bytes();
     let sealed = [value, xxh3_64(&value).to_le_bytes()].concat();
-    let mut written = file.prepare_cached("REPLACE INTO meta (name, value) VALUES (?1, ?2)")?;
-    written.execute((name, sealed)).map(drop)
-}
-
-/// A number that SQLite knows of the file.
-pub(super) fn pragma(file: &Connection, name: &str) -> rusqlite::Result<i64> {
-    file.prepare_cached(&format!("PRAGMA {name}"))?
-        .query_row([], |row| row.get(0))
+    let sql = "REPLACE INTO meta (name, value) VALUES (?1, ?2)";
+    execute(file, sql, (name, sealed)).map(drop)
 }

@@ -22,16 +22,14 @@ use rusqlite::Connection;
 use tokio::sync::mpsc;
 
 use super::{
-    Clock, Limits, expire, failed, keeper,
+    Clock, Limits,
+    batch::{Batch, Totals},
+    expire, failed, keeper,
     open::{self, Fault, Inode, Place, Refusal},
     queue::{self, Asked, What},
     readers::Readers,
-    recent::{Changes, Recent},
     row::Stamp,
-    save::{self, Counts},
-    schema,
-    share::{self, Told},
-    step::Step,
+    save, schema, share,
 };
 use crate::store::StoreError;
 
@@ -44,57 +42,20 @@ const LOOK_AFTER: usize = 32;
 /// How soon opening the file is tried again.
 const RETRY: Duration = Duration::from_secs(1);
 
-/// What the writer knows of the open file.
-struct Open {
+/// What became of each job of a group.
+type Outcomes = Vec<Result<bool, StoreError>>;
+
+struct OpenFile {
     file: Connection,
-    known: Known,
+    totals: Totals,
     inode: Inode,
-}
-
-/// What of the file's content need not be asked each time.
-#[derive(Clone, Copy)]
-struct Known {
-    counts: Counts,
-    told: Told,
-    /// Changes where another connection changed the file, and no other one of ours does.
-    others: i64,
-}
-
-impl Known {
-    fn load(file: &Connection) -> rusqlite::Result<Self> {
-        Ok(Self {
-            // First: what changes after it is met.
-            others: others(file)?,
-            counts: Counts::load(file)?,
-            told: Told::load(file)?,
-        })
-    }
-
-    /// Where a tool from outside changed the file, all that is known of it is asked again: with every step,
-    /// and one comes every few seconds.
-    fn meet_others(&mut self, file: &Connection, recent: &Recent) -> rusqlite::Result<()> {
-        let others = others(file)?;
-        if others != self.others {
-            recent.clear();
-            *self = Self {
-                counts: self.counts.anew(file)?,
-                told: self.told.anew(file)?,
-                others,
-            };
-        }
-        Ok(())
-    }
-}
-
-fn others(file: &Connection) -> rusqlite::Result<i64> {
-    schema::pragma(file, "data_version")
 }
 
 pub(super) struct Writer {
     place: Place,
     readers: Arc<Readers>,
     /// `None` while it cannot be opened.
-    open: Option<Open>,
+    open: Option<OpenFile>,
     /// When opening was tried last, and failed.
     tried: Option<Instant>,
     /// It failed then, which was told in the log.
@@ -127,7 +88,7 @@ impl Writer {
             version,
             place,
         };
-        if let Err(Fault::Newer(format)) = writer.reopen() {
+        if let Err(Fault::Newer(format)) = writer.open_file() {
             let path = writer.place.path().to_owned();
             return Err(Refusal::Newer { path, format });
         }
@@ -174,7 +135,7 @@ impl Writer {
             }
             // Whoever waits for a group that ends in a panic is told by the lost answer.
             let worked = catch_unwind(AssertUnwindSafe(|| {
-                self.group(group);
+                self.do_group(group);
                 let look = more || unseen >= LOOK_AFTER || self.is_full();
                 if look {
                     unseen = 0;
@@ -182,25 +143,26 @@ impl Writer {
                 look && self.expire()
             }));
             more = worked.unwrap_or_else(|_| {
-                tracing::error!("the store's writer met a fault of its own, and goes on");
-                self.drop_file();
+                tracing::error!("the store's writer panicked, and goes on");
+                self.close_file();
                 false
             });
         }
         drop(queue);
-        let alone = self.readers.close();
+        self.readers.close();
         // The keeper ends with its channel.
         drop(carry);
         let _ = keeper.join();
-        if let Some(open) = self.open.take()
-            && let Err(error) = schema::settle(&open.file, alone)
-        {
-            tracing::warn!(%error, "the store's log stays beside its file");
+        if let Some(OpenFile { file, .. }) = self.open.take() {
+            let emptied = schema::empty_log(&file);
+            if let Err(error) = emptied.and_then(|()| schema::remove_log_on_close(&file)) {
+                tracing::warn!(%error, "the store's log stays beside its file");
+            }
         }
     }
 
     /// Does what it is asked, and answers.
-    fn group(&mut self, mut group: Vec<Asked>) {
+    fn do_group(&mut self, group: Vec<Asked>) {
         for asked in &group {
             match asked.what {
                 What::Damaged { epoch } if epoch == self.readers.epoch() => {
@@ -208,70 +170,74 @@ impl Writer {
                 }
                 What::Carry => {
                     self.carry();
-                    self.look();
+                    self.check_name();
                 }
-                What::Tick => self.look(),
+                What::Tick => self.check_name(),
                 _ => {}
             }
         }
-        match self.transact(&group) {
+        let mut done = self.write(&group);
+        if done.is_err() && group.len() > 1 {
+            let alone = |asked| self.write(std::slice::from_ref(asked));
+            let alone = group.iter().map(alone);
+            done = Ok(alone.map(|done| done?.pop().unwrap_or(Ok(false))).collect());
+        }
+        match done {
             Ok(done) => {
                 for (asked, done) in group.into_iter().zip(done) {
                     asked.answer(done);
                 }
             }
-            Err(error) if group.len() == 1 => {
-                if let Some(asked) = group.pop() {
+            // There is at most one.
+            Err(error) => {
+                if let Some(asked) = group.into_iter().next() {
                     asked.answer(Err(error));
-                }
-            }
-            Err(_) => {
-                for asked in group {
-                    let done = self.transact(std::slice::from_ref(&asked));
-                    let done = done.and_then(|mut done| done.pop().unwrap_or(Ok(false)));
-                    asked.answer(done);
                 }
             }
         }
     }
 
-    /// One transaction, begun again in a new file where this one turns out to be damaged.
-    fn transact(&mut self, group: &[Asked]) -> Result<Vec<Result<bool, StoreError>>, StoreError> {
-        match self.attempt(group)? {
+    /// Writes a group in one transaction, begun again in a new file where this one turns out to be damaged.
+    fn write(&mut self, group: &[Asked]) -> Result<Outcomes, StoreError> {
+        match self.try_write(group)? {
             Err(error) if open::is_damage(&error) && self.begin_anew(&error) => {
-                self.attempt(group)?.map_err(failed)
+                self.try_write(group)?.map_err(failed)
             }
             done => done.map_err(failed),
         }
     }
 
-    fn attempt(
-        &mut self,
-        group: &[Asked],
-    ) -> Result<rusqlite::Result<Vec<Result<bool, StoreError>>>, StoreError> {
+    fn try_write(&mut self, group: &[Asked]) -> Result<rusqlite::Result<Outcomes>, StoreError> {
         let second = (self.clock)();
-        let horizon = second.saturating_sub(self.limits.age_s);
+        if second < self.stamp.second() {
+            // The clock went back: what is known seems to have been used later than now.
+            self.readers.recent().clear();
+        }
         if self.open.is_none() && self.tried.is_none_or(|tried| tried.elapsed() >= RETRY) {
             // Told in the log.
-            let _ = self.reopen();
+            let _ = self.open_file();
         }
         let Some(open) = &mut self.open else {
             return Err(StoreError::Unreachable(io::ErrorKind::NotConnected.into()));
         };
-        let known = open.known;
-        let when = (second, horizon);
-        let done = write(open, group, self.readers.recent(), &mut self.stamp, when);
-        match &done {
-            Ok(_) => self.version.store(open.known.told.version, Relaxed),
-            Err(_) => open.known = known,
-        }
+        let horizon = second.saturating_sub(self.limits.age_s);
+        let done = Batch::begin(&open.file, open.totals).and_then(|mut batch| {
+            let mut outcomes = Vec::with_capacity(group.len());
+            for asked in group {
+                self.stamp = self.stamp.next(second);
+                outcomes.push(write_job(&mut batch, &asked.what, self.stamp, horizon)?);
+            }
+            open.totals = batch.commit(self.readers.recent())?;
+            Ok(outcomes)
+        });
+        self.version.store(open.totals.shared_version, Relaxed);
         Ok(done)
     }
 
     /// Whether there are more sessions than there may be.
     fn is_full(&self) -> bool {
         let open = self.open.as_ref();
-        open.is_some_and(|open| open.known.counts.sessions > self.limits.sessions)
+        open.is_some_and(|open| open.totals.sessions > self.limits.sessions)
     }
 
     /// Removes some of what is over the limits; returns whether there is more.
@@ -280,15 +246,17 @@ impl Writer {
         let Some(open) = &mut self.open else {
             return false;
         };
-        let counts = open.known.counts;
-        let recent = self.readers.recent();
-        match expire::step(&open.file, &mut open.known.counts, recent, self.limits, now) {
+        let done = Batch::begin(&open.file, open.totals).and_then(|mut batch| {
+            let more = expire::remove_some(&mut batch, self.limits, now)?;
+            open.totals = batch.commit(self.readers.recent())?;
+            Ok(more)
+        });
+        match done {
             Ok(more) => return more,
             Err(error) if open::is_damage(&error) => {
                 self.begin_anew(&error);
             }
             Err(error) => {
-                open.known.counts = counts;
                 tracing::warn!(%error, "the store could not let go of old sessions");
             }
         }
@@ -298,7 +266,7 @@ impl Writer {
     /// Carries over the rest of a long log, which is what came in while most of it was.
     fn carry(&mut self) {
         if let Some(open) = &self.open
-            && let Err(error) = keeper::carry(&open.file)
+            && let Err(error) = schema::carry_log_over(&open.file)
         {
             tracing::warn!(%error, "the store's log could not be carried over into its file");
         }
@@ -306,51 +274,43 @@ impl Writer {
 
     /// Goes over to what stands in the file's place, where that is another file, or none: nobody
     /// would find again what goes on to be written to this one.
-    fn look(&mut self) {
+    fn check_name(&mut self) {
         let Some(open) = &self.open else { return };
-        if self.place.holds(&open.inode) {
+        if self.place.holds(open.inode) {
             return;
         }
         let file = self.place.path().display();
         tracing::error!(%file, "the file of sessions was removed or replaced: what stands in its place is used");
-        let inode = open.inode;
         self.readers.close();
-        // Where it is the same file after all, under another number, nothing is lost.
-        let _ = schema::settle(&open.file, false);
-        self.drop_file();
-        if let Err(error) = self.place.clear_up(&inode) {
-            tracing::error!(%error, "the log of the removed file cannot be removed");
-            return;
+        // Else its log would be taken for that of the file in its place.
+        if let Err(error) = schema::empty_log(&open.file) {
+            tracing::warn!(%error, "the log of the removed file was not emptied");
         }
+        self.open = None;
         // Told in the log.
-        let _ = self.reopen();
+        let _ = self.open_file();
     }
 
-    fn drop_file(&mut self) {
+    fn close_file(&mut self) {
         self.readers.close();
         self.open = None;
     }
 
     /// Sets the file aside and begins a new one; returns whether there is one.
     fn begin_anew(&mut self, why: &rusqlite::Error) -> bool {
-        self.open = None;
-        if !self.readers.close() {
-            tracing::error!("the store's file is damaged, and is still being read");
-            return false;
-        }
+        self.close_file();
         if let Err(error) = self.place.set_aside(why) {
             tracing::error!(%error, "the store's damaged file cannot be set aside");
             return false;
         }
-        self.reopen().is_ok()
+        self.open_file().is_ok()
     }
 
-    fn reopen(&mut self) -> Result<(), Fault> {
+    fn open_file(&mut self) -> Result<(), Fault> {
         self.tried = Some(Instant::now());
-        self.readers.close();
         let opened = self.place.open(|file| {
-            Ok(Open {
-                known: Known::load(&file)?,
+            Ok(OpenFile {
+                totals: Totals::load(&file)?,
                 inode: self.place.inode()?,
                 file,
             })
@@ -365,8 +325,9 @@ impl Writer {
             }
         })?;
         // What others have seen of it never goes back.
-        open.known.told.version = open.known.told.version.max(self.version.load(Relaxed));
-        self.version.store(open.known.told.version, Relaxed);
+        let version = &mut open.totals.shared_version;
+        *version = self.version.load(Relaxed).max(*version);
+        self.version.store(*version, Relaxed);
         self.open = Some(open);
         self.tried = None;
         self.readers.open();
@@ -374,57 +335,23 @@ impl Writer {
     }
 }
 
-/// Writes a group in one transaction, and says what became of each.
-fn write(
-    open: &mut Open,
-    group: &[Asked],
-    recent: &Recent,
-    stamp: &mut Stamp,
-    (second, horizon): (u64, u64),
-) -> rusqlite::Result<Vec<Result<bool, StoreError>>> {
-    let mut changes = Changes::new();
-    let step = Step::begin(&open.file)?;
-    let before = open.known.counts.sessions;
-    open.known.meet_others(&step, recent)?;
-    let mut all = Vec::with_capacity(group.len());
-    for asked in group {
-        all.push(match &asked.what {
-            What::Save(saved) => {
-                *stamp = stamp.next(second);
-                save::save(&step, &mut open.known.counts, &mut changes, saved, *stamp)?
-                    .map(|()| true)
-            }
-            What::Order(account, id, orders) => {
-                let account = account.as_ref();
-                Ok(save::order(
-                    &step,
-                    &mut changes,
-                    account,
-                    *id,
-                    orders,
-                    horizon,
-                )?)
-            }
-            What::Share(name, value) => {
-                share::put(&step, &mut open.known.told, name, value)?;
-                Ok(true)
-            }
-            What::Touch(number) => {
-                *stamp = stamp.next(second);
-                save::touch(&step, &mut changes, *number, *stamp)?;
-                Ok(true)
-            }
-            What::Tick | What::Carry | What::Damaged { .. } | What::Close => Ok(true),
-            #[cfg(test)]
-            What::Run(run) => {
-                run(&step);
-                Ok(true)
-            }
-        });
+/// Does one job, and says what became of it.
+fn write_job(
+    batch: &mut Batch<'_>,
+    what: &What,
+    used: Stamp,
+    horizon: u64,
+) -> rusqlite::Result<Result<bool, StoreError>> {
+    match what {
+        What::Save(saved) => return Ok(save::save(batch, saved, used)?.map(|()| true)),
+        What::Order(account, id, orders) => {
+            return save::order(batch, account.as_ref(), *id, orders, horizon).map(Ok);
+        }
+        What::Share(name, value) => share::put(batch, name, value)?,
+        What::Touch(session) => save::touch(batch, *session, used)?,
+        What::Tick | What::Carry | What::Damaged { .. } | What::Close => {}
+        #[cfg(test)]
+        What::Run(run) => run(batch),
     }
-    if open.known.counts.sessions != before {
-        open.known.counts.store(&step)?;
-    }
-    recent.commit(changes, || step.commit())?;
-    Ok(all)
+    Ok(Ok(true))
 }

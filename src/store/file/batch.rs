@@ -1,0 +1,77 @@
+//! One transaction of the writer, and what is counted as it changes.
+
+use std::ops::Deref;
+
+use rusqlite::{Connection, Result};
+
+use super::{
+    recent::{Changes, Recent},
+    schema,
+    sql::{Transaction, first, int},
+};
+
+/// What of the file's content is counted as it changes, so that it need not be counted again.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Totals {
+    pub(super) sessions: u64,
+    /// No session that is there, or was while this process ran, has this number or one above.
+    pub(super) next_session: i64,
+    /// Names of which something is shared.
+    pub(super) shared_names: usize,
+    /// The version of what was shared last.
+    pub(super) shared_version: u64,
+}
+
+impl Totals {
+    /// Reads them from the file.
+    pub(super) fn load(file: &Connection) -> Result<Self> {
+        let number =
+            |sql| Ok::<_, rusqlite::Error>(first(file, sql, [], |row| int(row, 0))?.unwrap_or(0));
+        let sessions = match schema::read_meta(file, "sessions")? {
+            Some(sessions) => sessions,
+            None => number("SELECT count(*) FROM sessions")?.unsigned_abs(),
+        };
+        Ok(Self {
+            sessions,
+            next_session: number("SELECT max(number) FROM sessions")?.saturating_add(1),
+            shared_names: number("SELECT count(*) FROM shared")?.unsigned_abs() as usize,
+            shared_version: number("SELECT max(version) FROM shared")?.unsigned_abs(),
+        })
+    }
+}
+
+/// A transaction that changes the file; rolled back unless it is committed.
+pub(super) struct Batch<'f> {
+    file: Transaction<'f>,
+    before: Totals,
+    pub(super) totals: Totals,
+    pub(super) changes: Changes,
+}
+
+impl<'f> Batch<'f> {
+    pub(super) fn begin(file: &'f Connection, totals: Totals) -> Result<Self> {
+        Ok(Self {
+            file: Transaction::begin(file)?,
+            before: totals,
+            totals,
+            changes: Changes::default(),
+        })
+    }
+
+    /// Returns what is counted now.
+    pub(super) fn commit(self, recent: &Recent) -> Result<Totals> {
+        if self.totals.sessions != self.before.sessions {
+            schema::write_meta(&self.file, "sessions", self.totals.sessions)?;
+        }
+        recent.commit(self.changes, || self.file.commit())?;
+        Ok(self.totals)
+    }
+}
+
+impl Deref for Batch<'_> {
+    type Target = Connection;
+
+    fn deref(&self) -> &Connection {
+        &self.file
+    }
+}
