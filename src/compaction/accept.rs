@@ -8,11 +8,12 @@
 
 use thiserror::Error;
 
-use super::{
-    SECTIONS,
-    measure::{Measure, head},
+use super::{SECTIONS, shorten::text_tokens};
+use crate::{
+    guard::{estimate::Weights, fence},
+    json::text,
+    wire::chat::answer,
 };
-use crate::{guard::fence, json::text::Walk, wire::chat::answer};
 
 /// Bytes of the longest summary.
 const MAX_BYTES: usize = 24_000;
@@ -20,6 +21,8 @@ const MAX_BYTES: usize = 24_000;
 const LEAST_FILLED: usize = 3;
 /// What stands in a section that holds nothing.
 const NOTHING: &str = "none";
+/// What stands at the end of a section that was cut.
+const MORE: &str = " …";
 
 /// Why an answer is no summary. Never holds any of it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
@@ -59,30 +62,29 @@ pub(super) fn accept(
     answer: &[u8],
     wanted: Block<'_>,
     most: u32,
-    measure: &Measure,
+    weights: &Weights,
 ) -> Result<String, Rejected> {
-    let text = said(answer)?;
-    let block = block(&text, wanted).ok_or(Rejected::NoBlock)?;
-    let mut sections = sections(block).ok_or(Rejected::NoSections)?;
+    let text = read_text(answer)?;
+    let block = find_block(&text, wanted).ok_or(Rejected::NoBlock)?;
+    let mut sections = read_sections(block).ok_or(Rejected::NoSections)?;
     let filled = sections.iter().filter(|text| !text.is_empty()).count();
     if filled < LEAST_FILLED {
         return Err(Rejected::Hollow);
     }
-    while let Some(excess) = excess(&sections, most, measure) {
+    loop {
+        let summary = write_summary(&sections);
+        if summary.len() <= MAX_BYTES && text_tokens(&summary, weights) <= most {
+            return Ok(summary);
+        }
         let longest = sections.iter_mut().max_by_key(|text| text.len());
-        let Some(longest) = longest.filter(|text| !text.is_empty()) else {
-            return Err(Rejected::Hollow);
-        };
-        // At least an eighth of it goes, so that this ends soon.
-        let least = longest.len() / 8 + 4;
-        let left = longest.len().saturating_sub(excess.max(least));
-        *longest = head(longest, left);
+        let longest = longest.filter(|text| !text.is_empty());
+        let longest = longest.ok_or(Rejected::Hollow)?;
+        *longest = cut_end(longest, longest.len() / 8 * 7);
     }
-    Ok(write(&sections))
 }
 
 /// The text of an answer that ended by itself.
-fn said(json: &[u8]) -> Result<String, Rejected> {
+fn read_text(json: &[u8]) -> Result<String, Rejected> {
     let read = answer::read(json).map_err(|_| Rejected::NotAnAnswer)?;
     let choice = read.first.filter(|_| !read.error);
     let choice = choice.ok_or(Rejected::NotAnAnswer)?;
@@ -96,13 +98,9 @@ fn said(json: &[u8]) -> Result<String, Rejected> {
         }
         _ => {}
     }
-    let characters = said
-        .texts
-        .iter()
-        .flat_map(|text| Walk::new(&json[text.span.range()]));
-    let text: String = characters
-        .map(|it| char::from_u32(it.code).unwrap_or(char::REPLACEMENT_CHARACTER))
-        .collect();
+    let texts = said.texts.iter();
+    let texts = texts.filter_map(|text| text::decode(&json[text.span.range()]));
+    let text: String = texts.collect();
     let text = without_thoughts(&text);
     if text.is_empty() {
         return Err(Rejected::Empty);
@@ -130,7 +128,7 @@ fn without_thoughts(text: &str) -> &str {
 
 /// What stands between the last tag that opens the block of this key and the last one that
 /// closes it; where none has a key, between the only one and that.
-fn block<'a>(text: &'a str, wanted: Block<'_>) -> Option<&'a str> {
+fn find_block<'a>(text: &'a str, wanted: Block<'_>) -> Option<&'a str> {
     let open = format!("<{}", fence::SUMMARY);
     let close = format!("</{}>", fence::SUMMARY);
     // The attributes of each tag, and where its contents begin.
@@ -155,24 +153,24 @@ fn block<'a>(text: &'a str, wanted: Block<'_>) -> Option<&'a str> {
 }
 
 /// The contents of the sections, each there once and in order; empty where one holds nothing.
-fn sections(block: &str) -> Option<[String; SECTIONS.len()]> {
+fn read_sections(block: &str) -> Option<[String; SECTIONS.len()]> {
     let mut found: [String; SECTIONS.len()] = Default::default();
     let mut at = 0;
     for (tag, content) in SECTIONS.iter().zip(&mut found) {
         let (open, close) = (format!("<{tag}>"), format!("</{tag}>"));
-        let start = once(block, &open)?;
-        let end = once(block, &close)?;
+        let start = find_once(block, &open)?;
+        let end = find_once(block, &close)?;
         if start < at || end < start + open.len() {
             return None;
         }
         at = end + close.len();
-        *content = tidy(&block[start + open.len()..end]);
+        *content = tidy_section(&block[start + open.len()..end]);
     }
     Some(found)
 }
 
 /// Where a text stands, if only once.
-fn once(text: &str, wanted: &str) -> Option<usize> {
+fn find_once(text: &str, wanted: &str) -> Option<usize> {
     let mut found = text.match_indices(wanted);
     let first = found.next()?.0;
     found.next().is_none().then_some(first)
@@ -180,7 +178,7 @@ fn once(text: &str, wanted: &str) -> Option<usize> {
 
 /// A section's contents without anything that looks like a tag of ours, or that cannot be seen;
 /// empty for what stands for nothing.
-fn tidy(content: &str) -> String {
+fn tidy_section(content: &str) -> String {
     let seen = |c: &char| !c.is_control() || matches!(c, '\n' | '\t');
     let content: String = content.chars().filter(seen).collect();
     let content = content.trim();
@@ -192,20 +190,23 @@ fn tidy(content: &str) -> String {
     fence::neutral(content).into_owned()
 }
 
-/// Bytes that have to go, if any.
-fn excess(sections: &[String; SECTIONS.len()], most: u32, measure: &Measure) -> Option<usize> {
-    let whole = write(sections);
-    let tokens = measure.tokens(&whole);
-    let over_bytes = whole.len().saturating_sub(MAX_BYTES);
-    let over_tokens = tokens.saturating_sub(most);
-    if over_bytes == 0 && over_tokens == 0 {
-        return None;
+/// The beginning of a text, in at most so many bytes, to the end of a line where one is near.
+/// Empty where there is no room for anything.
+fn cut_end(text: &str, bytes: usize) -> String {
+    let Some(room) = bytes.checked_sub(MORE.len()) else {
+        return String::new();
+    };
+    let mut ends = (0..=room.min(text.len())).rev();
+    let end = ends.find(|&at| text.is_char_boundary(at)).unwrap_or(0);
+    let line = text[..end].rfind('\n').filter(|at| at * 4 > end * 3);
+    let head = text[..line.unwrap_or(end)].trim_end();
+    match head.is_empty() {
+        true => String::new(),
+        false => format!("{head}{MORE}"),
     }
-    let per_token = (whole.len() / tokens.max(1) as usize).max(1);
-    Some(over_bytes.max(over_tokens as usize * per_token).max(1))
 }
 
-fn write(sections: &[String; SECTIONS.len()]) -> String {
+fn write_summary(sections: &[String; SECTIONS.len()]) -> String {
     let tag = fence::SUMMARY;
     let mut text = format!("<{tag}>\n");
     for (section, content) in SECTIONS.iter().zip(sections) {

@@ -3,7 +3,7 @@
 //! Where the conversation's own model can take it, one request; else the record is read in parts,
 //! each with the summary of those before it.
 
-use std::{collections::VecDeque, ops::Range};
+use std::collections::VecDeque;
 
 use bytes::Bytes;
 use serde_json::json;
@@ -12,8 +12,8 @@ use super::{
     Due,
     accept::{Block, Rejected, accept},
     ask,
-    measure::Measure,
     prompt::Wanted,
+    shorten::text_tokens,
     transcript,
 };
 use crate::{
@@ -22,11 +22,14 @@ use crate::{
         fence,
         profile::Profile,
         record::Summary,
-        units::{self, Unit},
+        units,
     },
     json::text::Walk,
     recovery::Language,
-    wire::{chat::Conversation, edit::Edits},
+    wire::{
+        chat::{Conversation, Message},
+        edit::Edits,
+    },
 };
 
 /// What frames a request; raw tokens.
@@ -65,7 +68,7 @@ pub enum Next {
 pub struct Work {
     asked: Summariser,
     wanted: Wanted,
-    measure: Measure,
+    weights: Weights,
     due: Due,
     /// Nothing in the conversation looks like the block that is asked for.
     no_block: bool,
@@ -85,32 +88,27 @@ impl Work {
     ) -> Option<(Self, Bytes)> {
         let part = ask::cut(conversation, edits, due.boundary)?;
         let units = units::split(&part).ok()?;
-        let measure = Measure::new(asked.chars_per_token);
-        let due = Due {
-            // What was cut or cleared on its way out saves nothing more.
-            replaced: due.replaced.min(weigh(&part, &units, &asked)),
-            ..due
-        };
-        let wanted = Wanted::new(
-            asked.language,
-            asked.nonce,
-            (asked.max_tokens, due.replaced),
-        );
+        let weights = Weights::new(asked.chars_per_token);
+        let removed = units.iter().filter(|unit| !unit.stays);
+        let removed = removed.flat_map(|unit| &part.messages[unit.messages.clone()]);
+        // What was cut or cleared on its way out saves nothing more.
+        let removed = message_tokens(&part, removed, &weights, asked.profile);
+        let replaced = due.replaced.min(removed);
+        let wanted = Wanted::new(asked.language, asked.nonce, (asked.max_tokens, replaced));
         let mut work = Self {
             asked,
             wanted,
-            measure,
-            due,
+            weights,
+            due: Due { replaced, ..due },
             no_block: !holds_block(&part),
             parts: VecDeque::new(),
         };
-        let first = match work.own(&part) {
+        let first = match work.ask_own_model(&part) {
             Some(body) => body,
             None => {
-                let parts = work.record(&part, &units)?;
-                work.parts = parts.into();
+                work.parts = work.split_record(&part)?.into();
                 let first = work.parts.pop_front()?;
-                work.body(&first)
+                work.ask_about_record(&first)
             }
         };
         Some((work, first))
@@ -118,20 +116,20 @@ impl Work {
 
     /// Reads an answer with a success status, whole.
     pub fn next(&mut self, answer: &[u8]) -> Next {
-        let most = longest(self.asked.max_tokens);
         let block = Block {
             key: &self.wanted.key,
             unkeyed: self.no_block,
         };
-        let text = match accept(answer, block, most, &self.measure) {
+        let most = longest_summary(self.asked.max_tokens);
+        let text = match accept(answer, block, most, &self.weights) {
             Ok(text) => text,
             Err(rejected) => return Next::Failed(rejected),
         };
         if let Some(part) = self.parts.pop_front() {
-            let record = transcript::so_far(&text, &self.wanted.key) + &part;
-            return Next::Ask(self.body(&record));
+            let record = transcript::show_earlier_summary(&text, &self.wanted.key) + &part;
+            return Next::Ask(self.ask_about_record(&record));
         }
-        if self.measure.tokens(&text) > self.due.replaced / 2 {
+        if text_tokens(&text, &self.weights) > self.due.replaced / 2 {
             return Next::Failed(Rejected::TooLittleSaved);
         }
         Next::Done(Summary {
@@ -146,33 +144,33 @@ impl Work {
     }
 
     /// The request that repeats the conversation, where its own model can take that.
-    fn own(&self, part: &Conversation) -> Option<Bytes> {
+    fn ask_own_model(&self, part: &Conversation) -> Option<Bytes> {
         if !self.asked.own {
             return None;
         }
-        let weights = self.measure.weights();
-        let all = messages(part, 0..part.messages.len(), weights, self.asked.profile);
-        let sent = all.saturating_add(estimate::beside(part, weights));
-        let ours = self.measure.tokens(&self.wanted.after()) + FRAME_TOKENS;
-        (sent.saturating_add(ours) <= self.asked.room)
-            .then(|| ask::request(part, &self.wanted, &self.asked))
-            .flatten()
+        let tokens = message_tokens(part, &part.messages, &self.weights, self.asked.profile)
+            .saturating_add(estimate::beside(part, &self.weights))
+            .saturating_add(text_tokens(&self.wanted.after(), &self.weights) + FRAME_TOKENS);
+        if tokens > self.asked.room {
+            return None;
+        }
+        ask::request(part, &self.wanted, &self.asked)
     }
 
     /// The record in parts that fit.
-    fn record(&self, part: &Conversation, units: &[Unit]) -> Option<Vec<String>> {
-        let empty = self.measure.tokens(&self.wanted.around("")) + FRAME_TOKENS;
+    fn split_record(&self, part: &Conversation) -> Option<Vec<String>> {
+        let empty = text_tokens(&self.wanted.around(""), &self.weights) + FRAME_TOKENS;
         let whole = self.asked.room.checked_sub(empty)?;
-        let parts = |room| transcript::chunks(part, units, &self.wanted, room, &self.measure);
+        let split = |room| transcript::split_record(part, &self.wanted, room, &self.weights);
         // In one, where it fits; else there must be room for the summary of the parts before.
-        if let Some(parts) = parts(whole).filter(|parts| parts.len() == 1) {
+        if let Some(parts) = split(whole).filter(|parts| parts.len() == 1) {
             return Some(parts);
         }
-        let room = whole.checked_sub(longest(self.asked.max_tokens) + FRAME_TOKENS)?;
-        parts(room).filter(|_| room >= LEAST_PART)
+        let room = whole.checked_sub(longest_summary(self.asked.max_tokens) + FRAME_TOKENS)?;
+        split(room).filter(|_| room >= LEAST_PART)
     }
 
-    fn body(&self, record: &str) -> Bytes {
+    fn ask_about_record(&self, record: &str) -> Bytes {
         let limit = ask::usual_limit(self.asked.profile);
         let content = self.wanted.around(record);
         let body = json!({
@@ -187,35 +185,32 @@ impl Work {
 /// Whether anything in a conversation looks like a summary's block, also where a string of its JSON
 /// holds JSON itself, as arguments do.
 fn holds_block(part: &Conversation) -> bool {
-    let decoded = |raw: &[u8]| -> String {
+    let decode = |raw: &[u8]| -> String {
         let letters = Walk::new(raw).filter_map(|it| char::from_u32(it.code));
         letters.collect()
     };
-    let once = decoded(&part.body);
-    let twice = decoded(once.as_bytes());
-    [once, twice]
-        .iter()
-        .any(|text| fence::holds(text, fence::SUMMARY))
+    let once = decode(&part.body);
+    let twice = decode(once.as_bytes());
+    fence::holds(&once, fence::SUMMARY) || fence::holds(&twice, fence::SUMMARY)
 }
 
-/// Raw tokens of all that may go of a conversation.
-fn weigh(part: &Conversation, units: &[Unit], asked: &Summariser) -> u32 {
-    let weights = Weights::new(asked.chars_per_token);
-    let gone = units.iter().filter(|unit| !unit.stays);
-    gone.map(|unit| messages(part, unit.messages.clone(), &weights, asked.profile))
-        .fold(0, u32::saturating_add)
-}
-
-fn messages(part: &Conversation, which: Range<usize>, weights: &Weights, profile: &Profile) -> u32 {
-    let messages = part.messages[which].iter();
+/// Raw tokens of these messages.
+fn message_tokens<'a>(
+    part: &Conversation,
+    messages: impl IntoIterator<Item = &'a Message>,
+    weights: &Weights,
+    profile: &Profile,
+) -> u32 {
+    let tokens = |it: &Message| estimate::message(part, it, &it.sizes, weights, profile);
     messages
-        .map(|message| estimate::message(part, message, &message.sizes, weights, profile))
+        .into_iter()
+        .map(tokens)
         .fold(0, u32::saturating_add)
 }
 
 /// Raw tokens of the longest summary: the provider has counted its tokens already, and by another
-/// rule than ours, which takes English for more than it is.
-const fn longest(max_tokens: u32) -> u32 {
+/// rule, which takes English for less than the estimate does.
+const fn longest_summary(max_tokens: u32) -> u32 {
     max_tokens.saturating_add(max_tokens / 2)
 }
 

@@ -24,7 +24,7 @@ const BLOCK: Block<'_> = Block {
 };
 
 fn judged(answer: &[u8]) -> Result<String, Rejected> {
-    accept(answer, BLOCK, MOST, &Measure::new(3.0))
+    accept(answer, BLOCK, MOST, &Weights::new(3.0))
 }
 
 fn inside(key: &str, contents: [&str; 6]) -> String {
@@ -161,7 +161,7 @@ fn a_key_may_be_forgotten_where_nothing_could_be_planted() {
             unkeyed: true,
             ..BLOCK
         };
-        accept(&saying(text), block, MOST, &Measure::new(3.0))
+        accept(&saying(text), block, MOST, &Weights::new(3.0))
     };
     let plain = inside("", FULL);
     for text in [
@@ -209,15 +209,15 @@ fn tags_of_ours_and_what_cannot_be_seen_are_taken_out() {
 fn a_long_summary_is_cut_where_it_is_longest() {
     let long = "a line of something that was done\n".repeat(900);
     let summary = judged(&saying(&keyed([&long, "b", "c", "d", "e", "f"]))).unwrap();
-    assert!(Measure::new(3.0).tokens(&summary) <= MOST);
+    assert!(text_tokens(&summary, &Weights::new(3.0)) <= MOST);
     assert!(summary.len() > 2_000, "{}", summary.len());
     assert!(summary.contains("done …</done>") && summary.contains("<to_do>b</to_do>"));
     let han = "长".repeat(20_000);
     let text = saying(&keyed([&han, &han, "c", "d", "e", "f"]));
-    let summary = accept(&text, BLOCK, u32::MAX, &Measure::new(3.0)).unwrap();
+    let summary = accept(&text, BLOCK, u32::MAX, &Weights::new(3.0)).unwrap();
     assert!((MAX_BYTES / 2..=MAX_BYTES).contains(&summary.len()));
     assert_eq!(
-        accept(&text, BLOCK, 5, &Measure::new(3.0)),
+        accept(&text, BLOCK, 5, &Weights::new(3.0)),
         Err(Rejected::Hollow)
     );
 }
@@ -241,9 +241,9 @@ proptest! {
     ) {
         let text = pieces.concat().replace('"', "\\\"").replace("text ", &"text ".repeat(times));
         let answer = format!(r#"{{"choices":[{{"message":{{"content":"{text}"}},"finish_reason":"stop"}}]}}"#);
-        let measure = Measure::new(3.0);
-        if let Ok(summary) = accept(answer.as_bytes(), BLOCK, most, &measure) {
-            prop_assert!(summary.len() <= MAX_BYTES && measure.tokens(&summary) <= most);
+        let weights = Weights::new(3.0);
+        if let Ok(summary) = accept(answer.as_bytes(), BLOCK, most, &weights) {
+            prop_assert!(summary.len() <= MAX_BYTES && text_tokens(&summary, &weights) <= most);
             prop_assert_eq!(fence::tags_in(&summary), 2);
             prop_assert!(summary.starts_with("<summary>\n<done>") && summary.ends_with("</summary>"));
             prop_assert!(!summary.contains(KEY));
@@ -254,6 +254,6 @@ proptest! {
     fn sections_of_any_text_are_accepted(texts in prop::collection::vec("[a-z字 \\n🎉&'\"/]{3,200}x", 6)) {
         let contents: [&str; 6] = std::array::from_fn(|at| &*texts[at]);
         let summary = judged(&saying(&keyed(contents))).unwrap();
-        prop_assert!(Measure::new(3.0).tokens(&summary) <= MOST);
+        prop_assert!(text_tokens(&summary, &Weights::new(3.0)) <= MOST);
     }
 }

@@ -5,7 +5,7 @@ use proptest::prelude::*;
 use serde_json::{Value, json};
 
 use super::*;
-use crate::{guard::units, recovery::Language, wire::chat::index};
+use crate::{recovery::Language, wire::chat::index};
 
 const KEY: &str = "0a0b0c0d00000000";
 
@@ -14,16 +14,10 @@ fn wanted() -> Wanted {
     Wanted::new(Language::English, nonce, (1_000, 10_000))
 }
 
-fn read(messages: &[Value]) -> (Conversation, Vec<Unit>) {
+fn record(messages: &[Value], room: u32) -> Option<Vec<String>> {
     let body = json!({ "messages": messages }).to_string();
     let conversation = index(Bytes::from(body)).unwrap();
-    let units = units::split(&conversation).unwrap();
-    (conversation, units)
-}
-
-fn record(messages: &[Value], room: u32) -> Option<Vec<String>> {
-    let (conversation, units) = read(messages);
-    chunks(&conversation, &units, &wanted(), room, &Measure::new(3.0))
+    split_record(&conversation, &wanted(), room, &Weights::new(3.0))
 }
 
 fn step(id: usize, result: &str) -> [Value; 2] {
@@ -53,20 +47,23 @@ fn a_record_names_who_said_what() {
 }
 
 #[test]
-fn a_large_result_keeps_its_head_and_tail_and_the_call_beside_it() {
+fn a_large_result_keeps_its_head_and_tail_and_the_call_before_it() {
     let result = format!("first\n{}\nlast", "middle ".repeat(5_000));
     let parts = record(&step(1, &result), 600).unwrap();
-    assert_eq!(parts.len(), 1);
-    assert!(Measure::new(3.0).tokens(&parts[0]) <= 600);
+    assert_eq!(parts.len(), 2);
+    for part in &parts {
+        assert!(text_tokens(part, &Weights::new(3.0)) <= 600);
+    }
+    let record = parts.join("\n");
     for kept in [
         "tool1x {}",
         "Let me see.",
         "]\nfirst\n",
         "characters left out",
     ] {
-        assert!(parts[0].contains(kept), "{kept}: {}", parts[0]);
+        assert!(record.contains(kept), "{kept}: {record}");
     }
-    assert!(parts[0].ends_with("last"));
+    assert!(record.ends_with("last"));
 }
 
 #[test]
@@ -85,14 +82,6 @@ fn what_is_too_much_is_held_shorter_and_then_left() {
         .collect();
     assert_eq!(record(&many, 1_000), None);
     assert_eq!(record(&[], 1_000), None);
-}
-
-#[test]
-fn shares_leave_to_the_large_what_the_small_do_not_need() {
-    assert_eq!(share(vec![10, 1_000, 20], 230), 200);
-    assert_eq!(share(vec![10, 20], 230), 230);
-    assert_eq!(share(vec![500, 500], 0), 0);
-    assert_eq!(share(Vec::new(), 5), 5);
 }
 
 fn hostile() -> impl Strategy<Value = String> {
@@ -129,10 +118,10 @@ proptest! {
     ) {
         let mut messages = vec![json!({"role": "user", "content": texts[0]})];
         messages.extend(texts.iter().enumerate().flat_map(|(id, text)| step(id, text)));
-        let measure = Measure::new(3.0);
+        let weights = Weights::new(3.0);
         let Some(parts) = record(&messages, room) else { return Ok(()); };
         for part in &parts {
-            prop_assert!(measure.tokens(part) <= room);
+            prop_assert!(text_tokens(part, &weights) <= room);
             prop_assert_eq!(fence::tags_in(part), 0);
             let whole = wanted().around(part);
             prop_assert_eq!(whole.matches("</transcript>").count(), 1);
@@ -145,10 +134,10 @@ proptest! {
 
     #[test]
     fn what_is_held_to_a_weight_keeps_it(text in "[a-z 字🎉\\n\"\\\\]{0,400}", most in 0u32..300) {
-        let measure = Measure::new(3.0);
-        let cut = measure.within(text.clone(), most);
-        prop_assert!(measure.tokens(&cut) <= most);
-        if measure.tokens(&text) <= most {
+        let weights = Weights::new(3.0);
+        let cut = keep_head_and_tail(text.clone(), most, &weights);
+        prop_assert!(text_tokens(&cut, &weights) <= most);
+        if text_tokens(&text, &weights) <= most {
             prop_assert_eq!(cut, text);
         }
     }
