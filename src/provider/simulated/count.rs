@@ -1,13 +1,142 @@
-//! Tokens by a rule of the simulated provider's own.
+//! Tokens by a rule of the simulated provider's own, and its prefix cache.
 //!
 //! Text is split the way a byte-pair encoder splits it first: words with the space before them,
 //! groups of up to three digits, runs of punctuation, runs of white space, single CJK characters.
 //! A long word costs a token per piece. Deliberately not the guard's estimate, which goes by
 //! characters per kind of text, so that a mistake in the estimate shows here.
 
+use std::{
+    num::NonZeroUsize,
+    sync::{LazyLock, Mutex, PoisonError},
+};
+
+use lru::LruCache;
+use serde_json::Value;
+use xxhash_rust::xxh3::xxh3_64_with_seed;
+
 /// Letters that a word may have as one token, and letters of each token after it.
 const WHOLE_WORD: usize = 8;
 const WORD_PIECE: usize = 5;
+
+/// Tokens of one block of the prefix cache.
+const BLOCK: u32 = 128;
+/// What the format around one message costs.
+const PER_MESSAGE: u32 = 4;
+/// The start of the answer, counted with the prompt.
+const PRIMING: u32 = 3;
+/// An image.
+const IMAGE: u32 = 765;
+/// Prompts with fewer cached tokens are billed in full.
+const LEAST_CACHED: u32 = 1024;
+/// Blocks that are remembered: eight million tokens in a few megabytes of memory.
+const CACHED_BLOCKS: NonZeroUsize = NonZeroUsize::new(65_536).expect("not zero");
+
+/// The least recently used blocks are dropped first. A block's key is the hash of everything before
+/// its end, so that an early change loses all that follows, as at a real provider.
+static CACHE: LazyLock<Mutex<LruCache<u64, ()>>> =
+    LazyLock::new(|| Mutex::new(LruCache::new(CACHED_BLOCKS)));
+
+/// Members of a message that reach the model.
+const READ: &[&str] = &[
+    "role",
+    "content",
+    "name",
+    "tool_calls",
+    "tool_call_id",
+    "function_call",
+    "arguments",
+    "reasoning_content",
+    "refusal",
+    "custom",
+    "input",
+];
+
+/// All that a model reads of a request, counted and hashed in one pass: schemas first, then
+/// messages, the order in which a prefix cache sees them.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Prompt {
+    pub(super) tokens: u32,
+    /// The running hash at the end of each whole [`BLOCK`], from the start of the prompt.
+    blocks: Vec<u64>,
+    /// The running hash at the end.
+    pub(super) hash: u64,
+}
+
+impl Prompt {
+    pub(super) fn count(seed: u64, schemas: &[&Value], messages: &[Value]) -> Self {
+        let mut prompt = Self {
+            hash: seed,
+            ..Self::default()
+        };
+        for schema in schemas {
+            prompt.add_text(&schema.to_string());
+        }
+        for message in messages {
+            prompt.add_piece("\u{1}", PER_MESSAGE);
+            prompt.add_value(message);
+        }
+        prompt.add_piece("\u{2}", PRIMING);
+        prompt
+    }
+
+    fn add_text(&mut self, text: &str) {
+        for (piece, tokens) in Pieces(text) {
+            self.add_piece(piece, tokens);
+        }
+    }
+
+    fn add_piece(&mut self, piece: &str, tokens: u32) {
+        self.hash = xxh3_64_with_seed(piece.as_bytes(), self.hash);
+        let before = self.tokens;
+        self.tokens = self.tokens.saturating_add(tokens);
+        for _ in before / BLOCK..self.tokens / BLOCK {
+            self.hash = self.hash.rotate_left(1);
+            self.blocks.push(self.hash);
+        }
+    }
+
+    /// Keys of objects are part of the format and free.
+    fn add_value(&mut self, value: &Value) {
+        match value {
+            Value::Null => {}
+            Value::String(text) => self.add_text(text),
+            Value::Bool(_) | Value::Number(_) => self.add_text(&value.to_string()),
+            Value::Array(list) => list.iter().for_each(|one| self.add_value(one)),
+            Value::Object(fields) => match value["type"].as_str() {
+                Some(kind @ ("text" | "function")) => self.add_value(&value[kind]),
+                Some("image_url") => self.add_piece(&value["image_url"].to_string(), IMAGE),
+                // Sound and documents: a token per 400 characters of their encoding.
+                Some(media @ ("input_audio" | "file" | "audio")) => {
+                    let encoded = value[media].to_string();
+                    let tokens = u32::try_from(encoded.len() / 400).unwrap_or(u32::MAX);
+                    self.add_piece(&encoded, tokens.saturating_add(20));
+                }
+                _ => fields
+                    .iter()
+                    .filter(|(key, _)| READ.contains(&key.as_str()))
+                    .for_each(|(_, one)| self.add_value(one)),
+            },
+        }
+    }
+
+    /// How many tokens of this prompt were cached for this owner; all of it is from now on.
+    pub(super) fn read_cache(&self, owner: u64) -> u32 {
+        // A panic elsewhere leaves a cache of hashes in order.
+        let mut cache = CACHE.lock().unwrap_or_else(PoisonError::into_inner);
+        // The last token is always computed, so a block that ends with the prompt is none.
+        let whole = (self.tokens.saturating_sub(1) / BLOCK) as usize;
+        let keys = self.blocks.iter().take(whole).map(|block| block ^ owner);
+        let hits = keys.clone().take_while(|key| cache.contains(key)).count();
+        // From the end, so that what all continuations share is dropped last.
+        for key in keys.rev() {
+            cache.put(key, ());
+        }
+        let cached = u32::try_from(hits)
+            .unwrap_or(u32::MAX)
+            .saturating_mul(BLOCK);
+        if cached < LEAST_CACHED { 0 } else { cached }
+    }
+}
 
 /// Tokens of a text.
 pub(super) fn count_tokens(text: &str) -> u32 {
@@ -35,10 +164,8 @@ enum Class {
     Letter,
     Digit,
     Space,
-    /// Han, kana, Hangul: a token each.
+    /// Han, kana, Hangul, pictographs: a token each.
     Ideograph,
-    /// Pictographs and rare characters fall apart into bytes.
-    Rare,
     Mark,
 }
 
@@ -60,7 +187,7 @@ impl<'a> Iterator for Pieces<'a> {
         let longest = match class {
             Class::Letter => 48,
             Class::Digit => 3,
-            Class::Ideograph | Class::Rare => 1,
+            Class::Ideograph => 1,
             Class::Space => 16,
             Class::Mark => 12,
         };
@@ -81,7 +208,6 @@ impl<'a> Iterator for Pieces<'a> {
             // Alphabets that the vocabulary knows less of.
             Class::Letter | Class::Mark => length.div_ceil(3),
             Class::Digit | Class::Space | Class::Ideograph => 1,
-            Class::Rare => 2,
         };
         Some((piece, tokens as u32))
     }
@@ -95,8 +221,9 @@ fn classify(character: char) -> Class {
         | '\u{2e80}'..='\u{9fff}'
         | '\u{ac00}'..='\u{d7af}'
         | '\u{f900}'..='\u{faff}'
-        | '\u{ff00}'..='\u{ffef}' => Class::Ideograph,
-        '\u{2600}'..='\u{27bf}' | '\u{10000}'.. => Class::Rare,
+        | '\u{ff00}'..='\u{ffef}'
+        | '\u{2600}'..='\u{27bf}'
+        | '\u{10000}'.. => Class::Ideograph,
         _ if character.is_whitespace() => Class::Space,
         _ if character.is_alphabetic() => Class::Letter,
         _ => Class::Mark,
@@ -106,6 +233,7 @@ fn classify(character: char) -> Class {
 #[cfg(test)]
 mod tests {
     use proptest::prelude::*;
+    use serde_json::json;
 
     use super::*;
 
@@ -124,13 +252,38 @@ mod tests {
     }
 
     #[test]
-    fn long_words_and_rare_characters_cost_more() {
+    fn long_words_cost_more() {
         assert_eq!(count_tokens("word"), 1);
         assert_eq!(count_tokens("internationalisation"), 4);
-        assert_eq!(count_tokens("🚢"), 2);
+        assert_eq!(count_tokens("🚢"), 1);
         assert_eq!(count_tokens("привет"), 2);
         assert_eq!(count_tokens(""), 0);
         assert!(count_tokens(&"x".repeat(10_000)) > 1_000);
+    }
+
+    #[test]
+    fn a_prompt_counts_what_a_model_reads() {
+        let count = |message: Value| Prompt::count(0, &[], &[message]).tokens;
+        let plain = count(json!({"role": "user", "content": "hello there"}));
+        assert_eq!(plain, PER_MESSAGE + PRIMING + 1 + 2);
+        let parts = json!({"role": "user", "content": [{"type": "text", "text": "hello there"}]});
+        assert_eq!(count(parts), plain);
+        let unknown = json!({"role": "user", "content": "hello there", "plimsoll": {"a": "b"}});
+        assert_eq!(count(unknown), plain);
+        let image = json!({"role": "user", "content": [{"type": "image_url",
+            "image_url": {"url": format!("data:image/png;base64,{}", "A".repeat(40_000))}}]});
+        assert!((700..900).contains(&count(image)));
+    }
+
+    #[test]
+    fn the_cache_is_per_owner_and_has_no_short_prompts() {
+        let message = json!({"role": "user", "content": "alpha beta ".repeat(800)});
+        let prompt = Prompt::count(7, &[], &[message]);
+        assert_eq!(prompt.read_cache(1), 0);
+        assert!(prompt.read_cache(1) >= LEAST_CACHED);
+        assert_eq!(prompt.read_cache(2), 0, "another owner");
+        let short = Prompt::count(7, &[], &[json!({"role": "user", "content": "hi"})]);
+        assert_eq!((short.read_cache(1), short.read_cache(1)), (0, 0));
     }
 
     proptest! {

@@ -1,47 +1,87 @@
-//! What a request asks for besides its conversation: model, tools, limits, format, stream.
+//! What a request asks for, and whether OpenAI would take it.
+//!
+//! Calls and answers are paired by position, never by a map of ids: clients use ids again. Legacy
+//! `function` messages are not paired at all, as at OpenAI.
 
 use http::StatusCode;
-use serde_json::{Map, Value};
+use serde_json::{Value, json};
 
-use super::{
-    Model,
-    check::{self, array, member, object, string},
-    find_model,
-    refusal::Refusal,
-};
+use super::find_model;
 
-/// What OpenAI says about a body that is no JSON object.
-pub(super) const NOT_JSON: &str = "We could not parse the JSON body of your request. The API \
-    expects a JSON payload, but what was sent was not valid JSON.";
+const ROLES: &[&str] = &[
+    "system",
+    "assistant",
+    "user",
+    "function",
+    "tool",
+    "developer",
+];
 
-type Fields = Map<String, Value>;
+/// A refused request. `code` and `param` are what clients branch on; the sentence is for people.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{message}")]
+pub(super) struct Refusal {
+    pub(super) status: StatusCode,
+    pub(super) message: String,
+    pub(super) param: Option<String>,
+    pub(super) code: Option<&'static str>,
+}
+
+impl Refusal {
+    /// A 400 about one parameter.
+    pub(super) fn of(param: &str, message: impl Into<String>) -> Self {
+        Self {
+            param: Some(param.to_owned()),
+            ..Self::of_request(StatusCode::BAD_REQUEST, message)
+        }
+    }
+
+    /// A 4xx about the request as a whole.
+    pub(super) fn of_request(status: StatusCode, message: impl Into<String>) -> Self {
+        Self {
+            status,
+            message: message.into(),
+            param: None,
+            code: None,
+        }
+    }
+
+    fn invalid(param: &str, expected: &str) -> Self {
+        let message = format!("Invalid type for '{param}': expected {expected}.");
+        Self {
+            code: Some("invalid_type"),
+            ..Self::of(param, message)
+        }
+    }
+
+    /// The body of the answer.
+    pub(super) fn body(&self) -> Value {
+        json!({"error": {"message": self.message, "type": "invalid_request_error",
+            "param": self.param, "code": self.code}})
+    }
+}
 
 /// A valid request, borrowed from its body.
 #[derive(Debug)]
 pub(super) struct ChatRequest<'a> {
-    pub(super) model: Model,
+    pub(super) model: &'static str,
+    /// Of the model, in tokens.
+    pub(super) window: u32,
     pub(super) messages: &'a [Value],
-    /// The functions of `tools`; other kinds of tools are counted and never called.
-    pub(super) tools: Vec<Tool<'a>>,
+    /// The functions that are offered as tools.
+    pub(super) tools: Vec<&'a Value>,
+    pub(super) choice: Choice<'a>,
     /// All that is counted beside the messages: tools, legacy functions, the response format.
     pub(super) schemas: Vec<&'a Value>,
-    pub(super) choice: Choice<'a>,
-    pub(super) parallel: bool,
-    /// Answers wanted: 1 to 128.
-    pub(super) n: u32,
-    /// Tokens that each answer may have.
+    /// What the answer's text must fit.
+    pub(super) schema: Option<Value>,
+    /// Tokens that the answer may have.
     pub(super) limit: Option<u32>,
-    pub(super) format: Format<'a>,
     pub(super) stream: bool,
     pub(super) include_usage: bool,
 }
 
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Tool<'a> {
-    pub(super) name: &'a str,
-    pub(super) parameters: &'a Value,
-}
-
+/// Which tools the model may call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Choice<'a> {
     None,
@@ -50,182 +90,131 @@ pub(super) enum Choice<'a> {
     Named(&'a str),
 }
 
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub(super) enum Format<'a> {
-    Text,
-    Object,
-    /// The JSON schema that the answer fits.
-    Schema(&'a Value),
-}
-
 impl<'a> ChatRequest<'a> {
     /// Parameters of a wrong type count as absent.
     ///
     /// # Errors
     /// The first thing that OpenAI would refuse about the conversation and what goes with it.
-    pub(super) fn parse(body: &'a Value) -> Result<Self, Refusal> {
-        let Value::Object(fields) = body else {
-            return Err(Refusal::plain(StatusCode::BAD_REQUEST, NOT_JSON));
-        };
-        let model = parse_model(fields)?;
-        let messages = check::messages(fields)?;
-        let tools = parse_tools(fields)?;
-        let flag = |name: &str| fields.get(name).and_then(Value::as_bool);
-        let stream = flag("stream").unwrap_or(false);
+    pub(super) fn read(body: &'a Value) -> Result<Self, Refusal> {
+        if !body.is_object() {
+            return Err(Refusal::of_request(
+                StatusCode::BAD_REQUEST,
+                "We could not parse the JSON body of your request.",
+            ));
+        }
+        let name = body["model"].as_str().ok_or_else(|| {
+            Refusal::of_request(
+                StatusCode::BAD_REQUEST,
+                "you must provide a model parameter",
+            )
+        })?;
+        let (model, window) = find_model(name)?;
+        let tools = body["tools"].as_array().into_iter().flatten();
         let schemas = ["tools", "functions", "response_format"];
+        let schemas = schemas.iter().filter_map(|name| body.get(name));
+        let limits = ["max_completion_tokens", "max_tokens"];
+        let mut limits = limits.iter().filter_map(|name| body[name].as_u64());
+        let format = &body["response_format"];
         Ok(Self {
             model,
-            messages,
-            choice: parse_choice(fields, &tools)?,
-            tools,
-            schemas: schemas.iter().filter_map(|it| set(fields, it)).collect(),
-            parallel: flag("parallel_tool_calls").unwrap_or(true),
-            n: integer(fields, "n", 128)?.unwrap_or(1),
-            limit: parse_limit(fields)?,
-            format: parse_format(fields, messages)?,
-            stream,
-            include_usage: parse_include_usage(fields, stream)?,
+            window,
+            messages: check_messages(&body["messages"])?,
+            tools: tools.filter_map(|tool| tool.get("function")).collect(),
+            choice: match &body["tool_choice"] {
+                Value::String(word) if word == "none" => Choice::None,
+                Value::String(word) if word == "required" => Choice::Required,
+                choice => choice["function"]["name"]
+                    .as_str()
+                    .map_or(Choice::Auto, Choice::Named),
+            },
+            schemas: schemas.filter(|schema| !schema.is_null()).collect(),
+            schema: match format["type"].as_str() {
+                Some("json_schema") => Some(format["json_schema"]["schema"].clone()),
+                Some("json_object") => Some(json!({"type": "object", "required": ["answer"]})),
+                _ => None,
+            },
+            limit: limits
+                .next()
+                .map(|limit| u32::try_from(limit).unwrap_or(u32::MAX)),
+            stream: body["stream"] == true,
+            include_usage: body["stream_options"]["include_usage"] == true,
         })
     }
 }
 
-/// A member that is there and not null: OpenAI treats null as absent.
-fn set<'a>(fields: &'a Fields, name: &str) -> Option<&'a Value> {
-    fields.get(name).filter(|value| !value.is_null())
+/// The role of a message, where it has one.
+pub(super) fn role(message: &Value) -> &str {
+    message["role"].as_str().unwrap_or_default()
 }
 
-fn parse_model(fields: &Fields) -> Result<Model, Refusal> {
-    match set(fields, "model") {
-        None => Err(Refusal::plain(
-            StatusCode::BAD_REQUEST,
-            "you must provide a model parameter",
+/// The messages of a valid conversation.
+fn check_messages(messages: &Value) -> Result<&[Value], Refusal> {
+    let messages = messages.as_array().filter(|messages| !messages.is_empty());
+    let messages = messages.ok_or_else(|| Refusal::invalid("messages", "an array of objects"))?;
+    let mut waiting: Vec<&Value> = Vec::new();
+    for (at, message) in messages.iter().enumerate() {
+        check_message(message, &format!("messages[{at}]"))?;
+        if role(message) == "tool" {
+            let answered = waiting
+                .iter()
+                .position(|id| **id == message["tool_call_id"]);
+            let answered = answered.ok_or_else(|| {
+                Refusal::of(
+                    &format!("messages.[{at}].role"),
+                    "Invalid parameter: messages with role 'tool' must be a response to a \
+                     preceding message with 'tool_calls'.",
+                )
+            })?;
+            waiting.remove(answered);
+        } else {
+            check_answered(&waiting, at)?;
+            let calls = message["tool_calls"].as_array().into_iter().flatten();
+            waiting = calls.map(|call| &call["id"]).collect();
+        }
+    }
+    check_answered(&waiting, messages.len())?;
+    Ok(messages)
+}
+
+fn check_message(message: &Value, path: &str) -> Result<(), Refusal> {
+    let role = role(message);
+    if !ROLES.contains(&role) {
+        let message = format!(
+            "Invalid value: '{role}'. Supported values are: {}.",
+            ROLES.join(", ")
+        );
+        return Err(Refusal::of(&format!("{path}.role"), message));
+    }
+    let spoken = ["tool_calls", "function_call", "refusal", "audio"];
+    let spoken = role == "assistant" && spoken.iter().any(|name| !message[name].is_null());
+    let content = &message["content"];
+    match content {
+        Value::String(_) => Ok(()),
+        // Agents write nothing to say beside a call as an empty list, too.
+        Value::Array(parts) if parts.iter().all(Value::is_object) => match parts.is_empty() {
+            true if !spoken => Err(Refusal::invalid(&format!("{path}.content"), "a part")),
+            _ => Ok(()),
+        },
+        Value::Null if spoken || role == "function" => Ok(()),
+        _ => Err(Refusal::invalid(
+            &format!("{path}.content"),
+            "one of a string or array of objects",
         )),
-        Some(Value::String(name)) => find_model(name),
-        Some(other) => Err(Refusal::wrong_type("model", "a string", other)),
     }
 }
 
-/// A number from 1 to `most`.
-fn integer(fields: &Fields, name: &str, most: u32) -> Result<Option<u32>, Refusal> {
-    let Some(number) = fields.get(name).and_then(Value::as_i64) else {
-        return Ok(None);
-    };
-    let (code, words) = match u32::try_from(number.max(0)) {
-        Ok(0) => (
-            "integer_below_min_value",
-            "below minimum value. Expected a value >= 1",
+/// Every call is answered before anything else is said.
+fn check_answered(waiting: &[&Value], at: usize) -> Result<(), Refusal> {
+    if waiting.is_empty() {
+        return Ok(());
+    }
+    let ids: Vec<&str> = waiting.iter().filter_map(|id| id.as_str()).collect();
+    Err(Refusal::of(
+        &format!("messages.[{at}].role"),
+        format!(
+            "An assistant message with 'tool_calls' must be followed by tool messages responding \
+             to each 'tool_call_id'. The following tool_call_ids did not have response messages: {}",
+            ids.join(", ")
         ),
-        Ok(number) if number <= most => return Ok(Some(number)),
-        _ => (
-            "integer_above_max_value",
-            &*format!("above maximum value. Expected a value <= {most}"),
-        ),
-    };
-    let message = format!("Invalid '{name}': integer {words}, but got {number} instead.");
-    Err(Refusal::of(name, Some(code), message))
+    ))
 }
-
-fn parse_limit(fields: &Fields) -> Result<Option<u32>, Refusal> {
-    let old = integer(fields, "max_tokens", u32::MAX)?;
-    let new = integer(fields, "max_completion_tokens", u32::MAX)?;
-    if old.is_some() && new.is_some() {
-        return Err(Refusal::of(
-            "max_tokens",
-            Some("invalid_parameter_combination"),
-            "Setting 'max_tokens' and 'max_completion_tokens' at the same time is not supported."
-                .to_owned(),
-        ));
-    }
-    Ok(new.or(old))
-}
-
-fn parse_tools(fields: &Fields) -> Result<Vec<Tool<'_>>, Refusal> {
-    let Some(list) = set(fields, "tools") else {
-        return Ok(Vec::new());
-    };
-    let mut tools = Vec::new();
-    for (at, value) in array(list, "tools")?.iter().enumerate() {
-        let path = format!("tools[{at}]");
-        let tool = object(value, &path)?;
-        let kind = string(tool, "type", &path)?;
-        if !["function", "custom"].contains(&kind) {
-            let path = format!("{path}.type");
-            return Err(Refusal::unsupported(&path, kind, &["function", "custom"]));
-        }
-        let inner = format!("{path}.{kind}");
-        let described = object(member(tool, kind, &path)?, &inner)?;
-        let name = string(described, "name", &inner)?;
-        let parameters = described.get("parameters").unwrap_or(&Value::Null);
-        if kind == "function" {
-            tools.push(Tool { name, parameters });
-        }
-    }
-    Ok(tools)
-}
-
-fn parse_choice<'a>(fields: &'a Fields, tools: &[Tool<'_>]) -> Result<Choice<'a>, Refusal> {
-    for name in ["tool_choice", "parallel_tool_calls"] {
-        if set(fields, "tools").is_none() && set(fields, name).is_some_and(|it| it != "none") {
-            let message = format!(
-                "Invalid value for '{name}': '{name}' is only allowed when 'tools' are specified."
-            );
-            return Err(Refusal::of(name, None, message));
-        }
-    }
-    let name = match set(fields, "tool_choice") {
-        None => return Ok(Choice::Auto),
-        Some(Value::String(word)) => {
-            return Ok(match word.as_str() {
-                "none" => Choice::None,
-                "required" => Choice::Required,
-                _ => Choice::Auto,
-            });
-        }
-        Some(choice) => choice["function"]["name"].as_str().unwrap_or_default(),
-    };
-    if tools.iter().any(|tool| tool.name == name) {
-        return Ok(Choice::Named(name));
-    }
-    let message = format!(
-        "Invalid value for 'tool_choice': function '{name}' was not found in the 'tools' parameter."
-    );
-    Err(Refusal::of("tool_choice", None, message))
-}
-
-fn parse_format<'a>(fields: &'a Fields, messages: &[Value]) -> Result<Format<'a>, Refusal> {
-    let Some(format) = set(fields, "response_format") else {
-        return Ok(Format::Text);
-    };
-    match format["type"].as_str() {
-        Some("json_schema") => Ok(Format::Schema(&format["json_schema"]["schema"])),
-        Some("json_object") if messages.iter().any(says_json) => Ok(Format::Object),
-        Some("json_object") => Err(Refusal::of(
-            "messages",
-            None,
-            "'messages' must contain the word 'json' in some form, to use 'response_format' of \
-             type 'json_object'."
-                .to_owned(),
-        )),
-        _ => Ok(Format::Text),
-    }
-}
-
-fn says_json(message: &Value) -> bool {
-    let said = message["content"].to_string();
-    said.to_ascii_lowercase().contains("json")
-}
-
-fn parse_include_usage(fields: &Fields, stream: bool) -> Result<bool, Refusal> {
-    match set(fields, "stream_options") {
-        None => Ok(false),
-        Some(_) if !stream => Err(Refusal::of(
-            "stream_options",
-            None,
-            "The 'stream_options' parameter is only allowed when 'stream' is enabled.".to_owned(),
-        )),
-        Some(options) => Ok(options["include_usage"] == true),
-    }
-}
-
-#[cfg(test)]
-mod tests;

@@ -1,0 +1,330 @@
+//! What the newest words ask of the model beside its work: notes for itself, a new course, a summary.
+//!
+//! Read as a model would: from the newest words, whoever they are from, and only where the tools
+//! that they name are offered. What stands before the model's own last answer is history.
+
+use serde_json::{Value, json};
+
+use super::request::{ChatRequest, Choice, role};
+
+const ADD: &str = "add_reminder";
+const UPDATE: &str = "update_reminder";
+const CLEAR: &str = "clear_mind";
+/// Tools for the model's own memory; it calls them only when asked to.
+const TOOLS: &[&str] = &[ADD, UPDATE, "delete_reminder", CLEAR];
+
+const PACKAGE: [&str; 2] = ["<continuation_package>", "</continuation_package>"];
+/// What opens the block of a summary that is asked for; its key follows.
+const SUMMARY: &str = "<summary key=\"";
+/// What stands before the number of answers that remain.
+const REMAINING: [&str; 2] = ["this reply included: ", "（含本次）："];
+/// With so few answers left the model begins the new course itself.
+const FEW_REMAINING: u32 = 2;
+/// Notes from which on one is written anew instead of another one beside it.
+const MANY_NOTES: usize = 6;
+/// What stands before the number of a note: where it was saved, and where all are shown.
+const NOTE_IDS: [&str; 2] = ["Saved as r", "<reminder id=\"r"];
+/// Parts of a text that tells of what is not in the conversation any more.
+const RECORDS: [&str; 3] = ["<reminder id=", "<facts of=", "<summary>"];
+/// Characters of one quotation.
+const QUOTED: usize = 100;
+
+/// What the newest words ask for.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) enum Wanted {
+    /// A call of one of the model's own tools.
+    Call {
+        name: &'static str,
+        arguments: Value,
+    },
+    /// This block at the end of the answer.
+    Block(String),
+    /// This text as the answer.
+    Summary(String),
+}
+
+pub(super) fn is_tool(name: &str) -> bool {
+    TOOLS.contains(&name)
+}
+
+/// What the request asks for, if the model can do it.
+pub(super) fn find_wanted(request: &ChatRequest<'_>) -> Option<Wanted> {
+    let messages = request.messages;
+    let is_text = request.schema.is_none();
+    if let Some(summary) = write_summary(messages).filter(|_| is_text) {
+        return Some(Wanted::Summary(summary));
+    }
+    let texts = newest_texts(messages);
+    let notice = texts.iter().rev().find(|text| is_notice(text))?;
+    let note = write_note(messages, notice);
+    let free = matches!(request.choice, Choice::Auto | Choice::Required);
+    let can = |name: &str| {
+        let mut tools = request.tools.iter();
+        free && notice.contains(name) && tools.any(|tool| tool["name"] == name)
+    };
+    if !can(ADD) {
+        let asked = is_text && notice.contains(PACKAGE[0]);
+        return asked.then(|| Wanted::Block(format!("{}\n{note}\n{}", PACKAGE[0], PACKAGE[1])));
+    }
+    let ids = find_note_ids(messages);
+    let many = ids.len() >= MANY_NOTES;
+    let few = read_remaining(notice).is_some_and(|left| left <= FEW_REMAINING);
+    let (name, arguments) = match few && can(CLEAR) {
+        true if many => (CLEAR, json!({})),
+        true => (CLEAR, json!({"reminder_content": note})),
+        false if many && can(UPDATE) => {
+            let id = &ids[messages.len() % ids.len()];
+            (UPDATE, json!({"id": id, "content": note}))
+        }
+        false => (ADD, json!({"content": note})),
+    };
+    Some(Wanted::Call { name, arguments })
+}
+
+fn is_notice(text: &str) -> bool {
+    text.contains(ADD) || text.contains(PACKAGE[0])
+}
+
+/// All that was said since the model's last answer, but for results of its own memory's calls.
+fn newest_texts(messages: &[Value]) -> Vec<String> {
+    let last = messages.iter().rposition(|one| role(one) == "assistant");
+    let (before, newest) = messages.split_at(last.map_or(0, |at| at + 1));
+    let calls = before.last().and_then(|one| one["tool_calls"].as_array());
+    let is_own = |call: &&Value| call["function"]["name"].as_str().is_some_and(is_tool);
+    let own = calls.into_iter().flatten().filter(is_own);
+    let own: Vec<&Value> = own.map(|call| &call["id"]).collect();
+    let said = newest.iter().filter(|one| match role(one) {
+        "user" => true,
+        "tool" => !own.contains(&&one["tool_call_id"]),
+        _ => false,
+    });
+    said.map(text_of).collect()
+}
+
+/// The text of a message, its parts with a space between.
+fn text_of(message: &Value) -> String {
+    match &message["content"] {
+        Value::String(text) => text.clone(),
+        Value::Array(parts) => {
+            let texts = parts.iter().filter_map(|part| part["text"].as_str());
+            texts.collect::<Vec<_>>().join(" ")
+        }
+        _ => String::new(),
+    }
+}
+
+/// The newest words of a user that are neither a notice nor a record, else the first ones.
+fn find_task(messages: &[Value]) -> String {
+    let users = messages.iter().filter(|one| role(one) == "user");
+    let mut users = users.map(text_of);
+    let is_record = |text: &str| RECORDS.iter().any(|tag| text.contains(tag));
+    let task = users
+        .clone()
+        .rfind(|text| !is_notice(text) && !is_record(text));
+    task.or_else(|| users.next()).unwrap_or_default()
+}
+
+/// The digits that a text begins with.
+fn leading_digits(text: &str) -> &str {
+    let end = text.find(|it: char| !it.is_ascii_digit());
+    &text[..end.unwrap_or(text.len())]
+}
+
+/// The answers that remain, as the notice tells them.
+fn read_remaining(notice: &str) -> Option<u32> {
+    let (_, after) = REMAINING.iter().find_map(|mark| notice.rsplit_once(mark))?;
+    leading_digits(after).parse().ok()
+}
+
+/// The ids of notes that the conversation tells of, each once.
+fn find_note_ids(messages: &[Value]) -> Vec<String> {
+    let mut ids: Vec<String> = Vec::new();
+    for text in messages.iter().map(text_of) {
+        for after in NOTE_IDS.iter().flat_map(|mark| text.split(mark).skip(1)) {
+            let id = format!("r{}", leading_digits(after));
+            if id.len() > 1 && !ids.contains(&id) {
+                ids.push(id);
+            }
+        }
+    }
+    ids
+}
+
+/// A note from which the work can go on, in the language of the notice.
+fn write_note(messages: &[Value], notice: &str) -> String {
+    let mut newest = messages.iter().rev();
+    let call = newest
+        .clone()
+        .find_map(|one| one["tool_calls"][0]["function"]["arguments"].as_str());
+    let result = newest.find(|one| role(one) == "tool").map(text_of);
+    let line = result.as_deref().and_then(|text| text.lines().next());
+    let [first, pointers, detail] = match notice.contains('【') {
+        true => ["第一步：继续", "线索：", "细节："],
+        false => ["First step: go on with ", "Pointers: ", "Detail: "],
+    };
+    format!(
+        "{first}{}\n{pointers}{}\n{detail}{}",
+        quote(&find_task(messages)),
+        quote(call.unwrap_or("-")),
+        quote(line.unwrap_or("-")),
+    )
+}
+
+/// The summary that the last message asks for, from the conversation before it or from the record
+/// in it.
+fn write_summary(messages: &[Value]) -> Option<String> {
+    let (last, before) = messages.split_last()?;
+    let asked = text_of(last);
+    let (_, after) = asked
+        .rsplit_once(SUMMARY)
+        .filter(|_| role(last) == "user")?;
+    let (key, _) = after.split_once('"')?;
+    let record = asked.rsplit_once("\n</transcript>");
+    let record = record.and_then(|(record, _)| Some(record.split_once("\n<transcript")?.1));
+    let (task, newest) = match record {
+        Some(record) => {
+            // The first line ends the tag, and each message begins with a line in brackets.
+            let mut lines = record.lines().skip(1).filter(|line| !line.starts_with('['));
+            let task = lines.next().unwrap_or_default().to_owned();
+            (task, lines.last().unwrap_or_default().to_owned())
+        }
+        None => {
+            let newest = before.iter().map(text_of).rfind(|text| !text.is_empty());
+            (find_task(before), newest.unwrap_or_default())
+        }
+    };
+    let (task, newest) = (quote(&task), quote(&newest));
+    Some(format!(
+        "{SUMMARY}{key}\">\n<done>Worked on: {task}</done>\n<to_do>{task}</to_do>\n\
+         <current_state>{newest}</current_state>\n<key_context>none</key_context>\n\
+         <next_steps>Go on with: {task}</next_steps>\n<cautions>none</cautions>\n</summary>"
+    ))
+}
+
+/// The beginning of a text in one line, without what could look like a tag.
+fn quote(text: &str) -> String {
+    let start = text.trim().chars().take(QUOTED);
+    start
+        .map(|it| match it {
+            '<' | '>' | '\n' => ' ',
+            it => it,
+        })
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const NOTICE: &str = "The window fills up: save it with add_reminder, update_reminder or \
+        clear_mind. Replies that remain, this reply included: 4.";
+
+    fn user(text: &str) -> Value {
+        json!({"role": "user", "content": text})
+    }
+
+    fn result(text: &str) -> Value {
+        json!({"role": "tool", "tool_call_id": "1", "content": text})
+    }
+
+    fn calling(name: &str) -> Value {
+        json!({"role": "assistant", "content": null, "tool_calls": [{"id": "1", "type": "function",
+            "function": {"name": name, "arguments": "{}"}}]})
+    }
+
+    fn find(messages: &[Value], more: &Value) -> Option<Wanted> {
+        let names = ["read_file", ADD, UPDATE, CLEAR];
+        let tools = names.map(|name| json!({"type": "function", "function": {"name": name}}));
+        let mut body = json!({"model": "plimsoll-8k", "messages": messages, "tools": tools});
+        for (key, value) in more.as_object().unwrap() {
+            body[key] = value.clone();
+        }
+        find_wanted(&ChatRequest::read(&body).unwrap())
+    }
+
+    fn find_call(messages: &[Value]) -> Option<&'static str> {
+        match find(messages, &json!({}))? {
+            Wanted::Call { name, .. } => Some(name),
+            other => panic!("{other:?}"),
+        }
+    }
+
+    #[test]
+    fn a_notice_is_followed_wherever_it_stands() {
+        let parts = json!({"role": "user", "content": [{"type": "text", "text": NOTICE}]});
+        let (read, page) = (calling("read_file"), result("text"));
+        for messages in [
+            vec![user("Mend it"), user(NOTICE)],
+            vec![user(&format!("Mend it\n\n{NOTICE}"))],
+            vec![parts],
+            vec![user("a"), read.clone(), page, user(NOTICE)],
+            vec![user("a"), read, result(&format!("text\n[{NOTICE}]"))],
+        ] {
+            assert_eq!(find_call(&messages), Some(ADD), "{messages:?}");
+        }
+    }
+
+    #[test]
+    fn what_was_answered_is_history_and_nothing_is_done_that_cannot_be_done() {
+        let answered = [user(NOTICE), calling(ADD), result("Noted. add_reminder")];
+        assert_eq!(find_call(&answered), None);
+        assert_eq!(find_call(&[user("Mend it")]), None);
+        let none = json!({"tool_choice": "none"});
+        assert_eq!(find(&[user(NOTICE)], &none), None);
+        let other = json!({"tools": [{"type": "function", "function": {"name": "read_file"}}]});
+        assert_eq!(find(&[user(NOTICE)], &other), None);
+    }
+
+    #[test]
+    fn the_mind_is_cleared_when_few_answers_remain() {
+        for (left, expected) in [("5", ADD), ("3", ADD), ("2", CLEAR), ("1", CLEAR)] {
+            let english = NOTICE.replace('4', left);
+            let chinese =
+                format!("还有回复（含本次）：{left} 次。请用 add_reminder 或 clear_mind。");
+            for text in [english, chinese] {
+                assert_eq!(find_call(&[user(&text)]), Some(expected), "{text}");
+            }
+        }
+    }
+
+    #[test]
+    fn many_notes_are_brought_up_to_date() {
+        let saved = (1..=6).map(|id| format!("<reminder id=\"r{id}\">x</reminder>"));
+        let messages = [
+            user(&saved.collect::<String>()),
+            user("Saved as r1"),
+            user(NOTICE),
+        ];
+        assert_eq!(find_note_ids(&messages).len(), 6);
+        assert_eq!(find_call(&messages), Some(UPDATE));
+    }
+
+    #[test]
+    fn without_tools_a_block_is_asked_for() {
+        let asks =
+            user("Please end your answer with <continuation_package>…</continuation_package>");
+        let wanted = find(&[user("Mend it"), asks], &json!({"tools": null}));
+        let Some(Wanted::Block(block)) = wanted else {
+            panic!("{wanted:?}");
+        };
+        assert!(block.starts_with(PACKAGE[0]) && block.ends_with(PACKAGE[1]));
+        assert!(block.contains("First step: go on with Mend it"));
+    }
+
+    #[test]
+    fn a_summary_has_the_key_and_every_section() {
+        let ask = "Answer with <summary key=\"ab12\">";
+        let said = [user("Mend the <lights>"), result("all good"), user(ask)];
+        let summary = write_summary(&said).unwrap();
+        assert!(summary.starts_with("<summary key=\"ab12\">\n<done>Worked on: Mend the  lights <"));
+        assert!(summary.contains("<current_state>all good<"), "{summary}");
+        let record = format!(
+            "Between the <transcript> tags it is.\n\n<transcript key=\"abc\">\n[abc user]\nMend \
+             the lights\n[abc tool result]\nall good\n</transcript>\n\n{ask}"
+        );
+        let summary = write_summary(&[user(&record)]).unwrap();
+        assert!(summary.contains("<to_do>Mend the lights<"), "{summary}");
+        assert!(summary.contains("<current_state>all good<"), "{summary}");
+        assert_eq!(write_summary(&said[..1]), None);
+    }
+}
