@@ -2,11 +2,17 @@
 //!
 //! A provider is reached over the network or built in; callers see no difference.
 
-use std::{io, sync::Arc, time::Duration};
+use std::{
+    io,
+    num::NonZeroUsize,
+    sync::{Arc, Mutex, PoisonError},
+    time::Duration,
+};
 
 use bytes::Bytes;
 use http::{HeaderMap, Method, Request, Response};
 use http_body_util::{BodyExt, Limited, combinators::BoxBody};
+use lru::LruCache;
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
 use thiserror::Error;
 
@@ -25,6 +31,9 @@ use crate::{
 
 /// Bytes of a streamed request that the simulated provider reads.
 const MAX_SIMULATED_BODY: usize = 1 << 20;
+
+/// Models of a provider of which it is remembered that they refuse to be asked for usage.
+const MAX_USAGE_REFUSED: NonZeroUsize = NonZeroUsize::new(1_024).expect("not zero");
 
 /// What stands for the model's name in a base URL.
 const MODEL: &str = "{model}";
@@ -48,6 +57,9 @@ pub struct Provider {
     pub(super) upgrades: Upgrades,
     /// What the catalogue calls it.
     catalogued: Option<&'static str>,
+    /// Models that refuse to be asked for the usage of a stream. In memory only: after a restart it
+    /// costs one request each to learn them again. Beyond the bound, the one not used for longest goes.
+    usage_refused: Mutex<LruCache<Box<str>, ()>>,
     transport: Transport,
 }
 
@@ -151,8 +163,32 @@ impl Provider {
             config: config.clone(),
             breaker: Breaker::new(config.breaker_failures, config.breaker_open),
             upgrades: Upgrades::default(),
+            usage_refused: Mutex::new(LruCache::new(MAX_USAGE_REFUSED)),
             transport,
         })
+    }
+
+    /// Whether a model refuses to be asked for the usage of a stream.
+    pub fn refuses_usage(&self, model: &str) -> bool {
+        let mut refused = self
+            .usage_refused
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
+        refused.get(model).is_some()
+    }
+
+    /// A model refused to be asked for the usage of a stream: it is not asked again.
+    pub fn note_usage_refused(&self, model: &str) {
+        tracing::info!(
+            provider = &*self.name,
+            model,
+            "a provider refuses stream_options; its streams are not asked for usage"
+        );
+        let mut refused = self
+            .usage_refused
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
+        refused.put(model.into(), ());
     }
 
     /// Whether settings are of the same provider, however they differ otherwise.

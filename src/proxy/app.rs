@@ -5,7 +5,6 @@ use std::{io, sync::Arc};
 use tokio_util::sync::CancellationToken;
 
 use super::{
-    ask_usage::Refusals,
     replica_sync::{LearntState, ReplicaSync},
     session_events::News,
 };
@@ -37,8 +36,6 @@ pub struct App {
     pub ratios: Arc<Ratios>,
     /// What is learnt, to and from other replicas.
     pub replica_sync: Arc<ReplicaSync>,
-    /// Models whose streams are not asked for usage.
-    pub refusals: Arc<Refusals>,
     pub flight: Flight,
     pub metrics: Arc<Metrics>,
     pub tracing: Arc<Tracing>,
@@ -77,7 +74,6 @@ impl App {
             sessions: sessions.counted(Arc::clone(&metrics)).patient(patience),
             replica_sync: Arc::new(ReplicaSync::new(store, Arc::clone(&metrics), patience)),
             ratios: Arc::default(),
-            refusals: Arc::default(),
             clients: Clients::new(&config.clients, &client_limits),
             registry: Registry::new(&config)?,
             flight: Limit::new(config.server.max_bytes_in_flight),
@@ -107,7 +103,6 @@ impl App {
             sessions: self.sessions.clone(),
             ratios: Arc::clone(&self.ratios),
             replica_sync: Arc::clone(&self.replica_sync),
-            refusals: Arc::clone(&self.refusals),
             flight: Arc::clone(&self.flight),
             metrics: Arc::clone(&self.metrics),
             tracing: Arc::clone(&self.tracing),
@@ -126,9 +121,6 @@ impl App {
     /// Brings what is shared with `before` under the settings of this one.
     pub fn take_over(&self, before: &Self) {
         self.registry.take_over(&before.registry, &self.config);
-        for provider in before.registry.gone(&self.registry) {
-            self.refusals.forget(&provider.place);
-        }
         for provider in before.config.providers.keys() {
             if !self.config.providers.contains_key(provider) {
                 self.metrics.forget_provider(provider);

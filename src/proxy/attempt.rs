@@ -11,13 +11,18 @@ use std::time::Instant;
 use http::Method;
 use serde_json::Value;
 
-use super::outgoing::cleaned;
 use super::{
-    ask_usage::{self, Edited, Lost, Sent},
+    ask_usage::{Lost, Sent},
     dispatch::Dispatch,
+    outgoing::cleaned,
     overflow_retry::{Guesses, Told},
+    traced_send,
 };
-use crate::{provider::Outgoing, wire::edit::Edits};
+use crate::{
+    provider::{Outgoing, Payload},
+    telemetry::Operation,
+    wire::edit::{Edits, Rope},
+};
 
 impl Dispatch {
     /// Asks this place.
@@ -25,10 +30,11 @@ impl Dispatch {
     /// # Errors
     /// No answer began, or one broke off before it was the client's.
     pub(super) async fn attempt(&mut self) -> Result<Sent, Lost> {
-        let mut without_ours = false;
+        let (mut without_ours, mut usage_refused) = (false, false);
+        let mut asks_usage = !self.target.provider.refuses_usage(&self.target.model);
         let mut guesses = Guesses::default();
         let mut sent = loop {
-            let sent = self.once().await?;
+            let sent = self.once(asks_usage).await?;
             let (sent, told) = self.look(sent).await?;
             let again = match told {
                 Told::Nothing => break sent,
@@ -37,6 +43,10 @@ impl Dispatch {
                 Told::RefusesOurs => {
                     without_ours = true;
                     self.without_ours();
+                    true
+                }
+                Told::RefusesUsage => {
+                    (asks_usage, usage_refused) = (false, true);
                     true
                 }
             };
@@ -48,6 +58,10 @@ impl Dispatch {
         if answered {
             if without_ours {
                 self.refused_ours();
+            }
+            // An error may echo the request and be about something else.
+            if usage_refused {
+                self.target.provider.note_usage_refused(&self.target.model);
             }
             self.believe(guesses);
         }
@@ -67,32 +81,38 @@ impl Dispatch {
         Ok(sent)
     }
 
-    async fn once(&mut self) -> Result<Sent, Lost> {
-        let outgoing = |body| Outgoing {
+    /// Sends the request once. `asks_usage`: the usage of a stream may be asked for.
+    async fn once(&mut self, asks_usage: bool) -> Result<Sent, Lost> {
+        let (body, asked_usage) = self.edit(asks_usage);
+        let outgoing = Outgoing {
             method: Method::POST,
             path: self.path.clone(),
             headers: self.headers.clone(),
-            body,
+            body: Payload::Whole(body),
             model: Some(self.target.model.clone()),
         };
-        let (refusals, trace) = (&self.app.refusals, &self.notes.trace);
-        let edit = |ask| self.edit(ask);
+        let (trace, provider) = (&self.notes.trace, &self.target.provider);
         let begun = Instant::now();
-        let sent = ask_usage::send(refusals, trace, &self.target, edit, outgoing).await;
+        let sent = traced_send::send(trace, provider, Some(Operation::Chat), outgoing).await;
         let took = begun.elapsed();
-        if sent
-            .as_ref()
-            .is_ok_and(|sent| sent.answer.status().is_success())
-        {
+        self.took += took;
+        self.calls += 1;
+        let answer = sent?;
+        if answer.status().is_success() {
             self.app.recent.answered(self.provider(), took);
         }
-        self.took += took;
-        self.calls += sent.as_ref().map_or(1, |sent| sent.attempts);
-        Ok(sent?.map(cleaned))
+        Ok(Sent {
+            answer: cleaned(answer),
+            asked_usage,
+            attempts: self.calls,
+            took: self.took,
+            too_long: false,
+        })
     }
 
-    /// `ask`: whether the usage of a stream may be asked for.
-    fn edit(&self, ask: bool) -> Edited {
+    /// The body as it goes to the provider, and whether it asks for the usage of a stream where the
+    /// client did not.
+    fn edit(&self, asks_usage: bool) -> (Rope, bool) {
         let generation = self.generation.as_ref();
         let mut edits = generation.map_or_else(Edits::default, |it| it.edits());
         let mut asked_usage = false;
@@ -104,12 +124,9 @@ impl Dispatch {
                 edits.replace(field.value, model);
             }
             conversation.take_out_annotations(&mut edits);
-            asked_usage = ask && conversation.ask_usage(&mut edits);
+            asked_usage = asks_usage && conversation.ask_usage(&mut edits);
         }
-        Edited {
-            body: edits.apply(&self.asked.bytes),
-            asked_usage,
-        }
+        (edits.apply(&self.asked.bytes), asked_usage)
     }
 
     fn refused_ours(&mut self) {

@@ -48,6 +48,8 @@ pub(super) enum Told {
     Wordless,
     /// It cannot be taken with what recovery added.
     RefusesOurs,
+    /// It cannot be asked for the usage of a stream.
+    RefusesUsage,
 }
 
 /// Requests that were refused without a word, perhaps for their length.
@@ -71,6 +73,9 @@ impl Dispatch {
         })?;
         let sent = Sent { answer, ..sent };
         let text = text.unwrap_or_default();
+        if sent.asked_usage && ask_usage::refuses_usage(status, &text) {
+            return Ok((sent, Told::RefusesUsage));
+        }
         let told = match overflow::judge(status, &text) {
             Verdict::Overflow(overflow) => Told::TooLong {
                 classic: status == StatusCode::BAD_REQUEST && is_classic(&text),

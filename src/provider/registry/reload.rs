@@ -59,7 +59,7 @@ impl Registry {
     }
 
     /// Providers that another registry does not have, or has at another address.
-    pub fn gone<'a>(&'a self, after: &Self) -> Vec<&'a Provider> {
+    fn gone<'a>(&'a self, after: &Self) -> Vec<&'a Provider> {
         let stays = |name: &str, provider: &Provider| {
             let after = after.providers.get(name);
             after.is_some_and(|after| after.is_of(&provider.config))
