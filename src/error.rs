@@ -1,6 +1,6 @@
 //! What can go wrong with one request, and what the client may read of it.
 //!
-//! Every stage has its own small error enum; each is converted once, here, into a [`Failure`].
+//! Every stage has its own small error enum; each is converted once, beside it, into a [`Failure`].
 //! Library errors never reach the client: they can hold URLs and keys, and go to the log only.
 //! Which status a failure gets is decided in `server::answer` alone.
 
@@ -8,11 +8,7 @@ use std::{fmt::Write as _, time::Duration};
 
 use thiserror::Error;
 
-use crate::{
-    provider::{Unknown, Unsent, Wait},
-    relay::BadAnswer,
-    wire::coding,
-};
+use crate::wire::coding;
 
 /// A request that we answer with an error of our own.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -113,6 +109,16 @@ pub enum Failure {
         provider: String,
         what: &'static str,
     },
+}
+
+/// What a provider was waited for in vain.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Wait {
+    /// A connection, encrypted where it is to be.
+    Connect,
+    FirstByte,
+    /// The next piece of an answer that had begun.
+    Next,
 }
 
 /// An answer's next piece did not come in time. Travels inside an [`std::io::Error`].
@@ -318,56 +324,6 @@ impl Failure {
                 format!("The provider `{provider}` gave no usable answer: {what}.")
             }
         }
-    }
-}
-
-impl From<Unknown> for Failure {
-    fn from(unknown: Unknown) -> Self {
-        match unknown {
-            Unknown::Provider { .. } => Self::ProviderNotFound(unknown.to_string()),
-            _ => Self::ModelNotFound(unknown.to_string()),
-        }
-    }
-}
-
-impl From<Unsent> for Failure {
-    fn from(unsent: Unsent) -> Self {
-        match unsent {
-            Unsent::Unreachable { provider } => Self::ProviderUnreachable { provider },
-            Unsent::Timeout {
-                provider,
-                wait,
-                limit,
-            } => Self::ProviderTimeout {
-                provider,
-                wait,
-                limit,
-            },
-            Unsent::Garbage { provider } => Self::ProviderBadAnswer {
-                provider,
-                what: "it does not speak HTTP",
-            },
-            Unsent::BodyBroken => Self::BodyBroken,
-            Unsent::BodySlow { limit } => Self::BodySlow { limit },
-            Unsent::NoModel { provider } => Self::ModelMissing { provider },
-        }
-    }
-}
-
-impl From<BadAnswer> for Failure {
-    fn from(bad: BadAnswer) -> Self {
-        let (provider, what) = match bad {
-            BadAnswer::Broken { provider } => (provider, "its answer broke off"),
-            BadAnswer::NotJson { provider } => (provider, "it is not JSON"),
-            BadAnswer::Stalled { provider, limit } => {
-                return Self::ProviderTimeout {
-                    provider,
-                    wait: Wait::Next,
-                    limit,
-                };
-            }
-        };
-        Self::ProviderBadAnswer { provider, what }
     }
 }
 

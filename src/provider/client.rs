@@ -13,7 +13,7 @@ use hyper_util::client::legacy;
 use reqwest::{Url, redirect, retry};
 
 use super::{
-    Outgoing, Payload, Unsent, UploadBroken, Wait,
+    Outgoing, Payload, Unsent, UploadBroken,
     patience::{Impatient, Progress, Watched},
     query,
     reuse::Answered,
@@ -21,7 +21,7 @@ use super::{
 };
 use crate::{
     config::{ProviderConfig, secret::Secret},
-    error::chain,
+    error::{Wait, chain},
     wire::Body,
 };
 

@@ -26,7 +26,7 @@ mod window;
 pub use self::{
     choice::Choice,
     registry::{Asked, Offered, Registry, Target, Unknown},
-    upstream::{Outgoing, Payload, Provider, Unsent, Upload, UploadBroken, Wait},
+    upstream::{Outgoing, Payload, Provider, Unsent, Upload, UploadBroken},
     window::{ASSUMED_WINDOW, Source, Window},
 };
 

@@ -27,7 +27,10 @@ use super::{
     names::{Deployed, Names},
     window,
 };
-use crate::config::{Auth, Config, ModelConfig};
+use crate::{
+    config::{Auth, Config, ModelConfig},
+    error::Failure,
+};
 
 /// Unknown models that are remembered as reported.
 const MAX_REPORTED: usize = 1_024;
@@ -77,6 +80,15 @@ pub enum Unknown {
     LongName,
     #[error("The model `{model}` is served by {candidates}. Name it `provider/model`.")]
     Ambiguous { model: String, candidates: String },
+}
+
+impl From<Unknown> for Failure {
+    fn from(unknown: Unknown) -> Self {
+        match unknown {
+            Unknown::Provider { .. } => Self::ProviderNotFound(unknown.to_string()),
+            _ => Self::ModelNotFound(unknown.to_string()),
+        }
+    }
 }
 
 impl Registry {

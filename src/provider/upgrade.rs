@@ -9,10 +9,10 @@ use http::{Response, StatusCode, response::Parts};
 use http_body_util::BodyExt;
 use reqwest::{Upgraded, Url, redirect, retry};
 
-use super::{Outgoing, Provider, Unsent, Wait, patience::Impatient, query, upstream::address};
+use super::{Outgoing, Provider, Unsent, patience::Impatient, query, upstream::address};
 use crate::{
     config::{ProviderConfig, secret::Secret},
-    error::chain,
+    error::{Wait, chain},
     wire::Body,
 };
 

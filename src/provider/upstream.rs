@@ -26,6 +26,7 @@ use super::{
 };
 use crate::{
     config::{Auth, ProviderConfig},
+    error::{Failure, Wait},
     wire::{Body, edit::Rope},
 };
 
@@ -126,14 +127,28 @@ impl Unsent {
     }
 }
 
-/// What a provider was waited for in vain.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Wait {
-    /// A connection, encrypted where it is to be.
-    Connect,
-    FirstByte,
-    /// The next piece of an answer that had begun.
-    Next,
+impl From<Unsent> for Failure {
+    fn from(unsent: Unsent) -> Self {
+        match unsent {
+            Unsent::Unreachable { provider } => Self::ProviderUnreachable { provider },
+            Unsent::Timeout {
+                provider,
+                wait,
+                limit,
+            } => Self::ProviderTimeout {
+                provider,
+                wait,
+                limit,
+            },
+            Unsent::Garbage { provider } => Self::ProviderBadAnswer {
+                provider,
+                what: "it does not speak HTTP",
+            },
+            Unsent::BodyBroken => Self::BodyBroken,
+            Unsent::BodySlow { limit } => Self::BodySlow { limit },
+            Unsent::NoModel { provider } => Self::ModelMissing { provider },
+        }
+    }
 }
 
 /// Why a streamed request body ended early.

@@ -20,6 +20,8 @@ mod tunnel;
 mod way;
 mod whole;
 
+use crate::error::{Failure, Wait};
+
 pub use self::{
     meter::received,
     own::{Before, Own, Package, Rounds, Sifting, Spoken},
@@ -42,4 +44,21 @@ pub enum BadAnswer {
     },
     #[error("the answer of {provider} is not JSON")]
     NotJson { provider: String },
+}
+
+impl From<BadAnswer> for Failure {
+    fn from(bad: BadAnswer) -> Self {
+        let (provider, what) = match bad {
+            BadAnswer::Broken { provider } => (provider, "its answer broke off"),
+            BadAnswer::NotJson { provider } => (provider, "it is not JSON"),
+            BadAnswer::Stalled { provider, limit } => {
+                return Self::ProviderTimeout {
+                    provider,
+                    wait: Wait::Next,
+                    limit,
+                };
+            }
+        };
+        Self::ProviderBadAnswer { provider, what }
+    }
 }
