@@ -2,7 +2,7 @@
 //!
 //! Every stage has its own small error enum; each is converted once, beside it, into a [`Failure`].
 //! Library errors never reach the client: they can hold URLs and keys, and go to the log only.
-//! Which status a failure gets is decided in `server::answer` alone.
+//! Which status a failure gets is decided in `http::answer` alone.
 
 use std::{fmt::Write as _, time::Duration};
 
