@@ -87,7 +87,8 @@ pub enum Role {
 }
 
 impl Role {
-    /// Standing instructions: always pinned, and left out of the lineage.
+    /// Standing instructions, which comments elsewhere call system messages: always pinned, and left out of the
+    /// lineage.
     pub const fn instructs(self) -> bool {
         matches!(self, Self::System | Self::Developer)
     }
