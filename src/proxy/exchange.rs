@@ -151,8 +151,8 @@ fn index(bytes: Bytes) -> Result<Asked, Failure> {
             if odd > 0 {
                 tracing::warn!(
                     annotations = odd,
-                    "{odd} `plimsoll` members of a request are not fully understood: an object with name (text) and priority \
-                     (critical, high, medium or low) is"
+                    "annotations of a request are taken out and not understood: {odd}; an object with name (text) and \
+                     priority (critical, high, medium or low) is"
                 );
             }
             Ok(Asked {
