@@ -2,7 +2,9 @@
 //!
 //! Clients ask for the longest answer that a model can give, and most answers are short. Engines refuse a
 //! request whose prompt and cap together pass the window, so the cap is what gives way first: down to a
-//! floor that the answers so far make plausible. It is never raised, and none is added.
+//! floor that the answers so far make plausible: the cap as asked once an answer was cut off at a lowered
+//! one, and half of the window at most (but for a thinking budget), so that prompt and floor can fit. It is never raised, and none is
+//! added.
 
 use serde::Serialize;
 
@@ -25,7 +27,7 @@ const MARGIN_GUESSED: u32 = 8;
 pub struct Answers {
     /// Completion tokens of the largest; 0 before any.
     pub largest: u32,
-    /// One ended at a cap that was lowered: caps stay as asked for.
+    /// One ended at a cap that was lowered: the next one may be as long as was asked for.
     pub cap_was_hit: bool,
 }
 
@@ -60,8 +62,9 @@ struct Cap {
     asked: u32,
     /// No cap goes below it, however long the prompt is.
     least: u32,
-    /// Twice the largest answer of the session.
-    answered: u32,
+    /// What the answers so far say of the next one: twice the largest, or the cap as asked after one that was
+    /// cut off at a lowered cap; 0 before any.
+    expected: u32,
 }
 
 impl<'a> Room<'a> {
@@ -122,11 +125,14 @@ impl<'a> Room<'a> {
         };
         let said = end.checked_sub(1).and_then(|last| self.said.get(last));
         let said = f64::from(said.copied().unwrap_or(0)) * self.calibration.slope();
-        let expected = match cap.answered.max(said as u32) {
+        let expected = match cap.expected.max(said as u32) {
             0 => self.usual(),
             expected => expected,
         };
-        expected.max(cap.least).min(cap.asked)
+        expected
+            .min(self.policy.window / 2)
+            .max(cap.least)
+            .min(cap.asked)
     }
 
     /// The cap that goes out with a prompt of `raw` tokens, of which the provider has not counted `added` yet.
@@ -187,17 +193,23 @@ pub fn budget(conversation: &Conversation, policy: &Policy<'_>, recall: &Recall)
 impl Cap {
     fn of(conversation: &Conversation, policy: &Policy<'_>, answers: Answers) -> Option<Self> {
         let settings = policy.settings;
-        if !settings.clamp_max_tokens || !policy.profile.answer_inside_window || answers.cap_was_hit
-        {
+        if !settings.clamp_max_tokens || !policy.profile.answer_inside_window {
             return None;
         }
         let asked = narrow(conversation.largest_answer_cap()?);
         let thinking = conversation.thinking_budget().map_or(0, narrow);
         let least = budget::default_reserve(policy.window, settings).min(LEAST);
+        // A cap at or below the thinking budget is refused. Beside one of nearly the whole window nothing fits.
+        let most = policy.window - policy.window / 16;
+        let least = thinking.saturating_add(least).min(most);
         Some(Self {
             asked,
-            least: thinking.saturating_add(least.max(1)),
-            answered: answers.largest.saturating_mul(2),
+            least: least.max(1),
+            expected: if answers.cap_was_hit {
+                asked
+            } else {
+                answers.largest.saturating_mul(2)
+            },
         })
     }
 }
@@ -267,15 +279,18 @@ mod tests {
         assert_eq!(reserve(thinking, 9_000, after(0)), 17_024);
         let too_much = r#","max_tokens":9000,"thinking":{"budget_tokens":16000}"#;
         assert_eq!(reserve(too_much, 9_000, after(0)), 9_000);
+        let most = r#","max_tokens":65535,"thinking":{"budget_tokens":60000}"#;
+        assert_eq!(reserve(most, 9_000, after(0)), 61_024);
     }
 
     #[test]
-    fn the_reserve_is_what_was_asked_for_where_caps_stay() {
+    fn the_reserve_is_what_was_asked_for_after_an_answer_that_was_cut_off() {
         let hit = Answers {
             largest: 2_000,
             cap_was_hit: true,
         };
         assert_eq!(reserve(LONG, 9_000, hit), 30_000);
+        assert_eq!(reserve(r#","max_tokens":65535"#, 9_000, hit), 32_768);
         assert_eq!(reserve("", 9_000, after(2_000)), 8_192);
     }
 }

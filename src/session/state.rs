@@ -76,7 +76,8 @@ pub struct State {
     /// Completion tokens of the largest answer so far; 0 before any.
     #[serde(skip)]
     pub largest_answer: u32,
-    /// An answer ended at an answer cap that the guard had lowered: caps stay as asked for from then on.
+    /// An answer ended at an answer cap that the guard had lowered: from then on as much as was asked for is
+    /// kept free, half of the window at most.
     #[serde(skip)]
     pub cap_was_hit: bool,
     /// The caution prompt that was due waited for a summary, since then: milliseconds since 1970.

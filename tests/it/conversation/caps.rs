@@ -48,10 +48,15 @@ fn refusal(prompt: u64, asked: u64) -> Vec<Step> {
 
 /// Turns of plain words, of so many bytes in all, and a question.
 fn long(proxy: &Running, bytes: usize, asked: u32) -> Talk {
+    turns(proxy, 10, bytes / 10, asked)
+}
+
+/// So many turns of so many bytes each, and a question.
+fn turns(proxy: &Running, count: usize, bytes: usize, asked: u32) -> Talk {
     let mut talk = Talk::new(proxy);
     talk.fields = json!({ "max_tokens": asked });
-    let said = "some words to fill the window with ".repeat(bytes / 10 / 35);
-    for turn in 0..10 {
+    let said = "some words to fill the window with ".repeat(bytes / 35);
+    for turn in 0..count {
         talk.messages.push(user(&format!("{turn} {said}")));
         talk.messages
             .push(json!({"role": "assistant", "content": "Well."}));
@@ -147,6 +152,35 @@ async fn after_an_answer_was_cut_off_at_a_lowered_cap_caps_stay_as_asked() {
         assert!(header(&came, "actions").starts_with("dropped="));
         assert_eq!(cap(&up.last()), 30_000);
     }
+}
+
+#[tokio::test]
+async fn after_a_cut_off_answer_a_cap_near_the_window_keeps_half_of_it_free() {
+    let up = strict(3.0, "length").await;
+    let proxy = before(&up, 65_536).start().await;
+    let mut talk = turns(&proxy, 100, 1_500, 65_535);
+    let came = talk.say("Tell me all.").await;
+    assert!(header(&came, "actions").starts_with("clamped="));
+    for question in ["Go on.", "And then?", "And in the end?"] {
+        let came = talk.say(question).await;
+        assert_eq!(came.status, 200, "{}", came.text());
+        assert_eq!(header(&came, "attempts"), "1");
+        let seen = up.last();
+        assert!((WINDOW / 2..WINDOW).contains(&cap(&seen)), "{}", cap(&seen));
+        // A cut goes on by whole steps of the grid, and turns stay.
+        assert!(seen.body.len() > 10_000, "{}", seen.body.len());
+    }
+}
+
+#[tokio::test]
+async fn a_thinking_budget_near_the_window_keeps_half_of_it_free() {
+    let up = strict(3.0, "stop").await;
+    let proxy = before(&up, 65_536).start().await;
+    let mut talk = long(&proxy, 150_000, 65_535);
+    talk.fields["thinking"] = json!({"type": "enabled", "budget_tokens": 60_000});
+    let came = talk.ask().await;
+    assert_eq!(came.status, 200, "{}", came.text());
+    assert!(cap(&up.last()) >= WINDOW / 2);
 }
 
 #[tokio::test]
