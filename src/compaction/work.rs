@@ -70,7 +70,7 @@ pub struct Work {
     wanted: Wanted,
     weights: Weights,
     due: Due,
-    /// Nothing in the conversation looks like the block that is asked for.
+    /// Nothing that the client sent looks like the block that is asked for.
     no_block: bool,
     /// Parts of the record that were not asked about yet.
     parts: VecDeque<String>,
@@ -88,6 +88,8 @@ impl Work {
     ) -> Option<(Self, Bytes)> {
         let part = ask::cut(conversation, edits, due.boundary)?;
         let units = units::split(&part).ok()?;
+        // What the proxy put in is not looked at: its note holds the block of the summary before.
+        let as_received = ask::cut(conversation, &Edits::default(), due.boundary)?;
         let weights = Weights::new(asked.chars_per_token);
         let removed = units.iter().filter(|unit| !unit.stays);
         let removed = removed.flat_map(|unit| &part.messages[unit.messages.clone()]);
@@ -100,7 +102,7 @@ impl Work {
             wanted,
             weights,
             due: Due { replaced, ..due },
-            no_block: !holds_block(&part),
+            no_block: !holds_block(&as_received),
             parts: VecDeque::new(),
         };
         let first = match work.ask_own_model(&part) {

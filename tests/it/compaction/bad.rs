@@ -187,3 +187,13 @@ async fn a_summary_without_its_key_counts_where_none_could_be_planted() {
         pair.up.is_content();
     }
 }
+
+#[tokio::test]
+async fn every_summary_without_its_key_counts_where_only_an_earlier_one_stands() {
+    let pair = Pair::new(forgetful).await;
+    let proxy = pair.proxy().start().await;
+    let session = long(&mut busy(&proxy), 60).await;
+    assert!(session["summaries"].as_u64().unwrap() > 1, "{session}");
+    assert_eq!(session["summary_failures"], 0);
+    pair.up.is_content();
+}
