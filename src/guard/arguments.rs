@@ -1,9 +1,9 @@
-//! Long string values in the arguments of calls, and what goes of them.
+//! Long strings and long arrays in the arguments of calls, and what goes of them.
 //!
 //! Arguments are JSON inside of a JSON string, so every place of the inner text is mapped to its
-//! place in the body. What is cut lies between characters of both, so the arguments stay valid, and all
-//! but the shortened values stays byte for byte. Arguments that are not JSON, or that have half a surrogate
-//! pair, are left alone.
+//! place in the body. What is cut lies between characters of both, or is a run of whole items of an array, so
+//! the arguments stay valid, and all but the shortened values stays byte for byte. Arguments that have half a
+//! surrogate pair are left alone.
 
 use serde::de::IgnoredAny;
 
@@ -12,19 +12,26 @@ use super::{
     truncate::{self, Marker},
 };
 use crate::json::{
-    scan::{Malformed, Scan, Span, Text},
+    scan::{Malformed, Scan, Span},
     text::{self, Sizes, Walk},
 };
 
 /// Levels of nesting; serde_json follows no more.
 const MAX_DEPTH: usize = 128;
 
+/// Items up to which an array keeps all of them. One with more keeps as many characters as so many values may
+/// have.
+const ITEMS: usize = 16;
+/// The longest marker of items that were left out, in characters.
+const ITEMS_MARKER_CHARS: usize = 48;
+
 /// What stays of a value that is too long, in characters.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Keep {
     /// Of one over `most`: its first `head`. The marker after them is within the difference.
     Head { most: usize, head: usize },
-    /// Of one over this: its beginning and end around the marker of truncated results, within it.
+    /// Of one over this: its beginning and end around the marker of truncated results, within it. Of an array
+    /// of many items: the first and the last.
     Ends(usize),
 }
 
@@ -52,77 +59,184 @@ impl Keep {
     }
 }
 
+/// A value of the arguments.
+enum ArgumentValue {
+    /// Its text, and the characters of that.
+    String(Span, usize),
+    /// The characters of its keys, and its values.
+    Object(usize, Vec<ArgumentValue>),
+    /// Where each item stands, and the item.
+    Array(Vec<(Span, ArgumentValue)>),
+    /// What is never cut, and its bytes: a number, a word, or a string without a decoded form.
+    Other(usize),
+}
+
+/// What is cut.
+enum Long {
+    /// A string of so many characters.
+    String(Span, usize),
+    /// So many items of an array.
+    Items(Span, usize),
+}
+
+impl ArgumentValue {
+    /// Reads the value that comes next in `inner`.
+    fn read(scan: &mut Scan<'_>, inner: &[u8], depth: usize) -> Result<Self, Malformed> {
+        let Some(deeper) = depth.checked_sub(1) else {
+            return Err(Malformed::TooDeep);
+        };
+        Ok(match scan.peek() {
+            Some(b'"') => {
+                let span = scan.string()?.span;
+                let chars = length(&inner[span.range()]);
+                chars.map_or(Self::Other(span.len()), |chars| Self::String(span, chars))
+            }
+            Some(b'{') => {
+                let (mut keys, mut values) = (0, Vec::new());
+                scan.object(|scan, key| {
+                    keys += key.span.len();
+                    values.push(Self::read(scan, inner, deeper)?);
+                    Ok::<_, Malformed>(())
+                })?;
+                Self::Object(keys, values)
+            }
+            Some(b'[') => {
+                let mut items = Vec::new();
+                scan.array(|scan| {
+                    scan.peek();
+                    let start = scan.at();
+                    let item = Self::read(scan, inner, deeper)?;
+                    items.push((Span::new(start, scan.at()), item));
+                    Ok::<_, Malformed>(())
+                })?;
+                Self::Array(items)
+            }
+            _ => Self::Other(scan.value()?.0.len()),
+        })
+    }
+
+    /// Gathers what is cut of it, from its start to its end, and returns the characters that stay.
+    fn cut(&self, keep: Keep, found: &mut Vec<Long>) -> usize {
+        match self {
+            Self::String(text, chars) if *chars > keep.most() => {
+                found.push(Long::String(*text, *chars));
+                keep.most()
+            }
+            Self::String(_, chars) | Self::Other(chars) => *chars,
+            Self::Object(keys, values) => {
+                let values = values.iter().map(|value| value.cut(keep, found));
+                keys + values.sum::<usize>()
+            }
+            Self::Array(items) => cut_items(items, keep, found),
+        }
+    }
+}
+
+/// The same of an array: its items are cut, and then the middle ones left out where they are too many.
+fn cut_items(items: &[(Span, ArgumentValue)], keep: Keep, found: &mut Vec<Long>) -> usize {
+    let (mut begins, mut chars) = (Vec::new(), Vec::new());
+    for (_, item) in items {
+        begins.push(found.len());
+        chars.push(item.cut(keep, found));
+    }
+    let total: usize = chars.iter().sum();
+    let most = match keep {
+        Keep::Ends(most) => most.saturating_mul(ITEMS),
+        Keep::Head { .. } => return total,
+    };
+    if items.len() <= ITEMS || total <= most {
+        return total;
+    }
+    let half = most.saturating_sub(ITEMS_MARKER_CHARS) / 2;
+    let first = fitting(chars.iter(), half);
+    let end = items.len() - fitting(chars.iter().rev(), half);
+    let gone = Span {
+        start: items[first].0.start,
+        end: items[end - 1].0.end,
+    };
+    let inside = begins[first]..begins.get(end).copied().unwrap_or(found.len());
+    found.splice(inside, [Long::Items(gone, end - first)]);
+    total - chars[first..end].iter().sum::<usize>() + ITEMS_MARKER_CHARS
+}
+
+/// How many sizes from the first one on fit into `room` together.
+fn fitting<'s>(sizes: impl Iterator<Item = &'s usize>, room: usize) -> usize {
+    let sums = sizes.scan(0usize, |sum, size| {
+        *sum += size;
+        Some(*sum)
+    });
+    sums.take_while(|sum| *sum <= room).count()
+}
+
 /// The arguments of one call, read.
 pub(super) struct Arguments {
     /// The decoded text, and where each of its bytes is spelled; one place more for its end.
     inner: Vec<u8>,
     places: Vec<u32>,
-    /// The strings that are values, at any depth, and their characters; without a decoded form, none.
-    values: Vec<(Span, usize)>,
-    /// A text that is no JSON: one value, spelled once.
+    value: ArgumentValue,
+    /// A text that is no JSON: one string, spelled once.
     plain: bool,
 }
 
 impl Arguments {
     /// Reads arguments as they are spelled in the body; `None` where nothing of them can be edited.
     pub(super) fn read(raw: &[u8]) -> Option<Self> {
+        Self::read_any(raw).filter(|read| !read.plain)
+    }
+
+    /// The same, where a text that is no JSON is one value: a patch, or an object whose end is missing
+    /// since the answer was cut off.
+    pub(super) fn read_any(raw: &[u8]) -> Option<Self> {
         if !place::sound(raw) {
             return None;
         }
         let (inner, places) = decoded(raw);
-        serde_json::from_slice::<IgnoredAny>(&inner).ok()?;
-        let mut found = Vec::new();
-        walk(&mut Scan::new(&inner, 0), MAX_DEPTH, &mut found).ok()?;
-        let values = found
-            .into_iter()
-            .filter_map(|value| Some((value.span, length(&inner[value.span.range()])?)))
-            .collect();
+        if serde_json::from_slice::<IgnoredAny>(&inner).is_err() {
+            return Some(Self {
+                inner: raw.to_vec(),
+                places: (0..=raw.len() as u32).collect(),
+                value: ArgumentValue::String(Span::new(0, raw.len()), Walk::new(raw).count()),
+                plain: true,
+            });
+        }
+        let value = ArgumentValue::read(&mut Scan::new(&inner, 0), &inner, MAX_DEPTH).ok()?;
         Some(Self {
             inner,
             places,
-            values,
+            value,
             plain: false,
         })
     }
 
-    /// The same, where a text that was never meant to be JSON, such as a patch, is one value.
-    pub(super) fn read_any(raw: &[u8]) -> Option<Self> {
-        Self::read(raw).or_else(|| {
-            let first = raw.iter().find(|it| !it.is_ascii_whitespace())?;
-            // A broken object keeps what is left of its form; a quote is escaped here.
-            let text = !matches!(first, b'{' | b'[' | b'\\') && place::sound(raw);
-            text.then(|| Self {
-                inner: raw.to_vec(),
-                places: (0..=raw.len() as u32).collect(),
-                values: vec![(Span::new(0, raw.len()), Walk::new(raw).count())],
-                plain: true,
-            })
-        })
-    }
-
-    /// Characters of each value.
-    pub(super) fn values(&self) -> impl Iterator<Item = usize> {
-        self.values.iter().map(|(_, chars)| *chars)
+    /// Characters that stay where each value is cut to `most`.
+    pub(super) fn chars_within(&self, most: usize) -> usize {
+        self.value.cut(Keep::Ends(most), &mut Vec::new())
     }
 
     /// What is cut, as places of the arguments' spelling in the body, and what goes there.
     pub(super) fn cuts(&self, keep: Keep) -> Vec<(Span, String)> {
-        let long = self.values.iter().filter(|(_, chars)| *chars > keep.most());
-        let cuts = long.map(|(value, chars)| {
-            let (gone, marker) = keep.cut(*chars);
-            let text = &self.inner[value.range()];
-            let start = value.start as usize;
-            let from = self.places[start + truncate::offset(text, gone.start)];
-            let to = self.places[start + truncate::offset(text, gone.end)];
-            let span = Span::new(from as usize, to as usize);
-            (
-                span,
-                if self.plain {
-                    marker
-                } else {
-                    text::escape(&marker)
-                },
-            )
+        let mut found = Vec::new();
+        self.value.cut(keep, &mut found);
+        let cuts = found.into_iter().map(|long| {
+            let (gone, marker) = match long {
+                Long::String(text, chars) => {
+                    let (gone, marker) = keep.cut(chars);
+                    let (start, text) = (text.start as usize, &self.inner[text.range()]);
+                    let place = |chars| start + truncate::offset(text, chars);
+                    (place(gone.start)..place(gone.end), marker)
+                }
+                Long::Items(items, count) => {
+                    let marker = format!("\"... [{count} items truncated] ...\"");
+                    (items.range(), marker)
+                }
+            };
+            let from = self.places[gone.start] as usize;
+            let span = Span::new(from, self.places[gone.end] as usize);
+            if self.plain {
+                (span, marker)
+            } else {
+                (span, text::escape(&marker))
+            }
         });
         cuts.collect()
     }
@@ -141,26 +255,6 @@ fn decoded(raw: &[u8]) -> (Vec<u8>, Vec<u32>) {
     }
     places.push(raw.len() as u32);
     (inner, places)
-}
-
-/// Gathers the strings that are values, at any depth.
-fn walk(scan: &mut Scan<'_>, depth: usize, values: &mut Vec<Text>) -> Result<(), Malformed> {
-    let Some(deeper) = depth.checked_sub(1) else {
-        return Err(Malformed::TooDeep);
-    };
-    match scan.peek() {
-        Some(b'"') => values.push(scan.string()?),
-        Some(b'{') => {
-            scan.object(|scan, _| walk(scan, deeper, values))?;
-        }
-        Some(b'[') => {
-            scan.array(|scan| walk(scan, deeper, values))?;
-        }
-        _ => {
-            scan.value()?;
-        }
-    }
-    Ok(())
 }
 
 /// Characters of a text; `None` where it has no decoded form.
@@ -187,7 +281,7 @@ mod tests {
     use proptest::prelude::*;
     use serde_json::Value;
 
-    use super::*;
+    use super::{Arguments, ITEMS, Keep, text};
 
     /// The arguments as they are sent, and those that were not cut as they came.
     fn cut(spelled: &str, most: usize) -> (usize, String) {
@@ -216,14 +310,57 @@ mod tests {
             "{out}"
         );
         assert!(out.contains("characters truncated] ...\n") && out.chars().count() <= 200);
-        // A broken object and half a pair are left alone.
+        // So does an object whose end is missing.
         for broken in [format!("{{\"a\":\"{}", "x".repeat(400)), "[".repeat(900)] {
-            assert_eq!(cut(&text::escape(&broken), 80).0, 0);
+            let (count, out) = cut(&text::escape(&broken), 80);
+            assert_eq!(count, 1);
+            let out = text::decode(out.as_bytes()).unwrap();
+            assert!(out.starts_with(&broken[..9]) && out.chars().count() <= 80);
         }
+        // Half a pair is left alone.
         assert_eq!(cut(&format!("{}\\ud800", "x".repeat(400)), 80).0, 0);
     }
 
+    #[test]
+    fn an_array_in_a_dropped_item_is_cut_once() {
+        let long = vec!["a line"; 500];
+        let items: Vec<_> = (0..40)
+            .map(|at| serde_json::json!([at, long, "x".repeat(200)]))
+            .collect();
+        let (count, out) = cut(&text::escape(&Value::from(items).to_string()), 150);
+        assert_eq!(count, 1);
+        let out = text::decode(out.as_bytes()).unwrap();
+        assert_eq!(out, r#"["... [40 items truncated] ..."]"#);
+    }
+
     proptest! {
+        #[test]
+        fn long_arrays_keep_their_first_and_last_items(
+            lines in prop::collection::vec(r#"[a"\\/\n\u{1}\u{4e2d}\u{1f600}]{0,120}"#, 0..200),
+            most in 80usize..250,
+        ) {
+            let before = serde_json::json!({"path": "p", "edits": [{"lines": lines}, 1.5], "end": true});
+            let (count, out) = cut(&text::escape(&before.to_string()), most);
+            let chars = |lines: &[String]| -> usize { lines.iter().map(|it| it.chars().count().min(most)).sum() };
+            let long = |text: &String| text.chars().count() > most;
+            let out = text::decode(out.as_bytes()).unwrap();
+            let after: Value = serde_json::from_str(&out).unwrap();
+            let kept: Vec<String> = serde_json::from_value(after["edits"][0]["lines"].clone()).unwrap();
+            prop_assert_eq!((&after["path"], &after["edits"][1], &after["end"]), (&before["path"], &before["edits"][1], &before["end"]));
+            if lines.len() <= ITEMS || chars(&lines) <= ITEMS * most {
+                prop_assert_eq!((kept.len(), count), (lines.len(), lines.iter().filter(|it| long(it)).count()));
+            } else {
+                let marker = kept.iter().position(|it| it.ends_with(" items truncated] ...")).unwrap();
+                let last = kept.len() - marker - 1;
+                prop_assert_eq!(&kept[marker], &format!("... [{} items truncated] ...", lines.len() - marker - last));
+                prop_assert!(chars(&kept) <= ITEMS * most);
+                for (was, now) in lines[..marker].iter().zip(&kept).chain(lines.iter().rev().zip(kept.iter().rev().take(last))) {
+                    prop_assert!(long(was) || was == now);
+                }
+            }
+            prop_assert_eq!(cut(&text::escape(&out), most).0, 0);
+        }
+
         #[test]
         fn long_values_come_within_the_limit_and_all_else_stays(
             values in prop::collection::vec(r#"[a"\\/\n\u{1}\u{4e2d}\u{1f600}]{0,300}"#, 1..5),

@@ -1,10 +1,10 @@
-//! What a message that makes calls says, cut as the last resort: long string values in the arguments of its
-//! calls, and its own text. A call and its results stay together, so the newest step cannot go, and nothing
+//! What a message that makes calls says, cut as the last resort: long strings and arrays in the arguments of
+//! its calls, and its own text. A call and its results stay together, so the newest step cannot go, and nothing
 //! else is left to cut.
 //!
 //! The limit is one number of characters for each value of the message, and remembered like that of a result.
 
-use super::{Results, level};
+use super::Results;
 use crate::{
     guard::{
         arguments::{Arguments, Keep, less},
@@ -45,30 +45,44 @@ impl Results<'_> {
     pub(super) fn tighten_calls(&mut self, at: usize, excess: u32) -> u32 {
         let before = self.tokens[at];
         let target = before.saturating_sub(excess);
-        let lengths = self.value_lengths(at);
-        let longest = lengths.iter().copied().max().unwrap_or(0);
+        let message = &self.conversation.messages[at];
+        let calls = self.conversation.calls(message).iter();
+        let arguments = calls.filter_map(|call| call.arguments);
+        let arguments: Vec<Arguments> = arguments
+            .filter_map(|it| Arguments::read_any(self.conversation.raw(it)))
+            .collect();
+        let said = super::text_sizes_of(self.conversation, message).chars();
+        let chars_within = |most: usize| -> usize {
+            let arguments = arguments.iter().map(|it| it.chars_within(most));
+            arguments.sum::<usize>() + said.min(most)
+        };
+        let whole = chars_within(usize::MAX);
         let mut most = match self.tight.get(&at) {
-            Some(held) => longest.min(held.chars() as u32),
-            None => longest,
+            Some(held) => whole.min(held.chars()),
+            None => whole,
         };
         for round in 0.. {
             let over = self.tokens[at].saturating_sub(target);
-            if over == 0 || most as usize <= LEAST_CHARS {
+            if over == 0 || most <= LEAST_CHARS {
                 break;
             }
-            let now: Vec<u32> = lengths.iter().map(|&chars| chars.min(most)).collect();
-            let chars = now.iter().fold(0u32, |sum, it| sum.saturating_add(*it));
+            let chars = chars_within(most);
             // What is said beside the values weighs too, so this takes rather too little than too much.
-            let per_token = f64::from(chars) / f64::from(self.tokens[at].max(1));
-            let gone = (f64::from(over) * per_token).ceil() as u32;
-            let next = level(now, chars.saturating_sub(gone)).min(most - 1);
-            let least = LEAST_CHARS as u32;
-            most = if round < ROUNDS {
-                next.max(least)
-            } else {
-                least
-            };
-            self.hold_calls(at, most as usize);
+            let per_token = chars as f64 / f64::from(self.tokens[at].max(1));
+            let gone = (f64::from(over) * per_token).ceil() as usize;
+            let aim = chars.saturating_sub(gone);
+            let mut beyond = most;
+            most = LEAST_CHARS;
+            // The largest limit with which no more than that stays.
+            while round < ROUNDS && beyond - most > 1 {
+                let middle = most + (beyond - most) / 2;
+                if chars_within(middle) <= aim {
+                    most = middle;
+                } else {
+                    beyond = middle;
+                }
+            }
+            self.hold_calls(at, most);
         }
         before.saturating_sub(self.tokens[at])
     }
@@ -135,19 +149,5 @@ impl Results<'_> {
         self.tokens[at] = self.weigh(message, &sizes);
         self.calls.insert(at, cut);
         self.tight.insert(at, Held::new(most, Marker::Plain));
-    }
-
-    /// Characters of each value that can be cut.
-    fn value_lengths(&self, at: usize) -> Vec<u32> {
-        let message = &self.conversation.messages[at];
-        let calls = self.conversation.calls(message).iter();
-        let arguments = calls.filter_map(|call| call.arguments);
-        let read = arguments.filter_map(|it| Arguments::read_any(self.conversation.raw(it)));
-        let mut lengths: Vec<u32> = Vec::new();
-        for arguments in read {
-            lengths.extend(arguments.values().map(|chars| chars as u32));
-        }
-        lengths.push(super::text_sizes_of(self.conversation, message).chars() as u32);
-        lengths
     }
 }

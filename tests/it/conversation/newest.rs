@@ -74,3 +74,48 @@ async fn three_parallel_edits_too_long_for_the_window_are_shortened_and_not_refu
         sent["messages"].as_array().unwrap()[..5]
     );
 }
+
+/// One step of a call with these arguments, in a window that they alone fill. Gives them as they went out.
+async fn sent_of(arguments: &str) -> String {
+    let up = refusing(16_384).await;
+    let proxy = before(&up, 16_384).start().await;
+    let mut talk = Talk::new(&proxy);
+    let function = json!({"name": "edit", "arguments": arguments});
+    let call = json!({"id": "a", "type": "function", "function": function});
+    talk.messages = vec![
+        user("edit"),
+        json!({"role": "assistant", "content": null, "tool_calls": [call]}),
+        json!({"role": "tool", "tool_call_id": "a", "content": "done"}),
+    ];
+    let came = talk.ask().await;
+    assert_eq!(came.status, 200, "{}", came.text());
+    assert_eq!(header(&came, "actions"), "truncated=1");
+    let sent: Value = serde_json::from_slice(&up.last().body).unwrap();
+    let arguments = &sent["messages"][1]["tool_calls"][0]["function"]["arguments"];
+    arguments.as_str().unwrap().to_owned()
+}
+
+#[tokio::test]
+async fn a_long_array_of_short_lines_loses_its_middle() {
+    let lines: Vec<String> = (0..1_300)
+        .map(|nth| format!("{nth:>5} {}", "of the hull and the keel ".repeat(2)))
+        .collect();
+    for arguments in [json!({"path": "a", "lines": lines}), json!(lines)] {
+        let sent: Value = serde_json::from_str(&sent_of(&arguments.to_string()).await).unwrap();
+        let sent = sent.get("lines").unwrap_or(&sent).as_array().unwrap();
+        assert!(sent.len() > 300, "{}", sent.len());
+        assert_eq!(sent[0], lines[0]);
+        assert_eq!(*sent.last().unwrap(), *lines.last().unwrap());
+        let marked = |it: &&Value| it.as_str().unwrap().ends_with(" items truncated] ...");
+        assert_eq!(sent.iter().filter(marked).count(), 1);
+    }
+}
+
+#[tokio::test]
+async fn arguments_that_were_cut_off_keep_their_beginning_and_end() {
+    let text = r#"a \"line\" of text\n"#.repeat(4_000);
+    let broken = format!("{{\"path\": \"a\", \"content\": \"{text}the end");
+    let sent = sent_of(&broken).await;
+    assert!(sent.starts_with("{\"path\": \"a\", \"content\": \"a ") && sent.ends_with("the end"));
+    assert!(sent.contains(" characters truncated] ..."));
+}
