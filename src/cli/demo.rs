@@ -9,25 +9,18 @@ mod report;
 
 use std::{
     io::{self, IsTerminal as _, Write},
-    net::SocketAddr,
     path::PathBuf,
     sync::Arc,
     time::Duration,
 };
 
-use bytes::Bytes;
-use http::{HeaderMap, Request, header};
-use http_body_util::{BodyExt as _, Full};
-use hyper_util::{
-    client::legacy::{Client, connect::HttpConnector},
-    rt::TokioExecutor,
-};
+use http::header;
 use serde_json::Value;
 use tokio::{net::TcpListener, sync::oneshot, time};
 
 use self::{
     agent::Agent,
-    report::{Reading, Session, Tally, write_opening, write_step, write_tally},
+    report::{Reading, Report, Session},
 };
 use super::Failed;
 use crate::{
@@ -70,14 +63,8 @@ pub(super) enum DemoError {
     Serve(io::Error),
     #[error("the output could not be written: {0}")]
     Output(io::Error),
-    #[error("the request could not be built: {0}")]
-    Request(http::Error),
     #[error("the proxy did not answer: {0}")]
-    Send(hyper_util::client::legacy::Error),
-    #[error("the answer could not be read: {0}")]
-    Body(hyper::Error),
-    #[error("the proxy did not answer within {} s", ANSWER_TIMEOUT.as_secs())]
-    Timeout,
+    Send(reqwest::Error),
 }
 
 /// Plays the session to its end, or until Ctrl-C. Logs nothing, so that the lines stay whole.
@@ -136,14 +123,22 @@ async fn show(args: &Args, out: &mut impl Write, pace: Duration) -> Result<(), D
         // An error means that the session is over as well.
         let _ = stopped.await;
     });
-    let connection = Connection {
-        client: Client::builder(TokioExecutor::new()).build_http(),
-        address,
-        unguarded: args.unguarded,
-    };
+    // Another one may be installed already, which is as good.
+    let _ = rustls::crypto::ring::default_provider().install_default();
+    let client = reqwest::Client::builder()
+        .no_proxy()
+        .timeout(ANSWER_TIMEOUT)
+        .build()
+        .map_err(DemoError::Send)?;
+    let mut request = client
+        .post(format!("http://{address}/v1/chat/completions"))
+        .header(header::CONTENT_TYPE, "application/json");
+    if args.unguarded {
+        request = request.header("x-plimsoll-guard", "off");
+    }
     let played = async {
         let done = tokio::select! {
-            done = play(&session, &connection, out, pace) => done,
+            done = play(session, &request, out, pace) => done,
             _ = tokio::signal::ctrl_c() => Ok(()),
         };
         // The server may have ended by itself; there is nobody to stop then.
@@ -154,70 +149,34 @@ async fn show(args: &Args, out: &mut impl Write, pace: Duration) -> Result<(), D
     played.and(served.map_err(DemoError::Serve))
 }
 
+/// `request` has all but its body.
 async fn play(
-    session: &Session,
-    connection: &Connection,
+    session: Session,
+    request: &reqwest::RequestBuilder,
     out: &mut impl Write,
     pace: Duration,
 ) -> Result<(), DemoError> {
     let mut agent = Agent::new(session.model.clone());
-    let mut tally = Tally::default();
-    write_opening(out, session).map_err(DemoError::Output)?;
-    for _ in 0..session.steps {
+    let steps = session.steps;
+    let mut report = Report::begin(out, session).map_err(DemoError::Output)?;
+    for _ in 0..steps {
         let turn = agent.turn;
-        let answer = connection.send(agent.write_request());
-        let answer = time::timeout(ANSWER_TIMEOUT, answer).await;
-        let answer = answer.map_err(|_| DemoError::Timeout)??;
-        let reading = Reading::read(answer.status, &answer.headers, &answer.body);
-        if reading.is_refused() {
-            agent.start_over();
-        } else {
-            agent.take_answer(&answer.body["choices"][0]["message"]);
+        let request = request.try_clone().map(|it| it.body(agent.write_request()));
+        // A request without a body can always be cloned.
+        let Some(request) = request else { break };
+        let answer = request.send().await.map_err(DemoError::Send)?;
+        let (status, headers) = (answer.status().as_u16(), answer.headers().clone());
+        let body = answer.bytes().await.map_err(DemoError::Send)?;
+        let body: Value = serde_json::from_slice(&body).unwrap_or_default();
+        let reading = Reading::read(status, &headers, &body);
+        match reading.is_refused() {
+            true => agent.start_over(),
+            false => agent.take_answer(&body["choices"][0]["message"]),
         }
-        tally.add(&reading);
-        write_step(out, session, turn, &reading, &tally).map_err(DemoError::Output)?;
+        report.add_step(turn, &reading).map_err(DemoError::Output)?;
         time::sleep(pace).await;
     }
-    write_tally(out, session, &tally).map_err(DemoError::Output)
-}
-
-/// The agent's way to the proxy.
-struct Connection {
-    client: Client<HttpConnector, Full<Bytes>>,
-    address: SocketAddr,
-    unguarded: bool,
-}
-
-struct Answer {
-    status: u16,
-    headers: HeaderMap,
-    /// Null where it is no JSON.
-    body: Value,
-}
-
-impl Connection {
-    /// Sends one chat completion and reads the answer.
-    async fn send(&self, body: Vec<u8>) -> Result<Answer, DemoError> {
-        let mut request = Request::post(format!("http://{}/v1/chat/completions", self.address))
-            .header(header::CONTENT_TYPE, "application/json");
-        if self.unguarded {
-            request = request.header("x-plimsoll-guard", "off");
-        }
-        let request = request.body(Full::new(Bytes::from(body)));
-        let request = request.map_err(DemoError::Request)?;
-        let response = self
-            .client
-            .request(request)
-            .await
-            .map_err(DemoError::Send)?;
-        let (parts, body) = response.into_parts();
-        let body = body.collect().await.map_err(DemoError::Body)?.to_bytes();
-        Ok(Answer {
-            status: parts.status.as_u16(),
-            headers: parts.headers,
-            body: serde_json::from_slice(&body).unwrap_or_default(),
-        })
-    }
+    report.end().map_err(DemoError::Output)
 }
 
 fn window(name: &str) -> Result<Window, String> {

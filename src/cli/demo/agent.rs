@@ -10,22 +10,13 @@ const SYSTEM: &str = "You are a careful programmer working in the repository `ha
 
 const TASKS: &[&str] = &[
     "The tide table service answers 500 for stations without a gauge. Find out why and mend it.",
-    "Now add a test for that case, and run the whole suite.",
     "The nightly import is slow since last week. Where does the time go?",
-    "The retry loop in the uploader never gives up. Put a bound on it, from the settings.",
     "Two users saw times in the wrong zone. Check how we parse the offset of a station.",
-    "The cache of stations grows without end. Bound it, and show me that it is bounded.",
 ];
 
-const TOOLS: &[(&str, &str, &[&str])] = &[
-    ("read_file", "Read a file of the repository", &["path"]),
-    (
-        "run",
-        "Run a command and return what it prints",
-        &["command"],
-    ),
-    ("edit", "Replace a piece of a file", &["path", "old", "new"]),
-    ("search", "Search the repository for a text", &["query"]),
+const TOOLS: &[(&str, &str, &str)] = &[
+    ("read_file", "Read a file of the repository", "path"),
+    ("run", "Run a command and return what it prints", "command"),
 ];
 
 /// Characters of tool results, with the median and the long tail of recorded coding sessions.
@@ -42,13 +33,6 @@ const CODE: &str = "pub fn level_at(&self, time: Instant) -> Option<Level> {
     self.cache.insert(station.id, forecast.clone());
 }
 ";
-const LOG: &str = "test tides::a_station_without_a_gauge ... ok
-test import::nightly_reads_every_row ... ok
-warning: unused variable: `datum`
-INFO import: read 4096 rows in 1.82 s
-test upload::gives_up_after_the_last_attempt ... FAILED
-";
-
 /// The agent's side of the session.
 #[derive(Clone, Debug)]
 pub(super) struct Agent {
@@ -72,13 +56,10 @@ impl Agent {
 
     /// The next request's body.
     pub(super) fn write_request(&self) -> Vec<u8> {
-        let tools = TOOLS.iter().map(|(name, description, properties)| {
-            let described: serde_json::Map<String, Value> = properties
-                .iter()
-                .map(|property| ((*property).to_owned(), json!({"type": "string"})))
-                .collect();
+        let tools = TOOLS.iter().map(|(name, description, argument)| {
             json!({"type": "function", "function": {"name": name, "description": description,
-                "parameters": {"type": "object", "properties": described, "required": properties}}})
+                "parameters": {"type": "object", "properties": {*argument: {"type": "string"}},
+                    "required": [argument]}}})
         });
         let tools: Vec<Value> = tools.collect();
         let body = json!({"model": self.model, "messages": self.messages, "tools": tools});
@@ -96,13 +77,9 @@ impl Agent {
         self.messages.push(message.clone());
         let calls = message["tool_calls"].as_array().into_iter().flatten();
         for call in calls.clone() {
-            let text = match call["function"]["name"].as_str() {
-                Some("run") => LOG,
-                _ => CODE,
-            };
             let size = SIZES[self.results % SIZES.len()];
             self.results += 1;
-            let result: String = text.chars().cycle().take(size).collect();
+            let result: String = CODE.chars().cycle().take(size).collect();
             self.messages
                 .push(json!({"role": "tool", "tool_call_id": call["id"], "content": result}));
         }

@@ -37,9 +37,16 @@ pub(super) struct Reading {
     countdown: Option<u32>,
 }
 
+/// Writes a line for each answer, and keeps the sums over all of them.
+pub(super) struct Report<'a, W> {
+    out: &'a mut W,
+    session: Session,
+    sums: Sums,
+}
+
 /// Sums over all answers.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub(super) struct Tally {
+struct Sums {
     requests: u64,
     refused: u64,
     /// New cuts of the guard's: the number of messages left out grew, and not by a new course.
@@ -102,49 +109,42 @@ impl Reading {
 
     /// Where the session stands in its recovery; empty while there is nothing to tell.
     fn describe_recovery(&self) -> String {
-        let mut parts = Vec::new();
-        if self.course > 1 {
-            parts.push(format!("course {}", self.course));
+        let course = (self.course > 1).then(|| format!("course {}", self.course));
+        let reminders = (self.reminders > 0).then(|| format!("{} reminders", self.reminders));
+        let countdown = self.countdown.map(|left| format!("countdown {left}"));
+        let parts: Vec<String> = [course, reminders, countdown]
+            .into_iter()
+            .flatten()
+            .collect();
+        match parts.is_empty() {
+            true => String::new(),
+            false => format!("  ({})", parts.join(", ")),
         }
-        if self.reminders > 0 {
-            parts.push(format!("{} reminders", self.reminders));
-        }
-        if let Some(left) = self.countdown {
-            parts.push(format!("countdown {left}"));
-        }
-        if parts.is_empty() {
-            return String::new();
-        }
-        format!("  ({})", parts.join(", "))
     }
 
     /// What recovery did with this request, each with a line of its own.
-    fn describe_events(&self) -> Vec<String> {
-        let prompt = self
-            .action("injected")
-            .map(|level| match (level, self.countdown) {
-                ("caution", _) => {
-                    "the model was asked to write down what must not be lost".to_owned()
-                }
-                (_, None) => "the model was told that a new course is near".to_owned(),
-                (_, Some(left)) => {
-                    format!(
-                        "the model was told that a new course is near; answers until then: {left}"
-                    )
-                }
-            });
+    fn describe_events(&self) -> impl Iterator<Item = String> {
+        let prompt = self.action("injected").map(|level| match self.countdown {
+            _ if level == "caution" => {
+                "the model was asked to write down what must not be lost".to_owned()
+            }
+            None => "the model was told that a new course is near".to_owned(),
+            Some(left) => {
+                format!("the model was told that a new course is near; answers until then: {left}")
+            }
+        });
         let course = self.action("course").map(|number| {
             let reminders = self.reminders;
             format!(
                 "course {number} begins: the task, {reminders} reminders and the newest steps go on"
             )
         });
-        prompt.into_iter().chain(course).collect()
+        prompt.into_iter().chain(course)
     }
 }
 
-impl Tally {
-    pub(super) fn add(&mut self, reading: &Reading) {
+impl Sums {
+    fn add(&mut self, reading: &Reading) {
         self.requests += 1;
         self.refused += u64::from(reading.is_refused());
         let begins = reading.action("course").is_some();
@@ -166,72 +166,74 @@ impl Tally {
     }
 }
 
-pub(super) fn write_opening(out: &mut impl Write, session: &Session) -> io::Result<()> {
-    writeln!(
-        out,
-        "A coding session of {} requests in a window of {} tokens ({}), simulated: no key, no \
-         network.\nIn the gauge, │ is the optimal limit and ┃ the critical one.\n",
-        session.steps,
-        grouped(session.window.into()),
-        session.model
-    )?;
-    out.flush()
-}
-
-/// Writes the line of one request, and a line for each event of recovery.
-pub(super) fn write_step(
-    out: &mut impl Write,
-    session: &Session,
-    turn: usize,
-    reading: &Reading,
-    tally: &Tally,
-) -> io::Result<()> {
-    write!(
-        out,
-        "step {:>4}  turn {:>3}  [{}] {:>9} of {} tokens  {:<8}  cached {:>4.1} %  {}{}",
-        tally.requests,
-        turn,
-        draw_gauge(reading.prompt_tokens, session.window, &session.limits),
-        grouped(reading.prompt_tokens.into()),
-        grouped(session.window.into()),
-        reading.level,
-        tally.cached_percent(),
-        reading.actions,
-        reading.describe_recovery(),
-    )?;
-    match &reading.refused {
-        Some(said) => writeln!(out, "  REFUSED {said}")?,
-        None => writeln!(out)?,
+impl<'a, W: Write> Report<'a, W> {
+    /// Writes what is about to be shown.
+    pub(super) fn begin(out: &'a mut W, session: Session) -> io::Result<Self> {
+        writeln!(
+            out,
+            "A coding session of {} requests in a window of {} tokens ({}), simulated: no key, no \
+             network.\nIn the gauge, │ is the optimal limit and ┃ the critical one.\n",
+            session.steps,
+            grouped(session.window.into()),
+            session.model
+        )?;
+        out.flush()?;
+        Ok(Self {
+            out,
+            session,
+            sums: Sums::default(),
+        })
     }
-    for event in reading.describe_events() {
-        writeln!(out, "  ==> {event}")?;
-    }
-    out.flush()
-}
 
-pub(super) fn write_tally(
-    out: &mut impl Write,
-    session: &Session,
-    tally: &Tally,
-) -> io::Result<()> {
-    writeln!(
-        out,
-        "\n{} requests, {} refused, {} folds, {} tool results truncated, \
-         window at most {:.1} % full, {:.1} % of {} prompt tokens read from the provider's cache, \
-         {} recovery prompts, {} new courses, {} reminders kept ({})",
-        tally.requests,
-        tally.refused,
-        tally.folds,
-        tally.truncations,
-        tally.fullest * 100.0,
-        tally.cached_percent(),
-        grouped(tally.prompt_tokens),
-        tally.prompts,
-        tally.courses,
-        tally.reminders,
-        session.model,
-    )?;
-    out.flush()
+    /// Writes the line of one request, and a line for each event of recovery.
+    pub(super) fn add_step(&mut self, turn: usize, reading: &Reading) -> io::Result<()> {
+        self.sums.add(reading);
+        let (out, session) = (&mut *self.out, &self.session);
+        write!(
+            out,
+            "step {:>4}  turn {:>3}  [{}] {:>9} of {} tokens  {:<8}  cached {:>4.1} %  {}{}",
+            self.sums.requests,
+            turn,
+            draw_gauge(reading.prompt_tokens, session.window, &session.limits),
+            grouped(reading.prompt_tokens.into()),
+            grouped(session.window.into()),
+            reading.level,
+            self.sums.cached_percent(),
+            reading.actions,
+            reading.describe_recovery(),
+        )?;
+        match &reading.refused {
+            Some(said) => writeln!(out, "  REFUSED {said}")?,
+            None => writeln!(out)?,
+        }
+        for event in reading.describe_events() {
+            writeln!(out, "  ==> {event}")?;
+        }
+        out.flush()
+    }
+
+    /// Writes the sums.
+    pub(super) fn end(self) -> io::Result<()> {
+        let sums = &self.sums;
+        writeln!(
+            self.out,
+            "\n{} requests, {} refused, {} folds, {} tool results truncated, \
+             window at most {:.1} % full, {:.1} % of {} prompt tokens read from the provider's cache, \
+             {} recovery prompts, {} new courses, {} reminders kept ({})",
+            sums.requests,
+            sums.refused,
+            sums.folds,
+            sums.truncations,
+            sums.fullest * 100.0,
+            sums.cached_percent(),
+            grouped(sums.prompt_tokens),
+            sums.prompts,
+            sums.courses,
+            sums.reminders,
+            self.session.model,
+        )?;
+        self.out.flush()
+    }
 }
 
 /// How full the window is, with a mark at each limit, never both in the same cell.
@@ -291,7 +293,7 @@ mod tests {
 
     #[test]
     fn cuts_are_counted_once_and_a_new_course_is_no_fold() {
-        let mut tally = Tally::default();
+        let mut sums = Sums::default();
         for actions in [
             "none",
             "truncated=1, injected=caution",
@@ -300,11 +302,11 @@ mod tests {
             "dropped=30, refitted=1",
             "dropped=41",
         ] {
-            tally.add(&read(actions));
+            sums.add(&read(actions));
         }
-        assert_eq!((tally.requests, tally.folds, tally.truncations), (6, 2, 2));
-        assert_eq!((tally.courses, tally.prompts, tally.reminders), (1, 1, 3));
-        assert!((tally.cached_percent() - 50.0).abs() < 1e-9);
+        assert_eq!((sums.requests, sums.folds, sums.truncations), (6, 2, 2));
+        assert_eq!((sums.courses, sums.prompts, sums.reminders), (1, 1, 3));
+        assert!((sums.cached_percent() - 50.0).abs() < 1e-9);
     }
 
     #[test]
@@ -316,8 +318,10 @@ mod tests {
             steps: 9,
         };
         let mut out = Vec::new();
-        write_step(&mut out, &session, 4, &read("course=2"), &Tally::default()).unwrap();
+        let mut report = Report::begin(&mut out, session).unwrap();
+        report.add_step(4, &read("course=2")).unwrap();
         let text = String::from_utf8(out).unwrap();
+        let (_, text) = text.split_once("\n\n").unwrap();
         let (step, event) = text.split_once('\n').unwrap();
         assert!(
             step.ends_with("course=2  (course 2, 3 reminders)"),
