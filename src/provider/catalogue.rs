@@ -1,21 +1,20 @@
 //! Windows of known models, shipped with the binary.
 //!
 //! A model is looked for within the provider that serves it, since the same name can mean different
-//! windows at different places. Where that provider is not known, or not this model of it, `by_name`
-//! takes what all others agree on. What is not found is not guessed; the caller says so.
+//! windows at different places. Where that provider is not known, or not this model of it,
+//! [`lookup_by_name`] takes what all others agree on. What is not found is not guessed; the caller
+//! says so.
 
-pub(super) mod by_name;
 pub(crate) mod fetched;
 mod release;
 pub(crate) mod table;
 
-use std::{cmp::Ordering, ops::RangeInclusive, sync::OnceLock};
+use std::ops::RangeInclusive;
 
 use http::Uri;
 
-use super::Source;
-
-const TABLE: &str = include_str!("catalogue.tsv");
+use self::table::{Table, built_in};
+use super::{Source, window::least};
 
 /// Longer names than this are no model's; it bounds the search.
 const MAX_NAME_BYTES: usize = 256;
@@ -49,12 +48,6 @@ impl Found {
             false => Source::Catalogue,
         }
     }
-}
-
-struct Row {
-    provider: &'static str,
-    model: &'static str,
-    entry: Entry,
 }
 
 /// Other names that people give these providers.
@@ -118,13 +111,13 @@ const HOSTS: &[(&str, &str)] = &[
 /// [`provider_of`]): the exact name, else the longest known name of which it is a release
 /// (`gpt-4o-2024-08-06` is one of `gpt-4o`, and `gpt-4-32k` is none of `gpt-4`).
 pub fn lookup(provider: &str, model: &str) -> Option<Entry> {
-    lookup_with(&table::Table::default(), Some(provider), provider, model)
+    lookup_with(&Table::default(), Some(provider), provider, model)
 }
 
 /// The same, where newer rows come before those of the binary. `name`: the provider's own name, by
 /// which newer rows may know one that the binary does not.
 pub(super) fn lookup_with(
-    newer: &table::Table,
+    newer: &Table,
     provider: Option<&str>,
     name: &str,
     model: &str,
@@ -138,16 +131,43 @@ pub(super) fn lookup_with(
     }
     let model = model.to_ascii_lowercase();
     release::names(&model).find_map(|model| {
-        let built_in = || exact(provider.as_deref()?, model);
-        newer.exact(&name, model).or_else(built_in)
+        let shipped = || built_in().exact(provider.as_deref()?, model);
+        newer.exact(&name, model).or_else(shipped)
     })
 }
 
 /// Whether a model is known by exactly that name, spelt in lower case; for the rest as above.
-pub(super) fn has(newer: &table::Table, provider: Option<&str>, name: &str, model: &str) -> bool {
-    let built_in = || provider.is_some_and(|provider| exact(provider, model).is_some());
+pub(super) fn has(newer: &Table, provider: Option<&str>, name: &str, model: &str) -> bool {
+    let shipped = || provider.is_some_and(|provider| built_in().exact(provider, model).is_some());
     let name = provider.unwrap_or(name).to_ascii_lowercase();
-    newer.exact(&name, model).is_some() || built_in()
+    newer.exact(&name, model).is_some() || shipped()
+}
+
+/// What all providers that know the model say of it alike; the least of the limits of a prompt and of
+/// an answer that any of them names. Newer rows come before those of the binary. `None`: nobody knows
+/// the name, or they disagree on the window: the same name can mean different windows.
+pub(super) fn lookup_by_name(newer: &Table, model: &str) -> Option<Entry> {
+    if model.len() > MAX_NAME_BYTES {
+        return None;
+    }
+    let model = model.to_ascii_lowercase();
+    let entries = |name| {
+        let shipped = built_in().of_model(name).iter();
+        let shipped = shipped.filter(|(provider, _)| newer.exact(provider, name).is_none());
+        let all = newer.of_model(name).iter().chain(shipped);
+        all.map(|(_, entry)| *entry).collect::<Vec<_>>()
+    };
+    // The longest name that anybody knows decides: a shorter one is another model.
+    let mut all = release::names(&model).map(entries);
+    let known = all.find(|entries| !entries.is_empty())?;
+    let (first, others) = known.split_first()?;
+    others.iter().try_fold(*first, |agreed, other| {
+        (agreed.context == other.context).then_some(Entry {
+            context: agreed.context,
+            input: least(agreed.input, other.input),
+            output: least(agreed.output, other.output),
+        })
+    })
 }
 
 /// The catalogue's name for a configured provider: by its host, which is what really answers,
@@ -175,49 +195,7 @@ fn provider_by_name(name: &str) -> Option<&'static str> {
     let name = name.to_ascii_lowercase();
     let alias = ALIASES.iter().find(|(alias, _)| *alias == name);
     let wanted = alias.map_or(name.as_str(), |(_, provider)| provider);
-    let rows = rows();
-    let first = rows.partition_point(|row| row.provider < wanted);
-    let row = rows.get(first)?;
-    (row.provider == wanted).then_some(row.provider)
-}
-
-fn exact(provider: &str, model: &str) -> Option<Entry> {
-    let rows = rows();
-    let order = |row: &Row| -> Ordering { (row.provider, row.model).cmp(&(provider, model)) };
-    let found = rows.binary_search_by(order).ok()?;
-    Some(rows[found].entry)
-}
-
-/// The table, read once. It is sorted here too, so that a search never depends on the file.
-fn rows() -> &'static [Row] {
-    static ROWS: OnceLock<Vec<Row>> = OnceLock::new();
-    ROWS.get_or_init(|| {
-        let mut rows: Vec<Row> = TABLE.lines().filter_map(row).collect();
-        rows.sort_unstable_by_key(|row| (row.provider, row.model));
-        rows
-    })
-}
-
-/// One line; comments and empty lines are none.
-fn row(line: &'static str) -> Option<Row> {
-    if line.starts_with('#') {
-        return None;
-    }
-    let mut fields = line.split('\t');
-    let (provider, model) = (fields.next()?, fields.next()?);
-    let context = fields.next()?.parse().ok()?;
-    let mut optional = || fields.next().and_then(|field| field.parse().ok());
-    let (input, output) = (optional(), optional());
-    let entry = Entry {
-        context,
-        input,
-        output,
-    };
-    Some(Row {
-        provider,
-        model,
-        entry,
-    })
+    built_in().provider(wanted)
 }
 
 #[cfg(test)]

@@ -240,7 +240,7 @@ impl Provider {
 
     /// Whether the catalogue has models of it.
     pub(super) fn is_catalogued(&self, newer: &Table) -> bool {
-        self.catalogued.is_some() || newer.has_provider(&self.name)
+        self.catalogued.is_some() || newer.provider(&self.name).is_some()
     }
 
     /// What is known of a model without being told; `newer` rows outrank those of the binary.
@@ -263,7 +263,7 @@ impl Provider {
     /// prompt in silence: their window is what they were started with, and no error would correct it.
     pub(super) fn known_by_name(&self, model: &str, newer: &Table) -> Option<Found> {
         let corrects = self.is_remote() && self.config.profile.refuses_overflow;
-        let entry = corrects.then(|| catalogue::by_name::lookup(newer, model));
+        let entry = corrects.then(|| catalogue::lookup_by_name(newer, model));
         Some(Found {
             entry: entry.flatten()?,
             by_name: true,

@@ -4,7 +4,6 @@
 //! the catalogue of the binary holds. A damaged or foreign file is passed over and replaced.
 
 use std::{
-    collections::{BTreeMap, HashMap},
     fs, io,
     path::{Path, PathBuf},
     sync::{Arc, Mutex, PoisonError},
@@ -13,22 +12,22 @@ use std::{
 
 use reqwest::{StatusCode, Url, redirect};
 use serde::{Deserialize, Serialize};
+use serde_json::value::RawValue;
 use sha2::{Digest, Sha256};
 use thiserror::Error;
 use tokio::{io::AsyncWriteExt, time::sleep};
 
-use super::{
-    Entry,
-    table::{Row, Table, read},
-};
+use super::table::{Table, read};
 use crate::{config::CatalogueConfig, error::chain};
 
 /// The copy on disk.
 const FILE: &str = "catalogue.json";
 /// What a copy of ours says it is; another number is another form.
-const FORMAT: &str = "plimsoll-catalogue-1";
+const FORMAT: &str = "plimsoll-catalogue-2";
 
 const MAX_BYTES: usize = 32 << 20;
+/// The list, and what the copy says of it.
+const MAX_FILE_BYTES: u64 = MAX_BYTES as u64 + 1_024;
 const MAX_REDIRECTS: usize = 5;
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
 const MAX_TIME: Duration = Duration::from_secs(120);
@@ -76,12 +75,13 @@ struct Held {
 }
 
 /// The file. The address stands in it as a digest, since it may hold a key.
-#[derive(Deserialize, Serialize)]
+#[derive(Debug, Deserialize, Serialize)]
 struct Copy {
     format: String,
     source_sha256: String,
     fetched_at: u64,
-    providers: BTreeMap<String, BTreeMap<String, Row>>,
+    /// As it was fetched.
+    list: Box<RawValue>,
 }
 
 impl Fetched {
@@ -164,11 +164,15 @@ impl Fetched {
             return Ok(0);
         };
         let bytes = fetch(source.url.clone()).await?;
-        let read = tokio::task::spawn_blocking(move || read(&bytes)).await;
-        let table = read.ok().flatten().ok_or(Unfetched::NotAList)?;
-        let models = table.0.values().map(HashMap::len).sum();
+        let read = tokio::task::spawn_blocking(move || {
+            let list = serde_json::from_slice::<Box<RawValue>>(&bytes).ok()?;
+            Some((read(list.get().as_bytes())?, list))
+        });
+        let read = read.await.ok().flatten();
+        let (table, list) = read.ok_or(Unfetched::NotAList)?;
+        let models = table.len();
         let fetched_at = seconds(SystemTime::now());
-        let copy = source.copy(&table, fetched_at);
+        let copy = source.copy(list, fetched_at);
         {
             let mut held = self.lock();
             held.table = Arc::new(table);
@@ -195,26 +199,12 @@ impl Source {
         hex::encode(Sha256::digest(self.url.as_str()))
     }
 
-    fn copy(&self, table: &Table, fetched_at: u64) -> Copy {
-        let rows = |models: &HashMap<String, Entry>| {
-            let rows = models.iter().map(|(name, entry)| {
-                let row = Row {
-                    context: entry.context,
-                    input: entry.input,
-                    output: entry.output,
-                };
-                (name.clone(), row)
-            });
-            rows.collect()
-        };
-        let providers = table.0.iter();
+    fn copy(&self, list: Box<RawValue>, fetched_at: u64) -> Copy {
         Copy {
             format: FORMAT.to_owned(),
             source_sha256: self.digest(),
             fetched_at,
-            providers: providers
-                .map(|(name, models)| (name.clone(), rows(models)))
-                .collect(),
+            list,
         }
     }
 
@@ -227,7 +217,7 @@ impl Source {
         let size = fs::metadata(&self.file).map(|data| data.len());
         let bytes = match size {
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Held::default(),
-            Ok(size) if size > MAX_BYTES as u64 => return refused("it is too large"),
+            Ok(size) if size > MAX_FILE_BYTES => return refused("it is too large"),
             Ok(_) => fs::read(&self.file),
             Err(error) => Err(error),
         };
@@ -241,13 +231,9 @@ impl Source {
         if copy.format != FORMAT || copy.source_sha256 != self.digest() {
             return refused("it was fetched from another address");
         }
-        let mut table = Table::default();
-        for (provider, models) in copy.providers {
-            table.add(&provider, models.into_iter());
-        }
-        if table.0.is_empty() {
+        let Some(table) = read(copy.list.get().as_bytes()) else {
             return refused("it is damaged");
-        }
+        };
         Held {
             table: Arc::new(table),
             fetched_at: copy.fetched_at,

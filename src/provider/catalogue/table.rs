@@ -1,86 +1,131 @@
-//! Windows that were read from a list in the form of models.dev. Rows that cannot be true are left out.
+//! Windows by model and provider: those of the binary, or read from a list in the form of models.dev.
+//! Rows that cannot be true are left out.
 
-use std::collections::{BTreeMap, HashMap};
+use std::{
+    collections::{BTreeMap, BTreeSet, HashMap},
+    sync::{Arc, OnceLock},
+};
 
-use serde::{Deserialize, Serialize};
+use serde::Deserialize;
 use serde_json::Value;
 
 use super::{Entry, MAX_NAME_BYTES, SANE};
 
 const MAX_ROWS: usize = 200_000;
 
-/// Windows by provider and model, in lower case.
-#[derive(Debug, Default, PartialEq, Eq)]
-pub(crate) struct Table(pub(super) BTreeMap<String, HashMap<String, Entry>>);
+/// One row a line: provider, model, window, largest prompt, largest answer. `#` begins a comment.
+pub(super) const BUILT_IN: &str = include_str!("../catalogue.tsv");
 
-#[derive(Deserialize, Serialize)]
-pub(super) struct Row {
-    pub(super) context: u32,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub(super) input: Option<u32>,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub(super) output: Option<u32>,
+/// Windows of models; all names in lower case.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub(crate) struct Table {
+    rows: usize,
+    providers: BTreeSet<Arc<str>>,
+    /// What each provider of a model says of it.
+    models: HashMap<Box<str>, Vec<(Arc<str>, Entry)>>,
 }
 
 /// One provider of a list in the form of models.dev.
 #[derive(Deserialize)]
-struct Listed {
-    models: HashMap<String, Model>,
+struct ListedProvider {
+    models: HashMap<String, ListedModel>,
 }
 
 #[derive(Deserialize)]
-struct Model {
+struct ListedModel {
     #[serde(default)]
     limit: Value,
 }
 
 impl Table {
-    pub(crate) fn exact(&self, provider: &str, model: &str) -> Option<Entry> {
-        self.0.get(provider)?.get(model).copied()
+    pub(super) fn exact(&self, provider: &str, model: &str) -> Option<Entry> {
+        let mut entries = self.of_model(model).iter();
+        entries
+            .find(|(of, _)| **of == *provider)
+            .map(|(_, entry)| *entry)
     }
 
-    pub(crate) fn has_provider(&self, provider: &str) -> bool {
-        self.0.contains_key(provider)
+    /// What each provider says of a model of exactly that name.
+    pub(super) fn of_model(&self, model: &str) -> &[(Arc<str>, Entry)] {
+        self.models.get(model).map_or(&[], Vec::as_slice)
     }
 
-    /// Adds the models of one provider that can be true, up to the bound of the whole.
-    pub(super) fn add(&mut self, provider: &str, models: impl Iterator<Item = (String, Row)>) {
-        let held: usize = self.0.values().map(HashMap::len).sum();
-        let sound = models.filter(|(name, row)| {
-            !name.is_empty() && name.len() <= MAX_NAME_BYTES && SANE.contains(&row.context)
-        });
-        let entries = sound
-            .take(MAX_ROWS.saturating_sub(held))
-            .map(|(name, row)| {
-                let entry = Entry {
-                    context: row.context,
-                    input: row.input.filter(|input| (1..row.context).contains(input)),
-                    output: row.output.filter(|output| *output > 0),
-                };
-                (name.to_ascii_lowercase(), entry)
-            });
-        let entries: HashMap<_, _> = entries.collect();
-        if !entries.is_empty() && provider.len() <= MAX_NAME_BYTES {
-            self.0.insert(provider.to_ascii_lowercase(), entries);
+    /// The provider of that name, where it has models.
+    pub(crate) fn provider(&self, name: &str) -> Option<&str> {
+        self.providers.get(name).map(|name| &**name)
+    }
+
+    pub(super) const fn len(&self) -> usize {
+        self.rows
+    }
+
+    /// Adds a row that can be true, up to the bound of the whole.
+    fn add(&mut self, provider: &str, model: &str, entry: Entry) {
+        let lengths = [provider, model].map(str::len);
+        if self.rows >= MAX_ROWS
+            || model.is_empty()
+            || lengths.iter().any(|length| *length > MAX_NAME_BYTES)
+            || !SANE.contains(&entry.context)
+        {
+            return;
         }
+        let (provider, model) = (provider.to_ascii_lowercase(), model.to_ascii_lowercase());
+        let known = self.providers.get(&*provider).cloned();
+        let provider = known.unwrap_or_else(|| provider.into());
+        self.providers.insert(Arc::clone(&provider));
+        let entries = self.models.entry(model.into()).or_default();
+        entries.retain(|(of, _)| *of != provider);
+        entries.push((
+            provider,
+            Entry {
+                context: entry.context,
+                input: entry
+                    .input
+                    .filter(|input| (1..entry.context).contains(input)),
+                output: entry.output.filter(|output| *output > 0),
+            },
+        ));
+        self.rows += 1;
     }
+}
+
+/// The table of the binary, read once.
+pub(super) fn built_in() -> &'static Table {
+    static TABLE: OnceLock<Table> = OnceLock::new();
+    TABLE.get_or_init(|| {
+        let mut table = Table::default();
+        for line in BUILT_IN.lines().filter(|line| !line.starts_with('#')) {
+            let fields: Vec<&str> = line.split('\t').collect();
+            let number = |at: usize| fields.get(at).and_then(|field| field.parse().ok());
+            if let (&[provider, model, ..], Some(context)) = (&fields[..], number(2)) {
+                let entry = Entry {
+                    context,
+                    input: number(3),
+                    output: number(4),
+                };
+                table.add(provider, model, entry);
+            }
+        }
+        table
+    })
 }
 
 /// A list in the form of models.dev; `None` where there is no usable row in it.
 pub(super) fn read(bytes: &[u8]) -> Option<Table> {
-    let list: BTreeMap<String, Listed> = serde_json::from_slice(bytes).ok()?;
+    let list: BTreeMap<String, ListedProvider> = serde_json::from_slice(bytes).ok()?;
     let mut table = Table::default();
-    for (provider, listed) in list {
-        let rows = listed.models.into_iter().filter_map(|(name, model)| {
+    for (provider, listed) in &list {
+        for (name, model) in &listed.models {
             let tokens = |key: &str| u32::try_from(model.limit.get(key)?.as_u64()?).ok();
-            let row = Row {
-                context: tokens("context")?,
-                input: tokens("input"),
-                output: tokens("output"),
-            };
-            Some((name, row))
-        });
-        table.add(&provider, rows);
+            if let Some(context) = tokens("context") {
+                let entry = Entry {
+                    context,
+                    input: tokens("input"),
+                    output: tokens("output"),
+                };
+                table.add(provider, name, entry);
+            }
+        }
     }
-    (!table.0.is_empty()).then_some(table)
+    (table.rows > 0).then_some(table)
 }

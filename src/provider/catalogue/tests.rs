@@ -2,11 +2,25 @@ use proptest::prelude::*;
 use serde_json::Value;
 
 use super::{
-    ALIASES, Entry, HOSTS, TABLE,
-    by_name::{self, lookup as lookup_by_name},
-    exact, lookup, provider_of, rows,
-    table::{Table, read},
+    ALIASES, Entry, HOSTS, lookup, lookup_by_name, provider_of,
+    table::{BUILT_IN, Table, built_in, read},
 };
+
+/// Provider and model of each line of the table.
+fn rows() -> Vec<(&'static str, &'static str)> {
+    let lines = BUILT_IN.lines().filter(|line| !line.starts_with('#'));
+    let names = lines.filter_map(|line| {
+        let (provider, rest) = line.split_once('\t')?;
+        Some((provider, rest.split_once('\t')?.0))
+    });
+    let mut names: Vec<_> = names.collect();
+    names.sort_unstable();
+    names
+}
+
+fn exact(provider: &str, model: &str) -> Option<Entry> {
+    built_in().exact(provider, model)
+}
 
 fn context(provider: &str, model: &str) -> Option<u32> {
     lookup(provider, model).map(|entry| entry.context)
@@ -14,21 +28,21 @@ fn context(provider: &str, model: &str) -> Option<u32> {
 
 #[test]
 fn every_line_of_the_table_is_a_row_and_none_comes_twice() {
-    let lines = TABLE.lines().filter(|line| !line.starts_with('#')).count();
-    assert!(lines > 1_000);
-    assert_eq!(rows().len(), lines);
-    for pair in rows().windows(2) {
-        let names = |n: usize| (pair[n].provider, pair[n].model);
-        assert!(names(0) < names(1), "{:?} comes twice", names(1));
+    let rows = rows();
+    assert!(rows.len() > 1_000);
+    assert_eq!(built_in().len(), rows.len());
+    for pair in rows.windows(2) {
+        assert!(pair[0] < pair[1], "{:?} comes twice", pair[1]);
     }
-    for row in rows() {
-        assert!(row.entry.context >= 1024, "{}/{}", row.provider, row.model);
-        assert!(
-            row.entry
-                .input
-                .is_none_or(|input| input < row.entry.context)
-        );
-        assert_eq!(row.model, row.model.to_ascii_lowercase());
+    for (provider, model) in rows {
+        let line = BUILT_IN
+            .lines()
+            .find(|line| line.starts_with(&format!("{provider}\t{model}\t")));
+        let numbers = line.unwrap().split('\t').skip(2);
+        let numbers: Vec<Option<u32>> = numbers.map(|number| number.parse().ok()).collect();
+        let entry = exact(provider, model).unwrap();
+        let read = [Some(entry.context), entry.input, entry.output];
+        assert_eq!(read[..numbers.len()], numbers, "{provider}/{model}");
     }
 }
 
@@ -174,7 +188,7 @@ fn a_newer_list_can_agree_and_disagree() {
         );
         read(text.as_bytes()).unwrap()
     };
-    let context = |list: &Table, model: &str| by_name::lookup(list, model).map(|one| one.context);
+    let context = |list: &Table, model: &str| lookup_by_name(list, model).map(|one| one.context);
     assert_eq!(context(&list(128_000), "gpt-4o"), Some(128_000));
     assert_eq!(context(&list(222_222), "gpt-4o"), None);
     assert_eq!(context(&list(222_222), "gpt-new"), Some(222_222));
@@ -237,10 +251,10 @@ proptest! {
     fn every_release_finds_its_model_or_a_longer_name(
         n in 0usize..1_000, boundary in "[-:@_]", rest in "latest|preview|2031-01-01|20310101|009",
     ) {
-        let row = &rows()[n];
-        let name = format!("{}{boundary}{rest}", row.model);
-        prop_assert!(lookup(row.provider, &name).is_some());
-        prop_assert_eq!(lookup(row.provider, row.model), Some(row.entry));
+        let (provider, model) = rows()[n];
+        let name = format!("{model}{boundary}{rest}");
+        prop_assert!(lookup(provider, &name).is_some());
+        prop_assert_eq!(lookup(provider, model), exact(provider, model));
     }
 
     #[test]
@@ -249,9 +263,9 @@ proptest! {
         size in "32k|1m|[1-9][0-9]?b|mini|nano|lite|small|large|flash|pro|max|turbo|high|vision",
         release in "|-latest|-2024-12-17",
     ) {
-        let row = &rows()[n];
-        let sized = format!("{}{boundary}{size}", row.model);
-        let own = exact(row.provider, &sized).or(exact(row.provider, &format!("{sized}{release}")));
-        prop_assert_eq!(lookup(row.provider, &format!("{sized}{release}")), own);
+        let (provider, model) = rows()[n];
+        let sized = format!("{model}{boundary}{size}");
+        let own = exact(provider, &sized).or(exact(provider, &format!("{sized}{release}")));
+        prop_assert_eq!(lookup(provider, &format!("{sized}{release}")), own);
     }
 }
