@@ -69,16 +69,10 @@ impl Client {
         let _ = rustls::crypto::ring::default_provider().install_default();
         let answered = Answered::new();
         let build = |max_idle| {
-            reqwest::Client::builder()
-                .connect_timeout(config.connect_timeout)
+            plain_builder(config)
                 .pool_max_idle_per_host(max_idle)
                 .pool_idle_timeout(IDLE_FOR)
-                .tcp_nodelay(true)
                 .http2_keep_alive_interval(PING_EVERY)
-                .redirect(redirect::Policy::none())
-                .retry(retry::never())
-                .referer(false)
-                .no_proxy()
                 .connector_layer(answered.clone())
                 .build()
                 .map_err(|error| io::Error::other(error.without_url()))
@@ -101,18 +95,7 @@ impl Client {
         provider: &str,
         outgoing: Outgoing,
     ) -> Result<Response<Body>, Unsent> {
-        let path = query::with(&outgoing.path, self.query.as_ref().map(Secret::reveal));
-        let model = outgoing.model.as_deref();
-        let Some(address) = address(&self.base_url, &path, model) else {
-            return Err(Unsent::NoModel {
-                provider: provider.to_owned(),
-            });
-        };
-        let Ok(url) = Url::parse(&address) else {
-            return Err(Unsent::Unreachable {
-                provider: provider.to_owned(),
-            });
-        };
+        let url = find_url(provider, &self.base_url, self.query.as_ref(), &outgoing)?;
         let head = Head {
             method: outgoing.method,
             url,
@@ -139,12 +122,7 @@ impl Client {
                 provider: provider.to_owned(),
             });
         }
-        let mut answer = Response::from(answer);
-        query::hide(&mut answer, self.query.as_ref().map(Secret::reveal));
-        Ok(
-            answer
-                .map(|body: reqwest::Body| Impatient::new(body, self.idle_timeout).boxed_unsync()),
-        )
+        Ok(read_answer(answer, self.query.as_ref(), self.idle_timeout))
     }
 
     async fn attempt(
@@ -190,7 +168,7 @@ impl Client {
             };
         }
         tracing::warn!(provider, error = %chain(&error), "a provider gave no answer");
-        if cause::<hyper::Error>(&error).is_some_and(hyper::Error::is_parse) {
+        if is_no_http(&error) {
             Unsent::Garbage { provider }
         } else if error.is_connect() && error.is_timeout() {
             Unsent::Timeout {
@@ -225,6 +203,53 @@ impl Lost {
         });
         self.reused && closed
     }
+}
+
+/// What every client of a provider has in common: it sends just what it is given.
+pub(super) fn plain_builder(config: &ProviderConfig) -> reqwest::ClientBuilder {
+    reqwest::Client::builder()
+        .connect_timeout(config.connect_timeout)
+        .tcp_nodelay(true)
+        .redirect(redirect::Policy::none())
+        .retry(retry::never())
+        .referer(false)
+        .no_proxy()
+}
+
+/// The address of a request; `query` is that of the settings.
+///
+/// # Errors
+/// The base URL needs a model, and the request has none that fits; or it makes no URL.
+pub(super) fn find_url(
+    provider: &str,
+    base_url: &str,
+    query: Option<&Secret>,
+    outgoing: &Outgoing,
+) -> Result<Url, Unsent> {
+    let path = query::with(&outgoing.path, query.map(Secret::reveal));
+    let address = address(base_url, &path, outgoing.model.as_deref());
+    let address = address.ok_or_else(|| Unsent::NoModel {
+        provider: provider.to_owned(),
+    })?;
+    Url::parse(&address).map_err(|_| Unsent::Unreachable {
+        provider: provider.to_owned(),
+    })
+}
+
+/// An answer without the query of the settings, whose body ends when nothing comes for `idle`.
+pub(super) fn read_answer(
+    answer: reqwest::Response,
+    query: Option<&Secret>,
+    idle: Duration,
+) -> Response<Body> {
+    let mut answer = Response::from(answer);
+    query::hide(&mut answer, query.map(Secret::reveal));
+    answer.map(|body: reqwest::Body| Impatient::new(body, idle).boxed_unsync())
+}
+
+/// Whether what came was not HTTP.
+pub(super) fn is_no_http(error: &reqwest::Error) -> bool {
+    cause::<hyper::Error>(error).is_some_and(hyper::Error::is_parse)
 }
 
 /// The body with its exact length where that is known: many servers refuse chunked requests.

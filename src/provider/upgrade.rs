@@ -3,15 +3,17 @@
 //! Each has a connection of its own, in HTTP/1.1, which alone can be left; nothing is pooled and
 //! nothing tried again.
 
-use std::{error::Error, sync::OnceLock};
+use std::sync::OnceLock;
 
 use http::{Response, StatusCode, response::Parts};
-use http_body_util::BodyExt;
-use reqwest::{Upgraded, Url, redirect, retry};
+use reqwest::Upgraded;
 
-use super::{Outgoing, Provider, Unsent, patience::Impatient, query, upstream::address};
+use super::{
+    Outgoing, Provider, Unsent,
+    client::{find_url, is_no_http, plain_builder, read_answer},
+};
 use crate::{
-    config::{ProviderConfig, secret::Secret},
+    config::ProviderConfig,
     error::{Wait, chain},
     wire::Body,
 };
@@ -37,15 +39,9 @@ impl Upgrades {
         if let Some(client) = self.client.get() {
             return Ok(client.clone());
         }
-        let client = reqwest::Client::builder()
-            .connect_timeout(config.connect_timeout)
+        let client = plain_builder(config)
             .http1_only()
             .pool_max_idle_per_host(0)
-            .tcp_nodelay(true)
-            .redirect(redirect::Policy::none())
-            .retry(retry::never())
-            .referer(false)
-            .no_proxy()
             .build()?;
         Ok(self.client.get_or_init(|| client).clone())
     }
@@ -63,14 +59,8 @@ impl Provider {
             provider: provider(),
         };
         let base_url = self.config.base_url.as_deref().ok_or_else(unreachable)?;
-        let ours = self.config.query.as_ref().map(Secret::reveal);
-        let path = query::with(&outgoing.path, ours);
-        let address = address(base_url, &path, outgoing.model.as_deref());
-        let address = address.ok_or_else(|| Unsent::NoModel {
-            provider: provider(),
-        })?;
-        let url = Url::parse(&address);
-        let url = url.map_err(|_| unreachable())?;
+        let query = self.config.query.as_ref();
+        let url = find_url(&self.name, base_url, query, &outgoing)?;
         let client = self.upgrades.client(&self.config).map_err(|error| {
             let error = error.without_url();
             tracing::warn!(provider = %self.name, error = %chain(&error), "no client can be made");
@@ -90,11 +80,7 @@ impl Provider {
         let answer = answer.map_err(|error| self.explain(error.without_url()))?;
         if answer.status() != StatusCode::SWITCHING_PROTOCOLS {
             let idle = self.config.idle_timeout;
-            let mut answer = Response::from(answer);
-            query::hide(&mut answer, ours);
-            return Ok(Opened::Refused(answer.map(|body: reqwest::Body| {
-                Impatient::new(body, idle).boxed_unsync()
-            })));
+            return Ok(Opened::Refused(read_answer(answer, query, idle)));
         }
         let mut head = Response::new(()).into_parts().0;
         head.status = answer.status();
@@ -109,16 +95,9 @@ impl Provider {
     fn explain(&self, error: reqwest::Error) -> Unsent {
         let provider = self.name.to_string();
         tracing::warn!(provider, error = %chain(&error), "a provider gave no answer");
-        let mut cause: Option<&(dyn Error + 'static)> = Some(&error);
-        while let Some(error) = cause {
-            if error
-                .downcast_ref::<hyper::Error>()
-                .is_some_and(hyper::Error::is_parse)
-            {
-                return Unsent::Garbage { provider };
-            }
-            cause = error.source();
+        match is_no_http(&error) {
+            true => Unsent::Garbage { provider },
+            false => Unsent::Unreachable { provider },
         }
-        Unsent::Unreachable { provider }
     }
 }
