@@ -1,8 +1,7 @@
 //! Plimsoll: an OpenAI-compatible reverse proxy that keeps every conversation inside its model's
 //! context window, and says how full the window is.
 //!
-//! A module imports only modules of the rows below its own (`tests/layers.rs`); `config` and `error` stand
-//! below all of them:
+//! A module imports only modules of the rows below its own; `tests/it/layers.rs` holds that:
 //!
 //! ```text
 //! cli
@@ -14,15 +13,18 @@
 //! session
 //! compaction
 //! recovery
-//! guard, health
-//! store, telemetry
+//! guard
+//! telemetry
 //! provider
 //! relay
-//! wire
-//! json
+//! health, error
+//! wire, json
+//! store, breaker
+//! config
 //! ```
 
 pub mod admin;
+pub mod breaker;
 pub mod cli;
 pub mod compaction;
 pub mod config;

@@ -4,7 +4,6 @@
 //! [`Provider::send`] asks one of them.
 
 mod background;
-pub mod breaker;
 pub mod catalogue;
 mod choice;
 mod client;
@@ -22,6 +21,8 @@ pub mod simulated;
 pub mod upgrade;
 mod upstream;
 mod window;
+
+pub use crate::breaker;
 
 pub use self::{
     choice::Choice,

@@ -12,7 +12,7 @@ use std::{
     fmt,
     sync::{
         Arc, Mutex, PoisonError,
-        atomic::{AtomicBool, AtomicU32, Ordering::Relaxed},
+        atomic::{AtomicBool, Ordering::Relaxed},
     },
     time::{Duration, Instant},
 };
@@ -31,6 +31,7 @@ use super::{
     call::Call,
     wire::{Wire, code},
 };
+use crate::breaker::{self, Breaker};
 
 /// Calls in a row without an answer that take the store down.
 const STRIKES: u32 = 3;
@@ -60,8 +61,6 @@ struct Heart {
     /// How long one call may take.
     within: Duration,
     state: watch::Sender<State>,
-    /// Calls not answered in time since the last that was.
-    strikes: AtomicU32,
     /// The log says that the store is down.
     said: AtomicBool,
     refused: Mutex<Option<Instant>>,
@@ -78,6 +77,8 @@ enum State {
 /// Connections, as long as the server answers.
 struct Line {
     wire: Wire,
+    /// Opens after calls that were not answered in time, which takes the store down.
+    breaker: Breaker,
     cut: CancellationToken,
 }
 
@@ -88,7 +89,6 @@ impl Pulse {
             probe,
             within,
             state: watch::Sender::new(State::Starting),
-            strikes: AtomicU32::new(0),
             said: AtomicBool::new(false),
             refused: Mutex::new(None),
         });
@@ -176,21 +176,24 @@ impl Heart {
         line: &Arc<Line>,
         asked: impl Future<Output = RedisResult<T>>,
     ) -> Result<T, StoreError> {
+        let Some(permit) = line.breaker.admit(Instant::now()) else {
+            return Err(StoreError::Down);
+        };
         let answered = tokio::select! {
             answered = timeout(self.within, asked) => answered,
             () = line.cut.cancelled() => return Err(StoreError::Down),
         };
         let error = match answered {
             Ok(Ok(answer)) => {
-                if self.strikes.load(Relaxed) != 0 {
-                    self.strikes.store(0, Relaxed);
-                }
+                permit.succeeded();
                 return Ok(answer);
             }
             Ok(Err(error)) if !error.is_timeout() => error,
             // Also where a cluster's client has a time limit of its own.
             _ => {
-                if self.strikes.fetch_add(1, Relaxed) + 1 >= STRIKES {
+                let now = Instant::now();
+                permit.failed(now);
+                if line.breaker.state(now) != breaker::State::Closed {
                     self.lose(line, &Reason(&slow()));
                 }
                 return Err(StoreError::TooSlow(self.within));
@@ -268,9 +271,10 @@ impl Heart {
 
     /// Brings the store up, and comes back when it is down again.
     async fn up(&self, wire: Wire) {
-        self.strikes.store(0, Relaxed);
         let line = Arc::new(Line {
             wire,
+            // The line is given up when this opens, and the next one has its own.
+            breaker: Breaker::new(STRIKES, LONGEST_PAUSE),
             cut: CancellationToken::new(),
         });
         let mut seen = self.state.subscribe();

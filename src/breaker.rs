@@ -1,4 +1,5 @@
-//! Whether a provider is passed over for a while. No clock of its own.
+//! A circuit breaker: whether a provider or the store's server is passed over for a while. No clock
+//! of its own.
 //!
 //! Closed lets everything through; so many failures in a row open it. Open lets nothing through
 //! until its time is over. Then it is half open: one request at a time probes, its success closes
@@ -26,7 +27,7 @@ pub enum State {
     HalfOpen,
 }
 
-/// The breaker of one provider. It opens after failures in a row, and lets one probe through once
+/// The breaker of one provider or server. It opens after failures in a row, and lets one probe through once
 /// its time is over.
 #[derive(Debug)]
 pub struct Breaker {
