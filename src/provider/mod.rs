@@ -26,7 +26,8 @@ pub use crate::breaker;
 
 pub use self::{
     choice::Choice,
-    registry::{Asked, Offered, Registry, Target, Unknown},
+    names::Unknown,
+    registry::{Asked, Offered, Registry, Target},
     upstream::{Outgoing, Payload, Provider, Unsent, Upload, UploadBroken},
     window::{ASSUMED_WINDOW, Source, Window},
 };

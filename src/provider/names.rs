@@ -8,9 +8,17 @@ mod told;
 
 use std::{borrow::Cow, collections::BTreeMap};
 
+use thiserror::Error;
+
 use self::told::overlaid;
-use super::{Unknown, matches};
-use crate::config::{Config, ModelConfig, ProviderConfig};
+use super::matches;
+use crate::{
+    config::{Config, ModelConfig, ProviderConfig},
+    error::Failure,
+};
+
+/// Names are kept where something is learnt of a model, so that their length is bounded.
+pub(super) const MAX_NAME_BYTES: usize = 1_024;
 
 /// Everything that is configured of names.
 #[derive(Clone, Debug)]
@@ -41,6 +49,31 @@ pub struct Deployed {
     pub place: Place,
     pub settings: ModelConfig,
     pub weight: u32,
+}
+
+/// Nobody to send a request to.
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+pub enum Unknown {
+    #[error("There is no provider `{name}`. Configured are: {existing}.")]
+    Provider { name: String, existing: String },
+    #[error(
+        "The model `{model}` does not exist or you do not have access to it. Name it \
+         `provider/model`, or set default_provider. Configured providers are: {existing}."
+    )]
+    Model { model: String, existing: String },
+    #[error("No model has a name of over {MAX_NAME_BYTES} bytes.")]
+    LongName,
+    #[error("The model `{model}` is served by {candidates}. Name it `provider/model`.")]
+    Ambiguous { model: String, candidates: String },
+}
+
+impl From<Unknown> for Failure {
+    fn from(unknown: Unknown) -> Self {
+        match unknown {
+            Unknown::Provider { .. } => Self::ProviderNotFound(unknown.to_string()),
+            _ => Self::ModelNotFound(unknown.to_string()),
+        }
+    }
 }
 
 impl Names {
@@ -132,7 +165,7 @@ impl Names {
             return Ok(deployed);
         }
         if chosen.is_none() && self.has_deployments(name) {
-            return Err(self.nobody(name));
+            return Err(self.unknown_model(name));
         }
         let place = self.place(name, chosen)?;
         Ok(vec![Deployed {
@@ -173,10 +206,7 @@ impl Names {
     pub fn provider(&self, name: &str) -> Result<&str, Unknown> {
         let found = self.providers.get_key_value(name);
         let found = found.map(|(name, _)| name.as_str());
-        found.ok_or_else(|| Unknown::Provider {
-            name: name.to_owned(),
-            existing: self.existing(),
-        })
+        found.ok_or_else(|| self.unknown_provider(name))
     }
 
     /// Who gets what names no model: the default provider, else the only one.
@@ -190,7 +220,7 @@ impl Names {
         let mut remote = self.providers.iter().filter(|(_, claims)| claims.remote);
         match (remote.next(), remote.next()) {
             (Some((only, _)), None) => Ok(only),
-            _ => Err(self.nobody("")),
+            _ => Err(self.unknown_model("")),
         }
     }
 
@@ -262,7 +292,7 @@ impl Names {
         if let Some(provider) = self.matching(model)? {
             return Ok((provider, model));
         }
-        let fallback = self.fallback().map_err(|_| self.nobody(model))?;
+        let fallback = self.fallback().map_err(|_| self.unknown_model(model))?;
         Ok((fallback, model))
     }
 
@@ -302,7 +332,14 @@ impl Names {
         })
     }
 
-    fn nobody(&self, model: &str) -> Unknown {
+    pub(super) fn unknown_provider(&self, name: &str) -> Unknown {
+        Unknown::Provider {
+            name: name.to_owned(),
+            existing: self.existing(),
+        }
+    }
+
+    pub(super) fn unknown_model(&self, model: &str) -> Unknown {
         Unknown::Model {
             model: model.to_owned(),
             existing: self.existing(),

@@ -15,8 +15,6 @@ use std::{
     time::{Duration, Instant},
 };
 
-use thiserror::Error;
-
 pub use self::offered::Offered;
 use super::{
     ASSUMED_WINDOW, Choice, Provider, Source, Window,
@@ -24,19 +22,13 @@ use super::{
     catalogue::fetched::{Fetched, Unfetched},
     learnt::{Learnt, Lesson, Refused},
     listed::{Listed, Unlisted},
-    names::{Deployed, Names},
+    names::{Deployed, MAX_NAME_BYTES, Names, Unknown},
     window,
 };
-use crate::{
-    config::{Auth, Config, ModelConfig},
-    error::Failure,
-};
+use crate::config::{Auth, Config, ModelConfig};
 
 /// Unknown models that are remembered as reported.
 const MAX_REPORTED: usize = 1_024;
-
-/// Names are kept where something is learnt of a model, so that their length is bounded.
-const MAX_NAME_BYTES: usize = 1_024;
 
 /// All providers.
 #[derive(Debug)]
@@ -65,31 +57,6 @@ pub struct Target {
 
 /// What came of asking a provider for its list of models.
 pub type Asked = (Arc<str>, Result<usize, Unlisted>);
-
-/// Nobody to send a request to.
-#[derive(Clone, Debug, PartialEq, Eq, Error)]
-pub enum Unknown {
-    #[error("There is no provider `{name}`. Configured are: {existing}.")]
-    Provider { name: String, existing: String },
-    #[error(
-        "The model `{model}` does not exist or you do not have access to it. Name it \
-         `provider/model`, or set default_provider. Configured providers are: {existing}."
-    )]
-    Model { model: String, existing: String },
-    #[error("No model has a name of over {MAX_NAME_BYTES} bytes.")]
-    LongName,
-    #[error("The model `{model}` is served by {candidates}. Name it `provider/model`.")]
-    Ambiguous { model: String, candidates: String },
-}
-
-impl From<Unknown> for Failure {
-    fn from(unknown: Unknown) -> Self {
-        match unknown {
-            Unknown::Provider { .. } => Self::ProviderNotFound(unknown.to_string()),
-            _ => Self::ModelNotFound(unknown.to_string()),
-        }
-    }
-}
 
 impl Registry {
     /// Nobody is asked for anything before [`Registry::start`].
@@ -132,10 +99,9 @@ impl Registry {
     /// Nobody does; the message names what exists.
     pub fn resolve(&self, model: &str, chosen: Option<&str>) -> Result<Target, Unknown> {
         let choice = self.look_up(model, chosen)?;
-        choice.heaviest().ok_or_else(|| Unknown::Model {
-            model: model.to_owned(),
-            existing: self.existing(),
-        })
+        choice
+            .heaviest()
+            .ok_or_else(|| self.names.unknown_model(model))
     }
 
     /// Who may answer for `model`; `chosen` is a provider that the client named beside it, and then
@@ -253,10 +219,8 @@ impl Registry {
     /// # Errors
     /// There is none.
     pub fn named(&self, name: &str) -> Result<&Arc<Provider>, Unknown> {
-        self.providers.get(name).ok_or_else(|| Unknown::Provider {
-            name: name.to_owned(),
-            existing: self.existing(),
-        })
+        let found = self.providers.get(name);
+        found.ok_or_else(|| self.names.unknown_provider(name))
     }
 
     /// Who gets what names no model: the default provider, else the only one.
@@ -368,11 +332,6 @@ impl Registry {
                 }
             }
         });
-    }
-
-    fn existing(&self) -> String {
-        let names: Vec<_> = self.providers.keys().map(String::as_str).collect();
-        names.join(", ")
     }
 
     /// Says once of a model that its window is not known, and not before its provider had time to
