@@ -12,21 +12,20 @@ mod list;
 mod openapi;
 mod providers;
 mod session;
-mod settings;
 mod who;
 
 use std::sync::Arc;
 
-use http::{HeaderValue, Method, Response, header::CACHE_CONTROL, request::Parts};
+use http::{HeaderValue, Method, Response, StatusCode, header::CACHE_CONTROL, request::Parts};
 use hyper::body::Incoming;
+use serde::Serialize;
 
-use self::who::Who;
-pub(super) use self::who::is_admin;
+pub(super) use self::who::Who;
 use crate::{
     error::{Failure, chain},
-    http::body,
+    http::{answer, body},
     proxy::App,
-    session::{SessionError, SessionId},
+    session::{SessionError, SessionId, Wanted},
     store::Page,
     telemetry::record::Record,
     wire::Body,
@@ -34,6 +33,8 @@ use crate::{
 
 /// Bytes of a request's body that are read where none is needed, or a small one.
 const MAX_BODY_BYTES: usize = 64 << 10;
+/// Characters of a client's own word that an error repeats.
+const MAX_WORD: usize = 64;
 
 /// What a request wants.
 #[derive(Clone, Copy)]
@@ -44,10 +45,8 @@ enum Wants {
     Report(SessionId),
     /// `PATCH sessions/{id}`.
     Switch(SessionId),
-    /// `POST sessions/{id}/clear`.
-    Clear(SessionId),
-    /// `POST sessions/{id}/compact`.
-    Compact(SessionId),
+    /// `POST sessions/{id}/clear` or `/compact`.
+    Order(SessionId, Wanted),
     /// `GET providers`.
     Providers,
     /// `GET events`.
@@ -90,16 +89,15 @@ pub async fn api(
             match wants {
                 Wants::List(page) => list::list(app, &who, page).await?,
                 Wants::Report(id) => session::report(app, &who, id).await?,
-                Wants::Clear(id) => session::clear(app, &who, id).await?,
-                Wants::Compact(id) => session::compact(app, &who, id).await?,
-                Wants::Providers => providers::providers(app, &who),
+                Wants::Order(id, wanted) => session::order(app, &who, id, wanted).await?,
+                Wants::Providers => respond(&providers::known(app, &who)),
                 Wants::Events => {
                     // It ends when its reader leaves, and is no work that anybody waits for.
                     record.in_flight = None;
                     events::events(app, who)?
                 }
                 Wants::About => about::about(app, &who),
-                Wants::Settings => settings::settings(app, &who)?,
+                Wants::Settings => about::settings(app, &who)?,
                 Wants::Description | Wants::Fit | Wants::Switch(_) => openapi::description(),
             }
         }
@@ -138,8 +136,8 @@ fn wants(parts: &Parts, path: &str) -> Result<Wants, Failure> {
     };
     let id = SessionId::parse(id).ok_or(Failure::SessionNotFound);
     match part {
-        Some("clear") => posts().and(id).map(Wants::Clear),
-        Some("compact") => posts().and(id).map(Wants::Compact),
+        Some("clear") => posts().and(id).map(|id| Wants::Order(id, Wanted::Clear)),
+        Some("compact") => posts().and(id).map(|id| Wants::Order(id, Wanted::Compact)),
         Some(_) => Err(Failure::SessionNotFound),
         None => match parts.method {
             Method::GET | Method::HEAD => id.map(Wants::Report),
@@ -151,8 +149,18 @@ fn wants(parts: &Parts, path: &str) -> Result<Wants, Failure> {
     }
 }
 
+/// A client's own word as an error repeats it.
+fn shorten(word: &str) -> String {
+    word.chars().take(MAX_WORD).collect()
+}
+
+fn respond(body: &impl Serialize) -> Response<Body> {
+    // A shape of this API always becomes JSON.
+    answer::json(StatusCode::OK, serde_json::to_vec(body).unwrap_or_default())
+}
+
 /// What the store failed to tell.
-fn unknown(error: &SessionError) -> Failure {
-    tracing::warn!(error = %chain(error), "a session could not be looked up");
+fn unknown(error: SessionError) -> Failure {
+    tracing::warn!(error = %chain(&error), "a session could not be looked up");
     Failure::StoreDown
 }

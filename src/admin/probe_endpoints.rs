@@ -6,7 +6,7 @@ use http::{HeaderValue, Response, StatusCode, header::CONTENT_TYPE, request::Par
 use hyper::body::Incoming;
 use serde_json::{Map, Value, json};
 
-use super::api::is_admin;
+use super::api::Who;
 use crate::{
     error::Failure,
     http::{answer::json, body},
@@ -28,15 +28,11 @@ pub fn ready(app: &App) -> Response<Body> {
 /// # Errors
 /// The request has no such key.
 pub async fn metrics(app: &App, parts: &Parts, body: Incoming) -> Result<Response<Body>, Failure> {
-    let allowed = if is_admin(app, &parts.headers) {
-        Ok(())
-    } else {
-        match app.clients.recognise(&parts.headers) {
-            Ok(client) if client.unlimited() => Ok(()),
-            Ok(_) => Err(Failure::PathNotAllowed),
-            Err(failure) => Err(failure),
-        }
-    };
+    let who = Who::of(app, &parts.headers);
+    let allowed = who.and_then(|who| match who.watches() {
+        true => Ok(()),
+        false => Err(Failure::PathNotAllowed),
+    });
     if let Err(failure) = allowed {
         let limit = app.config.server.max_body_bytes;
         return Err(body::turn_away(&parts.headers, body, limit, failure).await);

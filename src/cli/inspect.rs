@@ -17,9 +17,9 @@ use thiserror::Error;
 
 use super::Failed;
 use crate::{
-    config::{Config, Environment, Flags, load},
+    config::{Environment, Flags, load},
     guard::{
-        self, Policy, Recall,
+        Policy,
         estimate::Calibration,
         found::{Aim, Found, WindowFound},
         profile::{PROFILES, Profile, named},
@@ -82,11 +82,21 @@ pub(super) fn run(
 ) -> Result<(), Failed> {
     let config = load(flags, environment)?.config;
     let registry = Registry::new(&config).map_err(Failed::Start)?;
-    let name = match args.file == Path::new("-") {
+    let is_stdin = args.file == Path::new("-");
+    let name = match is_stdin {
         true => "standard input".to_owned(),
         false => args.file.display().to_string(),
     };
-    let body = read(&name, args, &config, input)?;
+    let limit = config.server.max_body_bytes;
+    let body = match is_stdin {
+        true => read(input, limit),
+        false => File::open(&args.file).and_then(|file| read(file, limit)),
+    };
+    let body = match body {
+        Ok(body) if body.len() > limit => return Err(InspectError::TooLarge { name, limit }.into()),
+        Ok(body) => body,
+        Err(source) => return Err(InspectError::Unreadable { name, source }.into()),
+    };
     let conversation =
         chat::index(body).map_err(|reason| InspectError::Unindexed { name, reason })?;
     let aim = aim(args, &conversation, &registry)?;
@@ -96,14 +106,13 @@ pub(super) fn run(
         input_limit: aim.window.input_limit,
         settings: &config.guard,
     };
-    let plan = guard::plan(&conversation, &policy, &Recall::default());
-    let mut edits = plan.edits.clone();
-    conversation.take_out_annotations(&mut edits);
-    let fitted = edits.apply(&conversation.body).to_bytes();
+    let (fitted, found) = Found::plan(&conversation, &policy, &aim);
     if let Some(path) = &args.output {
-        write(path, &fitted)?;
+        fs::write(path, &fitted).map_err(|source| InspectError::Unwritable {
+            path: path.clone(),
+            source,
+        })?;
     }
-    let found = Found::new(&conversation, fitted, &policy, &plan, &aim);
     if args.json {
         let text = serde_json::to_string_pretty(&found).map_err(io::Error::from)?;
         writeln!(out, "{text}")?;
@@ -121,31 +130,28 @@ fn aim(args: &Args, conversation: &Conversation, registry: &Registry) -> Result<
         .clone()
         .or_else(|| conversation.model().map(Into::into));
     let resolved = registry.resolve(model.as_deref().unwrap_or_default(), None);
-    let (provider, profile, window) = match (resolved, args.window) {
+    // The limit of the prompt belongs to the window that is looked up.
+    let given = args.window.map(|tokens| WindowFound {
+        tokens,
+        input_limit: None,
+        source: "--window",
+    });
+    let (provider, profile, window) = match (resolved, given) {
         (Ok(target), given) => {
-            let source = target.window.source.word();
-            let window = WindowFound {
-                tokens: given.unwrap_or(target.window.tokens),
-                // What was looked up belongs to the window that was looked up.
-                input_limit: target.window.input.filter(|_| given.is_none()),
-                source: given.map_or(source, |_| "--window"),
-            };
             let provider = &target.provider;
+            let looked_up = WindowFound {
+                tokens: target.window.tokens,
+                input_limit: target.window.input,
+                source: target.window.source.word(),
+            };
+            let name = provider.name.to_string();
             (
-                Some(provider.name.to_string()),
+                Some(name),
                 provider.config.profile,
-                window,
+                given.unwrap_or(looked_up),
             )
         }
-        (Err(_), Some(tokens)) => {
-            let strictest = named(STRICTEST).unwrap_or(&PROFILES[0]);
-            let window = WindowFound {
-                tokens,
-                input_limit: None,
-                source: "--window",
-            };
-            (None, strictest, window)
-        }
+        (Err(_), Some(given)) => (None, named(STRICTEST).unwrap_or(&PROFILES[0]), given),
         (Err(_), None) if model.is_none() => return Err(InspectError::NoModel),
         (Err(reason), None) => return Err(InspectError::Model { reason }),
     };
@@ -159,38 +165,12 @@ fn aim(args: &Args, conversation: &Conversation, registry: &Registry) -> Result<
     })
 }
 
-/// The request, as large as the proxy would take it.
-fn read(
-    name: &str,
-    args: &Args,
-    config: &Config,
-    input: &mut impl Read,
-) -> Result<Bytes, InspectError> {
-    let limit = config.server.max_body_bytes;
+/// All of it, or a byte more than the proxy would take.
+fn read(input: impl Read, limit: usize) -> io::Result<Bytes> {
     let mut body = Vec::new();
     let most = (limit as u64).saturating_add(1);
-    let done = match name {
-        "standard input" if args.file == Path::new("-") => input.take(most).read_to_end(&mut body),
-        _ => File::open(&args.file).and_then(|file| file.take(most).read_to_end(&mut body)),
-    };
-    done.map_err(|source| InspectError::Unreadable {
-        name: name.to_owned(),
-        source,
-    })?;
-    if body.len() > limit {
-        return Err(InspectError::TooLarge {
-            name: name.to_owned(),
-            limit,
-        });
-    }
+    input.take(most).read_to_end(&mut body)?;
     Ok(body.into())
-}
-
-fn write(path: &Path, fitted: &[u8]) -> Result<(), InspectError> {
-    fs::write(path, fitted).map_err(|source| InspectError::Unwritable {
-        path: path.to_owned(),
-        source,
-    })
 }
 
 fn profiles() -> impl clap::builder::TypedValueParser<Value = &'static Profile> {

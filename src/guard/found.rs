@@ -142,7 +142,21 @@ pub struct Shortened {
 }
 
 impl Found {
-    pub fn new(
+    /// Plans for a conversation as the first of a session: the request as it would go, and the report.
+    pub fn plan(conversation: &Conversation, policy: &Policy<'_>, aim: &Aim) -> (Bytes, Self) {
+        let recall = Recall {
+            calibration: aim.calibration,
+            ..Recall::default()
+        };
+        let plan = super::plan(conversation, policy, &recall);
+        let mut edits = plan.edits.clone();
+        conversation.take_out_annotations(&mut edits);
+        let fitted = edits.apply(&conversation.body).to_bytes();
+        let found = Self::new(conversation, fitted.clone(), policy, &plan, aim);
+        (fitted, found)
+    }
+
+    fn new(
         conversation: &Conversation,
         fitted: Bytes,
         policy: &Policy<'_>,

@@ -267,13 +267,16 @@ fn key_of(headers: &HeaderMap) -> Result<&[u8], Failure> {
     if let Some(key) = KEY_HEADERS.iter().find_map(|name| headers.get(*name)) {
         return Ok(key.as_bytes().trim_ascii());
     }
-    let offered = headers.get_all(SEC_WEBSOCKET_PROTOCOL).iter();
-    offered
-        .filter_map(|value| value.to_str().ok())
-        .flat_map(|value| value.split(','))
-        .find_map(|protocol| protocol.trim().strip_prefix(KEY_PROTOCOL))
+    offered_protocols(headers)
+        .find_map(|protocol| protocol.strip_prefix(KEY_PROTOCOL))
         .map(str::as_bytes)
         .ok_or(Failure::KeyMissing)
+}
+
+fn offered_protocols(headers: &HeaderMap) -> impl Iterator<Item = &str> {
+    let offered = headers.get_all(SEC_WEBSOCKET_PROTOCOL).iter();
+    let offered = offered.filter_map(|value| value.to_str().ok());
+    offered.flat_map(|value| value.split(',')).map(str::trim)
 }
 
 /// Takes the keys out of the protocols that a websocket is offered.
@@ -287,12 +290,7 @@ pub fn without_keys(headers: &mut HeaderMap) {
     if !headers.get_all(SEC_WEBSOCKET_PROTOCOL).iter().any(carries) {
         return;
     }
-    let offered: Vec<_> = headers
-        .get_all(SEC_WEBSOCKET_PROTOCOL)
-        .iter()
-        .filter_map(|value| value.to_str().ok())
-        .flat_map(|value| value.split(','))
-        .map(str::trim)
+    let offered: Vec<_> = offered_protocols(headers)
         .filter(|protocol| !protocol.to_ascii_lowercase().starts_with(KEY_PROTOCOL))
         .collect();
     match http::HeaderValue::try_from(offered.join(", ")) {

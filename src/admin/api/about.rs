@@ -1,12 +1,13 @@
-//! `GET about`: what a reader has to know of this proxy before it shows anything else.
+//! `GET about`: what a reader has to know of this proxy before it shows anything else; and `GET settings`:
+//! those in force, each with where it comes from, to read.
 
-use http::{Response, StatusCode};
+use http::Response;
 use serde::Serialize;
 
-use super::Who;
+use super::{Who, respond};
 use crate::{
-    config::{Config, Strategy},
-    http::answer,
+    config::{Config, Setting, Strategy},
+    error::Failure,
     proxy::App,
     session::Reader,
     wire::Body,
@@ -34,15 +35,32 @@ struct Compaction {
     strategy: &'static str,
 }
 
-pub(super) fn about(app: &App, who: &Who) -> Response<Body> {
-    let about = told(&app.config, who.reader(app), app.clients.have_keys());
-    answer::json(
-        StatusCode::OK,
-        serde_json::to_vec(&about).unwrap_or_default(),
-    )
+/// The body of the answer.
+#[derive(Debug, Serialize)]
+pub(super) struct Settings<'a> {
+    /// By key.
+    pub(super) settings: &'a [Setting],
 }
 
-fn told(config: &Config, reader: Reader, keys: bool) -> About {
+/// SECURITY: for the administrator and, without client keys, for whoever `admin.local` shows all sessions. What
+/// may be a key was taken out when the settings were read (`config/settings.rs`).
+///
+/// # Errors
+/// Whoever asks sees its own sessions only.
+pub(super) fn settings(app: &App, who: &Who) -> Result<Response<Body>, Failure> {
+    if who.account.is_some() {
+        return Err(Failure::AdminOnly);
+    }
+    let settings = &app.config.settings;
+    Ok(respond(&Settings { settings }))
+}
+
+pub(super) fn about(app: &App, who: &Who) -> Response<Body> {
+    let about = describe(&app.config, who.reader(app), app.clients.have_keys());
+    respond(&about)
+}
+
+pub(super) fn describe(config: &Config, reader: Reader, keys: bool) -> About {
     let (reader, show_content) = match reader {
         Reader::Owner => ("owner", true),
         Reader::Admin { show_content } => ("admin", show_content),
@@ -64,9 +82,4 @@ fn told(config: &Config, reader: Reader, keys: bool) -> About {
             },
         },
     }
-}
-
-#[cfg(test)]
-pub(super) fn fixture() -> About {
-    told(&Config::default(), Reader::Owner, false)
 }

@@ -19,7 +19,7 @@ use http::Response;
 use http_body::Frame;
 use http_body_util::{BodyExt, StreamBody};
 use lru::LruCache;
-use tokio::time::{Instant, sleep_until};
+use tokio::time::{Interval, MissedTickBehavior, interval};
 use tokio_util::sync::CancellationToken;
 use xxhash_rust::xxh3::xxh3_64;
 
@@ -62,7 +62,6 @@ pub(super) fn events(app: &Arc<App>, who: Who) -> Result<Response<Body>, Failure
         all: MAX_LISTENERS,
         own: MAX_OF_ONE,
     })?;
-    let now = Instant::now();
     let listener = Listener {
         ended: app.listening(),
         app: Arc::clone(app),
@@ -72,9 +71,9 @@ pub(super) fn events(app: &Arc<App>, who: Who) -> Result<Response<Body>, Failure
         providers: None,
         others: None,
         begun: false,
-        comment_at: now,
-        poll_at: now,
-        providers_at: now,
+        comments: every(COMMENT_EVERY),
+        polls: every(POLL_EVERY),
+        providers_looks: every(PROVIDERS_EVERY),
     };
     let events = stream::unfold(listener, |mut listener| async move {
         let event = listener.next().await?;
@@ -96,16 +95,22 @@ struct Listener {
     others: Option<u64>,
     /// The newest sessions were read once.
     begun: bool,
-    comment_at: Instant,
-    poll_at: Instant,
-    providers_at: Instant,
+    comments: Interval,
+    polls: Interval,
+    providers_looks: Interval,
+}
+
+/// Due at once, and then so long after each time that it was looked at.
+fn every(period: Duration) -> Interval {
+    let mut interval = interval(period);
+    interval.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    interval
 }
 
 impl Listener {
     /// The next events; `None` at the end.
     async fn next(&mut self) -> Option<Bytes> {
         loop {
-            let due = self.comment_at.min(self.poll_at).min(self.providers_at);
             tokio::select! {
                 biased;
                 () = self.ended.cancelled() => return None,
@@ -120,29 +125,18 @@ impl Listener {
                         return Some(RESYNC);
                     }
                 },
-                () = sleep_until(due) => if let Some(events) = self.look().await {
-                    return Some(events);
+                _ = self.comments.tick() => return Some(COMMENT),
+                _ = self.providers_looks.tick() => if let Some(event) = self.providers() {
+                    return Some(event);
                 },
+                _ = self.polls.tick() => {
+                    let events = [self.poll().await, self.others().await];
+                    self.polls.reset();
+                    if events.iter().any(Option::is_some) {
+                        return Some(events.into_iter().flatten().collect::<Vec<_>>().concat().into());
+                    }
+                }
             }
-        }
-    }
-
-    /// Whatever is due.
-    async fn look(&mut self) -> Option<Bytes> {
-        let now = Instant::now();
-        if now >= self.comment_at {
-            self.comment_at = now + COMMENT_EVERY;
-            return Some(COMMENT);
-        }
-        if now >= self.providers_at {
-            self.providers_at = now + PROVIDERS_EVERY;
-            return self.providers();
-        }
-        let (events, others) = (self.poll().await, self.others().await);
-        self.poll_at = Instant::now() + POLL_EVERY;
-        match (events, others) {
-            (Some(events), Some(others)) => Some([events, others].concat().into()),
-            (events, others) => events.or(others),
         }
     }
 
@@ -155,7 +149,7 @@ impl Listener {
     }
 
     fn providers(&mut self) -> Option<Bytes> {
-        let body = providers::body(&self.app, &self.who);
+        let body = serde_json::to_vec(&providers::known(&self.app, &self.who)).unwrap_or_default();
         let digest = xxh3_64(&body);
         let changed = self.providers.replace(digest) != Some(digest);
         changed.then(|| event("providers", &body))

@@ -13,18 +13,14 @@ use serde_json::value::RawValue;
 use super::Who;
 use crate::{
     error::Failure,
-    guard::{
-        self, Recall,
-        found::{Aim, Found, WindowFound},
-    },
+    guard::found::{Aim, Found, WindowFound},
     http::{admission::no_such_model, answer, body},
     provider::Target,
-    proxy::outgoing::chosen,
-    proxy::{App, generation::policy},
+    proxy::{App, generation::policy, outgoing::chosen},
     telemetry::record::Record,
     wire::{
         Body,
-        chat::{self, Conversation, Unindexed},
+        chat::{self, Unindexed},
     },
 };
 
@@ -85,27 +81,12 @@ fn fitted(app: &App, parts: &Parts, who: &Who, request: Bytes) -> Result<(Bytes,
     let aim = aim(app, model, &target);
     let policy = policy(app, &target);
     match indexed {
-        Ok(conversation) => {
-            let recall = Recall {
-                calibration: aim.calibration,
-                ..Recall::default()
-            };
-            let plan = guard::plan(&conversation, &policy, &recall);
-            let fitted = edited(&conversation, &plan);
-            let report = Found::new(&conversation, fitted.clone(), &policy, &plan, &aim);
-            Ok((fitted, report))
-        }
+        Ok(conversation) => Ok(Found::plan(&conversation, &policy, &aim)),
         Err(reason) => {
             let report = Found::unguarded(request.len(), reason, &policy, &aim);
             Ok((request, report))
         }
     }
-}
-
-fn edited(conversation: &Conversation, plan: &guard::Plan) -> Bytes {
-    let mut edits = plan.edits.clone();
-    conversation.take_out_annotations(&mut edits);
-    edits.apply(&conversation.body).to_bytes()
 }
 
 /// Who would be asked. Which of two models a parser would find does not matter here: the one that is

@@ -1,12 +1,11 @@
 //! `GET sessions`: those of whoever asks, newest first, in pages.
 
-use http::{Response, StatusCode};
+use http::Response;
 use serde::Serialize;
 
-use super::{Who, unknown};
+use super::{Who, respond, shorten, unknown};
 use crate::{
     error::{Failure, chain},
-    http::answer,
     proxy::App,
     session::{self, Overview},
     store::Page,
@@ -17,8 +16,6 @@ use crate::{
 const TAKE: usize = 100;
 /// Sessions before a page.
 const MAX_SKIP: usize = 10_000_000;
-/// Characters of a client's own word that an error repeats.
-const MAX_WORD: usize = 64;
 
 /// The body of the answer.
 #[derive(Debug, Serialize)]
@@ -49,7 +46,7 @@ pub(super) fn page(query: Option<&str>) -> Result<Page, Failure> {
             "skip" => ("skip", &mut skip, 0, MAX_SKIP),
             "take" => ("take", &mut take, 1, Page::MAX_TAKE),
             unknown => {
-                let name = unknown.chars().take(MAX_WORD).collect();
+                let name = shorten(unknown);
                 return Err(Failure::QueryUnknown { name });
             }
         };
@@ -72,8 +69,7 @@ pub(super) fn page(query: Option<&str>) -> Result<Page, Failure> {
 /// The store does not answer.
 pub(super) async fn list(app: &App, who: &Who, page: Page) -> Result<Response<Body>, Failure> {
     let account = who.account.as_ref();
-    let found = app.sessions.list(account, page).await;
-    let found = found.map_err(|error| unknown(&error))?;
+    let found = app.sessions.list(account, page).await.map_err(unknown)?;
     let next = page.skip + page.take;
     let of_other_keys = count_others(app, who).await;
     let listed = Listed {
@@ -82,8 +78,7 @@ pub(super) async fn list(app: &App, who: &Who, page: Page) -> Result<Response<Bo
         sessions: found.known.iter().map(session::overview).collect(),
         next: (found.more && next <= MAX_SKIP).then_some(next),
     };
-    let body = serde_json::to_vec(&listed).unwrap_or_default();
-    Ok(answer::json(StatusCode::OK, body))
+    Ok(respond(&listed))
 }
 
 /// How many sessions other keys have, where whoever asks may know; `None` also where the store does not

@@ -5,19 +5,16 @@
 
 use std::{collections::BTreeMap, time::Instant};
 
-use http::{Response, StatusCode};
 use serde::Serialize;
 
 use super::Who;
 use crate::{
-    http::answer,
     provider::Offered,
     proxy::App,
     telemetry::{
         metrics::{ATTEMPT_OUTCOMES, Metrics},
         recent::Latency,
     },
-    wire::Body,
 };
 
 /// The body of the answer.
@@ -28,32 +25,23 @@ pub(super) struct Providers {
 
 #[derive(Debug, Serialize)]
 pub(super) struct Shown {
-    name: String,
+    pub(super) name: String,
     /// `closed`, `half_open` or `open`.
-    breaker: &'static str,
+    pub(super) breaker: &'static str,
     /// Of this process, since it began.
-    attempts: Option<BTreeMap<&'static str, u64>>,
-    retries: Option<u64>,
-    fallbacks: Option<u64>,
-    latency_ms: Option<Latency>,
-    models: Vec<Model>,
+    pub(super) attempts: Option<BTreeMap<&'static str, u64>>,
+    pub(super) retries: Option<u64>,
+    pub(super) fallbacks: Option<u64>,
+    pub(super) latency_ms: Option<Latency>,
+    pub(super) models: Vec<Model>,
 }
 
 #[derive(Debug, Serialize)]
 pub(super) struct Model {
-    id: String,
+    pub(super) id: String,
     /// The window in tokens; `null` where it is only assumed.
-    context_length: Option<u32>,
-    window_from: &'static str,
-}
-
-pub(super) fn providers(app: &App, who: &Who) -> Response<Body> {
-    answer::json(StatusCode::OK, body(app, who))
-}
-
-/// What is known now.
-pub(super) fn body(app: &App, who: &Who) -> Vec<u8> {
-    serde_json::to_vec(&known(app, who)).unwrap_or_default()
+    pub(super) context_length: Option<u32>,
+    pub(super) window_from: &'static str,
 }
 
 pub(super) fn known(app: &App, who: &Who) -> Providers {
@@ -84,7 +72,7 @@ pub(super) fn known(app: &App, who: &Who) -> Providers {
 }
 
 /// By what became of them.
-fn count_attempts(metrics: &Metrics, provider: &str) -> BTreeMap<&'static str, u64> {
+pub(super) fn count_attempts(metrics: &Metrics, provider: &str) -> BTreeMap<&'static str, u64> {
     let counts = ATTEMPT_OUTCOMES.map(|outcome| {
         let attempts = metrics.attempts.with_label_values(&[provider, outcome]);
         (outcome, attempts.get())
@@ -118,40 +106,4 @@ fn models(app: &App, who: &Who) -> BTreeMap<String, Vec<Model>> {
         }
     }
     by_provider
-}
-
-/// One of which everything is known, and one of which nothing is.
-#[cfg(test)]
-pub(super) fn fixture(metrics: &Metrics, recent: &crate::telemetry::recent::Recent) -> Providers {
-    use crate::provider::Source;
-
-    let known = Shown {
-        name: "up".into(),
-        breaker: "closed",
-        attempts: Some(count_attempts(metrics, "up")),
-        retries: Some(1),
-        fallbacks: Some(0),
-        latency_ms: recent.latency("up"),
-        models: vec![Model {
-            id: "up/m".into(),
-            context_length: Some(1_000),
-            window_from: Source::Learnt.key(),
-        }],
-    };
-    let unknown = Shown {
-        name: "other".into(),
-        breaker: "half_open",
-        attempts: None,
-        retries: None,
-        fallbacks: None,
-        latency_ms: None,
-        models: vec![Model {
-            id: "other/m".into(),
-            context_length: None,
-            window_from: Source::Assumed.key(),
-        }],
-    };
-    Providers {
-        providers: vec![known, unknown],
-    }
 }

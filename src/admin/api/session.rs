@@ -3,22 +3,19 @@
 //! SECURITY: shown to the account it belongs to and to the administrator. Anyone else is told that it
 //! does not exist, so that ids cannot be tried out.
 
-use http::{Response, StatusCode, request::Parts};
+use http::{Response, request::Parts};
 use hyper::body::Incoming;
 use serde_json::Value;
 
-use super::{MAX_BODY_BYTES, Who, unknown};
+use super::{MAX_BODY_BYTES, Who, respond, shorten, unknown};
 use crate::{
     config::ServerConfig,
     error::Failure,
-    http::{answer, body},
+    http::body,
     proxy::App,
     session::{self, Known, SessionId, Wanted},
     wire::Body,
 };
-
-/// Characters of a client's own word that an error repeats.
-const MAX_WORD: usize = 64;
 
 /// `GET sessions/{id}`.
 ///
@@ -26,28 +23,8 @@ const MAX_WORD: usize = 64;
 /// There is no such session for whoever asks, or the store does not answer.
 pub(super) async fn report(app: &App, who: &Who, id: SessionId) -> Result<Response<Body>, Failure> {
     let known = app.sessions.session(who.account.as_ref(), id).await;
-    let known = known.map_err(|error| unknown(&error))?;
+    let known = known.map_err(unknown)?;
     Ok(shown(app, who, &known.ok_or(Failure::SessionNotFound)?))
-}
-
-/// `POST sessions/{id}/clear`.
-///
-/// # Errors
-/// As with [`report`].
-pub(super) async fn clear(app: &App, who: &Who, id: SessionId) -> Result<Response<Body>, Failure> {
-    order(app, who, id, Wanted::Clear).await
-}
-
-/// `POST sessions/{id}/compact`.
-///
-/// # Errors
-/// As with [`report`].
-pub(super) async fn compact(
-    app: &App,
-    who: &Who,
-    id: SessionId,
-) -> Result<Response<Body>, Failure> {
-    order(app, who, id, Wanted::Compact).await
 }
 
 /// `PATCH sessions/{id}`: `{"auto_compact": "on" | "off" | "follow"}`.
@@ -65,17 +42,21 @@ pub(super) async fn switch(
     order(app, who, id, wanted).await
 }
 
-async fn order(
+/// `POST sessions/{id}/clear` and `POST sessions/{id}/compact`.
+///
+/// # Errors
+/// As with [`report`].
+pub(super) async fn order(
     app: &App,
     who: &Who,
     id: SessionId,
     wanted: Wanted,
 ) -> Result<Response<Body>, Failure> {
     let known = app.sessions.order(who.own.as_ref(), id, wanted).await;
-    let Some(known) = known.map_err(|error| unknown(&error))? else {
+    let Some(known) = known.map_err(unknown)? else {
         // What is shown is there, and may still be another's.
         let shown = app.sessions.session(who.account.as_ref(), id).await;
-        return Err(match shown.map_err(|error| unknown(&error))? {
+        return Err(match shown.map_err(unknown)? {
             Some(_) => Failure::SessionReadOnly,
             None => Failure::SessionNotFound,
         });
@@ -86,8 +67,7 @@ async fn order(
 
 fn shown(app: &App, who: &Who, known: &Known) -> Response<Body> {
     let report = session::report(known, who.reader_of(app, &known.account));
-    let body = serde_json::to_vec(&report).unwrap_or_default();
-    answer::json(StatusCode::OK, body)
+    respond(&report)
 }
 
 /// Reads what is to be switched.
@@ -105,7 +85,7 @@ async fn wanted(app: &App, parts: &Parts, body: Incoming) -> Result<Wanted, Fail
         .map_err(|error| Failure::NotJson(error.to_string()))?;
     let members = read.as_object().ok_or(Failure::SwitchMissing)?;
     if let Some(unknown) = members.keys().find(|name| *name != "auto_compact") {
-        let name = unknown.chars().take(MAX_WORD).collect();
+        let name = shorten(unknown);
         return Err(Failure::SwitchUnknown { name });
     }
     let value = members.get("auto_compact").ok_or(Failure::SwitchMissing)?;

@@ -30,7 +30,7 @@ fn is_forwarded(headers: &HeaderMap) -> bool {
 
 /// Whoever asks: a client, the administrator, or somebody at this machine where `admin.local` is on.
 #[derive(Clone)]
-pub(super) struct Who {
+pub(in crate::admin) struct Who {
     /// Whose sessions are shown; `None`: of all.
     pub(super) account: Option<Account>,
     /// Whose sessions are shown with texts, and may be changed; `None`: of all, as the administrator.
@@ -42,7 +42,7 @@ pub(super) struct Who {
 impl Who {
     /// # Errors
     /// Keys are set, and the request has none or another.
-    pub(super) fn of(app: &App, headers: &HeaderMap) -> Result<Self, Failure> {
+    pub(in crate::admin) fn of(app: &App, headers: &HeaderMap) -> Result<Self, Failure> {
         if is_admin(app, headers) {
             return Ok(Self {
                 account: None,
@@ -95,7 +95,7 @@ impl Who {
     }
 
     /// Whether it may know what all clients together do: the rule of `/metrics`.
-    pub(super) fn watches(&self) -> bool {
+    pub(in crate::admin) fn watches(&self) -> bool {
         self.client.as_ref().is_none_or(Client::unlimited)
     }
 
@@ -113,7 +113,7 @@ impl Who {
 }
 
 /// Whether the request carries the administrator's key; compared in constant time.
-pub(in crate::admin) fn is_admin(app: &App, headers: &HeaderMap) -> bool {
+fn is_admin(app: &App, headers: &HeaderMap) -> bool {
     let Some(expected) = &app.config.admin.key_sha256 else {
         return false;
     };

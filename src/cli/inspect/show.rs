@@ -35,7 +35,7 @@ fn head(found: &Found) -> Vec<[String; 2]> {
     let provider = found.provider.as_deref().unwrap_or("no provider");
     let window = &found.window;
     let limit = window.input_limit.map_or(String::new(), |tokens| {
-        format!(", of the prompt alone {}", tokens_of(tokens))
+        format!(", of the prompt alone {}", format_count(tokens))
     });
     vec![
         row("model", model),
@@ -47,13 +47,16 @@ fn head(found: &Found) -> Vec<[String; 2]> {
             "window",
             format!(
                 "{} tokens ({}){limit}",
-                tokens_of(window.tokens),
+                format_count(window.tokens),
                 window.source
             ),
         ),
         row(
             "budget",
-            format!("{} tokens for the prompt", tokens_of(found.budget_tokens)),
+            format!(
+                "{} tokens for the prompt",
+                format_count(found.budget_tokens)
+            ),
         ),
     ]
 }
@@ -96,7 +99,7 @@ fn shares(out: &mut impl Write, found: &Found) -> io::Result<()> {
 
 fn cell(tokens: u32, window: u32) -> String {
     let percent = f64::from(tokens) * 100.0 / f64::from(window.max(1));
-    format!("{:>12} {percent:>6.1} %", tokens_of(tokens))
+    format!("{:>12} {percent:>6.1} %", format_count(tokens))
 }
 
 /// A bar of so many tokens. What is there is seen, however little it is.
@@ -123,7 +126,7 @@ fn done(out: &mut impl Write, found: &Found) -> io::Result<()> {
         writeln!(out, "  fold {}", stretch(folded))?;
     }
     if let Some(cap) = found.lowered_cap() {
-        let (asked, sent) = (tokens_of(cap.asked), tokens_of(cap.sent));
+        let (asked, sent) = (format_count(cap.asked), format_count(cap.sent));
         writeln!(out, "  lower the answer's cap: {asked} -> {sent} tokens")?;
     }
     let (came, goes) = (&found.as_it_came, &found.as_it_goes);
@@ -141,8 +144,8 @@ fn done(out: &mut impl Write, found: &Found) -> io::Result<()> {
 }
 
 fn size(out: &mut impl Write, name: &str, made: &Made) -> io::Result<()> {
-    let (messages, bytes) = (grouped(made.messages as u64), grouped(made.bytes as u64));
-    let tokens = tokens_of(made.prompt);
+    let (messages, bytes) = (format_count(made.messages), format_count(made.bytes));
+    let tokens = format_count(made.prompt);
     let noun = if made.messages == 1 {
         "message, "
     } else {
@@ -163,8 +166,8 @@ fn shortened_row(text: &Shortened) -> [String; 4] {
         plain(&text.name, TOOL_CHARS),
         format!(
             "{} -> {} tokens",
-            tokens_of(text.tokens_before),
-            tokens_of(text.tokens_after)
+            format_count(text.tokens_before),
+            format_count(text.tokens_after)
         ),
         String::new(),
     ]
@@ -177,8 +180,8 @@ fn cut_row(cut: &Truncated) -> [String; 4] {
         plain(&cut.tool, TOOL_CHARS),
         format!(
             "{} -> {} characters",
-            grouped(cut.chars_before as u64),
-            grouped(cut.chars_after as u64)
+            format_count(cut.chars_before),
+            format_count(cut.chars_after)
         ),
         why.to_owned(),
     ]
@@ -205,10 +208,10 @@ fn next_to_go(out: &mut impl Write, next: &Next) -> io::Result<()> {
                     plain(&result.tool, TOOL_CHARS),
                     format!(
                         "{} of {} characters",
-                        grouped(result.chars as u64),
-                        grouped(result.limit_chars as u64)
+                        format_count(result.chars),
+                        format_count(result.limit_chars)
                     ),
-                    format!("~{} tokens", tokens_of(result.tokens)),
+                    format!("~{} tokens", format_count(result.tokens)),
                 ]
             })
             .collect();
@@ -256,44 +259,39 @@ fn clearing(cleared: &Cleared) -> String {
         .filter(|(count, _)| *count > 0)
         .map(|(count, noun)| format!("{count} {noun}{}", if count == 1 { "" } else { "s" }))
         .collect();
-    let (counts, tokens) = (counts.join(", "), tokens_of(cleared.tokens));
-    if cleared.first == cleared.last {
-        return format!("{counts} of message {} (~{tokens} tokens)", cleared.first);
-    }
-    let (first, last) = (cleared.first, cleared.last);
-    format!("{counts} of messages {first} to {last} (~{tokens} tokens)")
+    let (counts, tokens) = (counts.join(", "), format_count(cleared.tokens));
+    let messages = range(cleared.first, cleared.last);
+    format!("{counts} of {messages} (~{tokens} tokens)")
 }
 
 fn stretch(span: &Span) -> String {
-    let tokens = tokens_of(span.tokens);
+    let (messages, tokens) = (range(span.first, span.last), format_count(span.tokens));
     if span.first == span.last {
-        return format!("message {} (~{tokens} tokens)", span.first);
+        return format!("{messages} (~{tokens} tokens)");
     }
-    format!(
-        "messages {} to {} ({} messages, ~{tokens} tokens)",
-        span.first,
-        span.last,
-        grouped(span.messages as u64)
-    )
+    let number = format_count(span.messages);
+    format!("{messages} ({number} messages, ~{tokens} tokens)")
 }
 
-fn tokens_of(tokens: u32) -> String {
-    grouped(tokens.into())
+fn range(first: usize, last: usize) -> String {
+    match first == last {
+        true => format!("message {first}"),
+        false => format!("messages {first} to {last}"),
+    }
+}
+
+fn format_count(number: impl TryInto<u64>) -> String {
+    grouped(number.try_into().unwrap_or(u64::MAX))
 }
 
 /// A name from the request, as it may stand on a terminal: short, and nothing that moves the
 /// cursor.
 fn plain(name: &str, most: usize) -> String {
-    let clean = |character: char| {
-        if character.is_control() {
-            '?'
-        } else {
-            character
-        }
+    let shown: String = name.chars().take(most).collect();
+    let rest = if name.chars().nth(most).is_some() {
+        "…"
+    } else {
+        ""
     };
-    let mut shown: String = name.chars().take(most).map(clean).collect();
-    if name.chars().nth(most).is_some() {
-        shown.push('…');
-    }
-    shown
+    shown.replace(char::is_control, "?") + rest
 }

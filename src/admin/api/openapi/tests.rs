@@ -11,17 +11,19 @@ use serde_json::{Value, json};
 
 use super::DESCRIPTION;
 use crate::{
-    admin::api::{Wants, about, list, providers, settings, wants},
+    admin::api::{Wants, about, list, providers, wants},
     guard::{
-        self, Policy, Recall,
+        self, Policy,
         estimate::Calibration,
         found::{Aim, Found, WindowFound},
         profile::PROFILES,
         record::Summary,
     },
     health::Level,
+    provider::Source,
     session::{
-        self, Account, Known, Orders, Reader, SessionId, State, history::Point, state::MadeOf,
+        self, Account, Known, Orders, Reader, SessionId, State, Wanted, history::Point,
+        state::MadeOf,
     },
     telemetry::{metrics::Metrics, recent::Recent},
     wire::chat,
@@ -132,8 +134,8 @@ const fn path(wants: Wants) -> &'static str {
     match wants {
         Wants::List(_) => "/sessions",
         Wants::Report(_) | Wants::Switch(_) => "/sessions/{id}",
-        Wants::Clear(_) => "/sessions/{id}/clear",
-        Wants::Compact(_) => "/sessions/{id}/compact",
+        Wants::Order(_, Wanted::Compact) => "/sessions/{id}/compact",
+        Wants::Order(..) => "/sessions/{id}/clear",
         Wants::Providers => "/providers",
         Wants::Events => "/events",
         Wants::Fit => "/fit",
@@ -166,11 +168,11 @@ fn every_path_is_described_and_no_other() {
             );
             if let Ok(wanted) = wanted {
                 assert_eq!(path(wanted), described);
-                found.insert(std::mem::discriminant(&wanted));
+                found.insert(path(wanted));
             }
         }
     }
-    assert_eq!(found.len(), 11, "each wish has a path");
+    assert_eq!(found.len(), 10, "each wish has a path");
 }
 
 /// A session of which everything is known.
@@ -237,10 +239,37 @@ fn providers_are_described() {
     let metrics = Metrics::default();
     let recent = Recent::default();
     recent.answered("up", Duration::from_millis(3));
-    check("Providers", &providers::fixture(&metrics, &recent));
-    check("About", &about::fixture());
+    let known = providers::Shown {
+        name: "up".into(),
+        breaker: "closed",
+        attempts: Some(providers::count_attempts(&metrics, "up")),
+        retries: Some(1),
+        fallbacks: Some(0),
+        latency_ms: recent.latency("up"),
+        models: vec![providers::Model {
+            id: "up/m".into(),
+            context_length: Some(1_000),
+            window_from: Source::Learnt.key(),
+        }],
+    };
+    let unknown = providers::Shown {
+        name: "other".into(),
+        breaker: "half_open",
+        attempts: None,
+        retries: None,
+        fallbacks: None,
+        latency_ms: None,
+        models: vec![providers::Model {
+            id: "other/m".into(),
+            context_length: None,
+            window_from: Source::Assumed.key(),
+        }],
+    };
+    let providers = vec![known, unknown];
+    check("Providers", &providers::Providers { providers });
     let config = crate::config::Config::default();
-    let settings = settings::Settings {
+    check("About", &about::describe(&config, Reader::Owner, false));
+    let settings = about::Settings {
         settings: &config.settings,
     };
     check("Settings", &settings);
@@ -283,9 +312,7 @@ fn a_report_of_the_guard_is_described() {
         settings: &settings,
     };
     let conversation = chat::index(body.into()).unwrap();
-    let plan = guard::plan(&conversation, &policy, &Recall::default());
-    let fitted = plan.edits.apply(&conversation.body).to_bytes();
-    let found = Found::new(&conversation, fitted, &policy, &plan, &aim);
+    let (_, found) = Found::plan(&conversation, &policy, &aim);
     assert!(found.folded.is_some() && !found.truncated.is_empty() && found.next.is_some());
     check("FitReport", &found);
     check(
