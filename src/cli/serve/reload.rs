@@ -26,12 +26,9 @@ pub(super) struct Reloading {
     doubts: Vec<Problem>,
 }
 
-/// Why settings are read.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Cause {
-    Asked,
-    FileChanged,
-}
+/// Why settings are read, as the log says it.
+const ASKED: &str = "asked to";
+const FILE_CHANGED: &str = "file changed";
 
 impl Reloading {
     /// `watch` has read what `live` began with, of which all doubts are told now.
@@ -51,11 +48,11 @@ impl Reloading {
         looks.set_missed_tick_behavior(MissedTickBehavior::Delay);
         loop {
             let cause = tokio::select! {
-                () = signal.asked() => Cause::Asked,
-                _ = looks.tick() => Cause::FileChanged,
+                () = signal.asked() => ASKED,
+                _ = looks.tick() => FILE_CHANGED,
             };
             let looked = spawn_blocking(move || {
-                if cause == Cause::Asked || self.watch.changed() {
+                if cause == ASKED || self.watch.changed() {
                     self.reload(cause);
                 }
                 self
@@ -70,14 +67,10 @@ impl Reloading {
         }
     }
 
-    fn reload(&mut self, cause: Cause) {
+    fn reload(&mut self, cause: &'static str) {
         let loaded = self.watch.load();
         let foreign = loaded.as_ref().map(|loaded| loaded.warnings.clone());
         let foreign = foreign.unwrap_or_default();
-        let cause = match cause {
-            Cause::Asked => "asked to",
-            Cause::FileChanged => "file changed",
-        };
         match self.live.reload(loaded.map(|loaded| loaded.config)) {
             Ok(change) => {
                 if change.taken.is_empty() {
