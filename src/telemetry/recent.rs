@@ -3,7 +3,7 @@
 //! Of each provider the last few answers are remembered, and nothing of what they were.
 
 use std::{
-    collections::HashMap,
+    collections::{HashMap, VecDeque},
     fmt,
     sync::{Mutex, MutexGuard, PoisonError},
     time::Duration,
@@ -16,17 +16,9 @@ const ANSWERS: usize = 128;
 /// Providers; there are as many as the settings name.
 const MAX_PROVIDERS: usize = 1_024;
 
-/// The last answers of all providers.
+/// Microseconds to the heads of the last answers of all providers, the newest first.
 #[derive(Default)]
-pub struct Recent(Mutex<HashMap<Box<str>, Ring>>);
-
-/// Microseconds to the heads of the last answers, in any order.
-#[derive(Default)]
-struct Ring {
-    took: Vec<u32>,
-    /// The oldest, once there are as many as may be.
-    next: usize,
-}
+pub struct Recent(Mutex<HashMap<Box<str>, VecDeque<u32>>>);
 
 /// Milliseconds from a request to the head of its answer.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
@@ -41,17 +33,18 @@ impl Recent {
     /// The head of an answer came after so long.
     pub fn answered(&self, provider: &str, took: Duration) {
         let took = u32::try_from(took.as_micros()).unwrap_or(u32::MAX);
-        let mut rings = self.lock();
-        if let Some(ring) = rings.get_mut(provider) {
-            ring.add(took);
-        } else if rings.len() < MAX_PROVIDERS {
-            rings.entry(provider.into()).or_default().add(took);
+        let mut providers = self.lock();
+        if providers.len() >= MAX_PROVIDERS && !providers.contains_key(provider) {
+            return;
         }
+        let answers = providers.entry(provider.into()).or_default();
+        answers.truncate(ANSWERS - 1);
+        answers.push_front(took);
     }
 
     /// `None` where nothing was answered yet.
     pub fn latency(&self, provider: &str) -> Option<Latency> {
-        let mut took = self.lock().get(provider)?.took.clone();
+        let mut took = Vec::from(self.lock().get(provider)?.clone());
         took.sort_unstable();
         let at = |share: usize| {
             // The nearest rank, counted from 1.
@@ -70,19 +63,8 @@ impl Recent {
         self.lock().remove(provider);
     }
 
-    fn lock(&self) -> MutexGuard<'_, HashMap<Box<str>, Ring>> {
+    fn lock(&self) -> MutexGuard<'_, HashMap<Box<str>, VecDeque<u32>>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
-
-impl Ring {
-    fn add(&mut self, took: u32) {
-        if self.took.len() < ANSWERS {
-            self.took.push(took);
-            return;
-        }
-        self.took[self.next] = took;
-        self.next = (self.next + 1) % ANSWERS;
     }
 }
 

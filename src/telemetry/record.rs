@@ -113,20 +113,12 @@ impl Record {
 
 /// A method that no standard knows is a client's text, and as long as it likes.
 fn standard_method(method: &Method) -> Method {
-    let standard = [
-        Method::GET,
-        Method::HEAD,
-        Method::POST,
-        Method::PUT,
-        Method::PATCH,
-        Method::DELETE,
-        Method::OPTIONS,
-        Method::CONNECT,
-        Method::TRACE,
+    const STANDARD: [&str; 9] = [
+        "GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS", "CONNECT", "TRACE",
     ];
-    match standard.into_iter().find(|it| it == method) {
-        Some(method) => method,
-        None => Method::from_bytes(b"_OTHER").unwrap_or_default(),
+    match STANDARD.contains(&method.as_str()) {
+        true => method.clone(),
+        false => Method::from_bytes(b"_OTHER").unwrap_or_default(),
     }
 }
 

@@ -50,11 +50,12 @@ impl Drop for Record {
 impl Record {
     fn log(&self, facts: &RequestFacts, end: &End) {
         let ms = |time: Duration| (time.as_secs_f64() * 1e6).round() / 1e3;
-        let answered = facts.answered.as_ref();
-        let prompt_tokens = answered.and_then(|it| it.prompt_tokens);
-        let completion_tokens = answered.and_then(|it| it.completion_tokens);
-        let cached_tokens = answered.and_then(|it| it.cached_tokens);
-        let hard_util = answered.and_then(|it| it.hard_util);
+        let health = facts
+            .answered
+            .as_ref()
+            .map(|answered| answered.level.word());
+        let answered = facts.answered.clone().unwrap_or_default();
+        let hard_util = answered.hard_util;
         let hard_util = hard_util.map(|share| (share * 1e3).round() / 1e3);
         macro_rules! line {
             ($level:expr) => {
@@ -70,11 +71,11 @@ impl Record {
                     attempts = facts.attempts,
                     session = facts.session.as_deref(),
                     actions = facts.actions.as_deref(),
-                    health = answered.map(|it| it.level.word()),
+                    health,
                     hard_util,
-                    prompt_tokens,
-                    completion_tokens,
-                    cached_tokens,
+                    prompt_tokens = answered.prompt_tokens,
+                    completion_tokens = answered.completion_tokens,
+                    cached_tokens = answered.cached_tokens,
                     budget_tokens = facts.budget_tokens,
                     bytes = self.bytes,
                     guard_ms = facts.guard_took.map(ms),

@@ -180,14 +180,6 @@ impl SpanExporter for Exporter {
         self.inner.shutdown_with_timeout(timeout)
     }
 
-    fn shutdown(&self) -> OTelSdkResult {
-        self.inner.shutdown()
-    }
-
-    fn force_flush(&self) -> OTelSdkResult {
-        self.inner.force_flush()
-    }
-
     fn set_resource(&mut self, resource: &Resource) {
         self.inner.set_resource(resource);
     }

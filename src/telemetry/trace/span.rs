@@ -103,21 +103,20 @@ impl Trace {
                 Some(model) => format!("{word} {model}"),
                 None => word.to_owned(),
             };
-            let mut attributes = vec![KeyValue::new("gen_ai.provider.name", provider.to_owned())];
-            if let Some(operation) = operation {
-                let name = KeyValue::new("gen_ai.operation.name", operation.word());
-                attributes.push(name);
-            }
-            if let Some(model) = model {
-                attributes.push(KeyValue::new("gen_ai.request.model", model.to_owned()));
-            }
             let mut spans = active.spans();
             // It is over: what comes now is asked because of it, or in its place.
             spans.answering = None;
             spans.attempts += 1;
-            attributes.push(KeyValue::new("plimsoll.attempt", spans.attempts));
+            let number = spans.attempts;
             drop(spans);
-            attributes.extend(address(base_url.unwrap_or_default()));
+            let attributes = [
+                Some(KeyValue::new("gen_ai.provider.name", provider.to_owned())),
+                operation.map(|it| KeyValue::new("gen_ai.operation.name", it.word())),
+                model.map(|model| KeyValue::new("gen_ai.request.model", model.to_owned())),
+                Some(KeyValue::new("plimsoll.attempt", number)),
+            ];
+            let address = address(base_url.unwrap_or_default());
+            let attributes = attributes.into_iter().chain(address).flatten();
             let builder = active.on.tracer.span_builder(name);
             let builder = builder.with_kind(SpanKind::Client);
             active.begin(builder.with_attributes(attributes))
@@ -264,13 +263,12 @@ impl fmt::Debug for Trace {
 }
 
 /// Where a provider is: its host and its port, and nothing else of its address.
-fn address(base_url: &str) -> Vec<KeyValue> {
-    let Ok(url) = Url::parse(base_url) else {
-        return Vec::new();
-    };
-    let host = url.host_str().map(|host| host.to_owned());
-    let host = host.map(|host| KeyValue::new("server.address", host));
-    let port = url.port_or_known_default();
-    let port = port.map(|port| KeyValue::new("server.port", i64::from(port)));
-    host.into_iter().chain(port).collect()
+fn address(base_url: &str) -> [Option<KeyValue>; 2] {
+    let url = Url::parse(base_url).ok();
+    let host = url.as_ref().and_then(Url::host_str);
+    let port = url.as_ref().and_then(Url::port_or_known_default);
+    [
+        host.map(|host| KeyValue::new("server.address", host.to_owned())),
+        port.map(|port| KeyValue::new("server.port", i64::from(port))),
+    ]
 }
