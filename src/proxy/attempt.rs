@@ -12,10 +12,10 @@ use http::Method;
 use serde_json::Value;
 
 use super::{
-    ask_usage::{Lost, Sent},
     dispatch::Dispatch,
     outgoing::cleaned,
-    overflow_retry::{Guesses, Told},
+    overflow_retry::{Guesses, Refusal},
+    send::{ProviderReply, SendError},
     traced_send,
 };
 use crate::{
@@ -29,7 +29,7 @@ impl Dispatch {
     ///
     /// # Errors
     /// No answer began, or one broke off before it was the client's.
-    pub(super) async fn attempt(&mut self) -> Result<Sent, Lost> {
+    pub(super) async fn attempt(&mut self) -> Result<ProviderReply, SendError> {
         let (mut without_ours, mut usage_refused) = (false, false);
         let mut asks_usage = !self.target.provider.refuses_usage(&self.target.model);
         let mut guesses = Guesses::default();
@@ -37,15 +37,15 @@ impl Dispatch {
             let sent = self.once(asks_usage).await?;
             let (sent, told) = self.look(sent).await?;
             let again = match told {
-                Told::Nothing => break sent,
-                Told::TooLong { overflow, .. } => self.refit(&overflow),
-                Told::Wordless => self.guess(&mut guesses),
-                Told::RefusesOurs => {
+                Refusal::Nothing => break sent,
+                Refusal::TooLong { overflow, .. } => self.refit(&overflow),
+                Refusal::Wordless => self.guess(&mut guesses),
+                Refusal::RefusesOurs => {
                     without_ours = true;
                     self.without_ours();
                     true
                 }
-                Told::RefusesUsage => {
+                Refusal::RefusesUsage => {
                     (asks_usage, usage_refused) = (false, true);
                     true
                 }
@@ -82,7 +82,7 @@ impl Dispatch {
     }
 
     /// Sends the request once. `asks_usage`: the usage of a stream may be asked for.
-    async fn once(&mut self, asks_usage: bool) -> Result<Sent, Lost> {
+    async fn once(&mut self, asks_usage: bool) -> Result<ProviderReply, SendError> {
         let (body, asked_usage) = self.edit(asks_usage);
         let outgoing = Outgoing {
             method: Method::POST,
@@ -101,7 +101,7 @@ impl Dispatch {
         if answer.status().is_success() {
             self.app.recent.answered(self.provider(), took);
         }
-        Ok(Sent {
+        Ok(ProviderReply {
             answer: cleaned(answer),
             asked_usage,
             attempts: self.calls,

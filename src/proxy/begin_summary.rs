@@ -12,7 +12,7 @@ use super::{
     App,
     dispatch::Dispatch,
     generation::{Generation, reported},
-    request_options::{Asker, Wish},
+    request_options::{GuardMode, RequestOptions},
     traced_send,
 };
 use crate::{
@@ -124,20 +124,20 @@ pub fn begin_compaction(
     app: &App,
     conversation: &Conversation,
     inherited: &Inherited,
-    asker: Asker,
+    options: RequestOptions,
 ) -> CompactionStep {
     let state = inherited.state.as_ref();
     if inherited.compacted {
         app.summary_jobs.mark_used(&summary_user(inherited));
         app.summary_jobs.mark_used(&account_of(inherited));
     }
-    let switch = asker.auto_compact.or(inherited.orders.auto_compact);
+    let switch = options.auto_compact.or(inherited.orders.auto_compact);
     let keys = inherited.lineage.keys(0);
     CompactionStep {
         memory: state.map_or_else(Default::default, |state| state.compaction.clone()),
         generations: state.map_or(0, |state| state.generations).saturating_add(1),
         key: keys.filter(|_| !inherited.lost).map(|keys| keys.bare),
-        guards: asker.wish == Wish::Guard && !conversation.is_auxiliary(),
+        guards: options.mode == GuardMode::Guard && !conversation.is_auxiliary(),
         auto: switch.unwrap_or(app.config.compaction.auto),
         ordered: inherited
             .compact_ordered

@@ -1,17 +1,17 @@
-//! Who may still be asked for one request, in their order.
+//! The providers that may still be asked for one request, in their order.
 
 use std::time::Instant;
 
 use crate::{config::Auth, provider::Target};
 
-/// Places that were not asked yet.
-pub(super) struct Places {
+/// Candidates that were not asked yet.
+pub(super) struct Candidates {
     rest: Vec<Target>,
     /// The base URL that the client's own credentials are for; `None`: nobody gets them yet.
     lent: Option<Option<String>>,
 }
 
-impl Places {
+impl Candidates {
     /// SECURITY: the client's own credentials are for one provider. Settings that would send them to
     /// another are warned of; this holds whatever they say.
     pub(super) fn new(mut rest: Vec<Target>) -> Self {

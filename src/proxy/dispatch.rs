@@ -16,11 +16,11 @@ use http::{HeaderMap, request::Parts};
 use super::outgoing::{outgoing_headers, with_query};
 use super::{
     App,
-    ask_usage::{Lost, Sent},
     begin_summary::begin_compaction,
-    candidates::Places,
+    candidates::Candidates,
     generation::Generation,
-    request_options::Asker,
+    request_options::RequestOptions,
+    send::{ProviderReply, SendError},
 };
 use crate::{
     config::Auth,
@@ -38,7 +38,7 @@ use crate::{
 };
 
 /// The request of a chat completion, as far as it is understood.
-pub struct Asked {
+pub struct ParsedRequest {
     /// The body as it came.
     pub bytes: Bytes,
     /// `None`: JSON, but no conversation that we can follow. It goes on as it came.
@@ -51,11 +51,11 @@ pub struct Asked {
 /// All that is needed to send a request, and to send it again.
 pub struct Dispatch {
     pub(super) app: Arc<App>,
-    pub(super) asked: Asked,
+    pub(super) asked: ParsedRequest,
     /// Who is asked now.
     pub(super) target: Target,
     /// Who may be asked next.
-    places: Places,
+    candidates: Candidates,
     /// The request has gone to a larger model once.
     widened: bool,
     pub(super) path: String,
@@ -64,7 +64,7 @@ pub struct Dispatch {
     /// As they came.
     pub(super) parts: Parts,
     /// What it continues, and who asks; `None` where there is no conversation to follow.
-    inherited: Option<(Inherited, Asker)>,
+    inherited: Option<(Inherited, RequestOptions)>,
     /// The same.
     pub generation: Option<Box<Generation>>,
     budget: Budget,
@@ -80,23 +80,23 @@ pub struct Dispatch {
 /// What came of asking one place.
 enum Tried {
     /// The client's answer, or one that began and broke: nobody else is asked for it.
-    Final(Result<Sent, Lost>),
+    Final(Result<ProviderReply, SendError>),
     /// Somebody else may do better.
-    Failed(Result<Sent, Lost>),
+    Failed(Result<ProviderReply, SendError>),
 }
 
 impl Dispatch {
-    /// Plans the request for the first of `places` that can be asked; `None` where there is none.
+    /// Plans the request for the first of `targets` that can be asked; `None` where there is none.
     pub fn new(
         app: &Arc<App>,
         parts: Parts,
-        asked: Asked,
-        places: Vec<Target>,
-        inherited: Option<(Inherited, Asker)>,
+        asked: ParsedRequest,
+        targets: Vec<Target>,
+        inherited: Option<(Inherited, RequestOptions)>,
         notes: Notes,
     ) -> Option<Self> {
-        let mut places = Places::new(places);
-        let target = places.next()?;
+        let mut candidates = Candidates::new(targets);
+        let target = candidates.next()?;
         let budget = Budget::new(app.config.retry, &parts.headers, Instant::now());
         let mut dispatch = Self {
             path: String::new(),
@@ -104,7 +104,7 @@ impl Dispatch {
             app: Arc::clone(app),
             asked,
             target,
-            places,
+            candidates,
             widened: false,
             parts,
             inherited,
@@ -137,7 +137,7 @@ impl Dispatch {
     ///
     /// # Errors
     /// No answer began anywhere, or one broke off.
-    pub async fn send(&mut self) -> Result<Sent, Failure> {
+    pub async fn send(&mut self) -> Result<ProviderReply, Failure> {
         loop {
             self.note();
             // Boxed, so that what waits for an answer stays small.
@@ -176,7 +176,7 @@ impl Dispatch {
             if outcome == Outcome::Final {
                 return match tried {
                     Ok(sent) if sent.too_long => Tried::Failed(Ok(sent)),
-                    Err(Lost::Unsent(unsent)) => Tried::Failed(Err(unsent.into())),
+                    Err(SendError::Unsent(unsent)) => Tried::Failed(Err(unsent.into())),
                     tried => Tried::Final(tried),
                 };
             }
@@ -195,29 +195,33 @@ impl Dispatch {
 
     /// What an attempt means for the next one, and for the breaker; and how long the provider asks
     /// to be left alone.
-    fn judge(&self, tried: &Result<Sent, Lost>, permit: Permit<'_>) -> (Outcome, Option<Duration>) {
+    fn judge(
+        &self,
+        tried: &Result<ProviderReply, SendError>,
+        permit: Permit<'_>,
+    ) -> (Outcome, Option<Duration>) {
         let (now, name) = (Instant::now(), self.provider());
         let metrics = &self.app.metrics;
         let sent = match tried {
             Ok(sent) => sent,
             // The client's own doing.
-            Err(Lost::Unsent(
+            Err(SendError::Unsent(
                 Unsent::BodyBroken | Unsent::BodySlow { .. } | Unsent::NoModel { .. },
             )) => {
                 metrics.count_attempt(name, "unsent");
                 return (Outcome::Final, None);
             }
-            Err(Lost::Unsent(_)) => {
+            Err(SendError::Unsent(_)) => {
                 permit.failed(now);
                 metrics.count_attempt(name, "unsent");
                 return (Outcome::Failed, None);
             }
-            Err(Lost::Failing(_)) => {
+            Err(SendError::Failing(_)) => {
                 permit.failed(now);
                 metrics.count_attempt(name, "failed");
                 return (Outcome::Failed, None);
             }
-            Err(Lost::Broken(_)) => {
+            Err(SendError::Broken(_)) => {
                 permit.failed(now);
                 metrics.count_attempt(name, "failed");
                 return (Outcome::Final, None);
@@ -253,7 +257,7 @@ impl Dispatch {
     /// Whether this place's breaker has opened while somebody else can answer.
     fn better_elsewhere(&self) -> bool {
         let state = self.target.provider.breaker.state(Instant::now());
-        state == State::Open && self.places.any_admits()
+        state == State::Open && self.candidates.any_admits()
     }
 
     /// Plans for the next place; `false` where there is none, or no time for it. A request that is
@@ -263,12 +267,12 @@ impl Dispatch {
             return false;
         }
         if too_long {
-            self.places.keep_larger(self.target.window.tokens);
+            self.candidates.keep_larger(self.target.window.tokens);
             if let Some(larger) = self.larger() {
-                self.places.put_first(larger);
+                self.candidates.put_first(larger);
             }
         }
-        let Some(target) = self.places.next() else {
+        let Some(target) = self.candidates.next() else {
             return false;
         };
         self.target = target;
@@ -294,7 +298,7 @@ impl Dispatch {
             // Should that fail, the conversation is cut after all.
             self.widened = true;
             let smaller = std::mem::replace(&mut self.target, larger);
-            self.places.put_first(smaller);
+            self.candidates.put_first(smaller);
             self.generation = self.planned(&self.target);
         }
         let (app, provider) = (&self.app, &self.target.provider);
@@ -307,11 +311,11 @@ impl Dispatch {
     /// for somebody else.
     fn larger(&mut self) -> Option<Target> {
         let larger = self.app.registry.larger(&self.target)?;
-        self.places.may_lend_to(&larger).then_some(larger)
+        self.candidates.may_lend_to(&larger).then_some(larger)
     }
 
     fn planned(&self, target: &Target) -> Option<Box<Generation>> {
-        let (inherited, asker) = self.inherited.as_ref()?;
+        let (inherited, options) = self.inherited.as_ref()?;
         let conversation = self.asked.conversation.as_ref()?;
         let inherited = inherited.clone();
         let app = &self.app;
@@ -319,9 +323,9 @@ impl Dispatch {
         let before = self.generation.as_ref();
         let compaction = match before {
             Some(generation) => generation.compaction.clone(),
-            None => begin_compaction(app, conversation, &inherited, *asker),
+            None => begin_compaction(app, conversation, &inherited, *options),
         };
-        let whose = (*asker, compaction, self.notes.clone());
+        let whose = (*options, compaction, self.notes.clone());
         let planned = Generation::plan(app, conversation, inherited, target, whose);
         Some(Box::new(planned))
     }

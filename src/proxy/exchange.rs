@@ -27,14 +27,14 @@ use hyper::body::Incoming;
 
 use super::{
     App,
-    ask_usage::Sent,
     begin_summary::SummarySource,
-    dispatch::{Asked, Dispatch},
+    dispatch::{Dispatch, ParsedRequest},
     generation::{Ended, Generation, TRAILERS},
     keepalive_stream::answer_while_waiting,
     outgoing::chosen,
-    request_options::{Asker, wants_comment},
-    tool_loop::{Continuing, is_stream},
+    request_options::{RequestOptions, wants_comment},
+    send::ProviderReply,
+    tool_loop::{ToolLoop, is_stream},
 };
 use crate::{
     error::Failure,
@@ -112,15 +112,22 @@ pub async fn exchange_chat(
     }
 
     // 6. What is due, and the plan. A session stays where its cache is warm.
-    let mut places = choice.order(inherited.as_ref().map_or(0, |it| it.session.seed()));
+    let mut targets = choice.order(inherited.as_ref().map_or(0, |it| it.session.seed()));
     // Looked up again after waiting: whoever heard of a smaller window meanwhile may be another request.
-    for target in &mut places {
+    for target in &mut targets {
         target.window = app.registry.window_of(target);
     }
-    let asker = Asker::of(&parts.headers, client.recovers());
-    let inherited = inherited.map(|inherited| (inherited, asker));
+    let options = RequestOptions::of(&parts.headers, client.recovers());
+    let inherited = inherited.map(|inherited| (inherited, options));
     let model = asked.model.clone();
-    let dispatch = Dispatch::new(app, parts, asked, places, inherited, record.notes().clone());
+    let dispatch = Dispatch::new(
+        app,
+        parts,
+        asked,
+        targets,
+        inherited,
+        record.notes().clone(),
+    );
     let mut dispatch = dispatch.ok_or_else(|| no_such_model(&model))?;
 
     // 7. Its summary first, where that is waited for. A stream begins at once.
@@ -144,7 +151,7 @@ pub async fn exchange_chat(
 }
 
 /// Step 3.
-fn index(bytes: Bytes) -> Result<Asked, Failure> {
+fn index(bytes: Bytes) -> Result<ParsedRequest, Failure> {
     match chat::index(bytes.clone()) {
         Ok(conversation) => {
             let odd = conversation.odd_annotations();
@@ -155,7 +162,7 @@ fn index(bytes: Bytes) -> Result<Asked, Failure> {
                      priority (critical, high, medium or low) is"
                 );
             }
-            Ok(Asked {
+            Ok(ParsedRequest {
                 bytes,
                 model: conversation
                     .model()
@@ -168,7 +175,7 @@ fn index(bytes: Bytes) -> Result<Asked, Failure> {
         Err(Unindexed::Unguardable(reason)) => {
             tracing::warn!(%reason, "a request is forwarded without a guard");
             let glance = chat::glance(&bytes);
-            Ok(Asked {
+            Ok(ParsedRequest {
                 model: glance.model,
                 streams: glance.streams,
                 conversation: None,
@@ -179,7 +186,12 @@ fn index(bytes: Bytes) -> Result<Asked, Failure> {
 }
 
 /// Step 5. `None` where there is no conversation to follow.
-async fn find(app: &App, asked: &Asked, parts: &Parts, client: &Client) -> Option<Inherited> {
+async fn find(
+    app: &App,
+    asked: &ParsedRequest,
+    parts: &Parts,
+    client: &Client,
+) -> Option<Inherited> {
     let conversation = asked.conversation.as_ref()?;
     let client = session::Client::of(client.name.as_deref(), &parts.headers);
     let tenants = app.sessions.tenants();
@@ -203,7 +215,7 @@ async fn hear(app: &App, inherited: &Inherited) {
 
 /// Step 9, streamed. What precedes the first byte of the stream is said here; what its end tells
 /// comes in trailers, or in a comment.
-fn streamed(mut sent: Sent, dispatch: Dispatch, hold: Hold) -> Response<Body> {
+fn streamed(mut sent: ProviderReply, dispatch: Dispatch, hold: Hold) -> Response<Body> {
     dispatch.notes.facts().is_stream = true;
     let comment = wants_comment(dispatch.client_headers());
     let Some(generation) = &dispatch.generation else {
@@ -220,7 +232,7 @@ fn streamed(mut sent: Sent, dispatch: Dispatch, hold: Hold) -> Response<Body> {
     sent.answer.headers_mut().extend(head);
     let sifting = generation.sifting();
     if sifting.any() {
-        let continuing = Continuing {
+        let continuing = ToolLoop {
             dispatch,
             streamed: true,
             comment,
@@ -265,7 +277,7 @@ async fn close(
 /// Step 9, in one piece: all of it is known before its head is released.
 async fn complete(
     app: &App,
-    sent: Sent,
+    sent: ProviderReply,
     dispatch: Dispatch,
     mut hold: Hold,
 ) -> Result<Response<Body>, Failure> {
@@ -280,7 +292,7 @@ async fn complete(
         .map(|generation| generation.head(&sent));
     let sifting = dispatch.generation.as_ref().map(|it| it.sifting());
     let provider = dispatch.provider().to_owned();
-    let mut continuing = Continuing {
+    let mut continuing = ToolLoop {
         dispatch,
         streamed: false,
         comment: false,

@@ -19,8 +19,8 @@ use http_body_util::{BodyExt, BodyStream, StreamBody};
 use tokio::sync::oneshot;
 
 use super::{
-    ask_usage::Sent, dispatch::Dispatch, generation::TRAILERS, own_answers, tool_loop::is_stream,
-    wait_for_summary::SummaryWait,
+    dispatch::Dispatch, generation::TRAILERS, own_answers, send::ProviderReply,
+    tool_loop::is_stream, wait_for_summary::SummaryWait,
 };
 use crate::{http::answer, wire::Body};
 
@@ -35,7 +35,7 @@ const FLUSH_WAIT: Duration = Duration::from_millis(50);
 pub fn answer_while_waiting(
     mut dispatch: Dispatch,
     wait: SummaryWait,
-    relay: impl FnOnce(Sent, Dispatch) -> Response<Body> + Send + 'static,
+    relay: impl FnOnce(ProviderReply, Dispatch) -> Response<Body> + Send + 'static,
 ) -> Response<Body> {
     let head = dispatch.generation.as_ref().map(|it| it.early_head());
     let trailers = answer::accepts_trailers(dispatch.client_headers());
@@ -69,7 +69,10 @@ pub fn answer_while_waiting(
 }
 
 /// The provider's stream, or an error event and a broken stream.
-async fn ask(mut dispatch: Dispatch, relay: impl FnOnce(Sent, Dispatch) -> Response<Body>) -> Body {
+async fn ask(
+    mut dispatch: Dispatch,
+    relay: impl FnOnce(ProviderReply, Dispatch) -> Response<Body>,
+) -> Body {
     let event = match dispatch.send().await {
         Ok(sent) => {
             let coding = sent.answer.headers().get(CONTENT_ENCODING);

@@ -1,7 +1,6 @@
 //! One guarded exchange, from a chat completion's body to the end of its answer. [`exchange`] has the steps.
 
 mod app;
-pub mod ask_usage;
 mod attempt;
 pub mod begin_summary;
 mod candidates;
@@ -17,6 +16,7 @@ pub mod recovery_step;
 mod refusal;
 pub mod replica_sync;
 pub mod request_options;
+pub mod send;
 pub mod session_events;
 pub mod tool_loop;
 pub mod traced_send;

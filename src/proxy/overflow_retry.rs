@@ -11,10 +11,10 @@ use bytes::Bytes;
 use http::StatusCode;
 
 use super::{
-    ask_usage::{self, Lost, Sent},
     dispatch::Dispatch,
     own_answers,
     refusal::{may_refuse, refuses_ours},
+    send::{self, ProviderReply, SendError},
     tool_loop::is_stream,
 };
 use crate::{
@@ -36,7 +36,7 @@ const LEAST_GUESSED: u32 = 4_000;
 const FIRST_EVENT_WITHIN: Duration = Duration::from_secs(2);
 
 /// What an answer says of the request.
-pub(super) enum Told {
+pub(super) enum Refusal {
     /// It is the answer.
     Nothing,
     TooLong {
@@ -58,53 +58,59 @@ pub(super) struct Guesses(Vec<Refused>);
 
 impl Dispatch {
     /// Looks at what may be a refusal; the answer goes on as it came.
-    pub(super) async fn look(&self, sent: Sent) -> Result<(Sent, Told), Lost> {
+    pub(super) async fn look(
+        &self,
+        sent: ProviderReply,
+    ) -> Result<(ProviderReply, Refusal), SendError> {
         let status = sent.answer.status();
         if status.is_success() {
             return self.look_inside(sent).await;
         }
         if !status.is_client_error() && !status.is_server_error() {
-            return Ok((sent, Told::Nothing));
+            return Ok((sent, Refusal::Nothing));
         }
-        let read = ask_usage::read(sent.answer, self.provider()).await;
+        let read = send::read(sent.answer, self.provider()).await;
         let (answer, text) = read.map_err(|bad| match status.is_server_error() {
-            true => Lost::Failing(bad),
-            false => Lost::Broken(bad),
+            true => SendError::Failing(bad),
+            false => SendError::Broken(bad),
         })?;
-        let sent = Sent { answer, ..sent };
+        let sent = ProviderReply { answer, ..sent };
         let text = text.unwrap_or_default();
-        if sent.asked_usage && ask_usage::refuses_usage(status, &text) {
-            return Ok((sent, Told::RefusesUsage));
+        if sent.asked_usage && send::refuses_usage(status, &text) {
+            return Ok((sent, Refusal::RefusesUsage));
         }
         let told = match overflow::judge(status, &text) {
-            Verdict::Overflow(overflow) => Told::TooLong {
+            Verdict::Overflow(overflow) => Refusal::TooLong {
                 classic: status == StatusCode::BAD_REQUEST && is_classic(&text),
                 overflow,
             },
-            Verdict::Wordless => Told::Wordless,
-            Verdict::Other if self.refuses(status, &text) => Told::RefusesOurs,
-            _ => Told::Nothing,
+            Verdict::Wordless => Refusal::Wordless,
+            Verdict::Other if self.refuses(status, &text) => Refusal::RefusesOurs,
+            _ => Refusal::Nothing,
         };
         Ok((sent, told))
     }
 
     /// Errors that come as a success, where the provider is known for it.
-    async fn look_inside(&self, sent: Sent) -> Result<(Sent, Told), Lost> {
+    async fn look_inside(
+        &self,
+        sent: ProviderReply,
+    ) -> Result<(ProviderReply, Refusal), SendError> {
         if !self.target.provider.config.profile.errors_inside {
-            return Ok((sent, Told::Nothing));
+            return Ok((sent, Refusal::Nothing));
         }
         if !is_stream(&sent.answer, self.asked.streams) {
-            let (answer, text) = ask_usage::read(sent.answer, self.provider()).await?;
-            let sent = Sent { answer, ..sent };
+            let (answer, text) = send::read(sent.answer, self.provider()).await?;
+            let sent = ProviderReply { answer, ..sent };
             let verdict = text.map(|text| overflow::judge(StatusCode::OK, &text));
             return Ok((sent, told(verdict)));
         }
         let (answer, first) = peek(sent.answer, FIRST_EVENT_WITHIN).await;
-        let sent = Sent { answer, ..sent };
+        let sent = ProviderReply { answer, ..sent };
         let told = match first {
             First::Event(data) => told(Some(overflow::judge_event(&data))),
-            First::Nothing => Told::Wordless,
-            First::Unknown => Told::Nothing,
+            First::Nothing => Refusal::Wordless,
+            First::Unknown => Refusal::Nothing,
         };
         Ok((sent, told))
     }
@@ -191,17 +197,17 @@ impl Dispatch {
     }
 
     /// An answer that says that the request is too long, in the words that every client knows.
-    pub(super) fn too_long(&self, sent: Sent, told: Told) -> Sent {
+    pub(super) fn too_long(&self, sent: ProviderReply, told: Refusal) -> ProviderReply {
         let generation = self.generation.as_ref();
         let untouched = generation.is_some_and(|generation| !generation.guards());
-        let Told::TooLong { overflow, classic } = told else {
+        let Refusal::TooLong { overflow, classic } = told else {
             return sent;
         };
         let answer = match untouched || classic {
             true => sent.answer,
             false => own_answers::too_long(&overflow, self.target.window),
         };
-        Sent {
+        ProviderReply {
             answer,
             too_long: true,
             ..sent
@@ -209,13 +215,13 @@ impl Dispatch {
     }
 }
 
-fn told(verdict: Option<Verdict>) -> Told {
+fn told(verdict: Option<Verdict>) -> Refusal {
     match verdict {
-        Some(Verdict::Overflow(overflow)) => Told::TooLong {
+        Some(Verdict::Overflow(overflow)) => Refusal::TooLong {
             overflow,
             classic: false,
         },
-        _ => Told::Nothing,
+        _ => Refusal::Nothing,
     }
 }
 

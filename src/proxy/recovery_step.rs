@@ -9,7 +9,7 @@ mod kept;
 use std::sync::Arc;
 
 use self::{after_answer::Billed, kept::calls};
-use super::request_options::Wish;
+use super::request_options::GuardMode;
 use crate::{
     config::RecoveryConfig,
     guard::{
@@ -75,13 +75,15 @@ impl RecoveryStep {
         inherited: &Inherited,
         policy: &Policy<'_>,
         rules: RecoveryRules<'_>,
-        wish: Wish,
+        mode: GuardMode,
     ) -> Self {
         let state = inherited.state.as_ref();
         let mut before = state.map_or_else(Memory::default, |state| state.recovery.clone());
         before.refused &= !rules.other_model;
-        let on =
-            rules.wanted && wish != Wish::Off && !before.refused && !conversation.is_auxiliary();
+        let on = rules.wanted
+            && mode != GuardMode::Off
+            && !before.refused
+            && !conversation.is_auxiliary();
         let configured = rules.settings.language;
         let language = recovery::language::choose(configured, before.language, conversation);
         let mut this = Self {

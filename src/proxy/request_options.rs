@@ -9,7 +9,7 @@ const STREAM_HEALTH: HeaderName = HeaderName::from_static("x-plimsoll-stream-hea
 
 /// What a request wants of the guard.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Wish {
+pub enum GuardMode {
     Guard,
     /// Forward untouched, report what would be done.
     DryRun,
@@ -17,7 +17,7 @@ pub enum Wish {
     Off,
 }
 
-impl Wish {
+impl GuardMode {
     pub fn of(headers: &HeaderMap) -> Self {
         match headers.get(GUARD).map(HeaderValue::as_bytes) {
             Some(b"off") => Self::Off,
@@ -29,19 +29,19 @@ impl Wish {
 
 /// What a client and its request ask of the guard, of recovery and of compaction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Asker {
-    pub wish: Wish,
+pub struct RequestOptions {
+    pub mode: GuardMode,
     /// Recovery may begin something new.
     pub recovers: bool,
     /// Whether the conversation is summarised by itself; `None`: as its session, or the settings, say.
     pub auto_compact: Option<bool>,
 }
 
-impl Asker {
+impl RequestOptions {
     /// `recovers`: whether the client may have recovery.
     pub fn of(headers: &HeaderMap, recovers: bool) -> Self {
         Self {
-            wish: Wish::of(headers),
+            mode: GuardMode::of(headers),
             recovers: recovers && !without_recovery(headers),
             auto_compact: match headers.get(AUTO_COMPACT).map(HeaderValue::as_bytes) {
                 Some(b"on") => Some(true),

@@ -1,7 +1,7 @@
-//! Going on where an answer was for us alone.
+//! The tool loop: an answer that calls only the proxy's tools is followed by another request.
 //!
-//! A request goes out once more for each round in which the model called only tools of ours. Where
-//! a round fails, the request goes on without anything of ours.
+//! A request goes out once more for each round in which the model called only tools that the proxy executes.
+//! Where a round fails, the request goes on without anything that recovery added.
 
 use async_trait::async_trait;
 use http::{Response, StatusCode, header::CONTENT_TYPE};
@@ -14,8 +14,8 @@ use crate::{
     wire::Body,
 };
 
-/// A request whose answer may be for us, on its way through its rounds.
-pub struct Continuing {
+/// A request whose answer may call tools that the proxy executes, on its way through its rounds.
+pub struct ToolLoop {
     pub dispatch: Dispatch,
     /// As the first answer came; those that follow must come alike.
     pub streamed: bool,
@@ -26,7 +26,7 @@ pub struct Continuing {
 }
 
 #[async_trait]
-impl Rounds for Continuing {
+impl Rounds for ToolLoop {
     fn left_out(&self) -> Option<u32> {
         self.dispatch.left_out()
     }
@@ -84,7 +84,7 @@ impl Rounds for Continuing {
     }
 }
 
-impl Continuing {
+impl ToolLoop {
     /// An answer to a request without anything of ours, whatever it says.
     async fn passed_on(&self, answer: Response<Body>) -> Option<Response<Body>> {
         if self.streamed && !self.goes_on(&answer) {

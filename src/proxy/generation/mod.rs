@@ -21,7 +21,7 @@ use super::{
     App,
     begin_summary::SummarySource,
     recovery_step::{RecoveryRules, RecoveryStep},
-    request_options::{Asker, Wish},
+    request_options::{GuardMode, RequestOptions},
 };
 use crate::{
     compaction::{self, CompactionStep},
@@ -57,7 +57,7 @@ pub struct Generation {
     pub(super) inherited: Inherited,
     pub(super) target: Target,
     limits: Limits,
-    wish: Wish,
+    mode: GuardMode,
     /// From before; what is ours apart.
     pub(super) recall: Recall,
     pub(super) recovering: RecoveryStep,
@@ -83,7 +83,7 @@ impl Generation {
         conversation: &Conversation,
         inherited: Inherited,
         target: &Target,
-        (asker, compaction, noted): (Asker, CompactionStep, Notes),
+        (options, compaction, noted): (RequestOptions, CompactionStep, Notes),
     ) -> Self {
         let _child = noted.trace.child(GUARD);
         let begun = Instant::now();
@@ -94,17 +94,18 @@ impl Generation {
             settings,
             other_model: !same_model(&inherited, target),
             pace: settings.pace(&target.settings),
-            wanted: settings.acts(&target.settings, None) && asker.recovers,
+            wanted: settings.acts(&target.settings, None) && options.recovers,
             caution_waits: false,
         };
-        let recovering = RecoveryStep::begin(conversation, &inherited, &policy, rules, asker.wish);
+        let recovering =
+            RecoveryStep::begin(conversation, &inherited, &policy, rules, options.mode);
         let mut generation = Self {
             app: Arc::clone(app),
             compaction,
             inherited,
             target: target.clone(),
             limits: limits(conversation, &policy, target, &recall),
-            wish: asker.wish,
+            mode: options.mode,
             recall,
             recovering,
             caution_waits_since_ms: None,
@@ -124,7 +125,7 @@ impl Generation {
             };
             let inherited = &generation.inherited;
             generation.recovering =
-                RecoveryStep::begin(conversation, inherited, &policy, rules, asker.wish);
+                RecoveryStep::begin(conversation, inherited, &policy, rules, options.mode);
             generation.replan(conversation);
         }
         generation.guard_took = begun.elapsed();
@@ -133,23 +134,23 @@ impl Generation {
 
     /// The edits to carry out.
     pub fn edits(&self) -> Edits {
-        match self.wish {
-            Wish::Guard => self.plan.edits.clone(),
-            Wish::DryRun | Wish::Off => Edits::default(),
+        match self.mode {
+            GuardMode::Guard => self.plan.edits.clone(),
+            GuardMode::DryRun | GuardMode::Off => Edits::default(),
         }
     }
 
     /// What of ours is to be taken out of the answer.
     pub fn sifting(&self) -> Sifting {
-        match self.wish {
-            Wish::Guard => self.recovering.sifting(),
-            Wish::DryRun | Wish::Off => Sifting::default(),
+        match self.mode {
+            GuardMode::Guard => self.recovering.sifting(),
+            GuardMode::DryRun | GuardMode::Off => Sifting::default(),
         }
     }
 
     /// Whether the request goes out with anything that recovery added.
     pub fn carries_ours(&self) -> bool {
-        self.wish == Wish::Guard && self.recovering.adds_anything()
+        self.mode == GuardMode::Guard && self.recovering.adds_anything()
     }
 
     /// Plans without anything of ours, for a provider that refuses it.
@@ -245,7 +246,7 @@ impl Generation {
             true if !self.cut_in_silence => Level::Critical,
             _ => self.judge(reported).level,
         };
-        if self.wish == Wish::Guard {
+        if self.mode == GuardMode::Guard {
             state.guard = self.plan.memory.clone();
         }
         state.recovery = self.memory_after(level);
@@ -262,7 +263,7 @@ impl Generation {
         let answer = state.completion_tokens.unwrap_or(0);
         state.largest_answer = state.largest_answer.max(answer);
         state.cap_was_hit |=
-            heard.cut_off && self.wish == Wish::Guard && self.fills_lowered_cap(answer);
+            heard.cut_off && self.mode == GuardMode::Guard && self.fills_lowered_cap(answer);
         state.cached_tokens = usage.and_then(|usage| usage.cached_tokens);
         let billed = self.recovering.billed_tokens();
         state.billed_prompt_tokens = billed.map_or(reported, |billed| Some(billed.prompt_tokens));
@@ -285,7 +286,7 @@ impl Generation {
     }
 
     fn memory_after(&self, level: Level) -> recovery::Memory {
-        if self.wish != Wish::Guard {
+        if self.mode != GuardMode::Guard {
             return self.recovering.before().clone();
         }
         let report = &self.plan.report;

@@ -15,7 +15,7 @@ use crate::{
         learnt::{Lesson, Refused},
         overflow::Overflow,
     },
-    proxy::request_options::Wish,
+    proxy::request_options::GuardMode,
     relay::Heard,
     wire::chat::Conversation,
 };
@@ -23,14 +23,14 @@ use crate::{
 impl Generation {
     /// Whether the guard may change the request.
     pub fn guards(&self) -> bool {
-        self.wish == Wish::Guard && self.plan.report.stood_back.is_none()
+        self.mode == GuardMode::Guard && self.plan.report.stood_back.is_none()
     }
 
     /// Tokens expected of the request as it goes out.
     pub fn expected(&self) -> u32 {
-        match self.wish {
-            Wish::Guard => self.plan.report.expected,
-            Wish::DryRun | Wish::Off => self.recall.calibration.tokens(self.raw_sent),
+        match self.mode {
+            GuardMode::Guard => self.plan.report.expected,
+            GuardMode::DryRun | GuardMode::Off => self.recall.calibration.tokens(self.raw_sent),
         }
     }
 
@@ -176,7 +176,7 @@ impl Generation {
     /// Whether the request is better off with `larger`: it would be cut here, or soon, or its
     /// session has gone there and is still too long to come back for good.
     pub fn wants_room(&self, larger: &Target) -> bool {
-        if self.wish != Wish::Guard {
+        if self.mode != GuardMode::Guard {
             return false;
         }
         let report = &self.plan.report;

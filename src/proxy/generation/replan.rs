@@ -3,7 +3,7 @@
 use super::{Generation, policy};
 use crate::{
     guard::{self, Plan, Recall, StoodBack, record::Ours},
-    proxy::request_options::Wish,
+    proxy::request_options::GuardMode,
     wire::chat::Conversation,
 };
 
@@ -57,9 +57,9 @@ impl Generation {
         }
         self.compaction.left_out = aside;
         self.plan = found;
-        self.raw_sent = match self.wish {
-            Wish::Guard => self.plan.report.raw_after,
-            Wish::DryRun | Wish::Off => self.plan.report.raw_before,
+        self.raw_sent = match self.mode {
+            GuardMode::Guard => self.plan.report.raw_after,
+            GuardMode::DryRun | GuardMode::Off => self.plan.report.raw_before,
         };
         self.noted.facts().actions = Some(self.actions());
     }

@@ -5,7 +5,7 @@ use super::{Generation, reported};
 use crate::{
     guard::estimate::Calibration,
     health::Health,
-    proxy::request_options::Wish,
+    proxy::request_options::GuardMode,
     relay::Heard,
     session::{history::Marks, state::MadeOf},
     telemetry::record::Answered,
@@ -21,8 +21,8 @@ impl Generation {
         let slope = calibration.slope();
         let tokens = |raw: u32| (f64::from(raw) * slope) as u32;
         let came = &report.shares;
-        let (sent, raw) = match self.wish {
-            Wish::Guard if report.stood_back.is_none() => (&report.sent, report.raw_after),
+        let (sent, raw) = match self.mode {
+            GuardMode::Guard if report.stood_back.is_none() => (&report.sent, report.raw_after),
             _ => (came, came.total()),
         };
         Some(MadeOf {
@@ -39,7 +39,7 @@ impl Generation {
 
     /// What is new with this request.
     pub(super) fn marks(&self) -> Marks {
-        if self.wish != Wish::Guard {
+        if self.mode != GuardMode::Guard {
             return Marks::default();
         }
         let report = &self.plan.report;
@@ -83,7 +83,7 @@ impl Generation {
         if self.inherited.state.is_none() && !self.inherited.lost {
             metrics.sessions.inc();
         }
-        if self.wish != Wish::Guard {
+        if self.mode != GuardMode::Guard {
             return;
         }
         let report = &self.plan.report;

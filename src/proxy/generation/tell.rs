@@ -8,7 +8,7 @@ use super::{Ended, Generation};
 use crate::{
     guard::{self, How},
     health::{self, From, Health},
-    proxy::{ask_usage::Sent, request_options::Wish},
+    proxy::{request_options::GuardMode, send::ProviderReply},
     recovery,
     relay::{Closing, Spoken},
     session::State,
@@ -41,15 +41,15 @@ const BILLED: HeaderName = HeaderName::from_static("x-plimsoll-billed-tokens");
 
 impl Generation {
     /// Headers that say what was done, and the health of the generation before this one.
-    pub fn head(&self, sent: &Sent) -> HeaderMap {
+    pub fn head(&self, sent: &ProviderReply) -> HeaderMap {
         let mut headers = HeaderMap::new();
         let previous = self.inherited.state.as_ref();
         let health = previous.map_or_else(|| self.judge(None), State::health);
         headers.extend(health::headers(&health, From::Previous));
         // A dry run begins no course.
-        let memory = match self.wish {
-            Wish::Guard => self.recovering.memory(),
-            Wish::DryRun | Wish::Off => self.recovering.before(),
+        let memory = match self.mode {
+            GuardMode::Guard => self.recovering.memory(),
+            GuardMode::DryRun | GuardMode::Off => self.recovering.before(),
         };
         headers.extend(recovery::headers::headers(memory));
         self.describe(&mut headers, sent);
@@ -108,7 +108,7 @@ impl Generation {
         }
     }
 
-    fn describe(&self, headers: &mut HeaderMap, sent: &Sent) {
+    fn describe(&self, headers: &mut HeaderMap, sent: &ProviderReply) {
         let mut put = |name: HeaderName, value: String| {
             if let Ok(value) = HeaderValue::try_from(value) {
                 headers.insert(name, value);
@@ -146,10 +146,10 @@ impl Generation {
             words.retain(|word| word != "none");
             words.push("provider-truncated".to_owned());
         }
-        match self.wish {
-            Wish::Guard => words.join(", "),
-            Wish::DryRun => format!("dry-run, {}", words.join(", ")),
-            Wish::Off => "guard-off".to_owned(),
+        match self.mode {
+            GuardMode::Guard => words.join(", "),
+            GuardMode::DryRun => format!("dry-run, {}", words.join(", ")),
+            GuardMode::Off => "guard-off".to_owned(),
         }
     }
 
@@ -175,7 +175,7 @@ impl Generation {
     /// One line for each cut that is new with this request; those of before were logged then.
     pub(super) fn log(&self) {
         let report = &self.plan.report;
-        if self.wish != Wish::Guard {
+        if self.mode != GuardMode::Guard {
             return;
         }
         let session = self.inherited.session;
@@ -242,7 +242,7 @@ impl Generation {
     /// One line for what recovery began with this request.
     fn log_recovery(&self) {
         let session = self.inherited.session;
-        if self.wish != Wish::Guard {
+        if self.mode != GuardMode::Guard {
             return;
         }
         for action in self.recovering.action_words() {

@@ -24,8 +24,8 @@ const MAX_ERROR_BYTES: usize = 64 << 10;
 /// What a refusal names.
 const WORDS: [&str; 2] = ["stream_options", "include_usage"];
 
-/// What came of sending it.
-pub struct Sent {
+/// The answer of a provider to one request, which may have been sent several times.
+pub struct ProviderReply {
     pub answer: Response<Body>,
     /// The request asked for the usage of a stream where the client did not.
     pub asked_usage: bool,
@@ -36,9 +36,9 @@ pub struct Sent {
     pub too_long: bool,
 }
 
-/// Why there is no answer.
+/// Why there is no answer to relay.
 #[derive(Debug)]
-pub enum Lost {
+pub enum SendError {
     /// None began: the request may be sent again.
     Unsent(Unsent),
     /// One began that told of the provider's own failure, and broke.
@@ -47,23 +47,23 @@ pub enum Lost {
     Broken(BadAnswer),
 }
 
-impl From<Unsent> for Lost {
+impl From<Unsent> for SendError {
     fn from(unsent: Unsent) -> Self {
         Self::Unsent(unsent)
     }
 }
 
-impl From<BadAnswer> for Lost {
+impl From<BadAnswer> for SendError {
     fn from(bad: BadAnswer) -> Self {
         Self::Broken(bad)
     }
 }
 
-impl From<Lost> for Failure {
-    fn from(lost: Lost) -> Self {
+impl From<SendError> for Failure {
+    fn from(lost: SendError) -> Self {
         match lost {
-            Lost::Unsent(unsent) => unsent.into(),
-            Lost::Failing(bad) | Lost::Broken(bad) => bad.into(),
+            SendError::Unsent(unsent) => unsent.into(),
+            SendError::Failing(bad) | SendError::Broken(bad) => bad.into(),
         }
     }
 }
