@@ -144,19 +144,6 @@ impl Learnt {
         entry.map_or_else(Known::default, |entry| entry.known(now))
     }
 
-    /// Every model of which something is known now: place, model, and what; by name.
-    pub fn all(&self, now: Instant) -> Vec<(String, String, Known)> {
-        let models = self.models();
-        let mut all: Vec<_> = models
-            .iter()
-            .map(|((place, model), entry)| (place.to_string(), model.to_string(), entry.known(now)))
-            .filter(|(_, _, known)| *known != Known::default())
-            .collect();
-        drop(models);
-        all.sort_by(|a, b| (&a.0, &a.1).cmp(&(&b.0, &b.1)));
-        all
-    }
-
     fn max_age(&self) -> Duration {
         Duration::from_millis(self.max_age.load(Relaxed))
     }

@@ -64,22 +64,18 @@ impl Registry {
     /// # Errors
     /// The TLS roots of this machine cannot be read.
     pub fn new(config: &Config) -> io::Result<Self> {
-        let mut providers = BTreeMap::new();
-        for (name, provider) in &config.providers {
-            let provider = Arc::new(Provider::new(name, provider)?);
-            providers.insert(name.clone(), provider);
-        }
         let fetched = Fetched::open(&config.catalogue, &config.server.data_dir);
-        Ok(Self {
-            providers,
+        let nothing = Self {
+            providers: BTreeMap::new(),
             names: Names::new(config),
-            client_keys: !config.clients.is_empty(),
+            client_keys: false,
             learnt: Arc::new(Learnt::new(config.catalogue.learnt_max_age)),
             listed: Arc::new(Listed::new()),
             fetched: Arc::new(fetched),
             background: Arc::default(),
             reported: Arc::default(),
-        })
+        };
+        nothing.under(config)
     }
 
     /// Begins to fetch the catalogue, and to ask providers for their lists where they are wanted.
