@@ -21,7 +21,7 @@ const TOOLS: &[(&str, &str, &str)] = &[
 
 /// Characters of tool results, with the median and the long tail of recorded coding sessions.
 const SIZES: &[usize] = &[
-    170, 60, 900, 12, 2_700, 120, 400, 40, 1_500, 170, 80, 5_000, 250, 30, 700, 170, 3_500, 100,
+    170, 60, 900, 12, 2_700, 120, 400, 40, 1_500, 170, 80, 14_000, 250, 30, 700, 170, 3_500, 100,
     600, 24_000,
 ];
 
