@@ -14,11 +14,9 @@ use serde_json::Value;
 use super::{Failed, models, table};
 use crate::{
     compaction,
-    config::{
-        Auth, Config, Environment, Flags, Setting, StorePlace, load, unknown_windows, warnings,
-    },
+    config::{Auth, Config, Environment, Flags, Setting, StorePlace, load},
     guard::budget,
-    provider::{Registry, Target},
+    provider::{Registry, Target, fit_body_to_windows, unknown_windows, warnings},
 };
 
 /// What settings that the user left open, or that depend on others, come to; by key.
@@ -29,7 +27,8 @@ pub(super) fn run(
     environment: &Environment,
     out: &mut impl Write,
 ) -> Result<(), Failed> {
-    let loaded = load(flags, environment)?;
+    let mut loaded = load(flags, environment)?;
+    fit_body_to_windows(&mut loaded.config);
     let config = &loaded.config;
     let registry = Registry::new(config).map_err(Failed::Start)?;
     match &loaded.file {

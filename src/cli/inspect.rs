@@ -24,7 +24,7 @@ use crate::{
         found::{Aim, Found, WindowFound},
         profile::{PROFILES, Profile, named},
     },
-    provider::{Registry, Unknown},
+    provider::{Registry, Unknown, fit_body_to_windows},
     wire::chat::{self, Conversation, Unindexed},
 };
 
@@ -80,7 +80,8 @@ pub(super) fn run(
     input: &mut impl Read,
     out: &mut impl Write,
 ) -> Result<(), Failed> {
-    let config = load(flags, environment)?.config;
+    let mut config = load(flags, environment)?.config;
+    fit_body_to_windows(&mut config);
     let registry = Registry::new(&config).map_err(Failed::Start)?;
     let is_stdin = args.file == Path::new("-");
     let name = match is_stdin {

@@ -13,12 +13,14 @@ use super::Failed;
 use crate::{
     CurrentConfig,
     config::{Auth, Config, Environment, Flags, Loaded, Watch},
+    provider::fit_body_to_windows,
     telemetry,
 };
 
 pub(super) fn run(flags: &Flags, environment: &Environment) -> Result<(), Failed> {
     let mut watch = Watch::new(flags, environment);
-    let loaded = watch.load()?;
+    let mut loaded = watch.load()?;
+    fit_body_to_windows(&mut loaded.config);
     let _log = telemetry::start();
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .enable_all()

@@ -2,12 +2,12 @@
 //!
 //! Named by section and key, never with a value: that may be a key, or its digest.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use super::{
     Config, StoreConfig, StorePlace,
     problem::{Problem, Problems, dotted},
-    settings::settle,
+    setting::settle,
 };
 
 /// Sections that are named; what is more is counted.
@@ -25,26 +25,27 @@ pub struct Change {
 impl Change {
     /// Compares, and puts back in `next` what cannot change while the proxy runs.
     pub fn settle(running: &Config, next: &mut Config) -> Self {
-        let mut waiting = Vec::new();
-        let mut stays = |key, differs: bool| {
-            if differs {
-                waiting.push(key);
-            }
-        };
-        let (old, new) = (&running.server, &mut next.server);
-        stays("server.listen", new.listen != old.listen);
-        stays("server.data_dir", new.data_dir != old.data_dir);
-        stays("server.secret_env", new.secret != old.secret);
-        new.listen = old.listen;
-        new.data_dir.clone_from(&old.data_dir);
-        new.secret.clone_from(&old.secret);
-        store(&running.store, &next.store, &mut stays);
+        let (old, new) = (&running.server, &next.server);
+        let mut keys = vec![
+            ("server.listen", new.listen != old.listen),
+            ("server.data_dir", new.data_dir != old.data_dir),
+            ("server.secret_env", new.secret != old.secret),
+        ];
+        keys.extend(store_keys(&running.store, &next.store));
+        keys.push(("traces", running.traces != next.traces));
+        let waiting: Vec<_> = keys
+            .iter()
+            .filter(|(_, differs)| *differs)
+            .map(|(key, _)| *key)
+            .collect();
+        next.server.listen = old.listen;
+        next.server.data_dir.clone_from(&old.data_dir);
+        next.server.secret.clone_from(&old.secret);
         next.store.clone_from(&running.store);
-        stays("traces", running.traces != next.traces);
         next.traces.clone_from(&running.traces);
         next.settings = settle(&running.settings, &next.settings, &waiting).into();
         Self {
-            taken: taken(running, next),
+            taken: changed_sections(running, next),
             waiting,
         }
     }
@@ -70,72 +71,72 @@ impl Config {
         }
         let message = "has no client any more, and the proxy would be open to whoever reaches it; \
                        keep a client, or restart it without";
-        Err(Problems(vec![Problem {
-            origin: None,
-            key: "clients".to_owned(),
-            value: None,
-            message: message.to_owned(),
-        }]))
+        Err(Problems(vec![Problem::at(&["clients"], message)]))
     }
 }
 
-/// A store is opened once, with what it holds.
-fn store(old: &StoreConfig, new: &StoreConfig, stays: &mut impl FnMut(&'static str, bool)) {
-    match (&old.place, &new.place) {
+/// The keys of a store that are different, which is opened once, with what it holds.
+fn store_keys(old: &StoreConfig, new: &StoreConfig) -> Vec<(&'static str, bool)> {
+    let mut keys = match (&old.place, &new.place) {
         (StorePlace::Redis(old), StorePlace::Redis(new)) => {
             let same_nodes = old.nodes == new.nodes && old.cluster == new.cluster;
-            stays("store.url", !same_nodes);
-            stays("store.password_env", old.password != new.password);
-            stays("store.prefix", old.prefix != new.prefix);
-            stays("store.ca_file", old.ca_file != new.ca_file);
+            vec![
+                ("store.url", !same_nodes),
+                ("store.password_env", old.password != new.password),
+                ("store.prefix", old.prefix != new.prefix),
+                ("store.ca_file", old.ca_file != new.ca_file),
+            ]
         }
-        (old, new) => stays("store.url", old != new),
-    }
-    stays("store.max_sessions", old.max_sessions != new.max_sessions);
-    stays("store.max_bytes", old.max_bytes != new.max_bytes);
-    stays("store.max_age_s", old.max_age != new.max_age);
-    stays("store.timeout_ms", old.timeout != new.timeout);
-    let other_key = old.encrypt_key != new.encrypt_key;
-    stays("store.encrypt_key_env", other_key);
+        (old, new) => vec![("store.url", old != new)],
+    };
+    keys.extend([
+        ("store.max_sessions", old.max_sessions != new.max_sessions),
+        ("store.max_bytes", old.max_bytes != new.max_bytes),
+        ("store.max_age_s", old.max_age != new.max_age),
+        ("store.timeout_ms", old.timeout != new.timeout),
+        ("store.encrypt_key_env", old.encrypt_key != new.encrypt_key),
+    ]);
+    keys
 }
 
-fn taken(old: &Config, new: &Config) -> Vec<String> {
-    let mut taken = Vec::new();
-    let mut one = |name: &str, differs: bool| {
-        if differs {
-            taken.push(name.to_owned());
-        }
-    };
-    let default_provider = old.default_provider != new.default_provider;
-    one("default_provider", default_provider);
-    one("server", old.server != new.server);
-    one("admin", old.admin != new.admin);
-    one("retry", old.retry != new.retry);
-    one("catalogue", old.catalogue != new.catalogue);
-    one("guard", old.guard != new.guard);
-    one("recovery", old.recovery != new.recovery);
-    one("compaction", old.compaction != new.compaction);
-    entries("clients", &old.clients, &new.clients, &mut taken);
-    entries("providers", &old.providers, &new.providers, &mut taken);
-    entries("aliases", &old.aliases, &new.aliases, &mut taken);
-    entries("models", &old.models, &new.models, &mut taken);
-    taken
+/// Sections, and entries of those that have some.
+fn changed_sections(old: &Config, new: &Config) -> Vec<String> {
+    let sections = [
+        (
+            "default_provider",
+            old.default_provider != new.default_provider,
+        ),
+        ("server", old.server != new.server),
+        ("admin", old.admin != new.admin),
+        ("retry", old.retry != new.retry),
+        ("catalogue", old.catalogue != new.catalogue),
+        ("guard", old.guard != new.guard),
+        ("recovery", old.recovery != new.recovery),
+        ("compaction", old.compaction != new.compaction),
+    ];
+    let mut changed: Vec<_> = sections
+        .iter()
+        .filter(|(_, differs)| *differs)
+        .map(|(name, _)| (*name).to_owned())
+        .collect();
+    changed.extend(changed_entries("clients", &old.clients, &new.clients));
+    changed.extend(changed_entries("providers", &old.providers, &new.providers));
+    changed.extend(changed_entries("aliases", &old.aliases, &new.aliases));
+    changed.extend(changed_entries("models", &old.models, &new.models));
+    changed
 }
 
 /// Entries that came, went, or are different.
-fn entries<T: PartialEq>(
+fn changed_entries<T: PartialEq>(
     section: &str,
     old: &BTreeMap<String, T>,
     new: &BTreeMap<String, T>,
-    taken: &mut Vec<String>,
-) {
-    let gone = old.keys().filter(|name| !new.contains_key(*name));
-    let other = new
-        .iter()
-        .filter(|(name, new)| old.get(*name) != Some(*new));
-    let mut names: Vec<_> = gone.chain(other.map(|(name, _)| name)).collect();
-    names.sort();
-    taken.extend(names.into_iter().map(|name| dotted(&[section, name])));
+) -> Vec<String> {
+    let names: BTreeSet<_> = old.keys().chain(new.keys()).collect();
+    let changed = names
+        .into_iter()
+        .filter(|name| old.get(*name) != new.get(*name));
+    changed.map(|name| dotted(&[section, name])).collect()
 }
 
 #[cfg(test)]

@@ -1,6 +1,6 @@
 //! Where settings come from: built-in defaults, then the file, the environment, the flags.
 //!
-//! Each source becomes one of the [`Layers`]; [`check`] makes settings of them all.
+//! Each source becomes one of the [`Layers`]; [`Config`] reads them all.
 //! The environment is a value that is handed in; nothing here reads the process's own.
 
 use std::{
@@ -11,15 +11,15 @@ use std::{
 
 use figment::{
     providers::{Format, Toml},
-    value::{Dict, Value},
+    value::Dict,
 };
 
 use super::{
-    Config, check,
-    file::File,
+    Config, SECTIONS,
     layer::Layers,
     problem::{Problem, Problems},
-    settings::Source,
+    section::Section,
+    setting::Source,
 };
 
 /// A settings file larger than this is a mistake.
@@ -76,7 +76,7 @@ pub struct Loaded {
     pub config: Config,
     /// The file that was read, if any.
     pub file: Option<PathBuf>,
-    /// Variables that look like settings and are none. More is found by [`super::warnings`].
+    /// Variables that look like settings and are none.
     pub warnings: Vec<Problem>,
 }
 
@@ -86,8 +86,6 @@ pub(super) struct Written {
     /// The file says nothing at all.
     pub(super) empty: bool,
     layers: Layers,
-    settings: File,
-    problems: Vec<Problem>,
     warnings: Vec<Problem>,
 }
 
@@ -109,12 +107,8 @@ impl Written {
             Ok(text) => Some(text),
             Err(error) if !must_exist && error.kind() == io::ErrorKind::NotFound => None,
             Err(error) => {
-                return Err(Problems(vec![Problem {
-                    origin: Some(path.display().to_string()),
-                    key: String::new(),
-                    value: None,
-                    message: format!("cannot be read: {error}"),
-                }]));
+                let message = format!("cannot be read: {error}");
+                return Err(Problems::of_file(path.display(), message));
             }
         };
         let file = text.is_some().then(|| path.to_path_buf());
@@ -125,18 +119,16 @@ impl Written {
 
     /// The directory of texts that [`Written::check`] reads.
     pub(super) fn texts(&self) -> Option<PathBuf> {
-        let folder = self.settings.recovery.prompts_dir.as_ref();
-        folder
-            .filter(|folder| !folder.is_empty())
-            .map(PathBuf::from)
+        let (_, folder) = self.layers.find(&["recovery", "prompts_dir"])?;
+        let folder = folder.as_str().filter(|folder| !folder.is_empty());
+        folder.map(PathBuf::from)
     }
 
     /// # Errors
     /// All that is wrong with what is written.
     pub(super) fn check(self, environment: &Environment) -> Result<Loaded, Problems> {
-        let config = check::check(&self.settings, &self.layers, environment, self.problems)?;
         Ok(Loaded {
-            config,
+            config: Config::read_checked(Section::new(&self.layers, environment))?,
             file: self.file,
             warnings: self.warnings,
         })
@@ -148,19 +140,34 @@ impl Written {
         environment: &Environment,
         listen: Option<&str>,
     ) -> Result<Self, Problems> {
-        let empty = text
-            .as_ref()
-            .is_some_and(|(_, text)| text.trim().is_empty());
-        let (mut layers, warnings) = layers(text, environment, listen)?;
-        let (settings, problems) = layers.extract();
-        Ok(Self {
+        let mut this = Self {
             file: None,
-            empty,
-            layers,
-            settings,
-            problems,
-            warnings,
-        })
+            empty: text
+                .as_ref()
+                .is_some_and(|(_, text)| text.trim().is_empty()),
+            layers: Layers::default(),
+            warnings: Vec::new(),
+        };
+        if let Some((name, text)) = text {
+            let values = parse(&text).map_err(|message| Problems::of_file(&name, message))?;
+            this.layers.push(Source::File, &name, &[], values.into());
+        }
+        for (name, value) in &environment.0 {
+            match read_variable_name(name) {
+                Named::Setting(path) => {
+                    let Ok(value) = value.parse();
+                    this.layers.push(Source::Environment, name, &path, value);
+                }
+                Named::Doubtful(message) => this.warnings.push(Problem::at(&[name], message)),
+                Named::Foreign => {}
+            }
+        }
+        if let Some(listen) = listen {
+            let path = ["server", "listen"].map(str::to_owned);
+            this.layers
+                .push(Source::Flag, "--listen", &path, listen.into());
+        }
+        Ok(this)
     }
 }
 
@@ -187,62 +194,16 @@ pub(super) fn merge(
     Ok((loaded.config, loaded.warnings))
 }
 
-/// The settings of a text as they would be shown, unchecked.
+/// The settings of a text as they would be shown, whatever is wrong with them.
 #[cfg(test)]
 pub(super) fn shown(
     text: Option<(String, String)>,
     environment: &Environment,
 ) -> Vec<super::Setting> {
-    let written =
-        Written::of(text, environment, None).unwrap_or_else(|problems| panic!("{problems}"));
-    super::settings::settings(&written.settings, &written.layers)
-}
-
-/// All sources, unchecked, and what is doubtful of their names.
-fn layers(
-    text: Option<(String, String)>,
-    environment: &Environment,
-    listen: Option<&str>,
-) -> Result<(Layers, Vec<Problem>), Problems> {
-    let mut layers = Layers::default();
-    if let Some((name, text)) = text {
-        let values = parse(&text).map_err(|message| {
-            Problems(vec![Problem {
-                origin: Some(name.clone()),
-                key: String::new(),
-                value: None,
-                message,
-            }])
-        })?;
-        layers.add(name, values);
-    }
-    let mut warnings = Vec::new();
-    for (name, value) in &environment.0 {
-        match setting(name) {
-            Named::Setting(path) => layers.push(
-                Source::Environment,
-                name,
-                &path,
-                value.parse().unwrap_or_else(never),
-            ),
-            Named::Doubtful(message) => warnings.push(Problem {
-                origin: None,
-                key: name.clone(),
-                value: None,
-                message,
-            }),
-            Named::Foreign => {}
-        }
-    }
-    if let Some(listen) = listen {
-        let path = ["server".to_owned(), "listen".to_owned()];
-        layers.push(Source::Flag, "--listen", &path, Value::from(listen));
-    }
-    Ok((layers, warnings))
-}
-
-fn never<T>(error: std::convert::Infallible) -> T {
-    match error {}
+    let written = Written::of(text, environment, None).unwrap_or_else(|all| panic!("{all}"));
+    let mut section = Section::new(&written.layers, environment);
+    Config::read(&mut section);
+    section.finish().0
 }
 
 /// The parser's message without its picture of the line, which may show a key.
@@ -259,7 +220,7 @@ fn parse(text: &str) -> Result<Dict, String> {
     })
 }
 
-/// What a variable of the environment is to us.
+/// What a variable of the environment is to the settings.
 enum Named {
     Setting(Vec<String>),
     Doubtful(String),
@@ -267,9 +228,9 @@ enum Named {
 }
 
 /// A variable with `PLIMSOLL_` and a double underscore is a setting, known or not. One without
-/// is ours only when it is a top-level key: a service called `plimsoll` makes an orchestrator
+/// is one only when it is a top-level key: a service called `plimsoll` makes an orchestrator
 /// set `PLIMSOLL_PORT` and its like, which must not keep us from starting.
-fn setting(name: &str) -> Named {
+fn read_variable_name(name: &str) -> Named {
     let Some(rest) = name.strip_prefix(PREFIX) else {
         return Named::Foreign;
     };
@@ -277,20 +238,6 @@ fn setting(name: &str) -> Named {
     if lower.contains("__") || lower == "default_provider" {
         return Named::Setting(lower.split("__").map(str::to_owned).collect());
     }
-    const SECTIONS: [&str; 12] = [
-        "server",
-        "admin",
-        "clients",
-        "providers",
-        "aliases",
-        "models",
-        "retry",
-        "catalogue",
-        "guard",
-        "recovery",
-        "compaction",
-        "store",
-    ];
     let key_of = |section: &&str| {
         let key = lower.strip_prefix(*section)?.strip_prefix('_')?;
         Some(format!("{section}__{key}").to_ascii_uppercase())

@@ -5,6 +5,9 @@
 
 use std::fmt;
 
+/// Longer names of keys, providers and texts are not compared.
+const MAX_KEY_BYTES: usize = 256;
+
 /// One wrong or doubtful setting.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Problem {
@@ -16,6 +19,28 @@ pub struct Problem {
     pub value: Option<String>,
     /// What is wrong, then what to do.
     pub message: String,
+}
+
+impl Problem {
+    /// Of a setting whose value is not shown.
+    pub(crate) fn at<S: AsRef<str>>(path: &[S], message: impl Into<String>) -> Self {
+        Self {
+            origin: None,
+            key: dotted(path),
+            value: None,
+            message: message.into(),
+        }
+    }
+}
+
+impl Problems {
+    /// Of a whole file.
+    pub(super) fn of_file(file: impl fmt::Display, message: impl Into<String>) -> Self {
+        Self(vec![Problem {
+            origin: Some(file.to_string()),
+            ..Problem::at::<&str>(&[], message)
+        }])
+    }
 }
 
 impl fmt::Display for Problem {
@@ -60,12 +85,16 @@ pub(super) fn dotted<S: AsRef<str>>(path: &[S]) -> String {
         .join(".")
 }
 
-/// The known key that `unknown` was most likely meant to be.
+/// The known key that `unknown` was most likely meant to be. A name longer than any key is far from all, so
+/// that a hostile file costs nothing.
 pub(super) fn nearest<'a>(unknown: &str, known: &[&'a str]) -> Option<&'a str> {
+    if unknown.len() > MAX_KEY_BYTES {
+        return None;
+    }
     let reach = (unknown.chars().count() / 3).max(2);
     known
         .iter()
-        .map(|known| (distance(unknown, known), *known))
+        .map(|known| (strsim::levenshtein(unknown, known), *known))
         .filter(|(distance, known)| {
             // `api_key` for `api_key_env`: far in letters, plainly the same thing.
             *distance <= reach || (unknown.len() > 3 && known.starts_with(unknown))
@@ -74,29 +103,9 @@ pub(super) fn nearest<'a>(unknown: &str, known: &[&'a str]) -> Option<&'a str> {
         .map(|(_, known)| known)
 }
 
-/// Insertions, deletions and replacements between two names (Levenshtein). A name longer than
-/// any key of ours is taken as far from all, so that a hostile file costs nothing.
-fn distance(a: &str, b: &str) -> usize {
-    let (a, b): (Vec<char>, Vec<char>) = (a.chars().take(65).collect(), b.chars().collect());
-    if a.len() > 64 {
-        return usize::MAX;
-    }
-    let mut row: Vec<usize> = (0..=b.len()).collect();
-    for (i, from) in a.iter().enumerate() {
-        let mut corner = row[0];
-        row[0] = i + 1;
-        for (j, to) in b.iter().enumerate() {
-            let replaced = corner + usize::from(from != to);
-            corner = row[j + 1];
-            row[j + 1] = replaced.min(corner + 1).min(row[j] + 1);
-        }
-    }
-    row[b.len()]
-}
-
 #[cfg(test)]
 mod tests {
-    use super::{distance, dotted, nearest};
+    use super::{dotted, nearest};
 
     #[test]
     fn a_misspelt_key_finds_its_neighbour() {
@@ -106,14 +115,6 @@ mod tests {
         assert_eq!(nearest("api_key", &known), Some("api_key_env"));
         assert_eq!(nearest("colour", &known), None);
         assert_eq!(nearest(&"x".repeat(1_000_000), &known), None);
-    }
-
-    #[test]
-    fn the_distance_is_symmetric_and_counts_edits() {
-        assert_eq!(distance("kitten", "sitting"), 3);
-        assert_eq!(distance("sitting", "kitten"), 3);
-        assert_eq!(distance("", "abc"), 3);
-        assert_eq!(distance("abc", "abc"), 0);
     }
 
     #[test]

@@ -3,16 +3,12 @@
 
 use std::{collections::BTreeMap, fs, path::Path};
 
-use figment::{
-    Figment,
-    error::Kind,
-    providers::{Format, Toml},
-    value::{Dict, Value},
+use super::{
+    AddTools, Auth, Config, Environment, Flags, Setting, load, load::merge, load::shown,
+    setting::Source,
 };
-
-use super::{AddTools, Auth, Config, Environment, Flags, file::File, load, load::merge};
 use crate::{
-    provider::Registry,
+    provider::{self, Registry},
     recovery::{Language, prompt::Way},
 };
 
@@ -42,8 +38,8 @@ fn refused(text: &str, variables: &[(&str, &str)]) -> String {
 fn warned(text: &str, variables: &[(&str, &str)]) -> String {
     let (config, mut warnings) = merge(written(text), &environment(variables), None).unwrap();
     let registry = Registry::new(&config).unwrap();
-    warnings.extend(super::warnings(&config, &registry));
-    warnings.extend(super::unknown_windows(&registry));
+    warnings.extend(provider::warnings(&config, &registry));
+    warnings.extend(provider::unknown_windows(&registry));
     let lines: Vec<_> = warnings.iter().map(ToString::to_string).collect();
     lines.join("\n")
 }
@@ -96,8 +92,23 @@ fn the_defaults_pass_their_own_checks() {
 
 #[test]
 fn the_shipped_file_is_the_defaults() {
-    let shipped: File = Figment::from(Toml::string(SHIPPED)).extract().unwrap();
-    assert_eq!(shipped, File::default());
+    let values = |settings: &[Setting]| -> Vec<_> {
+        let pairs = settings.iter().map(|it| (it.key.clone(), it.value.clone()));
+        pairs.collect()
+    };
+    let shipped = accepted(SHIPPED);
+    assert_eq!(
+        values(&shipped.settings),
+        values(&Config::default().settings)
+    );
+    let settings = Config::default().settings;
+    assert_eq!(
+        Config {
+            settings,
+            ..shipped
+        },
+        Config::default()
+    );
 }
 
 /// The shipped file with its examples in use.
@@ -125,7 +136,7 @@ fn the_examples_of_the_shipped_file_are_valid() {
     let (config, warnings) = loaded.unwrap_or_else(|problems| panic!("{problems}"));
     assert_eq!(warnings, []);
     let registry = Registry::new(&config).unwrap();
-    assert_eq!(super::warnings(&config, &registry), []);
+    assert_eq!(provider::warnings(&config, &registry), []);
     assert_eq!(config.clients["alice"].models, ["*"]);
     assert_eq!(config.recovery.prompts_dir.as_deref(), Some(folder.path()));
     assert!(matches!(config.providers["openai"].auth, Auth::Key(_)));
@@ -135,44 +146,25 @@ fn the_examples_of_the_shipped_file_are_valid() {
     );
 }
 
-/// The keys that a section knows, asked of serde itself.
-fn keys(section: &[&str]) -> Vec<&'static str> {
-    let nested = section.iter().rev().fold(
-        Value::from(Dict::from([("?".to_owned(), Value::from(0))])),
-        |value, key| Value::from(Dict::from([((*key).to_owned(), value)])),
-    );
-    match nested.deserialize::<File>().unwrap_err().kind {
-        Kind::UnknownField(_, known) => known.to_vec(),
-        other => panic!("{section:?}: {other}"),
-    }
-}
-
+/// Of providers, models and clients, each key in one of the examples.
 #[test]
 fn the_shipped_file_shows_every_key() {
-    let shown: Dict = Toml::from_str(&with_examples()).unwrap();
-    let top = keys(&[]);
-    assert!(top.contains(&"server") && top.contains(&"store"));
-    for name in top {
-        let Some(Value::Dict(_, section)) = shown.get(name) else {
-            assert!(shown.contains_key(name), "{name} is not in config.toml");
-            continue;
-        };
-        let (path, found): (Vec<&str>, Vec<&Dict>) = match name {
-            // Its keys are names of the user's choice.
-            "aliases" => continue,
-            "clients" | "providers" | "models" => (
-                vec![name, "x"],
-                section.values().filter_map(Value::as_dict).collect(),
-            ),
-            _ => (vec![name], vec![section]),
-        };
-        for key in keys(&path) {
-            // The two ways of credentials exclude each other, so no one example has both.
-            assert!(
-                found.iter().any(|section| section.contains_key(key)),
-                "{name}.{key} is not in config.toml"
-            );
+    let settings = shown(written(&with_examples()), &environment(&[]));
+    let last = |setting: &Setting| {
+        let (section, rest) = setting.key.split_once('.').unwrap_or(("", &setting.key));
+        match section {
+            "clients" | "providers" | "models" => {
+                let (_, key) = rest.rsplit_once('.').unwrap();
+                format!("{section}.NAME.{key}")
+            }
+            _ => setting.key.clone(),
         }
+    };
+    let is_written = |setting: &&Setting| setting.from == Source::File;
+    let in_file: Vec<String> = settings.iter().filter(is_written).map(last).collect();
+    assert!(in_file.len() > 100, "{in_file:?}");
+    for key in settings.iter().map(last) {
+        assert!(in_file.contains(&key), "{key} is not in config.toml");
     }
 }
 

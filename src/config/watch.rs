@@ -14,7 +14,7 @@ use std::{
 use super::{
     Environment, Flags, Loaded,
     load::{Written, file_of},
-    problem::{Problem, Problems},
+    problem::Problems,
 };
 
 /// Entries of a directory that are looked at.
@@ -76,8 +76,8 @@ impl Watch {
         let lasting = lasts(&file);
         if again && !lasting {
             self.note(stamps(&self.paths));
-            return Err(refused(
-                &file,
+            return Err(Problems::of_file(
+                file.display(),
                 "is no file that can be read again; restart the proxy with what it says now",
             ));
         }
@@ -97,12 +97,12 @@ impl Watch {
         if let Some(file) = &self.file {
             if loaded.file.is_none() {
                 let message = "is gone; put it back, or restart the proxy to run without it";
-                return Err(refused(file, message));
+                return Err(Problems::of_file(file.display(), message));
             }
             if self.says && !says {
                 let message =
                     "is empty now; write it again, or restart the proxy to run without it";
-                return Err(refused(file, message));
+                return Err(Problems::of_file(file.display(), message));
             }
         }
         self.file.clone_from(&loaded.file);
@@ -129,15 +129,6 @@ impl Watch {
 /// file is said where it is read. Nobody waits for a pipe that nobody writes to.
 fn lasts(path: &Path) -> bool {
     fs::metadata(path).map_or(true, |data| data.is_file() || data.is_dir())
-}
-
-fn refused(file: &Path, message: &str) -> Problems {
-    Problems(vec![Problem {
-        origin: Some(file.display().to_string()),
-        key: String::new(),
-        value: None,
-        message: message.to_owned(),
-    }])
 }
 
 /// All files, those of directories and of the directories in them included.

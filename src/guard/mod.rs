@@ -30,7 +30,6 @@ pub mod lint;
 mod place;
 mod preface;
 mod priority;
-pub mod profile;
 mod putback;
 pub mod record;
 mod report;
@@ -71,6 +70,7 @@ pub use self::{
     report::{Folded, Report, StoodBack},
     results::{Truncated, tool},
 };
+pub use crate::config::profile;
 use crate::{
     config::GuardConfig,
     wire::{chat::Conversation, edit::Edits},

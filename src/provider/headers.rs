@@ -14,10 +14,7 @@ use http::{
     },
 };
 
-use crate::config::{Auth, ProviderConfig};
-
-/// Prefix of the headers that are ours.
-pub const OURS: &str = "x-plimsoll-";
+use crate::config::{Auth, OWN_HEADERS, ProviderConfig};
 
 /// Headers in which clients send credentials, `Authorization` apart.
 const CREDENTIALS: &[&str] = &[
@@ -97,7 +94,7 @@ fn belongs_to_connection(name: &HeaderName) -> bool {
     [CONNECTION, TE, TRAILER, TRANSFER_ENCODING, UPGRADE].contains(name)
         || matches!(name.as_str(), "keep-alive" | "set-cookie2" | "cookie2")
         || name.as_str().starts_with("proxy-")
-        || name.as_str().starts_with(OURS)
+        || name.as_str().starts_with(OWN_HEADERS)
 }
 
 /// What `Connection` names belongs to the connection too. Named there by mistake, credentials and

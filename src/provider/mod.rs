@@ -4,13 +4,13 @@
 //! [`Provider::send`] asks one of them.
 
 mod background;
+mod body_size;
 pub mod catalogue;
 mod choice;
 mod client;
 pub mod headers;
 pub mod learnt;
 pub mod listed;
-pub mod names;
 pub mod overflow;
 mod patience;
 mod query;
@@ -20,26 +20,31 @@ mod reuse;
 pub mod simulated;
 pub mod upgrade;
 mod upstream;
+mod warnings;
 mod window;
 
 pub use crate::breaker;
+use crate::error::Failure;
 
 pub use self::{
+    body_size::fit_body_to_windows,
     choice::Choice,
-    names::Unknown,
     registry::{Asked, Offered, Registry, Target},
     upstream::{Outgoing, Payload, Provider, Unsent, Upload, UploadBroken},
+    warnings::{unknown_windows, warnings},
     window::{ASSUMED_WINDOW, Source, Window},
 };
+pub use crate::config::{
+    SIMULATED,
+    names::{self, Unknown, matches},
+};
 
-/// The built-in provider's name.
-pub const SIMULATED: &str = "simulated";
-
-/// Whether a name fits a pattern, which may have a `*` at its end.
-pub fn matches(pattern: &str, name: &str) -> bool {
-    match pattern.strip_suffix('*') {
-        Some(prefix) => name.starts_with(prefix),
-        None => pattern == name,
+impl From<Unknown> for Failure {
+    fn from(unknown: Unknown) -> Self {
+        match unknown {
+            Unknown::Provider { .. } => Self::ProviderNotFound(unknown.to_string()),
+            _ => Self::ModelNotFound(unknown.to_string()),
+        }
     }
 }
 

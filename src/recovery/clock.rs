@@ -5,7 +5,10 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::health::Level;
+use crate::{
+    config::{ModelConfig, RecoveryConfig},
+    health::Level,
+};
 
 /// Where a session stands between healthy and a new course.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -44,6 +47,16 @@ pub struct Pace {
     pub caution_cadence: u32,
     /// Generations of the countdown.
     pub critical_countdown: u32,
+}
+
+impl RecoveryConfig {
+    /// How often prompts are due with a model.
+    pub fn pace(&self, model: &ModelConfig) -> Pace {
+        Pace {
+            caution_cadence: model.caution_cadence.unwrap_or(self.caution_cadence),
+            critical_countdown: self.critical_countdown,
+        }
+    }
 }
 
 /// What one generation did.

@@ -2,19 +2,11 @@
 //!
 //! Chosen once and remembered: a prompt or a schema that changes its language costs the cache.
 
-use serde::{Deserialize, Serialize};
-
 use crate::{
+    config::Language,
     json::text::Sizes,
     wire::chat::{Conversation, Message, Role},
 };
-
-/// The language of what we say to the model.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub enum Language {
-    English,
-    Chinese,
-}
 
 /// A message is Chinese that has at most this many Latin letters to a Chinese character: a word
 /// of the one is about as long as a character of the other.

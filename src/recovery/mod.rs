@@ -7,7 +7,6 @@ pub mod clock;
 pub mod course;
 pub mod headers;
 pub mod language;
-pub mod prompt;
 pub mod reminder;
 pub mod tool;
 
@@ -16,10 +15,12 @@ pub(crate) mod fixture;
 
 use serde::{Deserialize, Serialize};
 
+pub use crate::config::{
+    Language,
+    prompts::{self as prompt, Prompts},
+};
 use crate::guard::record::{Course, Record};
 pub use clock::{Clock, Due};
-pub use language::Language;
-pub use prompt::Prompts;
 pub use reminder::{Reminder, Reminders};
 
 /// What recovery remembers of a session.

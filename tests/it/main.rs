@@ -21,6 +21,7 @@ mod index;
 mod inspect;
 mod keys;
 mod kill;
+mod layers;
 mod overflow;
 mod pages;
 mod passthrough;

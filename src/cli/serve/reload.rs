@@ -10,8 +10,9 @@ use tokio::{
 use super::signals::Reload;
 use crate::{
     CurrentConfig,
-    config::{Loaded, Problem, Watch, warnings},
+    config::{Loaded, Problem, Watch},
     error::chain,
+    provider::{fit_body_to_windows, warnings},
     server::current_config::Refused,
 };
 
@@ -68,7 +69,10 @@ impl Reloading {
     }
 
     fn reload(&mut self, cause: &'static str) {
-        let loaded = self.watch.load();
+        let mut loaded = self.watch.load();
+        if let Ok(loaded) = &mut loaded {
+            fit_body_to_windows(&mut loaded.config);
+        }
         let foreign = loaded.as_ref().map(|loaded| loaded.warnings.clone());
         let foreign = foreign.unwrap_or_default();
         match self.live.reload(loaded.map(|loaded| loaded.config)) {

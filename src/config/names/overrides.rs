@@ -1,10 +1,7 @@
 //! What the settings tell of a model in one place.
 
-use super::{Names, Place};
-use crate::{
-    config::ModelConfig,
-    provider::{matches, window::least},
-};
+use super::{Names, Place, matches};
+use crate::config::ModelConfig;
 
 impl Names {
     /// What is told of a model: under the name that was asked for, as `provider/model`, or bare;
@@ -38,6 +35,10 @@ impl Names {
 /// What is told of a place, as a part of a model that has told things of its own: those come first,
 /// but a place never holds more than is told of it. Who else answers is the model's business alone.
 pub(super) fn overlaid(model: &ModelConfig, place: ModelConfig) -> ModelConfig {
+    let least = |a: Option<u32>, b: Option<u32>| match (a, b) {
+        (Some(a), Some(b)) => Some(a.min(b)),
+        (a, b) => a.or(b),
+    };
     ModelConfig {
         provider: place.provider,
         context_length: least(model.context_length, place.context_length),

@@ -2,13 +2,10 @@
 
 use http::Uri;
 
-use super::{
-    Auth, Config, ModelConfig, ProviderConfig,
-    problem::{Problem, dotted},
-};
+use super::{ASSUMED_WINDOW, Registry, Source, Target, Window};
 use crate::{
+    config::{Auth, Config, ModelConfig, Problem, ProviderConfig},
     health::limits::{Limits, limits},
-    provider::{ASSUMED_WINDOW, Registry, Source, Target, Window},
 };
 
 /// Models that are named in one line.
@@ -23,7 +20,7 @@ pub fn warnings(config: &Config, registry: &Registry) -> Vec<Problem> {
             && in_the_open(base_url)
         {
             let message = "credentials go over the network unencrypted; use https";
-            found.push(doubt(&["providers", name, "base_url"], message.to_owned()));
+            found.push(Problem::at(&["providers", name, "base_url"], message));
         }
     }
     for (name, provider) in &config.providers {
@@ -31,13 +28,13 @@ pub fn warnings(config: &Config, registry: &Registry) -> Vec<Problem> {
         if base_url.is_some_and(|base_url| base_url.contains("{model}")) {
             let message = "has the model in it, so that requests without one cannot go there, nor \
                            is it asked for its list of models";
-            found.push(doubt(&["providers", name, "base_url"], message.to_owned()));
+            found.push(Problem::at(&["providers", name, "base_url"], message));
         }
     }
     for (name, model) in &config.models {
         if config.aliases.contains_key(name) {
             let message = "has no effect, since an alias has that name";
-            found.push(doubt(&["models", name], message.to_owned()));
+            found.push(Problem::at(&["models", name], message));
         }
         one_model(config, registry, name, &mut found);
         windows(registry, name, model, &mut found);
@@ -48,7 +45,7 @@ pub fn warnings(config: &Config, registry: &Registry) -> Vec<Problem> {
     for (name, client) in &config.clients {
         if client.models.is_empty() {
             let message = "is empty, so this client may use no model; write [\"*\"] for all";
-            found.push(doubt(&["clients", name, "models"], message.to_owned()));
+            found.push(Problem::at(&["clients", name, "models"], message));
         }
     }
     found
@@ -59,14 +56,14 @@ fn recovery(config: &Config, found: &mut Vec<Problem>) {
         if !config.guard.enabled {
             let message = "recovery cannot act without the guard; set guard.enabled = true, or \
                            recovery.enabled = false";
-            found.push(doubt(&["recovery", "enabled"], message.to_owned()));
+            found.push(Problem::at(&["recovery", "enabled"], message));
         }
         return;
     }
     for (name, model) in &config.models {
         if model.recovery == Some(true) {
             let message = "has no effect, since recovery.enabled is false";
-            found.push(doubt(&["models", name, "recovery"], message.to_owned()));
+            found.push(Problem::at(&["models", name, "recovery"], message));
         }
     }
 }
@@ -75,7 +72,7 @@ fn compaction(config: &Config, registry: &Registry, found: &mut Vec<Problem>) {
     if config.compaction.auto && !config.guard.enabled {
         let message = "nothing is summarised without the guard; set guard.enabled = true, or \
                        compaction.auto = false";
-        found.push(doubt(&["compaction", "auto"], message.to_owned()));
+        found.push(Problem::at(&["compaction", "auto"], message));
     }
     let model = config.compaction.model.as_deref();
     let Some(target) = model.and_then(|model| registry.resolve(model, None).ok()) else {
@@ -96,16 +93,7 @@ fn compaction(config: &Config, registry: &Registry, found: &mut Vec<Problem>) {
              credentials go to one provider only; others are summarised by their own model",
             target.id()
         );
-        found.push(doubt(&["compaction", "model"], message));
-    }
-}
-
-fn doubt(path: &[&str], message: String) -> Problem {
-    Problem {
-        origin: None,
-        key: dotted(path),
-        value: None,
-        message,
+        found.push(Problem::at(&["compaction", "model"], message));
     }
 }
 
@@ -131,7 +119,7 @@ fn one_model(config: &Config, registry: &Registry, name: &str, found: &mut Vec<P
     }
     let Ok(target) = registry.resolve(name, model.provider.as_deref()) else {
         let message = "no provider serves it; name one here, or set default_provider";
-        found.push(doubt(&path("provider"), message.to_owned()));
+        found.push(Problem::at(&path("provider"), message));
         return;
     };
     let Window {
@@ -143,7 +131,7 @@ fn one_model(config: &Config, registry: &Registry, name: &str, found: &mut Vec<P
         && input > window
     {
         let message = format!("{input} is above the window of {window} and has no effect");
-        found.push(doubt(&path("input_length"), message));
+        found.push(Problem::at(&path("input_length"), message));
     }
     let inside = target.provider.config.profile.answer_inside_window;
     let known = target.window.known();
@@ -154,21 +142,21 @@ fn one_model(config: &Config, registry: &Registry, name: &str, found: &mut Vec<P
     else {
         if model.critical_max_tokens.is_some() {
             let message = "has no effect, since nobody knows the window; set context_length too";
-            found.push(doubt(&path("critical_max_tokens"), message.to_owned()));
+            found.push(Problem::at(&path("critical_max_tokens"), message));
         }
         return;
     };
     if critical > window {
         let message = format!("{critical} is above the window of {window}; critical cannot occur");
-        found.push(doubt(&path("critical_max_tokens"), message));
+        found.push(Problem::at(&path("critical_max_tokens"), message));
     }
     if optimal >= critical {
         let message =
             format!("{optimal} is not under critical_max_tokens, {critical}; caution cannot occur");
-        found.push(doubt(&path("optimal_max_tokens"), message));
+        found.push(Problem::at(&path("optimal_max_tokens"), message));
     } else if optimal > window {
         let message = format!("{optimal} is above the window of {window}; caution cannot occur");
-        found.push(doubt(&path("optimal_max_tokens"), message));
+        found.push(Problem::at(&path("optimal_max_tokens"), message));
     }
 }
 
@@ -192,7 +180,7 @@ fn windows(registry: &Registry, name: &str, model: &ModelConfig, found: &mut Vec
             "the places have different windows ({windows}), so that how much a session may hold \
              depends on where it is served"
         );
-        found.push(doubt(&path("deployments"), message));
+        found.push(Problem::at(&path("deployments"), message));
     }
     let larger = model.larger.as_deref();
     let larger = larger.and_then(|larger| registry.resolve(larger, None).ok());
@@ -208,7 +196,7 @@ fn windows(registry: &Registry, name: &str, model: &ModelConfig, found: &mut Vec
             target.id(),
             target.window.tokens
         );
-        found.push(doubt(&path("larger"), message));
+        found.push(Problem::at(&path("larger"), message));
     }
 }
 
@@ -244,7 +232,7 @@ fn credentials(registry: &Registry, name: &str, model: &ModelConfig, found: &mut
                  one with api_key_env here",
                 target.id()
             );
-            found.push(doubt(&path(key), message));
+            found.push(Problem::at(&path(key), message));
         }
     }
 }
@@ -273,5 +261,5 @@ pub fn unknown_windows(registry: &Registry) -> Option<Problem> {
          health never becomes critical",
         names.join(", ")
     );
-    (!names.is_empty()).then(|| doubt(&["models", "NAME", "context_length"], message))
+    (!names.is_empty()).then(|| Problem::at(&["models", "NAME", "context_length"], message))
 }

@@ -2,6 +2,8 @@
 //!
 //! A new provider is a new row, never a new branch somewhere else.
 
+use http::Uri;
+
 /// What a provider does with two user messages in a row, or a user message after a tool result.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Takes {
@@ -135,4 +137,53 @@ pub const PROFILES: &[Profile] = &[
 /// The profile of that name.
 pub fn named(name: &str) -> Option<&'static Profile> {
     PROFILES.iter().find(|profile| profile.name == name)
+}
+
+/// The profile of a host that is known; `template`, the strictest, for any other.
+pub(super) fn guess_by_host(base_url: Option<&str>) -> &'static str {
+    let Some(base_url) = base_url.and_then(|base_url| base_url.parse::<Uri>().ok()) else {
+        return "template";
+    };
+    let host = base_url.host().unwrap_or("").to_ascii_lowercase();
+    match host.as_str() {
+        "api.openai.com" => "openai",
+        "api.deepseek.com" => "deepseek",
+        "api.mistral.ai" => "mistral",
+        "generativelanguage.googleapis.com" => "gemini",
+        "api.anthropic.com" => "anthropic",
+        "openrouter.ai" => "openrouter",
+        host if host.ends_with(".openai.azure.com") => "azure",
+        host if host.starts_with("api.moonshot.") => "kimi",
+        _ if base_url.port_u16() == Some(11434) => "ollama",
+        _ => "template",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::guess_by_host;
+
+    #[test]
+    fn the_profile_is_guessed_from_the_host() {
+        for (base_url, profile) in [
+            ("https://api.openai.com/v1", "openai"),
+            ("https://API.OpenAI.com/v1", "openai"),
+            ("https://mine.openai.azure.com/openai/v1", "azure"),
+            ("https://api.deepseek.com", "deepseek"),
+            ("https://api.moonshot.ai/v1", "kimi"),
+            ("https://api.moonshot.cn/v1", "kimi"),
+            ("https://api.mistral.ai/v1", "mistral"),
+            (
+                "https://generativelanguage.googleapis.com/v1beta/openai",
+                "gemini",
+            ),
+            ("https://api.anthropic.com/v1", "anthropic"),
+            ("https://openrouter.ai/api/v1", "openrouter"),
+            ("http://127.0.0.1:11434/v1", "ollama"),
+            ("http://127.0.0.1:8080/v1", "template"),
+            ("https://api.openai.com.example/v1", "template"),
+        ] {
+            assert_eq!(guess_by_host(Some(base_url)), profile, "{base_url}");
+        }
+    }
 }

@@ -4,21 +4,19 @@
 //! open models have slashes of their own. No windows and no sockets here, so that the settings are
 //! checked by the same rules that requests follow.
 
-mod told;
+mod overrides;
+mod references;
 
 use std::{borrow::Cow, collections::BTreeMap};
 
 use thiserror::Error;
 
-use self::told::overlaid;
-use super::matches;
-use crate::{
-    config::{Config, ModelConfig, ProviderConfig},
-    error::Failure,
-};
+use self::overrides::overlaid;
+use super::{Config, ModelConfig, ProviderConfig};
+pub(super) use references::{check_references, read_aliases};
 
-/// Names are kept where something is learnt of a model, so that their length is bounded.
-pub(super) const MAX_NAME_BYTES: usize = 1_024;
+/// Names are kept where something is learnt of a model, so that their length is bounded; in bytes.
+pub(crate) const MAX_NAME_BYTES: usize = 1_024;
 
 /// Everything that is configured of names.
 #[derive(Clone, Debug)]
@@ -67,43 +65,28 @@ pub enum Unknown {
     Ambiguous { model: String, candidates: String },
 }
 
-impl From<Unknown> for Failure {
-    fn from(unknown: Unknown) -> Self {
-        match unknown {
-            Unknown::Provider { .. } => Self::ProviderNotFound(unknown.to_string()),
-            _ => Self::ModelNotFound(unknown.to_string()),
-        }
+/// Whether a name fits a pattern, which may have a `*` at its end.
+pub fn matches(pattern: &str, name: &str) -> bool {
+    match pattern.strip_suffix('*') {
+        Some(prefix) => name.starts_with(prefix),
+        None => pattern == name,
     }
 }
 
 impl Names {
     pub fn new(config: &Config) -> Self {
-        Self::of(
-            &config.providers,
-            config.aliases.clone(),
-            config.models.clone(),
-            config.default_provider.clone(),
-        )
-    }
-
-    pub fn of(
-        providers: &BTreeMap<String, ProviderConfig>,
-        aliases: BTreeMap<String, String>,
-        models: BTreeMap<String, ModelConfig>,
-        default_provider: Option<String>,
-    ) -> Self {
         let claims = |provider: &ProviderConfig| Claims {
             patterns: provider.models.clone(),
             remote: provider.base_url.is_some(),
         };
-        let providers = providers.iter();
+        let providers = config.providers.iter();
         Self {
             providers: providers
                 .map(|(name, provider)| (name.clone(), claims(provider)))
                 .collect(),
-            aliases,
-            models,
-            default_provider,
+            aliases: config.aliases.clone(),
+            models: config.models.clone(),
+            default_provider: config.default_provider.clone(),
         }
     }
 
@@ -332,14 +315,14 @@ impl Names {
         })
     }
 
-    pub(super) fn unknown_provider(&self, name: &str) -> Unknown {
+    pub(crate) fn unknown_provider(&self, name: &str) -> Unknown {
         Unknown::Provider {
             name: name.to_owned(),
             existing: self.existing(),
         }
     }
 
-    pub(super) fn unknown_model(&self, model: &str) -> Unknown {
+    pub(crate) fn unknown_model(&self, model: &str) -> Unknown {
         Unknown::Model {
             model: model.to_owned(),
             existing: self.existing(),

@@ -5,13 +5,14 @@
 //! None claims authority or asks for secrecy: models rightly take that for an attack. They are
 //! short, since in a small window a whole countdown of them must fit under the budget.
 //!
-//! No I/O here: who reads files hands their texts in.
+mod directory;
 
 use std::borrow::Cow;
 
 use thiserror::Error;
 
 use super::Language;
+pub(super) use directory::read_prompts;
 
 /// Characters of one text.
 pub const MAX_CHARS: usize = 8_000;
@@ -39,16 +40,16 @@ pub struct Prompts {
     texts: [Cow<'static, str>; 2 * KINDS],
 }
 
-/// Why a text cannot be used.
+/// Why a text cannot be used, and what to do; the text's name stands before it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 pub enum Unfit {
-    #[error("there is no text of that name")]
+    #[error("is not the name of a text; remove it")]
     Unknown,
-    #[error("it is empty")]
+    #[error("is empty; write a text, or remove it for the built-in one")]
     Empty,
-    #[error("it is longer than {0} characters")]
+    #[error("is longer than {0} characters; shorten it")]
     TooLong(usize),
-    #[error("it does not say how many replies remain")]
+    #[error("must contain {{remaining}}, which stands for the answers that are left")]
     NoCount,
 }
 
@@ -67,51 +68,26 @@ enum Kind {
     GoOn,
 }
 
-/// Names and texts, in the order of [`Kind`], English before Chinese.
-const BUILT_IN: [(&str, &str); 2 * KINDS] = [
-    ("en/caution-tools.txt", include_str!("en/caution-tools.txt")),
-    ("en/caution-text.txt", include_str!("en/caution-text.txt")),
-    (
-        "en/critical-tools.txt",
-        include_str!("en/critical-tools.txt"),
-    ),
-    ("en/critical-text.txt", include_str!("en/critical-text.txt")),
-    (
-        "en/countdown-tools.txt",
-        include_str!("en/countdown-tools.txt"),
-    ),
-    (
-        "en/countdown-text.txt",
-        include_str!("en/countdown-text.txt"),
-    ),
-    (
-        "en/course-reminders.txt",
-        include_str!("en/course-reminders.txt"),
-    ),
-    ("en/course-facts.txt", include_str!("en/course-facts.txt")),
-    ("en/go-on.txt", include_str!("en/go-on.txt")),
-    ("zh/caution-tools.txt", include_str!("zh/caution-tools.txt")),
-    ("zh/caution-text.txt", include_str!("zh/caution-text.txt")),
-    (
-        "zh/critical-tools.txt",
-        include_str!("zh/critical-tools.txt"),
-    ),
-    ("zh/critical-text.txt", include_str!("zh/critical-text.txt")),
-    (
-        "zh/countdown-tools.txt",
-        include_str!("zh/countdown-tools.txt"),
-    ),
-    (
-        "zh/countdown-text.txt",
-        include_str!("zh/countdown-text.txt"),
-    ),
-    (
-        "zh/course-reminders.txt",
-        include_str!("zh/course-reminders.txt"),
-    ),
-    ("zh/course-facts.txt", include_str!("zh/course-facts.txt")),
-    ("zh/go-on.txt", include_str!("zh/go-on.txt")),
-];
+/// Names and texts, in the order of [`Kind`].
+macro_rules! texts {
+    ($($name:literal)*) => {
+        [$((concat!($name, ".txt"), include_str!(concat!($name, ".txt")))),*]
+    };
+}
+
+/// Names and texts, English before Chinese.
+const BUILT_IN: [(&str, &str); 2 * KINDS] = texts! {
+    "en/caution-tools" "en/caution-text"
+    "en/critical-tools" "en/critical-text"
+    "en/countdown-tools" "en/countdown-text"
+    "en/course-reminders" "en/course-facts"
+    "en/go-on"
+    "zh/caution-tools" "zh/caution-text"
+    "zh/critical-tools" "zh/critical-text"
+    "zh/countdown-tools" "zh/countdown-text"
+    "zh/course-reminders" "zh/course-facts"
+    "zh/go-on"
+};
 
 /// The names of all texts: a folder for each language, a file for each text.
 pub fn names() -> [&'static str; 2 * KINDS] {

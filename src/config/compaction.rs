@@ -1,0 +1,87 @@
+//! Compaction: when, by whom, how long.
+
+use std::time::Duration;
+
+use super::{
+    Config,
+    section::{Section, settings},
+    setting::Show,
+};
+
+settings! {
+    /// Whether and how the older part of a conversation is summarised by a model.
+    pub struct CompactionConfig read from s {
+        /// For sessions and requests that say nothing of their own.
+        pub auto: bool = s.plain("auto", false);
+        /// Who summarises, as a client would name it; unset: the conversation's own model.
+        pub model: Option<String> = read_model(s);
+        /// For all calls of one summary.
+        pub timeout: Duration = s.millis("timeout_ms", 120_000, 1_000);
+        /// How long a request past the threshold, or one that would be cut, waits for its summary; zero: it
+        /// does not.
+        pub wait: Duration = read_wait(s, timeout);
+        /// Share of the window without the reserve from which on it is done.
+        pub threshold: f64 = s.number("threshold", 0.6, 0.4..=0.9,
+            "it is the share of the window from which on a conversation is summarised");
+        /// The longest summary; tokens.
+        pub max_summary_tokens: u32 = s.number("max_summary_tokens", 4_000, 256..=32_000,
+            "it is the longest summary, in tokens");
+        /// Summaries that are made at one time.
+        pub max_running: usize = s.number("max_running", 4, 1..=1_000,
+            "it is how many summaries are made at one time");
+    }
+}
+
+fn read_model(s: &mut Section) -> Option<String> {
+    let model: String = s.option("model", Show::Plain)?;
+    if model.is_empty() {
+        let message = "must name a model; leave it out for the conversation's own";
+        s.refuse_text("model", &model, message);
+    }
+    Some(model)
+}
+
+fn read_wait(s: &mut Section, timeout: Duration) -> Duration {
+    let wait = s.millis("wait_ms", 0, 0);
+    if wait > timeout {
+        let message = "must be at most timeout_ms: nothing is made after it";
+        s.refuse("wait_ms", Some(wait.as_millis().to_string()), message);
+    }
+    wait
+}
+
+/// What a threshold is good for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Strategy {
+    CostFirst,
+    Balanced,
+    KeepInformation,
+}
+
+impl Strategy {
+    /// In English and in Chinese.
+    pub const fn names(self) -> [&'static str; 2] {
+        match self {
+            Self::CostFirst => ["cost first", "成本优先"],
+            Self::Balanced => ["balanced", "平衡模式"],
+            Self::KeepInformation => ["keep information", "信息保留"],
+        }
+    }
+}
+
+impl CompactionConfig {
+    pub fn strategy(&self) -> Strategy {
+        match self.threshold {
+            ..=0.6 => Strategy::CostFirst,
+            ..=0.75 => Strategy::Balanced,
+            _ => Strategy::KeepInformation,
+        }
+    }
+}
+
+impl Default for CompactionConfig {
+    /// As in the shipped settings.
+    fn default() -> Self {
+        Config::default().compaction
+    }
+}

@@ -1,0 +1,175 @@
+//! The guard: sizes, shares and caps.
+
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
+
+use super::{
+    Config,
+    section::{Section, settings},
+    setting::Show,
+};
+
+/// Room for the marker between head and tail of a truncated result.
+const MARKER_CHARS: usize = 100;
+/// The most that any count of characters can be set to.
+const MOST_CHARS: usize = 100_000_000;
+/// Characters of the name of a part.
+const MAX_NAME_CHARS: usize = 64;
+
+settings! {
+    pub struct GuardConfig read from s {
+        pub enabled: bool = s.plain("enabled", true);
+        pub truncate_head_chars: usize = s.number("truncate_head_chars", 2_000, 0..=MOST_CHARS,
+            "it is what a truncated tool result keeps of its beginning, in characters");
+        pub truncate_tail_chars: usize = s.number("truncate_tail_chars", 2_000, 0..=MOST_CHARS,
+            "it is what a truncated tool result keeps of its end, in characters");
+        pub max_tool_result_chars: usize = s.number("max_tool_result_chars", 50_000,
+            (truncate_head_chars.saturating_add(truncate_tail_chars))
+                .saturating_add(MARKER_CHARS)
+                .min(MOST_CHARS)..=MOST_CHARS,
+            "it must hold truncate_head_chars, truncate_tail_chars and 100 for the marker between");
+        pub reserve_tokens: u32 = s.number("reserve_tokens", 8_192, 1..=10_000_000,
+            "it is kept free for the answer, in tokens");
+        /// Whether the answer cap of a request is lowered before its history is cut.
+        pub clamp_max_tokens: bool = s.plain("clamp_max_tokens", true);
+        /// Share of the window a new cut goes down to; unset: 0.5 up to 64k, else 0.7.
+        pub low_water: Option<f64> = s.optional_number("low_water", 0.3..=0.95,
+            "it is the share of the window that a cut goes down to");
+        /// Latin text; the other kinds have their own.
+        pub chars_per_token: f64 = s.number("chars_per_token", 3.0, 1.0..=8.0,
+            "it is how many characters of Latin text make a token");
+        /// Where caps come from beside those that are written; they are in `caps`.
+        pub preset: Option<Preset> = s.option("preset", Show::Plain);
+        /// A cap on the prompt, whatever the window; the smaller of the written one and the preset's.
+        pub max_prompt_tokens: Option<u32> = read_max_prompt_tokens(s, preset);
+        pub usage: UsageMode = s.plain("usage", UsageMode::AsSent);
+        pub clear: ClearConfig = ClearConfig::read(s);
+        /// Tokens that a part of that name may have, in raw tokens; those of a preset included.
+        pub caps: BTreeMap<String, u32> = read_caps(s, preset);
+        /// The share of the budget from which on annotated system text goes.
+        pub system_share: f64 = read_system_share(s, preset);
+        /// Whether system text without annotations is shortened then too.
+        pub trim_system: bool = s.plain("trim_system", false);
+    }
+}
+
+settings! {
+    /// How results of old tool calls are cleared; keys of the guard.
+    pub struct ClearConfig read from s {
+        pub enabled: bool = s.plain("clear_tools", true);
+        /// Share of the budget from which on it is done; 0: always.
+        pub at: f64 = s.number("clear_tools_at", 0.6, 0.0..=1.0,
+            "it is the share of the budget from which on old tool results are cleared, 0 for always");
+        /// Share of the budget that it frees at least; unset: 0.2 for windows up to 64k, else 0.1, and
+        /// nothing where it is always done.
+        pub at_least: Option<f64> = s.optional_number("clear_at_least", 0.02..=0.5,
+            "it is the share of the budget that clearing frees at least");
+        /// The newest rounds (turns with tools that the model answered) and the newest steps whose results
+        /// stay: what is in both.
+        pub keep_rounds: u32 = s.number("keep_tool_rounds", 2, 1..=1_000,
+            "it is how many of the newest answered turns with tools keep their tool results");
+        pub keep_steps: u32 = s.number("keep_tool_steps", 10, 1..=10_000,
+            "it is how many of the newest steps keep their tool results");
+        /// Tools whose results and arguments stay; a name, or its beginning with a `*`.
+        pub exclude: Vec<String> = s.patterns("exclude_tools", &[], "a tool's name");
+        /// Whether long values in the arguments of the same calls are shortened.
+        pub inputs: bool = s.plain("clear_tool_inputs", false);
+    }
+}
+
+/// Bounds of three layers of a prompt: two kinds of named parts, and the prompt as a whole.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Preset {
+    Light,
+    Standard,
+    Complex,
+}
+
+impl Preset {
+    /// As the settings name it.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Light => "light",
+            Self::Standard => "standard",
+            Self::Complex => "complex",
+        }
+    }
+
+    /// Tokens of each layer: parts named `schema`, parts named `static_context`, the whole prompt.
+    const fn layers(self) -> [u32; 3] {
+        match self {
+            Self::Light => [4_000, 12_000, 8_000],
+            Self::Standard => [4_000, 16_000, 12_000],
+            Self::Complex => [6_000, 20_000, 16_000],
+        }
+    }
+
+    /// Names, and tokens that a part of that name may have.
+    pub const fn caps(self) -> [(&'static str, u32); 2] {
+        let [schema, context, _] = self.layers();
+        [("schema", schema), ("static_context", context)]
+    }
+
+    /// Tokens that the whole prompt may have.
+    pub const fn max_prompt_tokens(self) -> u32 {
+        self.layers()[2]
+    }
+}
+
+/// Which prompt tokens a client reads in `usage`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum UsageMode {
+    /// As the provider counted them.
+    AsSent,
+    /// With the estimate of what was left out, for clients whose own meter steers them.
+    AsReceived,
+}
+
+impl Default for GuardConfig {
+    /// As in the shipped settings.
+    fn default() -> Self {
+        Config::default().guard
+    }
+}
+
+/// The smaller of what is written and what the preset says.
+fn read_max_prompt_tokens(s: &mut Section, preset: Option<Preset>) -> Option<u32> {
+    let written = s.optional_number(
+        "max_prompt_tokens",
+        1024..=u32::MAX,
+        "it caps the prompt whatever the window is, in tokens",
+    );
+    let preset = preset.map(Preset::max_prompt_tokens);
+    [written, preset].into_iter().flatten().min()
+}
+
+fn read_system_share(s: &mut Section, preset: Option<Preset>) -> f64 {
+    let written = s.optional_number(
+        "system_share",
+        0.05..=0.9,
+        "it is the share of the budget that system text may take",
+    );
+    // The layers of a preset bound system text already.
+    written.unwrap_or_else(|| preset.map_or(1.0 / 3.0, |_| 1.0))
+}
+
+/// Those of the preset, and those that are written over them.
+fn read_caps(s: &mut Section, preset: Option<Preset>) -> BTreeMap<String, u32> {
+    let preset = preset.map(Preset::caps).into_iter().flatten();
+    let mut caps: BTreeMap<_, _> = preset
+        .map(|(name, tokens)| (name.to_owned(), tokens))
+        .collect();
+    caps.extend(s.entries("caps", |s, name| {
+        let why = "it is what a part of that name may have, in tokens";
+        let tokens = s.optional_number(name, 64..=10_000_000, why);
+        if name.is_empty() || name.chars().count() > MAX_NAME_CHARS {
+            let message = format!("must be named by 1 to {MAX_NAME_CHARS} characters");
+            s.refuse(name, None, message);
+        }
+        tokens
+    }));
+    caps
+}

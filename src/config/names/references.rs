@@ -1,0 +1,176 @@
+//! That every name which one setting gives for another leads somewhere, that of who summarises too.
+//!
+//! Names are followed by the registry's own rules, so that what passes here is found there. Only a
+//! name that nobody claims is looked at more closely than a client's would be: with a default
+//! provider every misspelt name leads somewhere.
+
+use std::collections::{BTreeMap, HashSet};
+
+use super::{Names, Place, Unknown};
+use crate::config::{Config, ModelConfig, problem::nearest, section::Section, setting::Show};
+
+/// Names of models that stand for others.
+pub(in crate::config) fn read_aliases(root: &mut Section) -> BTreeMap<String, String> {
+    root.entries("aliases", |s, name| {
+        let stands_for: String = s.option(name, Show::Plain)?;
+        s.hold_pattern(name, name, "a model's name");
+        s.hold_pattern(name, &stands_for, "a model's name");
+        if stands_for.ends_with('*') && !name.ends_with('*') {
+            let message = "must be one model, since the alias has no * of its own";
+            s.refuse_text(name, &stands_for, message);
+        }
+        Some(stands_for)
+    })
+}
+
+/// That whatever one model or alias names is there.
+pub(in crate::config) fn check_references(config: &Config, s: &mut Section) {
+    let names = Names::new(config);
+    for (name, stands_for) in &config.aliases {
+        let path = ["aliases", name];
+        if let Some(way) = loop_from(name, &config.aliases) {
+            let message = format!("leads back to itself: {}", way.join(" -> "));
+            s.refuse_at(&path, Some(format!("{stands_for:?}")), message);
+            continue;
+        }
+        if let Err(problem) = leads_somewhere(&names, stands_for, config) {
+            s.refuse_at(&path, Some(format!("{stands_for:?}")), problem);
+        }
+    }
+    for (name, model) in &config.models {
+        check_model(name, model, &names, config, s);
+    }
+    let summariser = config.compaction.model.as_deref();
+    // That there must be one is said where it is read.
+    if let Some(wanted) = summariser.filter(|name| !name.is_empty())
+        && let Err(problem) = leads_somewhere(&names, wanted, config)
+    {
+        let path = ["compaction", "model"];
+        s.refuse_at(&path, Some(format!("{wanted:?}")), problem);
+    }
+}
+
+/// The same of one model.
+fn check_model(name: &str, model: &ModelConfig, names: &Names, config: &Config, s: &mut Section) {
+    let own = (!name.ends_with('*')).then(|| places(names, name, model.provider.as_deref()));
+    let own = own.unwrap_or_default();
+    if name.ends_with('*') && !model.deployments.is_empty() {
+        let message = "are the places of one model; a name with a * stands for many";
+        s.refuse_at(&["models", name, "deployments"], None, message);
+    }
+    for deployment in &model.deployments {
+        let wanted = &deployment.model;
+        let path = ["models", name, "deployments"];
+        let plain = names.plain(wanted, None);
+        let problem = if *plain == *name {
+            Err("is the model itself; name provider/model".to_owned())
+        } else if names.has_deployments(&plain) {
+            Err("has deployments of its own; name those".to_owned())
+        } else {
+            leads_somewhere(names, wanted, config)
+        };
+        if let Err(problem) = problem {
+            s.refuse_at(&path, Some(format!("{wanted:?}")), problem);
+        }
+    }
+    let others = model.fallback.iter().map(|other| ("fallback", other));
+    let others = others.chain(model.larger.iter().map(|other| ("larger", other)));
+    for (key, wanted) in others {
+        let path = ["models", name, key];
+        let plain = names.plain(wanted, None);
+        let found = places(names, &plain, None);
+        let problem = if wanted.is_empty() || wanted.contains('*') {
+            Err("must be the name of one model".to_owned())
+        } else if *plain == *name
+            || (!found.is_empty() && found.iter().all(|place| own.contains(place)))
+        {
+            Err("is the model itself; name another".to_owned())
+        } else {
+            leads_somewhere(names, wanted, config)
+        };
+        if let Err(problem) = problem {
+            s.refuse_at(&path, Some(format!("{wanted:?}")), problem);
+        }
+    }
+}
+
+/// Every place of a name without aliases; none where nobody serves it.
+fn places(names: &Names, name: &str, provider: Option<&str>) -> Vec<Place> {
+    let found = names.places(name, provider).unwrap_or_default();
+    found.into_iter().map(|one| one.place).collect()
+}
+
+/// What is wrong with a name that one setting gives for another.
+fn leads_somewhere(names: &Names, name: &str, config: &Config) -> Result<(), String> {
+    let plain = names.plain(name, None);
+    let known: Vec<_> = config.providers.keys().map(String::as_str).collect();
+    match names.places(&plain, None) {
+        Ok(_) => {}
+        Err(Unknown::Ambiguous { candidates, .. }) => {
+            return Err(format!(
+                "is served by {candidates}; name one of them: provider/model"
+            ));
+        }
+        Err(_) => {
+            let nobody = || {
+                let known = known.join(", ");
+                format!("leads to nobody; write provider/model, with one of {known}")
+            };
+            return Err(misspelt(&plain, &known).unwrap_or_else(nobody));
+        }
+    }
+    if !names.is_claimed(&plain)
+        && let Some(near) = misspelt(&plain, &known)
+    {
+        return Err(near);
+    }
+    Ok(())
+}
+
+/// A provider's name with a slip in it, which would go to the default provider as a model's.
+fn misspelt(name: &str, known: &[&str]) -> Option<String> {
+    let (left, right) = name.split_once('/')?;
+    let near = nearest(left, known)?;
+    let meant = format!("{near}/{right}");
+    Some(format!(
+        "there is no provider {left:?}; did you mean {meant:?}?"
+    ))
+}
+
+/// The way from an alias back to itself, where there may be one. One pattern may lead to another
+/// where both have a name in common, so that a way is found here which few names would go; none that
+/// would not end is missed.
+fn loop_from<'a>(first: &'a str, aliases: &'a BTreeMap<String, String>) -> Option<Vec<&'a str>> {
+    let mut ways = vec![vec![first]];
+    let mut seen = HashSet::new();
+    while let Some(way) = ways.pop() {
+        let from = *way.last()?;
+        let to = &aliases[from];
+        // `*` for one model stands for that model also where it is asked for by its own name.
+        let ends = |next: &str| next == from && from.ends_with('*') && !to.ends_with('*');
+        for next in aliases.keys() {
+            if !meet(next, to) || ends(next) {
+                continue;
+            }
+            let mut longer = way.clone();
+            longer.push(next);
+            if next == first {
+                return Some(longer);
+            }
+            if seen.insert(next) {
+                ways.push(longer);
+            }
+        }
+    }
+    None
+}
+
+/// Whether two names, each of which may end with a `*`, have a name in common.
+fn meet(a: &str, b: &str) -> bool {
+    match (a.strip_suffix('*'), b.strip_suffix('*')) {
+        (Some(a), Some(b)) => a.starts_with(b) || b.starts_with(a),
+        (Some(start), None) => b.starts_with(start),
+        (None, Some(start)) => a.starts_with(start),
+        (None, None) => a == b,
+    }
+}

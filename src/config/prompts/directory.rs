@@ -1,0 +1,134 @@
+//! Reads the directory of texts that take the place of the built-in prompts.
+//!
+//! Every file that cannot be used is reported, not only the first. Files whose names begin with a
+//! dot are left alone: editors and desktops make them. Nothing is read beyond its bound.
+
+use std::{fs, io, io::Read, path::Path};
+
+use super::{MAX_CHARS, Prompts, names};
+use crate::config::{problem::nearest, section::Section};
+
+/// Files of a folder that are looked at. With the right names there are nine.
+const MAX_FILES: usize = 100;
+
+const KEY: &str = "prompts_dir";
+
+/// The built-in texts, and those of a directory over them.
+pub(in crate::config) fn read_prompts(s: &mut Section, folder: Option<&Path>) -> Prompts {
+    let mut prompts = Prompts::default();
+    let Some(folder) = folder else {
+        return prompts;
+    };
+    if folder.as_os_str().is_empty() {
+        let message = "must name a directory; leave it out for the built-in texts";
+        s.refuse_text(KEY, "", message);
+        return prompts;
+    }
+    let shown = format!("{folder:?}");
+    let names = match list_files(folder) {
+        Ok(names) => names,
+        Err(error) => {
+            let message = format!(
+                "cannot be read: {error}; make the directory, or leave the setting out for the \
+                 built-in texts"
+            );
+            s.refuse(KEY, Some(shown), message);
+            return prompts;
+        }
+    };
+    let mut refuse = |name: &str, message: &str| {
+        s.refuse_again(KEY, shown.clone(), format!("{name} {message}"));
+    };
+    for language in names {
+        if names_of(&language).is_empty() {
+            let message = "is not known here; put texts into en/ and zh/, or move it elsewhere";
+            refuse(&language, message);
+            continue;
+        }
+        match list_files(&folder.join(&language)) {
+            Ok(files) => {
+                for file in files {
+                    let name = format!("{language}/{file}");
+                    if let Err(message) = take_text(folder, &language, &name, &mut prompts) {
+                        refuse(&name, &message);
+                    }
+                }
+            }
+            Err(error) => {
+                let message = format!("cannot be read: {error}; it must be a directory");
+                refuse(&language, &message);
+            }
+        }
+    }
+    prompts
+}
+
+/// Puts one text of a directory in the place of the built-in one.
+fn take_text(
+    folder: &Path,
+    language: &str,
+    name: &str,
+    prompts: &mut Prompts,
+) -> Result<(), String> {
+    let known = names();
+    if !known.contains(&name) {
+        return Err(match nearest(name, &known) {
+            Some(near) => format!("is not the name of a text; did you mean {near}?"),
+            None => {
+                let here = names_of(language).join(", ");
+                format!("is not the name of a text; there are {here}")
+            }
+        });
+    }
+    let text = read_text(&folder.join(name)).map_err(|error| {
+        format!("cannot be read: {error}; make it a readable file of UTF-8 text")
+    })?;
+    prompts
+        .replace(name, &text)
+        .map_err(|unfit| unfit.to_string())
+}
+
+/// The texts of a language, by the name of its folder.
+fn names_of(language: &str) -> Vec<&'static str> {
+    let mut names = names().to_vec();
+    names.retain(|name| name.split_once('/').is_some_and(|(at, _)| at == language));
+    names
+}
+
+/// The names in a directory, in order.
+fn list_files(folder: &Path) -> io::Result<Vec<String>> {
+    let mut names = Vec::new();
+    for entry in fs::read_dir(folder)?.take(MAX_FILES) {
+        let name = entry?.file_name().to_string_lossy().into_owned();
+        if !name.starts_with('.') {
+            names.push(name);
+        }
+    }
+    names.sort();
+    Ok(names)
+}
+
+/// A whole text; a longer one than any can be is read as far as to see that it is too long.
+fn read_text(path: &Path) -> io::Result<String> {
+    // What is no file, such as a pipe, might never end.
+    if !fs::metadata(path)?.is_file() {
+        return Err(io::Error::new(io::ErrorKind::InvalidInput, "it is no file"));
+    }
+    const MAX_BYTES: u64 = 4 * MAX_CHARS as u64 + 4;
+    let mut bytes = Vec::new();
+    fs::File::open(path)?
+        .take(MAX_BYTES)
+        .read_to_end(&mut bytes)?;
+    let whole = (bytes.len() as u64) < MAX_BYTES;
+    match String::from_utf8(bytes) {
+        Ok(text) => Ok(text),
+        // Cut inside a character by our own bound.
+        Err(error) if !whole && error.utf8_error().error_len().is_none() => {
+            Ok(String::from_utf8_lossy(error.as_bytes()).into_owned())
+        }
+        Err(_) => Err(io::Error::new(
+            io::ErrorKind::InvalidData,
+            "it is not UTF-8",
+        )),
+    }
+}

@@ -1,0 +1,93 @@
+//! Recovery: bounds, and texts that take the place of the built-in prompts.
+
+use std::{ops::RangeInclusive, path::PathBuf, sync::Arc};
+
+use serde::{Deserialize, Serialize};
+
+use super::{
+    ClientConfig, Config, ModelConfig,
+    prompts::{Prompts, read_prompts},
+    section::settings,
+    setting::Show,
+};
+
+/// What a cadence can be, for all models and for one.
+pub(super) const CADENCE: RangeInclusive<u32> = 1..=10_000;
+pub(super) const WHY_CADENCE: &str =
+    "it is the number of answers from one caution prompt to the next";
+
+settings! {
+    pub struct RecoveryConfig read from s {
+        pub enabled: bool = s.plain("enabled", true);
+        /// Unset: each conversation's own.
+        pub language: Option<Language> = s.plain("language", WrittenLanguage::Auto).spoken();
+        pub tools: AddTools = s.plain("tools", AddTools::WhenDue);
+        /// Generations from one caution prompt to the next.
+        pub caution_cadence: u32 = s.number("caution_cadence", 10, CADENCE, WHY_CADENCE);
+        /// Generations of a countdown.
+        pub critical_countdown: u32 = s.number("critical_countdown", 5, 1..=100,
+            "it is the number of answers from the first critical prompt to a new course");
+        /// Calls to the provider within one client request, that the model spends on the injected tools alone.
+        pub max_rounds: u32 = s.number("max_rounds", 8, 1..=32,
+            "it is how often the model may call nothing but the tools of recovery within one request");
+        /// New results are held to so many characters while a session is not healthy.
+        pub max_tool_result_chars: usize = s.number("max_tool_result_chars", 10_000, 1_000..=100_000_000,
+            "it is the length of a new tool result while the health is not \"healthy\", in characters");
+        /// Where texts were read from that are not the built-in ones.
+        pub prompts_dir: Option<PathBuf> =
+            s.option::<String>("prompts_dir", Show::Plain).map(PathBuf::from);
+        pub prompts: Arc<Prompts> = Arc::new(read_prompts(s, prompts_dir.as_deref()));
+    }
+}
+
+/// The language of what the proxy says to the model.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Language {
+    English,
+    Chinese,
+}
+
+/// What `language` may say.
+#[derive(Clone, Copy, Deserialize, Serialize)]
+#[serde(rename_all = "lowercase")]
+enum WrittenLanguage {
+    Auto,
+    En,
+    Zh,
+}
+
+impl WrittenLanguage {
+    const fn spoken(self) -> Option<Language> {
+        match self {
+            Self::Auto => None,
+            Self::En => Some(Language::English),
+            Self::Zh => Some(Language::Chinese),
+        }
+    }
+}
+
+/// From when on the tools of recovery are added to requests that have tools.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum AddTools {
+    /// From the first prompt on.
+    WhenDue,
+    Always,
+    Never,
+}
+
+impl Default for RecoveryConfig {
+    /// As in the shipped settings.
+    fn default() -> Self {
+        Config::default().recovery
+    }
+}
+
+impl RecoveryConfig {
+    /// Whether recovery acts for a model and, where clients have keys, a client.
+    pub fn acts(&self, model: &ModelConfig, client: Option<&ClientConfig>) -> bool {
+        self.enabled
+            && model.recovery.unwrap_or(true)
+            && client.is_none_or(|client| client.recovery)
+    }
+}

@@ -1,0 +1,439 @@
+//! Reads settings: each key with its default, its bounds and its unit, said once.
+//!
+//! What is read here is also what an administrator sees, and a key that nobody reads is unknown. Problems
+//! are collected while the settings are made. A value in error gets a stand-in, which nobody sees, since
+//! one problem is enough to return no settings at all.
+
+use std::{collections::BTreeMap, fmt::Display, ops::RangeInclusive, time::Duration};
+
+use figment::error::Kind;
+use serde::{Serialize, de::DeserializeOwned};
+
+use super::{
+    explain::{WRITE_SECTION, explain_misfit, explain_unknown},
+    layer::Layers,
+    load::Environment,
+    problem::{Problem, dotted},
+    secret::{Secret, SecretKey},
+    setting::{Setting, Show, Source, is_variable},
+};
+
+/// More problems than this are of no help to anyone.
+const MAX_PROBLEMS: usize = 50;
+
+/// A day: longer waits are a unit mistaken.
+const MAX_WAIT_MS: u64 = 86_400_000;
+
+/// Declares a section: each of its keys with its type, and where it is read its default, its bounds and its
+/// unit. A later one may use those before it.
+macro_rules! settings {
+    (
+        $(#[$meta:meta])*
+        pub struct $name:ident read from $section:ident {
+            $($(#[$doc:meta])* pub $field:ident: $type:ty = $read:expr;)*
+        }
+    ) => {
+        $(#[$meta])*
+        #[derive(Clone, Debug, PartialEq)]
+        pub struct $name {
+            $($(#[$doc])* pub $field: $type,)*
+        }
+
+        impl $name {
+            pub(in crate::config) fn read($section: &mut $crate::config::section::Section<'_>) -> Self {
+                $(let $field: $type = $read;)*
+                Self { $($field),* }
+            }
+        }
+    };
+}
+pub(super) use settings;
+
+/// What was read so far of all sources, and the section that is being read.
+pub(super) struct Section<'a> {
+    layers: &'a Layers,
+    pub(super) environment: &'a Environment,
+    /// Where in the settings; empty outside of all sections.
+    path: Vec<String>,
+    /// The keys of this section that were read.
+    known: Vec<String>,
+    /// Clients by the digests of their keys.
+    pub(super) client_keys: BTreeMap<[u8; 32], String>,
+    /// Every key that was read.
+    settings: Vec<Setting>,
+    /// Wrong types and unknown keys, which are reported first.
+    misfits: Vec<Problem>,
+    /// Values that are not allowed.
+    refused: Vec<Problem>,
+}
+
+impl<'a> Section<'a> {
+    pub(super) const fn new(layers: &'a Layers, environment: &'a Environment) -> Self {
+        Self {
+            layers,
+            environment,
+            path: Vec::new(),
+            known: Vec::new(),
+            client_keys: BTreeMap::new(),
+            settings: Vec::new(),
+            misfits: Vec::new(),
+            refused: Vec::new(),
+        }
+    }
+
+    /// What was made of the settings, every one of them by its key, and all problems.
+    pub(super) fn finish(mut self) -> (Vec<Setting>, Vec<Problem>) {
+        self.note_unknown();
+        self.settings.sort_by(|one, other| one.key.cmp(&other.key));
+        self.misfits.sort_by(|one, other| one.key.cmp(&other.key));
+        self.misfits.append(&mut self.refused);
+        (self.settings, self.misfits)
+    }
+
+    /// The name of the section, where that is of the user's choice.
+    pub(super) fn name(&self) -> &str {
+        self.path.last().map_or("", String::as_str)
+    }
+
+    fn path_of(&self, key: &str) -> Vec<String> {
+        [&self.path[..], &[key.to_owned()]].concat()
+    }
+
+    /// The keys that any source has in a section at the top.
+    pub(super) fn names(&self, section: &str) -> Vec<String> {
+        self.layers.keys(&[section])
+    }
+
+    /// Whether any source has that key.
+    pub(super) fn is_set(&self, key: &str) -> bool {
+        self.layers.find(&self.path_of(key)).is_some()
+    }
+
+    fn problem<S: AsRef<str>>(&self, path: &[S], message: String) -> Problem {
+        let found = self.layers.find(path);
+        Problem {
+            origin: found.map(|(layer, _)| layer.origin.clone()),
+            ..Problem::at(path, message)
+        }
+    }
+
+    fn note_misfit(&mut self, problem: Problem) {
+        if self.misfits.len() < MAX_PROBLEMS {
+            self.misfits.push(problem);
+        }
+    }
+
+    /// Notes a value of the wrong type, or with a wrong part inside.
+    fn note_error(&mut self, path: &[String], error: &figment::Error) {
+        let mut inside = [path, &error.path].concat();
+        if let Kind::UnknownField(name, _) = &error.kind
+            && inside.last() != Some(name)
+        {
+            inside.push(name.clone());
+        }
+        let last = inside.last().map_or("", String::as_str);
+        self.note_misfit(Problem {
+            key: dotted(&inside),
+            ..self.problem(path, explain_misfit(&error.kind, last))
+        });
+    }
+
+    fn note_unknown(&mut self) {
+        let known: Vec<&str> = self.known.iter().map(String::as_str).collect();
+        let keys = self.layers.keys(&self.path).into_iter();
+        let unknown = keys.filter(|key| !known.contains(&key.as_str()));
+        let unknown = unknown.take(MAX_PROBLEMS);
+        let problem =
+            |key: String| self.problem(&self.path_of(&key), explain_unknown(&key, &known));
+        for problem in unknown.map(problem).collect::<Vec<_>>() {
+            self.note_misfit(problem);
+        }
+    }
+
+    /// Notes that the value of a key is not allowed; shown only where it is given.
+    pub(super) fn refuse(&mut self, key: &str, value: Option<String>, message: impl Into<String>) {
+        self.refuse_at(&self.path_of(key), value, message);
+    }
+
+    /// The same with a text as the value.
+    pub(super) fn refuse_text(&mut self, key: &str, text: &str, message: impl Into<String>) {
+        self.refuse(key, Some(format!("{text:?}")), message);
+    }
+
+    /// Notes that the section itself cannot be, with that name.
+    pub(super) fn refuse_name(&mut self, message: &str) {
+        self.refuse_at(&self.path.clone(), None, message);
+    }
+
+    /// Notes a value that is not allowed, unless that key or its section has been found wrong before.
+    pub(super) fn refuse_at<S: AsRef<str>>(
+        &mut self,
+        path: &[S],
+        value: Option<String>,
+        message: impl Into<String>,
+    ) {
+        let problem = Problem {
+            value,
+            ..self.problem(path, message.into())
+        };
+        let is_in = |known: &Problem| {
+            let rest = problem.key.strip_prefix(&known.key);
+            rest.is_some_and(|rest| rest.starts_with('.'))
+        };
+        let mut known = self.misfits.iter().chain(&self.refused);
+        if known.all(|known| known.key != problem.key) && !self.misfits.iter().any(is_in) {
+            self.refused.push(problem);
+        }
+    }
+
+    /// The same, also where that key has been found wrong before.
+    pub(super) fn refuse_again(&mut self, key: &str, value: String, message: String) {
+        let problem = self.problem(&self.path_of(key), message);
+        let value = Some(value);
+        self.refused.push(Problem { value, ..problem });
+    }
+
+    /// Reads a section in this one.
+    pub(super) fn section<R>(&mut self, key: &str, read: impl FnOnce(&mut Self) -> R) -> R {
+        self.known.push(key.to_owned());
+        self.path.push(key.to_owned());
+        let around = std::mem::take(&mut self.known);
+        let found = self.layers.find(&self.path);
+        if found.is_some_and(|(_, value)| value.as_dict().is_none()) {
+            self.note_misfit(self.problem(&self.path, WRITE_SECTION.to_owned()));
+        }
+        let made = read(self);
+        self.note_unknown();
+        self.known = around;
+        self.path.pop();
+        made
+    }
+
+    /// Reads values with names of the user's choice, one by one.
+    pub(super) fn entries<T>(
+        &mut self,
+        key: &str,
+        mut read: impl FnMut(&mut Self, &str) -> Option<T>,
+    ) -> BTreeMap<String, T> {
+        self.section(key, |section| {
+            let names = section.layers.keys(&section.path).into_iter();
+            let entries = names.filter_map(|name| Some((read(section, &name)?, name)));
+            entries.map(|(value, name)| (name, value)).collect()
+        })
+    }
+
+    /// Reads sections with names of the user's choice.
+    pub(super) fn sections<T>(
+        &mut self,
+        key: &str,
+        read: impl Fn(&mut Self) -> T,
+    ) -> BTreeMap<String, T> {
+        self.entries(key, |section, name| Some(section.section(name, &read)))
+    }
+
+    /// The value of a key, or its default where it has none or one of the wrong type.
+    fn read<T: DeserializeOwned + Serialize>(
+        &mut self,
+        key: &str,
+        default: Option<T>,
+        show: Show,
+    ) -> Option<T> {
+        self.known.push(key.to_owned());
+        let path = self.path_of(key);
+        let found = self.layers.find(&path);
+        let (from, origin) = match found {
+            Some((layer, _)) => (layer.source, Some(layer.origin.clone())),
+            None => (Source::Default, None),
+        };
+        let value = match found {
+            Some((_, value)) => match value.deserialize() {
+                Ok(value) => Some(value),
+                Err(error) => {
+                    self.note_error(&path, &error);
+                    default
+                }
+            },
+            None => default,
+        };
+        // Numbers and texts of a setting always become JSON.
+        let shown = show.redact(serde_json::to_value(&value).unwrap_or_default());
+        self.settings.push(Setting {
+            key: dotted(&path),
+            hidden: shown.is_none(),
+            value: shown.unwrap_or_default(),
+            from,
+            origin,
+        });
+        value
+    }
+
+    /// A value that can be no secret.
+    pub(super) fn plain<T: DeserializeOwned + Serialize + Clone>(
+        &mut self,
+        key: &str,
+        default: T,
+    ) -> T {
+        let read = self.read(key, Some(default.clone()), Show::Plain);
+        read.unwrap_or(default)
+    }
+
+    /// A text that may have credentials in it.
+    pub(super) fn address(&mut self, key: &str, default: &str) -> String {
+        let read = self.read(key, Some(default.to_owned()), Show::Address);
+        read.unwrap_or_default()
+    }
+
+    /// A value that may be unset.
+    pub(super) fn option<T: DeserializeOwned + Serialize>(
+        &mut self,
+        key: &str,
+        show: Show,
+    ) -> Option<T> {
+        self.read(key, None, show)
+    }
+
+    /// A number within its range; `why` says what it is and in which unit.
+    pub(super) fn number<T: Number>(
+        &mut self,
+        key: &str,
+        default: T,
+        range: RangeInclusive<T>,
+        why: &str,
+    ) -> T {
+        let value = self.plain(key, default);
+        self.hold(key, value, &range, why)
+    }
+
+    /// The same where it may be unset.
+    pub(super) fn optional_number<T: Number>(
+        &mut self,
+        key: &str,
+        range: RangeInclusive<T>,
+        why: &str,
+    ) -> Option<T> {
+        let value = self.option(key, Show::Plain)?;
+        Some(self.hold(key, value, &range, why))
+    }
+
+    /// A number that was read, held to its range.
+    pub(super) fn hold<T: Number>(
+        &mut self,
+        key: &str,
+        value: T,
+        range: &RangeInclusive<T>,
+        why: &str,
+    ) -> T {
+        if !range.contains(&value) {
+            let bound = match value < *range.start() {
+                true => format!("must be at least {}", range.start()),
+                false => format!("must be at most {}", range.end()),
+            };
+            self.refuse(key, Some(value.to_string()), format!("{bound}; {why}"));
+        }
+        value
+    }
+
+    /// A time in milliseconds, a day at most.
+    pub(super) fn millis(&mut self, key: &str, default: u64, least: u64) -> Duration {
+        let why = "the unit is milliseconds";
+        Duration::from_millis(self.number(key, default, least..=MAX_WAIT_MS, why))
+    }
+
+    /// A time in seconds.
+    pub(super) fn seconds(
+        &mut self,
+        key: &str,
+        default: u64,
+        range: RangeInclusive<u64>,
+        why: &str,
+    ) -> Duration {
+        Duration::from_secs(self.number(key, default, range, why))
+    }
+
+    /// Names, or beginnings of names with a `*` at their end; `what` says of what.
+    pub(super) fn patterns(&mut self, key: &str, default: &[&str], what: &str) -> Vec<String> {
+        let default = default.iter().copied().map(str::to_owned).collect();
+        let patterns: Vec<String> = self.plain(key, default);
+        for pattern in &patterns {
+            self.hold_pattern(key, pattern, what);
+        }
+        patterns
+    }
+
+    /// A pattern that was read.
+    pub(super) fn hold_pattern(&mut self, key: &str, pattern: &str, what: &str) {
+        if !is_pattern(pattern) {
+            let message = format!("must be {what}, or its beginning with one * at the end");
+            self.refuse_text(key, pattern, message);
+        }
+    }
+
+    /// A SHA-256 in hexadecimal. The value is never shown: it may be the key itself, put in the
+    /// wrong place.
+    pub(super) fn digest(&mut self, key: &str) -> Option<[u8; 32]> {
+        let written: String = self.option(key, Show::Hidden)?;
+        let mut digest = [0; 32];
+        if hex::decode_to_slice(written.trim(), &mut digest).is_err() {
+            self.refuse(
+                key,
+                None,
+                "must be 64 hexadecimal digits (the value is not shown, it may be a key); \
+                 make them with: printf %s \"$KEY\" | sha256sum",
+            );
+        }
+        if digest == <[u8; 32]>::from(<sha2::Sha256 as sha2::Digest>::digest(b"")) {
+            self.refuse(
+                key,
+                None,
+                "is the digest of nothing at all; the key was empty when it was made",
+            );
+        }
+        Some(digest)
+    }
+
+    /// What the environment variable holds that a setting names.
+    pub(super) fn named_secret(&mut self, key: &str) -> Option<Secret> {
+        let variable: String = self.option(key, Show::Variable)?;
+        self.resolve_secret(key, &variable)
+    }
+
+    /// What an environment variable holds.
+    pub(super) fn resolve_secret(&mut self, key: &str, variable: &str) -> Option<Secret> {
+        let value = self.environment.value(variable);
+        if value.is_none_or(str::is_empty) {
+            // SECURITY: who mistakes this for the place of the secret itself must not find it in a log.
+            let shown = is_variable(variable).then(|| format!("{variable:?}"));
+            let hint = match shown {
+                Some(_) => "",
+                None => " (the value is not shown, it may be a secret)",
+            };
+            let message = format!("names an environment variable that is not set{hint}");
+            self.refuse(key, shown, message);
+        }
+        value.map(Secret::new)
+    }
+
+    /// The 256 bits in the environment variable that a setting names.
+    pub(super) fn named_key(&mut self, key: &str) -> Option<SecretKey> {
+        let variable: String = self.option(key, Show::Variable)?;
+        let text = self.resolve_secret(key, &variable)?;
+        let mut bits = [0; 32];
+        if hex::decode_to_slice(text.reveal().trim(), &mut bits).is_err() {
+            let message = "must name a variable of 64 hexadecimal digits; make them with: openssl \
+                           rand -hex 32";
+            self.refuse_text(key, &variable, message);
+        }
+        Some(SecretKey::new(bits))
+    }
+}
+
+/// Whether a text is a name, or its beginning with a `*` at the end.
+pub(super) fn is_pattern(text: &str) -> bool {
+    let name = text.strip_suffix('*').unwrap_or(text);
+    !text.is_empty() && !name.contains('*')
+}
+
+/// What a range can bound.
+pub(super) trait Number: PartialOrd + Display + Copy + Serialize + DeserializeOwned {}
+
+impl<T: PartialOrd + Display + Copy + Serialize + DeserializeOwned> Number for T {}

@@ -1,0 +1,83 @@
+//! Where to listen, and the limits of a connection.
+
+use std::{net::SocketAddr, path::PathBuf, time::Duration};
+
+use super::{
+    secret::SecretKey,
+    section::{Section, settings},
+};
+
+/// The least that a body may have where the settings do not say.
+const LEAST_BODY_BYTES: usize = 32 << 20;
+/// The most that a setting allows.
+const MOST_BODY_BYTES: usize = 1 << 30;
+/// Bytes of a body for each token of the largest window: dense JSON, escapes and what the guard leaves out.
+const BYTES_A_TOKEN: usize = 64;
+/// Bodies of the largest size that fit into memory together, where the settings do not say how large one is.
+const BODIES_IN_FLIGHT: usize = 4;
+
+settings! {
+    pub struct ServerConfig read from s {
+        pub listen: SocketAddr = read_listen(s);
+        /// One request body, after decoding.
+        pub max_body_bytes: usize = s
+            .optional_number("max_body_bytes", 1024..=MOST_BODY_BYTES,
+                "it is the size of one request body in bytes, after decoding")
+            .unwrap_or(LEAST_BODY_BYTES);
+        /// All request and buffered response bodies together.
+        pub max_bytes_in_flight: usize = s.number("max_bytes_in_flight", 512 << 20,
+            max_body_bytes.min(MOST_BODY_BYTES)..=1 << 40,
+            "it must hold one body of server.max_body_bytes, or no large request gets in");
+        pub max_connections: usize = s.number("max_connections", 4096, 1..=1_000_000,
+            "it is the number of connections open at one time");
+        /// All headers of one request.
+        pub max_header_bytes: usize = s.number("max_header_bytes", 64 << 10, 8192..=1 << 20,
+            "it is the size of all headers of one request in bytes");
+        /// From the opening of a connection to the end of its first request's headers.
+        pub header_timeout: Duration = s.millis("header_timeout_ms", 15_000, 1);
+        /// Between two reads of a request body.
+        pub body_timeout: Duration = s.millis("body_timeout_ms", 30_000, 1);
+        /// How long a drain waits for running answers.
+        pub drain_timeout: Duration = s.millis("drain_timeout_ms", 30_000, 0);
+        pub data_dir: PathBuf = read_data_dir(s).into();
+        /// The installation's secret, in the place of the one in `data_dir`.
+        pub secret: Option<SecretKey> = s.named_key("secret_env");
+    }
+}
+
+impl ServerConfig {
+    /// Sets the size of a body that the settings do not say: as much as the largest window needs, in tokens,
+    /// as long as several such bodies fit into memory.
+    pub(crate) fn fit_body_to_window(&mut self, window: u32) {
+        let wanted = (window as usize).saturating_mul(BYTES_A_TOKEN);
+        let room = self.max_bytes_in_flight / BODIES_IN_FLIGHT;
+        let most = room.clamp(LEAST_BODY_BYTES, MOST_BODY_BYTES);
+        self.max_body_bytes = wanted.clamp(LEAST_BODY_BYTES, most);
+    }
+}
+
+fn read_data_dir(s: &mut Section) -> String {
+    let written = s.plain("data_dir", "data".to_owned());
+    if written.is_empty() {
+        let message = "must name a directory; write \".\" for the working directory";
+        s.refuse_text("data_dir", &written, message);
+    }
+    written
+}
+
+/// SECURITY: without client keys anyone who reaches the port spends the user's money, so
+/// only this machine may reach it.
+fn read_listen(s: &mut Section) -> SocketAddr {
+    let written = s.plain("listen", "127.0.0.1:1876".to_owned());
+    let Ok(address) = written.parse::<SocketAddr>() else {
+        let message = "must be an IP address and a port, such as 127.0.0.1:1876 or [::1]:1876";
+        s.refuse_text("listen", &written, message);
+        return SocketAddr::from(([127, 0, 0, 1], 0));
+    };
+    if !address.ip().to_canonical().is_loopback() && s.names("clients").is_empty() {
+        let message = "can be reached from other machines, and there are no client keys; add a \
+                       [clients.NAME] section with key_sha256, or listen on 127.0.0.1";
+        s.refuse_text("listen", &written, message);
+    }
+    address
+}

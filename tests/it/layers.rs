@@ -1,0 +1,136 @@
+//! Imports between the folders of `src/` point one way.
+
+use std::{collections::BTreeSet, fs, path::Path};
+
+/// The folders (and files) of `src/`, from the outermost. Each may import those below it, and nothing above.
+const LAYERS: [&str; 20] = [
+    "cli",
+    "server",
+    "admin",
+    "passthrough",
+    "proxy",
+    "http",
+    "session",
+    "compaction",
+    "recovery",
+    "guard",
+    "telemetry",
+    "provider",
+    "relay",
+    "health",
+    "error",
+    "wire",
+    "json",
+    "store",
+    "breaker",
+    "config",
+];
+
+#[test]
+fn imports_between_folders_point_one_way() {
+    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("src");
+    let mut upwards = BTreeSet::new();
+    let mut seen = 0;
+    for (at, layer) in LAYERS.iter().enumerate() {
+        for file in files(&source, layer) {
+            seen += 1;
+            let text = fs::read_to_string(&file).unwrap();
+            for imported in imported(&code(&text)) {
+                let place = LAYERS.iter().position(|layer| *layer == imported);
+                if place.is_some_and(|place| place < at) {
+                    let file = file.strip_prefix(&source).unwrap().display();
+                    upwards.insert(format!("{file} imports {imported}"));
+                }
+            }
+        }
+    }
+    assert!(seen > 300, "{seen} files were read");
+    assert!(upwards.is_empty(), "{upwards:#?}");
+}
+
+#[test]
+fn every_folder_has_its_layer() {
+    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("src");
+    let names = fs::read_dir(source).unwrap().map(|entry| {
+        let name = entry.unwrap().file_name().into_string().unwrap();
+        name.trim_end_matches(".rs").to_owned()
+    });
+    let names: BTreeSet<String> = names.filter(|it| it != "lib" && it != "main").collect();
+    assert_eq!(names, LAYERS.iter().map(|&it| it.to_owned()).collect());
+}
+
+/// The source files of a layer, without those of tests.
+fn files(source: &Path, layer: &str) -> Vec<std::path::PathBuf> {
+    let alone = source.join(format!("{layer}.rs"));
+    if alone.exists() {
+        return vec![alone];
+    }
+    let mut files = Vec::new();
+    let mut folders = vec![source.join(layer)];
+    while let Some(folder) = folders.pop() {
+        for entry in fs::read_dir(folder).unwrap() {
+            let path = entry.unwrap().path();
+            let name = path.file_stem().unwrap().to_string_lossy();
+            if name == "tests" {
+                continue;
+            }
+            if path.is_dir() {
+                folders.push(path);
+            } else if path.extension().is_some_and(|it| it == "rs") {
+                files.push(path);
+            }
+        }
+    }
+    files
+}
+
+/// A source without its comments and its inline test module.
+fn code(text: &str) -> String {
+    let text = text.split("#[cfg(test)]\nmod tests {").next().unwrap();
+    let lines = text.lines().map(|line| match line.find("//") {
+        Some(at) => &line[..at],
+        None => line,
+    });
+    lines.collect::<Vec<_>>().join("\n")
+}
+
+/// The names that follow `crate::`, also where several stand in braces.
+fn imported(code: &str) -> BTreeSet<String> {
+    let mut names = BTreeSet::new();
+    for (at, _) in code.match_indices("crate::") {
+        let rest = &code[at + "crate::".len()..];
+        match rest.strip_prefix('{') {
+            None => drop(names.insert(name(rest))),
+            Some(tree) => {
+                let mut depth = 0;
+                let mut begins = true;
+                for (at, character) in tree.char_indices() {
+                    match character {
+                        '{' => depth += 1,
+                        '}' if depth == 0 => break,
+                        '}' => depth -= 1,
+                        ',' if depth == 0 => begins = true,
+                        _ if begins && !character.is_whitespace() => {
+                            names.insert(name(&tree[at..]));
+                            begins = false;
+                        }
+                        _ => {}
+                    }
+                }
+            }
+        }
+    }
+    names
+}
+
+fn name(path: &str) -> String {
+    let ends = |c: char| !(c.is_alphanumeric() || c == '_');
+    path.split(ends).next().unwrap_or_default().to_owned()
+}
+
+#[test]
+fn names_are_found_in_braces_and_without() {
+    let code = "use crate::{a::{b, c}, d,\n e::f};\nfn x() { crate::g::h(); }";
+    let found: Vec<_> = imported(code).into_iter().collect();
+    assert_eq!(found, ["a", "d", "e", "g"]);
+}
