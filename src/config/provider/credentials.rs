@@ -1,0 +1,170 @@
+//! What goes to a provider beside the request: credentials, headers, a query.
+//!
+//! A header or a variable's name that may hold a key is refused without being shown.
+
+use http::{HeaderMap, HeaderName, HeaderValue, Uri, header::AUTHORIZATION};
+use serde::{Deserialize, Serialize};
+
+use crate::config::{secret::Secret, section::Section, setting::Show};
+
+/// What the names of the proxy's own headers begin with.
+pub const OWN_HEADERS: &str = "x-plimsoll-";
+
+/// Headers that belong to a connection.
+const CONNECTION_HEADERS: [&str; 6] = [
+    "host",
+    "connection",
+    "content-length",
+    "transfer-encoding",
+    "upgrade",
+    "te",
+];
+
+/// Whose credentials go to a provider.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Auth {
+    /// The client's own `Authorization` is passed on.
+    Client,
+    /// A key of the settings.
+    Key(Secret),
+    None,
+}
+
+/// What `auth` may say.
+#[derive(Clone, Copy, Deserialize, Serialize)]
+#[serde(rename_all = "lowercase")]
+enum WrittenAuth {
+    Client,
+    None,
+}
+
+pub(super) fn read_auth(s: &mut Section) -> Auth {
+    let key = "auth";
+    let auth: Option<WrittenAuth> = s.option(key, Show::Plain);
+    let variable: Option<String> = s.option("api_key_env", Show::Variable);
+    match (auth, variable) {
+        (None, None) => s.refuse(
+            key,
+            None,
+            "say whose credentials go there: api_key_env = \"NAME\" for a key of yours, \
+             auth = \"client\" to pass the client's own on, or auth = \"none\"",
+        ),
+        (Some(_), Some(_)) => s.refuse(
+            key,
+            None,
+            "auth and api_key_env exclude each other; leave one of them out",
+        ),
+        (Some(WrittenAuth::None), None) => {}
+        (Some(WrittenAuth::Client), None) => {
+            // SECURITY: a client's `Authorization` would be its key to the proxy, not to the provider.
+            if !s.names("clients").is_empty() {
+                let message = "cannot be used together with [clients]: their keys are for this proxy \
+                               and must not be sent on; use api_key_env";
+                s.refuse_text(key, "client", message);
+            }
+            return Auth::Client;
+        }
+        (None, Some(variable)) => return resolve_key(s, &variable).map_or(Auth::None, Auth::Key),
+    }
+    Auth::None
+}
+
+fn resolve_key(s: &mut Section, variable: &str) -> Option<Secret> {
+    let key = "api_key_env";
+    let plain = |c: char| c.is_ascii_alphanumeric() || c == '_';
+    if variable.is_empty()
+        || !variable.chars().all(plain)
+        || variable.starts_with(|c: char| c.is_ascii_digit())
+    {
+        let message = "must be the name of an environment variable (the value is not shown, it may be \
+                       a key), such as OPENAI_API_KEY";
+        s.refuse(key, None, message);
+        return None;
+    }
+    let name = s.name().to_owned();
+    let value = s.environment.value(variable).unwrap_or("").trim();
+    // SECURITY: there are keys of letters and digits alone.
+    if value.is_empty() && variable.contains(|c: char| c.is_ascii_lowercase()) {
+        let message = format!(
+            "provider {name} needs an environment variable that is not set (its name is not \
+             shown, it may be a key)"
+        );
+        s.refuse(key, None, message);
+        return None;
+    }
+    let message = if value.is_empty() {
+        format!("provider {name} needs the environment variable {variable}, which is not set")
+    } else if HeaderValue::from_str(value).is_err() {
+        format!("the environment variable {variable} holds characters that no key can have")
+    } else {
+        return Some(Secret::new(value));
+    };
+    s.refuse_text(key, variable, message);
+    None
+}
+
+pub(super) fn read_key_header(s: &mut Section) -> Option<HeaderName> {
+    let key = "key_header";
+    let written: String = s.option(key, Show::Plain)?;
+    let shown = Some(format!("{written:?}"));
+    let name = parse_header_name(s, key, &written, shown)?;
+    if !s.is_set("api_key_env") {
+        s.refuse(key, None, "has no key to carry; name one in api_key_env");
+    }
+    (name != AUTHORIZATION).then_some(name)
+}
+
+pub(super) fn read_headers(s: &mut Section) -> HeaderMap {
+    let mut headers = HeaderMap::new();
+    s.entries("headers", |s, name| {
+        let value: String = s.option(name, Show::Hidden)?;
+        let header = parse_header_name(s, name, name, None)?;
+        // SECURITY: a key stands in the environment, never in the file.
+        if header == AUTHORIZATION {
+            let message = "carries a key; name its variable in api_key_env";
+            s.refuse(name, None, message);
+            return None;
+        }
+        match HeaderValue::from_str(&value) {
+            Ok(mut value) => {
+                // It may be a key all the same, under a name that nobody knows.
+                value.set_sensitive(true);
+                headers.insert(header, value);
+            }
+            Err(_) => s.refuse(name, None, "holds characters that no header can have"),
+        }
+        Some(())
+    });
+    headers
+}
+
+fn parse_header_name(
+    s: &mut Section,
+    key: &str,
+    name: &str,
+    shown: Option<String>,
+) -> Option<HeaderName> {
+    let header = HeaderName::from_bytes(name.as_bytes()).ok();
+    let can_be_set = |header: &HeaderName| {
+        let name = header.as_str();
+        !name.starts_with(OWN_HEADERS) && !CONNECTION_HEADERS.contains(&name)
+    };
+    let header = header.filter(can_be_set);
+    if header.is_none() {
+        let message = "is not the name of a header that can be set; write one that the \
+                       provider knows, such as api-key";
+        s.refuse(key, shown, message);
+    }
+    header
+}
+
+pub(super) fn read_query(s: &mut Section) -> Option<Secret> {
+    let query: String = s.option("query", Show::Hidden)?;
+    let sound = format!("http://localhost/?{query}").parse::<Uri>().is_ok();
+    if !sound || query.is_empty() || query.contains(['#', '?']) {
+        let message = "must be as it stands behind the ? of a URL, such as \
+                       api-version=2024-10-21 (not shown, it may hold a key)";
+        s.refuse("query", None, message);
+    }
+    Some(Secret::new(query))
+}
