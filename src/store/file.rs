@@ -20,7 +20,6 @@ use std::{
         atomic::{AtomicU64, Ordering::Relaxed},
     },
     thread::JoinHandle,
-    time::{SystemTime, UNIX_EPOCH},
 };
 
 use async_trait::async_trait;
@@ -28,8 +27,8 @@ use bytes::Bytes;
 use tokio::sync::{mpsc, oneshot};
 
 use super::{
-    Account, Found, Key, MAX_ORDERS_BYTES, Page, Row, Saved, SessionId, Shared, Store, StoreError,
-    Tenant, fits,
+    Account, Found, Key, Page, Row, Saved, SessionId, Shared, Store, StoreError, Tenant,
+    check_orders, check_shared, limits::StoreLimits,
 };
 use crate::config::StoreConfig;
 
@@ -48,6 +47,7 @@ mod share;
 mod sql;
 mod writer;
 
+use batch::{Batch, When, WriteResult};
 use queue::{Asked, What};
 use read::Hit;
 use readers::Readers;
@@ -61,24 +61,13 @@ const QUEUE: usize = 1_024;
 /// finding seldom writes.
 const YOUNG_SHARE: u64 = 64;
 
-/// Seconds since 1970; tests bring their own.
-pub type Clock = Arc<dyn Fn() -> u64 + Send + Sync>;
-
 /// Sessions in a file.
 pub struct FileStore {
-    age_s: u64,
-    clock: Clock,
+    limits: StoreLimits,
     readers: Arc<Readers>,
     version: Arc<AtomicU64>,
     /// Gone once the store is closed.
     writer: Mutex<Option<(mpsc::Sender<Asked>, JoinHandle<()>)>>,
-}
-
-#[derive(Clone, Copy, Debug)]
-struct Limits {
-    sessions: u64,
-    bytes: u64,
-    age_s: u64,
 }
 
 impl FileStore {
@@ -88,36 +77,20 @@ impl FileStore {
     /// Another process has it, or a newer release wrote it; both say what to do. Any other fault
     /// is told in the log, and mended as soon as it can be.
     pub fn open(config: &StoreConfig, data_dir: &Path) -> io::Result<Self> {
-        Self::with_clock(config, data_dir, Arc::new(system_clock))
+        Self::with_limits(StoreLimits::new(config), data_dir)
     }
 
-    /// The same, with a clock of one's own.
-    ///
-    /// # Errors
-    /// As [`FileStore::open`].
-    pub fn with_clock(config: &StoreConfig, data_dir: &Path, clock: Clock) -> io::Result<Self> {
-        let limits = Limits {
-            sessions: config.max_sessions as u64,
-            bytes: config.max_bytes as u64,
-            age_s: config.max_age.as_secs(),
-        };
+    fn with_limits(limits: StoreLimits, data_dir: &Path) -> io::Result<Self> {
         let version = Arc::new(AtomicU64::new(0));
         let (jobs, queue) = mpsc::channel(QUEUE);
-        let (writer, readers) =
-            Writer::open(data_dir, limits, Arc::clone(&clock), Arc::clone(&version))?;
+        let (writer, readers) = Writer::open(data_dir, limits.clone(), Arc::clone(&version))?;
         let thread = writer.start(queue, jobs.downgrade())?;
         Ok(Self {
-            age_s: limits.age_s,
-            clock,
+            limits,
             readers,
             version,
             writer: Mutex::new(Some((jobs, thread))),
         })
-    }
-
-    /// Whatever was last used before this has expired.
-    fn horizon(&self) -> u64 {
-        (self.clock)().saturating_sub(self.age_s)
     }
 
     fn jobs(&self) -> Option<mpsc::Sender<Asked>> {
@@ -125,7 +98,15 @@ impl FileStore {
         writer.as_ref().map(|(jobs, _)| jobs.clone())
     }
 
-    /// Has the writer do something, and waits until it is at rest.
+    /// Writes something, and waits until it is at rest.
+    async fn write(
+        &self,
+        write: impl Fn(&mut Batch<'_>, When) -> WriteResult + Send + 'static,
+    ) -> Result<bool, StoreError> {
+        self.ask(What::Write(Box::new(write))).await
+    }
+
+    /// Has the writer do something, and waits until it is done.
     async fn ask(&self, what: What) -> Result<bool, StoreError> {
         let (answer, answered) = oneshot::channel();
         let jobs = self.jobs().ok_or_else(gone)?;
@@ -209,7 +190,7 @@ impl Store for FileStore {
             return Ok(None);
         }
         let circle = row::circle(tenant, opening);
-        let (now, horizon) = ((self.clock)(), self.horizon());
+        let (now, horizon) = (self.limits.now(), self.limits.horizon());
         let hit = match self.readers.recent().find(tenant, circle, keys, horizon) {
             Ok(hit) => hit,
             Err(since) => {
@@ -218,15 +199,18 @@ impl Store for FileStore {
             }
         };
         Ok(hit.map(|hit| {
-            if now.saturating_sub(hit.used_s) > self.age_s / YOUNG_SHARE {
-                self.mention(What::Touch(hit.session));
+            if now.saturating_sub(hit.used_s) > self.limits.age_s / YOUNG_SHARE {
+                let touch =
+                    move |batch: &mut Batch<'_>, when| save::touch(batch, hit.session, when);
+                self.mention(What::Write(Box::new(touch)));
             }
             hit.found
         }))
     }
 
     async fn save(&self, saved: Saved) -> Result<(), StoreError> {
-        self.ask(What::Save(Box::new(saved))).await.map(drop)
+        let save = move |batch: &mut Batch<'_>, when| save::save(batch, &saved, when);
+        self.write(save).await.map(drop)
     }
 
     async fn session(
@@ -234,7 +218,7 @@ impl Store for FileStore {
         account: Option<&Account>,
         id: SessionId,
     ) -> Result<Option<Row>, StoreError> {
-        let (account, horizon) = (account.copied(), self.horizon());
+        let (account, horizon) = (account.copied(), self.limits.horizon());
         self.read(move |file| read::session(file, account.as_ref(), id, horizon))
             .await
     }
@@ -245,10 +229,10 @@ impl Store for FileStore {
         id: SessionId,
         orders: Bytes,
     ) -> Result<bool, StoreError> {
-        if orders.len() > MAX_ORDERS_BYTES {
-            return Err(StoreError::Overlong(orders.len()));
-        }
-        self.ask(What::Order(account.copied(), id, orders)).await
+        check_orders(&orders)?;
+        let account = account.copied();
+        self.write(move |batch, when| save::order(batch, account.as_ref(), id, &orders, when))
+            .await
     }
 
     async fn sessions(
@@ -256,21 +240,22 @@ impl Store for FileStore {
         account: Option<&Account>,
         page: Page,
     ) -> Result<Vec<Row>, StoreError> {
-        let (account, horizon) = (account.copied(), self.horizon());
+        let (account, horizon) = (account.copied(), self.limits.horizon());
         self.read(move |file| read::sessions(file, account.as_ref(), page, horizon))
             .await
     }
 
     async fn count(&self, account: Option<&Account>) -> Result<u64, StoreError> {
-        let (account, horizon) = (account.copied(), self.horizon());
+        let (account, horizon) = (account.copied(), self.limits.horizon());
         self.read(move |file| read::count(file, account.as_ref(), horizon))
             .await
     }
 
     async fn share(&self, name: &[u8], value: Bytes) -> Result<(), StoreError> {
-        fits(name, &value)?;
+        check_shared(name, &value)?;
         let name = Bytes::copy_from_slice(name);
-        self.ask(What::Share(name, value)).await.map(drop)
+        let put = move |batch: &mut Batch<'_>, _| share::put(batch, &name, &value);
+        self.write(put).await.map(drop)
     }
 
     async fn shared(&self) -> Result<Shared, StoreError> {
@@ -300,12 +285,6 @@ impl Store for FileStore {
             let _ = tokio::task::spawn_blocking(move || thread.join()).await;
         }
     }
-}
-
-fn system_clock() -> u64 {
-    SystemTime::now()
-        .duration_since(UNIX_EPOCH)
-        .map_or(0, |since| since.as_secs())
 }
 
 /// The writer has ended, or gave up on what it was asked.

@@ -4,13 +4,11 @@
 //! kept. Every operation holds one lock for a bounded number of map look-ups; nothing waits in it.
 
 use std::{
-    fmt,
     num::NonZeroUsize,
     sync::{
-        Arc, Mutex, MutexGuard, PoisonError,
+        Mutex, MutexGuard, PoisonError,
         atomic::{AtomicU64, Ordering::Relaxed},
     },
-    time::{SystemTime, UNIX_EPOCH},
 };
 
 use async_trait::async_trait;
@@ -18,8 +16,8 @@ use bytes::Bytes;
 use lru::LruCache;
 
 use super::{
-    Account, Found, Key, MAX_ORDERS_BYTES, MAX_SHARED, Page, Row, Saved, SessionId, Shared, Store,
-    StoreError, Tenant, fits,
+    Account, Found, Key, MAX_SHARED, Page, Row, Saved, SessionId, Shared, Store, StoreError,
+    Tenant, check_orders, check_shared, limits::StoreLimits,
 };
 use crate::config::StoreConfig;
 
@@ -29,13 +27,9 @@ mod record;
 
 use held::Held;
 
-/// Seconds since 1970; tests bring their own.
-pub type Clock = Arc<dyn Fn() -> u64 + Send + Sync>;
-
 /// Sessions in memory.
 pub struct MemoryStore {
-    limits: Limits,
-    clock: Clock,
+    limits: StoreLimits,
     held: Mutex<Held>,
     shared: Mutex<Told>,
     version: AtomicU64,
@@ -47,26 +41,14 @@ struct Told {
     all: LruCache<Bytes, Bytes>,
 }
 
-#[derive(Clone, Copy)]
-struct Limits {
-    sessions: usize,
-    bytes: usize,
-    age_s: u64,
-}
-
 impl MemoryStore {
     pub fn new(config: &StoreConfig) -> Self {
-        Self::with_clock(config, Arc::new(system_clock))
+        Self::with_limits(StoreLimits::new(config))
     }
 
-    pub fn with_clock(config: &StoreConfig, clock: Clock) -> Self {
+    pub(super) fn with_limits(limits: StoreLimits) -> Self {
         Self {
-            limits: Limits {
-                sessions: config.max_sessions,
-                bytes: config.max_bytes,
-                age_s: config.max_age.as_secs(),
-            },
-            clock,
+            limits,
             held: Mutex::new(Held::default()),
             shared: Mutex::new(Told {
                 version: 0,
@@ -98,17 +80,6 @@ impl MemoryStore {
     fn lock_shared(&self) -> MutexGuard<'_, Told> {
         self.shared.lock().unwrap_or_else(PoisonError::into_inner)
     }
-
-    /// Whatever was last used before this has expired.
-    fn horizon(&self) -> u64 {
-        (self.clock)().saturating_sub(self.limits.age_s)
-    }
-}
-
-impl fmt::Debug for MemoryStore {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("MemoryStore").finish_non_exhaustive()
-    }
 }
 
 #[async_trait]
@@ -119,12 +90,12 @@ impl Store for MemoryStore {
         _opening: u64,
         keys: &[Key],
     ) -> Result<Option<Found>, StoreError> {
-        let (now, horizon) = ((self.clock)(), self.horizon());
+        let (now, horizon) = (self.limits.now(), self.limits.horizon());
         Ok(self.lock().find(tenant, keys, now, horizon))
     }
 
     async fn save(&self, saved: Saved) -> Result<(), StoreError> {
-        let (now, horizon) = ((self.clock)(), self.horizon());
+        let (now, horizon) = (self.limits.now(), self.limits.horizon());
         let mut held = self.lock();
         held.sweep(horizon);
         held.save(&saved, now)?;
@@ -137,7 +108,7 @@ impl Store for MemoryStore {
         account: Option<&Account>,
         id: SessionId,
     ) -> Result<Option<Row>, StoreError> {
-        let horizon = self.horizon();
+        let horizon = self.limits.horizon();
         let held = self.lock();
         let record = held.named(account, id, horizon);
         Ok(record.and_then(|(_, record)| record.row()))
@@ -149,10 +120,8 @@ impl Store for MemoryStore {
         id: SessionId,
         orders: Bytes,
     ) -> Result<bool, StoreError> {
-        if orders.len() > MAX_ORDERS_BYTES {
-            return Err(StoreError::Overlong(orders.len()));
-        }
-        let horizon = self.horizon();
+        check_orders(&orders)?;
+        let horizon = self.limits.horizon();
         let mut held = self.lock();
         let ordered = held.order(account, id, &orders, horizon);
         held.shrink(self.limits.sessions, self.limits.bytes);
@@ -164,7 +133,7 @@ impl Store for MemoryStore {
         account: Option<&Account>,
         page: Page,
     ) -> Result<Vec<Row>, StoreError> {
-        let horizon = self.horizon();
+        let horizon = self.limits.horizon();
         let held = self.lock();
         let rows = held.records.iter().map(|(_, record)| record);
         Ok(rows
@@ -177,7 +146,7 @@ impl Store for MemoryStore {
     }
 
     async fn count(&self, account: Option<&Account>) -> Result<u64, StoreError> {
-        let horizon = self.horizon();
+        let horizon = self.limits.horizon();
         let held = self.lock();
         let records = held.records.iter().map(|(_, record)| record);
         let counted = records
@@ -187,7 +156,7 @@ impl Store for MemoryStore {
     }
 
     async fn share(&self, name: &[u8], value: Bytes) -> Result<(), StoreError> {
-        fits(name, &value)?;
+        check_shared(name, &value)?;
         let mut shared = self.lock_shared();
         shared.version += 1;
         shared.all.put(Bytes::copy_from_slice(name), value);
@@ -207,12 +176,6 @@ impl Store for MemoryStore {
     fn shared_version(&self) -> u64 {
         self.version.load(Relaxed)
     }
-}
-
-fn system_clock() -> u64 {
-    SystemTime::now()
-        .duration_since(UNIX_EPOCH)
-        .map_or(0, |since| since.as_secs())
 }
 
 #[cfg(test)]

@@ -15,6 +15,7 @@ use crate::config::{StoreConfig, StorePlace};
 pub mod file;
 mod keep;
 mod key;
+mod limits;
 pub mod memory;
 pub mod redis;
 #[cfg(test)]
@@ -197,10 +198,18 @@ pub fn open(config: &StoreConfig, data_dir: &Path) -> io::Result<Arc<dyn Store>>
     }
 }
 
-/// Whether that may be shared.
-fn fits(name: &[u8], value: &[u8]) -> Result<(), StoreError> {
-    if name.len() > MAX_SHARED_NAME_BYTES || value.len() > MAX_SHARED_BYTES {
-        return Err(StoreError::Overlong(name.len() + value.len()));
+/// Refuses to share what is too long.
+fn check_shared(name: &[u8], value: &[u8]) -> Result<(), StoreError> {
+    match name.len() <= MAX_SHARED_NAME_BYTES && value.len() <= MAX_SHARED_BYTES {
+        true => Ok(()),
+        false => Err(StoreError::Overlong(name.len() + value.len())),
     }
-    Ok(())
+}
+
+/// Refuses orders that are too long.
+const fn check_orders(orders: &[u8]) -> Result<(), StoreError> {
+    match orders.len() <= MAX_ORDERS_BYTES {
+        true => Ok(()),
+        false => Err(StoreError::Overlong(orders.len())),
+    }
 }

@@ -10,7 +10,7 @@
 //! fail at once. Only digests stand in the names of keys.
 
 use std::{
-    fmt, io,
+    io,
     sync::atomic::{AtomicU64, Ordering::Relaxed},
 };
 
@@ -19,8 +19,8 @@ use bytes::Bytes;
 use redis::Value;
 
 use super::{
-    Account, Found, Key, MAX_ORDERS_BYTES, MAX_SHARED, Page, Row, Saved, SessionId, Shared, Store,
-    StoreError, Tenant, fits,
+    Account, Found, Key, MAX_SHARED, Page, Row, Saved, SessionId, Shared, Store, StoreError,
+    Tenant, check_orders, check_shared,
 };
 use crate::config::{RedisConfig, StoreConfig};
 
@@ -137,12 +137,6 @@ impl RedisStore {
     }
 }
 
-impl fmt::Debug for RedisStore {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("RedisStore").finish_non_exhaustive()
-    }
-}
-
 #[async_trait]
 impl Store for RedisStore {
     async fn find(
@@ -189,9 +183,7 @@ impl Store for RedisStore {
         id: SessionId,
         orders: Bytes,
     ) -> Result<bool, StoreError> {
-        if orders.len() > MAX_ORDERS_BYTES {
-            return Err(StoreError::Overlong(orders.len()));
-        }
+        check_orders(&orders)?;
         let Some(owner) = self.owner(account, id).await? else {
             return Ok(false);
         };
@@ -222,7 +214,7 @@ impl Store for RedisStore {
     }
 
     async fn share(&self, name: &[u8], value: Bytes) -> Result<(), StoreError> {
-        fits(name, &value)?;
+        check_shared(name, &value)?;
         let mut call = script::SHARE.call(self.names.common());
         call.arg(name)
             .arg(&value)

@@ -6,9 +6,11 @@ use rusqlite::{Connection, Result};
 
 use super::{
     recent::{Changes, Recent},
+    row::Stamp,
     schema,
     sql::{Transaction, first, int},
 };
+use crate::store::StoreError;
 
 /// What of the file's content is counted as it changes, so that it need not be counted again.
 #[derive(Clone, Copy, Debug, Default)]
@@ -39,6 +41,18 @@ impl Totals {
         })
     }
 }
+
+/// When something is written.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct When {
+    pub(super) used: Stamp,
+    /// What was last used before this second has expired.
+    pub(super) horizon: u64,
+}
+
+/// The error of the file fails the whole transaction; what the store refuses fails nobody else. `false` where
+/// there is no such session.
+pub(super) type WriteResult = Result<std::result::Result<bool, StoreError>>;
 
 /// A transaction that changes the file; rolled back unless it is committed.
 pub(super) struct Batch<'f> {

@@ -9,20 +9,20 @@ use std::time::{Duration, Instant};
 use rusqlite::{Connection, Result};
 
 use super::{
-    Limits,
     batch::Batch,
     open,
     row::Stamp,
     save,
     sql::{execute, first, int, pragma},
 };
+use crate::store::limits::StoreLimits;
 
 /// How long the writes may wait for one step.
 const STEP: Duration = Duration::from_millis(4);
 
 /// Removes some of what is over the limits; returns whether there is more.
-pub(super) fn remove_some(batch: &mut Batch<'_>, limits: Limits, now: u64) -> Result<bool> {
-    let horizon = Stamp::of_second(now.saturating_sub(limits.age_s));
+pub(super) fn remove_some(batch: &mut Batch<'_>, limits: &StoreLimits) -> Result<bool> {
+    let (now, horizon) = (limits.now(), Stamp::of_second(limits.horizon()));
     let begun = Instant::now();
     let mut recalled = 0;
     loop {
@@ -64,8 +64,8 @@ fn recall(file: &Connection, now: u64, nth: i64) -> Result<bool> {
     Ok(true)
 }
 
-fn is_over(batch: &Batch<'_>, limits: Limits) -> Result<bool> {
-    Ok(batch.totals.sessions > limits.sessions || bytes(batch)? > limits.bytes)
+fn is_over(batch: &Batch<'_>, limits: &StoreLimits) -> Result<bool> {
+    Ok(batch.totals.sessions > limits.sessions as u64 || bytes(batch)? > limits.bytes as u64)
 }
 
 /// What the file holds.

@@ -1,22 +1,20 @@
 //! What waits for the writer, and how much of it goes into one transaction.
 
-use bytes::Bytes;
-#[cfg(test)]
-use rusqlite::Connection;
 use tokio::sync::{mpsc, oneshot};
 
-use crate::store::{Account, Saved, SessionId, StoreError};
+use super::batch::{Batch, When, WriteResult};
+use crate::store::StoreError;
 
 /// Jobs of one transaction.
 const GROUP: usize = 128;
 
+/// Writes something as a part of a transaction.
+pub(super) type Write = Box<dyn Fn(&mut Batch<'_>, When) -> WriteResult + Send>;
+
 /// Something for the writer to do.
 pub(super) enum What {
-    Save(Box<Saved>),
-    Order(Option<Account>, SessionId, Bytes),
-    Share(Bytes, Bytes),
-    /// A session was found: its number.
-    Touch(i64),
+    /// In a transaction, and once more where that failed.
+    Write(Write),
     /// Time went by.
     Tick,
     /// The log is too long.
@@ -26,8 +24,6 @@ pub(super) enum What {
         epoch: u64,
     },
     Close,
-    #[cfg(test)]
-    Run(fn(&Connection)),
 }
 
 pub(super) struct Asked {

@@ -9,7 +9,6 @@
 //! first; others read the file.
 
 use std::{
-    collections::HashSet,
     num::NonZeroUsize,
     sync::{Mutex, MutexGuard, PoisonError},
 };
@@ -52,8 +51,8 @@ pub(super) struct Changes {
     /// Keys that point elsewhere now, or nowhere.
     keys: Vec<KeyPlace>,
     saved: Vec<(KeyPlace, CachedState)>,
-    /// Sessions of which the orders or the time of use changed.
-    sessions: HashSet<i64>,
+    /// The orders of a session changed.
+    orders: bool,
 }
 
 impl Changes {
@@ -76,8 +75,9 @@ impl Changes {
             .extend(keys.map(|(_, key)| key_place(head.circle, key)));
     }
 
-    pub(super) fn add_session(&mut self, number: i64) {
-        self.sessions.insert(number);
+    /// Orders are rare: all states are forgotten for them.
+    pub(super) fn add_orders(&mut self) {
+        self.orders = true;
     }
 }
 
@@ -171,8 +171,7 @@ impl Recent {
     /// Forgets everything, and takes nothing over from reads that began before. For the writer alone.
     pub(super) fn clear(&self) {
         let mut held = self.lock();
-        held.states.clear();
-        held.bytes = 0;
+        held.forget_states();
         held.absent.clear();
         held.changes += 1;
         let now = held.changes;
@@ -197,7 +196,9 @@ impl Held {
             self.absent.pop(place);
             self.forget(place);
         }
-        self.forget_sessions(&changes.sessions);
+        if changes.orders {
+            self.forget_states();
+        }
     }
 
     fn end(&mut self, changes: Changes, committed: bool) {
@@ -205,7 +206,8 @@ impl Held {
         for place in &changes.keys {
             self.written[group(place)] = self.changes;
         }
-        if !committed {
+        // With orders, some of them may have been saved before the orders changed.
+        if !committed || changes.orders {
             return;
         }
         for (place, state) in changes.saved {
@@ -213,8 +215,6 @@ impl Held {
             self.bytes += state.bytes();
             self.states.put(place, state);
         }
-        // One of them may have been saved to before its orders changed.
-        self.forget_sessions(&changes.sessions);
         while self.bytes > MAX_BYTES
             && let Some((_, state)) = self.states.pop_lru()
         {
@@ -228,17 +228,9 @@ impl Held {
         }
     }
 
-    /// Walks over all states: orders are rare, and so is a session that is found but not saved to.
-    fn forget_sessions(&mut self, sessions: &HashSet<i64>) {
-        if sessions.is_empty() {
-            return;
-        }
-        let of_them =
-            |(_, state): &(&KeyPlace, &CachedState)| sessions.contains(&state.hit.session);
-        let places: Vec<_> = self.states.iter().filter(of_them).map(|it| *it.0).collect();
-        for place in &places {
-            self.forget(place);
-        }
+    fn forget_states(&mut self) {
+        self.states.clear();
+        self.bytes = 0;
     }
 }
 

@@ -5,7 +5,7 @@ use bytes::Bytes;
 use rusqlite::{Connection, Result};
 
 use super::{
-    batch::Batch,
+    batch::{Batch, When, WriteResult},
     read::{self, Hit, StoredGeneration},
     row::{GenerationRow, Head, Owner, Stamp, circle, key_place},
     sql::{blob, execute, first, int},
@@ -16,11 +16,7 @@ use crate::store::{
 };
 
 /// Files a state under all its keys, and as its session's newest.
-pub(super) fn save(
-    batch: &mut Batch<'_>,
-    saved: &Saved,
-    used: Stamp,
-) -> Result<std::result::Result<(), StoreError>> {
+pub(super) fn save(batch: &mut Batch<'_>, saved: &Saved, When { used, .. }: When) -> WriteResult {
     let owner = Owner::of(saved);
     let (session, orders) = match known(batch, &owner)? {
         // SECURITY: the end users of one account may know each other's session ids.
@@ -87,7 +83,7 @@ pub(super) fn save(
     while let Some(at) = keep::superfluous(&kept, rules) {
         remove(batch, &kept.remove(at))?;
     }
-    Ok(Ok(()))
+    Ok(Ok(true))
 }
 
 /// Replaces the orders of a session, without using it. Returns whether it is there.
@@ -96,21 +92,22 @@ pub(super) fn order(
     account: Option<&Account>,
     id: SessionId,
     orders: &Bytes,
-    horizon: u64,
-) -> Result<bool> {
+    When { horizon, .. }: When,
+) -> WriteResult {
     let Some(named) = read::named(batch, account, id, horizon)? else {
-        return Ok(false);
+        return Ok(Ok(false));
     };
-    batch.changes.add_session(named.number);
+    batch.changes.add_orders();
     let sql = "UPDATE sessions SET orders = ?2 WHERE number = ?1";
-    Ok(execute(batch, sql, (named.number, named.owner.sealed(orders)))? > 0)
+    let sealed = named.owner.sealed(orders);
+    Ok(Ok(execute(batch, sql, (named.number, sealed))? > 0))
 }
 
-/// Makes a session young.
-pub(super) fn touch(batch: &mut Batch<'_>, session: i64, used: Stamp) -> Result<()> {
-    batch.changes.add_session(session);
+/// Makes a session young. States of it that are known without reading keep the time of their save: that is
+/// too early at most, and then the file is asked.
+pub(super) fn touch(file: &Connection, session: i64, When { used, .. }: When) -> WriteResult {
     let sql = "UPDATE sessions SET used = ?2 WHERE number = ?1 AND used < ?2";
-    execute(batch, sql, (session, used.0)).map(drop)
+    Ok(Ok(execute(file, sql, (session, used.0))? > 0))
 }
 
 /// Removes a session with all that belongs to it; returns whether it was there.

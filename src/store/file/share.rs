@@ -5,14 +5,14 @@ use rusqlite::{Connection, Result};
 use xxhash_rust::xxh3::Xxh3;
 
 use super::{
-    batch::Batch,
+    batch::{Batch, WriteResult},
     sql::{all, blob, execute, int},
 };
 use crate::store::MAX_SHARED;
 
 /// Puts a value in the place of the one of that name before; beyond the bound, what was not given
 /// for longest goes.
-pub(super) fn put(batch: &mut Batch<'_>, name: &[u8], value: &[u8]) -> Result<()> {
+pub(super) fn put(batch: &mut Batch<'_>, name: &[u8], value: &[u8]) -> WriteResult {
     let version = batch.totals.shared_version + 1;
     let params = (name, value, version as i64, sum(name, value));
     let sql = "UPDATE shared SET value = ?2, version = ?3, sum = ?4 WHERE name = ?1";
@@ -29,7 +29,7 @@ pub(super) fn put(batch: &mut Batch<'_>, name: &[u8], value: &[u8]) -> Result<()
         )?;
     }
     batch.totals.shared_version = version;
-    Ok(())
+    Ok(Ok(true))
 }
 
 /// All names and values that can be read.

@@ -39,13 +39,18 @@ fn clocked(config: &StoreConfig, directory: &TempDir) -> (FileStore, Arc<AtomicU
         let now = Arc::clone(&now);
         Arc::new(move || now.load(Ordering::SeqCst))
     };
-    let store = FileStore::with_clock(config, directory.path(), clock).unwrap();
+    let store =
+        FileStore::with_limits(StoreLimits::with_clock(config, clock), directory.path()).unwrap();
     (store, now)
 }
 
 /// Does something with the connection that writes.
 async fn run(store: &FileStore, run: fn(&rusqlite::Connection)) -> Result<bool, StoreError> {
-    store.ask(What::Run(run)).await
+    let run = move |batch: &mut Batch<'_>, _| {
+        run(batch);
+        Ok(Ok(true))
+    };
+    store.write(run).await
 }
 
 /// Names of files in a directory that begin so.

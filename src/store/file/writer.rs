@@ -22,16 +22,15 @@ use rusqlite::Connection;
 use tokio::sync::mpsc;
 
 use super::{
-    Clock, Limits,
-    batch::{Batch, Totals},
+    batch::{Batch, Totals, When},
     expire, failed, keeper,
     open::{self, Fault, Inode, Place, Refusal},
     queue::{self, Asked, What},
     readers::Readers,
     row::Stamp,
-    save, schema, share,
+    schema,
 };
-use crate::store::StoreError;
+use crate::store::{StoreError, limits::StoreLimits};
 
 /// Jobs after which the log is carried over into the file.
 const CARRY_AFTER: usize = 1_024;
@@ -56,12 +55,9 @@ pub(super) struct Writer {
     readers: Arc<Readers>,
     /// `None` while it cannot be opened.
     open: Option<OpenFile>,
-    /// When opening was tried last, and failed.
+    /// When opening was tried last, and failed, which was told in the log.
     tried: Option<Instant>,
-    /// It failed then, which was told in the log.
-    failing: bool,
-    limits: Limits,
-    clock: Clock,
+    limits: StoreLimits,
     stamp: Stamp,
     /// The version of what is shared, for all.
     version: Arc<AtomicU64>,
@@ -71,8 +67,7 @@ impl Writer {
     /// Takes the place, and opens the file in it.
     pub(super) fn open(
         directory: &Path,
-        limits: Limits,
-        clock: Clock,
+        limits: StoreLimits,
         version: Arc<AtomicU64>,
     ) -> Result<(Self, Arc<Readers>), Refusal> {
         let place = Place::take(directory)?;
@@ -81,9 +76,7 @@ impl Writer {
             readers: Arc::clone(&readers),
             open: None,
             tried: None,
-            failing: false,
             limits,
-            clock,
             stamp: Stamp::default(),
             version,
             place,
@@ -208,7 +201,7 @@ impl Writer {
     }
 
     fn try_write(&mut self, group: &[Asked]) -> Result<rusqlite::Result<Outcomes>, StoreError> {
-        let second = (self.clock)();
+        let second = self.limits.now();
         if second < self.stamp.second() {
             // The clock went back: what is known seems to have been used later than now.
             self.readers.recent().clear();
@@ -220,12 +213,19 @@ impl Writer {
         let Some(open) = &mut self.open else {
             return Err(StoreError::Unreachable(io::ErrorKind::NotConnected.into()));
         };
-        let horizon = second.saturating_sub(self.limits.age_s);
         let done = Batch::begin(&open.file, open.totals).and_then(|mut batch| {
             let mut outcomes = Vec::with_capacity(group.len());
             for asked in group {
+                let What::Write(write) = &asked.what else {
+                    outcomes.push(Ok(true));
+                    continue;
+                };
                 self.stamp = self.stamp.next(second);
-                outcomes.push(write_job(&mut batch, &asked.what, self.stamp, horizon)?);
+                let when = When {
+                    used: self.stamp,
+                    horizon: self.limits.horizon(),
+                };
+                outcomes.push(write(&mut batch, when)?);
             }
             open.totals = batch.commit(self.readers.recent())?;
             Ok(outcomes)
@@ -237,17 +237,16 @@ impl Writer {
     /// Whether there are more sessions than there may be.
     fn is_full(&self) -> bool {
         let open = self.open.as_ref();
-        open.is_some_and(|open| open.totals.sessions > self.limits.sessions)
+        open.is_some_and(|open| open.totals.sessions > self.limits.sessions as u64)
     }
 
     /// Removes some of what is over the limits; returns whether there is more.
     fn expire(&mut self) -> bool {
-        let now = (self.clock)();
         let Some(open) = &mut self.open else {
             return false;
         };
         let done = Batch::begin(&open.file, open.totals).and_then(|mut batch| {
-            let more = expire::remove_some(&mut batch, self.limits, now)?;
+            let more = expire::remove_some(&mut batch, &self.limits)?;
             open.totals = batch.commit(self.readers.recent())?;
             Ok(more)
         });
@@ -307,7 +306,7 @@ impl Writer {
     }
 
     fn open_file(&mut self) -> Result<(), Fault> {
-        self.tried = Some(Instant::now());
+        let failed_before = self.tried.replace(Instant::now()).is_some();
         let opened = self.place.open(|file| {
             Ok(OpenFile {
                 totals: Totals::load(&file)?,
@@ -315,7 +314,6 @@ impl Writer {
                 file,
             })
         });
-        let failed_before = std::mem::replace(&mut self.failing, opened.is_err());
         let mut open = opened.inspect_err(|error| {
             let file = self.place.path().display();
             let what = "the file of sessions cannot be opened; requests go on without";
@@ -333,25 +331,4 @@ impl Writer {
         self.readers.open();
         Ok(())
     }
-}
-
-/// Does one job, and says what became of it.
-fn write_job(
-    batch: &mut Batch<'_>,
-    what: &What,
-    used: Stamp,
-    horizon: u64,
-) -> rusqlite::Result<Result<bool, StoreError>> {
-    match what {
-        What::Save(saved) => return Ok(save::save(batch, saved, used)?.map(|()| true)),
-        What::Order(account, id, orders) => {
-            return save::order(batch, account.as_ref(), *id, orders, horizon).map(Ok);
-        }
-        What::Share(name, value) => share::put(batch, name, value)?,
-        What::Touch(session) => save::touch(batch, *session, used)?,
-        What::Tick | What::Carry | What::Damaged { .. } | What::Close => {}
-        #[cfg(test)]
-        What::Run(run) => run(batch),
-    }
-    Ok(Ok(true))
 }

@@ -1,5 +1,8 @@
 use std::{
-    sync::atomic::{AtomicU64, Ordering},
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering},
+    },
     time::Duration,
 };
 
@@ -28,7 +31,10 @@ fn clocked(config: &StoreConfig) -> (MemoryStore, Arc<AtomicU64>) {
         let now = Arc::clone(&now);
         Arc::new(move || now.load(Ordering::SeqCst))
     };
-    (MemoryStore::with_clock(config, clock), now)
+    (
+        MemoryStore::with_limits(StoreLimits::with_clock(config, clock)),
+        now,
+    )
 }
 
 /// Nothing points nowhere, nothing is counted wrongly.

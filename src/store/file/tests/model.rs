@@ -84,12 +84,13 @@ fn nth(opening: u64, number: u64) -> Key {
 async fn both(steps: Vec<Step>) {
     let directory = tempfile::tempdir().unwrap();
     let now = Arc::new(AtomicU64::new(1_000));
-    let clock: Clock = {
+    let clock: Arc<dyn Fn() -> u64 + Send + Sync> = {
         let now = Arc::clone(&now);
         Arc::new(move || now.load(Ordering::SeqCst))
     };
-    let open = || FileStore::with_clock(&LIMITS, directory.path(), Arc::clone(&clock)).unwrap();
-    let memory = MemoryStore::with_clock(&LIMITS, Arc::clone(&clock));
+    let limits = || StoreLimits::with_clock(&LIMITS, Arc::clone(&clock));
+    let open = || FileStore::with_limits(limits(), directory.path()).unwrap();
+    let memory = MemoryStore::with_limits(limits());
     let mut file = open();
     let who = |who: u8| tenant(["a", "b", "c"][usize::from(who)]);
     for step in steps {

@@ -1,0 +1,48 @@
+//! The bounds of a store within this process, by its clock.
+
+use std::{
+    sync::Arc,
+    time::{SystemTime, UNIX_EPOCH},
+};
+
+use crate::config::StoreConfig;
+
+/// Seconds since 1970; tests bring their own.
+pub(super) type Clock = Arc<dyn Fn() -> u64 + Send + Sync>;
+
+#[derive(Clone)]
+pub(super) struct StoreLimits {
+    pub(super) sessions: usize,
+    pub(super) bytes: usize,
+    /// How long a session stays after its last use.
+    pub(super) age_s: u64,
+    clock: Clock,
+}
+
+impl StoreLimits {
+    pub(super) fn new(config: &StoreConfig) -> Self {
+        let since_1970 = || SystemTime::now().duration_since(UNIX_EPOCH);
+        Self::with_clock(
+            config,
+            Arc::new(move || since_1970().map_or(0, |it| it.as_secs())),
+        )
+    }
+
+    pub(super) fn with_clock(config: &StoreConfig, clock: Clock) -> Self {
+        Self {
+            sessions: config.max_sessions,
+            bytes: config.max_bytes,
+            age_s: config.max_age.as_secs(),
+            clock,
+        }
+    }
+
+    pub(super) fn now(&self) -> u64 {
+        (self.clock)()
+    }
+
+    /// What was last used before this second has expired.
+    pub(super) fn horizon(&self) -> u64 {
+        self.now().saturating_sub(self.age_s)
+    }
+}
