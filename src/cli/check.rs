@@ -69,12 +69,8 @@ fn setting_rows(config: &Config, mut effective: Effective) -> Vec<[String; 3]> {
         rows.push([setting.key.clone(), value, origin.to_owned()]);
     }
     // What is set in no file, and still holds.
-    let no_origin = String::new;
-    rows.extend(
-        effective
-            .into_iter()
-            .map(|(key, value)| [key, value, no_origin()]),
-    );
+    let rest = effective.into_iter();
+    rows.extend(rest.map(|(key, value)| [key, value, String::new()]));
     rows.sort();
     rows.insert(0, ["setting", "value", "from"].map(str::to_owned));
     rows
@@ -114,19 +110,13 @@ fn effective(config: &Config, registry: &Registry) -> Effective {
         Some(tokens) => set("guard.max_prompt_tokens", &tokens),
         None => set("guard.max_prompt_tokens", &"no cap"),
     };
-    let caps = guard
-        .caps
-        .iter()
-        .map(|(name, tokens)| format!("{name} {tokens}"));
-    let caps = caps.collect::<Vec<_>>();
-    set(
-        "guard.caps",
-        &if caps.is_empty() {
-            "none".to_owned()
-        } else {
-            caps.join(", ")
-        },
-    );
+    let caps = guard.caps.iter();
+    let caps: Vec<_> = caps
+        .map(|(name, tokens)| format!("{name} {tokens}"))
+        .collect();
+    if !caps.is_empty() {
+        set("guard.caps", &caps.join(", "));
+    }
     let [english, chinese] = compaction.strategy().names();
     let threshold = format!("{} ({english}, {chinese})", compaction.threshold);
     set("compaction.threshold", &threshold);

@@ -136,6 +136,14 @@ pub fn run(arguments: impl IntoIterator<Item = OsString>, environment: &Environm
     ExitCode::from(code)
 }
 
+/// Waits for what a command asks of others, on this thread.
+fn block_on<T>(task: impl Future<Output = T>) -> Result<T, Failed> {
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build();
+    Ok(runtime.map_err(Failed::Start)?.block_on(task))
+}
+
 #[cfg(test)]
 mod tests {
     use clap::{CommandFactory, Parser};

@@ -2,7 +2,7 @@
 
 use std::io::Write;
 
-use super::{Failed, table};
+use super::{Failed, block_on, table};
 use crate::{
     config::{Config, Environment, Flags, load},
     error::chain,
@@ -27,11 +27,7 @@ pub(super) fn run(
     let config = load(flags, environment)?.config;
     let registry = Registry::new(&config).map_err(Failed::Start)?;
     if args.ask {
-        let runtime = tokio::runtime::Builder::new_current_thread()
-            .enable_all()
-            .build()
-            .map_err(Failed::Start)?;
-        for line in runtime.block_on(ask(&registry)) {
+        for line in block_on(ask(&registry))? {
             writeln!(out, "{line}")?;
         }
         writeln!(out)?;

@@ -14,7 +14,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 
 use super::{
-    Failed,
+    Failed, block_on,
     table::{self, grouped},
 };
 use crate::{
@@ -118,11 +118,7 @@ pub(super) fn run(
     };
     let url = parse_address(&address)?;
     let key = environment.value(&args.key_env).map(Secret::new);
-    let runtime = tokio::runtime::Builder::new_current_thread()
-        .enable_all()
-        .build()
-        .map_err(Failed::Start)?;
-    let listed = runtime.block_on(fetch_sessions(&url, key.as_ref(), &args.key_env))?;
+    let listed = block_on(fetch_sessions(&url, key.as_ref(), &args.key_env))??;
     if args.json {
         let text = serde_json::to_string(&listed).map_err(io::Error::from)?;
         writeln!(out, "{text}")?;
