@@ -7,7 +7,6 @@
 mod table;
 
 use std::{
-    fmt,
     sync::{Arc, PoisonError},
     time::{Duration, SystemTime, UNIX_EPOCH},
 };
@@ -179,12 +178,6 @@ impl Default for Metrics {
             }
         }
         metrics
-    }
-}
-
-impl fmt::Debug for Metrics {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Metrics").finish_non_exhaustive()
     }
 }
 

@@ -9,8 +9,6 @@ pub enum Operation {
 }
 
 impl Operation {
-    pub const COUNT: usize = 3;
-
     /// Of a path; what follows `/v1`. `None`: something else.
     pub fn of(path: &str) -> Option<Self> {
         match path {

@@ -4,7 +4,6 @@
 
 use std::{
     collections::{HashMap, VecDeque},
-    fmt,
     sync::{Mutex, MutexGuard, PoisonError},
     time::Duration,
 };
@@ -17,7 +16,7 @@ const ANSWERS: usize = 128;
 const MAX_PROVIDERS: usize = 1_024;
 
 /// Microseconds to the heads of the last answers of all providers, the newest first.
-#[derive(Default)]
+#[derive(Debug, Default)]
 pub struct Recent(Mutex<HashMap<Box<str>, VecDeque<u32>>>);
 
 /// Milliseconds from a request to the head of its answer.
@@ -65,12 +64,6 @@ impl Recent {
 
     fn lock(&self) -> MutexGuard<'_, HashMap<Box<str>, VecDeque<u32>>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
-
-impl fmt::Debug for Recent {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Recent").finish_non_exhaustive()
     }
 }
 

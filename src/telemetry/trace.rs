@@ -27,7 +27,7 @@ use opentelemetry_sdk::{
 use prometheus::IntCounterVec;
 
 use self::sampler::Linked;
-pub use self::span::{Attempt, Child, Finish, Trace};
+pub use self::span::{Attempt, OpenSpan, Trace};
 use crate::config::TracesConfig;
 
 /// How long what waits may take to be sent when the proxy ends.

@@ -53,6 +53,7 @@ macro_rules! register {
 macro_rules! metrics {
     ($($field:ident: $kind:ident($name:literal, $help:literal $(, $shape:expr)*);)*) => {
         /// All metrics.
+        #[derive(Debug)]
         pub struct Metrics {
             pub(super) registry: Registry,
             /// Operations, providers and models that have series.

@@ -9,7 +9,7 @@ use crate::telemetry::{
     Operation,
     metrics::{InFlight, ModelLabels},
     notes::RequestFacts,
-    trace::Finish,
+    trace::OpenSpan,
 };
 
 /// How a request ended.
@@ -144,11 +144,11 @@ impl Record {
         &self,
         facts: &RequestFacts,
         error: Option<&'static str>,
-        span: &mut Finish<'_>,
+        span: &mut OpenSpan,
     ) {
         // A model that was counted is one that is known: a client can make up any other.
         let model = self.model.as_ref().filter(|_| facts.model_labels.is_some());
-        span.name(match (self.operation, model) {
+        span.set_name(match (self.operation, model) {
             (Some(operation), Some(model)) => format!("{} {model}", operation.word()),
             (Some(operation), None) => operation.word().to_owned(),
             (None, _) => format!("{} {}", self.method, self.route.unwrap_or_default()),
@@ -184,7 +184,7 @@ impl Record {
             if ["broken", "provider_error"].contains(&error)
                 || self.status.is_some_and(|status| status >= 500)
             {
-                span.fails();
+                span.set_failed();
             }
         }
     }

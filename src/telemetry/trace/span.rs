@@ -44,10 +44,10 @@ struct Spans {
     attempts: i64,
 }
 
-/// Something that a request waits for; ends when it is dropped.
+/// A request, or something that it waits for; ends when it is dropped.
 #[derive(Default)]
 #[must_use]
-pub struct Child(Option<Span>);
+pub struct OpenSpan(Option<Span>);
 
 /// One request to a provider.
 #[must_use]
@@ -56,9 +56,6 @@ pub struct Attempt {
     /// `None`: the trace is not recorded.
     span: Option<Span>,
 }
-
-/// What is told of a request at its end.
-pub struct Finish<'a>(&'a mut Span);
 
 impl Trace {
     pub(super) fn new(on: &Arc<On>, root: Span, follows: bool) -> Self {
@@ -81,12 +78,12 @@ impl Trace {
     }
 
     /// Something within the proxy that begins now.
-    pub fn child(&self, name: &'static str) -> Child {
+    pub fn child(&self, name: &'static str) -> OpenSpan {
         let Some(active) = self.recorded() else {
-            return Child::default();
+            return OpenSpan::default();
         };
         let builder = active.on.tracer.span_builder(name);
-        Child(Some(active.begin(builder.with_kind(SpanKind::Internal))))
+        OpenSpan(Some(active.begin(builder.with_kind(SpanKind::Internal))))
     }
 
     /// A request to a provider that begins now; `model` in its words.
@@ -142,18 +139,15 @@ impl Trace {
 
     /// The request is over; `tell` is asked only where somebody will read it. A second time nothing
     /// happens.
-    pub fn end(&self, tell: impl FnOnce(&mut Finish<'_>)) {
+    pub fn end(&self, tell: impl FnOnce(&mut OpenSpan)) {
         let Some(active) = &self.0 else { return };
         let (root, answering) = {
             let mut spans = active.spans();
             (spans.root.take(), spans.answering.take())
         };
         drop(answering);
-        if let Some(mut root) = root {
-            if root.is_recording() {
-                tell(&mut Finish(&mut root));
-            }
-            root.end();
+        if let Some(root) = root.filter(|root| root.is_recording()) {
+            tell(&mut OpenSpan(Some(root)));
         }
     }
 
@@ -174,11 +168,30 @@ impl Active {
     }
 }
 
-impl Child {
-    /// Says more of it.
+impl OpenSpan {
+    pub fn set_name(&mut self, name: String) {
+        if let Some(span) = &mut self.0 {
+            span.update_name(name);
+        }
+    }
+
     pub fn set(&mut self, key: &'static str, value: impl Into<Value>) {
         if let Some(span) = &mut self.0 {
             span.set_attribute(KeyValue::new(key, value));
+        }
+    }
+
+    /// The same where there is a value.
+    pub fn set_some(&mut self, key: &'static str, value: Option<impl Into<Value>>) {
+        if let Some(value) = value {
+            self.set(key, value);
+        }
+    }
+
+    /// It is the proxy's own failure, or a provider's.
+    pub fn set_failed(&mut self) {
+        if let Some(span) = &mut self.0 {
+            span.set_status(Status::error(""));
         }
     }
 }
@@ -230,28 +243,6 @@ impl Attempt {
             span.set_attribute(KeyValue::new("error.type", why));
             span.set_status(Status::error(""));
         }
-    }
-}
-
-impl Finish<'_> {
-    pub fn name(&mut self, name: String) {
-        self.0.update_name(name);
-    }
-
-    pub fn set(&mut self, key: &'static str, value: impl Into<Value>) {
-        self.0.set_attribute(KeyValue::new(key, value));
-    }
-
-    /// The same where there is a value.
-    pub fn set_some(&mut self, key: &'static str, value: Option<impl Into<Value>>) {
-        if let Some(value) = value {
-            self.set(key, value);
-        }
-    }
-
-    /// It is the proxy's own failure, or a provider's.
-    pub fn fails(&mut self) {
-        self.0.set_status(Status::error(""));
     }
 }
 
