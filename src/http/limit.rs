@@ -37,7 +37,7 @@ pub struct Hold {
 }
 
 /// Limits by key: each for as long as something of it is held, or somebody has it.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub struct LimitMap<K>(Mutex<HashMap<K, Weak<Limit>>>);
 
 impl Limit {
@@ -147,12 +147,6 @@ impl<K: Hash + Eq> LimitMap<K> {
         let limit = Limit::new(max);
         limits.insert(key, Arc::downgrade(&limit));
         limit
-    }
-}
-
-impl<K> Default for LimitMap<K> {
-    fn default() -> Self {
-        Self(Mutex::default())
     }
 }
 
