@@ -3,7 +3,7 @@
 //! Clients ask for the longest answer that a model can give, and most answers are short. Engines refuse a
 //! request whose prompt and cap together pass the window, so the cap is what gives way first: down to a
 //! floor that the answers so far make plausible: the cap as asked once an answer was cut off at a lowered
-//! one, and half of the window at most (but for a thinking budget), so that prompt and floor can fit. It is never raised, and none is
+//! one, and half of the window at most, so that prompt and floor can fit. It is never raised, and none is
 //! added.
 
 use serde::Serialize;
@@ -199,9 +199,8 @@ impl Cap {
         let asked = narrow(conversation.largest_answer_cap()?);
         let thinking = conversation.thinking_budget().map_or(0, narrow);
         let least = budget::default_reserve(policy.window, settings).min(LEAST);
-        // A cap at or below the thinking budget is refused. Beside one of nearly the whole window nothing fits.
-        let most = policy.window - policy.window / 16;
-        let least = thinking.saturating_add(least).min(most);
+        // A cap at or below the thinking budget is refused.
+        let least = thinking.saturating_add(least);
         Some(Self {
             asked,
             least: least.max(1),
@@ -279,8 +278,6 @@ mod tests {
         assert_eq!(reserve(thinking, 9_000, after(0)), 17_024);
         let too_much = r#","max_tokens":9000,"thinking":{"budget_tokens":16000}"#;
         assert_eq!(reserve(too_much, 9_000, after(0)), 9_000);
-        let most = r#","max_tokens":65535,"thinking":{"budget_tokens":60000}"#;
-        assert_eq!(reserve(most, 9_000, after(0)), 61_024);
     }
 
     #[test]

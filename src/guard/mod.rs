@@ -203,7 +203,9 @@ pub fn plan(conversation: &Conversation, policy: &Policy<'_>, recall: &Recall) -
             .as_ref()
             .and_then(|tools| Schemas::of(conversation, tools)),
     };
-    let mut results = results.with_blocks(ours.records.blocks());
+    let mut results = results
+        .with_blocks(ours.records.blocks())
+        .with_echoes(ours.records.echoes());
     let mut texts = Priorities::decide(conversation, policy, &mut results.tokens);
     results.first_line();
     let first = results.tokens.clone();

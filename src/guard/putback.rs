@@ -4,7 +4,7 @@
 //! A record stands and falls with the messages around it: where one of them is folded away, so is
 //! the record. One that cannot stand where it should is left out alone, and counted.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use super::{
     Policy,
@@ -117,6 +117,12 @@ impl<'a> Putback<'a> {
             .filter(|standing| standing.between.block.chars() > 0)
             .map(|standing| (standing.before, standing.between.block))
             .collect()
+    }
+
+    /// The answers whose text is edited where they echo what was injected: no cut may touch it too.
+    pub(super) fn echoes(&self) -> BTreeSet<usize> {
+        let standing = self.standing.iter();
+        standing.filter_map(|standing| standing.answer).collect()
     }
 
     /// The units after which a turn of ours begins: a user message after an answer.

@@ -4,7 +4,7 @@
 mod calls;
 
 use std::{
-    collections::{BTreeMap, HashMap, HashSet},
+    collections::{BTreeMap, BTreeSet, HashMap, HashSet},
     ops::Range,
 };
 
@@ -63,6 +63,8 @@ pub(super) struct Results<'a> {
     tight: BTreeMap<usize, Held>,
     /// Texts of ours that go to the end of results.
     blocks: BTreeMap<usize, Sizes>,
+    /// Answers whose text is edited otherwise: it is not cut.
+    echoes: BTreeSet<usize>,
 }
 
 impl<'a> Results<'a> {
@@ -89,6 +91,7 @@ impl<'a> Results<'a> {
             calls: BTreeMap::new(),
             tight: BTreeMap::new(),
             blocks: BTreeMap::new(),
+            echoes: BTreeSet::new(),
         }
     }
 
@@ -96,6 +99,12 @@ impl<'a> Results<'a> {
     /// the limits, so that a second pass finds nothing to do.
     pub(super) fn with_blocks(mut self, blocks: BTreeMap<usize, Sizes>) -> Self {
         self.blocks = blocks;
+        self
+    }
+
+    /// Answers whose own text is edited by what echoes in it.
+    pub(super) fn with_echoes(mut self, echoes: BTreeSet<usize>) -> Self {
+        self.echoes = echoes;
         self
     }
 

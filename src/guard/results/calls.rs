@@ -51,7 +51,10 @@ impl Results<'_> {
         let arguments: Vec<Arguments> = arguments
             .filter_map(|it| Arguments::read_any(self.conversation.raw(it)))
             .collect();
-        let said = super::text_sizes_of(self.conversation, message).chars();
+        let said = match self.echoes.contains(&at) {
+            true => 0,
+            false => super::text_sizes_of(self.conversation, message).chars(),
+        };
         let chars_within = |most: usize| -> usize {
             let arguments = arguments.iter().map(|it| it.chars_within(most));
             arguments.sum::<usize>() + said.min(most)
@@ -132,7 +135,9 @@ impl Results<'_> {
             head: most / 2,
             tail: most / 2,
         };
-        if let Some(said) = truncate::cut(self.conversation, message, limit, Marker::Plain) {
+        let said = (!self.echoes.contains(&at))
+            .then(|| truncate::cut(self.conversation, message, limit, Marker::Plain));
+        if let Some(said) = said.flatten() {
             sizes = less(sizes, super::text_sizes_of(self.conversation, message));
             sizes += said.sizes;
             cut.edits.merge(said.edits);

@@ -173,17 +173,6 @@ async fn after_a_cut_off_answer_a_cap_near_the_window_keeps_half_of_it_free() {
 }
 
 #[tokio::test]
-async fn a_thinking_budget_near_the_window_keeps_half_of_it_free() {
-    let up = strict(3.0, "stop").await;
-    let proxy = before(&up, 65_536).start().await;
-    let mut talk = long(&proxy, 150_000, 65_535);
-    talk.fields["thinking"] = json!({"type": "enabled", "budget_tokens": 60_000});
-    let came = talk.ask().await;
-    assert_eq!(came.status, 200, "{}", came.text());
-    assert!(cap(&up.last()) >= WINDOW / 2);
-}
-
-#[tokio::test]
 async fn a_cap_stays_above_the_thinking_budget() {
     let up = strict(3.0, "stop").await;
     let proxy = before(&up, 65_536).start().await;
