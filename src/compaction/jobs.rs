@@ -83,7 +83,7 @@ pub enum JobStart {
     Skipped,
 }
 
-/// The right to run a job. Dropped before [`JobTicket::finish`], the job ends without an outcome and
+/// The right to run a job. Dropped before `JobTicket::finish`, the job ends without an outcome and
 /// its request may begin another.
 #[derive(Debug)]
 pub struct JobTicket {

@@ -2,7 +2,7 @@
 //!
 //! [`load`] reads them from the file, the environment and the flags, in that order. Each section has a file
 //! with its type, and with the one place that says of each of its keys: default, bounds, unit, and what an
-//! administrator sees of it ([`section`]).
+//! administrator sees of it (`section`).
 
 mod change;
 mod client;

@@ -2,7 +2,7 @@
 //!
 //! A model is looked for within the provider that serves it, since the same name can mean different
 //! windows at different places. Where that provider is not known, or not this model of it,
-//! [`lookup_by_name`] takes what all others agree on. What is not found is not guessed; the caller
+//! `lookup_by_name` takes what all others agree on. What is not found is not guessed; the caller
 //! says so.
 
 pub(crate) mod fetched;

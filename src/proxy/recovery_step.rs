@@ -1,4 +1,4 @@
-//! Recovery in one request: what is due with it, before it is sent; [`after_answer`] has what follows.
+//! Recovery in one request: what is due with it, before it is sent; `after_answer.rs` has what follows.
 //!
 //! Decides only; sends nothing. Where the plan with what recovery adds cannot be carried out, all that
 //! was decided is taken back, and the request goes on as it would have without recovery.

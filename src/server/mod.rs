@@ -1,7 +1,7 @@
 //! Accepts connections, bounds them, and drains them at the end.
 //!
 //! Each request works with the settings that are in force when it begins ([`CurrentConfig`]). HTTP/1.1 and
-//! HTTP/2 (prior knowledge) on one port. [`handle`] routes a request.
+//! HTTP/2 (prior knowledge) on one port. `handle.rs` routes a request.
 
 pub mod current_config;
 mod handle;

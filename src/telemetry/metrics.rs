@@ -104,7 +104,7 @@ impl Metrics {
 
     /// What a model of a provider is counted under. Clients can name any model, so a name becomes a
     /// label only where `is_spelt_out` says that it is more than a client's own words, and of those at
-    /// most [`MAX_MODELS`]. That is asked where the model is new here.
+    /// most `MAX_MODELS`. That is asked where the model is new here.
     pub fn label_model(
         &self,
         operation: Operation,
