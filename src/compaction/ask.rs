@@ -99,7 +99,7 @@ fn appended(part: &Conversation, wanted: &Wanted, profile: &Profile) -> Option<S
     if last == Role::Other {
         return None;
     }
-    let profile = guard::held_at_end(part, profile, None);
+    let profile = guard::held_for_request(part, profile);
     if !guard::follows(last, Role::User, &profile) {
         ours.push_str(&message("assistant", &wanted.between()));
     }

@@ -2,6 +2,8 @@
 //!
 //! A new provider is a new row, never a new branch somewhere else.
 
+use std::sync::LazyLock;
+
 use http::Uri;
 
 /// What a provider does with two user messages in a row, or a user message after a tool result.
@@ -133,6 +135,23 @@ pub const PROFILES: &[Profile] = &[
         ..OPEN
     },
 ];
+
+/// The profiles of providers that were seen to refuse a user message after a tool result.
+static WITHOUT_USER_AFTER_TOOL: LazyLock<Vec<Profile>> = LazyLock::new(|| {
+    let held = PROFILES.iter().map(|profile| Profile {
+        user_after_tool: Takes::No,
+        ..*profile
+    });
+    held.collect()
+});
+
+impl Profile {
+    /// The same provider's profile, where it takes no user message after a tool result.
+    pub fn without_user_after_tool(&self) -> &'static Self {
+        let mut rows = WITHOUT_USER_AFTER_TOOL.iter();
+        rows.find(|row| row.name == self.name).unwrap_or(&STRICT)
+    }
+}
 
 /// The profile of that name.
 pub fn named(name: &str) -> Option<&'static Profile> {

@@ -27,6 +27,16 @@ pub(super) fn alternates(conversation: &Conversation, said: usize) -> bool {
         })
 }
 
+/// Whether a conversation alternates and no user message in it follows a tool result: a template that leaves
+/// out steps of tool calls takes it, and would refuse a prompt after a result as a second user message.
+pub(crate) fn alternates_without_steps(conversation: &Conversation) -> bool {
+    let roles = conversation.messages.iter().map(|message| message.role);
+    let roles: Vec<Role> = roles.filter(|role| !role.instructs()).collect();
+    let mut pairs = roles.windows(2);
+    alternates(conversation, usize::MAX)
+        && pairs.all(|pair| !(pair[0].answers() && pair[1] == Role::User))
+}
+
 /// The profile, with the rule of alternation where the conversation keeps that.
 pub(super) fn held(profile: &Profile, alternates: Option<bool>) -> Profile {
     let adjacent_users = match alternates {
@@ -48,6 +58,16 @@ pub(crate) fn held_at_end(
 ) -> Profile {
     let known = known.unwrap_or_else(|| alternates(conversation, usize::MAX));
     held(profile, Some(known))
+}
+
+/// The profile that holds for a request of the proxy's own, which ends with a user message after the
+/// conversation: none directly after a tool result, where the conversation has none.
+pub(crate) fn held_for_request(conversation: &Conversation, profile: &Profile) -> Profile {
+    let mut held = held_at_end(conversation, profile, None);
+    if alternates_without_steps(conversation) {
+        held.user_after_tool = Takes::No;
+    }
+    held
 }
 
 /// Whether the conversation alternates, as far as that is settled before it is cut: remembered, or

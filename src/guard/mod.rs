@@ -41,7 +41,10 @@ pub mod units;
 
 use serde::{Deserialize, Serialize};
 
-pub(crate) use self::{alternate::held_at_end, place::follows};
+pub(crate) use self::{
+    alternate::{alternates_without_steps, held_for_request},
+    place::follows,
+};
 use self::{
     assemble::{Mine, assemble, checked},
     cap::Room,

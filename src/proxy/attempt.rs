@@ -1,7 +1,8 @@
 //! Asking one place until its answer is its last word.
 //!
 //! A place may be asked several times for one attempt, each time with another request: without
-//! asking for usage where that is refused, without what recovery adds where that is refused, and
+//! asking for usage where that is refused, without a prompt after a tool result and then without all that
+//! recovery adds where that is refused, and
 //! fitted to a smaller window where the conversation was too long ([`super::overflow_retry`]). Nothing of it
 //! is visible but in the headers and the log. Nothing that we add may fail a request that would have
 //! worked without it.
@@ -41,8 +42,10 @@ impl Dispatch {
                 Refusal::TooLong { overflow, .. } => self.refit(&overflow),
                 Refusal::Wordless => self.guess(&mut guesses),
                 Refusal::RefusesOurs => {
-                    without_ours = true;
-                    self.without_ours();
+                    if !self.avoid_prompt_after_tool() {
+                        without_ours = true;
+                        self.without_ours();
+                    }
                     true
                 }
                 Refusal::RefusesUsage => {
@@ -133,6 +136,14 @@ impl Dispatch {
         if let Some(generation) = &mut self.generation {
             generation.refused_ours();
         }
+    }
+
+    fn avoid_prompt_after_tool(&mut self) -> bool {
+        let generation = self.generation.as_mut();
+        let both = generation.zip(self.asked.conversation.as_ref());
+        both.is_some_and(|(generation, conversation)| {
+            generation.avoid_prompt_after_tool(conversation)
+        })
     }
 
     pub(super) fn without_ours(&mut self) {

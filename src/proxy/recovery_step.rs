@@ -14,11 +14,12 @@ use crate::{
     config::RecoveryConfig,
     guard::{
         self, Policy,
+        profile::{Profile, Takes},
         record::{Ours, OwnTools, Record, What},
     },
     health::Level,
     recovery::{
-        self, Due, Language, Memory,
+        self, Due, Language, Memory, RefusedAdditions,
         clock::{Did, Pace},
         course,
         prompt::{Prompts, Way},
@@ -79,11 +80,11 @@ impl RecoveryStep {
     ) -> Self {
         let state = inherited.state.as_ref();
         let mut before = state.map_or_else(Memory::default, |state| state.recovery.clone());
-        before.refused &= !rules.other_model;
-        let on = rules.wanted
-            && mode != GuardMode::Off
-            && !before.refused
-            && !conversation.is_auxiliary();
+        if rules.other_model {
+            before.refused = RefusedAdditions::Nothing;
+        }
+        let bare = before.refused == RefusedAdditions::All;
+        let on = rules.wanted && mode != GuardMode::Off && !bare && !conversation.is_auxiliary();
         let configured = rules.settings.language;
         let language = recovery::language::choose(configured, before.language, conversation);
         let mut this = Self {
@@ -92,7 +93,7 @@ impl RecoveryStep {
             prompts: Arc::clone(&rules.settings.prompts),
             language,
             on,
-            bare: before.refused,
+            bare,
             lists_tools: conversation.asks_for("tools") || conversation.asks_for("functions"),
             offer: Offer::Nothing,
             injected: None,
@@ -160,7 +161,8 @@ impl RecoveryStep {
         let urgent = matches!(due, Due::Critical { .. });
         let state = inherited.state.as_ref();
         let alternates = state.and_then(|state| state.guard.alternates);
-        if !guard::may_prompt(conversation, policy.profile, alternates, urgent) {
+        let profile = self.profile(policy.profile);
+        if !guard::may_prompt(conversation, profile, alternates, urgent) {
             return;
         }
         let text = match due {
@@ -173,6 +175,46 @@ impl RecoveryStep {
         self.record(What::Prompt(text.into()));
         self.did.asked = true;
         self.injected = Some(due);
+    }
+
+    /// The profile by which prompts are placed: that of the provider, without what it refused.
+    pub fn profile<'p>(&self, profile: &'p Profile) -> &'p Profile {
+        match self.memory.refused {
+            RefusedAdditions::UserAfterTool => profile.without_user_after_tool(),
+            RefusedAdditions::Nothing | RefusedAdditions::All => profile,
+        }
+    }
+
+    /// The provider refused the request: puts its prompt no longer after a tool result, from here on in the
+    /// session. A caution prompt then waits for a user message. Returns whether that changes anything; not
+    /// where such a prompt was accepted before, or the conversation has a user message after a result.
+    pub fn avoid_prompt_after_tool(
+        &mut self,
+        conversation: &Conversation,
+        profile: &Profile,
+    ) -> bool {
+        let roles = conversation.messages.iter().map(|message| message.role);
+        let roles: Vec<_> = roles.filter(|role| !role.instructs()).collect();
+        let follows_result = |place: u32| {
+            let before = (place as usize).checked_sub(1);
+            let before = before.and_then(|before| roles.get(before));
+            before.is_some_and(|role| role.answers())
+        };
+        let accepted = self.before.records.iter();
+        let avoids = self.injected.is_some()
+            && self.rounds == 0
+            && self.memory.refused == RefusedAdditions::Nothing
+            && profile.user_after_tool != Takes::No
+            && follows_result(self.place)
+            && !accepted.map(|record| record.place).any(follows_result)
+            && guard::alternates_without_steps(conversation);
+        if avoids {
+            self.memory.refused = RefusedAdditions::UserAfterTool;
+            if self.injected == Some(Due::Caution) {
+                self.withdraw_prompt();
+            }
+        }
+        avoids
     }
 
     /// Whether a caution prompt is due with the request, given or not.
@@ -268,18 +310,23 @@ impl RecoveryStep {
     /// done before any round.
     pub fn withdraw_tools_and_prompt(&mut self) -> bool {
         let tools = matches!(self.offer, Offer::Tools { .. });
-        let lighter = tools || self.did.asked;
         self.offer = Offer::Nothing;
-        if std::mem::take(&mut self.did.asked) {
+        self.withdraw_prompt() || tools
+    }
+
+    /// Leaves out the prompt of this request. Returns whether there was one.
+    fn withdraw_prompt(&mut self) -> bool {
+        let asked = std::mem::take(&mut self.did.asked);
+        if asked {
             self.memory.records.pop();
             self.injected = None;
         }
-        lighter
+        asked
     }
 
     /// The provider takes the request only without what is ours: this session goes on without.
     pub fn mark_refused(&mut self) {
-        self.memory.refused = true;
+        self.memory.refused = RefusedAdditions::All;
     }
 
     /// No further round may be made: the last one was without our tools.

@@ -41,13 +41,42 @@ pub struct Memory {
     pub clear_due: bool,
     /// Clears asked for from outside that were carried out.
     pub clears: u32,
-    /// A provider took a request only without what is ours: the session goes on without.
-    pub refused: bool,
+    /// What of recovery's additions a provider refused: the session goes on without it.
+    pub refused: RefusedAdditions,
+}
+
+/// What of recovery's additions a provider refused. Stored as the flag `refused` of older states: their
+/// `false` and `true` are the first two.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub enum RefusedAdditions {
+    #[default]
+    Nothing,
+    /// A request was taken only without any of them.
+    All,
+    /// A request was taken only without a user message after a tool result.
+    UserAfterTool,
 }
 
 impl Memory {
     /// The number of the current course; the first is 1.
     pub fn course_number(&self) -> u32 {
         self.course.as_ref().map_or(1, |course| course.number)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::RefusedAdditions;
+
+    #[test]
+    fn what_was_refused_is_read_from_the_flag_of_older_states() {
+        for (flag, read) in [
+            (false, RefusedAdditions::Nothing),
+            (true, RefusedAdditions::All),
+        ] {
+            let stored = postcard::to_stdvec(&flag).unwrap();
+            let found: RefusedAdditions = postcard::from_bytes(&stored).unwrap();
+            assert_eq!(found, read);
+        }
     }
 }

@@ -35,13 +35,21 @@ fn alternate(messages: &[Value]) -> bool {
             .all(|pair| pair[0] != pair[1] || pair[0] == "tool")
 }
 
+/// Whether user and assistant alternate where the template leaves out steps of tool calls.
+fn alternate_without_steps(messages: &[Value]) -> bool {
+    let calls = |message: &&Value| message["tool_calls"].is_array() || message["role"] == "tool";
+    let said: Vec<Value> = messages.iter().filter(|it| !calls(it)).cloned().collect();
+    alternate(&said)
+}
+
 /// A model behind such a template, and how many requests it refused.
 async fn strict(
+    template: fn(&[Value]) -> bool,
     mind: impl Fn(&Heard<'_>) -> Said + Send + Sync + 'static,
 ) -> (Up, Arc<AtomicUsize>) {
     let refused = Arc::new(AtomicUsize::new(0));
     let count = Arc::clone(&refused);
-    let up = Model::new(WINDOW).start(move |heard| match alternate(heard.messages()) {
+    let up = Model::new(WINDOW).start(move |heard| match template(heard.messages()) {
         true => mind(heard),
         false => {
             count.fetch_add(1, Ordering::SeqCst);
@@ -101,8 +109,14 @@ impl Played {
 }
 
 /// A long session: with a tool and turns of three steps, or in words alone.
-async fn play(manner: Manner, chats: bool, stream: bool, threshold: f64) -> Played {
-    let (up, refused) = strict(worker(manner, 3)).await;
+async fn play(
+    template: fn(&[Value]) -> bool,
+    manner: Manner,
+    chats: bool,
+    stream: bool,
+    threshold: f64,
+) -> Played {
+    let (up, refused) = strict(template, worker(manner, 3)).await;
     let proxy = before(&up, threshold).await;
     let mut agent = Agent::new(&proxy).set("stream", stream);
     agent.messages[1]["content"] = words(3_000, 0).into();
@@ -122,7 +136,7 @@ async fn play(manner: Manner, chats: bool, stream: bool, threshold: f64) -> Play
         .await;
         told.push(generation);
     }
-    assert!(alternate(&agent.messages), "the client's own alternates");
+    assert!(template(&agent.messages), "the client's own alternates");
     Played {
         told,
         refused: refused.load(Ordering::SeqCst),
@@ -135,7 +149,7 @@ async fn an_alternating_conversation_is_never_refused_by_a_strict_template() {
     for manner in [Manner::Follows, Manner::Ignores] {
         for (chats, stream) in [(false, false), (false, true), (true, false), (true, true)] {
             for threshold in [0.6, 1.0] {
-                let played = play(manner, chats, stream, threshold).await;
+                let played = play(alternate, manner, chats, stream, threshold).await;
                 let case = format!("{manner:?}, chats: {chats}, stream: {stream}, {threshold}");
                 assert_eq!((played.refused, played.overflows), (0, 0), "{case}");
                 let met = match threshold < 1.0 {
@@ -146,6 +160,25 @@ async fn an_alternating_conversation_is_never_refused_by_a_strict_template() {
                 for what in met {
                     assert!(played.did(what), "{case}: no {what}");
                 }
+            }
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_template_that_leaves_out_tool_steps_refuses_one_prompt_at_most() {
+    for manner in [Manner::Follows, Manner::Ignores] {
+        for (stream, threshold) in [(false, 1.0), (true, 1.0), (false, 0.6)] {
+            let template = alternate_without_steps;
+            let played = play(template, manner, false, stream, threshold).await;
+            let case = format!("{manner:?}, stream: {stream}, {threshold}");
+            assert!(played.refused <= 1, "{case}: {}", played.refused);
+            let met = match threshold < 1.0 {
+                true => &["compacted"][..],
+                false => &["caution", "critical", "course"],
+            };
+            for what in met {
+                assert!(played.did(what), "{case}: no {what}");
             }
         }
     }

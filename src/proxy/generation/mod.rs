@@ -159,6 +159,23 @@ impl Generation {
         self.replan(conversation);
     }
 
+    /// Plans without the prompt after a tool result, for a provider that refuses it. Returns whether there was
+    /// one that may be the reason.
+    pub fn avoid_prompt_after_tool(&mut self, conversation: &Conversation) -> bool {
+        let profile = self.target.provider.config.profile;
+        let avoids = self
+            .recovering
+            .avoid_prompt_after_tool(conversation, profile);
+        if avoids {
+            tracing::warn!(
+                session = %self.inherited.session, provider = &*self.target.provider.name, model = self.target.model,
+                "a provider refuses a prompt after a tool result; prompts of this session go elsewhere"
+            );
+            self.replan(conversation);
+        }
+        avoids
+    }
+
     /// The provider took the request only without what is ours.
     pub fn refused_ours(&mut self) {
         tracing::warn!(
@@ -322,7 +339,11 @@ impl Generation {
     }
 
     pub(super) fn policy(&self) -> Policy<'_> {
-        policy(&self.app, &self.target)
+        let policy = policy(&self.app, &self.target);
+        Policy {
+            profile: self.recovering.profile(policy.profile),
+            ..policy
+        }
     }
 
     fn compaction_after(&self) -> compaction::Memory {

@@ -11,7 +11,8 @@ impl Generation {
     /// Plans with what recovery has decided by now and the summary in use; without the one, or the
     /// other, or both, where that cannot be carried out or does not fit.
     pub(in crate::proxy) fn replan(&mut self, conversation: &Conversation) {
-        let policy = policy(&self.app, &self.target);
+        let mut policy = policy(&self.app, &self.target);
+        policy.profile = self.recovering.profile(policy.profile);
         let summary = self.compaction_after().summary;
         let plan = |ours: &Ours, summary| {
             let recall = Recall {
