@@ -264,7 +264,8 @@ impl Failure {
                 id is the x-plimsoll-session header of any of its answers."
                 .into(),
             Self::AdminOnly => "The settings are shown to the administrator's key \
-                (admin.key_sha256) and, without client keys, at this machine where admin.local is on."
+                (admin.key_sha256) and, without client keys, with admin.local = true, to requests \
+                of this machine that send no key and come through no other proxy."
                 .into(),
             Self::SessionReadOnly => {
                 "admin.local shows sessions of other keys and changes nothing of \

@@ -35,6 +35,11 @@ const HINT: &str = "Sessions are kept apart by the key that their clients send. 
                     `Authorization: Bearer KEY` to see its sessions, or set admin.local = true in \
                     config.toml to list those of all keys on this machine.";
 
+/// The same where `admin.local` is on, and this request is not shown all sessions.
+const LOCAL_HINT: &str = "admin.local is on: requests that send no key and come through no other proxy (no \
+                          x-forwarded-*, forwarded, via or x-real-ip) are shown the sessions of all keys. Ask \
+                          again that way, or send the key whose sessions you want.";
+
 /// Which page a query asks for.
 ///
 /// # Errors
@@ -72,8 +77,12 @@ pub(super) async fn list(app: &App, who: &Who, page: Page) -> Result<Response<Bo
     let found = app.sessions.list(account, page).await.map_err(unknown)?;
     let next = page.skip + page.take;
     let of_other_keys = count_others(app, who).await;
+    let hint = match app.config.admin.local {
+        true => LOCAL_HINT,
+        false => HINT,
+    };
     let listed = Listed {
-        hint: of_other_keys.filter(|others| *others > 0).map(|_| HINT),
+        hint: of_other_keys.filter(|others| *others > 0).map(|_| hint),
         of_other_keys,
         sessions: found.known.iter().map(session::overview).collect(),
         next: (found.more && next <= MAX_SKIP).then_some(next),

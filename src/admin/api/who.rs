@@ -33,7 +33,8 @@ fn is_forwarded(headers: &HeaderMap) -> bool {
 pub(in crate::admin) struct Who {
     /// Whose sessions are shown; `None`: of all.
     pub(super) account: Option<Account>,
-    /// Whose sessions are shown with texts, and may be changed; `None`: of all, as the administrator.
+    /// Whose sessions may be changed and are shown with texts; `None`: of all, as the administrator, who sees
+    /// texts only with `admin.show_content`.
     pub(super) own: Option<Account>,
     /// `None`: the administrator.
     pub(super) client: Option<Client>,
