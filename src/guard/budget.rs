@@ -10,8 +10,8 @@ pub(super) const MARGIN: u32 = 64;
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Budget {
     pub window: u32,
-    /// Kept free for the answer; 0 where the profile counts answers apart. Where the request's answer cap may
-    /// be lowered, no more than it is lowered to.
+    /// Kept free for the answer; 0 where the profile counts answers apart. Where the request's answer cap may be
+    /// lowered, the least that it is expected to be lowered to.
     pub reserve: u32,
     /// What the prompt may use.
     pub tokens: u32,

@@ -15,9 +15,10 @@ use super::{
 };
 use crate::wire::chat::{Conversation, Role};
 
-/// Tokens below which no cap is lowered: an answer may be longer than all before it.
-const LEAST: u32 = 1_024;
-/// What is left free beside prompt and lowered cap, as a part of the prompt's room: where usage of an answer
+/// No cap is lowered below this, or below the usual reserve where that is less: an answer may be longer than all
+/// before it. A thinking budget comes on top. In tokens.
+const LEAST_CAP: u32 = 1_024;
+/// One part in so many of the prompt's room is left free beside prompt and lowered cap: where the usage of an answer
 /// has shown what the session's tokens are, and where the estimate is a guess.
 const MARGIN_COUNTED: u32 = 32;
 const MARGIN_GUESSED: u32 = 8;
@@ -101,7 +102,7 @@ impl<'a> Room<'a> {
     /// the messages before alone, so that every process finds the same cuts.
     pub(super) fn at(&self, end: usize) -> Budget {
         match self.cap {
-            Some(_) => budget::with_reserve(self.floor(end), self.policy),
+            Some(_) => budget::with_reserve(self.expected_cap(end), self.policy),
             None => self.as_asked,
         }
     }
@@ -109,24 +110,25 @@ impl<'a> Room<'a> {
     /// The budget that clearing goes by: the same for all requests of a session, however long its answers are.
     pub(super) fn steady(&self) -> Budget {
         match self.cap {
-            Some(cap) => budget::with_reserve(cap.asked.min(self.usual()), self.policy),
+            Some(cap) => budget::with_reserve(cap.asked.min(self.usual_reserve()), self.policy),
             None => self.as_asked,
         }
     }
 
-    fn usual(&self) -> u32 {
+    fn usual_reserve(&self) -> u32 {
         budget::default_reserve(self.policy.window, self.policy.settings)
     }
 
-    /// The lowest cap of the request that ended before message `end`.
-    fn floor(&self, end: usize) -> u32 {
+    /// What the answers so far make plausible for the request that ended before message `end`: its cap is lowered
+    /// below that only where nothing more can be cut.
+    fn expected_cap(&self, end: usize) -> u32 {
         let Some(cap) = self.cap else {
             return self.as_asked.reserve;
         };
         let said = end.checked_sub(1).and_then(|last| self.said.get(last));
         let said = f64::from(said.copied().unwrap_or(0)) * self.calibration.slope();
         let expected = match cap.expected.max(said as u32) {
-            0 => self.usual(),
+            0 => self.usual_reserve(),
             expected => expected,
         };
         expected
@@ -147,11 +149,11 @@ impl<'a> Room<'a> {
         if fits(asked, budget::MARGIN) {
             return Some(AnswerCap { asked, sent: asked });
         }
-        let floor = self.floor(self.said.len());
-        let (lowest, margin) = if fits(floor, budget::MARGIN) {
+        let expected = self.expected_cap(self.said.len());
+        let (lowest, margin) = if fits(expected, budget::MARGIN) {
             let counted = self.calibration.is_counted();
             (
-                floor,
+                expected,
                 if counted {
                     MARGIN_COUNTED
                 } else {
@@ -163,7 +165,7 @@ impl<'a> Room<'a> {
             (least, budget::MARGIN)
         } else {
             // The estimate may be too high: the provider decides, and what it counts is learnt.
-            let sent = self.usual().max(least).min(asked);
+            let sent = self.usual_reserve().max(least).min(asked);
             return Some(AnswerCap { asked, sent });
         };
         let (mut sent, mut beyond) = (lowest, asked);
@@ -180,7 +182,7 @@ impl<'a> Room<'a> {
 }
 
 /// What the prompt of a request may use in its session, where its answer cap is lowered first.
-pub fn budget(conversation: &Conversation, policy: &Policy<'_>, recall: &Recall) -> Budget {
+pub fn session_budget(conversation: &Conversation, policy: &Policy<'_>, recall: &Recall) -> Budget {
     let weights = policy.weights();
     let tokens = |at: usize| {
         let message = &conversation.messages[at];
@@ -198,7 +200,7 @@ impl Cap {
         }
         let asked = narrow(conversation.largest_answer_cap()?);
         let thinking = conversation.thinking_budget().map_or(0, narrow);
-        let least = budget::default_reserve(policy.window, settings).min(LEAST);
+        let least = budget::default_reserve(policy.window, settings).min(LEAST_CAP);
         // A cap at or below the thinking budget is refused.
         let least = thinking.saturating_add(least);
         Some(Self {
@@ -246,7 +248,7 @@ mod tests {
             answers,
             ..Recall::default()
         };
-        budget(&conversation, &policy, &recall).reserve
+        session_budget(&conversation, &policy, &recall).reserve
     }
 
     const LONG: &str = r#","max_tokens":30000"#;

@@ -63,7 +63,7 @@ use self::{
     units::Unit,
 };
 pub use self::{
-    cap::{AnswerCap, Answers, budget as session_budget},
+    cap::{AnswerCap, Answers, session_budget},
     clear::Cleared,
     course::{removed_by, room, tail, weigh_before},
     limits::most_chars,
