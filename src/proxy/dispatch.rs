@@ -18,7 +18,7 @@ use super::{
     App,
     begin_summary::begin_compaction,
     candidates::Candidates,
-    generation::Generation,
+    generation::{Generation, PlanInput},
     request_options::RequestOptions,
     send::{ProviderReply, SendError},
 };
@@ -325,8 +325,13 @@ impl Dispatch {
             Some(generation) => generation.compaction.clone(),
             None => begin_compaction(app, conversation, &inherited, *options),
         };
-        let whose = (*options, compaction, self.notes.clone());
-        let planned = Generation::plan(app, conversation, inherited, target, whose);
+        let input = PlanInput {
+            inherited,
+            options: *options,
+            compaction,
+            notes: self.notes.clone(),
+        };
+        let planned = Generation::plan(app, conversation, target, input);
         Some(Box::new(planned))
     }
 

@@ -1,0 +1,115 @@
+//! What the log says of a plan: one line for each cut that is new, and for what recovery begins.
+
+use super::Generation;
+use crate::{
+    guard::{self, How},
+    proxy::request_options::GuardMode,
+    relay::Spoken,
+};
+
+/// Cuts of one request that are logged each by itself.
+const LOGGED_CUTS: usize = 20;
+
+impl Generation {
+    /// What a plan begins, once it is known that it is the one that goes out.
+    pub fn log_plan(&self) {
+        self.log();
+        self.log_recovery();
+    }
+
+    /// One line for each cut that is new with this request; those of before were logged then.
+    pub(super) fn log(&self) {
+        let report = &self.plan.report;
+        if self.mode != GuardMode::Guard {
+            return;
+        }
+        let session = self.inherited.session;
+        self.log_texts();
+        let mut cuts = report.truncated.iter().filter(|cut| cut.new);
+        for cut in cuts.by_ref().take(LOGGED_CUTS) {
+            let (tool, before, after) = (named(&cut.tool), cut.before, cut.after);
+            tracing::warn!(
+                %session, tool, before_chars = before, after_chars = after, place = cut.message,
+                "a {} of {tool:?} was truncated: {before} -> {after} characters",
+                if cut.call { "call" } else { "result" }
+            );
+        }
+        let more = cuts.count();
+        if more > 0 {
+            tracing::warn!(%session, more, "{more} more results and calls were truncated");
+        }
+        if let Some(cleared) = report.cleared.as_ref().filter(|cleared| cleared.new) {
+            let (results, inputs, media) = (cleared.results, cleared.inputs, cleared.media);
+            tracing::warn!(
+                %session, results, inputs, media, estimated_tokens = cleared.tokens, budget_tokens = report.budget.tokens,
+                "old tool rounds were cleared: {results} results, {inputs} inputs, {media} media, about {} tokens in all",
+                cleared.tokens
+            );
+        }
+        // What a new course leaves out is told with the course.
+        let cut = |folded: &guard::Folded| folded.new && !self.recovering.begins_course();
+        if let Some(folded) = report.folded.filter(cut) {
+            let (messages, tokens) = (folded.messages, folded.tokens);
+            let (kept, came) = (folded.kept, folded.came);
+            tracing::warn!(
+                %session, messages, kept, of = came, estimated_tokens = tokens,
+                budget_tokens = report.budget.tokens,
+                "a conversation was folded: {messages} messages, about {tokens} tokens; kept {kept} of {came}"
+            );
+        }
+        match report.stood_back {
+            Some(guard::StoodBack::Unsound(broken)) => tracing::error!(
+                %session, ?broken, "a plan of the guard was unsound; the request goes on as it came"
+            ),
+            Some(guard::StoodBack::Invalid(invalid)) => tracing::warn!(
+                %session, %invalid, "a conversation came in invalid and goes on as it came"
+            ),
+            _ => {}
+        }
+    }
+}
+
+impl Generation {
+    /// One line for what named texts and system text take, where that is new.
+    fn log_texts(&self) {
+        let session = self.inherited.session;
+        let texts = &self.plan.report.texts;
+        if texts.new && texts.any() {
+            let count = |how| texts.count(how);
+            tracing::info!(
+                %session, capped = count(How::Capped), left_out = count(How::LeftOut),
+                trimmed = count(How::Trimmed), over = texts.system.over(),
+                "what named texts and system text take: {texts}"
+            );
+        }
+    }
+
+    /// One line for what recovery began with this request.
+    fn log_recovery(&self) {
+        let session = self.inherited.session;
+        if self.mode != GuardMode::Guard {
+            return;
+        }
+        for action in self.recovering.action_words() {
+            tracing::info!(%session, action, "recovery acts on a session: {action}");
+        }
+    }
+
+    /// One line for a round that the client does not see.
+    pub(super) fn log_round(&self, spoken: &Spoken) {
+        let session = self.inherited.session;
+        let (calls, reminders) = (
+            spoken.own.len(),
+            self.recovering.memory().reminders.notes().len(),
+        );
+        tracing::info!(
+            %session, calls, reminders, course = self.recovering.memory().course_number(),
+            "a round of our own tools; calls: {calls}, reminders now: {reminders}"
+        );
+    }
+}
+
+/// A tool's name, for a sentence.
+fn named(tool: &str) -> &str {
+    if tool.is_empty() { "a tool" } else { tool }
+}
