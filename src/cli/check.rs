@@ -2,7 +2,7 @@
 //! is doubtful.
 //!
 //! SECURITY: never shows a key. What may be one was taken out of [`Config::settings`] when the settings were
-//! read (`config/settings.rs`).
+//! read (`config/setting.rs`).
 
 use std::{
     collections::BTreeMap,

@@ -13,12 +13,12 @@ use std::{
 use bytes::Bytes;
 use http::{HeaderMap, request::Parts};
 
-use super::outgoing::{outgoing_headers, with_query};
 use super::{
     App,
     begin_summary::begin_compaction,
     candidates::Candidates,
     generation::{Generation, PlanInput},
+    outgoing::{outgoing_headers, with_query},
     request_options::RequestOptions,
     send::{ProviderReply, SendError},
 };

@@ -43,7 +43,7 @@ pub(super) struct Settings<'a> {
 }
 
 /// SECURITY: for the administrator and, without client keys, for whoever `admin.local` shows all sessions. What
-/// may be a key was taken out when the settings were read (`config/settings.rs`).
+/// may be a key was taken out when the settings were read (`config/setting.rs`).
 ///
 /// # Errors
 /// Whoever asks sees its own sessions only.
