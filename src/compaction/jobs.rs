@@ -42,6 +42,8 @@ struct JobsState {
     /// By the request that began each.
     jobs: LruCache<Key, JobEntry>,
     backoff: SummaryBackoff,
+    /// Jobs that have not ended.
+    running: usize,
     /// Models for which the log has said that their window is unknown.
     warned: HashSet<String>,
 }
@@ -100,6 +102,7 @@ impl SummaryJobs {
             state: Mutex::new(JobsState {
                 jobs: LruCache::new(MAX_JOBS),
                 backoff: SummaryBackoff::default(),
+                running: 0,
                 warned: HashSet::new(),
             }),
             metrics: Arc::clone(metrics),
@@ -117,14 +120,15 @@ impl SummaryJobs {
             }
         }
         let now = Instant::now();
-        let running = usize::try_from(self.metrics.summaries_running.get()).unwrap_or(0);
         let paused = state.backoff.is_paused(&request.model, now)
             || (!request.ordered && state.backoff.is_paused(&request.user, now));
-        if paused || running >= request.max_running {
+        if paused || state.running >= request.max_running {
             self.count_end("skipped");
             return JobStart::Skipped;
         }
+        state.backoff.begin_try(&request.model, now);
         state.backoff.count_failure(request.user, now);
+        state.running += 1;
         self.metrics.summaries_running.inc();
         let (sender, result) = oneshot::channel();
         let job = JobEntry {
@@ -241,6 +245,9 @@ impl JobTicket {
 
 impl Drop for JobTicket {
     fn drop(&mut self) {
+        let mut state = self.jobs.lock();
+        state.running = state.running.saturating_sub(1);
+        drop(state);
         self.jobs.metrics.summaries_running.dec();
         self.jobs.count_end(self.end);
     }

@@ -77,6 +77,16 @@ impl SummaryBackoff {
         })
     }
 
+    /// A try begins. The first one after a model's pause begins another pause, so that no second one begins
+    /// before the first has ended.
+    pub(super) fn begin_try(&mut self, subject: &BackoffSubject, now: Instant) {
+        if let Some((count, newest)) = self.0.get_mut(subject)
+            && *count >= subject.most()
+        {
+            *newest = now;
+        }
+    }
+
     /// Counts a failure of a model, or a summary that nobody has used yet.
     pub(super) fn count_failure(&mut self, subject: BackoffSubject, now: Instant) {
         let expired = |newest: Instant| subject.forgets() && now >= newest + subject.pause();
@@ -130,7 +140,10 @@ mod tests {
             backoff.count_failure(model.clone(), now);
         }
         let after = now + model.pause();
+        backoff.begin_try(&model, now);
         assert!(backoff.is_paused(&model, now) && !backoff.is_paused(&model, after));
+        backoff.begin_try(&model, after);
+        assert!(backoff.is_paused(&model, after), "one try at a time");
         backoff.count_failure(model.clone(), after);
         assert!(backoff.is_paused(&model, after));
         backoff.reset(&model);
