@@ -202,6 +202,14 @@ fn small_moves_are_told_now_and_then() {
     assert!(moved(1.06, &told, at(1_000_001)));
 }
 
+/// Lessons are dated in milliseconds, each rounded by itself: two of one moment cannot be told apart.
+fn let_the_clock_move() {
+    let begun = moment().wall_ms;
+    while moment().wall_ms < begun + 3 {
+        std::thread::yield_now();
+    }
+}
+
 #[tokio::test]
 async fn the_newest_wins_whatever_the_clocks_say() {
     let (store, one, other) = pair();
@@ -223,6 +231,7 @@ async fn the_newest_wins_whatever_the_clocks_say() {
     assert_eq!(one.replica_sync.known().windows.len(), 1);
     assert_eq!(one.window(), None);
     // What is older than what is known is told again.
+    let_the_clock_move();
     one.refuse(12_000);
     one.publish().await;
     let older = value(&Stamped {
