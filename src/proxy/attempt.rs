@@ -4,7 +4,7 @@
 //! asking for usage where that is refused, without a prompt after a tool result and then without all that
 //! recovery adds where that is refused, and
 //! fitted to a smaller window where the conversation was too long ([`super::overflow_retry`]). Nothing of it
-//! is visible but in the headers and the log. Nothing that we add may fail a request that would have
+//! is visible but in the headers and the log. Nothing that the proxy adds may fail a request that would have
 //! worked without it.
 
 use std::time::Instant;
@@ -13,10 +13,15 @@ use http::Method;
 use serde_json::Value;
 
 use super::{
-    dispatch::Dispatch,
+    client_request::ClientRequest,
+    fallbacks::PlacedRequest,
     outgoing::cleaned,
-    overflow_retry::{Guesses, Refusal},
-    send::{ProviderReply, SendError},
+    overflow_retry::{
+        Guesses, Refusal, find_refusal, learn_from_guesses, overflow_answer, refit_after_guess,
+        refit_after_overflow,
+    },
+    plan::{plan_without_additions, plan_without_prompt_after_tool},
+    send::{CallCount, ProviderReply, SendError},
     traced_send,
 };
 use crate::{
@@ -25,132 +30,164 @@ use crate::{
     wire::edit::{Edits, Rope},
 };
 
-impl Dispatch {
-    /// Asks this place.
-    ///
-    /// # Errors
-    /// No answer began, or one broke off before it was the client's.
-    pub(super) async fn attempt(&mut self) -> Result<ProviderReply, SendError> {
-        let (mut without_ours, mut usage_refused) = (false, false);
-        let mut asks_usage = !self.target.provider.refuses_usage(&self.target.model);
-        let mut guesses = Guesses::default();
-        let mut sent = loop {
-            let sent = self.once(asks_usage).await?;
-            let (sent, told) = self.look(sent).await?;
-            let again = match told {
-                Refusal::Nothing => break sent,
-                Refusal::TooLong { overflow, .. } => self.refit(&overflow),
-                Refusal::Wordless => self.guess(&mut guesses),
-                Refusal::RefusesOurs => {
-                    if !self.avoid_prompt_after_tool() {
-                        without_ours = true;
-                        self.without_ours();
-                    }
-                    true
+/// Asks the place of `placed`, which is left as the request that was answered.
+///
+/// # Errors
+/// No answer began, or one broke off before it was the client's.
+pub(super) async fn attempt(
+    request: &ClientRequest,
+    placed: &mut PlacedRequest,
+    calls: &mut CallCount,
+) -> Result<ProviderReply, SendError> {
+    let (mut additions_refused, mut usage_refused) = (false, false);
+    let mut asks_usage = !placed.target.provider.refuses_usage(&placed.target.model);
+    let mut guesses = Guesses::default();
+    let mut reply = loop {
+        let reply = send_once(request, placed, asks_usage, calls).await?;
+        let (reply, refusal) = find_refusal(request, placed, reply).await?;
+        let again = match refusal {
+            Refusal::Nothing => break reply,
+            Refusal::TooLong { overflow, .. } => refit_after_overflow(request, placed, &overflow),
+            Refusal::Wordless => refit_after_guess(request, placed, &mut guesses),
+            Refusal::RefusesAdditions => {
+                if !avoid_prompt_after_tool(request, placed) {
+                    additions_refused = true;
+                    withdraw_additions(request, placed);
                 }
-                Refusal::RefusesUsage => {
-                    (asks_usage, usage_refused) = (false, true);
-                    true
-                }
-            };
-            if !again {
-                break self.too_long(sent, told);
+                true
+            }
+            Refusal::RefusesUsage => {
+                (asks_usage, usage_refused) = (false, true);
+                true
             }
         };
-        let answered = sent.answer.status().is_success();
-        if answered {
-            if without_ours {
-                self.refused_ours();
-            }
-            // An error may echo the request and be about something else.
-            if usage_refused {
-                self.target.provider.note_usage_refused(&self.target.model);
-            }
-            self.believe(guesses);
+        if !again {
+            break overflow_answer(placed, reply, refusal);
         }
-        // A guess that did not help is no overflow.
-        let healed = self.refits > 0 && answered;
-        if healed || sent.too_long {
-            let labels = [self.provider(), if healed { "healed" } else { "unhealed" }];
-            self.app.metrics.overflows.with_label_values(&labels).inc();
+    };
+    let answered = reply.answer.status().is_success();
+    let target = &placed.target;
+    if answered {
+        // An error may echo the request and be about something else.
+        if usage_refused {
+            target.provider.note_usage_refused(&target.model);
         }
-        if sent.too_long {
-            // There is no generation at whose end it would be told.
-            let app = &self.app;
-            let within = app.config.store.save_timeout();
-            app.replica_sync.publish(app.learnt_state(), within).await;
+        if additions_refused {
+            remember_refusal(request, placed);
         }
-        (sent.attempts, sent.took) = (self.calls, self.took);
-        Ok(sent)
+        learn_from_guesses(request, placed, &guesses);
     }
-
-    /// Sends the request once. `asks_usage`: the usage of a stream may be asked for.
-    async fn once(&mut self, asks_usage: bool) -> Result<ProviderReply, SendError> {
-        let (body, asked_usage) = self.edit(asks_usage);
-        let outgoing = Outgoing {
-            method: Method::POST,
-            path: self.path.clone(),
-            headers: self.headers.clone(),
-            body: Payload::Whole(body),
-            model: Some(self.target.model.clone()),
-        };
-        let (trace, provider) = (&self.notes.trace, &self.target.provider);
-        let begun = Instant::now();
-        let sent = traced_send::send(trace, provider, Some(Operation::Chat), outgoing).await;
-        let took = begun.elapsed();
-        self.took += took;
-        self.calls += 1;
-        let answer = sent?;
-        if answer.status().is_success() {
-            self.app.recent.answered(self.provider(), took);
-        }
-        Ok(ProviderReply {
-            answer: cleaned(answer),
-            asked_usage,
-            attempts: self.calls,
-            took: self.took,
-            too_long: false,
-        })
+    // A guess that did not help is no overflow.
+    let healed = answered && placed.planned.as_ref().is_some_and(|it| it.refits > 0);
+    let app = &request.app;
+    if healed || reply.too_long {
+        let outcome = if healed { "healed" } else { "unhealed" };
+        let labels = [&*placed.target.provider.name, outcome];
+        app.metrics.overflows.with_label_values(&labels).inc();
     }
-
-    /// The body as it goes to the provider, and whether it asks for the usage of a stream where the
-    /// client did not.
-    fn edit(&self, asks_usage: bool) -> (Rope, bool) {
-        let generation = self.generation.as_ref();
-        let mut edits = generation.map_or_else(Edits::default, |it| it.edits());
-        let mut asked_usage = false;
-        if let Some(conversation) = &self.asked.conversation {
-            if self.asked.model != self.target.model
-                && let Some(field) = conversation.field("model")
-            {
-                let model = Value::from(self.target.model.as_str()).to_string();
-                edits.replace(field.value, model);
-            }
-            conversation.take_out_annotations(&mut edits);
-            asked_usage = asks_usage && conversation.ask_usage(&mut edits);
-        }
-        (edits.apply(&self.asked.bytes), asked_usage)
+    if reply.too_long {
+        // No answer ends at which it would be told.
+        let within = app.config.store.save_timeout();
+        app.replica_sync.publish(app.learnt_state(), within).await;
     }
+    (reply.attempts, reply.took) = (calls.calls, calls.took);
+    Ok(reply)
+}
 
-    fn refused_ours(&mut self) {
-        if let Some(generation) = &mut self.generation {
-            generation.refused_ours();
-        }
+/// Sends the request once. `asks_usage`: the usage of a stream may be asked for.
+async fn send_once(
+    request: &ClientRequest,
+    placed: &PlacedRequest,
+    asks_usage: bool,
+    calls: &mut CallCount,
+) -> Result<ProviderReply, SendError> {
+    if let (Some(session), Some(planned)) = (&request.session, &placed.planned) {
+        session.note_plan(planned);
     }
-
-    fn avoid_prompt_after_tool(&mut self) -> bool {
-        let generation = self.generation.as_mut();
-        let both = generation.zip(self.asked.conversation.as_ref());
-        both.is_some_and(|(generation, conversation)| {
-            generation.avoid_prompt_after_tool(conversation)
-        })
+    let edited = edit_body(request, placed, asks_usage);
+    let provider = &placed.target.provider;
+    let outgoing = Outgoing {
+        method: Method::POST,
+        path: placed.path.clone(),
+        headers: placed.headers.clone(),
+        body: Payload::Whole(edited.body),
+        model: Some(placed.target.model.clone()),
+    };
+    let trace = &request.notes.trace;
+    let begun = Instant::now();
+    let sent = traced_send::send(trace, provider, Some(Operation::Chat), outgoing).await;
+    let took = begun.elapsed();
+    calls.took += took;
+    calls.calls += 1;
+    let answer = sent?;
+    if answer.status().is_success() {
+        request.app.recent.answered(&provider.name, took);
     }
+    Ok(ProviderReply {
+        answer: cleaned(answer),
+        asked_usage: edited.asks_usage,
+        attempts: calls.calls,
+        took: calls.took,
+        too_long: false,
+    })
+}
 
-    pub(super) fn without_ours(&mut self) {
-        if let (Some(generation), Some(conversation)) =
-            (&mut self.generation, &self.asked.conversation)
+/// A body as it goes to the provider.
+struct EditedBody {
+    body: Rope,
+    /// It asks for the usage of a stream where the client did not.
+    asks_usage: bool,
+}
+
+fn edit_body(request: &ClientRequest, placed: &PlacedRequest, asks_usage: bool) -> EditedBody {
+    let planned = placed.planned.as_ref();
+    let mut edits = planned.map_or_else(Edits::default, |planned| planned.edits());
+    let parsed = &request.parsed;
+    let mut asked = false;
+    if let Some(conversation) = &parsed.conversation {
+        if parsed.model != placed.target.model
+            && let Some(field) = conversation.field("model")
         {
-            generation.without_ours(conversation);
+            let model = Value::from(placed.target.model.as_str()).to_string();
+            edits.replace(field.value, model);
         }
+        conversation.take_out_annotations(&mut edits);
+        asked = asks_usage && conversation.ask_usage(&mut edits);
     }
+    EditedBody {
+        body: edits.apply(&parsed.bytes),
+        asks_usage: asked,
+    }
+}
+
+/// Plans without the prompt after a tool result. Returns whether there was one that may be refused.
+fn avoid_prompt_after_tool(request: &ClientRequest, placed: &mut PlacedRequest) -> bool {
+    let planned = request.followed().zip(placed.planned.as_deref());
+    let without =
+        planned.and_then(|(followed, planned)| plan_without_prompt_after_tool(followed, planned));
+    let avoids = without.is_some();
+    if let Some(without) = without {
+        placed.planned = Some(Box::new(without));
+    }
+    avoids
+}
+
+/// Plans without anything that recovery adds.
+pub(super) fn withdraw_additions(request: &ClientRequest, placed: &mut PlacedRequest) {
+    placed.planned = request
+        .followed()
+        .zip(placed.planned.take())
+        .map(|(followed, planned)| Box::new(plan_without_additions(followed, *planned)));
+}
+
+/// The provider took the request only without what recovery adds: this session goes on without.
+fn remember_refusal(request: &ClientRequest, placed: &mut PlacedRequest) {
+    let (Some(session), Some(planned)) = (&request.session, &mut placed.planned) else {
+        return;
+    };
+    tracing::warn!(
+        session = %session.inherited.session, provider = &*placed.target.provider.name, model = placed.target.model,
+        "a provider refuses what recovery adds to a request; this session goes on without recovery"
+    );
+    planned.recovery.mark_refused();
 }

@@ -18,23 +18,26 @@
 //! An edited body is a rope of the client's own bytes and new ones. Until an answer began nothing
 //! has reached the client, so a step may still fail with an answer of ours.
 
-use std::{borrow::Cow, sync::Arc};
+use std::sync::Arc;
 
-use bytes::Bytes;
 use futures_util::FutureExt;
-use http::{Response, request::Parts};
+use http::{HeaderMap, Response, request::Parts};
 use hyper::body::Incoming;
 
 use super::{
     App,
-    begin_summary::SummarySource,
-    dispatch::{Dispatch, ParsedRequest},
-    generation::{Ended, Generation, TRAILERS},
-    keepalive_stream::answer_while_waiting,
+    client_request::{ClientRequest, ParsedRequest, SessionContext, parse_request},
+    dispatch::{Answered, send},
+    fallbacks::Fallbacks,
+    keepalive_stream::{WaitingRequest, answer_while_waiting},
     outgoing::chosen,
+    plan::PlannedRequest,
     request_options::{RequestOptions, wants_comment},
-    send::ProviderReply,
-    tool_loop::{ToolLoop, is_stream},
+    response_headers::{TRAILERS, head},
+    settle::{AnswerEnd, settle, settle_stream},
+    summary_source::{SummarySource, keep_for_summary},
+    tool_loop::{ToolLoop, is_stream, left_out_tokens},
+    wait_for_summary::{begin_summary_wait, wait_for_summary},
 };
 use crate::{
     error::Failure,
@@ -47,12 +50,7 @@ use crate::{
     relay::{self, Before, Closing, Ending, Foot, Heard, Sifting, Spoken, Whole},
     session::{self, Hint, Inherited},
     telemetry::record::Record,
-    wire::{
-        Body,
-        chat::{self, Unindexed},
-        model::in_query,
-        whole,
-    },
+    wire::{Body, chat, model::in_query, whole},
 };
 
 /// A chat completion, before its body is read.
@@ -84,28 +82,28 @@ pub async fn exchange_chat(
     let received = body::read(&parts.headers, body, &app.config.server, &app.flight).await?;
 
     // 3. The index.
-    let asked = index(received.bytes)?;
-    record.set_model(&asked.model);
+    let parsed = parse_request(received.bytes)?;
+    record.set_model(&parsed.model);
 
     // 4. The model.
     let chosen = provider.as_deref().or_else(|| chosen(&parts.headers));
-    let mut choice = app.registry.choose(&asked.model, chosen)?;
+    let mut choice = app.registry.choose(&parsed.model, chosen)?;
     // SECURITY: a key for some models must not reach another by a parser's choice of two names, nor
     // by one in the query, which some gateways prefer to the body's.
     let in_query = in_query(parts.uri.query().unwrap_or_default());
     let one = in_query.surely && in_query.model.is_none();
-    let plain = client.unlimited() || (one && chat::models_named(&asked.bytes) == 1);
+    let plain = client.unlimited() || (one && chat::models_named(&parsed.bytes) == 1);
     let made = choice.asked_is_configured;
     let may_use =
-        |target: &Target| allows_target(&app.registry, client, &asked.model, made, target);
+        |target: &Target| allows_target(&app.registry, client, &parsed.model, made, target);
     if !plain || !choice.permit(may_use) {
-        return Err(no_such_model(&asked.model));
+        return Err(no_such_model(&parsed.model));
     }
 
     // 5. The session.
     let inherited = {
         let _child = record.notes().trace.child("plimsoll.store.find");
-        find(app, &asked, &parts, client).await
+        find(app, &parsed, &parts, client).await
     };
     if let Some(inherited) = &inherited {
         hear(app, inherited).await;
@@ -117,82 +115,60 @@ pub async fn exchange_chat(
     for target in &mut targets {
         target.window = app.registry.window_of(target);
     }
+    let notes = record.notes().clone();
     let options = RequestOptions::of(&parts.headers, client.recovers());
-    let inherited = inherited.map(|inherited| (inherited, options));
-    let model = asked.model.clone();
-    let dispatch = Dispatch::new(
-        app,
-        parts,
-        asked,
-        targets,
+    let session = inherited.map(|inherited| SessionContext {
+        app: Arc::clone(app),
         inherited,
-        record.notes().clone(),
-    );
-    let mut dispatch = dispatch.ok_or_else(|| no_such_model(&model))?;
+        options,
+        notes: notes.clone(),
+    });
+    let request = ClientRequest {
+        app: Arc::clone(app),
+        parts,
+        parsed,
+        session,
+        notes,
+    };
+    let mut fallbacks = Fallbacks::new(&request, targets);
+    let mut placed = fallbacks
+        .first_place(&request)
+        .ok_or_else(|| no_such_model(&request.parsed.model))?;
 
     // 7. Its summary first, where that is waited for. A stream begins at once.
-    if let Some(wait) = dispatch.begin_summary_wait() {
-        if dispatch.streams() {
-            let relay = |sent, dispatch| streamed(sent, dispatch, received.hold);
-            return Ok(answer_while_waiting(dispatch, wait, relay));
+    if let Some(wait) = begin_summary_wait(&request, &mut placed) {
+        if request.parsed.streams {
+            let waiting = WaitingRequest {
+                request,
+                placed,
+                fallbacks,
+                wait,
+            };
+            let relay = |request, answered| relay_stream(request, answered, received.hold);
+            return Ok(answer_while_waiting(waiting, relay));
         }
-        dispatch.wait_for_summary(wait).await;
+        wait_for_summary(&request, &mut placed, wait).await;
     }
 
     // 8. The provider.
-    let sent = dispatch.send().await?;
+    let answered = Box::pin(send(&request, placed, fallbacks)).await?;
 
     // 9. The answer.
-    if is_stream(&sent.answer, dispatch.streams()) {
-        Ok(streamed(sent, dispatch, received.hold))
+    if is_stream(&answered.reply.answer, request.parsed.streams) {
+        Ok(relay_stream(request, answered, received.hold))
     } else {
-        complete(app, sent, dispatch, received.hold).await
-    }
-}
-
-/// Step 3.
-fn index(bytes: Bytes) -> Result<ParsedRequest, Failure> {
-    match chat::index(bytes.clone()) {
-        Ok(conversation) => {
-            let odd = conversation.odd_annotations();
-            if odd > 0 {
-                tracing::warn!(
-                    annotations = odd,
-                    "annotations of a request are taken out and not understood: {odd}; an object with name (text) and \
-                     priority (critical, high, medium or low) is"
-                );
-            }
-            Ok(ParsedRequest {
-                bytes,
-                model: conversation
-                    .model()
-                    .map_or_else(String::new, Cow::into_owned),
-                streams: conversation.streams(),
-                conversation: Some(Arc::new(conversation)),
-            })
-        }
-        Err(Unindexed::NotJson(place)) => Err(Failure::NotJson(place)),
-        Err(Unindexed::Unguardable(reason)) => {
-            tracing::warn!(%reason, "a request is forwarded without a guard");
-            let glance = chat::glance(&bytes);
-            Ok(ParsedRequest {
-                model: glance.model,
-                streams: glance.streams,
-                conversation: None,
-                bytes,
-            })
-        }
+        Box::pin(relay_whole(request, answered, received.hold)).await
     }
 }
 
 /// Step 5. `None` where there is no conversation to follow.
 async fn find(
     app: &App,
-    asked: &ParsedRequest,
+    parsed: &ParsedRequest,
     parts: &Parts,
     client: &Client,
 ) -> Option<Inherited> {
-    let conversation = asked.conversation.as_ref()?;
+    let conversation = parsed.conversation.as_ref()?;
     let client = session::Client::of(client.name.as_deref(), &parts.headers);
     let tenants = app.sessions.tenants();
     let tenant = tenants.tenant(client, &parts.headers, Some(conversation));
@@ -215,133 +191,138 @@ async fn hear(app: &App, inherited: &Inherited) {
 
 /// Step 9, streamed. What precedes the first byte of the stream is said here; what its end tells
 /// comes in trailers, or in a comment.
-fn streamed(mut sent: ProviderReply, dispatch: Dispatch, hold: Hold) -> Response<Body> {
-    dispatch.notes.facts().is_stream = true;
-    let comment = wants_comment(dispatch.client_headers());
-    let Some(generation) = &dispatch.generation else {
-        return relay::stream(sent.answer, Ending::silent());
+fn relay_stream(request: ClientRequest, answered: Answered, hold: Hold) -> Response<Body> {
+    let Answered { mut reply, placed } = answered;
+    request.notes.facts().is_stream = true;
+    let comment = wants_comment(&request.parts.headers);
+    let (Some(session), Some(planned)) = (&request.session, &placed.planned) else {
+        return relay::stream(reply.answer, Ending::silent());
     };
     let foot = Foot {
-        trailers: match answer::accepts_trailers(dispatch.client_headers()) {
+        trailers: match answer::accepts_trailers(&request.parts.headers) {
             true => TRAILERS,
             false => &[],
         },
-        within: generation.store_within(),
+        within: request.app.config.store.save_timeout(),
     };
-    let head = generation.head(&sent);
-    sent.answer.headers_mut().extend(head);
-    let sifting = generation.sifting();
+    let head = head(session, planned, &reply);
+    reply.answer.headers_mut().extend(head);
+    let sifting = planned.sifting();
     if sifting.any() {
         let continuing = ToolLoop {
-            dispatch,
+            request,
+            placed,
             streamed: true,
             comment,
             // The request may go out again, so that its body is kept.
             hold: Some(hold),
         };
         let continuing = Box::new(continuing);
-        return relay::sifted(sent.answer, sifting, continuing, sent.asked_usage, foot);
+        return relay::sifted(reply.answer, sifting, continuing, reply.asked_usage, foot);
     }
-    let left_out = dispatch.left_out();
-    // Else the body is let go.
-    let kept = dispatch.keep_for_summary();
-    let generation = dispatch.into_generation();
+    let left_out = left_out_tokens(&request, &placed);
+    let source = keep_for_summary(&request, &placed);
+    // The body is let go.
+    let (session, planned) = (request.session, placed.planned);
     let ending = Ending {
-        strip_usage: sent.asked_usage,
+        strip_usage: reply.asked_usage,
         left_out,
         foot,
-        on_end: Box::new(move |heard| close(generation, heard, kept, comment).boxed()),
+        on_end: Box::new(move |heard| end_stream(session, planned, heard, source, comment).boxed()),
     };
-    relay::stream(sent.answer, ending)
+    relay::stream(reply.answer, ending)
 }
 
 /// The end of a stream of which nothing was taken out.
-async fn close(
-    generation: Option<Box<Generation>>,
+async fn end_stream(
+    session: Option<SessionContext>,
+    planned: Option<Box<PlannedRequest>>,
     heard: Heard,
-    kept: Option<SummarySource>,
+    source: Option<SummarySource>,
     comment: bool,
 ) -> Closing {
-    let Some(mut generation) = generation else {
+    let (Some(session), Some(planned)) = (session, planned) else {
         return Closing::default();
     };
-    let ended = Ended {
+    let end = AnswerEnd {
         heard: &heard,
         last: &Spoken::default(),
         before: Before::default(),
-        kept,
+        source,
     };
-    generation.close(ended, comment).await
+    settle_stream(&session, *planned, end, comment).await
 }
 
 /// Step 9, in one piece: all of it is known before its head is released.
-async fn complete(
-    app: &App,
-    sent: ProviderReply,
-    dispatch: Dispatch,
+async fn relay_whole(
+    request: ClientRequest,
+    answered: Answered,
     mut hold: Hold,
 ) -> Result<Response<Body>, Failure> {
-    let mut left = app.config.server.max_body_bytes;
+    let Answered { reply, placed } = answered;
+    let mut left = request.app.config.server.max_body_bytes;
     let room = |bytes| {
         left = left.saturating_sub(bytes);
         left > 0 && hold.grow(bytes)
     };
-    let head = dispatch
-        .generation
-        .as_ref()
-        .map(|generation| generation.head(&sent));
-    let sifting = dispatch.generation.as_ref().map(|it| it.sifting());
-    let provider = dispatch.provider().to_owned();
+    let provider = placed.target.provider.name.clone();
+    let mut head_of_first = HeaderMap::new();
+    let mut sifting = Sifting::default();
+    if let (Some(session), Some(planned)) = (&request.session, &placed.planned) {
+        head_of_first = head(session, planned, &reply);
+        sifting = planned.sifting();
+    }
     let mut continuing = ToolLoop {
-        dispatch,
+        request,
+        placed,
         streamed: false,
         comment: false,
         hold: None,
     };
-    let (read, last, before) = match sifting.filter(Sifting::any) {
-        Some(sifting) => {
-            relay::sifted_whole(sent.answer, sifting, &mut continuing, &provider, room).await?
-        }
-        None => {
-            let read = relay::whole(sent.answer, &provider, room).await?;
-            (read, Spoken::default(), Before::default())
-        }
+    let (read, last, before) = if sifting.any() {
+        relay::sifted_whole(reply.answer, sifting, &mut continuing, &provider, room).await?
+    } else {
+        let read = relay::whole(reply.answer, &provider, room).await?;
+        (read, Spoken::default(), Before::default())
     };
+    let ToolLoop {
+        request, placed, ..
+    } = continuing;
     let (mut answer, heard) = match read {
         Whole::Complete {
             mut head,
             body,
             heard,
         } => {
-            let left_out = continuing.dispatch.left_out();
-            let left_out = left_out.filter(|_| head.status.is_success());
+            let is_success = head.status.is_success();
+            let left_out = left_out_tokens(&request, &placed).filter(|_| is_success);
             let body = relay::received(&mut head.headers, body, left_out);
-            let heard = (head.status.is_success() && !heard.error).then_some(heard);
+            let heard = (is_success && !heard.error).then_some(heard);
             (Response::from_parts(head, whole(hold.keep(body))), heard)
         }
         Whole::Overlong(answer) => (answer.map(|body| hold.keep_for(body)), None),
     };
-    let kept = continuing.dispatch.keep_for_summary();
-    let Some(generation) = &mut continuing.dispatch.generation else {
+    let source = keep_for_summary(&request, &placed);
+    let (Some(session), Some(planned)) = (&request.session, placed.planned) else {
         return Ok(answer);
     };
     if answer.status().is_success() && heard.is_none() {
-        generation.provider_failed();
+        session.note_provider_failed();
     }
     let headers = answer.headers_mut();
-    headers.extend(head.unwrap_or_default());
+    headers.extend(head_of_first);
     if let Some(heard) = heard {
-        let ended = Ended {
+        let end = AnswerEnd {
             heard: &heard,
             last: &last,
             before,
-            kept,
+            source,
         };
-        let health = generation.settle(ended).await;
+        let foot = settle(session, *planned, end).await;
         for name in TRAILERS {
             headers.remove(*name);
         }
-        headers.extend(generation.foot(&health));
+        headers.extend(foot);
     }
     Ok(answer)
 }

@@ -11,7 +11,7 @@ use std::{io, time::Duration};
 use bytes::Bytes;
 use futures_util::{FutureExt, StreamExt, stream};
 use http::{
-    HeaderValue, Response,
+    HeaderMap, HeaderValue, Response,
     header::{CACHE_CONTROL, CONTENT_ENCODING, TRAILER},
 };
 use http_body::Frame;
@@ -19,8 +19,13 @@ use http_body_util::{BodyExt, BodyStream, StreamBody};
 use tokio::sync::oneshot;
 
 use super::{
-    dispatch::Dispatch, generation::TRAILERS, own_answers, send::ProviderReply,
-    tool_loop::is_stream, wait_for_summary::SummaryWait,
+    client_request::ClientRequest,
+    dispatch::{Answered, send},
+    fallbacks::{Fallbacks, PlacedRequest},
+    own_answers,
+    response_headers::{TRAILERS, early_head},
+    tool_loop::is_stream,
+    wait_for_summary::{SummaryWait, wait_for_summary},
 };
 use crate::{http::answer, wire::Body};
 
@@ -31,26 +36,45 @@ const COMMENT: &[u8] = b": plimsoll compacting\n\n";
 /// How long an error event has to be written out before the stream breaks.
 const FLUSH_WAIT: Duration = Duration::from_millis(50);
 
+/// A request that is sent once its summary is made.
+pub struct WaitingRequest {
+    pub request: ClientRequest,
+    pub placed: PlacedRequest,
+    pub fallbacks: Fallbacks,
+    pub wait: SummaryWait,
+}
+
 /// Answers with a stream at once; `relay` makes the client's answer of the provider's.
 pub fn answer_while_waiting(
-    mut dispatch: Dispatch,
-    wait: SummaryWait,
-    relay: impl FnOnce(ProviderReply, Dispatch) -> Response<Body> + Send + 'static,
+    waiting: WaitingRequest,
+    relay: impl FnOnce(ClientRequest, Answered) -> Response<Body> + Send + 'static,
 ) -> Response<Body> {
-    let head = dispatch.generation.as_ref().map(|it| it.early_head());
-    let trailers = answer::accepts_trailers(dispatch.client_headers());
+    let WaitingRequest {
+        request,
+        mut placed,
+        fallbacks,
+        wait,
+    } = waiting;
+    let head = match (&request.session, &placed.planned) {
+        (Some(session), Some(planned)) => early_head(session, planned),
+        _ => HeaderMap::new(),
+    };
+    let trailers = answer::accepts_trailers(&request.parts.headers);
     let (done, waited) = oneshot::channel();
     let waits = async move {
-        dispatch.wait_for_summary(wait).await;
+        wait_for_summary(&request, &mut placed, wait).await;
         // The body that receives it also drives this future.
-        let _ = done.send(dispatch);
+        let _ = done.send((request, placed, fallbacks));
     };
     let comment = || Ok(frame(COMMENT));
     let comments = stream::repeat_with(|| tokio::time::sleep(COMMENT_EVERY))
         .then(move |pause| pause.map(move |()| comment()));
     let answers = async move {
         match waited.await {
-            Ok(dispatch) => ask(dispatch, relay).await,
+            Ok((request, placed, fallbacks)) => match send(&request, placed, fallbacks).await {
+                Ok(answered) => relay_stream(request, answered, relay).await,
+                Err(failure) => failed_body(answer::failure_event(&failure)),
+            },
             Err(_) => Body::default(),
         }
     };
@@ -61,7 +85,7 @@ pub fn answer_while_waiting(
     let mut answer = answer::event_stream(StreamBody::new(frames).boxed_unsync());
     let headers = answer.headers_mut();
     headers.insert(CACHE_CONTROL, HeaderValue::from_static("no-cache"));
-    headers.extend(head.unwrap_or_default());
+    headers.extend(head);
     for name in TRAILERS.iter().filter(|_| trailers) {
         headers.append(TRAILER, HeaderValue::from_static(name));
     }
@@ -69,21 +93,22 @@ pub fn answer_while_waiting(
 }
 
 /// The provider's stream, or an error event and a broken stream.
-async fn ask(
-    mut dispatch: Dispatch,
-    relay: impl FnOnce(ProviderReply, Dispatch) -> Response<Body>,
+async fn relay_stream(
+    request: ClientRequest,
+    answered: Answered,
+    relay: impl FnOnce(ClientRequest, Answered) -> Response<Body>,
 ) -> Body {
-    let event = match dispatch.send().await {
-        Ok(sent) => {
-            let coding = sent.answer.headers().get(CONTENT_ENCODING);
-            let plain = coding.is_none_or(|coding| coding == "identity");
-            if plain && is_stream(&sent.answer, true) {
-                return relay(sent, dispatch).into_body();
-            }
-            own_answers::refusal_event(sent.answer, dispatch.provider()).await
-        }
-        Err(failure) => answer::failure_event(&failure),
-    };
+    let coding = answered.reply.answer.headers().get(CONTENT_ENCODING);
+    let plain = coding.is_none_or(|coding| coding == "identity");
+    if plain && is_stream(&answered.reply.answer, true) {
+        return relay(request, answered).into_body();
+    }
+    let provider = &answered.placed.target.provider.name;
+    failed_body(own_answers::refusal_event(answered.reply.answer, provider).await)
+}
+
+/// An error event, and then a broken stream.
+fn failed_body(event: Bytes) -> Body {
     let breaks = async {
         tokio::time::sleep(FLUSH_WAIT).await;
         Err(io::Error::other("there was no answer"))

@@ -7,12 +7,13 @@
 
 use std::time::Duration;
 
-use bytes::Bytes;
 use http::StatusCode;
 
 use super::{
-    dispatch::Dispatch,
+    client_request::ClientRequest,
+    fallbacks::PlacedRequest,
     own_answers,
+    plan::{measure_by, refit},
     refusal::{may_refuse, refuses_ours},
     send::{self, ProviderReply, SendError},
     tool_loop::is_stream,
@@ -47,7 +48,7 @@ pub(super) enum Refusal {
     /// A refusal that says nothing at all.
     Wordless,
     /// It cannot be taken with what recovery added.
-    RefusesOurs,
+    RefusesAdditions,
     /// It cannot be asked for the usage of a stream.
     RefusesUsage,
 }
@@ -56,162 +57,180 @@ pub(super) enum Refusal {
 #[derive(Default)]
 pub(super) struct Guesses(Vec<Refused>);
 
-impl Dispatch {
-    /// Looks at what may be a refusal; the answer goes on as it came.
-    pub(super) async fn look(
-        &self,
-        sent: ProviderReply,
-    ) -> Result<(ProviderReply, Refusal), SendError> {
-        let status = sent.answer.status();
-        if status.is_success() {
-            return self.look_inside(sent).await;
-        }
-        if !status.is_client_error() && !status.is_server_error() {
-            return Ok((sent, Refusal::Nothing));
-        }
-        let read = send::read(sent.answer, self.provider()).await;
-        let (answer, text) = read.map_err(|bad| match status.is_server_error() {
-            true => SendError::Failing(bad),
-            false => SendError::Broken(bad),
-        })?;
-        let sent = ProviderReply { answer, ..sent };
-        let text = text.unwrap_or_default();
-        if sent.asked_usage && send::refuses_usage(status, &text) {
-            return Ok((sent, Refusal::RefusesUsage));
-        }
-        let told = match overflow::judge(status, &text) {
-            Verdict::Overflow(overflow) => Refusal::TooLong {
-                classic: status == StatusCode::BAD_REQUEST && is_classic(&text),
-                overflow,
-            },
-            Verdict::Wordless => Refusal::Wordless,
-            Verdict::Other if self.refuses(status, &text) => Refusal::RefusesOurs,
-            _ => Refusal::Nothing,
-        };
-        Ok((sent, told))
+/// Looks whether an answer is a refusal that another request may avoid; the answer goes on as it came.
+pub(super) async fn find_refusal(
+    request: &ClientRequest,
+    placed: &PlacedRequest,
+    reply: ProviderReply,
+) -> Result<(ProviderReply, Refusal), SendError> {
+    let status = reply.answer.status();
+    if status.is_success() {
+        return look_inside(request.parsed.streams, placed, reply).await;
     }
-
-    /// Errors that come as a success, where the provider is known for it.
-    async fn look_inside(
-        &self,
-        sent: ProviderReply,
-    ) -> Result<(ProviderReply, Refusal), SendError> {
-        if !self.target.provider.config.profile.errors_inside {
-            return Ok((sent, Refusal::Nothing));
-        }
-        if !is_stream(&sent.answer, self.asked.streams) {
-            let (answer, text) = send::read(sent.answer, self.provider()).await?;
-            let sent = ProviderReply { answer, ..sent };
-            let verdict = text.map(|text| overflow::judge(StatusCode::OK, &text));
-            return Ok((sent, told(verdict)));
-        }
-        let (answer, first) = peek(sent.answer, FIRST_EVENT_WITHIN).await;
-        let sent = ProviderReply { answer, ..sent };
-        let told = match first {
-            First::Event(data) => told(Some(overflow::judge_event(&data))),
-            First::Nothing => Refusal::Wordless,
-            First::Unknown => Refusal::Nothing,
-        };
-        Ok((sent, told))
+    if !status.is_client_error() && !status.is_server_error() {
+        return Ok((reply, Refusal::Nothing));
     }
-
-    fn refuses(&self, status: StatusCode, text: &Bytes) -> bool {
-        self.carries_ours() && may_refuse(status) && refuses_ours(status, text)
+    let read = send::read(reply.answer, &placed.target.provider.name).await;
+    let (answer, text) = read.map_err(|bad| match status.is_server_error() {
+        true => SendError::Failing(bad),
+        false => SendError::Broken(bad),
+    })?;
+    let reply = ProviderReply { answer, ..reply };
+    let text = text.unwrap_or_default();
+    if reply.asked_usage && send::refuses_usage(status, &text) {
+        return Ok((reply, Refusal::RefusesUsage));
     }
+    let has_additions = placed.planned.as_ref().is_some_and(|it| it.has_additions());
+    let refusal = match overflow::judge(status, &text) {
+        Verdict::Overflow(overflow) => Refusal::TooLong {
+            classic: status == StatusCode::BAD_REQUEST && is_classic(&text),
+            overflow,
+        },
+        Verdict::Wordless => Refusal::Wordless,
+        Verdict::Other if has_additions && may_refuse(status) && refuses_ours(status, &text) => {
+            Refusal::RefusesAdditions
+        }
+        _ => Refusal::Nothing,
+    };
+    Ok((reply, refusal))
+}
 
-    /// Learns from an overflow and fits the request anew. Returns whether it got smaller.
-    pub(super) fn refit(&mut self, overflow: &Overflow) -> bool {
-        let (Some(generation), Some(conversation)) =
-            (&mut self.generation, &self.asked.conversation)
-        else {
-            return false;
-        };
-        // An answer that is to be longer than the window is the provider's to refuse, unless less may be asked.
-        let answer_alone = overflow.answer_alone() && !generation.may_lower_cap();
-        if !generation.guards() || answer_alone {
-            return false;
-        }
-        let (lesson, counted) = generation.learn(overflow);
-        self.target.window = self.app.registry.window_of(&self.target);
-        if self.refits == MAX_REFITS || !generation.refit(conversation, &self.target, counted) {
-            return false;
-        }
-        self.refits += 1;
-        let window = self.target.window;
-        tracing::warn!(
-            provider = &*self.target.provider.name,
-            model = self.target.model,
-            ?lesson,
-            counted,
-            window = window.tokens,
-            input_limit = window.input,
-            "{:?} refused a conversation as too long; it is fitted anew",
-            self.target.id()
-        );
-        true
+/// Errors that come as a success, where the provider is known for it.
+async fn look_inside(
+    streams: bool,
+    placed: &PlacedRequest,
+    reply: ProviderReply,
+) -> Result<(ProviderReply, Refusal), SendError> {
+    let provider = &placed.target.provider;
+    if !provider.config.profile.errors_inside {
+        return Ok((reply, Refusal::Nothing));
     }
-
-    /// Fits a long request anew that was refused without a word. Returns whether it got smaller.
-    pub(super) fn guess(&mut self, guesses: &mut Guesses) -> bool {
-        let (Some(generation), Some(conversation)) =
-            (&mut self.generation, &self.asked.conversation)
-        else {
-            return false;
-        };
-        let expected = generation.expected();
-        if !generation.guards() || expected < LEAST_GUESSED || self.refits == MAX_REFITS {
-            return false;
-        }
-        let refused = generation.refused(&Overflow::default());
-        self.target.window.input = Some(expected / 2);
-        let smaller = generation.refit(conversation, &self.target, None);
-        if smaller {
-            guesses.0.push(refused);
-            self.refits += 1;
-        }
-        smaller
+    if !is_stream(&reply.answer, streams) {
+        let (answer, text) = send::read(reply.answer, &provider.name).await?;
+        let reply = ProviderReply { answer, ..reply };
+        let verdict = text.map(|text| overflow::judge(StatusCode::OK, &text));
+        return Ok((reply, told(verdict)));
     }
+    let (answer, first) = peek(reply.answer, FIRST_EVENT_WITHIN).await;
+    let reply = ProviderReply { answer, ..reply };
+    let refusal = match first {
+        First::Event(data) => told(Some(overflow::judge_event(&data))),
+        First::Nothing => Refusal::Wordless,
+        First::Unknown => Refusal::Nothing,
+    };
+    Ok((reply, refusal))
+}
 
-    /// A request was answered: what was refused before it without a word was too long.
-    pub(super) fn believe(&mut self, guesses: Guesses) {
-        if guesses.0.is_empty() {
-            return;
-        }
-        for refused in &guesses.0 {
-            self.app.registry.learn(&self.target, refused);
-        }
-        self.target.window = self.app.registry.window_of(&self.target);
-        let (provider, model) = (&*self.target.provider.name, &*self.target.model);
-        self.app.replica_sync.mark_changed(provider, model);
-        tracing::warn!(
-            provider,
-            model,
-            limit = self.target.window.input,
-            "a provider refused a long conversation without a word, and took a shorter one"
-        );
-        if let (Some(generation), Some(conversation)) =
-            (&mut self.generation, &self.asked.conversation)
-        {
-            generation.measure_by(conversation, &self.target);
-        }
+/// Learns from an overflow and fits the request anew. Returns whether it got smaller.
+pub(super) fn refit_after_overflow(
+    request: &ClientRequest,
+    placed: &mut PlacedRequest,
+    overflow: &Overflow,
+) -> bool {
+    let (Some(followed), Some(planned)) = (request.followed(), placed.planned.as_deref()) else {
+        return false;
+    };
+    // An answer that is to be longer than the window is the provider's to refuse, unless less may be asked.
+    let answer_alone = overflow.answer_alone() && !planned.may_lower_cap();
+    if !planned.guards() || answer_alone {
+        return false;
     }
+    let (app, target) = (&request.app, &mut placed.target);
+    let refused = planned.refused(overflow);
+    let lesson = app.registry.learn(target, &refused);
+    app.replica_sync
+        .mark_changed(&target.provider.name, &target.model);
+    target.window = app.registry.window_of(target);
+    if planned.refits == MAX_REFITS {
+        return false;
+    }
+    let counted = refused.counted();
+    let Some(smaller) = refit(followed, planned, target, counted) else {
+        return false;
+    };
+    placed.planned = Some(Box::new(smaller));
+    tracing::warn!(
+        provider = &*target.provider.name,
+        model = target.model,
+        ?lesson,
+        counted,
+        window = target.window.tokens,
+        input_limit = target.window.input,
+        "{:?} refused a conversation as too long; it is fitted anew",
+        target.id()
+    );
+    true
+}
 
-    /// An answer that says that the request is too long, in the words that every client knows.
-    pub(super) fn too_long(&self, sent: ProviderReply, told: Refusal) -> ProviderReply {
-        let generation = self.generation.as_ref();
-        let untouched = generation.is_some_and(|generation| !generation.guards());
-        let Refusal::TooLong { overflow, classic } = told else {
-            return sent;
-        };
-        let answer = match untouched || classic {
-            true => sent.answer,
-            false => own_answers::too_long(&overflow, self.target.window),
-        };
-        ProviderReply {
-            answer,
-            too_long: true,
-            ..sent
-        }
+/// Fits a long request anew that was refused without a word. Returns whether it got smaller.
+pub(super) fn refit_after_guess(
+    request: &ClientRequest,
+    placed: &mut PlacedRequest,
+    guesses: &mut Guesses,
+) -> bool {
+    let (Some(followed), Some(planned)) = (request.followed(), placed.planned.as_deref()) else {
+        return false;
+    };
+    let expected = planned.expected_tokens();
+    if !planned.guards() || expected < LEAST_GUESSED || planned.refits == MAX_REFITS {
+        return false;
+    }
+    let refused = planned.refused(&Overflow::default());
+    placed.target.window.input = Some(expected / 2);
+    let Some(smaller) = refit(followed, planned, &placed.target, None) else {
+        return false;
+    };
+    guesses.0.push(refused);
+    placed.planned = Some(Box::new(smaller));
+    true
+}
+
+/// A request was answered: what was refused before it without a word was too long.
+pub(super) fn learn_from_guesses(
+    request: &ClientRequest,
+    placed: &mut PlacedRequest,
+    guesses: &Guesses,
+) {
+    if guesses.0.is_empty() {
+        return;
+    }
+    let (app, target) = (&request.app, &mut placed.target);
+    for refused in &guesses.0 {
+        app.registry.learn(target, refused);
+    }
+    target.window = app.registry.window_of(target);
+    let (provider, model) = (&*target.provider.name, &*target.model);
+    app.replica_sync.mark_changed(provider, model);
+    tracing::warn!(
+        provider,
+        model,
+        limit = target.window.input,
+        "a provider refused a long conversation without a word, and took a shorter one"
+    );
+    placed.planned = request
+        .followed()
+        .zip(placed.planned.take())
+        .map(|(followed, planned)| Box::new(measure_by(followed, *planned, target)));
+}
+
+/// What is answered where no other request helps: an overflow in the words that every client knows.
+pub(super) fn overflow_answer(
+    placed: &PlacedRequest,
+    reply: ProviderReply,
+    refusal: Refusal,
+) -> ProviderReply {
+    let Refusal::TooLong { overflow, classic } = refusal else {
+        return reply;
+    };
+    let untouched = placed.planned.as_ref().is_some_and(|it| !it.guards());
+    let answer = match untouched || classic {
+        true => reply.answer,
+        false => own_answers::too_long(&overflow, placed.target.window),
+    };
+    ProviderReply {
+        answer,
+        too_long: true,
+        ..reply
     }
 }
 

@@ -44,6 +44,7 @@ pub struct RecoveryRules<'a> {
 }
 
 /// Recovery in one request.
+#[derive(Clone)]
 pub struct RecoveryStep {
     /// As it will be, if the generation comes about.
     memory: Memory,

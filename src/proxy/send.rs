@@ -36,6 +36,14 @@ pub struct ProviderReply {
     pub too_long: bool,
 }
 
+/// The calls to providers that one request has made so far.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct CallCount {
+    pub calls: u32,
+    /// From the first byte sent to the head of the answer, summed up.
+    pub took: Duration,
+}
+
 /// Why there is no answer to relay.
 #[derive(Debug)]
 pub enum SendError {

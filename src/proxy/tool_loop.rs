@@ -6,7 +6,16 @@
 use async_trait::async_trait;
 use http::{Response, StatusCode, header::CONTENT_TYPE};
 
-use super::{dispatch::Dispatch, generation::Ended, own_answers};
+use super::{
+    attempt::{attempt, withdraw_additions},
+    client_request::ClientRequest,
+    fallbacks::PlacedRequest,
+    own_answers,
+    plan::plan_next_turn,
+    send::{CallCount, ProviderReply, SendError},
+    settle::{AnswerEnd, settle_stream},
+    summary_source::keep_for_summary,
+};
 use crate::{
     error::Failure,
     http::limit::Hold,
@@ -16,7 +25,8 @@ use crate::{
 
 /// A request whose answer may call tools that the proxy executes, on its way through its rounds.
 pub struct ToolLoop {
-    pub dispatch: Dispatch,
+    pub request: ClientRequest,
+    pub placed: PlacedRequest,
     /// As the first answer came; those that follow must come alike.
     pub streamed: bool,
     /// The client wants the level of a stream as a comment.
@@ -28,25 +38,29 @@ pub struct ToolLoop {
 #[async_trait]
 impl Rounds for ToolLoop {
     fn left_out(&self) -> Option<u32> {
-        self.dispatch.left_out()
+        left_out_tokens(&self.request, &self.placed)
     }
 
     async fn go_on(&mut self, spoken: Spoken) -> Option<Response<Body>> {
-        self.dispatch.plan_round(&spoken);
-        if self.dispatch.exhausted() {
+        let planned = self.placed.planned.take();
+        let planned = self.request.followed().zip(planned);
+        let planned = planned.map(|(followed, it)| plan_next_turn(followed, *it, &spoken));
+        let is_exhausted = planned.as_ref().is_none_or(|it| it.recovery.is_exhausted());
+        self.placed.planned = planned.map(Box::new);
+        if is_exhausted {
             tracing::warn!(
                 "a model called nothing but our own tools, round after round; its answer ends here"
             );
-            let model = &self.dispatch.target.model;
+            let model = &self.placed.target.model;
             return Some(own_answers::nothing_more(
                 self.streamed,
                 model,
                 spoken.usage,
             ));
         }
-        let failed = match self.dispatch.attempt().await {
+        let failed = match self.ask_again().await {
             Ok(sent) if self.goes_on(&sent.answer) => return Some(sent.answer),
-            Ok(sent) if !self.dispatch.carries_ours() => return self.passed_on(sent.answer).await,
+            Ok(sent) if !self.has_additions() => return self.passed_on(sent.answer).await,
             Ok(sent) => sent.answer.status().to_string(),
             Err(lost) => Failure::from(lost).message(),
         };
@@ -54,8 +68,8 @@ impl Rounds for ToolLoop {
             reason = failed,
             "a round of our own tools failed; the request goes on without what is ours"
         );
-        self.dispatch.without_ours();
-        match self.dispatch.attempt().await {
+        withdraw_additions(&self.request, &mut self.placed);
+        match self.ask_again().await {
             Ok(sent) => self.passed_on(sent.answer).await,
             Err(lost) => {
                 tracing::warn!(
@@ -67,28 +81,37 @@ impl Rounds for ToolLoop {
         }
     }
 
-    async fn end(mut self: Box<Self>, heard: Heard, last: Spoken, before: Before) -> Closing {
-        let (comment, kept) = (self.comment, self.dispatch.keep_for_summary());
-        match &mut self.dispatch.generation {
-            Some(generation) => {
-                let ended = Ended {
-                    heard: &heard,
-                    last: &last,
-                    before,
-                    kept,
-                };
-                generation.close(ended, comment).await
-            }
-            None => Closing::default(),
-        }
+    async fn end(self: Box<Self>, heard: Heard, last: Spoken, before: Before) -> Closing {
+        let source = keep_for_summary(&self.request, &self.placed);
+        let (Some(session), Some(planned)) = (&self.request.session, self.placed.planned) else {
+            return Closing::default();
+        };
+        let end = AnswerEnd {
+            heard: &heard,
+            last: &last,
+            before,
+            source,
+        };
+        settle_stream(session, *planned, end, self.comment).await
     }
 }
 
 impl ToolLoop {
+    async fn ask_again(&mut self) -> Result<ProviderReply, SendError> {
+        // The client has the head by now, so that nobody is told of these calls.
+        let mut calls = CallCount::default();
+        attempt(&self.request, &mut self.placed, &mut calls).await
+    }
+
+    fn has_additions(&self) -> bool {
+        let planned = self.placed.planned.as_ref();
+        planned.is_some_and(|planned| planned.has_additions())
+    }
+
     /// An answer to a request without anything of ours, whatever it says.
     async fn passed_on(&self, answer: Response<Body>) -> Option<Response<Body>> {
         if self.streamed && !self.goes_on(&answer) {
-            return own_answers::as_event(answer, self.dispatch.provider()).await;
+            return own_answers::as_event(answer, &self.placed.target.provider.name).await;
         }
         Some(answer)
     }
@@ -98,6 +121,12 @@ impl ToolLoop {
         let says = answer.status().is_success() && answer.status() != StatusCode::NO_CONTENT;
         says && is_stream(answer, self.streamed) == self.streamed
     }
+}
+
+/// Tokens to add to the usage that the client reads.
+pub fn left_out_tokens(request: &ClientRequest, placed: &PlacedRequest) -> Option<u32> {
+    let planned = placed.planned.as_ref()?;
+    planned.left_out_tokens(request.app.config.guard.usage)
 }
 
 /// By what the answer says of itself; where it says nothing, by what was asked for.

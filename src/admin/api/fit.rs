@@ -16,7 +16,7 @@ use crate::{
     guard::found::{Aim, Found, WindowFound},
     http::{admission::no_such_model, answer, body},
     provider::Target,
-    proxy::{App, generation::policy, outgoing::chosen},
+    proxy::{App, outgoing::chosen, plan::guard_policy},
     telemetry::record::Record,
     wire::{
         Body,
@@ -79,7 +79,7 @@ fn fitted(app: &App, parts: &Parts, who: &Who, request: Bytes) -> Result<(Bytes,
     };
     let target = target(app, parts, who, &model)?;
     let aim = aim(app, model, &target);
-    let policy = policy(app, &target);
+    let policy = guard_policy(app, &target);
     match indexed {
         Ok(conversation) => Ok(Found::plan(&conversation, &policy, &aim)),
         Err(reason) => {

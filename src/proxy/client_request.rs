@@ -1,0 +1,122 @@
+//! A chat completion as its client sent it, and the session that it continues: what stays the same
+//! whoever is asked, and however often.
+
+use std::{borrow::Cow, sync::Arc};
+
+use bytes::Bytes;
+use http::request::Parts;
+
+use super::{
+    App, plan::PlannedRequest, request_options::RequestOptions, response_headers::actions,
+};
+use crate::{
+    error::Failure,
+    session::Inherited,
+    telemetry::record::Notes,
+    wire::chat::{self, Conversation, Unindexed},
+};
+
+/// The body of a chat completion, as far as it is understood.
+pub struct ParsedRequest {
+    /// As it came.
+    pub bytes: Bytes,
+    /// `None`: JSON, but no conversation that can be followed. It goes on as it came.
+    pub conversation: Option<Arc<Conversation>>,
+    /// Empty if there is none.
+    pub model: String,
+    pub streams: bool,
+}
+
+/// The session that a request continues. It is needed to the end of the answer, the body is not.
+pub struct SessionContext {
+    pub app: Arc<App>,
+    pub inherited: Inherited,
+    pub options: RequestOptions,
+    /// For the log, the metrics and the trace.
+    pub notes: Notes,
+}
+
+impl SessionContext {
+    /// Notes in the request's line of the log what is done to the request.
+    pub fn note_plan(&self, planned: &PlannedRequest) {
+        let actions = actions(planned, false);
+        // 0 where the guard did not look at the request.
+        let budget = planned.plan.report.budget.tokens;
+        let mut facts = self.notes.facts();
+        facts.session = Some(self.inherited.session.to_string());
+        facts.actions = Some(actions);
+        facts.guard_took = Some(planned.guard_took);
+        facts.budget_tokens = (budget > 0).then_some(budget);
+    }
+
+    /// Notes that the provider said in its answer that it failed: a success by its status alone.
+    pub fn note_provider_failed(&self) {
+        self.notes.facts().provider_failed = true;
+    }
+}
+
+/// A chat completion and all that is needed to send it, and to send it again.
+pub struct ClientRequest {
+    pub app: Arc<App>,
+    /// The head, as it came.
+    pub parts: Parts,
+    pub parsed: ParsedRequest,
+    /// `None` where there is no conversation to follow.
+    pub session: Option<SessionContext>,
+    pub notes: Notes,
+}
+
+/// A conversation and the session that it continues.
+#[derive(Clone, Copy)]
+pub struct Followed<'a> {
+    pub session: &'a SessionContext,
+    pub conversation: &'a Arc<Conversation>,
+}
+
+impl ClientRequest {
+    /// `None` where there is no conversation to follow.
+    pub fn followed(&self) -> Option<Followed<'_>> {
+        Some(Followed {
+            session: self.session.as_ref()?,
+            conversation: self.parsed.conversation.as_ref()?,
+        })
+    }
+}
+
+/// Finds out where everything lies in a body.
+///
+/// # Errors
+/// It is not JSON.
+pub fn parse_request(bytes: Bytes) -> Result<ParsedRequest, Failure> {
+    match chat::index(bytes.clone()) {
+        Ok(conversation) => {
+            let odd = conversation.odd_annotations();
+            if odd > 0 {
+                tracing::warn!(
+                    annotations = odd,
+                    "annotations of a request are taken out and not understood: {odd}; an object with name (text) and \
+                     priority (critical, high, medium or low) is"
+                );
+            }
+            Ok(ParsedRequest {
+                bytes,
+                model: conversation
+                    .model()
+                    .map_or_else(String::new, Cow::into_owned),
+                streams: conversation.streams(),
+                conversation: Some(Arc::new(conversation)),
+            })
+        }
+        Err(Unindexed::NotJson(place)) => Err(Failure::NotJson(place)),
+        Err(Unindexed::Unguardable(reason)) => {
+            tracing::warn!(%reason, "a request is forwarded without a guard");
+            let glance = chat::glance(&bytes);
+            Ok(ParsedRequest {
+                model: glance.model,
+                streams: glance.streams,
+                conversation: None,
+                bytes,
+            })
+        }
+    }
+}

@@ -1,0 +1,135 @@
+//! Who is asked next, and for how long: the candidates of a request, and the budget of its retries.
+//! Every place gets the request planned for its window and grammar.
+
+use std::time::Instant;
+
+use http::HeaderMap;
+
+use super::{
+    begin_summary::begin_compaction,
+    candidates::Candidates,
+    client_request::ClientRequest,
+    outgoing::{outgoing_headers, with_query},
+    plan::{PlannedRequest, plan_request, wants_larger_model},
+};
+use crate::{
+    compaction::CompactionStep,
+    http::body,
+    provider::{Target, retry::Budget},
+};
+
+/// A request made ready for one provider.
+pub struct PlacedRequest {
+    pub target: Target,
+    pub path: String,
+    /// As they go to the provider.
+    pub headers: HeaderMap,
+    /// `None` where there is no conversation to follow.
+    pub planned: Option<Box<PlannedRequest>>,
+}
+
+/// Who may still be asked.
+pub struct Fallbacks {
+    candidates: Candidates,
+    /// The request has gone to a larger model once.
+    widened: bool,
+    pub budget: Budget,
+}
+
+impl Fallbacks {
+    /// `targets` in the order in which they are asked. The time for retries runs from now on.
+    pub fn new(request: &ClientRequest, targets: Vec<Target>) -> Self {
+        let retry = request.app.config.retry;
+        Self {
+            candidates: Candidates::new(targets),
+            widened: false,
+            budget: Budget::new(retry, &request.parts.headers, Instant::now()),
+        }
+    }
+
+    /// Plans the request for the first place that can be asked; `None` where there is none.
+    pub fn first_place(&mut self, request: &ClientRequest) -> Option<PlacedRequest> {
+        let target = self.candidates.next()?;
+        let compaction = request
+            .followed()
+            .map(|followed| begin_compaction(followed.session, followed.conversation));
+        Some(self.place(request, target, compaction))
+    }
+
+    /// Plans for the place after `left`; `None` where there is none, or no time for it. A request that is
+    /// `too_long` for the one that is left goes only to one that can hold more.
+    pub fn next_place(
+        &mut self,
+        request: &ClientRequest,
+        left: &PlacedRequest,
+        too_long: bool,
+    ) -> Option<PlacedRequest> {
+        if !self.budget.may_go_on(Instant::now()) {
+            return None;
+        }
+        if too_long {
+            self.candidates.keep_larger(left.target.window.tokens);
+            if let Some(larger) = self.larger_model(request, &left.target) {
+                self.candidates.put_first(larger);
+            }
+        }
+        let target = self.candidates.next()?;
+        // What came of a summary that the request waited for holds at any place.
+        let compaction = left.planned.as_ref().map(|it| it.compaction.clone());
+        Some(self.place(request, target, compaction))
+    }
+
+    /// Whether the breaker of any other candidate lets a request through.
+    pub fn any_admits(&self) -> bool {
+        self.candidates.any_admits()
+    }
+
+    /// Plans the request for `target`, or for a larger model instead of cutting it there.
+    fn place(
+        &mut self,
+        request: &ClientRequest,
+        mut target: Target,
+        compaction: Option<CompactionStep>,
+    ) -> PlacedRequest {
+        let plan = |target: &Target, compaction: Option<CompactionStep>| {
+            let (followed, compaction) = request.followed().zip(compaction)?;
+            Some(plan_request(followed, target, compaction))
+        };
+        let mut planned = plan(&target, compaction);
+        let larger = self
+            .larger_model(request, &target)
+            .filter(|_| !self.widened);
+        if let (Some(smaller_plan), Some(larger), Some(session)) =
+            (&planned, larger, &request.session)
+            && wants_larger_model(&session.inherited, smaller_plan, &larger)
+            && larger.provider.breaker.admit(Instant::now()).is_some()
+        {
+            tracing::info!(
+                from = target.model,
+                to = larger.model,
+                "a conversation goes to a larger model instead of being cut"
+            );
+            // Should that fail, the conversation is cut after all.
+            self.widened = true;
+            let smaller = std::mem::replace(&mut target, larger);
+            self.candidates.put_first(smaller);
+            planned = plan(&target, Some(smaller_plan.compaction.clone()));
+        }
+        let (app, parts, provider) = (&request.app, &request.parts, &target.provider);
+        let mut headers = outgoing_headers(app, parts, provider, true);
+        body::without_encoding(&mut headers);
+        PlacedRequest {
+            path: with_query(app, "/chat/completions", parts, provider),
+            headers,
+            planned: planned.map(Box::new),
+            target,
+        }
+    }
+
+    /// The model to use instead of cutting, unless it would be sent credentials of the client that are
+    /// for somebody else.
+    fn larger_model(&mut self, request: &ClientRequest, target: &Target) -> Option<Target> {
+        let larger = request.app.registry.larger(target)?;
+        self.candidates.may_lend_to(&larger).then_some(larger)
+    }
+}

@@ -1,0 +1,301 @@
+//! Planning a request for one provider: what recovery has due, the summary in use, and the guard's plan
+//! with both. Each function takes a plan and gives another; nothing is sent, and nothing is stored.
+
+mod plan_log;
+mod planned_request;
+mod refit;
+
+use std::time::{Duration, Instant};
+
+pub use self::{
+    plan_log::log_plan,
+    planned_request::{PlannedRequest, guard_policy},
+    refit::{measure_by, refit},
+};
+use super::{
+    App,
+    client_request::{Followed, SessionContext},
+    recovery_step::{RecoveryRules, RecoveryStep},
+    request_options::GuardMode,
+    summary_due::{caution_waits_since, summary_user},
+};
+use crate::{
+    compaction::{CompactionStep, Outcome},
+    guard::{self, Plan, Policy, Recall, StoodBack, record::Ours},
+    health::{
+        Level,
+        limits::{self, Limits},
+    },
+    provider::Target,
+    relay::Spoken,
+    session::{Inherited, State},
+    wire::chat::Conversation,
+};
+
+/// What the guard's part of a trace is called.
+const GUARD: &str = "plimsoll.guard";
+
+/// Plans a request for `target`.
+pub fn plan_request(
+    followed: Followed<'_>,
+    target: &Target,
+    compaction: CompactionStep,
+) -> PlannedRequest {
+    let Followed {
+        session,
+        conversation,
+    } = followed;
+    let _child = session.notes.trace.child(GUARD);
+    let begun = Instant::now();
+    let (app, inherited) = (&session.app, &session.inherited);
+    let mode = session.options.mode;
+    let policy = guard_policy(app, target);
+    let recall = recall(app, inherited, target);
+    let rules = recovery_rules(session, target);
+    let begin_recovery = |rules| RecoveryStep::begin(conversation, inherited, &policy, rules, mode);
+    let mut planned = PlannedRequest {
+        target: target.clone(),
+        limits: level_limits(conversation, &policy, target, &recall),
+        mode,
+        recall,
+        recovery: begin_recovery(rules),
+        compaction,
+        caution_waits_since_ms: None,
+        plan: Plan::default(),
+        raw_sent: 0,
+        guard_took: Duration::ZERO,
+        refits: 0,
+    };
+    planned = replan(followed, planned);
+    planned.caution_waits_since_ms = caution_waits_since(followed, &planned);
+    if planned.caution_waits_since_ms.is_some() {
+        planned.recovery = begin_recovery(RecoveryRules {
+            caution_waits: true,
+            ..rules
+        });
+        planned = replan(followed, planned);
+    }
+    planned.guard_took = begun.elapsed();
+    planned
+}
+
+/// Carries out the calls of an answer that called only the proxy's tools, and plans the request that follows.
+pub fn plan_next_turn(
+    followed: Followed<'_>,
+    mut planned: PlannedRequest,
+    spoken: &Spoken,
+) -> PlannedRequest {
+    let session = followed.session;
+    let _child = session.notes.trace.child(GUARD);
+    let begun = Instant::now();
+    let target = planned.target.clone();
+    let policy = guard_policy(&session.app, &target);
+    planned
+        .recovery
+        .execute_tool_turn(followed.conversation, &policy, spoken);
+    let mut planned = replan(followed, planned);
+    planned.guard_took += begun.elapsed();
+    plan_log::log_tool_turn(session.inherited.session, &planned, spoken);
+    planned
+}
+
+/// Takes over the outcome of a summary, and plans with it where it is a summary.
+pub fn plan_with_summary(
+    followed: Followed<'_>,
+    mut planned: PlannedRequest,
+    outcome: &Outcome,
+) -> PlannedRequest {
+    let session = followed.session;
+    let _child = session.notes.trace.child(GUARD);
+    let begun = Instant::now();
+    if planned.compaction.take_over(outcome) {
+        if session.inherited.state.is_some() {
+            let user = summary_user(&session.inherited);
+            session.app.summary_jobs.mark_used(&user);
+        }
+        planned = replan(followed, planned);
+    }
+    planned.guard_took += begun.elapsed();
+    planned
+}
+
+/// Plans without anything that recovery adds, for a provider that refuses it.
+pub fn plan_without_additions(
+    followed: Followed<'_>,
+    mut planned: PlannedRequest,
+) -> PlannedRequest {
+    planned.recovery.withdraw();
+    replan(followed, planned)
+}
+
+/// Plans without the prompt after a tool result, for a provider that refuses it; `None` where there is
+/// no such prompt that may be the reason.
+pub fn plan_without_prompt_after_tool(
+    followed: Followed<'_>,
+    planned: &PlannedRequest,
+) -> Option<PlannedRequest> {
+    let mut planned = planned.clone();
+    let (target, conversation) = (&planned.target, followed.conversation);
+    let profile = target.provider.config.profile;
+    if !planned
+        .recovery
+        .avoid_prompt_after_tool(conversation, profile)
+    {
+        return None;
+    }
+    tracing::warn!(
+        session = %followed.session.inherited.session, provider = &*target.provider.name, model = target.model,
+        "a provider refuses a prompt after a tool result; prompts of this session go elsewhere"
+    );
+    Some(replan(followed, planned))
+}
+
+/// Plans with what recovery has decided by now and the summary in use; without the one, or the
+/// other, or both, where that cannot be carried out or does not fit.
+fn replan(followed: Followed<'_>, mut planned: PlannedRequest) -> PlannedRequest {
+    let best = |additions: Ours| plan_with_or_without_summary(followed, &planned, &additions);
+    let mut found = best(planned.recovery.additions());
+    let has_additions = planned.recovery.adds_anything();
+    let session = followed.session.inherited.session;
+    let mut withdraws = false;
+    if let Some(reason) = found.plan.report.stood_back {
+        withdraws = true;
+        if has_additions && let StoodBack::Unsound(broken) = reason {
+            tracing::error!(%session, ?broken, "a plan with what recovery adds was unsound; the request goes on without");
+            found = best(Ours::default());
+        }
+    } else if found.plan.report.over_budget && has_additions {
+        let without = best(Ours::default());
+        // What the proxy adds must not be what makes a request too large.
+        if !without.plan.report.over_budget {
+            withdraws = true;
+            found = without;
+        }
+    }
+    if withdraws {
+        planned.recovery.withdraw();
+    }
+    if found.summary_left_out {
+        tracing::warn!(%session, "a summary could not stand in a request, which goes on without it");
+    }
+    planned.compaction.left_out = found.summary_left_out;
+    planned.plan = found.plan;
+    planned.raw_sent = match planned.mode {
+        GuardMode::Guard => planned.plan.report.raw_after,
+        GuardMode::DryRun | GuardMode::Off => planned.plan.report.raw_before,
+    };
+    planned
+}
+
+/// A plan, and whether it does without the summary in use.
+struct Found {
+    plan: Plan,
+    summary_left_out: bool,
+}
+
+/// The guard's plan with the summary in use, unless that is what is wrong with it.
+fn plan_with_or_without_summary(
+    followed: Followed<'_>,
+    planned: &PlannedRequest,
+    additions: &Ours,
+) -> Found {
+    let policy = planned.policy(&followed.session.app);
+    let plan = |summary| {
+        let recall = Recall {
+            ours: Ours {
+                summary,
+                ..additions.clone()
+            },
+            ..planned.recall.clone()
+        };
+        guard::plan(followed.conversation, &policy, &recall)
+    };
+    let summary = planned.compaction_memory().summary;
+    let has_summary = summary.is_some();
+    let with = plan(summary);
+    if has_summary && !is_usable(&with) {
+        let without = plan(None);
+        if is_usable(&without) {
+            return Found {
+                plan: without,
+                summary_left_out: true,
+            };
+        }
+    }
+    Found {
+        plan: with,
+        summary_left_out: false,
+    }
+}
+
+fn is_usable(plan: &Plan) -> bool {
+    let unsound = matches!(plan.report.stood_back, Some(StoodBack::Unsound(_)));
+    !unsound && !plan.report.over_budget
+}
+
+fn recovery_rules<'a>(session: &'a SessionContext, target: &Target) -> RecoveryRules<'a> {
+    let settings = &session.app.config.recovery;
+    RecoveryRules {
+        settings,
+        other_model: !is_same_model(&session.inherited, target),
+        pace: settings.pace(&target.settings),
+        wanted: settings.acts(&target.settings, None) && session.options.recovers,
+        caution_waits: false,
+    }
+}
+
+/// The prompt sizes at which the level of this request changes.
+fn level_limits(
+    conversation: &Conversation,
+    policy: &Policy<'_>,
+    target: &Target,
+    recall: &Recall,
+) -> Limits {
+    limits::limits(
+        target.window.known(),
+        target.window.input,
+        policy.profile.answer_inside_window,
+        policy.settings,
+        &target.settings,
+        Some(guard::session_budget(conversation, policy, recall).tokens),
+    )
+}
+
+/// What is known from before. A calibration is that of a model: another model begins anew.
+fn recall(app: &App, inherited: &Inherited, target: &Target) -> Recall {
+    let mut recall = inherited.recall();
+    if !is_same_model(inherited, target) {
+        recall.calibration = app.ratios.of(&target.provider.name, &target.model);
+    }
+    recall
+}
+
+/// Whether the generation before was of the same model of the same provider.
+pub fn is_same_model(inherited: &Inherited, target: &Target) -> bool {
+    inherited.state.as_ref().is_some_and(|state| {
+        *state.model == *target.model && *state.provider == *target.provider.name
+    })
+}
+
+/// Whether the request is better off with `larger`: it would be cut here, or soon, or its
+/// session has gone there and is still too long to come back for good.
+pub fn wants_larger_model(
+    inherited: &Inherited,
+    planned: &PlannedRequest,
+    larger: &Target,
+) -> bool {
+    if planned.mode != GuardMode::Guard {
+        return false;
+    }
+    let report = &planned.plan.report;
+    let cut = report.folded.is_some() || report.over_budget || report.course.is_some();
+    let target = &planned.target;
+    let critical =
+        |state: &State| state.health == Level::Critical && is_same_model(inherited, target);
+    let gone = |state: &State| {
+        let half = target.window.tokens / 2;
+        is_same_model(inherited, larger) && state.prompt_tokens.is_some_and(|tokens| tokens > half)
+    };
+    let state = inherited.state.as_ref();
+    cut || state.is_some_and(|state| critical(state) || gone(state))
+}

@@ -1,0 +1,149 @@
+//! A request as it is planned for one provider: what goes out, and what is remembered of it if it is answered.
+
+use std::time::Duration;
+
+use crate::{
+    compaction::{self, CompactionStep},
+    config::UsageMode,
+    guard::{AnswerCap, Plan, Policy, Recall, record::Ours},
+    health::limits::Limits,
+    provider::{Target, learnt::Refused, overflow::Overflow},
+    proxy::{App, recovery_step::RecoveryStep, request_options::GuardMode},
+    relay::Sifting,
+    wire::edit::Edits,
+};
+
+/// What came of planning. It is not changed once the request is sent; a request that is sent again has
+/// another one.
+#[derive(Clone)]
+pub struct PlannedRequest {
+    /// The provider and the model that it is planned for.
+    pub target: Target,
+    /// The prompt sizes at which the level of the session changes.
+    pub limits: Limits,
+    pub mode: GuardMode,
+    /// From before, without what the proxy adds.
+    pub recall: Recall,
+    pub recovery: RecoveryStep,
+    pub compaction: CompactionStep,
+    /// The caution prompt that is due waits for a summary, since then: milliseconds since 1970.
+    pub caution_waits_since_ms: Option<u64>,
+    pub plan: Plan,
+    /// Raw tokens of the request as it goes out.
+    pub raw_sent: u32,
+    pub guard_took: Duration,
+    /// Times that the request was fitted anew, because the provider refused it as too long.
+    pub refits: u32,
+}
+
+impl PlannedRequest {
+    /// The edits to carry out.
+    pub fn edits(&self) -> Edits {
+        match self.mode {
+            GuardMode::Guard => self.plan.edits.clone(),
+            GuardMode::DryRun | GuardMode::Off => Edits::default(),
+        }
+    }
+
+    /// What is to be taken out of the answer, since the proxy asked for it.
+    pub fn sifting(&self) -> Sifting {
+        match self.mode {
+            GuardMode::Guard => self.recovery.sifting(),
+            GuardMode::DryRun | GuardMode::Off => Sifting::default(),
+        }
+    }
+
+    /// Whether the guard may change the request.
+    pub fn guards(&self) -> bool {
+        self.mode == GuardMode::Guard && self.plan.report.stood_back.is_none()
+    }
+
+    /// Whether the request goes out with anything that recovery added.
+    pub fn has_additions(&self) -> bool {
+        self.mode == GuardMode::Guard && self.recovery.adds_anything()
+    }
+
+    /// What the proxy adds to the request.
+    pub fn additions(&self) -> Ours {
+        Ours {
+            summary: self.compaction_memory().summary,
+            ..self.recovery.additions()
+        }
+    }
+
+    /// What the session remembers of compaction after this request.
+    pub fn compaction_memory(&self) -> compaction::Memory {
+        let mut memory = self.compaction.memory_after();
+        if self.recovery.begins_course() {
+            // What a course leaves out is not told again.
+            memory.summary = None;
+            memory.job = None;
+        }
+        memory
+    }
+
+    /// What the request is measured against, with the places for prompts that its provider takes.
+    pub fn policy<'a>(&'a self, app: &'a App) -> Policy<'a> {
+        let policy = guard_policy(app, &self.target);
+        Policy {
+            profile: self.recovery.profile(policy.profile),
+            ..policy
+        }
+    }
+
+    /// Tokens expected of the request as it goes out.
+    pub fn expected_tokens(&self) -> u32 {
+        match self.mode {
+            GuardMode::Guard => self.plan.report.expected,
+            GuardMode::DryRun | GuardMode::Off => self.recall.calibration.tokens(self.raw_sent),
+        }
+    }
+
+    /// Whether the request goes out with a lower answer cap than was asked for.
+    pub fn lowers_cap(&self) -> bool {
+        let cap = self.plan.report.answer_cap;
+        cap.is_some_and(AnswerCap::is_lowered)
+    }
+
+    /// Whether the answer cap can go below what was sent.
+    pub fn may_lower_cap(&self) -> bool {
+        let report = &self.plan.report;
+        let sent = report.answer_cap.map_or(0, |cap| cap.sent);
+        sent > report.budget.reserve
+    }
+
+    /// The request as a provider refused it.
+    pub fn refused(&self, overflow: &Overflow) -> Refused {
+        let reserve = self.plan.report.budget.reserve;
+        Refused {
+            overflow: *overflow,
+            claimed: self.target.window,
+            expected: self.expected_tokens(),
+            answer: self.plan.report.answer_cap.map_or(reserve, |cap| cap.sent),
+            reserve,
+        }
+    }
+
+    /// Tokens that were left out of the request as it came, where its client is to read them in the
+    /// usage: an estimate, in the provider's tokens.
+    pub fn left_out_tokens(&self, usage: UsageMode) -> Option<u32> {
+        let report = &self.plan.report;
+        if usage == UsageMode::AsSent || !self.guards() {
+            return None;
+        }
+        let raw = report.raw_before.checked_sub(self.raw_sent)?;
+        let sent = self.raw_sent.max(1);
+        let tokens = u64::from(raw) * u64::from(report.expected) / u64::from(sent);
+        u32::try_from(tokens).ok().filter(|&tokens| tokens > 0)
+    }
+}
+
+/// What a request to `target` is measured against.
+pub fn guard_policy<'a>(app: &'a App, target: &'a Target) -> Policy<'a> {
+    Policy {
+        profile: target.provider.config.profile,
+        window: target.window.tokens,
+        input_limit: target.window.input,
+        settings: &app.config.guard,
+    }
+}

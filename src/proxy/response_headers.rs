@@ -1,0 +1,154 @@
+//! What the headers of an answer, its trailers and the comment at the end of a stream say.
+
+use std::time::Duration;
+
+use http::{HeaderMap, HeaderName, HeaderValue};
+
+use super::{
+    client_request::SessionContext, plan::PlannedRequest, request_options::GuardMode,
+    send::ProviderReply,
+};
+use crate::{
+    health::{self, From, Health},
+    recovery,
+    session::State,
+};
+
+/// What the end of a stream may tell in trailers; named in its head, as HTTP/1.1 asks for.
+pub const TRAILERS: &[&str] = &[
+    "x-plimsoll-health",
+    "x-plimsoll-health-from",
+    "x-plimsoll-prompt-tokens",
+    "x-plimsoll-context-limit",
+    "x-plimsoll-hard-util",
+    "x-plimsoll-optimal-util",
+    "x-plimsoll-countdown",
+    "x-plimsoll-course",
+    "x-plimsoll-reminders",
+    "x-plimsoll-actions",
+    "x-plimsoll-billed-tokens",
+];
+
+const SESSION: HeaderName = HeaderName::from_static("x-plimsoll-session");
+const ACTIONS: HeaderName = HeaderName::from_static("x-plimsoll-actions");
+const PROVIDER: HeaderName = HeaderName::from_static("x-plimsoll-provider");
+const ATTEMPTS: HeaderName = HeaderName::from_static("x-plimsoll-attempts");
+const TIMING: HeaderName = HeaderName::from_static("server-timing");
+const BILLED: HeaderName = HeaderName::from_static("x-plimsoll-billed-tokens");
+
+/// Headers that say what was done, and the health of the generation before this one.
+pub fn head(
+    session: &SessionContext,
+    planned: &PlannedRequest,
+    reply: &ProviderReply,
+) -> HeaderMap {
+    let mut headers: HeaderMap =
+        health::headers(&previous_health(session, planned), From::Previous).collect();
+    // A dry run begins no course.
+    let memory = match planned.mode {
+        GuardMode::Guard => planned.recovery.memory(),
+        GuardMode::DryRun | GuardMode::Off => planned.recovery.before(),
+    };
+    headers.extend(recovery::headers::headers(memory));
+    put(&mut headers, SESSION, session.inherited.session.to_string());
+    put(&mut headers, ACTIONS, actions(planned, false));
+    put(
+        &mut headers,
+        PROVIDER,
+        planned.target.provider.name.to_string(),
+    );
+    put(&mut headers, ATTEMPTS, reply.attempts.to_string());
+    let ms = |took: Duration| took.as_secs_f64() * 1e3;
+    let (guard, upstream) = (ms(planned.guard_took), ms(reply.took));
+    put(
+        &mut headers,
+        TIMING,
+        format!("guard;dur={guard:.3}, upstream;dur={upstream:.3}"),
+    );
+    // A list, to which the provider may have something to say too.
+    for theirs in reply.answer.headers().get_all(TIMING) {
+        headers.append(TIMING, theirs.clone());
+    }
+    headers
+}
+
+/// The same while the request still waits for its summary: nobody was asked yet.
+pub fn early_head(session: &SessionContext, planned: &PlannedRequest) -> HeaderMap {
+    let health = previous_health(session, planned);
+    let mut headers: HeaderMap = health::headers(&health, From::Previous).collect();
+    headers.extend(recovery::headers::headers(planned.recovery.memory()));
+    put(&mut headers, SESSION, session.inherited.session.to_string());
+    headers.insert(ACTIONS, HeaderValue::from_static("compacting"));
+    headers
+}
+
+/// Headers that say how it ended; in the place of those of [`head`]. `actions`: a further turn may have begun
+/// a new course.
+pub fn foot(planned: &PlannedRequest, state: &State, actions: String) -> HeaderMap {
+    let mut headers: HeaderMap = health::headers(&state.health(), From::Response).collect();
+    headers.extend(recovery::headers::headers(&state.recovery));
+    put(&mut headers, ACTIONS, actions);
+    if let Some(billed) = planned.recovery.billed_tokens() {
+        let tokens = billed
+            .prompt_tokens
+            .saturating_add(billed.completion_tokens);
+        headers.insert(BILLED, tokens.into());
+    }
+    headers
+}
+
+/// The level of the generation before, unknown where there is none.
+fn previous_health(session: &SessionContext, planned: &PlannedRequest) -> Health {
+    let state = session.inherited.state.as_ref();
+    let window = planned.target.window.known();
+    state.map_or_else(
+        || health::judge(None, window, &planned.limits),
+        State::health,
+    )
+}
+
+fn put(headers: &mut HeaderMap, name: HeaderName, value: String) {
+    if let Ok(value) = HeaderValue::try_from(value) {
+        headers.insert(name, value);
+    }
+}
+
+/// What is done to the request, as the header and the log say it. `cut_in_silence`: and what its provider
+/// did to it.
+pub fn actions(planned: &PlannedRequest, cut_in_silence: bool) -> String {
+    let mut words = planned.recovery.action_words();
+    words.extend(planned.compaction.actions().map(str::to_owned));
+    let report = planned.plan.report.actions();
+    if words.is_empty() || report != "none" {
+        words.insert(0, report);
+    }
+    if planned.refits > 0 {
+        words.retain(|word| word != "none");
+        words.push(format!("refitted={}", planned.refits));
+    }
+    if cut_in_silence {
+        words.retain(|word| word != "none");
+        words.push("provider-truncated".to_owned());
+    }
+    match planned.mode {
+        GuardMode::Guard => words.join(", "),
+        GuardMode::DryRun => format!("dry-run, {}", words.join(", ")),
+        GuardMode::Off => "guard-off".to_owned(),
+    }
+}
+
+/// The end of a stream, as a comment that every parser passes over.
+pub fn stream_comment(trailers: &HeaderMap) -> String {
+    let words: Vec<String> = trailers
+        .iter()
+        .filter(|(name, _)| *name != "x-plimsoll-health-from")
+        .filter_map(|(name, value)| {
+            let name = name.as_str().strip_prefix("x-plimsoll-")?.to_owned();
+            Some(format!(
+                "{name}={}",
+                value.to_str().ok()?.replace(", ", ",")
+            ))
+        })
+        .collect();
+    format!(": plimsoll {}\n\n", words.join(" "))
+}

@@ -1,0 +1,120 @@
+//! What is kept of a generation for who looks on: in its session's state, in the metrics, in the log.
+//! Nothing is decided by it.
+
+use super::reported_tokens;
+use crate::{
+    guard::estimate::Calibration,
+    health::Health,
+    proxy::{client_request::SessionContext, plan::PlannedRequest, request_options::GuardMode},
+    relay::Heard,
+    session::{history::Marks, state::MadeOf},
+    telemetry::record::Answered,
+};
+
+/// What the request was made of; `None` where the guard did not look at it.
+pub(super) fn made_of(planned: &PlannedRequest, calibration: &Calibration) -> Option<MadeOf> {
+    let report = &planned.plan.report;
+    if report.raw_before == 0 {
+        return None;
+    }
+    let slope = calibration.slope();
+    let tokens = |raw: u32| (f64::from(raw) * slope) as u32;
+    let came = &report.shares;
+    let (sent, raw) = match planned.mode {
+        GuardMode::Guard if report.stood_back.is_none() => (&report.sent, report.raw_after),
+        _ => (came, came.total()),
+    };
+    Some(MadeOf {
+        system: tokens(sent.system),
+        tools: tokens(sent.tools),
+        history: tokens(sent.history),
+        tool_results: tokens(sent.tool_results),
+        images: tokens(sent.images),
+        ours: tokens(raw.saturating_sub(sent.total())),
+        reserve: report.budget.reserve,
+        left_out: tokens(came.total().saturating_sub(sent.total())),
+    })
+}
+
+/// What is new with this request.
+pub(super) fn marks(planned: &PlannedRequest) -> Marks {
+    if planned.mode != GuardMode::Guard {
+        return Marks::default();
+    }
+    let report = &planned.plan.report;
+    let course = planned.recovery.begins_course();
+    let cleared = report.cleared.as_ref().is_some_and(|cleared| cleared.new) || report.texts.cut;
+    let folded = report.folded.is_some_and(|folded| folded.new) && !course;
+    Marks::default()
+        .with(Marks::TRUNCATED, report.truncated.iter().any(|cut| cut.new))
+        .with(Marks::CLEARED, cleared)
+        .with(Marks::FOLDED, folded)
+        .with(
+            Marks::INJECTED,
+            planned.recovery.injected_prompt().is_some(),
+        )
+        .with(Marks::COURSE, course)
+        .with(Marks::SUMMARY, planned.compaction.goes_out_first())
+        .with(Marks::REFITTED, planned.refits > 0)
+}
+
+/// Tells the log, the metrics and the trace what came of the generation.
+pub(super) fn note_answer(
+    session: &SessionContext,
+    planned: &PlannedRequest,
+    heard: &Heard,
+    health: &Health,
+) {
+    let usage = heard.usage;
+    let billed = planned.recovery.billed_tokens();
+    let answered = Answered {
+        level: health.level,
+        hard_util: health.hard_util,
+        prompt_tokens: reported_tokens(heard),
+        completion_tokens: usage.and_then(|usage| usage.completion_tokens),
+        cached_tokens: usage.and_then(|usage| usage.cached_tokens),
+        billed: billed.map(|billed| (billed.prompt_tokens, billed.completion_tokens)),
+        finish_reason: heard.finish_reason,
+    };
+    let mut facts = session.notes.facts();
+    facts.guard_took = Some(planned.guard_took);
+    facts.answered = Some(answered);
+    drop(facts);
+    count_actions(session, planned);
+}
+
+/// Counts what was done to this request, and to none before it.
+fn count_actions(session: &SessionContext, planned: &PlannedRequest) {
+    let metrics = &session.app.metrics;
+    if session.inherited.state.is_none() && !session.inherited.lost {
+        metrics.sessions.inc();
+    }
+    if planned.mode != GuardMode::Guard {
+        return;
+    }
+    let report = &planned.plan.report;
+    for cut in report.truncated.iter().filter(|cut| cut.new) {
+        metrics.truncations.inc();
+        let chars = cut.before.saturating_sub(cut.after);
+        metrics.cut_characters.inc_by(chars as u64);
+    }
+    let cleared = report.cleared.as_ref().map_or(0, |cleared| cleared.fresh);
+    metrics.cleared_messages.inc_by(cleared as u64);
+    let lowered = &metrics.lowered_answer_caps;
+    lowered.inc_by(u64::from(planned.lowers_cap()));
+    let course = planned.recovery.begins_course();
+    metrics.courses.inc_by(u64::from(course));
+    if let Some(kind) = planned.recovery.injected_prompt() {
+        metrics.injections.with_label_values(&[kind]).inc();
+    }
+    if let Some(folded) = report.folded.filter(|folded| folded.new) {
+        metrics.folds.inc_by(u64::from(!course));
+        let before = planned.recall.memory.boundary();
+        let now = planned.plan.memory.boundary();
+        let dropped = match (before, now) {
+            (Some(before), Some(now)) => folded.messages.min(now.saturating_sub(before) as usize),
+            _ => folded.messages,
+        };
+        metrics.dropped_messages.inc_by(dropped as u64);
+    }
+}

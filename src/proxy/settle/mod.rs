@@ -1,0 +1,116 @@
+//! The end of an answer: the usage becomes a level, the calibration learns, the clock of recovery advances,
+//! a summary begins where one is due, and the new state is stored before the end of the answer is released.
+//! Other replicas are told what was learnt, and listeners what became of the session. A request that
+//! nobody answered, or whose answer broke, changes nothing.
+
+mod generation_stats;
+mod next_state;
+mod silent_cut;
+
+use http::HeaderMap;
+
+use self::{generation_stats::note_answer, next_state::next_state, silent_cut::detect_silent_cut};
+use super::{
+    begin_summary::{begin_summary_after, run_summary},
+    client_request::SessionContext,
+    plan::PlannedRequest,
+    response_headers::{actions, foot, stream_comment},
+    summary_source::SummarySource,
+};
+use crate::{
+    relay::{Before, Closing, Heard, Spoken},
+    session::Known,
+    wire::chat::answer_digest,
+};
+
+/// The end of an answer.
+pub struct AnswerEnd<'a> {
+    pub heard: &'a Heard,
+    /// The provider's last answer, where what the proxy asked for was taken out of it.
+    pub last: &'a Spoken,
+    pub before: Before,
+    /// Where a summary may come of the request.
+    pub source: Option<SummarySource>,
+}
+
+/// What an answer says of its request.
+#[derive(Clone, Copy)]
+pub struct AnswerFacts<'a> {
+    pub heard: &'a Heard,
+    /// The provider was found to cut prompts in silence: what it counted is not what was sent.
+    pub cut_in_silence: bool,
+}
+
+/// Judges an answer and stores what follows from it. Gives the headers that tell how it ended.
+pub async fn settle(
+    session: &SessionContext,
+    mut planned: PlannedRequest,
+    end: AnswerEnd<'_>,
+) -> HeaderMap {
+    let (app, inherited, heard) = (&session.app, &session.inherited, end.heard);
+    planned.recovery.finish_answer(end.last, end.before);
+    let answer = AnswerFacts {
+        heard,
+        cut_in_silence: detect_silent_cut(session, &planned, heard),
+    };
+    let job = end
+        .source
+        .and_then(|source| begin_summary_after(session, &mut planned, answer, source));
+    let state = next_state(session, &planned, answer);
+    if reported_tokens(heard).is_some() {
+        let target = &planned.target;
+        app.replica_sync
+            .mark_changed(&target.provider.name, &target.model);
+    }
+    note_answer(session, &planned, heard, &state.health());
+    let digest = answer_digest(heard.text, &heard.call_ids);
+    let within = app.config.store.save_timeout();
+    let child = session.notes.trace.child("plimsoll.store.save");
+    let (stored, ()) = tokio::join!(
+        app.sessions
+            .save(&inherited.lineage, digest, &state, within),
+        app.replica_sync.publish(app.learnt_state(), within),
+    );
+    drop(child);
+    // No request would find a summary that no stored state names.
+    if stored {
+        run_summary(session, &planned.compaction, job);
+    }
+    let words = actions(&planned, answer.cut_in_silence);
+    session.notes.facts().actions = Some(words.clone());
+    let foot = foot(&planned, &state, words);
+    if stored && app.news.are_heard() {
+        let account = inherited.lineage.tenant().account();
+        let known = Known::after(account, state, &inherited.orders);
+        app.news.tell(&known);
+    }
+    foot
+}
+
+/// What is added to the end of a stream. `comment`: the client wants it as a comment too.
+pub async fn settle_stream(
+    session: &SessionContext,
+    planned: PlannedRequest,
+    end: AnswerEnd<'_>,
+    comment: bool,
+) -> Closing {
+    let heard = end.heard;
+    // Half an answer is no generation; of one that cannot be read, nothing else is known.
+    if !(heard.complete() || heard.blind) {
+        if heard.error {
+            session.note_provider_failed();
+        }
+        return Closing::default();
+    }
+    let trailers = settle(session, planned, end).await;
+    Closing {
+        comment: comment.then(|| stream_comment(&trailers).into()),
+        trailers,
+    }
+}
+
+/// Tokens of the prompt. No prompt has none: servers that do not count report a zero.
+pub fn reported_tokens(heard: &Heard) -> Option<u32> {
+    let tokens = heard.usage.map(|usage| usage.prompt_tokens);
+    tokens.filter(|&tokens| tokens > 0)
+}

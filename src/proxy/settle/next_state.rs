@@ -1,0 +1,118 @@
+//! The session's state after an answer.
+
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use super::{
+    AnswerFacts,
+    generation_stats::{made_of, marks},
+    reported_tokens,
+    silent_cut::{is_overfull, sample},
+};
+use crate::{
+    health::{self, Level},
+    proxy::{client_request::SessionContext, plan::PlannedRequest, request_options::GuardMode},
+    recovery,
+    session::{State, history::Point},
+};
+
+/// The state as it is stored after the answer.
+pub(super) fn next_state(
+    session: &SessionContext,
+    planned: &PlannedRequest,
+    answer: AnswerFacts<'_>,
+) -> State {
+    let (heard, usage) = (answer.heard, answer.heard.usage);
+    let reported = reported_tokens(heard);
+    let level = level(planned, answer);
+    let target = &planned.target;
+    let mut state = session.inherited.successor();
+    state.calibration = planned.recall.calibration;
+    if let Some(reported) = reported.filter(|_| !answer.cut_in_silence) {
+        let profile = target.provider.config.profile;
+        state.calibration = state.calibration.learn(planned.raw_sent, reported, profile);
+        if !profile.counts_missed_only {
+            let ratios = &session.app.ratios;
+            ratios.learn(
+                &target.provider.name,
+                &target.model,
+                planned.raw_sent,
+                reported,
+            );
+        }
+    }
+    if planned.mode == GuardMode::Guard {
+        state.guard = planned.plan.memory.clone();
+    }
+    state.recovery = recovery_memory(planned, level);
+    state.compaction = planned.compaction_memory();
+    state.caution_waits_since_ms = planned.caution_waits_since_ms;
+    state.provider = (&*target.provider.name).into();
+    state.model = target.model.as_str().into();
+    state.window = target.window.known();
+    state.optimal_max_tokens = Some(planned.limits.optimal_max_tokens);
+    state.critical_max_tokens = planned.limits.critical_max_tokens;
+    state.sample = sample(planned, heard);
+    state.prompt_tokens = reported;
+    state.completion_tokens = usage.and_then(|usage| usage.completion_tokens);
+    let answer_tokens = state.completion_tokens.unwrap_or(0);
+    state.largest_answer = state.largest_answer.max(answer_tokens);
+    state.cap_was_hit |= heard.cut_off
+        && planned.mode == GuardMode::Guard
+        && fills_lowered_cap(planned, answer_tokens);
+    state.cached_tokens = usage.and_then(|usage| usage.cached_tokens);
+    let billed = planned.recovery.billed_tokens();
+    state.billed_prompt_tokens = billed.map_or(reported, |billed| Some(billed.prompt_tokens));
+    state.billed_completion_tokens = billed.map_or(state.completion_tokens, |billed| {
+        Some(billed.completion_tokens)
+    });
+    state.health = level;
+    state.made_of = made_of(planned, &state.calibration);
+    state.history.add(Point {
+        generation: state.generations,
+        prompt_tokens: reported,
+        cached_tokens: state.cached_tokens,
+        completion_tokens: state.completion_tokens,
+        marks: marks(planned),
+    });
+    state.updated_s = SystemTime::now()
+        .duration_since(UNIX_EPOCH)
+        .map_or(0, |now| now.as_secs());
+    state
+}
+
+/// The level of the session after the answer.
+fn level(planned: &PlannedRequest, answer: AnswerFacts<'_>) -> Level {
+    if answer.cut_in_silence {
+        // What was counted is not what was sent.
+        return Level::Unknown;
+    }
+    if is_overfull(planned, answer.heard) {
+        return Level::Critical;
+    }
+    let window = planned.target.window.known();
+    health::judge(reported_tokens(answer.heard), window, &planned.limits).level
+}
+
+/// What recovery remembers after an answer of that level.
+fn recovery_memory(planned: &PlannedRequest, level: Level) -> recovery::Memory {
+    if planned.mode != GuardMode::Guard {
+        return planned.recovery.before().clone();
+    }
+    let report = &planned.plan.report;
+    let cut = report.folded.is_some_and(|folded| folded.new)
+        || report.cleared.as_ref().is_some_and(|cleared| cleared.new)
+        || report.texts.cut
+        // One that was taken over is a cut, wherever it ends.
+        || planned.compaction.goes_out_first();
+    let until = planned.plan.memory.boundary();
+    planned.recovery.memory_after(level, cut, until)
+}
+
+/// Whether an answer of so many tokens (0: not counted) may have ended at an answer cap that was
+/// lowered. One that ended well before it met a limit of its model. Providers count the last tokens of an
+/// answer in different ways, so a little less than the cap is all of it.
+fn fills_lowered_cap(planned: &PlannedRequest, answer_tokens: u32) -> bool {
+    let cap = planned.plan.report.answer_cap;
+    let cap = cap.filter(|cap| cap.is_lowered());
+    cap.is_some_and(|cap| answer_tokens == 0 || answer_tokens >= cap.sent - cap.sent / 64)
+}

@@ -1,0 +1,63 @@
+//! Providers that cut prompts in silence: how that is found, by what they count.
+
+use std::time::Instant;
+
+use super::reported_tokens;
+use crate::{
+    health::silent::{self, Sample},
+    proxy::{
+        client_request::SessionContext,
+        plan::{PlannedRequest, is_same_model},
+    },
+    relay::Heard,
+};
+
+/// What was sent, and what the provider says it read.
+pub(super) fn sample(planned: &PlannedRequest, heard: &Heard) -> Option<Sample> {
+    reported_tokens(heard).map(|prompt_tokens| Sample {
+        raw_sent: planned.raw_sent,
+        prompt_tokens,
+    })
+}
+
+/// Whether the prompt filled a known window, although the provider took it.
+pub(super) fn is_overfull(planned: &PlannedRequest, heard: &Heard) -> bool {
+    let (Some(tokens), Some(window)) = (reported_tokens(heard), planned.target.window.known())
+    else {
+        return false;
+    };
+    let completion = heard.usage.and_then(|usage| usage.completion_tokens);
+    silent::overfull(tokens, window, completion, heard.cut_off)
+}
+
+/// Compares the answer with the one before it: whether the provider cuts prompts in silence. Learns that of
+/// the model, or else how much it is known to accept.
+pub(super) fn detect_silent_cut(
+    session: &SessionContext,
+    planned: &PlannedRequest,
+    heard: &Heard,
+) -> bool {
+    let Some(now) = sample(planned, heard) else {
+        return false;
+    };
+    let (app, target) = (&session.app, &planned.target);
+    let (provider, model) = (&target.provider.name, &target.model);
+    let learnt = &app.registry.learnt;
+    let state = session.inherited.state.as_ref();
+    let state = state.filter(|_| is_same_model(&session.inherited, target));
+    let before = state.and_then(|state| state.sample);
+    let missed_only = target.provider.config.profile.counts_missed_only;
+    let place = &target.provider.place;
+    let Some(cap) = silent::truncates(before, now, missed_only) else {
+        learnt.accepted(place, model, now.prompt_tokens, Instant::now());
+        return false;
+    };
+    learnt.truncated(place, model, cap, Instant::now());
+    let truncations = &app.metrics.silent_truncations;
+    truncations.with_label_values(&[&**provider]).inc();
+    tracing::warn!(
+        session = %session.inherited.session, provider = &**provider, model = &**model, tokens = cap,
+        "a provider cuts prompts in silence; the health is unknown, and prompts are held to what it takes"
+    );
+    true
+}
