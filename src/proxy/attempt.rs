@@ -21,7 +21,7 @@ use super::{
         refit_after_overflow,
     },
     plan::{plan_without_additions, plan_without_prompt_after_tool},
-    send::{CallCount, ProviderReply, SendError},
+    provider_reply::{CallCount, ProviderReply, SendError},
     traced_send,
 };
 use crate::{
@@ -30,7 +30,7 @@ use crate::{
     wire::edit::{Edits, Rope},
 };
 
-/// Asks the place of `placed`, which is left as the request that was answered.
+/// Asks the place of `placed`. A request that is changed on the way takes its place there.
 ///
 /// # Errors
 /// No answer began, or one broke off before it was the client's.
@@ -101,9 +101,6 @@ async fn send_once(
     asks_usage: bool,
     calls: &mut CallCount,
 ) -> Result<ProviderReply, SendError> {
-    if let (Some(session), Some(planned)) = (&request.session, &placed.planned) {
-        session.note_plan(planned);
-    }
     let edited = edit_body(request, placed, asks_usage);
     let provider = &placed.target.provider;
     let outgoing = Outgoing {
@@ -162,22 +159,20 @@ fn edit_body(request: &ClientRequest, placed: &PlacedRequest, asks_usage: bool) 
 
 /// Plans without the prompt after a tool result. Returns whether there was one that may be refused.
 fn avoid_prompt_after_tool(request: &ClientRequest, placed: &mut PlacedRequest) -> bool {
-    let planned = request.followed().zip(placed.planned.as_deref());
-    let without =
-        planned.and_then(|(followed, planned)| plan_without_prompt_after_tool(followed, planned));
+    let (Some(followed), Some(planned)) = (request.followed(), placed.planned.as_deref()) else {
+        return false;
+    };
+    let without = plan_without_prompt_after_tool(followed, planned);
     let avoids = without.is_some();
     if let Some(without) = without {
-        placed.planned = Some(Box::new(without));
+        placed.set_plan(followed, without);
     }
     avoids
 }
 
 /// Plans without anything that recovery adds.
 pub(super) fn withdraw_additions(request: &ClientRequest, placed: &mut PlacedRequest) {
-    placed.planned = request
-        .followed()
-        .zip(placed.planned.take())
-        .map(|(followed, planned)| Box::new(plan_without_additions(followed, *planned)));
+    placed.change_plan(request, plan_without_additions);
 }
 
 /// The provider took the request only without what recovery adds: this session goes on without.

@@ -4,10 +4,10 @@ use std::{sync::Arc, time::Duration};
 
 use super::{
     App,
+    answer_facts::AnswerFacts,
     client_request::{Followed, SessionContext},
     plan::PlannedRequest,
     request_options::GuardMode,
-    settle::AnswerFacts,
     summary_due::{answer_is_past_threshold, may_begin, summary_account, summary_user},
     summary_source::SummarySource,
 };

@@ -6,9 +6,7 @@ use std::{borrow::Cow, sync::Arc};
 use bytes::Bytes;
 use http::request::Parts;
 
-use super::{
-    App, plan::PlannedRequest, request_options::RequestOptions, response_headers::actions,
-};
+use super::{App, request_options::RequestOptions};
 use crate::{
     error::Failure,
     session::Inherited,
@@ -37,18 +35,6 @@ pub struct SessionContext {
 }
 
 impl SessionContext {
-    /// Notes in the request's line of the log what is done to the request.
-    pub fn note_plan(&self, planned: &PlannedRequest) {
-        let actions = actions(planned, false);
-        // 0 where the guard did not look at the request.
-        let budget = planned.plan.report.budget.tokens;
-        let mut facts = self.notes.facts();
-        facts.session = Some(self.inherited.session.to_string());
-        facts.actions = Some(actions);
-        facts.guard_took = Some(planned.guard_took);
-        facts.budget_tokens = (budget > 0).then_some(budget);
-    }
-
     /// Notes that the provider said in its answer that it failed: a success by its status alone.
     pub fn note_provider_failed(&self) {
         self.notes.facts().provider_failed = true;

@@ -1,7 +1,7 @@
-//! Who is asked, in which order, and when again.
+//! Asking one place after the other, and again where that may help.
 //!
 //! The one owner of retries and fallbacks: nothing below it sends a request twice but to heal it
-//! (`attempt.rs`), nothing above it sends one at all. All of it happens before a byte of an
+//! (`attempt.rs`), nothing above it sends one at all but the tool loop, whose requests follow an answer. All of it happens before a byte of an
 //! answer has reached the client, and none of it after an answer began that is the client's own.
 
 use std::{
@@ -14,7 +14,7 @@ use super::{
     client_request::ClientRequest,
     fallbacks::{Fallbacks, PlacedRequest},
     plan::log_plan,
-    send::{CallCount, ProviderReply, SendError},
+    provider_reply::{CallCount, ProviderReply, SendError},
 };
 use crate::{
     config::Auth,
@@ -209,7 +209,6 @@ fn note_place(request: &ClientRequest, placed: &PlacedRequest) {
     facts.model_labels = Some(labels);
     drop(facts);
     if let (Some(session), Some(planned)) = (&request.session, &placed.planned) {
-        session.note_plan(planned);
         log_plan(session.inherited.session, planned);
     }
 }

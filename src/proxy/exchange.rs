@@ -10,13 +10,15 @@
 //! 5. the session that it continues
 //! 6. what recovery has due, and the guard's plan with it
 //! 7. the summary of its older part, where it waits for one; back to 6 with it
-//! 8. the provider; once more where it refuses what we added
-//! 9. the answer, back as it comes, with a tap that looks on. What is for us is taken out of it;
-//!    where nothing else is in it, back to 6 for the next round. At its end it is judged, the clock
+//! 8. the provider; once more where it refuses what the proxy added
+//! 9. the answer, back as it comes, while it is read. Calls of the proxy's tools are taken out of it;
+//!    where nothing else is in it, back to 6 for the next turn. At its end it is judged, the clock
 //!    advances, and the new state is stored
 //!
-//! An edited body is a rope of the client's own bytes and new ones. Until an answer began nothing
-//! has reached the client, so a step may still fail with an answer of ours.
+//! Each step gives its values to the next: a [`ClientRequest`], made ready for one place as a
+//! [`PlacedRequest`](super::fallbacks::PlacedRequest), with a [`PlannedRequest`] in it. An edited body is a rope of
+//! the client's own bytes and new ones. Until an answer began nothing has reached the client, so a step may still
+//! fail with an answer of the proxy's own.
 
 use std::sync::Arc;
 
@@ -32,11 +34,12 @@ use super::{
     keepalive_stream::{WaitingRequest, answer_while_waiting},
     outgoing::chosen,
     plan::PlannedRequest,
+    provider_reply::is_stream,
     request_options::{RequestOptions, wants_comment},
     response_headers::{TRAILERS, head},
     settle::{AnswerEnd, settle, settle_stream},
     summary_source::{SummarySource, keep_for_summary},
-    tool_loop::{ToolLoop, is_stream, left_out_tokens},
+    tool_loop::ToolLoop,
     wait_for_summary::{begin_summary_wait, wait_for_summary},
 };
 use crate::{
@@ -130,6 +133,7 @@ pub async fn exchange_chat(
         session,
         notes,
     };
+    // Planned for the first place; for the others only once they are asked.
     let mut fallbacks = Fallbacks::new(&request, targets);
     let mut placed = fallbacks
         .first_place(&request)
@@ -220,7 +224,7 @@ fn relay_stream(request: ClientRequest, answered: Answered, hold: Hold) -> Respo
         let continuing = Box::new(continuing);
         return relay::sifted(reply.answer, sifting, continuing, reply.asked_usage, foot);
     }
-    let left_out = left_out_tokens(&request, &placed);
+    let left_out = placed.left_out_tokens(&request.app.config.guard);
     let source = keep_for_summary(&request, &placed);
     // The body is let go.
     let (session, planned) = (request.session, placed.planned);
@@ -295,7 +299,9 @@ async fn relay_whole(
             heard,
         } => {
             let is_success = head.status.is_success();
-            let left_out = left_out_tokens(&request, &placed).filter(|_| is_success);
+            let left_out = placed
+                .left_out_tokens(&request.app.config.guard)
+                .filter(|_| is_success);
             let body = relay::received(&mut head.headers, body, left_out);
             let heard = (is_success && !heard.error).then_some(heard);
             (Response::from_parts(head, whole(hold.keep(body))), heard)

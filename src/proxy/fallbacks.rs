@@ -1,4 +1,4 @@
-//! Who is asked next, and for how long: the candidates of a request, and the budget of its retries.
+//! Who is asked, in which order, and for how long: the candidates of a request, and the budget of its retries.
 //! Every place gets the request planned for its window and grammar.
 
 use std::time::Instant;
@@ -8,24 +8,52 @@ use http::HeaderMap;
 use super::{
     begin_summary::begin_compaction,
     candidates::Candidates,
-    client_request::ClientRequest,
+    client_request::{ClientRequest, Followed},
     outgoing::{outgoing_headers, with_query},
-    plan::{PlannedRequest, plan_request, wants_larger_model},
+    plan::{PlannedRequest, note_plan, plan_request, wants_larger_model},
 };
 use crate::{
     compaction::CompactionStep,
+    config::GuardConfig,
     http::body,
     provider::{Target, retry::Budget},
 };
 
 /// A request made ready for one provider.
 pub struct PlacedRequest {
+    /// Who is asked; the target of the plan is the same one.
     pub target: Target,
     pub path: String,
     /// As they go to the provider.
     pub headers: HeaderMap,
     /// `None` where there is no conversation to follow.
     pub planned: Option<Box<PlannedRequest>>,
+}
+
+impl PlacedRequest {
+    /// Takes another plan, and notes it for the log.
+    pub fn set_plan(&mut self, followed: Followed<'_>, planned: PlannedRequest) {
+        note_plan(followed.session, &planned);
+        self.planned = Some(Box::new(planned));
+    }
+
+    /// Makes another plan of the one there is, if there is one.
+    pub fn change_plan(
+        &mut self,
+        request: &ClientRequest,
+        change: impl FnOnce(Followed<'_>, PlannedRequest) -> PlannedRequest,
+    ) {
+        if let Some(followed) = request.followed()
+            && let Some(planned) = self.planned.take()
+        {
+            self.set_plan(followed, change(followed, *planned));
+        }
+    }
+
+    /// Tokens to add to the usage that the client reads.
+    pub fn left_out_tokens(&self, settings: &GuardConfig) -> Option<u32> {
+        self.planned.as_ref()?.left_out_tokens(settings.usage)
+    }
 }
 
 /// Who may still be asked.
@@ -118,6 +146,9 @@ impl Fallbacks {
         let (app, parts, provider) = (&request.app, &request.parts, &target.provider);
         let mut headers = outgoing_headers(app, parts, provider, true);
         body::without_encoding(&mut headers);
+        if let (Some(session), Some(planned)) = (&request.session, &planned) {
+            note_plan(session, planned);
+        }
         PlacedRequest {
             path: with_query(app, "/chat/completions", parts, provider),
             headers,

@@ -23,8 +23,8 @@ use super::{
     dispatch::{Answered, send},
     fallbacks::{Fallbacks, PlacedRequest},
     own_answers,
+    provider_reply::is_stream,
     response_headers::{TRAILERS, early_head},
-    tool_loop::is_stream,
     wait_for_summary::{SummaryWait, wait_for_summary},
 };
 use crate::{http::answer, wire::Body};
@@ -72,7 +72,7 @@ pub fn answer_while_waiting(
     let answers = async move {
         match waited.await {
             Ok((request, placed, fallbacks)) => match send(&request, placed, fallbacks).await {
-                Ok(answered) => relay_stream(request, answered, relay).await,
+                Ok(answered) => write_answer(request, answered, relay).await,
                 Err(failure) => failed_body(answer::failure_event(&failure)),
             },
             Err(_) => Body::default(),
@@ -92,8 +92,8 @@ pub fn answer_while_waiting(
     answer
 }
 
-/// The provider's stream, or an error event and a broken stream.
-async fn relay_stream(
+/// The provider's stream, or what it answered in place of one as an error event.
+async fn write_answer(
     request: ClientRequest,
     answered: Answered,
     relay: impl FnOnce(ClientRequest, Answered) -> Response<Body>,

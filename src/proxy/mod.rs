@@ -1,5 +1,6 @@
 //! One guarded exchange, from a chat completion's body to the end of its answer. [`exchange`] has the steps.
 
+pub mod answer_facts;
 mod app;
 mod attempt;
 pub mod begin_summary;
@@ -14,12 +15,12 @@ pub mod outgoing;
 mod overflow_retry;
 mod own_answers;
 pub mod plan;
+pub mod provider_reply;
 pub mod recovery_step;
 mod refusal;
 pub mod replica_sync;
 pub mod request_options;
 pub mod response_headers;
-pub mod send;
 pub mod session_events;
 pub mod settle;
 mod summary_due;

@@ -14,9 +14,8 @@ use super::{
     fallbacks::PlacedRequest,
     own_answers,
     plan::{measure_by, refit},
+    provider_reply::{ProviderReply, SendError, is_stream, read_short, refuses_usage},
     refusal::{may_refuse, refuses_ours},
-    send::{self, ProviderReply, SendError},
-    tool_loop::is_stream,
 };
 use crate::{
     provider::{
@@ -70,14 +69,14 @@ pub(super) async fn find_refusal(
     if !status.is_client_error() && !status.is_server_error() {
         return Ok((reply, Refusal::Nothing));
     }
-    let read = send::read(reply.answer, &placed.target.provider.name).await;
+    let read = read_short(reply.answer, &placed.target.provider.name).await;
     let (answer, text) = read.map_err(|bad| match status.is_server_error() {
         true => SendError::Failing(bad),
         false => SendError::Broken(bad),
     })?;
     let reply = ProviderReply { answer, ..reply };
     let text = text.unwrap_or_default();
-    if reply.asked_usage && send::refuses_usage(status, &text) {
+    if reply.asked_usage && refuses_usage(status, &text) {
         return Ok((reply, Refusal::RefusesUsage));
     }
     let has_additions = placed.planned.as_ref().is_some_and(|it| it.has_additions());
@@ -106,7 +105,7 @@ async fn look_inside(
         return Ok((reply, Refusal::Nothing));
     }
     if !is_stream(&reply.answer, streams) {
-        let (answer, text) = send::read(reply.answer, &provider.name).await?;
+        let (answer, text) = read_short(reply.answer, &provider.name).await?;
         let reply = ProviderReply { answer, ..reply };
         let verdict = text.map(|text| overflow::judge(StatusCode::OK, &text));
         return Ok((reply, told(verdict)));
@@ -141,14 +140,19 @@ pub(super) fn refit_after_overflow(
     app.replica_sync
         .mark_changed(&target.provider.name, &target.model);
     target.window = app.registry.window_of(target);
-    if planned.refits == MAX_REFITS {
-        return false;
-    }
     let counted = refused.counted();
-    let Some(smaller) = refit(followed, planned, target, counted) else {
+    let smaller = match planned.refits < MAX_REFITS {
+        true => refit(followed, planned, target, counted),
+        false => None,
+    };
+    let Some(smaller) = smaller else {
+        // The refusal goes to the client, with the window that was learnt.
+        let measured = measure_by(followed, planned.clone(), target);
+        placed.set_plan(followed, measured);
         return false;
     };
-    placed.planned = Some(Box::new(smaller));
+    placed.set_plan(followed, smaller);
+    let target = &placed.target;
     tracing::warn!(
         provider = &*target.provider.name,
         model = target.model,
@@ -176,12 +180,14 @@ pub(super) fn refit_after_guess(
         return false;
     }
     let refused = planned.refused(&Overflow::default());
-    placed.target.window.input = Some(expected / 2);
-    let Some(smaller) = refit(followed, planned, &placed.target, None) else {
+    let mut guessed = placed.target.clone();
+    guessed.window.input = Some(expected / 2);
+    let Some(smaller) = refit(followed, planned, &guessed, None) else {
         return false;
     };
     guesses.0.push(refused);
-    placed.planned = Some(Box::new(smaller));
+    placed.target = guessed;
+    placed.set_plan(followed, smaller);
     true
 }
 
@@ -207,10 +213,10 @@ pub(super) fn learn_from_guesses(
         limit = target.window.input,
         "a provider refused a long conversation without a word, and took a shorter one"
     );
-    placed.planned = request
-        .followed()
-        .zip(placed.planned.take())
-        .map(|(followed, planned)| Box::new(measure_by(followed, *planned, target)));
+    let target = target.clone();
+    placed.change_plan(request, |followed, planned| {
+        measure_by(followed, planned, &target)
+    });
 }
 
 /// What is answered where no other request helps: an overflow in the words that every client knows.

@@ -4,7 +4,7 @@
 use http::{HeaderValue, Response, StatusCode};
 use serde_json::json;
 
-use super::send;
+use super::provider_reply::read_fault;
 use crate::{
     error::Failure,
     http::answer::{ERROR, event, failure_event, json, stream},
@@ -57,7 +57,7 @@ pub(super) fn nothing_more(streams: bool, model: &str, usage: Option<Usage>) -> 
 /// words, where it has any.
 pub(super) async fn refusal_event(refusal: Response<Body>, provider: &str) -> Bytes {
     let refused = !refusal.status().is_success();
-    match send::read_fault(refusal, provider).await {
+    match read_fault(refusal, provider).await {
         Some(fault) if refused => event(&fault),
         _ => failure_event(&Failure::ProviderBadAnswer {
             provider: provider.to_owned(),
@@ -73,7 +73,7 @@ pub(super) async fn as_event(refusal: Response<Body>, provider: &str) -> Option<
         return None;
     }
     let status = refusal.status().as_u16();
-    let fault = send::read_fault(refusal, provider).await?;
+    let fault = read_fault(refusal, provider).await?;
     tracing::warn!(
         status,
         "a provider refused a round; its words end the stream"

@@ -5,8 +5,8 @@ use std::time::Duration;
 use http::{HeaderMap, HeaderName, HeaderValue};
 
 use super::{
-    client_request::SessionContext, plan::PlannedRequest, request_options::GuardMode,
-    send::ProviderReply,
+    client_request::SessionContext, plan::PlannedRequest, provider_reply::ProviderReply,
+    request_options::GuardMode,
 };
 use crate::{
     health::{self, From, Health},
@@ -51,7 +51,7 @@ pub fn head(
     };
     headers.extend(recovery::headers::headers(memory));
     put(&mut headers, SESSION, session.inherited.session.to_string());
-    put(&mut headers, ACTIONS, actions(planned, false));
+    put(&mut headers, ACTIONS, planned.actions(false));
     put(
         &mut headers,
         PROVIDER,
@@ -110,30 +110,6 @@ fn previous_health(session: &SessionContext, planned: &PlannedRequest) -> Health
 fn put(headers: &mut HeaderMap, name: HeaderName, value: String) {
     if let Ok(value) = HeaderValue::try_from(value) {
         headers.insert(name, value);
-    }
-}
-
-/// What is done to the request, as the header and the log say it. `cut_in_silence`: and what its provider
-/// did to it.
-pub fn actions(planned: &PlannedRequest, cut_in_silence: bool) -> String {
-    let mut words = planned.recovery.action_words();
-    words.extend(planned.compaction.actions().map(str::to_owned));
-    let report = planned.plan.report.actions();
-    if words.is_empty() || report != "none" {
-        words.insert(0, report);
-    }
-    if planned.refits > 0 {
-        words.retain(|word| word != "none");
-        words.push(format!("refitted={}", planned.refits));
-    }
-    if cut_in_silence {
-        words.retain(|word| word != "none");
-        words.push("provider-truncated".to_owned());
-    }
-    match planned.mode {
-        GuardMode::Guard => words.join(", "),
-        GuardMode::DryRun => format!("dry-run, {}", words.join(", ")),
-        GuardMode::Off => "guard-off".to_owned(),
     }
 }
 

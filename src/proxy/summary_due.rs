@@ -1,11 +1,11 @@
-//! Whether a request wants a summary of its conversation, and waits for one. Decides only.
+//! Whether a request wants a summary of its conversation, and waits for one; whether its caution prompt does.
 
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
 use super::{
+    answer_facts::{AnswerFacts, reported_tokens},
     client_request::{Followed, SessionContext},
     plan::PlannedRequest,
-    settle::{AnswerFacts, reported_tokens},
 };
 use crate::{
     compaction::{self, BackoffSubject, choose_summary_model},

@@ -4,7 +4,7 @@
 //! Where a round fails, the request goes on without anything that recovery added.
 
 use async_trait::async_trait;
-use http::{Response, StatusCode, header::CONTENT_TYPE};
+use http::{Response, StatusCode};
 
 use super::{
     attempt::{attempt, withdraw_additions},
@@ -12,7 +12,7 @@ use super::{
     fallbacks::PlacedRequest,
     own_answers,
     plan::plan_next_turn,
-    send::{CallCount, ProviderReply, SendError},
+    provider_reply::{CallCount, ProviderReply, SendError, is_stream},
     settle::{AnswerEnd, settle_stream},
     summary_source::keep_for_summary,
 };
@@ -38,15 +38,15 @@ pub struct ToolLoop {
 #[async_trait]
 impl Rounds for ToolLoop {
     fn left_out(&self) -> Option<u32> {
-        left_out_tokens(&self.request, &self.placed)
+        self.placed.left_out_tokens(&self.request.app.config.guard)
     }
 
     async fn go_on(&mut self, spoken: Spoken) -> Option<Response<Body>> {
-        let planned = self.placed.planned.take();
-        let planned = self.request.followed().zip(planned);
-        let planned = planned.map(|(followed, it)| plan_next_turn(followed, *it, &spoken));
-        let is_exhausted = planned.as_ref().is_none_or(|it| it.recovery.is_exhausted());
-        self.placed.planned = planned.map(Box::new);
+        self.placed.change_plan(&self.request, |followed, planned| {
+            plan_next_turn(followed, planned, &spoken)
+        });
+        let planned = self.placed.planned.as_ref();
+        let is_exhausted = planned.is_none_or(|it| it.recovery.is_exhausted());
         if is_exhausted {
             tracing::warn!(
                 "a model called nothing but our own tools, round after round; its answer ends here"
@@ -98,7 +98,7 @@ impl Rounds for ToolLoop {
 
 impl ToolLoop {
     async fn ask_again(&mut self) -> Result<ProviderReply, SendError> {
-        // The client has the head by now, so that nobody is told of these calls.
+        // The head tells of the calls before the first answer.
         let mut calls = CallCount::default();
         attempt(&self.request, &mut self.placed, &mut calls).await
     }
@@ -121,20 +121,4 @@ impl ToolLoop {
         let says = answer.status().is_success() && answer.status() != StatusCode::NO_CONTENT;
         says && is_stream(answer, self.streamed) == self.streamed
     }
-}
-
-/// Tokens to add to the usage that the client reads.
-pub fn left_out_tokens(request: &ClientRequest, placed: &PlacedRequest) -> Option<u32> {
-    let planned = placed.planned.as_ref()?;
-    planned.left_out_tokens(request.app.config.guard.usage)
-}
-
-/// By what the answer says of itself; where it says nothing, by what was asked for.
-pub fn is_stream(answer: &Response<Body>, asked: bool) -> bool {
-    let kind = answer.headers().get(CONTENT_TYPE);
-    let kind = kind.map_or(&b""[..], |kind| kind.as_bytes());
-    let kind = kind.trim_ascii_start().to_ascii_lowercase();
-    answer.status().is_success()
-        && (kind.starts_with(b"text/event-stream")
-            || (asked && !kind.starts_with(b"application/json")))
 }

@@ -74,10 +74,9 @@ pub async fn wait_for_summary(
     let Some(outcome) = wait.outcome(&request.app).await else {
         return;
     };
-    placed.planned = request
-        .followed()
-        .zip(placed.planned.take())
-        .map(|(followed, planned)| Box::new(plan_with_summary(followed, *planned, &outcome)));
+    placed.change_plan(request, |followed, planned| {
+        plan_with_summary(followed, planned, &outcome)
+    });
 }
 
 /// The job that the session's state names, where this process remembers the job.

@@ -1,5 +1,6 @@
 //! Planning a request for one provider: what recovery has due, the summary in use, and the guard's plan
-//! with both. Each function takes a plan and gives another; nothing is sent, and nothing is stored.
+//! with both. [`plan_request`] makes a plan, and every other function makes another plan of one. Nothing is
+//! sent, and no state is stored.
 
 mod plan_log;
 mod planned_request;
@@ -8,7 +9,7 @@ mod refit;
 use std::time::{Duration, Instant};
 
 pub use self::{
-    plan_log::log_plan,
+    plan_log::{log_plan, note_plan},
     planned_request::{PlannedRequest, guard_policy},
     refit::{measure_by, refit},
 };

@@ -3,13 +3,25 @@
 use super::PlannedRequest;
 use crate::{
     guard::{self, How},
-    proxy::request_options::GuardMode,
+    proxy::{client_request::SessionContext, request_options::GuardMode},
     relay::Spoken,
     session::SessionId,
 };
 
 /// Cuts of one request that are logged each by itself.
 const LOGGED_CUTS: usize = 20;
+
+/// Notes in the request's line of the log what is done to the request.
+pub fn note_plan(session: &SessionContext, planned: &PlannedRequest) {
+    let actions = planned.actions(false);
+    // 0 where the guard did not look at the request.
+    let budget = planned.plan.report.budget.tokens;
+    let mut facts = session.notes.facts();
+    facts.session = Some(session.inherited.session.to_string());
+    facts.actions = Some(actions);
+    facts.guard_took = Some(planned.guard_took);
+    facts.budget_tokens = (budget > 0).then_some(budget);
+}
 
 /// What a plan begins, once it is known that it is the one that goes out.
 pub fn log_plan(session: SessionId, planned: &PlannedRequest) {

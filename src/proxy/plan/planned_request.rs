@@ -13,8 +13,8 @@ use crate::{
     wire::edit::Edits,
 };
 
-/// What came of planning. It is not changed once the request is sent; a request that is sent again has
-/// another one.
+/// What came of planning: a value, of which the functions of [`super`] make another one where another request
+/// is to be sent.
 #[derive(Clone)]
 pub struct PlannedRequest {
     /// The provider and the model that it is planned for.
@@ -135,6 +135,30 @@ impl PlannedRequest {
         let sent = self.raw_sent.max(1);
         let tokens = u64::from(raw) * u64::from(report.expected) / u64::from(sent);
         u32::try_from(tokens).ok().filter(|&tokens| tokens > 0)
+    }
+
+    /// What is done to the request, as the header and the log say it. `cut_in_silence`: and what its provider
+    /// did to it.
+    pub fn actions(&self, cut_in_silence: bool) -> String {
+        let mut words = self.recovery.action_words();
+        words.extend(self.compaction.actions().map(str::to_owned));
+        let report = self.plan.report.actions();
+        if words.is_empty() || report != "none" {
+            words.insert(0, report);
+        }
+        if self.refits > 0 {
+            words.retain(|word| word != "none");
+            words.push(format!("refitted={}", self.refits));
+        }
+        if cut_in_silence {
+            words.retain(|word| word != "none");
+            words.push("provider-truncated".to_owned());
+        }
+        match self.mode {
+            GuardMode::Guard => words.join(", "),
+            GuardMode::DryRun => format!("dry-run, {}", words.join(", ")),
+            GuardMode::Off => "guard-off".to_owned(),
+        }
     }
 }
 

@@ -1,11 +1,13 @@
 //! What is kept of a generation for who looks on: in its session's state, in the metrics, in the log.
 //! Nothing is decided by it.
 
-use super::reported_tokens;
 use crate::{
     guard::estimate::Calibration,
     health::Health,
-    proxy::{client_request::SessionContext, plan::PlannedRequest, request_options::GuardMode},
+    proxy::{
+        answer_facts::reported_tokens, client_request::SessionContext, plan::PlannedRequest,
+        request_options::GuardMode,
+    },
     relay::Heard,
     session::{history::Marks, state::MadeOf},
     telemetry::record::Answered,

@@ -11,10 +11,11 @@ use http::HeaderMap;
 
 use self::{generation_stats::note_answer, next_state::next_state, silent_cut::detect_silent_cut};
 use super::{
+    answer_facts::{AnswerFacts, reported_tokens},
     begin_summary::{begin_summary_after, run_summary},
     client_request::SessionContext,
     plan::PlannedRequest,
-    response_headers::{actions, foot, stream_comment},
+    response_headers::{foot, stream_comment},
     summary_source::SummarySource,
 };
 use crate::{
@@ -31,14 +32,6 @@ pub struct AnswerEnd<'a> {
     pub before: Before,
     /// Where a summary may come of the request.
     pub source: Option<SummarySource>,
-}
-
-/// What an answer says of its request.
-#[derive(Clone, Copy)]
-pub struct AnswerFacts<'a> {
-    pub heard: &'a Heard,
-    /// The provider was found to cut prompts in silence: what it counted is not what was sent.
-    pub cut_in_silence: bool,
 }
 
 /// Judges an answer and stores what follows from it. Gives the headers that tell how it ended.
@@ -62,6 +55,7 @@ pub async fn settle(
         app.replica_sync
             .mark_changed(&target.provider.name, &target.model);
     }
+    session.notes.facts().actions = Some(planned.actions(answer.cut_in_silence));
     note_answer(session, &planned, heard, &state.health());
     let digest = answer_digest(heard.text, &heard.call_ids);
     let within = app.config.store.save_timeout();
@@ -72,11 +66,13 @@ pub async fn settle(
         app.replica_sync.publish(app.learnt_state(), within),
     );
     drop(child);
-    // No request would find a summary that no stored state names.
     if stored {
         run_summary(session, &planned.compaction, job);
+    } else if job.is_some() {
+        // No request would find a summary that no stored state names.
+        planned.compaction.memory.job = None;
     }
-    let words = actions(&planned, answer.cut_in_silence);
+    let words = planned.actions(answer.cut_in_silence);
     session.notes.facts().actions = Some(words.clone());
     let foot = foot(&planned, &state, words);
     if stored && app.news.are_heard() {
@@ -107,10 +103,4 @@ pub async fn settle_stream(
         comment: comment.then(|| stream_comment(&trailers).into()),
         trailers,
     }
-}
-
-/// Tokens of the prompt. No prompt has none: servers that do not count report a zero.
-pub fn reported_tokens(heard: &Heard) -> Option<u32> {
-    let tokens = heard.usage.map(|usage| usage.prompt_tokens);
-    tokens.filter(|&tokens| tokens > 0)
 }

@@ -3,14 +3,17 @@
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use super::{
-    AnswerFacts,
     generation_stats::{made_of, marks},
-    reported_tokens,
     silent_cut::{is_overfull, sample},
 };
 use crate::{
     health::{self, Level},
-    proxy::{client_request::SessionContext, plan::PlannedRequest, request_options::GuardMode},
+    proxy::{
+        answer_facts::{AnswerFacts, reported_tokens},
+        client_request::SessionContext,
+        plan::PlannedRequest,
+        request_options::GuardMode,
+    },
     recovery,
     session::{State, history::Point},
 };

@@ -2,10 +2,10 @@
 
 use std::time::Instant;
 
-use super::reported_tokens;
 use crate::{
     health::silent::{self, Sample},
     proxy::{
+        answer_facts::reported_tokens,
         client_request::SessionContext,
         plan::{PlannedRequest, is_same_model},
     },

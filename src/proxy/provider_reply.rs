@@ -9,7 +9,7 @@
 use std::time::Duration;
 
 use bytes::Bytes;
-use http::{Response, StatusCode};
+use http::{Response, StatusCode, header::CONTENT_TYPE};
 use serde_json::Value;
 
 use crate::{
@@ -36,7 +36,7 @@ pub struct ProviderReply {
     pub too_long: bool,
 }
 
-/// The calls to providers that one request has made so far.
+/// The calls to providers before an answer began.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct CallCount {
     pub calls: u32,
@@ -76,11 +76,21 @@ impl From<SendError> for Failure {
     }
 }
 
+/// Whether an answer is a stream: by what it says of itself; where it says nothing, by what was asked for.
+pub fn is_stream(answer: &Response<Body>, asked: bool) -> bool {
+    let kind = answer.headers().get(CONTENT_TYPE);
+    let kind = kind.map_or(&b""[..], |kind| kind.as_bytes());
+    let kind = kind.trim_ascii_start().to_ascii_lowercase();
+    answer.status().is_success()
+        && (kind.starts_with(b"text/event-stream")
+            || (asked && !kind.starts_with(b"application/json")))
+}
+
 /// A short answer as it came, and what it says; `None` for one that is long, or cannot be read.
 ///
 /// # Errors
 /// It broke off, or is a success and not JSON.
-pub async fn read(
+pub async fn read_short(
     answer: Response<Body>,
     provider: &str,
 ) -> Result<(Response<Body>, Option<Bytes>), BadAnswer> {
@@ -100,7 +110,7 @@ pub async fn read(
 
 /// What an error says; `None` where it is too long, broke off, or cannot be read.
 pub async fn read_fault(answer: Response<Body>, provider: &str) -> Option<Fault> {
-    let (_, text) = read(answer, provider).await.ok()?;
+    let (_, text) = read_short(answer, provider).await.ok()?;
     Fault::read(&text?)
 }
 
