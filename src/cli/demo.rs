@@ -9,7 +9,6 @@ mod report;
 
 use std::{
     io::{self, IsTerminal as _, Write},
-    path::PathBuf,
     sync::Arc,
     time::Duration,
 };
@@ -25,7 +24,7 @@ use self::{
 use super::Failed;
 use crate::{
     CurrentConfig,
-    config::{Config, ModelConfig, StorePlace},
+    config::{Config, ModelConfig, StorePlace, secret::SecretKey},
     health::limits::limits,
     provider::simulated,
 };
@@ -56,17 +55,6 @@ struct Window {
     tokens: u32,
 }
 
-/// Why a demo could not be played.
-#[derive(Debug, thiserror::Error)]
-pub(super) enum DemoError {
-    #[error("the proxy cannot be served on a loopback port: {0}")]
-    Serve(io::Error),
-    #[error("the output could not be written: {0}")]
-    Output(io::Error),
-    #[error("the proxy did not answer: {0}")]
-    Send(reqwest::Error),
-}
-
 /// Plays the session to its end, or until Ctrl-C. Logs nothing, so that the lines stay whole.
 ///
 /// # Errors
@@ -78,29 +66,22 @@ pub(super) fn run(args: &Args) -> Result<(), Failed> {
         .enable_all()
         .build()
         .map_err(Failed::Start)?;
-    let pace = if io::stdout().is_terminal() {
-        PACE
-    } else {
-        Duration::ZERO
+    let pace = match io::stdout().is_terminal() {
+        true => PACE,
+        false => Duration::ZERO,
     };
-    runtime
-        .block_on(show(args, &mut io::stdout(), pace))
-        .map_err(|error| match error {
-            DemoError::Output(error) => Failed::Output(error),
-            other => Failed::Demo(other),
-        })
+    runtime.block_on(show(args, &mut io::stdout(), pace))
 }
 
-async fn show(args: &Args, out: &mut impl Write, pace: Duration) -> Result<(), DemoError> {
+async fn show(args: &Args, out: &mut impl Write, pace: Duration) -> Result<(), Failed> {
     let listener = TcpListener::bind(("127.0.0.1", 0)).await;
-    let listener = listener.map_err(DemoError::Serve)?;
-    let address = listener.local_addr().map_err(DemoError::Serve)?;
-    let folder = Folder::new();
+    let listener = listener.map_err(Failed::Start)?;
+    let address = listener.local_addr().map_err(Failed::Start)?;
     let mut config = Config::default();
     config.server.listen = address;
-    config.server.data_dir.clone_from(&folder.0);
-    // It ends with what it shows.
+    // It ends with what it shows, so neither sessions nor a secret go to the disk.
     config.store.place = StorePlace::Memory;
+    config.server.secret = Some(SecretKey::new([0; 32]));
     // It keeps a session of this length healthy; what is shown here is what follows where it does not.
     config.guard.clear.enabled = false;
     let session = Session {
@@ -118,18 +99,12 @@ async fn show(args: &Args, out: &mut impl Write, pace: Duration) -> Result<(), D
         steps: args.steps,
     };
     let (stop, stopped) = oneshot::channel::<()>();
-    let live = CurrentConfig::new(config).map_err(DemoError::Serve)?;
+    let live = CurrentConfig::new(config).map_err(Failed::Start)?;
     let served = crate::serve(Arc::new(live), listener, async {
         // An error means that the session is over as well.
         let _ = stopped.await;
     });
-    // Another one may be installed already, which is as good.
-    let _ = rustls::crypto::ring::default_provider().install_default();
-    let client = reqwest::Client::builder()
-        .no_proxy()
-        .timeout(ANSWER_TIMEOUT)
-        .build()
-        .map_err(DemoError::Send)?;
+    let client = super::http_client(ANSWER_TIMEOUT).map_err(Failed::Demo)?;
     let mut request = client
         .post(format!("http://{address}/v1/chat/completions"))
         .header(header::CONTENT_TYPE, "application/json");
@@ -146,7 +121,7 @@ async fn show(args: &Args, out: &mut impl Write, pace: Duration) -> Result<(), D
         done
     };
     let (served, played) = tokio::join!(served, played);
-    played.and(served.map_err(DemoError::Serve))
+    played.and(served.map_err(Failed::Start))
 }
 
 /// `request` has all but its body.
@@ -155,28 +130,28 @@ async fn play(
     request: &reqwest::RequestBuilder,
     out: &mut impl Write,
     pace: Duration,
-) -> Result<(), DemoError> {
+) -> Result<(), Failed> {
     let mut agent = Agent::new(session.model.clone());
     let steps = session.steps;
-    let mut report = Report::begin(out, session).map_err(DemoError::Output)?;
+    let mut report = Report::begin(out, session)?;
     for _ in 0..steps {
         let turn = agent.turn;
         let request = request.try_clone().map(|it| it.body(agent.write_request()));
         // A request without a body can always be cloned.
         let Some(request) = request else { break };
-        let answer = request.send().await.map_err(DemoError::Send)?;
+        let answer = request.send().await.map_err(Failed::Demo)?;
         let (status, headers) = (answer.status().as_u16(), answer.headers().clone());
-        let body = answer.bytes().await.map_err(DemoError::Send)?;
+        let body = answer.bytes().await.map_err(Failed::Demo)?;
         let body: Value = serde_json::from_slice(&body).unwrap_or_default();
         let reading = Reading::read(status, &headers, &body);
         match reading.is_refused() {
             true => agent.start_over(),
             false => agent.take_answer(&body["choices"][0]["message"]),
         }
-        report.add_step(turn, &reading).map_err(DemoError::Output)?;
+        report.add_step(turn, &reading)?;
         time::sleep(pace).await;
     }
-    report.end().map_err(DemoError::Output)
+    Ok(report.end()?)
 }
 
 fn window(name: &str) -> Result<Window, String> {
@@ -187,23 +162,6 @@ fn window(name: &str) -> Result<Window, String> {
         model,
         tokens: *tokens,
     })
-}
-
-/// Where the proxy of the demo keeps what it would keep; gone when the demo is.
-#[derive(Debug)]
-struct Folder(PathBuf);
-
-impl Folder {
-    fn new() -> Self {
-        Self(std::env::temp_dir().join(format!("plimsoll-demo-{}", std::process::id())))
-    }
-}
-
-impl Drop for Folder {
-    fn drop(&mut self) {
-        // It is there only if the proxy wrote something.
-        let _ = std::fs::remove_dir_all(&self.0);
-    }
 }
 
 #[cfg(test)]

@@ -16,6 +16,7 @@ use std::{
     io::{self, Write},
     path::PathBuf,
     process::ExitCode,
+    time::Duration,
 };
 
 use clap::{Args, Parser, Subcommand};
@@ -73,8 +74,8 @@ enum Failed {
     },
     #[error("the proxy could not be started: {}", crate::error::chain(.0))]
     Start(io::Error),
-    #[error("the demo ended early: {0}")]
-    Demo(demo::DemoError),
+    #[error("the demo ended early: the proxy did not answer: {0}")]
+    Demo(reqwest::Error),
     #[error("{0}")]
     Inspect(#[from] inspect::InspectError),
     #[error("{0}")]
@@ -134,6 +135,21 @@ pub fn run(arguments: impl IntoIterator<Item = OsString>, environment: &Environm
         let _ = writeln!(io::stderr().lock(), "plimsoll: {failed}");
     }
     ExitCode::from(code)
+}
+
+/// A client for the proxy that a command talks to.
+///
+/// SECURITY: follows no redirects and uses no proxy of the environment, so that a key goes only to the
+/// address that was named.
+fn http_client(timeout: Duration) -> reqwest::Result<reqwest::Client> {
+    // Another provider may be installed already, which is as good.
+    let _ = rustls::crypto::ring::default_provider().install_default();
+    reqwest::Client::builder()
+        .timeout(timeout)
+        .redirect(reqwest::redirect::Policy::none())
+        .referer(false)
+        .no_proxy()
+        .build()
 }
 
 /// Waits for what a command asks of others, on this thread.

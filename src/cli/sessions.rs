@@ -1,7 +1,4 @@
 //! `plimsoll sessions`: prints the sessions of a running proxy once, read from its API.
-//!
-//! SECURITY: follows no redirects and uses no proxy of the environment, so that the key goes only
-//! to the address that was named.
 
 use std::{
     io::{self, Write},
@@ -9,7 +6,7 @@ use std::{
 };
 
 use http_body_util::{BodyExt, Limited};
-use reqwest::{StatusCode, Url, redirect};
+use reqwest::{StatusCode, Url};
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 
@@ -72,7 +69,7 @@ pub(super) enum SessionsError {
 
 /// The body of the API's answer. A session stays JSON until a table is made of it, so that `--json`
 /// prints every field.
-#[derive(Deserialize, Serialize)]
+#[derive(Default, Deserialize, Serialize)]
 struct Sessions {
     sessions: Vec<Box<RawValue>>,
     /// What to skip for the next page; `None` after the last one.
@@ -156,18 +153,12 @@ async fn fetch_sessions(
     key: Option<&Secret>,
     key_env: &str,
 ) -> Result<Sessions, SessionsError> {
-    // A second provider is refused, and the first one stays, which is the same one.
-    let _ = rustls::crypto::ring::default_provider().install_default();
-    let client = reqwest::Client::builder()
-        .timeout(TIMEOUT)
-        .redirect(redirect::Policy::none())
-        .referer(false)
-        .no_proxy()
-        .build()
-        .map_err(SessionsError::Client)?;
-    let (mut sessions, mut next) = (Vec::new(), Some(0));
-    let (mut of_other_keys, mut hint) = (None, None);
-    while let Some(skip) = next {
+    let client = super::http_client(TIMEOUT).map_err(SessionsError::Client)?;
+    let mut all = Sessions {
+        next: Some(0),
+        ..Sessions::default()
+    };
+    while let Some(skip) = all.next {
         let mut url = url.clone();
         url.set_query(Some(&format!("skip={skip}&take={PAGE_SIZE}")));
         let mut request = client.get(url.clone());
@@ -191,23 +182,24 @@ async fn fetch_sessions(
             }
             (status, _) => return Err(SessionsError::Status { url, status }),
         }
+        let unreadable = |reason: String| SessionsError::Unreadable {
+            url: url.clone(),
+            reason,
+        };
         let body = Limited::new(reqwest::Body::from(answer), MAX_PAGE_BYTES);
-        let body = body.collect().await.map_err(|error| error.to_string());
-        let page = body.and_then(|body| {
-            serde_json::from_slice::<Sessions>(&body.to_bytes()).map_err(|error| error.to_string())
-        });
-        let page = page.map_err(|reason| SessionsError::Unreadable { url, reason })?;
-        sessions.extend(page.sessions);
-        (of_other_keys, hint) = (page.of_other_keys, page.hint);
+        let body = body.collect().await;
+        let body = body.map_err(|error| unreadable(error.to_string()))?;
+        let mut page: Sessions = serde_json::from_slice(&body.to_bytes())
+            .map_err(|error| unreadable(error.to_string()))?;
+        all.sessions.append(&mut page.sessions);
         // A page that leads to itself or back would never end.
-        next = page.next.filter(|next| *next > skip);
+        page.next = page.next.filter(|next| *next > skip);
+        all = Sessions {
+            sessions: all.sessions,
+            ..page
+        };
     }
-    Ok(Sessions {
-        sessions,
-        next,
-        of_other_keys,
-        hint,
-    })
+    Ok(all)
 }
 
 /// One row per session, the heading first.
