@@ -19,8 +19,11 @@ use crate::{
     provider::{Registry, Target, fit_body_to_windows, unknown_windows, warnings},
 };
 
-/// What settings that the user left open, or that depend on others, come to; by key.
-type Effective = BTreeMap<String, String>;
+/// What settings that depend on others come to, by key.
+type Effective = BTreeMap<&'static str, String>;
+
+/// Settings that a preset of the guard gives where they are not written.
+const OF_PRESET: [&str; 2] = ["guard.max_prompt_tokens", "guard.system_share"];
 
 pub(super) fn run(
     flags: &Flags,
@@ -48,12 +51,11 @@ pub(super) fn run(
     for doubt in &doubts {
         writeln!(out, "  {doubt}")?;
     }
-    let number = match doubts.len() {
-        0 => String::new(),
-        1 => ", with 1 warning".to_owned(),
-        more => format!(", with {more} warnings"),
-    };
-    writeln!(out, "\nThe settings are valid{number}.")?;
+    match doubts.len() {
+        0 => writeln!(out, "\nThe settings are valid.")?,
+        1 => writeln!(out, "\nThe settings are valid, with 1 warning.")?,
+        more => writeln!(out, "\nThe settings are valid, with {more} warnings.")?,
+    }
     out.flush()?;
     Ok(())
 }
@@ -62,126 +64,120 @@ pub(super) fn run(
 fn setting_rows(config: &Config, mut effective: Effective) -> Vec<[String; 3]> {
     let mut rows = Vec::new();
     for setting in &*config.settings {
-        let value = effective
-            .remove(&setting.key)
-            .unwrap_or_else(|| format_value(setting));
-        let origin = setting.origin.as_deref().unwrap_or("default");
-        rows.push([setting.key.clone(), value, origin.to_owned()]);
+        let key = setting.key.as_str();
+        let value = effective.remove(key);
+        let value = value.unwrap_or_else(|| format_value(setting, config));
+        let origin = match &setting.origin {
+            Some(origin) => origin,
+            None if config.guard.preset.is_some() && OF_PRESET.contains(&key) => "guard.preset",
+            None => "default",
+        };
+        rows.push([key.to_owned(), value, origin.to_owned()]);
     }
     // What is set in no file, and still holds.
     let rest = effective.into_iter();
-    rows.extend(rest.map(|(key, value)| [key, value, String::new()]));
+    rows.extend(rest.map(|(key, value)| [key.to_owned(), value, String::new()]));
     rows.sort();
     rows.insert(0, ["setting", "value", "from"].map(str::to_owned));
     rows
 }
 
-fn format_value(setting: &Setting) -> String {
+fn format_value(setting: &Setting, config: &Config) -> String {
+    let plain = |value: &Value| match value {
+        Value::String(text) => text.clone(),
+        value => value.to_string(),
+    };
     match &setting.value {
         _ if setting.hidden => "set, not shown".to_owned(),
-        Value::Null => "not set".to_owned(),
-        Value::String(text) => text.clone(),
+        Value::Null => describe_unset(&setting.key, config).to_owned(),
         Value::Array(values) if values.is_empty() => "none".to_owned(),
-        Value::Array(values) => {
-            let values = values.iter().map(|value| match value {
-                Value::String(text) => text.clone(),
-                value => value.to_string(),
-            });
-            values.collect::<Vec<_>>().join(", ")
-        }
-        value => value.to_string(),
+        Value::Array(values) => values.iter().map(plain).collect::<Vec<_>>().join(", "),
+        value => plain(value),
+    }
+}
+
+/// What holds where a setting has no value.
+fn describe_unset<'c>(key: &str, config: &'c Config) -> &'c str {
+    let of_provider = key.strip_prefix("providers.");
+    let of_provider = of_provider.and_then(|rest| rest.split_once('.'));
+    if let Some((name, key)) = of_provider
+        && let Some(provider) = config.providers.get(name)
+    {
+        return match (key, &provider.auth) {
+            ("auth", Auth::Key(_)) => "a key of the settings",
+            ("profile", _) => provider.profile.name,
+            ("key_header", _) => "authorization",
+            ("ask_models", _) => "if not in the catalogue",
+            _ => "not set",
+        };
+    }
+    match key {
+        "catalogue.url" => "the one built in",
+        "compaction.model" => "the conversation's own model",
+        "guard.clear_at_least" => "0.2 for windows of up to 64k, else 0.1",
+        "guard.low_water" => "0.5 for windows of up to 64k, else 0.7",
+        "guard.max_prompt_tokens" => "no cap",
+        "recovery.prompts_dir" => "built in",
+        "server.secret_env" => "data_dir/secret, made on the first start",
+        "store.ca_file" => "those of the system",
+        _ => "not set",
     }
 }
 
 fn effective(config: &Config, registry: &Registry) -> Effective {
-    let (guard, compaction) = (&config.guard, &config.compaction);
-    let mut all = Effective::new();
-    let mut set = |key: &str, value: &dyn ToString| all.insert(key.to_owned(), value.to_string());
-    match registry.fallback() {
-        Ok(provider) => set("default_provider", &provider.name),
-        Err(_) => set(
+    let Config { guard, store, .. } = config;
+    let fallback = registry
+        .fallback()
+        .map(|provider| provider.name.to_string());
+    let [english, chinese] = config.compaction.strategy().names();
+    let threshold = config.compaction.threshold;
+    // What follows the origin of an address can hold a key.
+    let collector = config.traces.endpoint.as_ref();
+    let collector = collector.and_then(|url| reqwest::Url::parse(url).ok());
+    let collector = collector.map(|url| url.origin().ascii_serialization());
+    let mut all = Effective::from([
+        (
             "default_provider",
-            &"none: a name that no provider claims is refused",
+            fallback.unwrap_or_else(|_| "none: a name that no provider claims is refused".into()),
         ),
-    };
-    set("server.max_body_bytes", &config.server.max_body_bytes);
-    set("guard.system_share", &format!("{:.3}", guard.system_share));
-    match guard.max_prompt_tokens {
-        Some(tokens) => set("guard.max_prompt_tokens", &tokens),
-        None => set("guard.max_prompt_tokens", &"no cap"),
-    };
-    let caps = guard.caps.iter();
-    let caps: Vec<_> = caps
-        .map(|(name, tokens)| format!("{name} {tokens}"))
-        .collect();
-    if !caps.is_empty() {
-        set("guard.caps", &caps.join(", "));
+        (
+            "server.max_body_bytes",
+            config.server.max_body_bytes.to_string(),
+        ),
+        ("guard.system_share", format!("{:.3}", guard.system_share)),
+        (
+            "compaction.threshold",
+            format!("{threshold} ({english}, {chinese})"),
+        ),
+        ("store.max_sessions", store.max_sessions.to_string()),
+        (
+            "traces.endpoint",
+            collector.unwrap_or_else(|| "none: no traces are made".into()),
+        ),
+    ]);
+    if let Some(tokens) = guard.max_prompt_tokens {
+        all.insert("guard.max_prompt_tokens", tokens.to_string());
     }
-    let [english, chinese] = compaction.strategy().names();
-    let threshold = format!("{} ({english}, {chinese})", compaction.threshold);
-    set("compaction.threshold", &threshold);
-    set("store.max_sessions", &config.store.max_sessions);
-    match &config.store.place {
+    if !guard.caps.is_empty() {
+        let caps = guard.caps.iter();
+        let caps = caps.map(|(name, tokens)| format!("{name} {tokens}"));
+        all.insert("guard.caps", caps.collect::<Vec<_>>().join(", "));
+    }
+    match &store.place {
         StorePlace::Redis(server) => {
             let cluster = if server.cluster { ", a cluster" } else { "" };
             let tls = if server.is_tls() { ", with TLS" } else { "" };
             let hosts = server.hosts().join(", ");
-            set("store.url", &format!("{hosts}{cluster}{tls}"))
+            all.insert("store.url", format!("{hosts}{cluster}{tls}"));
         }
         // A Redis server bounds its bytes itself.
-        _ => set("store.max_bytes", &config.store.max_bytes),
-    };
-    // What follows the origin of an address can hold a key.
-    let origin = |url: &String| reqwest::Url::parse(url).ok().map(|url| url.origin());
-    match config.traces.endpoint.as_ref().and_then(origin) {
-        Some(origin) => set("traces.endpoint", &origin.ascii_serialization()),
-        None => set("traces.endpoint", &"none: no traces are made"),
-    };
+        _ => {
+            all.insert("store.max_bytes", store.max_bytes.to_string());
+        }
+    }
     if config.clients.is_empty() {
-        set("clients", &"anyone on this machine, without a key");
-    }
-    let mut unset = vec![
-        (
-            "server.secret_env".to_owned(),
-            "data_dir/secret, made on the first start",
-        ),
-        (
-            "guard.low_water".to_owned(),
-            "0.5 for windows of up to 64k, else 0.7",
-        ),
-        (
-            "guard.clear_at_least".to_owned(),
-            "0.2 for windows of up to 64k, else 0.1",
-        ),
-        ("recovery.prompts_dir".to_owned(), "built in"),
-        (
-            "compaction.model".to_owned(),
-            "the conversation's own model",
-        ),
-        ("catalogue.url".to_owned(), "the one built in"),
-        ("store.ca_file".to_owned(), "those of the system"),
-    ];
-    for (name, provider) in &config.providers {
-        let credentials = match provider.auth {
-            Auth::Client => "the client's own key",
-            Auth::Key(_) => "a key of the settings",
-            Auth::None => "none",
-        };
-        for (setting, value) in [
-            ("auth", credentials),
-            ("base_url", "built in"),
-            ("profile", provider.profile.name),
-            ("key_header", "authorization"),
-            ("ask_models", "if not in the catalogue"),
-        ] {
-            unset.push((format!("providers.{name}.{setting}"), value));
-        }
-    }
-    for (key, value) in unset {
-        let mut settings = config.settings.iter();
-        if settings.any(|setting| setting.key == key && setting.value.is_null()) {
-            set(&key, &value);
-        }
+        let anyone = "anyone on this machine, without a key";
+        all.insert("clients", anyone.to_owned());
     }
     all
 }
@@ -208,11 +204,9 @@ fn write_thresholds(out: &mut impl Write, config: &Config, registry: &Registry) 
 /// Of a request that says nothing of its answer's length.
 fn threshold(target: &Target, config: &Config) -> u32 {
     let window = target.window.tokens;
-    let inside = target.provider.config.profile.answer_inside_window;
-    let reserve = if inside {
-        budget::default_reserve(window, &config.guard)
-    } else {
-        0
+    let reserve = match target.provider.config.profile.answer_inside_window {
+        true => budget::default_reserve(window, &config.guard),
+        false => 0,
     };
     let budget = budget::Budget {
         window,
