@@ -28,6 +28,7 @@ use crate::{
 const LOOK_BYTES: usize = 64 << 10;
 
 /// A body of which the beginning, or all, was read.
+#[derive(Default)]
 pub(super) struct Opened {
     pub(super) has_body: bool,
     pub(super) found: Found,
@@ -55,22 +56,12 @@ pub(super) async fn open(
     unlimited: bool,
 ) -> Result<Opened, Failure> {
     if body.is_end_stream() {
-        return Ok(Opened {
-            has_body: false,
-            found: Found::default(),
-            read: Bytes::new(),
-            packed: None,
-            unpacked: false,
-            rest: None,
-        });
+        return Ok(Opened::default());
     }
     let streamed = |body| Opened {
         has_body: true,
-        found: Found::default(),
-        read: Bytes::new(),
-        packed: None,
-        unpacked: false,
         rest: Some(body),
+        ..Opened::default()
     };
     let media = match media(&parts.headers) {
         Media::Unsaid if parts.method == Method::POST => Media::Json,
@@ -185,9 +176,8 @@ async fn look(
         has_body: true,
         found,
         read,
-        packed: None,
-        unpacked: false,
         rest: Some(body),
+        ..Opened::default()
     })
 }
 
@@ -231,19 +221,14 @@ impl http_body::Body for Resumed {
     }
 
     fn is_end_stream(&self) -> bool {
-        self.read.is_empty()
-            && self
-                .rest
-                .as_ref()
-                .is_none_or(http_body::Body::is_end_stream)
+        let rest = self.rest.as_ref();
+        self.read.is_empty() && rest.is_none_or(http_body::Body::is_end_stream)
     }
 
     /// Exact where the client told the length, so that the provider is told it too.
     fn size_hint(&self) -> SizeHint {
-        let rest = self
-            .rest
-            .as_ref()
-            .map_or_else(|| SizeHint::with_exact(0), http_body::Body::size_hint);
+        let rest = self.rest.as_ref();
+        let rest = rest.map_or(SizeHint::with_exact(0), http_body::Body::size_hint);
         let mut hint = SizeHint::new();
         hint.set_lower(self.read.len().saturating_add(rest.lower()));
         if let Some(upper) = rest.upper() {

@@ -16,7 +16,7 @@ use std::{
 };
 
 use bytes::Bytes;
-use http::{Method, Response};
+use http::{Method, Response, header::CONTENT_LENGTH};
 use http_body::{Body as _, Frame, SizeHint};
 use http_body_util::BodyExt;
 
@@ -99,10 +99,12 @@ impl Record {
     /// Puts the record into an answer's body, which writes it at its end.
     pub fn attach(mut self, answer: Response<Body>) -> Response<Body> {
         self.status = Some(answer.status().as_u16());
+        let length = answer.headers().get(CONTENT_LENGTH);
+        let length = length.and_then(|length| length.to_str().ok()?.parse().ok());
         answer.map(|body| {
             Recorded {
                 ended: body.is_end_stream(),
-                expected: body.size_hint().exact(),
+                expected: length.or(body.size_hint().exact()),
                 body,
                 record: self,
             }
