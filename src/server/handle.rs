@@ -34,31 +34,34 @@ pub(super) async fn handle_request(
     let limit = app.config.server.max_body_bytes;
     let found = app.clients.check_origin(&parts);
     let found = found.and_then(|()| check_own_paths(&parts));
-    let found = found.and_then(|()| Ok(route::find(&parts.method, parts.uri.path())?));
+    let found = found.and_then(|()| route::find(&parts.method, parts.uri.path()));
     let route = match found {
         Ok(route) => route,
         Err(failure) => return Err(body::turn_away(&parts.headers, body, limit, failure).await),
     };
-    if matches!(route, Route::Health | Route::Ready) {
-        record.set_quiet();
-        record.outcome = Some("done");
-        return Ok(match route {
-            Route::Ready => probe_endpoints::ready(app),
-            _ => probe_endpoints::healthy(),
-        });
-    }
-    if matches!(route, Route::Metrics) {
-        record.set_quiet();
-        return probe_endpoints::metrics(app, &parts, body).await;
-    }
-    if let Route::Api { path } = route {
-        record.in_flight = None;
-        return api(app, &parts, body, path, record).await;
-    }
-    if let Route::Dashboard { path } = route {
-        record.set_quiet();
-        record.outcome = Some("done");
-        return dashboard::answer(path, &parts.headers).ok_or(Failure::PathNotFound);
+    match route {
+        Route::Health | Route::Ready => {
+            record.set_quiet();
+            record.outcome = Some("done");
+            return Ok(match route {
+                Route::Ready => probe_endpoints::ready(app),
+                _ => probe_endpoints::healthy(),
+            });
+        }
+        Route::Metrics => {
+            record.set_quiet();
+            return probe_endpoints::metrics(app, &parts, body).await;
+        }
+        Route::Api { path } => {
+            record.in_flight = None;
+            return api(app, &parts, body, path, record).await;
+        }
+        Route::Dashboard { path } => {
+            record.set_quiet();
+            record.outcome = Some("done");
+            return dashboard::answer(path, &parts.headers).ok_or(Failure::PathNotFound);
+        }
+        _ => {}
     }
     record.set_trace(app.tracing.begin(&parts.headers));
     let (shape, operation) = route.asks();
@@ -95,12 +98,8 @@ pub(super) async fn handle_request(
             let id = percent_decode_str(id).decode_utf8_lossy();
             models::answer_one(app, &client, &id)?
         }
-        Route::Models
-        | Route::Health
-        | Route::Ready
-        | Route::Metrics
-        | Route::Api { .. }
-        | Route::Dashboard { .. } => models::answer_list(app, &client).await,
+        // All others were answered above.
+        _ => models::answer_list(app, &client).await,
     };
     record.held = Some(running);
     Ok(answer)

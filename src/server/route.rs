@@ -45,11 +45,7 @@ impl Route<'_> {
             Self::Forward { path, .. } => path,
             Self::Models => return ("/v1/models", None),
             Self::Model { .. } => return ("/v1/models/{id}", None),
-            Self::Health
-            | Self::Ready
-            | Self::Metrics
-            | Self::Api { .. }
-            | Self::Dashboard { .. } => return ("", None),
+            _ => return ("", None),
         };
         let operation = Operation::of(path);
         let shape = match operation {
@@ -69,11 +65,7 @@ impl Route<'_> {
             // One model is a part of the list.
             Self::Models | Self::Model { .. } => "models",
             Self::Forward { path, .. } => path.strip_prefix('/').unwrap_or(path),
-            Self::Health
-            | Self::Ready
-            | Self::Metrics
-            | Self::Api { .. }
-            | Self::Dashboard { .. } => return Ok(()),
+            _ => return Ok(()),
         };
         match client.may_reach(path) {
             true => Ok(()),
@@ -82,44 +74,22 @@ impl Route<'_> {
     }
 }
 
-/// Nobody does.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Misrouted {
-    NoPath,
-    WrongMethod {
-        allow: &'static str,
-    },
-    /// SECURITY: `/v1/../admin` would leave the API that the provider's key is meant for.
-    DotSegments,
-}
-
-impl From<Misrouted> for Failure {
-    fn from(misrouted: Misrouted) -> Self {
-        match misrouted {
-            Misrouted::NoPath => Self::PathNotFound,
-            Misrouted::WrongMethod { allow } => Self::WrongMethod { allow },
-            Misrouted::DotSegments => Self::DotSegments,
-        }
-    }
-}
-
 /// # Errors
 /// Nobody answers this path, or not this method.
-pub fn find<'a>(method: &Method, path: &'a str) -> Result<Route<'a>, Misrouted> {
+pub fn find<'a>(method: &Method, path: &'a str) -> Result<Route<'a>, Failure> {
+    // SECURITY: `/v1/../admin` would leave the API that the provider's key is meant for.
     if has_dot_segments(path) {
-        return Err(Misrouted::DotSegments);
+        return Err(Failure::DotSegments);
     }
     // SECURITY: these are answered with the request itself, and so with the provider's key.
     if ["TRACE", "TRACK"].contains(&method.as_str()) {
         let allow = "GET, HEAD, POST, PUT, PATCH, DELETE, OPTIONS";
-        return Err(Misrouted::WrongMethod { allow });
+        return Err(Failure::WrongMethod { allow });
     }
     let reads = [Method::GET, Method::HEAD].contains(method);
     let own = |route| {
         let allow = "GET, HEAD";
-        reads
-            .then_some(route)
-            .ok_or(Misrouted::WrongMethod { allow })
+        reads.then_some(route).ok_or(Failure::WrongMethod { allow })
     };
     match path {
         "/healthz" => return own(Route::Health),
@@ -142,14 +112,14 @@ pub fn find<'a>(method: &Method, path: &'a str) -> Result<Route<'a>, Misrouted> 
     {
         return own(Route::Dashboard { path });
     }
-    let (provider, path) = split(path).ok_or(Misrouted::NoPath)?;
+    let (provider, path) = split(path).ok_or(Failure::PathNotFound)?;
     if path != "/chat/completions" || reads {
         return Ok(Route::Forward { provider, path });
     }
     if *method == Method::POST {
         return Ok(Route::Chat { provider });
     }
-    Err(Misrouted::WrongMethod {
+    Err(Failure::WrongMethod {
         // Reading goes on to the provider, which may list stored completions there.
         allow: "POST, GET, HEAD",
     })
@@ -186,15 +156,16 @@ fn has_dot_segments(path: &str) -> bool {
 mod tests {
     use http::Method;
 
-    use super::{Misrouted, Route, find};
+    use super::{Route, find};
+    use crate::error::Failure;
 
     #[test]
     fn every_path_has_its_route() {
-        let check = |method: Method, path: &str, expected: Result<Route<'_>, Misrouted>| {
+        let check = |method: Method, path: &str, expected: Result<Route<'_>, Failure>| {
             assert_eq!(find(&method, path), expected, "{method} {path}");
         };
         let forward = |provider, path| Ok(Route::Forward { provider, path });
-        let wrong = |allow| Err(Misrouted::WrongMethod { allow });
+        let wrong = |allow| Err(Failure::WrongMethod { allow });
         let p = Some("p");
         let post = Method::POST;
         check(
@@ -261,7 +232,7 @@ mod tests {
             "/plimsoll/x.js",
             "/plimsollx",
         ] {
-            check(post.clone(), none, Err(Misrouted::NoPath));
+            check(post.clone(), none, Err(Failure::PathNotFound));
         }
         for dots in [
             "/v1/../x",
@@ -276,7 +247,7 @@ mod tests {
             "/v1/%252e%252e/x",
             "/v1/a%252f..%252Fx",
         ] {
-            check(post.clone(), dots, Err(Misrouted::DotSegments));
+            check(post.clone(), dots, Err(Failure::DotSegments));
         }
         let echoes = "GET, HEAD, POST, PUT, PATCH, DELETE, OPTIONS";
         check(Method::TRACE, "/v1/files", wrong(echoes));
