@@ -15,12 +15,25 @@ use crate::{
     wire::{Body, whole},
 };
 
-/// Whether more requests may come, and what the breakers are at.
-pub fn ready(app: &App) -> Response<Body> {
-    answer_ready(app.draining(), breakers(app))
+/// Alive.
+pub fn healthy() -> Response<Body> {
+    json(StatusCode::OK, r#"{"status":"ok"}"#)
 }
 
-/// What is counted.
+/// Ready for more, or on the way out; and which of the providers are passed over now. That is no
+/// reason to send requests elsewhere, where the same provider would be passed over.
+pub fn ready(app: &App) -> Response<Body> {
+    let (status, word) = match app.draining() {
+        true => (StatusCode::SERVICE_UNAVAILABLE, "draining"),
+        false => (StatusCode::OK, "ready"),
+    };
+    let shown = |(name, state): (&str, State)| (name.to_owned(), json!({"breaker": state.word()}));
+    let providers: Map<String, Value> = breakers(app).map(shown).collect();
+    let body = json!({"status": word, "providers": providers});
+    json(status, body.to_string())
+}
+
+/// What is counted, for Prometheus.
 ///
 /// SECURITY: it tells of all clients together. So where clients have keys, it needs one that opens
 /// every model, or the administrator's.
@@ -46,41 +59,14 @@ pub async fn metrics(app: &App, parts: &Parts, body: Incoming) -> Result<Respons
         (name, number)
     });
     let text = app.metrics.text(numbered, app.flight.taken());
-    Ok(answer_metrics(text))
+    let mut answer = Response::new(whole(text));
+    let kind = HeaderValue::from_static("text/plain; version=0.0.4; charset=utf-8");
+    answer.headers_mut().insert(CONTENT_TYPE, kind);
+    Ok(answer)
 }
 
 fn breakers(app: &App) -> impl Iterator<Item = (&str, State)> {
     let now = Instant::now();
     let providers = app.registry.providers();
     providers.map(move |provider| (&*provider.name, provider.breaker.state(now)))
-}
-
-/// Alive.
-pub fn healthy() -> Response<Body> {
-    json(StatusCode::OK, r#"{"status":"ok"}"#)
-}
-
-/// Ready for more, or on the way out; and which of the providers are passed over now. That is no
-/// reason to send requests elsewhere, where the same provider would be passed over.
-fn answer_ready<'a>(
-    draining: bool,
-    providers: impl Iterator<Item = (&'a str, State)>,
-) -> Response<Body> {
-    let (status, word) = if draining {
-        (StatusCode::SERVICE_UNAVAILABLE, "draining")
-    } else {
-        (StatusCode::OK, "ready")
-    };
-    let shown = |(name, state): (&str, State)| (name.to_owned(), json!({"breaker": state.word()}));
-    let providers: Map<String, Value> = providers.map(shown).collect();
-    let body = json!({"status": word, "providers": providers});
-    json(status, body.to_string())
-}
-
-/// What is counted, for Prometheus.
-fn answer_metrics(text: String) -> Response<Body> {
-    let mut answer = Response::new(whole(text));
-    let kind = HeaderValue::from_static("text/plain; version=0.0.4; charset=utf-8");
-    answer.headers_mut().insert(CONTENT_TYPE, kind);
-    answer
 }

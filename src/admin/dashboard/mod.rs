@@ -23,30 +23,20 @@ use crate::wire::{Body, whole};
 
 /// One file of the page.
 #[derive(Debug)]
-pub struct File {
+struct File {
     /// What follows `/plimsoll`.
     path: &'static str,
-    pub kind: HeaderValue,
-    pub bytes: &'static [u8],
+    kind: HeaderValue,
+    bytes: &'static [u8],
     /// A digest of the bytes, quoted.
-    pub tag: HeaderValue,
-}
-
-/// What a request for the page gets.
-#[derive(Clone, Copy, Debug)]
-pub enum Page {
-    File(&'static File),
-    /// The reader has it already.
-    Same(&'static File),
-    /// It is at [`PLACE`].
-    Moved,
+    tag: HeaderValue,
 }
 
 /// Where the page is, from `/plimsoll`; relative, so that it holds behind a prefix too.
-pub const PLACE: HeaderValue = HeaderValue::from_static("plimsoll/");
+const PLACE: HeaderValue = HeaderValue::from_static("plimsoll/");
 
 /// Beside every file. A file is asked for again each time, and is sent only where it is another.
-pub const HEADERS: [(HeaderName, HeaderValue); 6] = [
+const HEADERS: [(HeaderName, HeaderValue); 6] = [
     (
         CONTENT_SECURITY_POLICY,
         HeaderValue::from_static(
@@ -90,54 +80,51 @@ pub fn has(path: &str) -> bool {
     path.is_empty() || find(path).is_some()
 }
 
-/// What a request with these headers gets at `path`, which follows `/plimsoll`.
-pub fn page(path: &str, headers: &HeaderMap) -> Option<Page> {
+/// The answer to a request with these headers for what is at `path`, which follows `/plimsoll`; `None` where
+/// nothing is.
+pub fn answer(path: &str, headers: &HeaderMap) -> Option<Response<Body>> {
     if path.is_empty() {
-        return Some(Page::Moved);
+        return Some(make_answer(
+            StatusCode::PERMANENT_REDIRECT,
+            b"",
+            [(LOCATION, &PLACE)],
+        ));
     }
     let file = find(path)?;
-    let same = headers
+    // What the reader has already is not sent again.
+    if has_tag(headers, &file.tag) {
+        return Some(make_answer(
+            StatusCode::NOT_MODIFIED,
+            b"",
+            [(ETAG, &file.tag)],
+        ));
+    }
+    let own = [(CONTENT_TYPE, &file.kind), (ETAG, &file.tag)];
+    Some(make_answer(StatusCode::OK, file.bytes, own))
+}
+
+fn make_answer<const N: usize>(
+    status: StatusCode,
+    bytes: &'static [u8],
+    own: [(HeaderName, &HeaderValue); N],
+) -> Response<Body> {
+    let mut answer = Response::new(whole(bytes));
+    *answer.status_mut() = status;
+    answer.headers_mut().extend(HEADERS);
+    let own = own.map(|(name, value)| (name, value.clone()));
+    answer.headers_mut().extend(own);
+    answer
+}
+
+/// Whether `If-None-Match` names that tag.
+fn has_tag(headers: &HeaderMap, tag: &HeaderValue) -> bool {
+    headers
         .get_all(IF_NONE_MATCH)
         .iter()
         .filter_map(|value| value.to_str().ok())
         .flat_map(|value| value.split(','))
         .map(|tag| tag.trim().trim_start_matches("W/"))
-        .any(|tag| tag == "*" || tag.as_bytes() == file.tag.as_bytes());
-    Some(match same {
-        true => Page::Same(file),
-        false => Page::File(file),
-    })
-}
-
-/// The answer to a request with these headers for what is at `path`, which follows `/plimsoll`; `None` where
-/// nothing is.
-pub fn answer(path: &str, headers: &HeaderMap) -> Option<Response<Body>> {
-    page(path, headers).map(answer_page)
-}
-
-fn answer_page(page: Page) -> Response<Body> {
-    let (status, bytes) = match page {
-        Page::File(file) => (StatusCode::OK, file.bytes),
-        Page::Same(_) => (StatusCode::NOT_MODIFIED, &b""[..]),
-        Page::Moved => (StatusCode::PERMANENT_REDIRECT, &b""[..]),
-    };
-    let mut answer = Response::new(whole(bytes));
-    *answer.status_mut() = status;
-    let headers = answer.headers_mut();
-    headers.extend(HEADERS);
-    match page {
-        Page::File(file) => {
-            headers.insert(CONTENT_TYPE, file.kind.clone());
-            headers.insert(ETAG, file.tag.clone());
-        }
-        Page::Same(file) => {
-            headers.insert(ETAG, file.tag.clone());
-        }
-        Page::Moved => {
-            headers.insert(LOCATION, PLACE);
-        }
-    }
-    answer
+        .any(|known| known == "*" || known.as_bytes() == tag.as_bytes())
 }
 
 fn find(path: &str) -> Option<&'static File> {

@@ -269,10 +269,7 @@ fn providers_are_described() {
     check("Providers", &providers::Providers { providers });
     let config = crate::config::Config::default();
     check("About", &about::describe(&config, Reader::Owner, false));
-    let settings = about::Settings {
-        settings: &config.settings,
-    };
-    check("Settings", &settings);
+    check("Settings", &about::shown(&config));
 }
 
 #[test]
