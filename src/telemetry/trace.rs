@@ -54,12 +54,16 @@ impl Tracing {
             return Ok(Self::default());
         };
         let share = Sampler::TraceIdRatioBased(config.sample);
+        let sampler = Linked {
+            usual: Sampler::ParentBased(Box::new(share)),
+            made: counts.with_label_values(&["made"]),
+        };
         let resource = Resource::builder_empty().with_attributes([
             KeyValue::new("service.name", config.service_name.clone()),
             KeyValue::new("service.version", env!("CARGO_PKG_VERSION")),
         ]);
         let provider = SdkTracerProvider::builder()
-            .with_sampler(Linked(Sampler::ParentBased(Box::new(share))))
+            .with_sampler(sampler)
             .with_resource(resource.build())
             .with_span_processor(export::processor(
                 endpoint,

@@ -16,7 +16,6 @@ use async_trait::async_trait;
 use bytes::Bytes;
 use http::{HeaderMap, HeaderName, HeaderValue, Request, Response, header::CONTENT_TYPE};
 use http_body_util::{BodyExt, Limited};
-use opentelemetry::Context;
 use opentelemetry_http::{HttpClient, HttpError};
 use opentelemetry_otlp::{
     Protocol, RetryPolicy, SpanExporter as Otlp, WithExportConfig, WithHttpConfig,
@@ -24,9 +23,9 @@ use opentelemetry_otlp::{
 use opentelemetry_sdk::{
     Resource,
     error::OTelSdkResult,
-    trace::{BatchConfigBuilder, BatchSpanProcessor, Span, SpanData, SpanExporter, SpanProcessor},
+    trace::{BatchConfigBuilder, BatchSpanProcessor, SpanData, SpanExporter},
 };
-use prometheus::{IntCounter, IntCounterVec};
+use prometheus::IntCounterVec;
 use reqwest::{Url, redirect, retry};
 use tokio::runtime::Handle;
 
@@ -38,7 +37,6 @@ const MAX_BATCH: usize = 512;
 /// How long a span waits for company.
 const BATCH_EVERY: Duration = Duration::from_secs(1);
 /// One try, and all tries of one batch.
-const SEND_WITHIN: Duration = Duration::from_secs(4);
 const EXPORT_WITHIN: Duration = Duration::from_secs(4);
 /// Bytes of a collector's answer that are read.
 const MAX_ANSWER_BYTES: usize = 64 << 10;
@@ -48,7 +46,7 @@ pub(super) fn processor(
     endpoint: &str,
     headers: Option<&Secret>,
     counts: &IntCounterVec,
-) -> io::Result<impl SpanProcessor + 'static> {
+) -> io::Result<BatchSpanProcessor> {
     let url =
         Url::parse(endpoint).map_err(|_| io::Error::other("traces.endpoint is no address"))?;
     let exporter = Otlp::builder()
@@ -69,12 +67,8 @@ pub(super) fn processor(
         .with_max_export_batch_size(MAX_BATCH)
         .with_scheduled_delay(BATCH_EVERY)
         .build();
-    Ok(Processor {
-        inner: BatchSpanProcessor::builder(exporter)
-            .with_batch_config(batches)
-            .build(),
-        made: counts.with_label_values(&["made"]),
-    })
+    let processor = BatchSpanProcessor::builder(exporter);
+    Ok(processor.with_batch_config(batches).build())
 }
 
 /// The client of the collector.
@@ -93,7 +87,7 @@ impl Collector {
         // Installed by whoever comes first; a second one is refused, which is as well.
         let _ = rustls::crypto::ring::default_provider().install_default();
         let client = reqwest::Client::builder()
-            .timeout(SEND_WITHIN)
+            .timeout(EXPORT_WITHIN)
             .tcp_nodelay(true)
             .redirect(redirect::Policy::none())
             .retry(retry::never())
@@ -167,43 +161,12 @@ impl SpanExporter for Exporter {
     async fn export(&self, batch: Vec<SpanData>) -> OTelSdkResult {
         let spans = batch.len() as u64;
         let exported = self.inner.export(batch).await;
-        let outcome = if exported.is_ok() {
-            "exported"
-        } else {
-            "failed"
+        let outcome = match exported {
+            Ok(()) => "exported",
+            Err(_) => "failed",
         };
         self.counts.with_label_values(&[outcome]).inc_by(spans);
         exported
-    }
-
-    fn shutdown_with_timeout(&self, timeout: Duration) -> OTelSdkResult {
-        self.inner.shutdown_with_timeout(timeout)
-    }
-
-    fn set_resource(&mut self, resource: &Resource) {
-        self.inner.set_resource(resource);
-    }
-}
-
-/// Counts the spans that are made.
-#[derive(Debug)]
-struct Processor {
-    inner: BatchSpanProcessor,
-    made: IntCounter,
-}
-
-impl SpanProcessor for Processor {
-    fn on_start(&self, span: &mut Span, cx: &Context) {
-        self.inner.on_start(span, cx);
-    }
-
-    fn on_end(&self, span: SpanData) {
-        self.made.inc();
-        self.inner.on_end(span);
-    }
-
-    fn force_flush(&self) -> OTelSdkResult {
-        self.inner.force_flush()
     }
 
     fn shutdown_with_timeout(&self, timeout: Duration) -> OTelSdkResult {

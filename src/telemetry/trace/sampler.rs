@@ -5,11 +5,16 @@ use opentelemetry::{
     trace::{Link, SpanKind, TraceContextExt, TraceId, TraceState},
 };
 use opentelemetry_sdk::trace::{Sampler, SamplingDecision, SamplingResult, ShouldSample};
+use prometheus::IntCounter;
 
 /// What begins a trace of its own for the sake of another (a summary for a request) is recorded
 /// as that one is; the rest goes by the usual rule.
 #[derive(Clone, Debug)]
-pub(super) struct Linked(pub(super) Sampler);
+pub(super) struct Linked {
+    pub(super) usual: Sampler,
+    /// Counts the spans that are recorded.
+    pub(super) made: IntCounter,
+}
 
 impl ShouldSample for Linked {
     fn should_sample(
@@ -22,14 +27,20 @@ impl ShouldSample for Linked {
         links: &[Link],
     ) -> SamplingResult {
         let is_root = parent.is_none_or(|parent| !parent.span().span_context().is_valid());
-        if is_root && links.iter().any(|link| link.span_context.is_sampled()) {
-            return SamplingResult {
+        let sampled = match is_root && links.iter().any(|link| link.span_context.is_sampled()) {
+            true => SamplingResult {
                 decision: SamplingDecision::RecordAndSample,
                 attributes: Vec::new(),
                 trace_state: TraceState::default(),
-            };
+            },
+            false => {
+                let usual = &self.usual;
+                usual.should_sample(parent, trace, name, kind, attributes, links)
+            }
+        };
+        if sampled.decision == SamplingDecision::RecordAndSample {
+            self.made.inc();
         }
-        let usual = &self.0;
-        usual.should_sample(parent, trace, name, kind, attributes, links)
+        sampled
     }
 }
