@@ -5,7 +5,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::{
-    Config, StoreConfig, StorePlace,
+    Config,
     problem::{Problem, Problems, dotted},
     setting::settle,
 };
@@ -18,7 +18,7 @@ const MAX_NAMED: usize = 20;
 pub struct Change {
     /// Sections that are different now, and entries of those that have some.
     pub taken: Vec<String>,
-    /// Keys whose new values wait for a restart.
+    /// Keys and sections whose new values wait for a restart.
     pub waiting: Vec<&'static str>,
 }
 
@@ -26,18 +26,15 @@ impl Change {
     /// Compares, and puts back in `next` what cannot change while the proxy runs.
     pub fn settle(running: &Config, next: &mut Config) -> Self {
         let (old, new) = (&running.server, &next.server);
-        let mut keys = vec![
+        let fixed = [
             ("server.listen", new.listen != old.listen),
             ("server.data_dir", new.data_dir != old.data_dir),
             ("server.secret_env", new.secret != old.secret),
+            ("store", next.store != running.store),
+            ("traces", next.traces != running.traces),
         ];
-        keys.extend(store_keys(&running.store, &next.store));
-        keys.push(("traces", running.traces != next.traces));
-        let waiting: Vec<_> = keys
-            .iter()
-            .filter(|(_, differs)| *differs)
-            .map(|(key, _)| *key)
-            .collect();
+        let differ = fixed.into_iter().filter(|(_, differs)| *differs);
+        let waiting: Vec<_> = differ.map(|(key, _)| key).collect();
         next.server.listen = old.listen;
         next.server.data_dir.clone_from(&old.data_dir);
         next.server.secret.clone_from(&old.secret);
@@ -75,50 +72,25 @@ impl Config {
     }
 }
 
-/// The keys of a store that are different, which is opened once, with what it holds.
-fn store_keys(old: &StoreConfig, new: &StoreConfig) -> Vec<(&'static str, bool)> {
-    let mut keys = match (&old.place, &new.place) {
-        (StorePlace::Redis(old), StorePlace::Redis(new)) => {
-            let same_nodes = old.nodes == new.nodes && old.cluster == new.cluster;
-            vec![
-                ("store.url", !same_nodes),
-                ("store.password_env", old.password != new.password),
-                ("store.prefix", old.prefix != new.prefix),
-                ("store.ca_file", old.ca_file != new.ca_file),
-            ]
-        }
-        (old, new) => vec![("store.url", old != new)],
-    };
-    keys.extend([
-        ("store.max_sessions", old.max_sessions != new.max_sessions),
-        ("store.max_bytes", old.max_bytes != new.max_bytes),
-        ("store.max_age_s", old.max_age != new.max_age),
-        ("store.timeout_ms", old.timeout != new.timeout),
-        ("store.encrypt_key_env", old.encrypt_key != new.encrypt_key),
-    ]);
-    keys
-}
-
 /// Sections, and entries of those that have some.
 fn changed_sections(old: &Config, new: &Config) -> Vec<String> {
-    let sections = [
-        (
-            "default_provider",
-            old.default_provider != new.default_provider,
-        ),
-        ("server", old.server != new.server),
-        ("admin", old.admin != new.admin),
-        ("retry", old.retry != new.retry),
-        ("catalogue", old.catalogue != new.catalogue),
-        ("guard", old.guard != new.guard),
-        ("recovery", old.recovery != new.recovery),
-        ("compaction", old.compaction != new.compaction),
-    ];
-    let mut changed: Vec<_> = sections
-        .iter()
-        .filter(|(_, differs)| *differs)
-        .map(|(name, _)| (*name).to_owned())
-        .collect();
+    let mut changed = Vec::new();
+    let mut note = |section: &str, differs| {
+        if differs {
+            changed.push(section.to_owned());
+        }
+    };
+    note(
+        "default_provider",
+        old.default_provider != new.default_provider,
+    );
+    note("server", old.server != new.server);
+    note("admin", old.admin != new.admin);
+    note("retry", old.retry != new.retry);
+    note("catalogue", old.catalogue != new.catalogue);
+    note("guard", old.guard != new.guard);
+    note("recovery", old.recovery != new.recovery);
+    note("compaction", old.compaction != new.compaction);
     changed.extend(changed_entries("clients", &old.clients, &new.clients));
     changed.extend(changed_entries("providers", &old.providers, &new.providers));
     changed.extend(changed_entries("aliases", &old.aliases, &new.aliases));
@@ -172,9 +144,7 @@ mod tests {
             "server.listen",
             "server.data_dir",
             "server.secret_env",
-            "store.max_sessions",
-            "store.max_age_s",
-            "store.timeout_ms",
+            "store",
         ];
         assert_eq!(change.waiting, waiting);
         assert!(change.taken.is_empty());

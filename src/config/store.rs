@@ -71,13 +71,6 @@ impl RedisConfig {
         first.is_some_and(|node| node.reveal().starts_with("rediss:"))
     }
 
-    /// Whether it is given a password: one of its own, or one in an address.
-    pub fn has_password(&self) -> bool {
-        let in_address =
-            |node: &Secret| Url::parse(node.reveal()).is_ok_and(|url| url.password().is_some());
-        self.password.is_some() || self.nodes.iter().any(in_address)
-    }
-
     /// Hosts and ports of all nodes, without users and passwords.
     pub fn hosts(&self) -> Vec<String> {
         let shown = |node: &Secret| {

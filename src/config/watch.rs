@@ -1,8 +1,8 @@
 //! Whether what the settings are read from has changed on disk.
 //!
-//! Files are told apart by what the file system says of them, their contents aside, and through all
-//! symbolic links: so a file that was written, put in the place of another one, or found behind a
-//! link that was turned elsewhere is another one. A change counts once two looks in a row find the
+//! Files are told apart by their time, their length and the place behind all symbolic links, not by their
+//! contents: so a file that was written, or found behind a link that was turned elsewhere, is another one.
+//! A change counts once two looks in a row find the
 //! same, so that no file is read that is just being written.
 
 use std::{
@@ -39,15 +39,14 @@ pub struct Watch {
     begun: bool,
 }
 
-/// What the file system says of a file; `None` of one that is not there.
-type Stamp = (PathBuf, Option<Told>);
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Told {
+/// What the file system says of a file.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Stamp {
+    path: PathBuf,
+    /// Without links on the way to it; `None` of one that is not there.
+    place: Option<PathBuf>,
     modified: Option<SystemTime>,
-    length: u64,
-    /// Device and number of the file, and when anything was done to it at all.
-    identity: [u64; 4],
+    length: Option<u64>,
 }
 
 impl Watch {
@@ -150,27 +149,12 @@ fn stamp(path: &Path, depth: u32, stamps: &mut Vec<Stamp>) {
             stamp(&name, depth - 1, stamps);
         }
     }
-    stamps.push((path.to_owned(), data.as_ref().map(told)));
-}
-
-fn told(data: &Metadata) -> Told {
-    Told {
-        modified: data.modified().ok(),
-        length: data.len(),
-        identity: identity(data),
-    }
-}
-
-#[cfg(unix)]
-fn identity(data: &Metadata) -> [u64; 4] {
-    use std::os::unix::fs::MetadataExt;
-    let changed = [data.ctime(), data.ctime_nsec()].map(i64::cast_unsigned);
-    [data.dev(), data.ino(), changed[0], changed[1]]
-}
-
-#[cfg(not(unix))]
-const fn identity(_: &Metadata) -> [u64; 4] {
-    [0; 4]
+    stamps.push(Stamp {
+        path: path.to_owned(),
+        place: fs::canonicalize(path).ok(),
+        modified: data.as_ref().and_then(|data| data.modified().ok()),
+        length: data.as_ref().map(Metadata::len),
+    });
 }
 
 #[cfg(test)]

@@ -21,17 +21,10 @@ pub(crate) const MAX_NAME_BYTES: usize = 1_024;
 /// Everything that is configured of names.
 #[derive(Clone, Debug)]
 pub struct Names {
-    providers: BTreeMap<String, Claims>,
+    providers: BTreeMap<String, ProviderConfig>,
     aliases: BTreeMap<String, String>,
     models: BTreeMap<String, ModelConfig>,
     default_provider: Option<String>,
-}
-
-/// What one provider serves under bare names.
-#[derive(Clone, Debug)]
-struct Claims {
-    patterns: Vec<String>,
-    remote: bool,
 }
 
 /// A model at a provider.
@@ -75,15 +68,8 @@ pub fn matches(pattern: &str, name: &str) -> bool {
 
 impl Names {
     pub fn new(config: &Config) -> Self {
-        let claims = |provider: &ProviderConfig| Claims {
-            patterns: provider.models.clone(),
-            remote: provider.base_url.is_some(),
-        };
-        let providers = config.providers.iter();
         Self {
-            providers: providers
-                .map(|(name, provider)| (name.clone(), claims(provider)))
-                .collect(),
+            providers: config.providers.clone(),
             aliases: config.aliases.clone(),
             models: config.models.clone(),
             default_provider: config.default_provider.clone(),
@@ -200,7 +186,8 @@ impl Names {
         if let Some(name) = &self.default_provider {
             return self.provider(name);
         }
-        let mut remote = self.providers.iter().filter(|(_, claims)| claims.remote);
+        let remote = self.providers.iter();
+        let mut remote = remote.filter(|(_, provider)| provider.base_url.is_some());
         match (remote.next(), remote.next()) {
             (Some((only, _)), None) => Ok(only),
             _ => Err(self.unknown_model("")),
@@ -238,9 +225,9 @@ impl Names {
     /// provider that is said beside it.
     pub fn spelt_out(&self) -> Vec<(&str, Option<&str>)> {
         let mut names: Vec<(&str, Option<&str>)> = Vec::new();
-        for (provider, claims) in &self.providers {
-            let own = claims.patterns.iter().map(String::as_str);
-            names.extend(own.map(|name| (name, Some(provider.as_str()))));
+        for (name, provider) in &self.providers {
+            let own = provider.models.iter().map(String::as_str);
+            names.extend(own.map(|model| (model, Some(name.as_str()))));
         }
         for (name, model) in &self.models {
             names.push((name, model.provider.as_deref()));
@@ -281,9 +268,9 @@ impl Names {
 
     /// The provider with the most exact pattern for a bare name, its own or one of the models'.
     fn matching(&self, model: &str) -> Result<Option<&str>, Unknown> {
-        let own = self.providers.iter().flat_map(|(provider, claims)| {
-            let patterns = claims.patterns.iter();
-            patterns.map(move |pattern| (pattern.as_str(), provider.as_str()))
+        let own = self.providers.iter().flat_map(|(name, provider)| {
+            let patterns = provider.models.iter();
+            patterns.map(move |pattern| (pattern.as_str(), name.as_str()))
         });
         let told = self.models.iter().filter_map(|(pattern, told)| {
             let provider = self.provider(told.provider.as_deref()?).ok()?;
