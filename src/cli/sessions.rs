@@ -223,7 +223,7 @@ fn format_rows(url: &Url, sessions: &[Box<RawValue>]) -> Result<Vec<[String; 8]>
 
 fn format_session(session: &Session, now_s: u64) -> [String; 8] {
     let unknown = || "?".to_owned();
-    let tokens = |count: Option<u32>| count.map_or_else(unknown, |count| grouped(count.into()));
+    let tokens = |count: Option<u32>| count.map_or_else(unknown, grouped);
     let full = session
         .hard_util
         .map(|full| format!("{:.0} %", full * 100.0));

@@ -1,6 +1,9 @@
 //! Aligned columns of text, and numbers as people read them.
 
-use std::io::{self, Write};
+use std::{
+    fmt::Display,
+    io::{self, Write},
+};
 
 /// Writes rows with every column as wide as its widest cell. Two spaces stand before each row and
 /// between columns; nothing stands at the end of a line.
@@ -20,8 +23,8 @@ pub(super) fn write<const N: usize>(out: &mut impl Write, rows: &[[String; N]]) 
     Ok(())
 }
 
-/// A number with its thousands apart.
-pub(super) fn grouped(number: u64) -> String {
+/// A whole number with its thousands apart.
+pub(super) fn grouped(number: impl Display) -> String {
     let digits = number.to_string();
     let mut text = String::new();
     for (at, digit) in digits.chars().enumerate() {

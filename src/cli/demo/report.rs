@@ -174,7 +174,7 @@ impl<'a, W: Write> Report<'a, W> {
             "A coding session of {} requests in a window of {} tokens ({}), simulated: no key, no \
              network.\nIn the gauge, │ is the optimal limit and ┃ the critical one.\n",
             session.steps,
-            grouped(session.window.into()),
+            grouped(session.window),
             session.model
         )?;
         out.flush()?;
@@ -195,8 +195,8 @@ impl<'a, W: Write> Report<'a, W> {
             self.sums.requests,
             turn,
             draw_gauge(reading.prompt_tokens, session.window, &session.limits),
-            grouped(reading.prompt_tokens.into()),
-            grouped(session.window.into()),
+            grouped(reading.prompt_tokens),
+            grouped(session.window),
             reading.level,
             self.sums.cached_percent(),
             reading.actions,

@@ -124,7 +124,7 @@ fn what_caps_and_shares_do_is_shown() {
     ];
     let report = inspect(&words, settings, body.as_bytes()).unwrap();
     assert!(
-        report.contains("  capped message 0            schema  467 -> "),
+        report.contains("  capped message 0  schema  467 -> "),
         "{report}"
     );
     assert!(report.contains("  left out message 1, part 0"), "{report}");
