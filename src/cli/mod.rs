@@ -102,24 +102,14 @@ pub fn run(arguments: impl IntoIterator<Item = OsString>, environment: &Environm
         config: arguments.settings.config,
         listen: arguments.settings.listen,
     };
+    let out = &mut io::stdout();
     let done = match arguments.command.unwrap_or(Command::Serve) {
         Command::Serve => serve::run(&flags, environment),
-        Command::Check => check::run(&flags, environment, &mut io::stdout().lock()),
-        Command::Models(args) => models::run(&args, &flags, environment, &mut io::stdout().lock()),
-        Command::Inspect(args) => {
-            let (stdin, stdout) = (io::stdin(), io::stdout());
-            inspect::run(
-                &args,
-                &flags,
-                environment,
-                &mut stdin.lock(),
-                &mut stdout.lock(),
-            )
-        }
-        Command::Demo(args) => demo::run(&args),
-        Command::Sessions(args) => {
-            sessions::run(&args, &flags, environment, &mut io::stdout().lock())
-        }
+        Command::Check => check::run(&flags, environment, out),
+        Command::Models(args) => models::run(&args, &flags, environment, out),
+        Command::Inspect(args) => inspect::run(&args, &flags, environment, &mut io::stdin(), out),
+        Command::Demo(args) => demo::run(&args, out),
+        Command::Sessions(args) => sessions::run(&args, &flags, environment, out),
     };
     let code = match &done {
         Ok(()) => return ExitCode::SUCCESS,

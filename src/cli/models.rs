@@ -6,7 +6,7 @@ use super::{Failed, block_on, table};
 use crate::{
     config::{Config, Environment, Flags, load},
     error::chain,
-    health::limits::{Limits, limits},
+    health::limits::limits,
     provider::{Offered, Registry, Target},
 };
 
@@ -71,35 +71,26 @@ pub(super) fn rows(config: &Config, registry: &Registry) -> Vec<[String; 7]> {
     ];
     let mut rows = vec![heading.map(str::to_owned)];
     for offered in registry.offered() {
-        let Target {
-            provider,
-            window,
-            settings,
-            ..
-        } = &offered.target;
-        let inside = provider.config.profile.answer_inside_window;
-        let Limits {
-            optimal_max_tokens,
-            critical_max_tokens,
-        } = limits(
+        let target = &offered.target;
+        let (provider, window) = (&target.provider, target.window);
+        let limits = limits(
             window.known(),
             window.input,
-            inside,
+            provider.config.profile.answer_inside_window,
             &config.guard,
-            settings,
+            &target.settings,
             None,
         );
-        let critical =
-            critical_max_tokens.map_or("unknown".to_owned(), |tokens| tokens.to_string());
+        let or = |tokens: Option<u32>, unset: &str| {
+            tokens.map_or(unset.to_owned(), |tokens| tokens.to_string())
+        };
         rows.push([
             offered.id.clone(),
             window.tokens.to_string(),
             window.source.word().to_owned(),
-            window
-                .input
-                .map_or("-".to_owned(), |input| input.to_string()),
-            optimal_max_tokens.to_string(),
-            critical,
+            or(window.input, "-"),
+            limits.optimal_max_tokens.to_string(),
+            or(limits.critical_max_tokens, "unknown"),
             leads_to(registry, &offered),
         ]);
     }

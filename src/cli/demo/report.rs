@@ -29,8 +29,6 @@ pub(super) struct Reading {
     cached_tokens: u64,
     level: String,
     actions: String,
-    /// The utilisation of the window.
-    hard_util: f64,
     course: u32,
     reminders: u32,
     /// Answers left before a new course, while critical.
@@ -41,27 +39,13 @@ pub(super) struct Reading {
 pub(super) struct Report<'a, W> {
     out: &'a mut W,
     session: Session,
-    sums: Sums,
-}
-
-/// Sums over all answers.
-#[derive(Clone, Debug, Default, PartialEq)]
-struct Sums {
     requests: u64,
     refused: u64,
-    /// New cuts of the guard's: the number of messages left out grew, and not by a new course.
-    folds: u64,
-    /// Tool results truncated for the first time.
-    truncations: u64,
     prompt_tokens: u64,
     cached_tokens: u64,
-    /// The highest utilisation of the window.
-    fullest: f64,
-    courses: u64,
     prompts: u64,
-    /// Messages left out of the last request, and results truncated in it.
-    dropped: u64,
-    truncated: u64,
+    courses: u64,
+    /// As the last answer told.
     reminders: u32,
 }
 
@@ -74,14 +58,12 @@ impl Reading {
         let said = answer["error"]["message"].as_str().unwrap_or("no message");
         let usage = &answer["usage"];
         let cached = usage["prompt_tokens_details"]["cached_tokens"].as_u64();
-        let hard_util = header("x-plimsoll-hard-util").and_then(|value| value.parse().ok());
         Self {
             refused: (status != 200).then(|| format!("{status}: {said}")),
             prompt_tokens: usage["prompt_tokens"].as_u64().unwrap_or(0) as u32,
             cached_tokens: cached.unwrap_or(0),
             level: header("x-plimsoll-health").unwrap_or("unknown").to_owned(),
             actions: header("x-plimsoll-actions").unwrap_or("none").to_owned(),
-            hard_util: hard_util.unwrap_or(0.0),
             course: number("x-plimsoll-course").unwrap_or(1),
             reminders: number("x-plimsoll-reminders").unwrap_or(0),
             countdown: number("x-plimsoll-countdown"),
@@ -94,32 +76,9 @@ impl Reading {
 
     /// The value of one of `x-plimsoll-actions`.
     fn action(&self, name: &str) -> Option<&str> {
-        let mut pairs = self
-            .actions
-            .split(',')
-            .filter_map(|one| one.trim().split_once('='));
+        let actions = self.actions.split(',');
+        let mut pairs = actions.filter_map(|action| action.trim().split_once('='));
         pairs.find(|(key, _)| *key == name).map(|(_, value)| value)
-    }
-
-    fn count(&self, action: &str) -> u64 {
-        self.action(action)
-            .and_then(|number| number.parse().ok())
-            .unwrap_or(0)
-    }
-
-    /// Where the session stands in its recovery; empty while there is nothing to tell.
-    fn describe_recovery(&self) -> String {
-        let course = (self.course > 1).then(|| format!("course {}", self.course));
-        let reminders = (self.reminders > 0).then(|| format!("{} reminders", self.reminders));
-        let countdown = self.countdown.map(|left| format!("countdown {left}"));
-        let parts: Vec<String> = [course, reminders, countdown]
-            .into_iter()
-            .flatten()
-            .collect();
-        match parts.is_empty() {
-            true => String::new(),
-            false => format!("  ({})", parts.join(", ")),
-        }
     }
 
     /// What recovery did with this request, each with a line of its own.
@@ -143,29 +102,6 @@ impl Reading {
     }
 }
 
-impl Sums {
-    fn add(&mut self, reading: &Reading) {
-        self.requests += 1;
-        self.refused += u64::from(reading.is_refused());
-        let begins = reading.action("course").is_some();
-        let (dropped, truncated) = (reading.count("dropped"), reading.count("truncated"));
-        self.folds += u64::from(dropped > self.dropped && !begins);
-        self.truncations += truncated.saturating_sub(self.truncated);
-        (self.dropped, self.truncated) = (dropped, truncated);
-        self.prompt_tokens += u64::from(reading.prompt_tokens);
-        self.cached_tokens += reading.cached_tokens;
-        self.fullest = self.fullest.max(reading.hard_util);
-        self.courses += u64::from(begins);
-        self.prompts += u64::from(reading.action("injected").is_some());
-        self.reminders = reading.reminders;
-    }
-
-    /// The share of all prompt tokens that the provider read from its cache, in percent.
-    fn cached_percent(&self) -> f64 {
-        100.0 * self.cached_tokens as f64 / self.prompt_tokens.max(1) as f64
-    }
-}
-
 impl<'a, W: Write> Report<'a, W> {
     /// Writes what is about to be shown.
     pub(super) fn begin(out: &'a mut W, session: Session) -> io::Result<Self> {
@@ -181,58 +117,71 @@ impl<'a, W: Write> Report<'a, W> {
         Ok(Self {
             out,
             session,
-            sums: Sums::default(),
+            requests: 0,
+            refused: 0,
+            prompt_tokens: 0,
+            cached_tokens: 0,
+            prompts: 0,
+            courses: 0,
+            reminders: 0,
         })
     }
 
     /// Writes the line of one request, and a line for each event of recovery.
     pub(super) fn add_step(&mut self, turn: usize, reading: &Reading) -> io::Result<()> {
-        self.sums.add(reading);
-        let (out, session) = (&mut *self.out, &self.session);
+        self.requests += 1;
+        self.refused += u64::from(reading.is_refused());
+        self.prompt_tokens += u64::from(reading.prompt_tokens);
+        self.cached_tokens += reading.cached_tokens;
+        self.prompts += u64::from(reading.action("injected").is_some());
+        self.courses += u64::from(reading.action("course").is_some());
+        self.reminders = reading.reminders;
+        let recovery = match (reading.course, reading.reminders) {
+            (1, 0) => String::new(),
+            (course, reminders) => format!("  (course {course}, {reminders} reminders)"),
+        };
+        let (cached, session) = (self.cached_percent(), &self.session);
         write!(
-            out,
-            "step {:>4}  turn {:>3}  [{}] {:>9} of {} tokens  {:<8}  cached {:>4.1} %  {}{}",
-            self.sums.requests,
-            turn,
+            self.out,
+            "step {:>4}  turn {turn:>3}  [{}] {:>9} of {} tokens  {:<8}  cached {cached:>4.1} %  {}{recovery}",
+            self.requests,
             draw_gauge(reading.prompt_tokens, session.window, &session.limits),
             grouped(reading.prompt_tokens),
             grouped(session.window),
             reading.level,
-            self.sums.cached_percent(),
             reading.actions,
-            reading.describe_recovery(),
         )?;
         match &reading.refused {
-            Some(said) => writeln!(out, "  REFUSED {said}")?,
-            None => writeln!(out)?,
+            Some(said) => writeln!(self.out, "  REFUSED {said}")?,
+            None => writeln!(self.out)?,
         }
         for event in reading.describe_events() {
-            writeln!(out, "  ==> {event}")?;
+            writeln!(self.out, "  ==> {event}")?;
         }
-        out.flush()
+        self.out.flush()
     }
 
     /// Writes the sums.
     pub(super) fn end(self) -> io::Result<()> {
-        let sums = &self.sums;
         writeln!(
             self.out,
-            "\n{} requests, {} refused, {} folds, {} tool results truncated, \
-             window at most {:.1} % full, {:.1} % of {} prompt tokens read from the provider's cache, \
+            "\n{} requests, {} refused, {:.1} % of {} prompt tokens read from the provider's cache, \
              {} recovery prompts, {} new courses, {} reminders kept ({})",
-            sums.requests,
-            sums.refused,
-            sums.folds,
-            sums.truncations,
-            sums.fullest * 100.0,
-            sums.cached_percent(),
-            grouped(sums.prompt_tokens),
-            sums.prompts,
-            sums.courses,
-            sums.reminders,
+            self.requests,
+            self.refused,
+            self.cached_percent(),
+            grouped(self.prompt_tokens),
+            self.prompts,
+            self.courses,
+            self.reminders,
             self.session.model,
         )?;
         self.out.flush()
+    }
+
+    /// The share of all prompt tokens that the provider read from its cache, in percent.
+    fn cached_percent(&self) -> f64 {
+        100.0 * self.cached_tokens as f64 / self.prompt_tokens.max(1) as f64
     }
 }
 
@@ -289,24 +238,6 @@ mod tests {
             };
             assert_eq!(draw_gauge(10, 0, &limits).chars().count(), CELLS);
         }
-    }
-
-    #[test]
-    fn cuts_are_counted_once_and_a_new_course_is_no_fold() {
-        let mut sums = Sums::default();
-        for actions in [
-            "none",
-            "truncated=1, injected=caution",
-            "truncated=2, dropped=9",
-            "truncated=1, dropped=30, course=2",
-            "dropped=30, refitted=1",
-            "dropped=41",
-        ] {
-            sums.add(&read(actions));
-        }
-        assert_eq!((sums.requests, sums.folds, sums.truncations), (6, 2, 2));
-        assert_eq!((sums.courses, sums.prompts, sums.reminders), (1, 1, 3));
-        assert!((sums.cached_percent() - 50.0).abs() < 1e-9);
     }
 
     #[test]
