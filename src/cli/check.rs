@@ -129,8 +129,7 @@ fn effective(config: &Config, registry: &Registry) -> Effective {
     let fallback = registry
         .fallback()
         .map(|provider| provider.name.to_string());
-    let [english, chinese] = config.compaction.strategy().names();
-    let threshold = config.compaction.threshold;
+    let (threshold, strategy) = (config.compaction.threshold, config.compaction.strategy());
     // What follows the origin of an address can hold a key.
     let collector = config.traces.endpoint.as_ref();
     let collector = collector.and_then(|url| reqwest::Url::parse(url).ok());
@@ -145,10 +144,7 @@ fn effective(config: &Config, registry: &Registry) -> Effective {
             config.server.max_body_bytes.to_string(),
         ),
         ("guard.system_share", format!("{:.3}", guard.system_share)),
-        (
-            "compaction.threshold",
-            format!("{threshold} ({english}, {chinese})"),
-        ),
+        ("compaction.threshold", format!("{threshold} ({strategy})")),
         ("store.max_sessions", store.max_sessions.to_string()),
         (
             "traces.endpoint",

@@ -3,7 +3,6 @@
 use std::time::Duration;
 
 use super::{
-    Config,
     section::{Section, settings},
     setting::Show,
 };
@@ -50,38 +49,13 @@ fn read_wait(s: &mut Section, timeout: Duration) -> Duration {
     wait
 }
 
-/// What a threshold is good for.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Strategy {
-    CostFirst,
-    Balanced,
-    KeepInformation,
-}
-
-impl Strategy {
-    /// In English and in Chinese.
-    pub const fn names(self) -> [&'static str; 2] {
-        match self {
-            Self::CostFirst => ["cost first", "成本优先"],
-            Self::Balanced => ["balanced", "平衡模式"],
-            Self::KeepInformation => ["keep information", "信息保留"],
-        }
-    }
-}
-
 impl CompactionConfig {
-    pub fn strategy(&self) -> Strategy {
+    /// What the threshold puts first, in a word.
+    pub fn strategy(&self) -> &'static str {
         match self.threshold {
-            ..=0.6 => Strategy::CostFirst,
-            ..=0.75 => Strategy::Balanced,
-            _ => Strategy::KeepInformation,
+            ..=0.6 => "cost",
+            ..=0.75 => "balanced",
+            _ => "information",
         }
-    }
-}
-
-impl Default for CompactionConfig {
-    /// As in the shipped settings.
-    fn default() -> Self {
-        Config::default().compaction
     }
 }

@@ -5,7 +5,6 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 
 use super::{
-    Config,
     section::{Section, settings},
     setting::Show,
 };
@@ -126,13 +125,6 @@ pub enum UsageMode {
     AsSent,
     /// With the estimate of what was left out, for clients whose own meter steers them.
     AsReceived,
-}
-
-impl Default for GuardConfig {
-    /// As in the shipped settings.
-    fn default() -> Self {
-        Config::default().guard
-    }
 }
 
 /// The smaller of what is written and what the preset says.

@@ -32,7 +32,7 @@ mod tests;
 
 pub use change::Change;
 pub use client::{AdminConfig, ClientConfig};
-pub use compaction::{CompactionConfig, Strategy};
+pub use compaction::CompactionConfig;
 pub use guard::{ClearConfig, GuardConfig, Preset, UsageMode};
 pub use load::{Environment, Flags, Loaded, load};
 pub use model::{Deployment, ModelConfig};
@@ -123,3 +123,16 @@ impl Default for Config {
         config
     }
 }
+
+/// The defaults of a section alone, as in the shipped settings.
+macro_rules! section_defaults {
+    ($($section:ident: $field:ident),*) => {
+        $(impl Default for $section {
+            fn default() -> Self {
+                Config::default().$field
+            }
+        })*
+    };
+}
+
+section_defaults!(GuardConfig: guard, RecoveryConfig: recovery, CompactionConfig: compaction, StoreConfig: store);

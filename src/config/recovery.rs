@@ -5,7 +5,7 @@ use std::{ops::RangeInclusive, path::PathBuf, sync::Arc};
 use serde::{Deserialize, Serialize};
 
 use super::{
-    ClientConfig, Config, ModelConfig,
+    ClientConfig, ModelConfig,
     prompts::{Prompts, read_prompts},
     section::settings,
     setting::Show,
@@ -74,13 +74,6 @@ pub enum AddTools {
     WhenDue,
     Always,
     Never,
-}
-
-impl Default for RecoveryConfig {
-    /// As in the shipped settings.
-    fn default() -> Self {
-        Config::default().recovery
-    }
 }
 
 impl RecoveryConfig {

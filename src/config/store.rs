@@ -5,7 +5,6 @@ use std::{path::PathBuf, time::Duration};
 use reqwest::Url;
 
 use super::{
-    Config,
     secret::{Secret, SecretKey},
     section::{Section, settings},
     setting::Show,
@@ -79,13 +78,6 @@ impl RedisConfig {
             Some(format!("{}:{port}", url.host_str()?))
         };
         self.nodes.iter().filter_map(shown).collect()
-    }
-}
-
-impl Default for StoreConfig {
-    /// As in the shipped settings.
-    fn default() -> Self {
-        Config::default().store
     }
 }
 

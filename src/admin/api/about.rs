@@ -5,13 +5,7 @@ use http::Response;
 use serde_json::{Value, json};
 
 use super::{Who, respond};
-use crate::{
-    config::{Config, Strategy},
-    error::Failure,
-    proxy::App,
-    session::Reader,
-    wire::Body,
-};
+use crate::{config::Config, error::Failure, proxy::App, session::Reader, wire::Body};
 
 /// SECURITY: for the administrator and, without client keys, for whoever `admin.local` shows all sessions. What
 /// may be a key was taken out when the settings were read (`config/setting.rs`).
@@ -31,8 +25,8 @@ pub(super) fn shown(config: &Config) -> Value {
 }
 
 pub(super) fn about(app: &App, who: &Who) -> Response<Body> {
-    let about = describe(&app.config, who.reader(app), app.clients.have_keys());
-    respond(&about)
+    let reader = who.reader_of(app, who.account.as_ref());
+    respond(&describe(&app.config, reader, app.clients.have_keys()))
 }
 
 /// `keys`: clients need one. `reader` is `owner` of its own sessions, `admin` of all, or `local`: shown
@@ -44,11 +38,6 @@ pub(super) fn describe(config: &Config, reader: Reader, keys: bool) -> Value {
         Reader::Local => ("local", false),
     };
     let compaction = &config.compaction;
-    let strategy = match compaction.strategy() {
-        Strategy::CostFirst => "cost",
-        Strategy::Balanced => "balanced",
-        Strategy::KeepInformation => "information",
-    };
     json!({
         "version": env!("CARGO_PKG_VERSION"),
         "reader": reader,
@@ -57,7 +46,7 @@ pub(super) fn describe(config: &Config, reader: Reader, keys: bool) -> Value {
         "compaction": {
             "auto": compaction.auto,
             "threshold": compaction.threshold,
-            "strategy": strategy,
+            "strategy": compaction.strategy(),
         },
     })
 }

@@ -66,7 +66,7 @@ pub(super) async fn order(
 }
 
 fn shown(app: &App, who: &Who, known: &Known) -> Response<Body> {
-    let report = session::report(known, who.reader_of(app, &known.account));
+    let report = session::report(known, who.reader_of(app, Some(&known.account)));
     respond(&report)
 }
 

@@ -67,23 +67,12 @@ impl Who {
         })
     }
 
-    /// What may be read of a session of that account.
-    pub(super) fn reader_of(&self, app: &App, account: &Account) -> Reader {
-        match self.own {
-            Some(own) if own == *account => Reader::Owner,
+    /// What may be read of sessions of that account; `None`: of all that are listed.
+    pub(super) fn reader_of(&self, app: &App, account: Option<&Account>) -> Reader {
+        match &self.own {
+            Some(own) if account == Some(own) => Reader::Owner,
             Some(_) => Reader::Local,
             None => Reader::Admin {
-                show_content: app.config.admin.show_content,
-            },
-        }
-    }
-
-    /// What may be read of the sessions that are listed.
-    pub(super) fn reader(&self, app: &App) -> Reader {
-        match (self.account, self.own) {
-            (Some(own), _) => self.reader_of(app, &own),
-            (None, Some(_)) => Reader::Local,
-            (None, None) => Reader::Admin {
                 show_content: app.config.admin.show_content,
             },
         }

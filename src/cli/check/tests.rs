@@ -63,7 +63,7 @@ fn it_shows_what_the_settings_come_to_and_no_key() {
             "guard.max_prompt_tokens 12000 guard.preset",
             "guard.low_water 0.5 for windows of up to 64k, else 0.7 default",
             "store.max_bytes 4294967296 default",
-            "compaction.threshold 0.6 (cost first, 成本优先) default",
+            "compaction.threshold 0.6 (cost) default",
             "compaction.model the conversation's own model default",
         ],
     );
@@ -142,7 +142,7 @@ fn it_shows_when_a_conversation_is_summarised_and_by_whom() {
     .unwrap();
     has_lines(&shown, &["simulated/plimsoll-8k from 4608 tokens on"]);
     for part in [
-        "0.75 (balanced, 平衡模式)",
+        "0.75 (balanced)",
         "recovery.enabled: recovery cannot act without the guard",
     ] {
         assert!(shown.contains(part), "no {part:?} in\n{shown}");

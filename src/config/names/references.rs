@@ -27,26 +27,27 @@ pub(in crate::config) fn read_aliases(root: &mut Section) -> BTreeMap<String, St
 pub(in crate::config) fn check_references(config: &Config, s: &mut Section) {
     let names = Names::new(config);
     for (name, stands_for) in &config.aliases {
-        let path = ["aliases", name];
-        if let Some(way) = loop_from(name, &config.aliases) {
-            let message = format!("leads back to itself: {}", way.join(" -> "));
-            s.refuse_at(&path, Some(format!("{stands_for:?}")), message);
-            continue;
-        }
-        if let Err(problem) = leads_somewhere(&names, stands_for, config) {
-            s.refuse_at(&path, Some(format!("{stands_for:?}")), problem);
-        }
+        let led = match loop_from(name, &config.aliases) {
+            Some(way) => Err(format!("leads back to itself: {}", way.join(" -> "))),
+            None => leads_somewhere(&names, stands_for, config),
+        };
+        note_unled(s, &["aliases", name], stands_for, led);
     }
     for (name, model) in &config.models {
         check_model(name, model, &names, config, s);
     }
     let summariser = config.compaction.model.as_deref();
     // That there must be one is said where it is read.
-    if let Some(wanted) = summariser.filter(|name| !name.is_empty())
-        && let Err(problem) = leads_somewhere(&names, wanted, config)
-    {
-        let path = ["compaction", "model"];
-        s.refuse_at(&path, Some(format!("{wanted:?}")), problem);
+    if let Some(wanted) = summariser.filter(|name| !name.is_empty()) {
+        let led = leads_somewhere(&names, wanted, config);
+        note_unled(s, &["compaction", "model"], wanted, led);
+    }
+}
+
+/// Notes that the name which a setting gives leads nowhere.
+fn note_unled(s: &mut Section, path: &[&str], wanted: &str, led: Result<(), String>) {
+    if let Err(problem) = led {
+        s.refuse_at(path, Some(format!("{wanted:?}")), problem);
     }
 }
 
@@ -60,37 +61,30 @@ fn check_model(name: &str, model: &ModelConfig, names: &Names, config: &Config, 
     }
     for deployment in &model.deployments {
         let wanted = &deployment.model;
-        let path = ["models", name, "deployments"];
         let plain = names.plain(wanted, None);
-        let problem = if *plain == *name {
+        let led = if *plain == *name {
             Err("is the model itself; name provider/model".to_owned())
         } else if names.has_deployments(&plain) {
             Err("has deployments of its own; name those".to_owned())
         } else {
             leads_somewhere(names, wanted, config)
         };
-        if let Err(problem) = problem {
-            s.refuse_at(&path, Some(format!("{wanted:?}")), problem);
-        }
+        note_unled(s, &["models", name, "deployments"], wanted, led);
     }
     let others = model.fallback.iter().map(|other| ("fallback", other));
     let others = others.chain(model.larger.iter().map(|other| ("larger", other)));
     for (key, wanted) in others {
-        let path = ["models", name, key];
         let plain = names.plain(wanted, None);
         let found = places(names, &plain, None);
-        let problem = if wanted.is_empty() || wanted.contains('*') {
+        let is_same = !found.is_empty() && found.iter().all(|place| own.contains(place));
+        let led = if wanted.is_empty() || wanted.contains('*') {
             Err("must be the name of one model".to_owned())
-        } else if *plain == *name
-            || (!found.is_empty() && found.iter().all(|place| own.contains(place)))
-        {
+        } else if *plain == *name || is_same {
             Err("is the model itself; name another".to_owned())
         } else {
             leads_somewhere(names, wanted, config)
         };
-        if let Err(problem) = problem {
-            s.refuse_at(&path, Some(format!("{wanted:?}")), problem);
-        }
+        note_unled(s, &["models", name, key], wanted, led);
     }
 }
 
@@ -105,26 +99,16 @@ fn leads_somewhere(names: &Names, name: &str, config: &Config) -> Result<(), Str
     let plain = names.plain(name, None);
     let known: Vec<_> = config.providers.keys().map(String::as_str).collect();
     match names.places(&plain, None) {
-        Ok(_) => {}
-        Err(Unknown::Ambiguous { candidates, .. }) => {
-            return Err(format!(
-                "is served by {candidates}; name one of them: provider/model"
-            ));
-        }
-        Err(_) => {
-            let nobody = || {
-                let known = known.join(", ");
-                format!("leads to nobody; write provider/model, with one of {known}")
-            };
-            return Err(misspelt(&plain, &known).unwrap_or_else(nobody));
-        }
+        Ok(_) if names.is_claimed(&plain) => Ok(()),
+        Ok(_) => misspelt(&plain, &known).map_or(Ok(()), Err),
+        Err(Unknown::Ambiguous { candidates, .. }) => Err(format!(
+            "is served by {candidates}; name one of them: provider/model"
+        )),
+        Err(_) => Err(misspelt(&plain, &known).unwrap_or_else(|| {
+            let known = known.join(", ");
+            format!("leads to nobody; write provider/model, with one of {known}")
+        })),
     }
-    if !names.is_claimed(&plain)
-        && let Some(near) = misspelt(&plain, &known)
-    {
-        return Err(near);
-    }
-    Ok(())
 }
 
 /// A provider's name with a slip in it, which would go to the default provider as a model's.

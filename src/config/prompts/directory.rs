@@ -36,27 +36,15 @@ pub(in crate::config) fn read_prompts(s: &mut Section, folder: Option<&Path>) ->
             return prompts;
         }
     };
-    let mut refuse = |name: &str, message: &str| {
-        s.refuse_again(KEY, shown.clone(), format!("{name} {message}"));
-    };
-    for language in names {
-        if names_of(&language).is_empty() {
-            let message = "is not known here; put texts into en/ and zh/, or move it elsewhere";
-            refuse(&language, message);
-            continue;
-        }
-        match list_files(&folder.join(&language)) {
-            Ok(files) => {
-                for file in files {
-                    let name = format!("{language}/{file}");
-                    if let Err(message) = take_text(folder, &language, &name, &mut prompts) {
-                        refuse(&name, &message);
-                    }
-                }
-            }
-            Err(error) => {
-                let message = format!("cannot be read: {error}; it must be a directory");
-                refuse(&language, &message);
+    for entry in names {
+        // A file beside the directories of languages is no text either, and said to be none.
+        let texts = match list_files(&folder.join(&entry)) {
+            Ok(files) => files.iter().map(|file| format!("{entry}/{file}")).collect(),
+            Err(_) => vec![entry],
+        };
+        for name in texts {
+            if let Err(message) = take_text(folder, &name, &mut prompts) {
+                s.refuse_again(KEY, shown.clone(), format!("{name} {message}"));
             }
         }
     }
@@ -64,20 +52,12 @@ pub(in crate::config) fn read_prompts(s: &mut Section, folder: Option<&Path>) ->
 }
 
 /// Puts one text of a directory in the place of the built-in one.
-fn take_text(
-    folder: &Path,
-    language: &str,
-    name: &str,
-    prompts: &mut Prompts,
-) -> Result<(), String> {
+fn take_text(folder: &Path, name: &str, prompts: &mut Prompts) -> Result<(), String> {
     let known = names();
     if !known.contains(&name) {
         return Err(match nearest(name, &known) {
             Some(near) => format!("is not the name of a text; did you mean {near}?"),
-            None => {
-                let here = names_of(language).join(", ");
-                format!("is not the name of a text; there are {here}")
-            }
+            None => format!("is not the name of a text; there are {}", known.join(", ")),
         });
     }
     let text = read_text(&folder.join(name)).map_err(|error| {
@@ -86,13 +66,6 @@ fn take_text(
     prompts
         .replace(name, &text)
         .map_err(|unfit| unfit.to_string())
-}
-
-/// The texts of a language, by the name of its folder.
-fn names_of(language: &str) -> Vec<&'static str> {
-    let mut names = names().to_vec();
-    names.retain(|name| name.split_once('/').is_some_and(|(at, _)| at == language));
-    names
 }
 
 /// The names in a directory, in order.

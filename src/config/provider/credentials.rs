@@ -69,38 +69,16 @@ pub(super) fn read_auth(s: &mut Section) -> Auth {
     Auth::None
 }
 
+/// The key in the environment variable of that name, without white space around it.
 fn resolve_key(s: &mut Section, variable: &str) -> Option<Secret> {
     let key = "api_key_env";
-    let plain = |c: char| c.is_ascii_alphanumeric() || c == '_';
-    if variable.is_empty()
-        || !variable.chars().all(plain)
-        || variable.starts_with(|c: char| c.is_ascii_digit())
-    {
-        let message = "must be the name of an environment variable (the value is not shown, it may be \
-                       a key), such as OPENAI_API_KEY";
-        s.refuse(key, None, message);
-        return None;
+    let secret = s.resolve_secret(key, variable)?;
+    let value = secret.reveal().trim();
+    if HeaderValue::from_str(value).is_err() {
+        let message = "names an environment variable of characters that no key can have";
+        s.refuse_text(key, variable, message);
     }
-    let name = s.name().to_owned();
-    let value = s.environment.value(variable).unwrap_or("").trim();
-    // SECURITY: there are keys of letters and digits alone.
-    if value.is_empty() && variable.contains(|c: char| c.is_ascii_lowercase()) {
-        let message = format!(
-            "provider {name} needs an environment variable that is not set (its name is not \
-             shown, it may be a key)"
-        );
-        s.refuse(key, None, message);
-        return None;
-    }
-    let message = if value.is_empty() {
-        format!("provider {name} needs the environment variable {variable}, which is not set")
-    } else if HeaderValue::from_str(value).is_err() {
-        format!("the environment variable {variable} holds characters that no key can have")
-    } else {
-        return Some(Secret::new(value));
-    };
-    s.refuse_text(key, variable, message);
-    None
+    Some(Secret::new(value))
 }
 
 pub(super) fn read_key_header(s: &mut Section) -> Option<HeaderName> {

@@ -156,14 +156,16 @@ impl Section<'_> {
         variable: &str,
     ) -> Option<Secret> {
         let value = self.environment.value(variable);
-        if value.is_none_or(str::is_empty) {
+        if value.is_none_or(|value| value.trim().is_empty()) {
             // SECURITY: who mistakes this for the place of the secret itself must not find it in a log.
             let shown = is_variable(variable).then(|| format!("{variable:?}"));
             let hint = match shown {
                 Some(_) => "",
                 None => " (the value is not shown, it may be a secret)",
             };
-            let message = format!("names an environment variable that is not set{hint}");
+            let message = format!(
+                "names an environment variable that is not set{hint}; set it, or name another"
+            );
             self.refuse(key, shown, message);
         }
         value.map(Secret::new)
