@@ -89,7 +89,7 @@ async fn what_needs_a_restart_is_named_and_the_rest_is_taken() {
     let line = proxy.says(IN_FORCE).await;
     assert_eq!(line["changed"], "models.\"up/m\"");
     let line = proxy.says("until the proxy is restarted").await;
-    assert_eq!(line["settings"], "server.listen, store.max_sessions");
+    assert_eq!(line["settings"], "server.listen, store");
     assert_eq!(line["level"], "WARN");
     assert_eq!(limit(&proxy.client(), &up).await, "8000");
 }
