@@ -36,17 +36,14 @@ use crate::{
     wire::Body,
 };
 
-/// How often the newest sessions are read, for what other replicas did.
-const POLL_EVERY: Duration = Duration::from_secs(3);
-/// How many.
+/// How often providers are looked at, and the newest sessions read for what other replicas did. Each time a
+/// comment goes out, so that nobody on the way thinks that the connection is dead.
+const LOOK_EVERY: Duration = Duration::from_secs(3);
+/// Sessions that are read at a time.
 const POLLED: usize = 100;
 /// What changed so shortly before is told at the beginning: a reader that had the list first misses
 /// nothing. Seconds.
 const SHORTLY: u64 = 60;
-/// How often providers are looked at.
-const PROVIDERS_EVERY: Duration = Duration::from_secs(2);
-/// So that nobody on the way thinks that the connection is dead.
-const COMMENT_EVERY: Duration = Duration::from_secs(15);
 /// Sessions of which is remembered what was told last; more than are read at once.
 const REMEMBERED: NonZeroUsize = NonZeroUsize::new(1_000).expect("not zero");
 
@@ -62,6 +59,9 @@ pub(super) fn events(app: &Arc<App>, who: Who) -> Result<Response<Body>, Failure
         all: MAX_LISTENERS,
         own: MAX_OF_ONE,
     })?;
+    // Due at once, and then so long after each time that it was looked at.
+    let mut looks = interval(LOOK_EVERY);
+    looks.set_missed_tick_behavior(MissedTickBehavior::Delay);
     let listener = Listener {
         ended: app.listening(),
         app: Arc::clone(app),
@@ -71,9 +71,7 @@ pub(super) fn events(app: &Arc<App>, who: Who) -> Result<Response<Body>, Failure
         providers: None,
         others: None,
         begun: false,
-        comments: every(COMMENT_EVERY),
-        polls: every(POLL_EVERY),
-        providers_looks: every(PROVIDERS_EVERY),
+        looks,
     };
     let events = stream::unfold(listener, |mut listener| async move {
         let event = listener.next().await?;
@@ -95,16 +93,7 @@ struct Listener {
     others: Option<u64>,
     /// The newest sessions were read once.
     begun: bool,
-    comments: Interval,
-    polls: Interval,
-    providers_looks: Interval,
-}
-
-/// Due at once, and then so long after each time that it was looked at.
-fn every(period: Duration) -> Interval {
-    let mut interval = interval(period);
-    interval.set_missed_tick_behavior(MissedTickBehavior::Delay);
-    interval
+    looks: Interval,
 }
 
 impl Listener {
@@ -125,16 +114,12 @@ impl Listener {
                         return Some(RESYNC);
                     }
                 },
-                _ = self.comments.tick() => return Some(COMMENT),
-                _ = self.providers_looks.tick() => if let Some(event) = self.providers() {
-                    return Some(event);
-                },
-                _ = self.polls.tick() => {
-                    let events = [self.poll().await, self.others().await];
-                    self.polls.reset();
-                    if events.iter().any(Option::is_some) {
-                        return Some(events.into_iter().flatten().collect::<Vec<_>>().concat().into());
-                    }
+                _ = self.looks.tick() => {
+                    let events = [self.providers(), self.poll().await, self.others().await];
+                    self.looks.reset();
+                    let events = events.into_iter().flatten();
+                    let told: Vec<_> = std::iter::once(COMMENT).chain(events).collect();
+                    return Some(told.concat().into());
                 }
             }
         }
