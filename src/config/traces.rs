@@ -1,19 +1,17 @@
 //! Where spans go.
 
+use http::{HeaderMap, HeaderName, HeaderValue};
 use reqwest::Url;
 
-use super::{
-    secret::Secret,
-    section::{Section, settings},
-};
+use super::section::{Section, settings};
 
 const MAX_NAME: usize = 128;
 
 settings! {
     /// Where spans go.
     pub struct TracesConfig read from s {
-        /// Headers for the collector, `name=value` and a comma between two.
-        pub headers: Option<Secret> = read_headers(s);
+        /// Headers for the collector, hidden where they are shown.
+        pub headers: HeaderMap = read_headers(s);
         pub service_name: String = read_service_name(s);
         /// Of a collector that speaks OTLP over HTTP, `/v1/traces` included; `None`: no traces.
         pub endpoint: Option<String> = read_endpoint(s);
@@ -23,14 +21,25 @@ settings! {
     }
 }
 
-fn read_headers(s: &mut Section) -> Option<Secret> {
-    let headers = s.named_secret("headers_env")?;
-    if !headers.reveal().split(',').all(is_header) {
+fn read_headers(s: &mut Section) -> HeaderMap {
+    let Some(written) = s.named_secret("headers_env") else {
+        return HeaderMap::new();
+    };
+    let headers: Option<_> = written.reveal().split(',').map(parse_header).collect();
+    headers.unwrap_or_else(|| {
         let message = "must name a variable of headers: name=value, with a comma between two (the value \
                        is not shown, it may hold a key)";
         s.refuse("headers_env", None, message);
-    }
-    Some(headers)
+        HeaderMap::new()
+    })
+}
+
+fn parse_header(pair: &str) -> Option<(HeaderName, HeaderValue)> {
+    let (name, value) = pair.split_once('=')?;
+    let name = HeaderName::try_from(name.trim()).ok()?;
+    let mut value = HeaderValue::try_from(value.trim()).ok()?;
+    value.set_sensitive(true);
+    Some((name, value))
 }
 
 fn read_service_name(s: &mut Section) -> String {
@@ -60,10 +69,18 @@ fn read_endpoint(s: &mut Section) -> Option<String> {
     Some(written)
 }
 
-fn is_header(pair: &str) -> bool {
-    let Some((name, value)) = pair.split_once('=') else {
-        return false;
-    };
-    http::HeaderName::try_from(name.trim()).is_ok()
-        && http::HeaderValue::try_from(value.trim()).is_ok()
+#[cfg(test)]
+mod tests {
+    use http::HeaderMap;
+
+    use super::parse_header;
+
+    #[test]
+    fn headers_of_the_collector_are_read_and_hidden() {
+        let written = "authorization=Basic YTpi==, x-team = a=b";
+        let read: HeaderMap = written.split(',').filter_map(parse_header).collect();
+        assert_eq!(read["authorization"], "Basic YTpi==");
+        assert_eq!(read["x-team"], "a=b");
+        assert!(!format!("{read:?}").contains("YTpi"));
+    }
 }

@@ -65,11 +65,7 @@ impl Tracing {
         let provider = SdkTracerProvider::builder()
             .with_sampler(sampler)
             .with_resource(resource.build())
-            .with_span_processor(export::processor(
-                endpoint,
-                config.headers.as_ref(),
-                counts,
-            )?)
+            .with_span_processor(export::processor(endpoint, &config.headers, counts)?)
             .build();
         let tracer = provider.tracer("plimsoll");
         Ok(Self(Some(Arc::new(On { provider, tracer }))))

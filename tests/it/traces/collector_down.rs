@@ -133,10 +133,14 @@ async fn one_that_refuses_redirects_or_says_too_much_is_no_better() {
 #[tokio::test]
 async fn what_waits_is_sent_before_the_end_with_the_headers_of_the_settings() {
     let (up, collector) = (answering().await, Collector::start().await);
-    let secret = plimsoll::config::secret::Secret::new("authorization=Bearer c, x-team=t");
+    let headers = [("authorization", "Bearer c"), ("x-team", "t")];
+    let headers = headers.map(|(name, value)| (name.parse().unwrap(), value.parse().unwrap()));
     let proxy = traced(&up, &collector)
         .set(|config| {
-            config.traces.headers = Some(secret);
+            config
+                .traces
+                .headers
+                .extend::<[(http::HeaderName, _); 2]>(headers);
             config.traces.service_name = "my-proxy".into();
         })
         .start()
