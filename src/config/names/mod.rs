@@ -80,7 +80,7 @@ impl Names {
     /// it, an alias counts only where it leads there: that provider may have a model of this name.
     pub fn plain<'m>(&self, model: &'m str, chosen: Option<&str>) -> Cow<'m, str> {
         let mut name = Cow::Borrowed(model);
-        // No chain that ends is longer, and settings with one that does not are refused.
+        // Settings with a chain that does not end are refused; this bounds all others.
         for _ in 0..self.aliases.len() {
             match self.alias(&name) {
                 Some(next) => name = next.into(),

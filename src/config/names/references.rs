@@ -4,7 +4,7 @@
 //! name that nobody claims is looked at more closely than a client's would be: with a default
 //! provider every misspelt name leads somewhere.
 
-use std::collections::{BTreeMap, HashSet};
+use std::collections::BTreeMap;
 
 use super::{Names, Place, Unknown};
 use crate::config::{Config, ModelConfig, problem::nearest, section::Section, setting::Show};
@@ -27,7 +27,7 @@ pub(in crate::config) fn read_aliases(root: &mut Section) -> BTreeMap<String, St
 pub(in crate::config) fn check_references(config: &Config, s: &mut Section) {
     let names = Names::new(config);
     for (name, stands_for) in &config.aliases {
-        let led = match loop_from(name, &config.aliases) {
+        let led = match loop_from(&names, name) {
             Some(way) => Err(format!("leads back to itself: {}", way.join(" -> "))),
             None => leads_somewhere(&names, stands_for, config),
         };
@@ -121,40 +121,21 @@ fn misspelt(name: &str, known: &[&str]) -> Option<String> {
     ))
 }
 
-/// The way from an alias back to itself, where there may be one. One pattern may lead to another
-/// where both have a name in common, so that a way is found here which few names would go; none that
-/// would not end is missed.
-fn loop_from<'a>(first: &'a str, aliases: &'a BTreeMap<String, String>) -> Option<Vec<&'a str>> {
-    let mut ways = vec![vec![first]];
-    let mut seen = HashSet::new();
-    while let Some(way) = ways.pop() {
-        let from = *way.last()?;
-        let to = &aliases[from];
-        // `*` for one model stands for that model also where it is asked for by its own name.
-        let ends = |next: &str| next == from && from.ends_with('*') && !to.ends_with('*');
-        for next in aliases.keys() {
-            if !meet(next, to) || ends(next) {
-                continue;
-            }
-            let mut longer = way.clone();
-            longer.push(next);
-            if next == first {
-                return Some(longer);
-            }
-            if seen.insert(next) {
-                ways.push(longer);
-            }
+/// The way from an alias that goes round, or to no end at all. An alias is followed as a name is, a `*` at its
+/// end standing for whatever follows: names that go round do so from that alias among theirs which looks at
+/// most of a name.
+fn loop_from(names: &Names, first: &str) -> Option<Vec<String>> {
+    let mut way = vec![first.to_owned()];
+    if names.aliases.get(first).is_some_and(|to| to == first) {
+        way.push(first.to_owned());
+        return Some(way);
+    }
+    while let Some(next) = names.alias(way.last()?) {
+        let is_back = way.contains(&next);
+        way.push(next);
+        if is_back || way.len() > names.aliases.len() + 1 {
+            return Some(way);
         }
     }
     None
-}
-
-/// Whether two names, each of which may end with a `*`, have a name in common.
-fn meet(a: &str, b: &str) -> bool {
-    match (a.strip_suffix('*'), b.strip_suffix('*')) {
-        (Some(a), Some(b)) => a.starts_with(b) || b.starts_with(a),
-        (Some(start), None) => b.starts_with(start),
-        (None, Some(start)) => a.starts_with(start),
-        (None, None) => a == b,
-    }
 }
