@@ -79,7 +79,7 @@ enum Failed {
     #[error("{0}")]
     Inspect(#[from] inspect::InspectError),
     #[error("{0}")]
-    Sessions(#[from] sessions::SessionsError),
+    Sessions(String),
     #[error("the output could not be written: {0}")]
     Output(#[from] io::Error),
 }

@@ -8,7 +8,7 @@ use std::{
 use http_body_util::{BodyExt, Limited};
 use reqwest::{StatusCode, Url};
 use serde::{Deserialize, Serialize};
-use serde_json::value::RawValue;
+use serde_json::{Value, value::RawValue};
 
 use super::{
     Failed, block_on,
@@ -17,7 +17,6 @@ use super::{
 use crate::{
     config::{Environment, Flags, load, secret::Secret},
     error::chain,
-    health::Level,
 };
 
 /// Sessions on one page; the API gives no more.
@@ -40,33 +39,6 @@ pub(super) struct Args {
     json: bool,
 }
 
-/// Why the sessions cannot be listed.
-#[derive(Debug, thiserror::Error)]
-pub(super) enum SessionsError {
-    #[error("{0}: not an address; it looks like http://127.0.0.1:1876")]
-    Address(String),
-    #[error("the HTTP client cannot be set up: {}", chain(.0))]
-    Client(reqwest::Error),
-    #[error(
-        "{url} cannot be reached: {}; `plimsoll serve` starts a proxy, --url names another address",
-        chain(source)
-    )]
-    Unreachable { url: Url, source: reqwest::Error },
-    #[error(
-        "{url} asks for a key: set the environment variable {key_env} to a client's key or the \
-         administrator's, or name another variable with --key-env"
-    )]
-    KeyMissing { url: Url, key_env: String },
-    #[error("{url} refuses the key in the environment variable {key_env}")]
-    KeyRefused { url: Url, key_env: String },
-    #[error("{url} answers {status}; is this a Plimsoll proxy of the same release?")]
-    Status { url: Url, status: StatusCode },
-    #[error(
-        "{url} answers with no list of sessions; is this a Plimsoll proxy of the same release? {reason}"
-    )]
-    Unreadable { url: Url, reason: String },
-}
-
 /// The body of the API's answer. A session stays JSON until a table is made of it, so that `--json`
 /// prints every field.
 #[derive(Default, Deserialize, Serialize)]
@@ -79,23 +51,6 @@ struct Sessions {
     of_other_keys: Option<u64>,
     #[serde(default)]
     hint: Option<String>,
-}
-
-/// What the table shows of a session.
-#[derive(Deserialize)]
-struct Session {
-    id: String,
-    model: String,
-    provider: String,
-    health: Level,
-    prompt_tokens: Option<u32>,
-    context_limit: Option<u32>,
-    hard_util: Option<f64>,
-    course: u32,
-    countdown: Option<u32>,
-    compacting: bool,
-    /// Seconds since 1970.
-    updated_s: u64,
 }
 
 /// Prints the list of sessions, newest first.
@@ -113,9 +68,10 @@ pub(super) fn run(
         Some(url) => url.clone(),
         None => format!("http://{}", load(flags, environment)?.config.server.listen),
     };
-    let url = parse_address(&address)?;
+    let url = parse_address(&address).map_err(Failed::Sessions)?;
     let key = environment.value(&args.key_env).map(Secret::new);
-    let listed = block_on(fetch_sessions(&url, key.as_ref(), &args.key_env))??;
+    let listed = block_on(fetch_sessions(&url, key.as_ref(), &args.key_env))?;
+    let listed = listed.map_err(Failed::Sessions)?;
     if args.json {
         let text = serde_json::to_string(&listed).map_err(io::Error::from)?;
         writeln!(out, "{text}")?;
@@ -128,7 +84,7 @@ pub(super) fn run(
              client's sessions, the administrator's key all of them."
         )?;
     } else {
-        table::write(out, &format_rows(&url, &listed.sessions)?)?;
+        table::write(out, &format_rows(&listed.sessions))?;
     }
     if let (Some(others), Some(hint)) = (listed.of_other_keys.filter(|it| *it > 0), &listed.hint) {
         writeln!(out, "Sessions of other keys: {others}. {hint}")?;
@@ -137,60 +93,68 @@ pub(super) fn run(
 }
 
 /// The address of the list under the address of a proxy.
-fn parse_address(address: &str) -> Result<Url, SessionsError> {
+fn parse_address(address: &str) -> Result<Url, String> {
     let url = Url::parse(address).ok();
     let mut url = url
         .filter(|url| matches!(url.scheme(), "http" | "https"))
-        .ok_or_else(|| SessionsError::Address(address.to_owned()))?;
+        .ok_or_else(|| format!("{address}: not an address; it looks like http://127.0.0.1:1876"))?;
     let path = url.path().trim_end_matches('/');
     url.set_path(&format!("{path}/plimsoll/api/sessions"));
     Ok(url)
 }
 
 /// All pages of the list as one.
+///
+/// # Errors
+/// The proxy is not there, refuses the key, or is none; the text says what to do.
 async fn fetch_sessions(
     url: &Url,
     key: Option<&Secret>,
     key_env: &str,
-) -> Result<Sessions, SessionsError> {
-    let client = super::http_client(TIMEOUT).map_err(SessionsError::Client)?;
+) -> Result<Sessions, String> {
+    let client = super::http_client(TIMEOUT).map_err(|error| chain(&error).to_string())?;
+    let no_list = |reason: String| {
+        format!(
+            "{url} answers with no list of sessions; is this a Plimsoll proxy of the same release? {reason}"
+        )
+    };
     let mut all = Sessions {
         next: Some(0),
         ..Sessions::default()
     };
     while let Some(skip) = all.next {
-        let mut url = url.clone();
-        url.set_query(Some(&format!("skip={skip}&take={PAGE_SIZE}")));
-        let mut request = client.get(url.clone());
+        let mut page = url.clone();
+        page.set_query(Some(&format!("skip={skip}&take={PAGE_SIZE}")));
+        let mut request = client.get(page);
         if let Some(key) = key {
             request = request.bearer_auth(key.reveal());
         }
-        let answer = request.send().await;
-        url.set_query(None);
-        let answer = answer.map_err(|source| SessionsError::Unreachable {
-            url: url.clone(),
-            source: source.without_url(),
+        let answer = request.send().await.map_err(|error| {
+            format!(
+                "{url} cannot be reached: {}; `plimsoll serve` starts a proxy, --url names another address",
+                chain(&error.without_url())
+            )
         })?;
-        let key_env = key_env.to_owned();
         match (answer.status(), key) {
             (StatusCode::OK, _) => {}
             (StatusCode::UNAUTHORIZED, None) => {
-                return Err(SessionsError::KeyMissing { url, key_env });
+                return Err(format!(
+                    "{url} asks for a key: set the environment variable {key_env} to a client's key or \
+                     the administrator's, or name another variable with --key-env"
+                ));
             }
             (StatusCode::UNAUTHORIZED, Some(_)) => {
-                return Err(SessionsError::KeyRefused { url, key_env });
+                return Err(format!(
+                    "{url} refuses the key in the environment variable {key_env}"
+                ));
             }
-            (status, _) => return Err(SessionsError::Status { url, status }),
+            (status, _) => return Err(no_list(format!("The status is {status}."))),
         }
-        let unreadable = |reason: String| SessionsError::Unreadable {
-            url: url.clone(),
-            reason,
-        };
         let body = Limited::new(reqwest::Body::from(answer), MAX_PAGE_BYTES);
         let body = body.collect().await;
-        let body = body.map_err(|error| unreadable(error.to_string()))?;
-        let mut page: Sessions = serde_json::from_slice(&body.to_bytes())
-            .map_err(|error| unreadable(error.to_string()))?;
+        let body = body.map_err(|error| no_list(error.to_string()))?;
+        let page = serde_json::from_slice(&body.to_bytes());
+        let mut page: Sessions = page.map_err(|error| no_list(error.to_string()))?;
         all.sessions.append(&mut page.sessions);
         // A page that leads to itself or back would never end.
         page.next = page.next.filter(|next| *next > skip);
@@ -203,48 +167,45 @@ async fn fetch_sessions(
 }
 
 /// One row per session, the heading first.
-fn format_rows(url: &Url, sessions: &[Box<RawValue>]) -> Result<Vec<[String; 8]>, SessionsError> {
+fn format_rows(sessions: &[Box<RawValue>]) -> Vec<[String; 8]> {
     let heading = [
         "session", "level", "tokens", "window", "full", "model", "course", "age",
     ];
     let now = SystemTime::now().duration_since(UNIX_EPOCH);
     let now_s = now.map_or(0, |now| now.as_secs());
     let mut rows = vec![heading.map(str::to_owned)];
-    for session in sessions {
-        let session: Session =
-            serde_json::from_str(session.get()).map_err(|error| SessionsError::Unreadable {
-                url: url.clone(),
-                reason: error.to_string(),
-            })?;
-        rows.push(format_session(&session, now_s));
-    }
-    Ok(rows)
+    // What is JSON as a whole is JSON in its parts.
+    let sessions = sessions.iter().map(|one| serde_json::from_str(one.get()));
+    rows.extend(sessions.map(|session| format_session(&session.unwrap_or_default(), now_s)));
+    rows
 }
 
-fn format_session(session: &Session, now_s: u64) -> [String; 8] {
-    let unknown = || "?".to_owned();
-    let tokens = |count: Option<u32>| count.map_or_else(unknown, grouped);
-    let full = session
-        .hard_util
-        .map(|full| format!("{:.0} %", full * 100.0));
-    let course = match (session.compacting, session.countdown) {
-        (true, _) => format!("{}, compacting", session.course),
-        (false, Some(left)) => format!("{}, clear in {left}", session.course),
-        (false, None) => session.course.to_string(),
+/// The cells of one session; what is not told is unknown.
+fn format_session(session: &Value, now_s: u64) -> [String; 8] {
+    let text = |field: &str| session[field].as_str().unwrap_or("?").to_owned();
+    let tokens = |field: &str| session[field].as_u64().map_or("?".to_owned(), grouped);
+    let full = session["hard_util"].as_f64();
+    let full = full.map_or("?".to_owned(), |full| format!("{:.0} %", full * 100.0));
+    let updated_s = session["updated_s"].as_u64().unwrap_or(now_s);
+    let number = session["course"].to_string();
+    let course = match (&session["compacting"], session["countdown"].as_u64()) {
+        (Value::Bool(true), _) => format!("{number}, compacting"),
+        (_, Some(left)) => format!("{number}, clear in {left}"),
+        (_, None) => number,
     };
-    let age = match now_s.saturating_sub(session.updated_s) {
+    let age = match now_s.saturating_sub(updated_s) {
         seconds @ 0..60 => format!("{seconds} s"),
         seconds @ 60..3_600 => format!("{} m", seconds / 60),
         seconds @ 3_600..86_400 => format!("{} h", seconds / 3_600),
         seconds => format!("{} d", seconds / 86_400),
     };
     let cells = [
-        session.id.clone(),
-        session.health.word().to_owned(),
-        tokens(session.prompt_tokens),
-        tokens(session.context_limit),
-        full.unwrap_or_else(unknown),
-        format!("{}/{}", session.provider, session.model),
+        text("id"),
+        text("health"),
+        tokens("prompt_tokens"),
+        tokens("context_limit"),
+        full,
+        format!("{}/{}", text("provider"), text("model")),
         course,
         age,
     ];
@@ -285,10 +246,7 @@ mod tests {
         let list = "http://[::1]:1876/plimsoll/api/sessions";
         assert_eq!(parse_address("http://[::1]:1876/").unwrap().as_str(), list);
         for wrong in ["nowhere", "127.0.0.1:1876", "file:///etc", "http://"] {
-            assert!(
-                matches!(parse_address(wrong), Err(SessionsError::Address(_))),
-                "{wrong}"
-            );
+            assert!(parse_address(wrong).is_err(), "{wrong}");
         }
     }
 }
