@@ -13,7 +13,6 @@ use std::{
 
 use bytes::Bytes;
 use clap::builder::{PossibleValuesParser, TypedValueParser as _};
-use thiserror::Error;
 
 use super::Failed;
 use crate::{
@@ -24,8 +23,8 @@ use crate::{
         found::{Aim, Found, WindowFound},
         profile::{PROFILES, Profile, named},
     },
-    provider::{Registry, Unknown, fit_body_to_windows},
-    wire::chat::{self, Conversation, Unindexed},
+    provider::{Registry, fit_body_to_windows},
+    wire::chat::{self, Conversation},
 };
 
 /// The profile of a provider of which nothing is known: what it takes, every other takes.
@@ -53,26 +52,6 @@ pub(super) struct Args {
     output: Option<PathBuf>,
 }
 
-/// Why a request could not be inspected.
-#[derive(Debug, Error)]
-pub(super) enum InspectError {
-    #[error("{name}: cannot be read: {source}")]
-    Unreadable { name: String, source: io::Error },
-    #[error(
-        "{name}: is larger than {limit} bytes, so the proxy would refuse it; raise \
-         server.max_body_bytes"
-    )]
-    TooLarge { name: String, limit: usize },
-    #[error("{name}: {reason}")]
-    Unindexed { name: String, reason: Unindexed },
-    #[error("{reason} Name another with --model, or give its --window.")]
-    Model { reason: Unknown },
-    #[error("the request names no model; name one with --model, or give its --window")]
-    NoModel,
-    #[error("{}: cannot be written: {source}", path.display())]
-    Unwritable { path: PathBuf, source: io::Error },
-}
-
 pub(super) fn run(
     args: &Args,
     flags: &Flags,
@@ -93,14 +72,16 @@ pub(super) fn run(
         true => read(input, limit),
         false => File::open(&args.file).and_then(|file| read(file, limit)),
     };
-    let body = match body {
-        Ok(body) if body.len() > limit => return Err(InspectError::TooLarge { name, limit }.into()),
-        Ok(body) => body,
-        Err(source) => return Err(InspectError::Unreadable { name, source }.into()),
-    };
+    let body = body.map_err(|error| Failed::Inspect(format!("{name}: cannot be read: {error}")))?;
+    if body.len() > limit {
+        return Err(Failed::Inspect(format!(
+            "{name}: is larger than {limit} bytes, so the proxy would refuse it; raise \
+             server.max_body_bytes"
+        )));
+    }
     let conversation =
-        chat::index(body).map_err(|reason| InspectError::Unindexed { name, reason })?;
-    let aim = aim(args, &conversation, &registry)?;
+        chat::index(body).map_err(|reason| Failed::Inspect(format!("{name}: {reason}")))?;
+    let aim = aim(args, &conversation, &registry).map_err(Failed::Inspect)?;
     let policy = Policy {
         profile: aim.profile,
         window: aim.window.tokens,
@@ -109,9 +90,8 @@ pub(super) fn run(
     };
     let (fitted, found) = Found::plan(&conversation, &policy, &aim);
     if let Some(path) = &args.output {
-        fs::write(path, &fitted).map_err(|source| InspectError::Unwritable {
-            path: path.clone(),
-            source,
+        fs::write(path, &fitted).map_err(|error| {
+            Failed::Inspect(format!("{}: cannot be written: {error}", path.display()))
         })?;
     }
     if args.json {
@@ -125,11 +105,12 @@ pub(super) fn run(
 }
 
 /// The options first, then what the registry says of the model.
-fn aim(args: &Args, conversation: &Conversation, registry: &Registry) -> Result<Aim, InspectError> {
-    let model = args
-        .model
-        .clone()
-        .or_else(|| conversation.model().map(Into::into));
+///
+/// # Errors
+/// There is neither a window nor somebody who serves the model; the text says what to do.
+fn aim(args: &Args, conversation: &Conversation, registry: &Registry) -> Result<Aim, String> {
+    let model = args.model.clone();
+    let model = model.or_else(|| conversation.model().map(Into::into));
     let resolved = registry.resolve(model.as_deref().unwrap_or_default(), None);
     // The limit of the prompt belongs to the window that is looked up.
     let given = args.window.map(|tokens| WindowFound {
@@ -138,23 +119,25 @@ fn aim(args: &Args, conversation: &Conversation, registry: &Registry) -> Result<
         source: "--window",
     });
     let (provider, profile, window) = match (resolved, given) {
-        (Ok(target), given) => {
-            let provider = &target.provider;
-            let looked_up = WindowFound {
+        (Ok(target), given) => (
+            Some(target.provider.name.to_string()),
+            target.provider.config.profile,
+            given.unwrap_or(WindowFound {
                 tokens: target.window.tokens,
                 input_limit: target.window.input,
                 source: target.window.source.word(),
-            };
-            let name = provider.name.to_string();
-            (
-                Some(name),
-                provider.config.profile,
-                given.unwrap_or(looked_up),
-            )
-        }
+            }),
+        ),
         (Err(_), Some(given)) => (None, named(STRICTEST).unwrap_or(&PROFILES[0]), given),
-        (Err(_), None) if model.is_none() => return Err(InspectError::NoModel),
-        (Err(reason), None) => return Err(InspectError::Model { reason }),
+        (Err(_), None) if model.is_none() => {
+            let message = "the request names no model; name one with --model, or give its --window";
+            return Err(message.to_owned());
+        }
+        (Err(reason), None) => {
+            return Err(format!(
+                "{reason} Name another with --model, or give its --window."
+            ));
+        }
     };
     Ok(Aim {
         model,

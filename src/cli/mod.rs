@@ -77,7 +77,7 @@ enum Failed {
     #[error("the demo ended early: the proxy did not answer: {0}")]
     Demo(reqwest::Error),
     #[error("{0}")]
-    Inspect(#[from] inspect::InspectError),
+    Inspect(String),
     #[error("{0}")]
     Sessions(String),
     #[error("the output could not be written: {0}")]
