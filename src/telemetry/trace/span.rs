@@ -53,8 +53,8 @@ pub struct OpenSpan(Option<Span>);
 #[must_use]
 pub struct Attempt {
     trace: Trace,
-    /// `None`: the trace is not recorded.
-    span: Option<Span>,
+    /// Empty where the trace is not recorded.
+    span: OpenSpan,
 }
 
 impl Trace {
@@ -120,7 +120,7 @@ impl Trace {
         });
         Attempt {
             trace: self.clone(),
-            span,
+            span: OpenSpan(span),
         }
     }
 
@@ -200,7 +200,7 @@ impl Attempt {
     /// Tells the provider whose request it is. Without traces what the client said goes on.
     pub fn inject(&self, headers: &mut HeaderMap) {
         let Some(active) = &self.trace.0 else { return };
-        let own = self.span.as_ref().map(|span| span.span_context());
+        let own = self.span.0.as_ref().map(|span| span.span_context());
         let context = own.unwrap_or(&active.context);
         let value = format!(
             "00-{}-{}-{:02x}",
@@ -219,30 +219,26 @@ impl Attempt {
 
     /// The head of an answer came. That of a success ends with the request, or with the next
     /// attempt.
-    pub fn answered(self, status: StatusCode) {
-        let (Some(active), Some(mut span)) = (&self.trace.0, self.span) else {
-            return;
-        };
+    pub fn answered(mut self, status: StatusCode) {
         let code = i64::from(status.as_u16());
-        span.set_attribute(KeyValue::new("http.response.status_code", code));
+        self.span.set("http.response.status_code", code);
         if status.is_client_error() || status.is_server_error() {
-            span.set_attribute(KeyValue::new("error.type", status.as_str().to_owned()));
-            span.set_status(Status::error(""));
+            self.span.set("error.type", status.as_str().to_owned());
+            self.span.set_failed();
             return;
         }
+        let Some(active) = &self.trace.0 else { return };
         let mut spans = active.spans();
         // A request that is over has no attempt of its own any more.
         if spans.root.is_some() {
-            spans.answering = Some(span);
+            spans.answering = self.span.0;
         }
     }
 
     /// No answer began.
-    pub fn failed(self, why: &'static str) {
-        if let Some(mut span) = self.span {
-            span.set_attribute(KeyValue::new("error.type", why));
-            span.set_status(Status::error(""));
-        }
+    pub fn failed(mut self, why: &'static str) {
+        self.span.set("error.type", why);
+        self.span.set_failed();
     }
 }
 
