@@ -125,7 +125,7 @@ fn describe_unset<'c>(key: &str, config: &'c Config) -> &'c str {
 }
 
 fn effective(config: &Config, registry: &Registry) -> Effective {
-    let Config { guard, store, .. } = config;
+    let guard = &config.guard;
     let fallback = registry
         .fallback()
         .map(|provider| provider.name.to_string());
@@ -145,7 +145,6 @@ fn effective(config: &Config, registry: &Registry) -> Effective {
         ),
         ("guard.system_share", format!("{:.3}", guard.system_share)),
         ("compaction.threshold", format!("{threshold} ({strategy})")),
-        ("store.max_sessions", store.max_sessions.to_string()),
         (
             "traces.endpoint",
             collector.unwrap_or_else(|| "none: no traces are made".into()),
@@ -159,17 +158,11 @@ fn effective(config: &Config, registry: &Registry) -> Effective {
         let caps = caps.map(|(name, tokens)| format!("{name} {tokens}"));
         all.insert("guard.caps", caps.collect::<Vec<_>>().join(", "));
     }
-    match &store.place {
-        StorePlace::Redis(server) => {
-            let cluster = if server.cluster { ", a cluster" } else { "" };
-            let tls = if server.is_tls() { ", with TLS" } else { "" };
-            let hosts = server.hosts().join(", ");
-            all.insert("store.url", format!("{hosts}{cluster}{tls}"));
-        }
-        // A Redis server bounds its bytes itself.
-        _ => {
-            all.insert("store.max_bytes", store.max_bytes.to_string());
-        }
+    if let StorePlace::Redis(server) = &config.store.place {
+        let cluster = if server.cluster { ", a cluster" } else { "" };
+        let tls = if server.is_tls() { ", with TLS" } else { "" };
+        let hosts = server.hosts().join(", ");
+        all.insert("store.url", format!("{hosts}{cluster}{tls}"));
     }
     if config.clients.is_empty() {
         let anyone = "anyone on this machine, without a key";

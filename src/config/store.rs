@@ -17,15 +17,11 @@ settings! {
     pub struct StoreConfig read from s {
         pub place: StorePlace = StorePlace::read(s);
         /// Sessions remembered; a server bounds what it holds itself.
-        pub max_sessions: usize = s
-            .optional_number("max_sessions", 1..=100_000_000,
-                "it is the number of sessions that are remembered")
-            .unwrap_or(place.usual_limits().0);
+        pub max_sessions: usize = s.number("max_sessions", place.usual_limits().0, 1..=100_000_000,
+            "it is the number of sessions that are remembered");
         /// Of memory or disk, by the place; a server bounds what it holds itself.
-        pub max_bytes: usize = s
-            .optional_number("max_bytes", 1 << 20..=1 << 40,
-                "it is what all sessions may take, of memory or disk, in bytes")
-            .unwrap_or(place.usual_limits().1);
+        pub max_bytes: usize = s.number("max_bytes", place.usual_limits().1, 1 << 20..=1 << 40,
+            "it is what all sessions may take, of memory or disk, in bytes");
         /// Since a session was last used.
         pub max_age: Duration = s.seconds("max_age_s", 604_800, 60..=315_360_000,
             "it is how long an idle session is remembered, in seconds");

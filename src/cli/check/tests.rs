@@ -160,7 +160,7 @@ fn it_shows_where_sessions_are_kept_and_no_password() {
         &shown,
         &[
             "store.max_age_s 604800 default",
-            "store.max_bytes not set default",
+            "store.max_bytes 4294967296 default",
             "store.ca_file those of the system default",
         ],
     );

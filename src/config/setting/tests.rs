@@ -53,7 +53,13 @@ fn each_setting_says_where_it_comes_from() {
         Source::Default,
         None,
     );
-    check("store.max_sessions", Value::Null, Source::Default, None);
+    check(
+        "store.max_sessions",
+        1_000_000.into(),
+        Source::Default,
+        None,
+    );
+    check("store.ca_file", Value::Null, Source::Default, None);
 }
 
 #[test]
