@@ -4,7 +4,7 @@
 
 import { open } from "./api.js";
 
-// Milliseconds. A comment comes every fifteen seconds, so a longer silence is a dead connection.
+// Milliseconds. A comment comes every three seconds, so a long silence is a dead connection.
 const SILENCE = 40_000;
 const FIRST_PAUSE = 500;
 const LONGEST_PAUSE = 15_000;
