@@ -87,15 +87,6 @@ pub enum Preset {
 }
 
 impl Preset {
-    /// As the settings name it.
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::Light => "light",
-            Self::Standard => "standard",
-            Self::Complex => "complex",
-        }
-    }
-
     /// Tokens of each layer: parts named `schema`, parts named `static_context`, the whole prompt.
     const fn layers(self) -> [u32; 3] {
         match self {

@@ -69,13 +69,14 @@ impl Reloading {
     }
 
     fn reload(&mut self, cause: &'static str) {
-        let mut loaded = self.watch.load();
-        if let Ok(loaded) = &mut loaded {
-            fit_body_to_windows(&mut loaded.config);
-        }
-        let foreign = loaded.as_ref().map(|loaded| loaded.warnings.clone());
-        let foreign = foreign.unwrap_or_default();
-        match self.live.reload(loaded.map(|loaded| loaded.config)) {
+        let (config, foreign) = match self.watch.load() {
+            Ok(mut loaded) => {
+                fit_body_to_windows(&mut loaded.config);
+                (Ok(loaded.config), loaded.warnings)
+            }
+            Err(problems) => (Err(problems), Vec::new()),
+        };
+        match self.live.reload(config) {
             Ok(change) => {
                 if change.taken.is_empty() {
                     tracing::info!(cause, "settings read again; nothing is different");

@@ -3,7 +3,7 @@
 //! Every file that cannot be used is reported, not only the first. Files whose names begin with a
 //! dot are left alone: editors and desktops make them. Nothing is read beyond its bound.
 
-use std::{fs, io, io::Read, path::Path};
+use std::{fs, io, path::Path};
 
 use super::{MAX_CHARS, Prompts, names};
 use crate::config::{problem::nearest, section::Section};
@@ -81,27 +81,17 @@ fn list_files(folder: &Path) -> io::Result<Vec<String>> {
     Ok(names)
 }
 
-/// A whole text; a longer one than any can be is read as far as to see that it is too long.
+/// A whole text. One that is longer than any can be is not read.
 fn read_text(path: &Path) -> io::Result<String> {
+    const MAX_BYTES: u64 = 4 * MAX_CHARS as u64 + 4;
+    let data = fs::metadata(path)?;
     // What is no file, such as a pipe, might never end.
-    if !fs::metadata(path)?.is_file() {
+    if !data.is_file() {
         return Err(io::Error::new(io::ErrorKind::InvalidInput, "it is no file"));
     }
-    const MAX_BYTES: u64 = 4 * MAX_CHARS as u64 + 4;
-    let mut bytes = Vec::new();
-    fs::File::open(path)?
-        .take(MAX_BYTES)
-        .read_to_end(&mut bytes)?;
-    let whole = (bytes.len() as u64) < MAX_BYTES;
-    match String::from_utf8(bytes) {
-        Ok(text) => Ok(text),
-        // Cut inside a character by our own bound.
-        Err(error) if !whole && error.utf8_error().error_len().is_none() => {
-            Ok(String::from_utf8_lossy(error.as_bytes()).into_owned())
-        }
-        Err(_) => Err(io::Error::new(
-            io::ErrorKind::InvalidData,
-            "it is not UTF-8",
-        )),
+    if data.len() > MAX_BYTES {
+        let message = format!("{} bytes are too many for a text", data.len());
+        return Err(io::Error::new(io::ErrorKind::InvalidData, message));
     }
+    fs::read_to_string(path)
 }

@@ -126,19 +126,13 @@ impl Section<'_> {
         let written: String = self.option(key, Show::Hidden)?;
         let mut digest = [0; 32];
         if hex::decode_to_slice(written.trim(), &mut digest).is_err() {
-            self.refuse(
-                key,
-                None,
-                "must be 64 hexadecimal digits (the value is not shown, it may be a key); \
-                 make them with: printf %s \"$KEY\" | sha256sum",
-            );
+            let message = "must be 64 hexadecimal digits (the value is not shown, it may be a key); \
+                           make them with: printf %s \"$KEY\" | sha256sum";
+            self.refuse(key, None, message);
         }
         if digest == <[u8; 32]>::from(<sha2::Sha256 as sha2::Digest>::digest(b"")) {
-            self.refuse(
-                key,
-                None,
-                "is the digest of nothing at all; the key was empty when it was made",
-            );
+            let message = "is the digest of nothing at all; the key was empty when it was made";
+            self.refuse(key, None, message);
         }
         Some(digest)
     }
