@@ -12,30 +12,40 @@ const LONGEST_PAUSE = 15_000;
 // Calls `heard(name, data)` for each event and `state("live" | "reconnecting", error)` as it changes; `live`
 // comes before the first event of every connection. Returns what ends it, and what tries at once.
 export function follow({ heard, state }) {
+  let pause = FIRST_PAUSE;
+  return keepTrying(async (signal, isOver) => {
+    let error = null;
+    try {
+      await read(signal, heard, () => {
+        pause = FIRST_PAUSE;
+        state("live", null);
+      });
+    } catch (thrown) {
+      error = thrown;
+    }
+    if (!isOver()) state("reconnecting", error);
+    const now = pause;
+    pause = Math.min(2 * pause, LONGEST_PAUSE);
+    // Those of many pages do not all come back at the same moment.
+    return now * (0.75 + Math.random() / 2);
+  });
+}
+
+// Calls `turn(signal, isOver)` again and again, each time after so many milliseconds as the last one gave.
+// Returns what ends it, and what tries at once.
+export function keepTrying(turn) {
   let stop = new AbortController();
   let wake = () => {};
   let ended = false;
 
   const run = async () => {
-    let pause = FIRST_PAUSE;
     while (!ended) {
-      let error = null;
-      try {
-        await read(stop, heard, () => {
-          pause = FIRST_PAUSE;
-          state("live", null);
-        });
-      } catch (thrown) {
-        error = thrown;
-      }
+      const pause = await turn(stop.signal, () => ended);
       if (ended) return;
-      state("reconnecting", error);
-      // Those of many pages do not all come back at the same moment.
       await new Promise((done) => {
         wake = done;
-        setTimeout(done, pause * (0.75 + Math.random() / 2));
+        setTimeout(done, pause);
       });
-      pause = Math.min(2 * pause, LONGEST_PAUSE);
     }
   };
   run();
@@ -55,7 +65,7 @@ export function follow({ heard, state }) {
 
 async function read(stop, heard, opened) {
   const silence = new AbortController();
-  const signal = AbortSignal.any([stop.signal, silence.signal]);
+  const signal = AbortSignal.any([stop, silence.signal]);
   let timer = setTimeout(() => silence.abort(), SILENCE);
   try {
     const answer = await open("events", { signal });

@@ -1,7 +1,7 @@
-// How to tell the proxy what a model's window is: lines for its settings, to be copied.
+// What to do about something: lines for the settings of the proxy, to be copied, and what is said of an error.
 
 import { h, say } from "./dom.js";
-import { t } from "./words.js";
+import { explain, t } from "./words.js";
 
 // A string of TOML. What stands in it came from a client.
 export function quoted(text) {
@@ -13,6 +13,15 @@ export function quoted(text) {
 export function lines(provider, model) {
   const name = model.startsWith(`${provider}/`) ? model : `${provider}/${model}`;
   return `[models.${quoted(name)}]\ncontext_length = 128000`;
+}
+
+// What went wrong with a view, and the button that tries it again.
+export function errorHint(error, retry) {
+  return [
+    h("strong", {}, t("error_title")),
+    h("p", {}, explain(error)),
+    h("button", { type: "button", class: "button", onclick: retry }, t("retry")),
+  ];
 }
 
 export function windowHint(provider, model) {

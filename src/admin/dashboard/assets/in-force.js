@@ -3,7 +3,8 @@
 import { ask } from "./api.js";
 import { h } from "./dom.js";
 import { number } from "./format.js";
-import { explain, t } from "./words.js";
+import { errorHint } from "./hint.js";
+import { t } from "./words.js";
 
 const SOURCES = ["default", "file", "environment", "flag"];
 
@@ -22,8 +23,7 @@ export function inForceView(app) {
       all.replaceChildren(h("p", { class: "quiet" }, t("settings_text")), ...sections(settings));
     } catch (error) {
       if (gone) return;
-      const again = h("button", { type: "button", class: "button", onclick: read }, t("retry"));
-      problem.replaceChildren(h("strong", {}, t("error_title")), h("p", {}, explain(error)), again);
+      problem.replaceChildren(...errorHint(error, read));
       problem.hidden = false;
       app.failed(error);
     }

@@ -2,6 +2,7 @@
 // providers are asked for from time to time.
 
 import { ask } from "./api.js";
+import { keepTrying } from "./events.js";
 
 // Milliseconds.
 const EVERY = 3_000;
@@ -10,51 +11,28 @@ const NEWEST = 100;
 
 // As `follow` of events.js.
 export function poll({ heard, state }) {
-  let ended = false;
-  let wake = () => {};
-  let stop = new AbortController();
-
-  const run = async () => {
-    let [pause, live] = [EVERY, false];
-    let before = new Map();
-    while (!ended) {
-      try {
-        const { signal } = stop;
-        const page = await ask(`sessions?take=${NEWEST}`, { signal });
-        const { providers } = await ask("providers", { signal });
-        if (ended) return;
-        const told = new Map(page.sessions.map((session) => [session.id, JSON.stringify(session)]));
-        const changed = page.sessions.filter(({ id }) => before.get(id) !== told.get(id));
-        // There may be more behind a page of which everything is new.
-        if (!live) state("live", null);
-        else if (changed.length === NEWEST) heard("resync", {});
-        else for (const session of changed.reverse()) heard("session", session);
-        heard("others", { of_other_keys: page.of_other_keys ?? null });
-        heard("providers", { providers });
-        [before, live, pause] = [told, true, EVERY];
-      } catch (error) {
-        if (ended) return;
-        live = false;
-        state("reconnecting", error);
-        pause = Math.min(2 * pause, LONGEST_PAUSE);
-      }
-      await new Promise((done) => {
-        wake = done;
-        setTimeout(done, pause);
-      });
+  let [pause, live] = [EVERY, false];
+  let before = new Map();
+  return keepTrying(async (signal, isOver) => {
+    try {
+      const page = await ask(`sessions?take=${NEWEST}`, { signal });
+      const { providers } = await ask("providers", { signal });
+      if (isOver()) return pause;
+      const told = new Map(page.sessions.map((session) => [session.id, JSON.stringify(session)]));
+      const changed = page.sessions.filter(({ id }) => before.get(id) !== told.get(id));
+      // There may be more behind a page of which everything is new.
+      if (!live) state("live", null);
+      else if (changed.length === NEWEST) heard("resync", {});
+      else for (const session of changed.reverse()) heard("session", session);
+      heard("others", { of_other_keys: page.of_other_keys ?? null });
+      heard("providers", { providers });
+      [before, live, pause] = [told, true, EVERY];
+    } catch (error) {
+      if (isOver()) return pause;
+      live = false;
+      state("reconnecting", error);
+      pause = Math.min(2 * pause, LONGEST_PAUSE);
     }
-  };
-  run();
-  return {
-    retry() {
-      stop.abort();
-      stop = new AbortController();
-      wake();
-    },
-    end() {
-      ended = true;
-      stop.abort();
-      wake();
-    },
-  };
+    return pause;
+  });
 }

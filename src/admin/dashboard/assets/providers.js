@@ -3,8 +3,8 @@
 import { ask } from "./api.js";
 import { h } from "./dom.js";
 import { milliseconds, number, share } from "./format.js";
-import { windowHint } from "./hint.js";
-import { explain, t } from "./words.js";
+import { errorHint, windowHint } from "./hint.js";
+import { t } from "./words.js";
 
 const ATTEMPTS = ["answer", "busy", "failed", "denied", "unsent"];
 export const STRATEGIES = ["cost", "balanced", "information"];
@@ -37,8 +37,7 @@ export function providersView(app) {
       if (!gone) changed();
     } catch (error) {
       if (gone) return;
-      const again = h("button", { type: "button", class: "button", onclick: read }, t("retry"));
-      problem.replaceChildren(h("strong", {}, t("error_title")), h("p", {}, explain(error)), again);
+      problem.replaceChildren(...errorHint(error, read));
       problem.hidden = false;
       app.failed(error);
     }

@@ -8,12 +8,12 @@ import { confirm } from "./dialog.js";
 import { attribute, h, say } from "./dom.js";
 import { brief, number, share } from "./format.js";
 import { filled, gauge, levelOf, pill, reasonOf } from "./gauge.js";
-import { windowHint } from "./hint.js";
+import { errorHint, windowHint } from "./hint.js";
 import { listAddress } from "./list.js";
 import { madeOf } from "./made-of.js";
 import { figures, table, texts } from "./report.js";
 import { standing } from "./row.js";
-import { explain, t } from "./words.js";
+import { t } from "./words.js";
 
 const MINUTE = 20_000;
 
@@ -197,11 +197,7 @@ class View {
 
   #failed(error) {
     if (this.#gone) return;
-    this.problem.replaceChildren(
-      h("strong", {}, t("error_title")),
-      h("p", {}, explain(error)),
-      h("button", { type: "button", class: "button", onclick: () => this.#read() }, t("retry")),
-    );
+    this.problem.replaceChildren(...errorHint(error, () => this.#read()));
     this.problem.hidden = false;
     this.#app.failed(error);
   }
