@@ -17,7 +17,6 @@ use http::StatusCode;
 
 use self::{
     read::{Reading, What},
-    template::Numbers,
     wording::{CODES, FIGURES, SURE, VAGUE, VETOES, WORDLESS},
 };
 use crate::wire::fault::Fault;
@@ -178,10 +177,10 @@ fn decide(reading: &Reading, gate: Gate) -> Verdict {
 
 /// The numbers of an overflow. Fields count before sentences, outer ones before those they quote.
 fn figures(reading: &Reading) -> Overflow {
-    let mut found = Numbers {
+    let mut found = Overflow {
         window: reading.n_ctx,
-        prompt: reading.n_prompt_tokens,
-        ..Numbers::default()
+        prompt_tokens: reading.n_prompt_tokens,
+        ..Overflow::default()
     };
     let sentences = reading.said.iter();
     for said in sentences.filter(|said| said.what == What::Sentence) {
@@ -195,21 +194,16 @@ fn figures(reading: &Reading) -> Overflow {
         .zip(found.answer)
         .and_then(|(all, answer)| all.checked_sub(answer));
     let over = found
-        .limit
+        .prompt_limit
         .zip(found.excess)
         .and_then(|(limit, excess)| limit.checked_add(excess));
-    let prompt = rest.or(found.prompt).or(over);
-    let whole = prompt
-        .zip(found.answer)
-        .and_then(|(prompt, answer)| prompt.checked_add(answer));
-    Overflow {
-        window: found.window,
-        prompt_limit: found.limit,
-        prompt_tokens: prompt,
-        answer: found.answer,
-        requested: found.requested.or(whole),
-        excess: found.excess.filter(|_| prompt.is_none()),
+    found.prompt_tokens = rest.or(found.prompt_tokens).or(over);
+    if let Some(prompt) = found.prompt_tokens {
+        let whole = found.answer.and_then(|answer| prompt.checked_add(answer));
+        found.requested = found.requested.or(whole);
+        found.excess = None;
     }
+    found
 }
 
 #[cfg(test)]

@@ -3,16 +3,7 @@
 //! A template is text with holes: `maximum context length is {window} tokens`. It begins with a
 //! text of its own; a hole takes one whole number. `{_}` takes a number that means nothing to us.
 
-/// What the numbers of an error are; tokens.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) struct Numbers {
-    pub(super) window: Option<u32>,
-    pub(super) limit: Option<u32>,
-    pub(super) prompt: Option<u32>,
-    pub(super) answer: Option<u32>,
-    pub(super) requested: Option<u32>,
-    pub(super) excess: Option<u32>,
-}
+use super::Overflow;
 
 /// Whether the wording is in the text.
 pub(super) fn find(template: &str, text: &str) -> bool {
@@ -20,22 +11,22 @@ pub(super) fn find(template: &str, text: &str) -> bool {
 }
 
 /// Takes over those numbers of the wording that are not known yet.
-pub(super) fn read(template: &str, text: &str, known: &mut Numbers) {
+pub(super) fn read(template: &str, text: &str, known: &mut Overflow) {
     // A wording without holes has nothing to read.
     if !template.contains('{') {
         return;
     }
     if let Some(found) = first(template, text) {
         known.window = known.window.or(found.window);
-        known.limit = known.limit.or(found.limit);
-        known.prompt = known.prompt.or(found.prompt);
+        known.prompt_limit = known.prompt_limit.or(found.prompt_limit);
+        known.prompt_tokens = known.prompt_tokens.or(found.prompt_tokens);
         known.answer = known.answer.or(found.answer);
         known.requested = known.requested.or(found.requested);
         known.excess = known.excess.or(found.excess);
     }
 }
 
-fn first(template: &str, text: &str) -> Option<Numbers> {
+fn first(template: &str, text: &str) -> Option<Overflow> {
     let head = template.split('{').next()?;
     let places = text.match_indices(head);
     places
@@ -44,16 +35,16 @@ fn first(template: &str, text: &str) -> Option<Numbers> {
 }
 
 /// The wording at the very start of a text.
-fn at(template: &str, text: &str) -> Option<Numbers> {
-    let mut found = Numbers::default();
+fn at(template: &str, text: &str) -> Option<Overflow> {
+    let mut found = Overflow::default();
     let (mut template, mut text) = (template, text);
     while let Some((literal, rest)) = template.split_once('{') {
         let (name, rest) = rest.split_once('}')?;
         let (number, after) = number(text.strip_prefix(literal)?)?;
         let hole = match name {
             "window" => Some(&mut found.window),
-            "limit" => Some(&mut found.limit),
-            "prompt" => Some(&mut found.prompt),
+            "limit" => Some(&mut found.prompt_limit),
+            "prompt" => Some(&mut found.prompt_tokens),
             "answer" => Some(&mut found.answer),
             "requested" => Some(&mut found.requested),
             "excess" => Some(&mut found.excess),
@@ -93,7 +84,7 @@ fn number(text: &str) -> Option<(Option<u32>, &str)> {
 
 #[cfg(test)]
 mod tests {
-    use super::{Numbers, find, first};
+    use super::{Overflow, find, first};
 
     #[test]
     fn numbers_are_read_whole_or_not_at_all() {
@@ -118,10 +109,10 @@ mod tests {
     fn holes_must_be_filled_where_they_are() {
         let row = "length {prompt} exceeds {limit} tokens";
         let found = first(row, "the length 12 exceeds the length 13 exceeds 10 tokens");
-        let expected = Numbers {
-            prompt: Some(13),
-            limit: Some(10),
-            ..Numbers::default()
+        let expected = Overflow {
+            prompt_tokens: Some(13),
+            prompt_limit: Some(10),
+            ..Overflow::default()
         };
         assert_eq!(found, Some(expected));
         assert!(!find(row, "length 12 exceeds 10 characters"));

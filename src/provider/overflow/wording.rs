@@ -179,7 +179,6 @@ pub(super) const VETOES: &[&str] = &[
     "rate-limit",
     "rate_limit",
     "ratelimit",
-    "per minute",
     "per min",
     "per hour",
     "per day",
