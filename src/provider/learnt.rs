@@ -13,7 +13,7 @@ use std::{
         Mutex, MutexGuard, PoisonError,
         atomic::{AtomicU64, Ordering::Relaxed},
     },
-    time::{Duration, Instant},
+    time::{Duration, SystemTime},
 };
 
 use lru::LruCache;
@@ -23,9 +23,7 @@ use super::{Window, overflow::Overflow};
 mod dated;
 mod lesson;
 
-pub use dated::{Dated, Lessons, Moment};
-
-use lesson::Entry;
+pub use dated::{Dated, Lessons, wall_ms};
 
 /// Models that are remembered.
 const MAX_MODELS: NonZeroUsize = NonZeroUsize::new(1_024).expect("it is not zero");
@@ -81,7 +79,7 @@ pub enum Lesson {
 pub struct Learnt {
     /// In milliseconds.
     max_age: AtomicU64,
-    models: Mutex<LruCache<Key, Entry>>,
+    models: Mutex<LruCache<Key, Lessons>>,
 }
 
 /// Where a provider is, and a model. Not by its name alone: an answer that began under settings before
@@ -101,8 +99,7 @@ impl Learnt {
 
     /// How long a lesson is believed from now on; those before keep the time that they were given.
     pub fn believe_for(&self, max_age: Duration) {
-        let millis = u64::try_from(max_age.as_millis()).unwrap_or(u64::MAX);
-        self.max_age.store(millis, Relaxed);
+        self.max_age.store(dated::millis(max_age), Relaxed);
     }
 
     /// Forgets what a provider taught that is no longer there.
@@ -116,60 +113,72 @@ impl Learnt {
     }
 
     /// A prompt of so many tokens, as reported, was answered.
-    pub fn accepted(&self, place: &str, model: &str, prompt_tokens: u32, now: Instant) {
-        let mut models = self.models();
-        let entry = models.get_or_insert_mut(key(place, model), Entry::default);
-        entry.accepted(prompt_tokens, self.max_age(), now);
+    pub fn accepted(&self, place: &str, model: &str, prompt_tokens: u32, now: SystemTime) {
+        self.update(place, model, |lessons, max_age| {
+            lessons.accepted(prompt_tokens, max_age, now);
+        });
     }
 
     /// A request was refused. What is known afterwards is tighter than what was sent: as the provider
     /// counted it where the error says so, else as was `expected`; but for prompts of a few hundred
     /// tokens, and where far more was answered before and the error names no number. An answer that fills the window by itself teaches nothing of the prompt.
-    pub fn refused(&self, place: &str, model: &str, refused: &Refused, now: Instant) -> Lesson {
-        let mut models = self.models();
-        let entry = models.get_or_insert_mut(key(place, model), Entry::default);
-        entry.refused(refused, self.max_age(), now)
+    pub fn refused(&self, place: &str, model: &str, refused: &Refused, now: SystemTime) -> Lesson {
+        self.update(place, model, |lessons, max_age| {
+            lessons.refused(refused, max_age, now)
+        })
     }
 
     /// The provider cuts prompts to so many tokens in silence.
-    pub fn truncated(&self, place: &str, model: &str, tokens: u32, now: Instant) {
-        let mut models = self.models();
-        let entry = models.get_or_insert_mut(key(place, model), Entry::default);
-        entry.truncated(tokens, self.max_age(), now);
+    pub fn truncated(&self, place: &str, model: &str, tokens: u32, now: SystemTime) {
+        self.update(place, model, |lessons, max_age| {
+            lessons.truncated(tokens, max_age, now);
+        });
     }
 
-    pub fn known(&self, place: &str, model: &str, now: Instant) -> Known {
-        let mut models = self.models();
-        let entry = models.get(&key(place, model));
-        entry.map_or_else(Known::default, |entry| entry.known(now))
-    }
-
-    fn max_age(&self) -> Duration {
-        Duration::from_millis(self.max_age.load(Relaxed))
-    }
-
-    /// What is known of a model, to be told to others; `None` where nothing was ever learnt.
-    pub fn lessons(&self, place: &str, model: &str, now: Moment) -> Option<Lessons> {
-        let mut models = self.models();
-        let entry = models.get(&key(place, model));
-        entry.map(|entry| entry.dated(now))
-    }
-
-    /// Another replica wrote this, at `written_ms` by the wall clock.
+    /// Another replica wrote this, at `written_ms` by the wall clock. What is known with it.
     pub fn hear(
         &self,
         place: &str,
         model: &str,
-        (theirs, written_ms): (Lessons, u64),
-        now: Moment,
-    ) {
-        let mut models = self.models();
-        let entry = models.get_or_insert_mut(key(place, model), Entry::default);
-        let merged = entry.dated(now).merged(theirs, written_ms);
-        *entry = Entry::undated(merged, self.max_age(), now);
+        theirs: Lessons,
+        written_ms: u64,
+        now: SystemTime,
+    ) -> Lessons {
+        self.update(place, model, |lessons, max_age| {
+            let ours = lessons.bounded(Duration::MAX, now);
+            *lessons = ours.merged(theirs, written_ms).bounded(max_age, now);
+            *lessons
+        })
     }
 
-    fn models(&self) -> MutexGuard<'_, LruCache<Key, Entry>> {
+    pub fn known(&self, place: &str, model: &str, now: SystemTime) -> Known {
+        let lessons = self.lessons(place, model, now).unwrap_or_default();
+        lessons.known(now)
+    }
+
+    /// What is known of a model, to be told to others; `None` where nothing was ever learnt.
+    pub fn lessons(&self, place: &str, model: &str, now: SystemTime) -> Option<Lessons> {
+        let mut models = self.models();
+        let lessons = models.get(&key(place, model));
+        lessons.map(|lessons| lessons.bounded(Duration::MAX, now))
+    }
+
+    /// Changes what is known of a model, given how long a lesson is believed.
+    fn update<T>(
+        &self,
+        place: &str,
+        model: &str,
+        change: impl FnOnce(&mut Lessons, Duration) -> T,
+    ) -> T {
+        let max_age = Duration::from_millis(self.max_age.load(Relaxed));
+        let mut models = self.models();
+        change(
+            models.get_or_insert_mut(key(place, model), Lessons::default),
+            max_age,
+        )
+    }
+
+    fn models(&self) -> MutexGuard<'_, LruCache<Key, Lessons>> {
         self.models.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

@@ -12,7 +12,7 @@ use std::{
     collections::{BTreeMap, HashSet},
     io,
     sync::{Arc, Mutex, PoisonError},
-    time::{Duration, Instant},
+    time::{Duration, Instant, SystemTime},
 };
 
 pub use self::offered::Offered;
@@ -202,7 +202,8 @@ impl Registry {
     /// Learns from a refusal.
     pub fn learn(&self, target: &Target, refused: &Refused) -> Lesson {
         let (place, model) = (&target.provider.place, &target.model);
-        self.learnt.refused(place, model, refused, Instant::now())
+        self.learnt
+            .refused(place, model, refused, SystemTime::now())
     }
 
     /// The window of a model as it is known now.
@@ -288,7 +289,7 @@ impl Registry {
         let newer = self.fetched.table();
         let own = provider.known(model, &newer);
         self.want_list(provider, own.is_some());
-        let learnt = self.learnt.known(&provider.place, model, Instant::now());
+        let learnt = self.learnt.known(&provider.place, model, SystemTime::now());
         let listed = self.listed.facts(&provider.place, model);
         // A server of one model answers to any name. What else is said of the name has precedence.
         let only = || {

@@ -14,7 +14,7 @@ use std::{
     fmt,
     num::NonZeroUsize,
     sync::{Arc, Mutex, MutexGuard, PoisonError},
-    time::{Duration, Instant},
+    time::{Duration, Instant, SystemTime},
 };
 
 use bytes::Bytes;
@@ -23,10 +23,7 @@ use lru::LruCache;
 use tokio::time::{timeout, timeout_at};
 
 use crate::{
-    provider::{
-        Registry,
-        learnt::{Lessons, Moment},
-    },
+    provider::{Registry, learnt::Lessons},
     session::ratios::Ratios,
     store::{MAX_SHARED_NAME_BYTES, Store},
     telemetry::metrics::{Metrics, StoreOperation},
@@ -35,7 +32,7 @@ use crate::{
 mod publication;
 mod spelling;
 
-use publication::{Publication, Stamped, What, moment, moved, newer, stamped};
+use publication::{Publication, Stamped, What, moved, newer, stamped};
 use spelling::{Kind, Model, name, place, read_name};
 
 /// How long nothing is pulled after a failure.
@@ -177,18 +174,16 @@ impl ReplicaSync {
         let Some(there) = there.filter(|there| place(there) == at) else {
             return;
         };
-        let now = moment();
+        let now = SystemTime::now();
         let mut known = self.known();
         let known = &mut *known;
         let key = (provider, model);
         let publish = match kind {
             Kind::Window => newer(&mut known.windows, name, value, now).map(|theirs| {
-                let written = (theirs.what, theirs.at_ms);
                 let learnt = &learnt_state.registry.learnt;
-                learnt.hear(&there.place, &key.1, written, now);
+                let merged = learnt.hear(&there.place, &key.1, theirs.what, theirs.at_ms, now);
                 // Something learnt here contradicts it, and is published in turn.
-                let merged = learnt.lessons(&there.place, &key.1, now);
-                merged.is_some_and(|merged| merged.is_news(&theirs.what))
+                merged.is_news(&theirs.what)
             }),
             Kind::Ratio => newer(&mut known.ratios, name, value, now).map(|theirs| {
                 learnt_state.ratios.hear(&key.0, &key.1, theirs.what);
@@ -216,7 +211,7 @@ impl ReplicaSync {
         if unpublished.models.is_empty() {
             return;
         }
-        let now = moment();
+        let now = SystemTime::now();
         let models = unpublished.models.iter();
         let publications: Vec<_> = models
             .flat_map(|model| self.publications(learnt_state, model, now))
@@ -252,7 +247,7 @@ impl ReplicaSync {
         &self,
         learnt_state: LearntState<'_>,
         model: &Model,
-        now: Moment,
+        now: SystemTime,
     ) -> Vec<Publication> {
         let (provider, called) = (&*model.0, &*model.1);
         let Ok(there) = learnt_state.registry.named(provider) else {

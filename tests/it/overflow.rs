@@ -1,7 +1,7 @@
 //! Errors about the length of a conversation, and what sounds like them: recognised or not, numbers
 //! read, windows learnt or refused. A table of our own, and all recorded ones.
 
-use std::time::{Duration, Instant};
+use std::time::{Duration, SystemTime};
 
 use bytes::Bytes;
 use http::StatusCode;
@@ -67,7 +67,7 @@ fn no_near_miss_is_taken_for_one() {
 /// What an overflow teaches where so much was claimed.
 fn taught(overflow: Overflow, claimed: u32) -> String {
     let learnt = Learnt::new(Duration::from_secs(86_400));
-    let now = Instant::now();
+    let now = SystemTime::now();
     let refused = Refused {
         overflow,
         claimed: Window {

@@ -1,27 +1,19 @@
 //! Lessons dated by the wall clock, as replicas tell them to each other, and how two of them meet.
 //!
 //! What a replica has answered since a lesson was learnt speaks against it, whoever learnt it. A
-//! clock that is wrong makes a lesson last longer or shorter, by as much as it is wrong and never
-//! beyond its age; nothing else.
+//! clock that is wrong, or is set, makes a lesson last longer or shorter, by as much as it is wrong and
+//! never by more than its age; nothing else.
 
-use std::time::{Duration, Instant};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use serde::{Deserialize, Serialize};
 
-use super::lesson::{Entry, Held, INFERRED_MAX_AGE, LEAST_INPUT, LEAST_WINDOW, at};
+use super::lesson::{INFERRED_MAX_AGE, LEAST_INPUT, LEAST_WINDOW};
 
 /// A lesson learnt again is told again where what is known elsewhere is older by so much.
 const REFRESH_MS: u64 = 60_000;
 /// The largest prompt that was answered is told again once it grew by so much, in percent.
 const GROWTH: u32 = 10;
-
-/// One time by both clocks.
-#[derive(Clone, Copy, Debug)]
-pub struct Moment {
-    pub instant: Instant,
-    /// Since 1970.
-    pub wall_ms: u64,
-}
 
 /// A number of tokens, since when, and how long it is believed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -30,6 +22,27 @@ pub struct Dated {
     /// Since 1970.
     pub since_ms: u64,
     pub max_age_ms: u64,
+}
+
+impl Dated {
+    pub(super) fn new(tokens: u32, now: SystemTime, max_age: Duration) -> Self {
+        Self {
+            tokens,
+            since_ms: wall_ms(now),
+            max_age_ms: millis(max_age),
+        }
+    }
+
+    /// A date far ahead means that the clock was set back, and is as old as one far behind.
+    fn is_believed(&self, now: SystemTime) -> bool {
+        wall_ms(now).abs_diff(self.since_ms) < self.max_age_ms
+    }
+}
+
+/// The tokens of a lesson that is believed now.
+pub(super) fn at(lesson: Option<Dated>, now: SystemTime) -> Option<u32> {
+    let believed = lesson.filter(|lesson| lesson.is_believed(now))?;
+    Some(believed.tokens)
 }
 
 /// All that is known of one model.
@@ -85,6 +98,26 @@ impl Lessons {
         merged.without_contradictions()
     }
 
+    /// Only those that are believed now, none of them for longer than it would be here, and none that would not
+    /// have been learnt.
+    pub(super) fn bounded(self, max_age: Duration, now: SystemTime) -> Self {
+        let bound = |lesson: Option<Dated>, least: u32, most_age: Duration| {
+            let lesson = lesson.filter(|lesson| lesson.tokens >= least)?;
+            let bounded = Dated {
+                since_ms: lesson.since_ms.min(wall_ms(now)),
+                max_age_ms: lesson.max_age_ms.min(millis(most_age)),
+                ..lesson
+            };
+            bounded.is_believed(now).then_some(bounded)
+        };
+        Self {
+            accepted: bound(self.accepted, 1, max_age),
+            window: bound(self.window, LEAST_WINDOW, max_age),
+            named: bound(self.named, LEAST_INPUT, max_age),
+            inferred: bound(self.inferred, LEAST_INPUT, max_age.min(INFERRED_MAX_AGE)),
+        }
+    }
+
     fn without_contradictions(mut self) -> Self {
         let Some(accepted) = self.accepted else {
             return self;
@@ -106,50 +139,12 @@ impl Lessons {
     }
 }
 
-impl Entry {
-    /// As it is told to others.
-    pub(super) fn dated(&self, now: Moment) -> Lessons {
-        let dated = |held: Option<Held>| {
-            let held = held.filter(|held| at(Some(*held), now.instant).is_some())?;
-            let age = now.instant.saturating_duration_since(held.since);
-            Some(Dated {
-                tokens: held.tokens,
-                since_ms: now.wall_ms.saturating_sub(millis(age)),
-                max_age_ms: millis(held.max_age),
-            })
-        };
-        Lessons {
-            accepted: dated(self.accepted),
-            window: dated(self.window),
-            named: dated(self.named),
-            inferred: dated(self.inferred),
-        }
-    }
-
-    /// From what was told by others. Nothing is believed for longer than it would be here, and
-    /// nothing that would not have been learnt.
-    pub(super) fn undated(lessons: Lessons, max_age: Duration, now: Moment) -> Self {
-        let held = |dated: Option<Dated>, least: u32, most_age: Duration| {
-            let dated = dated.filter(|dated| dated.tokens >= least)?;
-            let max_age = most_age.min(Duration::from_millis(dated.max_age_ms));
-            let age = Duration::from_millis(now.wall_ms.saturating_sub(dated.since_ms));
-            let left = max_age.checked_sub(age).filter(|left| !left.is_zero())?;
-            Some(match now.instant.checked_sub(age) {
-                Some(since) => Held::new(dated.tokens, since, max_age),
-                // The machine's clock began later.
-                None => Held::new(dated.tokens, now.instant, left),
-            })
-        };
-        Self {
-            accepted: held(lessons.accepted, 1, max_age),
-            window: held(lessons.window, LEAST_WINDOW, max_age),
-            named: held(lessons.named, LEAST_INPUT, max_age),
-            inferred: held(lessons.inferred, LEAST_INPUT, max_age.min(INFERRED_MAX_AGE)),
-        }
-    }
+/// Milliseconds since 1970.
+pub fn wall_ms(time: SystemTime) -> u64 {
+    time.duration_since(UNIX_EPOCH).map_or(0, millis)
 }
 
-fn millis(time: Duration) -> u64 {
+pub(super) fn millis(time: Duration) -> u64 {
     u64::try_from(time.as_millis()).unwrap_or(u64::MAX)
 }
 
@@ -163,11 +158,8 @@ mod tests {
     const HOUR_MS: u64 = 3_600_000;
     const NOW_MS: u64 = 1_000 * HOUR_MS;
 
-    fn now() -> Moment {
-        Moment {
-            instant: Instant::now(),
-            wall_ms: NOW_MS,
-        }
+    fn now() -> SystemTime {
+        UNIX_EPOCH + Duration::from_millis(NOW_MS)
     }
 
     fn dated(tokens: u32, since_ms: u64) -> Option<Dated> {
@@ -244,20 +236,28 @@ mod tests {
     fn ages_go_from_clock_to_clock() {
         let now = now();
         let told = window(8_000, NOW_MS - HOUR_MS);
-        let entry = Entry::undated(told, DAY, now);
-        assert_eq!(entry.dated(now), told);
-        let at = |hours: u64| now.instant + Duration::from_millis(hours * HOUR_MS);
-        assert_eq!(entry.known(at(22)).window, Some(8_000));
-        assert_eq!(entry.known(at(23)).window, None);
+        let heard = told.bounded(DAY, now);
+        assert_eq!(heard, told);
+        let at = |hours: u64| now + Duration::from_millis(hours * HOUR_MS);
+        assert_eq!(heard.known(at(22)).window, Some(8_000));
+        assert_eq!(heard.known(at(23)).window, None);
         // A clock that is ahead prolongs it by nothing beyond its age,
-        let ahead = Entry::undated(window(8_000, NOW_MS + 99 * HOUR_MS), DAY, now);
+        let ahead = window(8_000, NOW_MS + 99 * HOUR_MS).bounded(DAY, now);
         assert_eq!(ahead.known(at(23)).window, Some(8_000));
         assert_eq!(ahead.known(at(24)).window, None);
         // one that is behind shortens it, and nobody's patience is longer than ours.
-        let behind = Entry::undated(window(8_000, NOW_MS - 25 * HOUR_MS), DAY, now);
-        assert_eq!(behind.known(now.instant).window, None);
-        let short = Entry::undated(told, Duration::from_millis(2 * HOUR_MS), now);
+        let behind = window(8_000, NOW_MS - 25 * HOUR_MS).bounded(DAY, now);
+        assert_eq!(behind.known(now).window, None);
+        let short = told.bounded(Duration::from_millis(2 * HOUR_MS), now);
         assert_eq!(short.known(at(1)).window, None);
+    }
+
+    #[test]
+    fn a_clock_that_is_set_back_keeps_no_lesson_for_ever() {
+        let now = now();
+        let learnt = window(8_000, NOW_MS);
+        assert_eq!(learnt.known(now - DAY / 2).window, Some(8_000));
+        assert_eq!(learnt.known(now - DAY).window, None);
     }
 
     fn any_lessons() -> impl Strategy<Value = Lessons> {
@@ -292,12 +292,11 @@ mod tests {
                 }
             }
             let now = now();
-            let entry = Entry::undated(merged, DAY, now);
-            let known = entry.known(now.instant);
+            let heard = merged.bounded(DAY, now);
+            let known = heard.known(now);
             prop_assert!(known.window.is_none_or(|tokens| tokens >= LEAST_WINDOW));
             prop_assert!(known.input.is_none_or(|tokens| tokens >= LEAST_INPUT));
-            prop_assert_eq!(entry.known(now.instant + DAY).window, None);
-            let _ = entry.dated(now);
+            prop_assert_eq!(heard.known(now + DAY).window, None);
         }
     }
 }

@@ -1,8 +1,11 @@
 //! What is known of one model, and what an error adds to it.
 
-use std::time::{Duration, Instant};
+use std::time::{Duration, SystemTime};
 
-use super::{Known, Lesson, Refused};
+use super::{
+    Known, Lesson, Lessons, Refused,
+    dated::{Dated, at},
+};
 
 /// No provider has a smaller window; vLLM has been seen to print 3 for one.
 pub(super) const LEAST_WINDOW: u32 = 1_024;
@@ -21,45 +24,8 @@ const NEXT_BELOW_ACCEPTED: u32 = 90;
 /// What is left of a difference between a count of the provider's and an estimate of ours.
 const ESTIMATED: u32 = 95;
 
-/// What is known of one model.
-#[derive(Debug, Default)]
-pub(super) struct Entry {
-    /// The largest prompt that was answered.
-    pub(super) accepted: Option<Held>,
-    pub(super) window: Option<Held>,
-    /// A largest prompt that the provider named.
-    pub(super) named: Option<Held>,
-    pub(super) inferred: Option<Held>,
-}
-
-/// A number of tokens, and how long it is believed.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Held {
-    pub(super) tokens: u32,
-    pub(super) since: Instant,
-    pub(super) max_age: Duration,
-}
-
-impl Held {
-    pub(super) const fn new(tokens: u32, since: Instant, max_age: Duration) -> Self {
-        Self {
-            tokens,
-            since,
-            max_age,
-        }
-    }
-
-    fn at(self, now: Instant) -> Option<u32> {
-        (now.saturating_duration_since(self.since) < self.max_age).then_some(self.tokens)
-    }
-}
-
-pub(super) fn at(held: Option<Held>, now: Instant) -> Option<u32> {
-    held.and_then(|held| held.at(now))
-}
-
-impl Entry {
-    pub(super) fn known(&self, now: Instant) -> Known {
+impl Lessons {
+    pub(super) fn known(&self, now: SystemTime) -> Known {
         let limits = [at(self.named, now), at(self.inferred, now)];
         Known {
             window: at(self.window, now),
@@ -67,9 +33,9 @@ impl Entry {
         }
     }
 
-    pub(super) fn accepted(&mut self, tokens: u32, max_age: Duration, now: Instant) {
+    pub(super) fn accepted(&mut self, tokens: u32, max_age: Duration, now: SystemTime) {
         if at(self.accepted, now).is_none_or(|largest| largest <= tokens) {
-            self.accepted = Some(Held::new(tokens, now, max_age));
+            self.accepted = Some(Dated::new(tokens, now, max_age));
         }
         // Whatever said that so much is too much was wrong, or is no longer true.
         self.window = self.window.filter(|window| window.tokens >= tokens);
@@ -79,12 +45,17 @@ impl Entry {
         }
     }
 
-    pub(super) fn truncated(&mut self, tokens: u32, max_age: Duration, now: Instant) {
+    pub(super) fn truncated(&mut self, tokens: u32, max_age: Duration, now: SystemTime) {
         let known = at(self.inferred, now).unwrap_or(u32::MAX);
         self.infer(tokens.min(known), max_age.min(INFERRED_MAX_AGE), now);
     }
 
-    pub(super) fn refused(&mut self, refused: &Refused, max_age: Duration, now: Instant) -> Lesson {
+    pub(super) fn refused(
+        &mut self,
+        refused: &Refused,
+        max_age: Duration,
+        now: SystemTime,
+    ) -> Lesson {
         let sent = sent(refused);
         if self.is_no_lesson(refused, sent, now) {
             return Lesson::Input(sent);
@@ -110,7 +81,7 @@ impl Entry {
 
     /// The prompt has room beside a lowered answer cap, and has none beside the one that was refused: that
     /// says nothing of how long a prompt may be.
-    fn is_for_its_answer(&self, refused: &Refused, sent: u32, now: Instant) -> bool {
+    fn is_for_its_answer(&self, refused: &Refused, sent: u32, now: SystemTime) -> bool {
         let known = self.known(now).window;
         let window = known.map_or(refused.claimed.tokens, |known| {
             known.min(refused.claimed.tokens)
@@ -121,7 +92,7 @@ impl Entry {
 
     /// Four times as much was answered, and the error names nothing that speaks against it: whatever
     /// it means, it is not the window.
-    fn is_no_lesson(&self, refused: &Refused, sent: u32, now: Instant) -> bool {
+    fn is_no_lesson(&self, refused: &Refused, sent: u32, now: SystemTime) -> bool {
         let overflow = refused.overflow;
         let named = overflow.window.or(overflow.prompt_limit);
         let counted = refused.counted().or(overflow.answer).or(overflow.excess);
@@ -130,7 +101,7 @@ impl Entry {
     }
 
     /// Takes over what the error names, where it can be believed.
-    fn believe(&mut self, refused: &Refused, max_age: Duration, now: Instant) -> Option<Lesson> {
+    fn believe(&mut self, refused: &Refused, max_age: Duration, now: SystemTime) -> Option<Lesson> {
         let least = at(self.accepted, now).unwrap_or(0).max(LEAST_WINDOW);
         let claimed = refused.claimed;
         let most_input = claimed.input.unwrap_or(u32::MAX).min(claimed.tokens);
@@ -139,16 +110,16 @@ impl Entry {
         let window = believed(refused.overflow.window, claimed.tokens);
         let limit = believed(refused.overflow.prompt_limit, most_input);
         if let Some(tokens) = window {
-            self.window = Some(Held::new(tokens, now, max_age));
+            self.window = Some(Dated::new(tokens, now, max_age));
         }
         if let Some(tokens) = limit {
-            self.named = Some(Held::new(tokens, now, max_age));
+            self.named = Some(Dated::new(tokens, now, max_age));
         }
         window.map(Lesson::Window).or(limit.map(Lesson::Input))
     }
 
     /// The largest prompt by what is known now, given what the request asks for its answer.
-    fn room(&self, refused: &Refused, now: Instant) -> u32 {
+    fn room(&self, refused: &Refused, now: SystemTime) -> u32 {
         let known = self.known(now);
         let room = known.window.map(|window| {
             let reserve = refused.reserve.min(window / 2);
@@ -159,7 +130,7 @@ impl Entry {
     }
 
     /// The largest prompt to try next, less than what was sent, and how long that is believed.
-    fn next(&self, refused: &Refused, sent: u32, now: Instant) -> (u32, Duration) {
+    fn next(&self, refused: &Refused, sent: u32, now: SystemTime) -> (u32, Duration) {
         let overflow = refused.overflow;
         // The error counts the answer: what is left beside it in the smallest window of the named
         // and the claimed one.
@@ -196,8 +167,8 @@ impl Entry {
         (guess.max(floor), INFERRED_MAX_AGE)
     }
 
-    fn infer(&mut self, tokens: u32, max_age: Duration, now: Instant) {
-        self.inferred = Some(Held::new(tokens.max(LEAST_INPUT), now, max_age));
+    fn infer(&mut self, tokens: u32, max_age: Duration, now: SystemTime) {
+        self.inferred = Some(Dated::new(tokens.max(LEAST_INPUT), now, max_age));
     }
 }
 

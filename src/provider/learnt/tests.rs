@@ -1,4 +1,4 @@
-use std::time::{Duration, Instant};
+use std::time::{Duration, SystemTime};
 
 use proptest::prelude::*;
 
@@ -32,14 +32,14 @@ fn named(window: u32) -> Overflow {
 /// Of one model, at one time.
 struct Model {
     learnt: Learnt,
-    now: Instant,
+    now: SystemTime,
 }
 
 impl Model {
     fn new() -> Self {
         Self {
             learnt: Learnt::new(DAY),
-            now: Instant::now(),
+            now: SystemTime::now(),
         }
     }
 
@@ -214,7 +214,7 @@ fn what_is_inferred_expires_sooner() {
     assert_eq!(model.input(), None);
 
     let short = Learnt::new(Duration::from_secs(60));
-    let then = Instant::now();
+    let then = SystemTime::now();
     short.truncated("p", "m", 4_096, then);
     assert_eq!(short.known("p", "m", then).input, Some(4_096));
     assert_eq!(
@@ -275,7 +275,7 @@ fn nothing_known_of_the_request_is_no_limit_of_nothing() {
 #[test]
 fn models_are_bounded() {
     let learnt = Learnt::new(DAY);
-    let now = Instant::now();
+    let now = SystemTime::now();
     let models = MAX_MODELS.get() + 10;
     for model in 0..models {
         learnt.truncated("p", &format!("m{model:04}"), 4_096, now);

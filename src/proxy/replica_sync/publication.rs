@@ -1,6 +1,6 @@
 //! Values as they are published, each with its stamp.
 
-use std::time::{Instant, SystemTime, UNIX_EPOCH};
+use std::time::SystemTime;
 
 use bytes::Bytes;
 use lru::LruCache;
@@ -10,7 +10,7 @@ use super::{
     Known,
     spelling::{Model, read_value, value},
 };
-use crate::provider::learnt::{Lessons, Moment};
+use crate::provider::learnt::{Lessons, wall_ms};
 
 /// A ratio is published where it moved by this part, and within [`NOW_AND_THEN_MS`] of the last time only where it
 /// moved by [`MOVED_FAR`]: every publication makes all replicas read.
@@ -74,10 +74,10 @@ pub(super) fn newer<T: Copy + PartialEq + DeserializeOwned>(
     told: &mut LruCache<Bytes, Stamped<T>>,
     name: &Bytes,
     value: &[u8],
-    now: Moment,
+    now: SystemTime,
 ) -> Result<Stamped<T>, bool> {
     let theirs: Stamped<T> = read_value(value).ok_or(false)?;
-    if theirs.at_ms > now.wall_ms.saturating_add(MOST_AHEAD_MS) {
+    if theirs.at_ms > wall_ms(now).saturating_add(MOST_AHEAD_MS) {
         return Err(false);
     }
     if let Some(ours) = told.get_mut(name)
@@ -92,27 +92,17 @@ pub(super) fn newer<T: Copy + PartialEq + DeserializeOwned>(
 }
 
 /// With a stamp that is later than that of what was published before.
-pub(super) fn stamped<T>(what: T, told: Option<&Stamped<T>>, now: Moment) -> Stamped<T> {
+pub(super) fn stamped<T>(what: T, told: Option<&Stamped<T>>, now: SystemTime) -> Stamped<T> {
     let after = told.map_or(0, |told| told.at_ms.saturating_add(1));
     Stamped {
-        at_ms: now.wall_ms.max(after),
+        at_ms: wall_ms(now).max(after),
         what,
     }
 }
 
 /// Whether a ratio is far enough from what was published.
-pub(super) fn moved(ratio: f64, told: &Stamped<f64>, now: Moment) -> bool {
+pub(super) fn moved(ratio: f64, told: &Stamped<f64>, now: SystemTime) -> bool {
     let by = (ratio / told.what - 1.0).abs();
-    let recent = now.wall_ms.saturating_sub(told.at_ms) < NOW_AND_THEN_MS;
+    let recent = wall_ms(now).saturating_sub(told.at_ms) < NOW_AND_THEN_MS;
     by > if recent { MOVED_FAR } else { MOVED }
-}
-
-pub(super) fn moment() -> Moment {
-    let wall = SystemTime::now().duration_since(UNIX_EPOCH);
-    Moment {
-        instant: Instant::now(),
-        wall_ms: wall.map_or(0, |since| {
-            u64::try_from(since.as_millis()).unwrap_or(u64::MAX)
-        }),
-    }
 }

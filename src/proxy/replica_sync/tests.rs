@@ -1,7 +1,12 @@
+use std::time::UNIX_EPOCH;
+
 use super::{spelling::value, *};
 use crate::{
     config::{Config, StoreConfig},
-    provider::{learnt::Refused, overflow::Overflow},
+    provider::{
+        learnt::{Refused, wall_ms},
+        overflow::Overflow,
+    },
     store::memory::MemoryStore,
 };
 
@@ -63,7 +68,7 @@ impl Replica {
 
     fn accept(&self, tokens: u32) {
         let learnt = &self.registry.learnt;
-        learnt.accepted(&self.place(), "m", tokens, Instant::now());
+        learnt.accepted(&self.place(), "m", tokens, SystemTime::now());
     }
 
     fn place(&self) -> Arc<str> {
@@ -72,7 +77,7 @@ impl Replica {
 
     fn window(&self) -> Option<u32> {
         let learnt = &self.registry.learnt;
-        learnt.known(&self.place(), "m", Instant::now()).window
+        learnt.known(&self.place(), "m", SystemTime::now()).window
     }
 
     fn ratio(&self) -> Option<f64> {
@@ -146,7 +151,7 @@ async fn what_is_disproved_is_forgotten_by_all() {
     // Nor is it believed by one that was just told otherwise by its own provider.
     let third = Replica::new(&store());
     third.accept(30_000);
-    let at_ms = moment().wall_ms - 1_000;
+    let at_ms = wall_ms(SystemTime::now()) - 1_000;
     let lessons = Lessons {
         window: Some(crate::provider::learnt::Dated {
             tokens: 16_000,
@@ -191,10 +196,7 @@ fn small_moves_are_told_now_and_then() {
         at_ms: 1_000_000,
         what: 1.0,
     };
-    let at = |wall_ms| Moment {
-        instant: Instant::now(),
-        wall_ms,
-    };
+    let at = |ms| UNIX_EPOCH + Duration::from_millis(ms);
     assert!(!moved(1.004, &told, at(9_000_000)));
     assert!(moved(1.006, &told, at(9_000_000)));
     assert!(moved(0.994, &told, at(9_000_000)));
@@ -202,10 +204,10 @@ fn small_moves_are_told_now_and_then() {
     assert!(moved(1.06, &told, at(1_000_001)));
 }
 
-/// Lessons are dated in milliseconds, each rounded by itself: two of one moment cannot be told apart.
+/// Lessons are dated in milliseconds: two of one millisecond cannot be told apart.
 fn let_the_clock_move() {
-    let begun = moment().wall_ms;
-    while moment().wall_ms < begun + 3 {
+    let begun = wall_ms(SystemTime::now());
+    while wall_ms(SystemTime::now()) < begun + 3 {
         std::thread::yield_now();
     }
 }
@@ -219,10 +221,7 @@ async fn the_newest_wins_whatever_the_clocks_say() {
     let name = name(Kind::Window, HERE, &("simulated".into(), "m".into()));
     let name = Bytes::from(name.unwrap());
     // A clock that is behind does not keep it from being pulled.
-    let behind = Moment {
-        instant: Instant::now(),
-        wall_ms: 5,
-    };
+    let behind = UNIX_EPOCH + Duration::from_millis(5);
     let known = other.replica_sync.known().windows.peek(&name).copied();
     let stamp = stamped(Lessons::default(), known.as_ref(), behind);
     let told = value(&stamp).unwrap();

@@ -1,6 +1,6 @@
 //! Providers that cut prompts in silence: how that is found, by what they count.
 
-use std::time::Instant;
+use std::time::SystemTime;
 
 use crate::{
     health::silent::{self, Sample},
@@ -49,10 +49,10 @@ pub(super) fn detect_silent_cut(
     let missed_only = target.provider.config.profile.counts_missed_only;
     let place = &target.provider.place;
     let Some(cap) = silent::truncates(before, now, missed_only) else {
-        learnt.accepted(place, model, now.prompt_tokens, Instant::now());
+        learnt.accepted(place, model, now.prompt_tokens, SystemTime::now());
         return false;
     };
-    learnt.truncated(place, model, cap, Instant::now());
+    learnt.truncated(place, model, cap, SystemTime::now());
     let truncations = &app.metrics.silent_truncations;
     truncations.with_label_values(&[&**provider]).inc();
     tracing::warn!(
