@@ -6,7 +6,7 @@
 use std::{sync::Arc, time::Instant};
 
 use http::{
-    HeaderValue, Method, Response, Version,
+    HeaderValue, Method, Response, StatusCode, Version,
     header::{CONNECTION, UPGRADE},
     request::Parts,
 };
@@ -17,7 +17,7 @@ use tokio::time::timeout;
 use crate::{
     error::{Failure, chain},
     http::limit::Hold,
-    provider::{Outgoing, Provider, upgrade::Opened},
+    provider::{Outgoing, Provider, Unsent},
     proxy::{App, outgoing::cleaned, traced_send},
     relay::tunnel,
     telemetry::record::Record,
@@ -69,20 +69,18 @@ pub(super) async fn upgrade(
     let headers = &mut outgoing.headers;
     headers.insert(CONNECTION, HeaderValue::from_static("upgrade"));
     headers.insert(UPGRADE, HeaderValue::from_static("websocket"));
-    let attempt = traced_send::begin(&record.notes().trace, &provider, None, &outgoing);
-    attempt.inject(&mut outgoing.headers);
-    let opened = provider.open(outgoing).await;
-    match &opened {
-        Ok(Opened::Refused(answer)) => attempt.answered(answer.status()),
-        Ok(Opened::Left { head, .. }) => attempt.answered(head.status),
-        Err(unsent) => attempt.failed(unsent.word()),
+    let mut opened = traced_send::send(&record.notes().trace, &provider, None, outgoing).await?;
+    if opened.status() != StatusCode::SWITCHING_PROTOCOLS {
+        return Ok(cleaned(opened));
     }
-    let (head, connection) = match opened? {
-        Opened::Refused(answer) => return Ok(cleaned(answer)),
-        Opened::Left { head, connection } => (head, connection),
-    };
-    let protocol = head.headers.get(UPGRADE).cloned();
-    let mut answer = cleaned(Response::from_parts(*head, whole("")));
+    let connection = hyper::upgrade::on(&mut opened).await.map_err(|error| {
+        tracing::warn!(provider = %provider.name, error = %chain(&error), "a provider left HTTP and was gone");
+        Unsent::Unreachable {
+            provider: provider.name.to_string(),
+        }
+    })?;
+    let protocol = opened.headers().get(UPGRADE).cloned();
+    let mut answer = cleaned(opened.map(|_| whole("")));
     let headers = answer.headers_mut();
     headers.insert(CONNECTION, HeaderValue::from_static("upgrade"));
     headers.insert(
@@ -106,7 +104,7 @@ pub(super) async fn upgrade(
                 return;
             }
         };
-        let carried = tunnel(client, connection, idle).await;
+        let carried = tunnel(client, TokioIo::new(connection), idle).await;
         tracing::info!(
             provider = %provider.name,
             bytes_sent = carried.sent,

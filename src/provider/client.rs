@@ -7,7 +7,7 @@
 
 use std::{error::Error, io, time::Duration};
 
-use http::{HeaderMap, Method, Response};
+use http::{HeaderMap, Method, Response, header::UPGRADE};
 use http_body_util::BodyExt;
 use hyper_util::client::legacy;
 use reqwest::{Url, redirect, retry};
@@ -38,7 +38,7 @@ pub(super) struct Client {
     /// Behind that of every request.
     query: Option<Secret>,
     pooled: reqwest::Client,
-    /// Never reuses a connection.
+    /// Never reuses a connection. In HTTP/1.1, which alone can be left, as websockets do.
     fresh: reqwest::Client,
     answered: Answered,
     connect_timeout: Duration,
@@ -68,20 +68,30 @@ impl Client {
         // Installed by whoever comes first; a second one is refused, which is as well.
         let _ = rustls::crypto::ring::default_provider().install_default();
         let answered = Answered::new();
-        let build = |max_idle| {
-            plain_builder(config)
-                .pool_max_idle_per_host(max_idle)
-                .pool_idle_timeout(IDLE_FOR)
-                .http2_keep_alive_interval(PING_EVERY)
+        let build = |builder: reqwest::ClientBuilder| {
+            builder
+                .connect_timeout(config.connect_timeout)
+                .tcp_nodelay(true)
+                .redirect(redirect::Policy::none())
+                .retry(retry::never())
+                .referer(false)
+                .no_proxy()
                 .connector_layer(answered.clone())
                 .build()
                 .map_err(|error| io::Error::other(error.without_url()))
         };
+        let pooled = reqwest::Client::builder()
+            .pool_max_idle_per_host(MAX_IDLE)
+            .pool_idle_timeout(IDLE_FOR)
+            .http2_keep_alive_interval(PING_EVERY);
+        let fresh = reqwest::Client::builder()
+            .http1_only()
+            .pool_max_idle_per_host(0);
         Ok(Self {
             base_url: base_url.to_owned(),
             query: config.query.clone(),
-            pooled: build(MAX_IDLE)?,
-            fresh: build(0)?,
+            pooled: build(pooled)?,
+            fresh: build(fresh)?,
             answered,
             connect_timeout: config.connect_timeout,
             first_byte_timeout: config.first_byte_timeout,
@@ -89,13 +99,19 @@ impl Client {
         })
     }
 
-    /// Sends a request and waits for the head of its answer.
+    /// Sends a request and waits for the head of its answer. Only one that asks to leave HTTP, by `Upgrade`
+    /// among its headers, may be answered by leaving it.
     pub(super) async fn send(
         &self,
         provider: &str,
         outgoing: Outgoing,
     ) -> Result<Response<Body>, Unsent> {
-        let url = find_url(provider, &self.base_url, self.query.as_ref(), &outgoing)?;
+        let url = self.find_url(provider, &outgoing)?;
+        let leaves_http = outgoing.headers.contains_key(UPGRADE);
+        let client = match leaves_http {
+            true => &self.fresh,
+            false => &self.pooled,
+        };
         let head = Head {
             method: outgoing.method,
             url,
@@ -106,7 +122,7 @@ impl Client {
             Payload::Whole(rope) => Some(Payload::Whole(rope.clone())),
             Payload::Stream(_) => None,
         };
-        let mut sent = self.attempt(&self.pooled, &head, outgoing.body).await;
+        let mut sent = self.attempt(client, &head, outgoing.body).await;
         if let Err(lost) = &sent
             && lost.died_in_the_pool()
             && let Some(body) = again
@@ -115,14 +131,32 @@ impl Client {
             sent = self.attempt(&self.fresh, &head, body).await;
         }
         let answer = sent.map_err(|lost| self.explain(provider, lost))?;
-        if answer.status().is_informational() {
-            // Nobody asked to leave HTTP (`Upgrade` is not sent on), and no answer follows.
+        if answer.status().is_informational() && !leaves_http {
+            // No answer follows.
             tracing::warn!(provider, status = %answer.status(), "a provider left HTTP unasked");
             return Err(Unsent::Garbage {
                 provider: provider.to_owned(),
             });
         }
-        Ok(read_answer(answer, self.query.as_ref(), self.idle_timeout))
+        let mut answer = Response::from(answer);
+        query::hide(&mut answer, self.query.as_ref().map(Secret::reveal));
+        Ok(
+            answer
+                .map(|body: reqwest::Body| Impatient::new(body, self.idle_timeout).boxed_unsync()),
+        )
+    }
+
+    /// # Errors
+    /// The base URL needs a model, and the request has none that fits; or it makes no URL.
+    fn find_url(&self, provider: &str, outgoing: &Outgoing) -> Result<Url, Unsent> {
+        let path = query::with(&outgoing.path, self.query.as_ref().map(Secret::reveal));
+        let address = address(&self.base_url, &path, outgoing.model.as_deref());
+        let address = address.ok_or_else(|| Unsent::NoModel {
+            provider: provider.to_owned(),
+        })?;
+        Url::parse(&address).map_err(|_| Unsent::Unreachable {
+            provider: provider.to_owned(),
+        })
     }
 
     async fn attempt(
@@ -168,7 +202,7 @@ impl Client {
             };
         }
         tracing::warn!(provider, error = %chain(&error), "a provider gave no answer");
-        if is_no_http(&error) {
+        if cause::<hyper::Error>(&error).is_some_and(hyper::Error::is_parse) {
             Unsent::Garbage { provider }
         } else if error.is_connect() && error.is_timeout() {
             Unsent::Timeout {
@@ -203,53 +237,6 @@ impl Lost {
         });
         self.reused && closed
     }
-}
-
-/// What every client of a provider has in common: it sends just what it is given.
-pub(super) fn plain_builder(config: &ProviderConfig) -> reqwest::ClientBuilder {
-    reqwest::Client::builder()
-        .connect_timeout(config.connect_timeout)
-        .tcp_nodelay(true)
-        .redirect(redirect::Policy::none())
-        .retry(retry::never())
-        .referer(false)
-        .no_proxy()
-}
-
-/// The address of a request; `query` is that of the settings.
-///
-/// # Errors
-/// The base URL needs a model, and the request has none that fits; or it makes no URL.
-pub(super) fn find_url(
-    provider: &str,
-    base_url: &str,
-    query: Option<&Secret>,
-    outgoing: &Outgoing,
-) -> Result<Url, Unsent> {
-    let path = query::with(&outgoing.path, query.map(Secret::reveal));
-    let address = address(base_url, &path, outgoing.model.as_deref());
-    let address = address.ok_or_else(|| Unsent::NoModel {
-        provider: provider.to_owned(),
-    })?;
-    Url::parse(&address).map_err(|_| Unsent::Unreachable {
-        provider: provider.to_owned(),
-    })
-}
-
-/// An answer without the query of the settings, whose body ends when nothing comes for `idle`.
-pub(super) fn read_answer(
-    answer: reqwest::Response,
-    query: Option<&Secret>,
-    idle: Duration,
-) -> Response<Body> {
-    let mut answer = Response::from(answer);
-    query::hide(&mut answer, query.map(Secret::reveal));
-    answer.map(|body: reqwest::Body| Impatient::new(body, idle).boxed_unsync())
-}
-
-/// Whether what came was not HTTP.
-pub(super) fn is_no_http(error: &reqwest::Error) -> bool {
-    cause::<hyper::Error>(error).is_some_and(hyper::Error::is_parse)
 }
 
 /// The body with its exact length where that is known: many servers refuse chunked requests.

@@ -18,7 +18,6 @@ mod registry;
 pub mod retry;
 mod reuse;
 pub mod simulated;
-pub mod upgrade;
 mod upstream;
 mod warnings;
 mod window;

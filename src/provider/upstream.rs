@@ -22,7 +22,6 @@ use super::{
     catalogue::{self, Entry, Found, table::Table},
     client::Client,
     simulated,
-    upgrade::Upgrades,
 };
 use crate::{
     config::{Auth, ProviderConfig},
@@ -54,8 +53,6 @@ pub struct Provider {
     pub place: Arc<str>,
     pub config: ProviderConfig,
     pub breaker: Breaker,
-    /// For requests that leave HTTP.
-    pub(super) upgrades: Upgrades,
     /// What the catalogue calls it.
     catalogued: Option<&'static str>,
     /// Models that refuse to be asked for the usage of a stream. In memory only: after a restart it
@@ -177,7 +174,6 @@ impl Provider {
             catalogued: catalogue::provider_of(name, config.base_url.as_deref()),
             config: config.clone(),
             breaker: Breaker::new(config.breaker_failures, config.breaker_open),
-            upgrades: Upgrades::default(),
             usage_refused: Mutex::new(LruCache::new(MAX_USAGE_REFUSED)),
             transport,
         })

@@ -4,10 +4,7 @@ use http::Response;
 
 use crate::{
     provider::{Outgoing, Provider, Unsent},
-    telemetry::{
-        Operation,
-        trace::{Attempt, Trace},
-    },
+    telemetry::{Operation, trace::Trace},
     wire::Body,
 };
 
@@ -21,7 +18,12 @@ pub async fn send(
     operation: Option<Operation>,
     mut outgoing: Outgoing,
 ) -> Result<Response<Body>, Unsent> {
-    let attempt = begin(trace, provider, operation, &outgoing);
+    let attempt = trace.attempt(
+        &provider.name,
+        provider.config.base_url.as_deref(),
+        operation,
+        outgoing.model.as_deref(),
+    );
     attempt.inject(&mut outgoing.headers);
     let sent = provider.send(outgoing).await;
     match &sent {
@@ -29,20 +31,4 @@ pub async fn send(
         Err(unsent) => attempt.failed(unsent.word()),
     }
     sent
-}
-
-/// The span of a request that goes to a provider now.
-pub fn begin(
-    trace: &Trace,
-    provider: &Provider,
-    operation: Option<Operation>,
-    outgoing: &Outgoing,
-) -> Attempt {
-    let base_url = provider.config.base_url.as_deref();
-    trace.attempt(
-        &provider.name,
-        base_url,
-        operation,
-        outgoing.model.as_deref(),
-    )
 }
