@@ -1,6 +1,9 @@
 //! How large a request body may be where the settings do not say.
 
-use super::{catalogue, names::Names};
+use super::{
+    catalogue::{self, table::built_in},
+    names::Names,
+};
 use crate::config::Config;
 
 /// Sets `server.max_body_bytes`, where it is not set, to what the largest window needs that the settings name
@@ -23,8 +26,8 @@ fn largest_window(config: &Config) -> u32 {
         let place = &one.place;
         let provider = config.providers.get(&place.provider)?;
         let catalogued = || {
-            let provider = catalogue::provider_of(&place.provider, provider.base_url.as_deref())?;
-            Some(catalogue::lookup(provider, &place.model)?.context)
+            let provider = catalogue::name_of(&place.provider, provider.base_url.as_deref());
+            Some(catalogue::lookup(built_in(), &provider, &place.model)?.context)
         };
         one.settings.context_length.or_else(catalogued)
     });

@@ -13,7 +13,7 @@ use std::ops::RangeInclusive;
 
 use http::Uri;
 
-use self::table::{Table, built_in};
+use self::table::Table;
 use super::{Source, window::least};
 
 /// Longer names than this are no model's; it bounds the search.
@@ -37,17 +37,8 @@ pub struct Entry {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Found {
     pub(super) entry: Entry,
-    /// Whether other providers say it of a model of that name, and nothing is known of this one's.
-    pub(super) by_name: bool,
-}
-
-impl Found {
-    pub(super) const fn source(self) -> Source {
-        match self.by_name {
-            true => Source::CatalogueByName,
-            false => Source::Catalogue,
-        }
-    }
+    /// By name where other providers say it of a model of that name, and nothing is known of this one's.
+    pub(super) source: Source,
 }
 
 /// Other names that people give these providers.
@@ -107,61 +98,30 @@ const HOSTS: &[(&str, &str)] = &[
     ("router.huggingface.co", "huggingface"),
 ];
 
-/// What is known of a model of that provider, by the catalogue's name for it (see
-/// [`provider_of`]): the exact name, else the longest known name of which it is a release
+/// What a table knows of a model of that provider, by the catalogue's name for it (see
+/// [`name_of`]): the exact name, else the longest known name of which it is a release
 /// (`gpt-4o-2024-08-06` is one of `gpt-4o`, and `gpt-4-32k` is none of `gpt-4`).
-pub fn lookup(provider: &str, model: &str) -> Option<Entry> {
-    lookup_with(&Table::default(), Some(provider), provider, model)
-}
-
-/// The same, where newer rows come before those of the binary. `name`: the provider's own name, by
-/// which newer rows may know one that the binary does not.
-pub(super) fn lookup_with(
-    newer: &Table,
-    provider: Option<&str>,
-    name: &str,
-    model: &str,
-) -> Option<Entry> {
-    let provider = provider.map(str::to_ascii_lowercase);
-    let name = provider
-        .clone()
-        .unwrap_or_else(|| name.to_ascii_lowercase());
-    if name.len() > MAX_NAME_BYTES || model.len() > MAX_NAME_BYTES {
-        return None;
-    }
-    let model = model.to_ascii_lowercase();
-    release::names(&model).find_map(|model| {
-        let shipped = || built_in().exact(provider.as_deref()?, model);
-        newer.exact(&name, model).or_else(shipped)
-    })
-}
-
-/// Whether a model is known by exactly that name, spelt in lower case; for the rest as above.
-pub(super) fn has(newer: &Table, provider: Option<&str>, name: &str, model: &str) -> bool {
-    let shipped = || provider.is_some_and(|provider| built_in().exact(provider, model).is_some());
-    let name = provider.unwrap_or(name).to_ascii_lowercase();
-    newer.exact(&name, model).is_some() || shipped()
-}
-
-/// What all providers that know the model say of it alike; the least of the limits of a prompt and of
-/// an answer that any of them names. Newer rows come before those of the binary. `None`: nobody knows
-/// the name, or they disagree on the window: the same name can mean different windows.
-pub(super) fn lookup_by_name(newer: &Table, model: &str) -> Option<Entry> {
+pub(super) fn lookup(table: &Table, provider: &str, model: &str) -> Option<Entry> {
     if model.len() > MAX_NAME_BYTES {
         return None;
     }
     let model = model.to_ascii_lowercase();
-    let entries = |name| {
-        let shipped = built_in().of_model(name).iter();
-        let shipped = shipped.filter(|(provider, _)| newer.exact(provider, name).is_none());
-        let all = newer.of_model(name).iter().chain(shipped);
-        all.map(|(_, entry)| *entry).collect::<Vec<_>>()
-    };
+    release::names(&model).find_map(|model| table.exact(provider, model))
+}
+
+/// What all providers that know the model say of it alike; the least of the limits of a prompt and of
+/// an answer that any of them names. `None`: nobody knows the name, or they disagree on the window: the same
+/// name can mean different windows.
+pub(super) fn lookup_by_name(table: &Table, model: &str) -> Option<Entry> {
+    if model.len() > MAX_NAME_BYTES {
+        return None;
+    }
+    let model = model.to_ascii_lowercase();
     // The longest name that anybody knows decides: a shorter one is another model.
-    let mut all = release::names(&model).map(entries);
+    let mut all = release::names(&model).map(|name| table.of_model(name));
     let known = all.find(|entries| !entries.is_empty())?;
     let (first, others) = known.split_first()?;
-    others.iter().try_fold(*first, |agreed, other| {
+    others.iter().try_fold(first.1, |agreed, (_, other)| {
         (agreed.context == other.context).then_some(Entry {
             context: agreed.context,
             input: least(agreed.input, other.input),
@@ -171,31 +131,22 @@ pub(super) fn lookup_by_name(newer: &Table, model: &str) -> Option<Entry> {
 }
 
 /// The catalogue's name for a configured provider: by its host, which is what really answers,
-/// else by the name the user gave it. `None`: nothing is known, and no model of it is found.
-pub fn provider_of(name: &str, base_url: Option<&str>) -> Option<&'static str> {
-    base_url
-        .and_then(provider_by_host)
-        .or_else(|| provider_by_name(name))
+/// else by the name the user gave it, in lower case.
+pub(super) fn name_of(name: &str, base_url: Option<&str>) -> String {
+    if let Some(provider) = base_url.and_then(provider_by_host) {
+        return provider.to_owned();
+    }
+    let name = name.to_ascii_lowercase();
+    let alias = ALIASES.iter().find(|(alias, _)| *alias == name);
+    alias.map_or(name, |(_, provider)| (*provider).to_owned())
 }
 
 fn provider_by_host(base_url: &str) -> Option<&'static str> {
     let uri: Uri = base_url.parse().ok()?;
     let host = uri.host()?.to_ascii_lowercase();
-    let is = |known: &str| match known.strip_prefix('.') {
-        Some(_) => host.ends_with(known),
-        None => host == known,
-    };
-    HOSTS
-        .iter()
-        .find(|(known, _)| is(known))
-        .map(|(_, provider)| *provider)
-}
-
-fn provider_by_name(name: &str) -> Option<&'static str> {
-    let name = name.to_ascii_lowercase();
-    let alias = ALIASES.iter().find(|(alias, _)| *alias == name);
-    let wanted = alias.map_or(name.as_str(), |(_, provider)| provider);
-    built_in().provider(wanted)
+    let is = |known: &str| host == known || (known.starts_with('.') && host.ends_with(known));
+    let found = HOSTS.iter().find(|(known, _)| is(known));
+    found.map(|(_, provider)| *provider)
 }
 
 #[cfg(test)]

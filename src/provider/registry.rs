@@ -182,14 +182,8 @@ impl Registry {
     /// Whether somebody spelt out that name of a model (the settings, its provider's own list, the
     /// catalogue), so that it is more than a client's own words.
     pub fn is_spelt_out(&self, provider: &Provider, model: &str) -> bool {
-        let full = model.len() + 1 + provider.name.len();
-        let is = |name: &str| {
-            name == model
-                || (name.len() == full
-                    && name.strip_prefix(&*provider.name).is_some_and(|rest| {
-                        rest.strip_prefix('/').is_some_and(|rest| rest == model)
-                    }))
-        };
+        let full = format!("{}/{model}", provider.name);
+        let is = |name: &str| name == model || name == full;
         self.listed.facts(&provider.place, model).is_some()
             || provider.spells_out(model, &self.fetched.table())
             || self
@@ -286,8 +280,8 @@ impl Registry {
     }
 
     fn window(&self, provider: &Arc<Provider>, model: &str, settings: &ModelConfig) -> Window {
-        let newer = self.fetched.table();
-        let own = provider.known(model, &newer);
+        let catalogue = self.fetched.table();
+        let own = provider.known(model, &catalogue);
         self.want_list(provider, own.is_some());
         let learnt = self.learnt.known(&provider.place, model, SystemTime::now());
         let listed = self.listed.facts(&provider.place, model);
@@ -295,14 +289,14 @@ impl Registry {
         let only = || {
             let told = settings.context_length.or(settings.input_length);
             let one = self.listed.only(&provider.place);
-            one.filter(|_| told.is_none() && !provider.is_catalogued(&newer))
+            one.filter(|_| told.is_none() && !provider.is_catalogued(&catalogue))
         };
         let listed = listed.or_else(only).unwrap_or_default();
         let by_name = || {
             let told = settings.context_length.or(listed.context);
             let found = told
                 .is_none()
-                .then(|| provider.known_by_name(model, &newer));
+                .then(|| provider.known_by_name(model, &catalogue));
             found.flatten()
         };
         window::window(learnt, listed, settings, own.or_else(by_name))

@@ -17,7 +17,7 @@ use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
 use thiserror::Error;
 
 use super::{
-    SIMULATED,
+    SIMULATED, Source,
     breaker::Breaker,
     catalogue::{self, Entry, Found, table::Table},
     client::Client,
@@ -54,7 +54,7 @@ pub struct Provider {
     pub config: ProviderConfig,
     pub breaker: Breaker,
     /// What the catalogue calls it.
-    catalogued: Option<&'static str>,
+    catalogue_name: String,
     /// Models that refuse to be asked for the usage of a stream. In memory only: after a restart it
     /// costs one request each to learn them again. Beyond the bound, the one not used for longest goes.
     usage_refused: Mutex<LruCache<Box<str>, ()>>,
@@ -171,7 +171,7 @@ impl Provider {
         Ok(Self {
             name: name.into(),
             place: place(name, config).into(),
-            catalogued: catalogue::provider_of(name, config.base_url.as_deref()),
+            catalogue_name: catalogue::name_of(name, config.base_url.as_deref()),
             config: config.clone(),
             breaker: Breaker::new(config.breaker_failures, config.breaker_open),
             usage_refused: Mutex::new(LruCache::new(MAX_USAGE_REFUSED)),
@@ -235,41 +235,42 @@ impl Provider {
     }
 
     /// Whether the catalogue has models of it.
-    pub(super) fn is_catalogued(&self, newer: &Table) -> bool {
-        self.catalogued.is_some() || newer.provider(&self.name).is_some()
+    pub(super) fn is_catalogued(&self, catalogue: &Table) -> bool {
+        catalogue.has_provider(&self.catalogue_name)
     }
 
-    /// What is known of a model without being told; `newer` rows outrank those of the binary.
-    pub(super) fn known(&self, model: &str, newer: &Table) -> Option<Found> {
+    /// What is known of a model without being told.
+    pub(super) fn known(&self, model: &str, catalogue: &Table) -> Option<Found> {
         let own = self.own_models().iter().find(|(name, _)| *name == model);
         let own = own.map(|(_, window)| Entry {
             context: *window,
             input: None,
             output: None,
         });
-        let entry =
-            own.or_else(|| catalogue::lookup_with(newer, self.catalogued, &self.name, model))?;
-        Some(Found {
+        let catalogued = || catalogue::lookup(catalogue, &self.catalogue_name, model);
+        let found = |entry| Found {
             entry,
-            by_name: false,
-        })
+            source: Source::Catalogue,
+        };
+        own.or_else(catalogued).map(found)
     }
 
     /// What others say alike of a model of that name. Not for servers that drop the front of a long
     /// prompt in silence: their window is what they were started with, and no error would correct it.
-    pub(super) fn known_by_name(&self, model: &str, newer: &Table) -> Option<Found> {
-        let corrects = self.is_remote() && self.config.profile.refuses_overflow;
-        let entry = corrects.then(|| catalogue::lookup_by_name(newer, model));
+    pub(super) fn known_by_name(&self, model: &str, catalogue: &Table) -> Option<Found> {
+        if !self.is_remote() || !self.config.profile.refuses_overflow {
+            return None;
+        }
         Some(Found {
-            entry: entry.flatten()?,
-            by_name: true,
+            entry: catalogue::lookup_by_name(catalogue, model)?,
+            source: Source::CatalogueByName,
         })
     }
 
     /// Whether the built-in list or the catalogue has a model of exactly that name.
-    pub(super) fn spells_out(&self, model: &str, newer: &Table) -> bool {
-        let own = || self.own_models().iter().any(|(name, _)| *name == model);
-        own() || catalogue::has(newer, self.catalogued, &self.name, model)
+    pub(super) fn spells_out(&self, model: &str, catalogue: &Table) -> bool {
+        self.own_models().iter().any(|(name, _)| *name == model)
+            || catalogue.exact(&self.catalogue_name, model).is_some()
     }
 
     /// Sends a request and waits for the head of its answer.

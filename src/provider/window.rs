@@ -79,7 +79,7 @@ pub(super) fn window(
         (None, None) => None,
     };
     let claimed = claimed
-        .or_else(|| catalogue.map(|found| (found.entry.context, found.source())))
+        .or_else(|| catalogue.map(|found| (found.entry.context, found.source)))
         // A largest prompt alone stands for the window.
         .or_else(|| {
             least(told.input_length, listed.input).map(|input| (input, said(told, listed)))
@@ -158,7 +158,10 @@ mod tests {
                 input: some(says.catalogue.1),
                 output: None,
             },
-            by_name: source == Source::CatalogueByName,
+            source: match source {
+                Source::CatalogueByName => source,
+                _ => Source::Catalogue,
+            },
         });
         let expected = Window {
             tokens,

@@ -17,7 +17,7 @@ use sha2::{Digest, Sha256};
 use thiserror::Error;
 use tokio::{io::AsyncWriteExt, time::sleep};
 
-use super::table::{Table, read};
+use super::table::{Table, built_in, read};
 use crate::{config::CatalogueConfig, error::chain};
 
 /// The copy on disk.
@@ -67,7 +67,8 @@ struct Source {
 
 #[derive(Debug, Default)]
 struct Held {
-    table: Arc<Table>,
+    /// With the rows of the binary.
+    table: Option<Arc<Table>>,
     /// Seconds since 1970.
     fetched_at: u64,
     /// What is wrong with the copy on disk.
@@ -113,9 +114,10 @@ impl Fetched {
         }
     }
 
-    /// What is known now.
+    /// What is known now, the rows of the binary included.
     pub(crate) fn table(&self) -> Arc<Table> {
-        Arc::clone(&self.lock().table)
+        let fetched = self.lock().table.clone();
+        fetched.unwrap_or_else(|| Arc::clone(built_in()))
     }
 
     /// Whether there is an address to fetch from.
@@ -175,7 +177,7 @@ impl Fetched {
         let copy = source.copy(list, fetched_at);
         {
             let mut held = self.lock();
-            held.table = Arc::new(table);
+            held.table = Some(Arc::new(table));
             held.fetched_at = fetched_at;
         }
         source.save(&copy).await.map_err(Unfetched::Unkept)?;
@@ -235,7 +237,7 @@ impl Source {
             return refused("it is damaged");
         };
         Held {
-            table: Arc::new(table),
+            table: Some(Arc::new(table)),
             fetched_at: copy.fetched_at,
             problem: None,
         }

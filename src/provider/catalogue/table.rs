@@ -17,8 +17,9 @@ const MAX_ROWS: usize = 200_000;
 pub(super) const BUILT_IN: &str = include_str!("../catalogue.tsv");
 
 /// Windows of models; all names in lower case.
-#[derive(Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Table {
+    /// Those of another table that it began with are not counted.
     rows: usize,
     providers: BTreeSet<Arc<str>>,
     /// What each provider of a model says of it.
@@ -38,7 +39,7 @@ struct ListedModel {
 }
 
 impl Table {
-    pub(super) fn exact(&self, provider: &str, model: &str) -> Option<Entry> {
+    pub(crate) fn exact(&self, provider: &str, model: &str) -> Option<Entry> {
         let mut entries = self.of_model(model).iter();
         entries
             .find(|(of, _)| **of == *provider)
@@ -50,9 +51,9 @@ impl Table {
         self.models.get(model).map_or(&[], Vec::as_slice)
     }
 
-    /// The provider of that name, where it has models.
-    pub(crate) fn provider(&self, name: &str) -> Option<&str> {
-        self.providers.get(name).map(|name| &**name)
+    /// Whether it has models of the provider of that name.
+    pub(crate) fn has_provider(&self, name: &str) -> bool {
+        self.providers.contains(name)
     }
 
     pub(super) const fn len(&self) -> usize {
@@ -90,8 +91,8 @@ impl Table {
 }
 
 /// The table of the binary, read once.
-pub(super) fn built_in() -> &'static Table {
-    static TABLE: OnceLock<Table> = OnceLock::new();
+pub(crate) fn built_in() -> &'static Arc<Table> {
+    static TABLE: OnceLock<Arc<Table>> = OnceLock::new();
     TABLE.get_or_init(|| {
         let mut table = Table::default();
         for line in BUILT_IN.lines().filter(|line| !line.starts_with('#')) {
@@ -106,14 +107,16 @@ pub(super) fn built_in() -> &'static Table {
                 table.add(provider, model, entry);
             }
         }
-        table
+        Arc::new(table)
     })
 }
 
-/// A list in the form of models.dev; `None` where there is no usable row in it.
+/// The table of the binary with what a list in the form of models.dev says in the place of its rows; `None`
+/// where there is no usable row in the list.
 pub(super) fn read(bytes: &[u8]) -> Option<Table> {
     let list: BTreeMap<String, ListedProvider> = serde_json::from_slice(bytes).ok()?;
-    let mut table = Table::default();
+    let mut table = Table::clone(built_in());
+    table.rows = 0;
     for (provider, listed) in &list {
         for (name, model) in &listed.models {
             let tokens = |key: &str| u32::try_from(model.limit.get(key)?.as_u64()?).ok();

@@ -2,7 +2,7 @@ use proptest::prelude::*;
 use serde_json::Value;
 
 use super::{
-    ALIASES, Entry, HOSTS, lookup, lookup_by_name, provider_of,
+    ALIASES, Entry, HOSTS, lookup_by_name, name_of,
     table::{BUILT_IN, Table, built_in, read},
 };
 
@@ -20,6 +20,10 @@ fn rows() -> Vec<(&'static str, &'static str)> {
 
 fn exact(provider: &str, model: &str) -> Option<Entry> {
     built_in().exact(provider, model)
+}
+
+fn lookup(provider: &str, model: &str) -> Option<Entry> {
+    super::lookup(built_in(), provider, model)
 }
 
 fn context(provider: &str, model: &str) -> Option<u32> {
@@ -76,7 +80,7 @@ fn no_known_model_is_missing() {
 #[test]
 fn every_alias_and_host_leads_into_the_table() {
     for (name, provider) in ALIASES.iter().chain(HOSTS) {
-        assert_eq!(super::provider_by_name(provider), Some(*provider), "{name}");
+        assert!(built_in().has_provider(provider), "{name}");
     }
 }
 
@@ -84,7 +88,7 @@ fn every_alias_and_host_leads_into_the_table() {
 fn a_model_is_found_by_its_exact_name() {
     assert_eq!(context("openai", "gpt-4o"), Some(128_000));
     assert_eq!(context("openai", "gpt-4"), Some(8_192));
-    assert_eq!(context("OpenAI", "GPT-4o"), Some(128_000));
+    assert_eq!(context(&name_of("OpenAI", None), "GPT-4o"), Some(128_000));
     assert_eq!(context("openrouter", "openai/gpt-4o"), Some(128_000));
 }
 
@@ -161,8 +165,7 @@ fn a_model_of_another_size_is_unknown() {
 
 #[test]
 fn a_name_on_which_all_agree_is_known_anywhere() {
-    let none = Table::default();
-    let context = |model: &str| lookup_by_name(&none, model).map(|entry| entry.context);
+    let context = |model: &str| lookup_by_name(built_in(), model).map(|entry| entry.context);
     assert_eq!(context("gpt-4o"), Some(128_000));
     assert_eq!(context("GPT-4o-2024-08-06"), Some(128_000));
     assert_eq!(context("gpt-4o-2031-01-01"), Some(128_000));
@@ -175,7 +178,7 @@ fn a_name_on_which_all_agree_is_known_anywhere() {
     assert_eq!(context("gpt-5-2025-08-07"), None);
     assert_eq!(context("gpt-3.5-turbo-0613"), None);
     // The least of the largest prompts: Azure names none for this one.
-    let codex = lookup_by_name(&none, "gpt-5-codex").unwrap();
+    let codex = lookup_by_name(built_in(), "gpt-5-codex").unwrap();
     assert_eq!((codex.context, codex.input), (400_000, Some(272_000)));
 }
 
@@ -213,28 +216,23 @@ fn a_model_of_another_provider_is_unknown() {
 #[test]
 fn the_host_decides_before_the_name() {
     for (name, base_url, provider) in [
-        ("openai", None, Some("openai")),
-        ("kimi", None, Some("moonshotai")),
-        ("mine", Some("https://api.openai.com/v1"), Some("openai")),
-        (
-            "openai",
-            Some("https://openrouter.ai/api/v1"),
-            Some("openrouter"),
-        ),
-        (
-            "x",
-            Some("https://eu.openai.azure.com/openai/v1"),
-            Some("azure"),
-        ),
-        ("openai", Some("https://gateway.example/v1"), Some("openai")),
-        ("mine", Some("http://127.0.0.1:8080/v1"), None),
-        ("mine", Some("https://api.openai.com.example/v1"), None),
-        ("mine", Some("not a url"), None),
-        ("ollama", Some("http://127.0.0.1:11434/v1"), None),
-        ("simulated", None, None),
-        ("", None, None),
+        ("openai", None, "openai"),
+        ("kimi", None, "moonshotai"),
+        ("mine", Some("https://api.openai.com/v1"), "openai"),
+        ("openai", Some("https://openrouter.ai/api/v1"), "openrouter"),
+        ("x", Some("https://eu.openai.azure.com/openai/v1"), "azure"),
+        ("openai", Some("https://gateway.example/v1"), "openai"),
+        ("mine", Some("http://127.0.0.1:8080/v1"), "mine"),
+        ("mine", Some("https://api.openai.com.example/v1"), "mine"),
+        ("Mine", Some("not a url"), "mine"),
+        ("ollama", Some("http://127.0.0.1:11434/v1"), "ollama"),
+        ("simulated", None, "simulated"),
+        ("", None, ""),
     ] {
-        assert_eq!(provider_of(name, base_url), provider, "{name} {base_url:?}");
+        assert_eq!(name_of(name, base_url), provider, "{name} {base_url:?}");
+    }
+    for unknown in ["mine", "ollama", "simulated", ""] {
+        assert!(!built_in().has_provider(unknown), "{unknown}");
     }
 }
 
@@ -243,8 +241,8 @@ proptest! {
     fn no_name_makes_it_panic(provider in ".*", model in ".*", url in ".*") {
         let _ = lookup(&provider, &model);
         let _ = lookup("openai", &model);
-        let _ = lookup_by_name(&Table::default(), &model);
-        let _ = provider_of(&provider, Some(&url));
+        let _ = lookup_by_name(built_in(), &model);
+        let _ = name_of(&provider, Some(&url));
     }
 
     #[test]

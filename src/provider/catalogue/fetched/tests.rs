@@ -8,8 +8,8 @@ use super::{FILE, Fetched, PAUSES, pause, seconds};
 use crate::{
     config::CatalogueConfig,
     provider::catalogue::{
-        Entry, lookup, lookup_with,
-        table::{Table, read},
+        Entry, lookup,
+        table::{built_in, read},
     },
 };
 
@@ -72,7 +72,7 @@ fn rows_that_cannot_be_true_are_left_out() {
     );
     assert_eq!(found("mine", "m"), entry(5_000, None, None));
     assert_eq!(table.len(), 3);
-    assert_eq!(table.provider("empty"), None);
+    assert!(!table.has_provider("empty"));
 }
 
 #[test]
@@ -94,22 +94,20 @@ fn what_is_no_list_is_refused() {
 #[test]
 fn newer_rows_come_before_those_of_the_binary() {
     let newer = read(LIST.as_bytes()).unwrap();
-    let found = |provider, name, model| lookup_with(&newer, provider, name, model);
-    let openai = Some("openai");
-    assert_eq!(found(openai, "x", "gpt-4o").unwrap().context, 222_222);
-    assert_eq!(
-        found(openai, "x", "gpt-4o-2031-01-01").unwrap().context,
-        222_222
-    );
+    let found = |provider, model| lookup(&newer, provider, model);
+    let shipped = |provider, model| lookup(built_in(), provider, model);
+    assert_eq!(found("openai", "gpt-4o").unwrap().context, 222_222);
+    let dated = found("openai", "gpt-4o-2031-01-01");
+    assert_eq!(dated.unwrap().context, 222_222);
     // A longer name of the binary's is nearer than a shorter one of the list.
     assert_eq!(
-        found(openai, "x", "gpt-4o-mini"),
-        lookup("openai", "gpt-4o-mini")
+        found("openai", "gpt-4o-mini"),
+        shipped("openai", "gpt-4o-mini")
     );
-    assert_eq!(found(openai, "x", "gpt-4"), lookup("openai", "gpt-4"));
-    assert_eq!(found(None, "Mine", "M").unwrap().context, 5_000);
-    assert_eq!(found(None, "other", "m"), None);
-    assert_eq!(found(openai, "mine", "m"), None);
+    assert_eq!(found("openai", "gpt-4"), shipped("openai", "gpt-4"));
+    assert_eq!(found("mine", "M").unwrap().context, 5_000);
+    assert_eq!(found("other", "m"), None);
+    assert_eq!(found("openai", "m"), None);
 }
 
 #[tokio::test]
@@ -141,7 +139,7 @@ async fn a_damaged_or_foreign_copy_is_passed_over() {
         fs::write(&path, text).unwrap();
         let fetched = open(folder.path());
         assert_eq!(fetched.lock().problem, problem, "{text}");
-        let empty = *fetched.table() == Table::default();
+        let empty = fetched.table() == *built_in();
         assert_eq!(empty, problem.is_some(), "{text}");
     };
     check(&sound, None);
@@ -165,7 +163,7 @@ async fn without_an_address_nothing_is_read() {
     let folder = tempfile::tempdir().unwrap();
     kept(folder.path(), seconds(std::time::SystemTime::now())).await;
     let off = Fetched::open(&config(None), folder.path());
-    assert_eq!(*off.table(), Table::default());
+    assert_eq!(off.table(), *built_in());
     assert!(!off.is_on());
     assert_eq!(off.refresh().await.unwrap(), 0);
 }
