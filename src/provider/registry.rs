@@ -25,7 +25,10 @@ use super::{
     names::{Deployed, MAX_NAME_BYTES, Names, Unknown},
     window,
 };
-use crate::config::{Auth, Config, ModelConfig};
+use crate::{
+    config::{Auth, Config, GuardConfig, ModelConfig},
+    health::limits::{Limits, limits},
+};
 
 /// Unknown models that are remembered as reported.
 const MAX_REPORTED: usize = 1_024;
@@ -128,34 +131,25 @@ impl Registry {
             Some(own) => own,
             None => self.names.places(&name, chosen)?,
         };
-        let mut groups = Vec::new();
-        let mut taken = HashSet::new();
-        let mut lent = None;
+        let (mut taken, mut lent) = (HashSet::new(), None);
         let fallbacks = own.first().map(|one| one.settings.fallback.clone());
         let fallbacks = fallbacks.into_iter().flatten().filter_map(|name| {
             // Settings with a fallback that nobody serves are refused.
-            let mut places = self
-                .names
-                .places(&self.names.plain(&name, None), None)
-                .ok()?;
+            let name = self.names.plain(&name, None);
+            let mut places = self.names.places(&name, None).ok()?;
             places.retain(|one| chosen.is_none_or(|chosen| one.place.provider == chosen));
             Some(places)
         });
-        for group in std::iter::once(own).chain(fallbacks) {
-            let mut targets = Vec::new();
-            for one in group {
+        let groups = std::iter::once(own).chain(fallbacks).map(|mut group| {
+            group.retain(|one| taken.insert(one.place.clone()));
+            let targets = group.into_iter().filter_map(|one| {
                 let weight = one.weight;
-                if !taken.insert(one.place.clone()) {
-                    continue;
-                }
-                if let Ok(target) = self.target(one, chosen)
-                    && may_be_lent(&mut lent, &target.provider)
-                {
-                    targets.push((target, weight));
-                }
-            }
-            groups.push(targets);
-        }
+                let target = self.target(one, chosen).ok()?;
+                may_be_lent(&mut lent, &target.provider).then_some((target, weight))
+            });
+            targets.collect()
+        });
+        let groups = groups.collect();
         Ok(Choice::new(groups, is_configured))
     }
 
@@ -351,11 +345,19 @@ impl Target {
     pub fn id(&self) -> String {
         format!("{}/{}", self.provider.name, self.model)
     }
+
+    /// The prompt sizes at which the level changes; `own` is the budget of one request in tokens, where they
+    /// are for one.
+    pub fn limits(&self, guard: &GuardConfig, own: Option<u32>) -> Limits {
+        let (window, settings) = (self.window, &self.settings);
+        let inside = self.provider.config.profile.answer_inside_window;
+        limits(window.known(), window.input, inside, guard, settings, own)
+    }
 }
 
 /// SECURITY: a client's own credentials are for one provider. Of several that would get them, all
 /// but the first written are left out. `lent`: the base URL of that one.
-fn may_be_lent(lent: &mut Option<String>, provider: &Provider) -> bool {
+pub(super) fn may_be_lent(lent: &mut Option<String>, provider: &Provider) -> bool {
     let Auth::Client = provider.config.auth else {
         return true;
     };

@@ -1,12 +1,11 @@
 //! Settings that are allowed and yet do not do what they seem to say.
 
+use std::net::IpAddr;
+
 use http::Uri;
 
-use super::{ASSUMED_WINDOW, Registry, Source, Target, Window};
-use crate::{
-    config::{Auth, Config, ModelConfig, Problem, ProviderConfig},
-    health::limits::{Limits, limits},
-};
+use super::{ASSUMED_WINDOW, Registry, Source, Target, registry::may_be_lent};
+use crate::config::{Auth, Config, ModelConfig, Problem, ProviderConfig};
 
 /// Models that are named in one line.
 const SHOWN_NAMES: usize = 20;
@@ -15,20 +14,18 @@ const SHOWN_NAMES: usize = 20;
 pub fn warnings(config: &Config, registry: &Registry) -> Vec<Problem> {
     let mut found = Vec::new();
     for (name, provider) in &config.providers {
-        if let Some(base_url) = &provider.base_url
-            && !matches!(provider.auth, Auth::None)
-            && in_the_open(base_url)
-        {
-            let message = "credentials go over the network unencrypted; use https";
-            found.push(Problem::at(&["providers", name, "base_url"], message));
+        let Some(base_url) = &provider.base_url else {
+            continue;
+        };
+        let mut warn = |message| found.push(Problem::at(&["providers", name, "base_url"], message));
+        if !matches!(provider.auth, Auth::None) && in_the_open(base_url) {
+            warn("credentials go over the network unencrypted; use https");
         }
-    }
-    for (name, provider) in &config.providers {
-        let base_url = provider.base_url.as_deref();
-        if base_url.is_some_and(|base_url| base_url.contains("{model}")) {
-            let message = "has the model in it, so that requests without one cannot go there, nor \
-                           is it asked for its list of models";
-            found.push(Problem::at(&["providers", name, "base_url"], message));
+        if base_url.contains("{model}") {
+            warn(
+                "has the model in it, so that requests without one cannot go there, nor is it asked for \
+                 its list of models",
+            );
         }
     }
     for (name, model) in &config.models {
@@ -78,16 +75,14 @@ fn compaction(config: &Config, registry: &Registry, found: &mut Vec<Problem>) {
     let Some(target) = model.and_then(|model| registry.resolve(model, None).ok()) else {
         return;
     };
-    let Some(base_url) = lent_to(&target) else {
-        return;
-    };
+    let mut lent = None;
+    may_be_lent(&mut lent, &target.provider);
     let elsewhere = |provider: &ProviderConfig| {
         let own = matches!(provider.auth, Auth::Client);
         // What is built in costs nobody anything.
-        let place = provider.base_url.as_ref();
-        place.is_some_and(|place| !own || *place != base_url)
+        provider.base_url.is_some() && (!own || provider.base_url != lent)
     };
-    if config.providers.values().any(elsewhere) {
+    if lent.is_some() && config.providers.values().any(elsewhere) {
         let message = format!(
             "{} is asked only for conversations with its own provider, since the client's own \
              credentials go to one provider only; others are summarised by their own model",
@@ -103,10 +98,8 @@ fn in_the_open(base_url: &str) -> bool {
         return false;
     };
     let host = uri.host().unwrap_or("").trim_matches(['[', ']']);
-    let loopback = host == "localhost"
-        || host
-            .parse::<std::net::IpAddr>()
-            .is_ok_and(|ip| ip.to_canonical().is_loopback());
+    let address = host.parse::<IpAddr>();
+    let loopback = host == "localhost" || address.is_ok_and(|ip| ip.to_canonical().is_loopback());
     uri.scheme_str() == Some("http") && !loopback
 }
 
@@ -122,42 +115,34 @@ fn one_model(config: &Config, registry: &Registry, name: &str, found: &mut Vec<P
         found.push(Problem::at(&path("provider"), message));
         return;
     };
-    let Window {
-        tokens: window,
-        input,
-        ..
-    } = target.window;
+    let window = target.window.tokens;
+    let mut warn = |key, message| found.push(Problem::at(&path(key), message));
     if let Some(input) = model.input_length
         && input > window
     {
         let message = format!("{input} is above the window of {window} and has no effect");
-        found.push(Problem::at(&path("input_length"), message));
+        warn("input_length", message);
     }
-    let inside = target.provider.config.profile.answer_inside_window;
-    let known = target.window.known();
-    let Limits {
-        optimal_max_tokens: optimal,
-        critical_max_tokens: Some(critical),
-    } = limits(known, input, inside, &config.guard, model, None)
-    else {
+    let limits = target.limits(&config.guard, None);
+    let optimal = limits.optimal_max_tokens;
+    let Some(critical) = limits.critical_max_tokens else {
         if model.critical_max_tokens.is_some() {
             let message = "has no effect, since nobody knows the window; set context_length too";
-            found.push(Problem::at(&path("critical_max_tokens"), message));
+            warn("critical_max_tokens", message.to_owned());
         }
         return;
     };
     if critical > window {
         let message = format!("{critical} is above the window of {window}; critical cannot occur");
-        found.push(Problem::at(&path("critical_max_tokens"), message));
+        warn("critical_max_tokens", message);
     }
-    if optimal >= critical {
-        let message =
-            format!("{optimal} is not under critical_max_tokens, {critical}; caution cannot occur");
-        found.push(Problem::at(&path("optimal_max_tokens"), message));
-    } else if optimal > window {
-        let message = format!("{optimal} is above the window of {window}; caution cannot occur");
-        found.push(Problem::at(&path("optimal_max_tokens"), message));
-    }
+    let above = match (optimal >= critical, optimal > window) {
+        (true, _) => format!("not under critical_max_tokens, {critical}"),
+        (false, true) => format!("above the window of {window}"),
+        (false, false) => return,
+    };
+    let message = format!("{optimal} is {above}; caution cannot occur");
+    warn("optimal_max_tokens", message);
 }
 
 /// Places and a larger one whose windows do not fit together.
@@ -210,23 +195,19 @@ fn credentials(registry: &Registry, name: &str, model: &ModelConfig, found: &mut
         .map(|one| ("deployments", &one.model));
     let fallback = model.fallback.iter().map(|other| ("fallback", other));
     let larger = model.larger.iter().map(|other| ("larger", other));
-    let mut lent = match model.deployments.is_empty() {
+    let mut lent = None;
+    if model.deployments.is_empty() {
         // Of a pattern every name is served where its beginning is.
-        true => {
-            let start = name.trim_end_matches('*');
-            let target = registry.resolve(start, model.provider.as_deref()).ok();
-            target.as_ref().and_then(lent_to)
+        let start = name.trim_end_matches('*');
+        if let Ok(target) = registry.resolve(start, model.provider.as_deref()) {
+            may_be_lent(&mut lent, &target.provider);
         }
-        false => None,
-    };
+    }
     for (key, other) in places.chain(fallback).chain(larger) {
         let Ok(target) = registry.resolve(other, None) else {
             continue;
         };
-        let Some(base_url) = lent_to(&target) else {
-            continue;
-        };
-        if *lent.get_or_insert_with(|| base_url.clone()) != base_url {
+        if !may_be_lent(&mut lent, &target.provider) {
             let message = format!(
                 "{} is never asked: the client's own credentials go to one provider only, so name \
                  one with api_key_env here",
@@ -235,12 +216,6 @@ fn credentials(registry: &Registry, name: &str, model: &ModelConfig, found: &mut
             found.push(Problem::at(&path(key), message));
         }
     }
-}
-
-/// The address that gets a client's own credentials.
-fn lent_to(target: &Target) -> Option<String> {
-    let provider = &target.provider.config;
-    matches!(provider.auth, Auth::Client).then(|| provider.base_url.clone().unwrap_or_default())
 }
 
 /// Models that are named somewhere and whose windows nobody knows, in one line. Apart from

@@ -9,12 +9,11 @@ use super::App;
 use crate::{
     config::GuardConfig,
     error::Failure,
-    health::limits::limits,
     http::{
         admission::{Client, allows_target, no_such_model},
         answer::json,
     },
-    provider::{Offered, Registry, Target},
+    provider::Offered,
     wire::Body,
 };
 
@@ -24,8 +23,11 @@ const FIRST_LISTS: Duration = Duration::from_secs(1);
 /// The list of all models that the client may use. Waits for lists of providers that were never asked before.
 pub async fn answer_list(app: &App, client: &Client) -> Response<Body> {
     app.registry.listed(FIRST_LISTS).await;
-    let allowed = |one: &Offered| may_see(app, client, one);
-    models(&app.registry, &app.config.guard, allowed)
+    let offered = app.registry.offered_by_all_names();
+    let allowed = offered.iter().filter(|one| may_see(app, client, one));
+    let data: Vec<Value> = allowed.map(|one| listed(one, &app.config.guard)).collect();
+    let list = json!({"object": "list", "data": data});
+    json(StatusCode::OK, list.to_string())
 }
 
 /// One model of that list.
@@ -40,34 +42,15 @@ pub fn answer_one(app: &App, client: &Client, id: &str) -> Result<Response<Body>
     Ok(json(StatusCode::OK, body.to_string()))
 }
 
-/// OpenAI's list of models: those that `allowed` lets through, with what is known of their windows.
-fn models(
-    registry: &Registry,
-    guard: &GuardConfig,
-    allowed: impl Fn(&Offered) -> bool,
-) -> Response<Body> {
-    let offered = registry.offered_by_all_names();
-    let offered = offered.iter().filter(|one| allowed(one));
-    let data: Vec<Value> = offered.map(|one| listed(one, guard)).collect();
-    let list = json!({"object": "list", "data": data});
-    json(StatusCode::OK, list.to_string())
-}
-
 /// What is assumed stands for nothing that a client could rely on, and is left unknown.
 fn listed(offered: &Offered, guard: &GuardConfig) -> Value {
-    let Target {
-        provider,
-        window,
-        settings,
-        ..
-    } = &offered.target;
-    let inside = provider.config.profile.answer_inside_window;
-    let limits = limits(window.known(), window.input, inside, guard, settings, None);
+    let target = &offered.target;
+    let (window, limits) = (target.window, target.limits(guard, None));
     json!({
         "id": offered.id,
         "object": "model",
         "created": 0,
-        "owned_by": &*provider.name,
+        "owned_by": &*target.provider.name,
         "context_length": window.known(),
         "window_from": window.source.key(),
         "max_input_tokens": window.input,

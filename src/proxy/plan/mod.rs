@@ -25,7 +25,7 @@ use crate::{
     guard::{self, Plan, Policy, Recall, StoodBack, record::Ours},
     health::{
         Level,
-        limits::{self, Limits},
+        limits::Limits,
     },
     provider::Target,
     relay::Spoken,
@@ -252,14 +252,8 @@ fn level_limits(
     target: &Target,
     recall: &Recall,
 ) -> Limits {
-    limits::limits(
-        target.window.known(),
-        target.window.input,
-        policy.profile.answer_inside_window,
-        policy.settings,
-        &target.settings,
-        Some(guard::session_budget(conversation, policy, recall).tokens),
-    )
+    let own = guard::session_budget(conversation, policy, recall).tokens;
+    target.limits(policy.settings, Some(own))
 }
 
 /// What is known from before. A calibration is that of a model: another model begins anew.
