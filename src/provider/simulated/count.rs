@@ -105,12 +105,6 @@ impl Prompt {
             Value::Object(fields) => match value["type"].as_str() {
                 Some(kind @ ("text" | "function")) => self.add_value(&value[kind]),
                 Some("image_url") => self.add_piece(&value["image_url"].to_string(), IMAGE),
-                // Sound and documents: a token per 400 characters of their encoding.
-                Some(media @ ("input_audio" | "file" | "audio")) => {
-                    let encoded = value[media].to_string();
-                    let tokens = u32::try_from(encoded.len() / 400).unwrap_or(u32::MAX);
-                    self.add_piece(&encoded, tokens.saturating_add(20));
-                }
                 _ => fields
                     .iter()
                     .filter(|(key, _)| READ.contains(&key.as_str()))
@@ -217,13 +211,7 @@ fn classify(character: char) -> Class {
     match character {
         'a'..='z' | 'A'..='Z' => Class::Letter,
         '0'..='9' => Class::Digit,
-        '\u{1100}'..='\u{11ff}'
-        | '\u{2e80}'..='\u{9fff}'
-        | '\u{ac00}'..='\u{d7af}'
-        | '\u{f900}'..='\u{faff}'
-        | '\u{ff00}'..='\u{ffef}'
-        | '\u{2600}'..='\u{27bf}'
-        | '\u{10000}'.. => Class::Ideograph,
+        '\u{1100}'..='\u{11ff}' | '\u{2600}'..='\u{27bf}' | '\u{2e80}'.. => Class::Ideograph,
         _ if character.is_whitespace() => Class::Space,
         _ if character.is_alphabetic() => Class::Letter,
         _ => Class::Mark,

@@ -53,33 +53,19 @@ pub async fn answer(request: Request<Bytes>) -> Response<Body> {
 fn route_request(request: &Request<Bytes>) -> Result<Response<Body>, Refusal> {
     let path = request.uri().path().trim_end_matches('/');
     let method = request.method();
-    let models = path.rsplit_once("/models").map(|(_, name)| name);
-    let wanted = match models {
-        _ if path.ends_with("/chat/completions") => Method::POST,
-        Some(_) => Method::GET,
-        None => {
-            let message = format!("Invalid URL ({method} {path})");
-            return Err(Refusal::of_request(StatusCode::NOT_FOUND, message));
-        }
-    };
-    if *method != wanted {
-        let message = format!("Not allowed to {method} on {path} (HINT: use {wanted})");
-        return Err(Refusal::of_request(StatusCode::METHOD_NOT_ALLOWED, message));
+    if *method == Method::POST && path.ends_with("/chat/completions") {
+        return complete_chat(request);
     }
-    let listed = match models.unwrap_or_default().trim_start_matches('/') {
-        _ if wanted == Method::POST => return complete_chat(request),
-        "" => {
-            let all: Vec<Value> = MODELS.iter().map(describe_model).collect();
-            json!({"object": "list", "data": all})
-        }
-        name => describe_model(&find_model(name)?),
-    };
-    Ok(json_response(StatusCode::OK, &listed))
-}
-
-fn describe_model((name, window): &(&str, u32)) -> Value {
-    json!({"id": name, "object": "model", "created": write::CREATED, "owned_by": "plimsoll",
-        "context_length": window})
+    if *method != Method::GET || !path.ends_with("/models") {
+        let message = format!("Invalid URL ({method} {path})");
+        return Err(Refusal::of_request(StatusCode::NOT_FOUND, message));
+    }
+    let models = MODELS.iter().map(|(name, window)| {
+        json!({"id": name, "object": "model", "created": write::CREATED, "owned_by": "plimsoll",
+            "context_length": window})
+    });
+    let list = json!({"object": "list", "data": models.collect::<Vec<Value>>()});
+    Ok(json_response(StatusCode::OK, &list))
 }
 
 /// The model of that name, with or without its provider's before a slash.
