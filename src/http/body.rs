@@ -3,11 +3,7 @@
 
 mod unpack;
 
-use std::{
-    pin::Pin,
-    task::{Context, Poll},
-    time::Duration,
-};
+use std::time::Duration;
 
 use bytes::Bytes;
 use http::{
@@ -23,7 +19,7 @@ use super::limit::{Flight, Hold};
 use crate::{
     config::ServerConfig,
     error::Failure,
-    provider::{Payload, UploadBroken},
+    provider::{Impatient, Payload, Unsent},
     wire::{
         coding::{Unknown, Unpacker},
         gather::Gather,
@@ -198,12 +194,12 @@ pub fn pass_on(body: Incoming, limit: Duration) -> Payload {
     if body.is_end_stream() {
         return Payload::Empty;
     }
-    Payload::Stream(BoxBody::new(Timed {
-        sleep: Box::pin(tokio::time::sleep(limit)),
-        waiting: false,
+    Payload::Stream(BoxBody::new(Impatient::new(
         body,
         limit,
-    }))
+        |_| Unsent::BodyBroken,
+        |limit| Unsent::BodySlow { limit },
+    )))
 }
 
 /// The next bytes of a body; `None` at its end.
@@ -256,45 +252,4 @@ async fn linger(mut body: Incoming, limit: usize, failure: Failure) -> Failure {
     // Whether it ended or not, the answer is the same.
     let _ = tokio::time::timeout(LINGER, all).await;
     failure
-}
-
-/// A request body with a bound on the time between two reads.
-struct Timed {
-    body: Incoming,
-    limit: Duration,
-    sleep: Pin<Box<tokio::time::Sleep>>,
-    waiting: bool,
-}
-
-impl http_body::Body for Timed {
-    type Data = Bytes;
-    type Error = UploadBroken;
-
-    fn poll_frame(
-        mut self: Pin<&mut Self>,
-        cx: &mut Context<'_>,
-    ) -> Poll<Option<Result<http_body::Frame<Bytes>, UploadBroken>>> {
-        let this = &mut *self;
-        if let Poll::Ready(frame) = Pin::new(&mut this.body).poll_frame(cx) {
-            this.waiting = false;
-            return Poll::Ready(frame.map(|frame| frame.map_err(|_| UploadBroken::Broken)));
-        }
-        if !std::mem::replace(&mut this.waiting, true) {
-            let due = tokio::time::Instant::now() + this.limit;
-            this.sleep.as_mut().reset(due);
-        }
-        let limit = this.limit;
-        this.sleep
-            .as_mut()
-            .poll(cx)
-            .map(|()| Some(Err(UploadBroken::Slow { limit })))
-    }
-
-    fn is_end_stream(&self) -> bool {
-        self.body.is_end_stream()
-    }
-
-    fn size_hint(&self) -> http_body::SizeHint {
-        self.body.size_hint()
-    }
 }

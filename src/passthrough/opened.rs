@@ -15,7 +15,7 @@ use hyper::body::Incoming;
 use crate::{
     error::Failure,
     http::body,
-    provider::{Payload, Upload, UploadBroken},
+    provider::{Payload, Unsent, Upload},
     proxy::App,
     wire::{
         edit::{Edits, Rope},
@@ -196,12 +196,12 @@ struct Resumed {
 
 impl http_body::Body for Resumed {
     type Data = Bytes;
-    type Error = UploadBroken;
+    type Error = Unsent;
 
     fn poll_frame(
         mut self: Pin<&mut Self>,
         cx: &mut Context<'_>,
-    ) -> Poll<Option<Result<Frame<Bytes>, UploadBroken>>> {
+    ) -> Poll<Option<Result<Frame<Bytes>, Unsent>>> {
         let this = &mut *self;
         if !this.read.is_empty() {
             let frame = Pin::new(&mut this.read).poll_frame(cx);

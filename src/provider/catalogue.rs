@@ -29,8 +29,6 @@ pub struct Entry {
     pub context: u32,
     /// The largest prompt, where it is lower than the window.
     pub input: Option<u32>,
-    /// The largest answer.
-    pub output: Option<u32>,
 }
 
 /// What the catalogue says of a model.
@@ -109,8 +107,8 @@ pub(super) fn lookup(table: &Table, provider: &str, model: &str) -> Option<Entry
     release::names(&model).find_map(|model| table.exact(provider, model))
 }
 
-/// What all providers that know the model say of it alike; the least of the limits of a prompt and of
-/// an answer that any of them names. `None`: nobody knows the name, or they disagree on the window: the same
+/// What all providers that know the model say of it alike; the least of the limits of a prompt
+/// that any of them names. `None`: nobody knows the name, or they disagree on the window: the same
 /// name can mean different windows.
 pub(super) fn lookup_by_name(table: &Table, model: &str) -> Option<Entry> {
     if model.len() > MAX_NAME_BYTES {
@@ -125,7 +123,6 @@ pub(super) fn lookup_by_name(table: &Table, model: &str) -> Option<Entry> {
         (agreed.context == other.context).then_some(Entry {
             context: agreed.context,
             input: least(agreed.input, other.input),
-            output: least(agreed.output, other.output),
         })
     })
 }

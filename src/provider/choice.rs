@@ -1,7 +1,5 @@
 //! Who may answer a request, and in which order they are tried.
 
-use std::cmp::Ordering;
-
 use xxhash_rust::xxh3::xxh3_64_with_seed;
 
 use super::Target;
@@ -46,7 +44,7 @@ impl Choice {
                 (score, target)
             });
             let mut scored: Vec<_> = scored.collect();
-            scored.sort_by(|(a, _), (b, _)| b.partial_cmp(a).unwrap_or(Ordering::Equal));
+            scored.sort_by(|(a, _), (b, _)| b.total_cmp(a));
             order.extend(scored.into_iter().map(|(_, target)| target));
         }
         order
@@ -70,13 +68,10 @@ impl Choice {
 
     /// The place of the largest weight, the first written among equals.
     pub fn heaviest(self) -> Option<Target> {
-        let mut first: Option<(Target, u32)> = None;
-        for (target, weight) in self.groups.into_iter().next()? {
-            if first.as_ref().is_none_or(|(_, most)| weight > *most) {
-                first = Some((target, weight));
-            }
-        }
-        first.map(|(target, _)| target)
+        let places = self.groups.into_iter().next()?.into_iter();
+        // Of equals the last one is found, which is the first one written from the back.
+        let heaviest = places.rev().max_by_key(|(_, weight)| *weight);
+        heaviest.map(|(target, _)| target)
     }
 }
 

@@ -13,7 +13,7 @@ use hyper_util::client::legacy;
 use reqwest::{Url, redirect, retry};
 
 use super::{
-    Outgoing, Payload, Unsent, UploadBroken,
+    Outgoing, Payload, Unsent,
     patience::{Impatient, Progress, Watched},
     query,
     reuse::Answered,
@@ -21,7 +21,7 @@ use super::{
 };
 use crate::{
     config::{ProviderConfig, secret::Secret},
-    error::{Wait, chain},
+    error::{Stalled, Wait, chain},
     wire::Body,
 };
 
@@ -140,10 +140,12 @@ impl Client {
         }
         let mut answer = Response::from(answer);
         query::hide(&mut answer, self.query.as_ref().map(Secret::reveal));
-        Ok(
-            answer
-                .map(|body: reqwest::Body| Impatient::new(body, self.idle_timeout).boxed_unsync()),
-        )
+        Ok(answer.map(|body: reqwest::Body| {
+            // The URL can hold a key.
+            let broken = |error: reqwest::Error| io::Error::other(error.without_url());
+            let stalled = |limit| io::Error::new(io::ErrorKind::TimedOut, Stalled { limit });
+            Impatient::new(body, self.idle_timeout, broken, stalled).boxed_unsync()
+        }))
     }
 
     /// # Errors
@@ -195,11 +197,8 @@ impl Client {
                 limit: self.first_byte_timeout,
             };
         };
-        if let Some(broken) = cause::<UploadBroken>(&error) {
-            return match broken {
-                UploadBroken::Broken => Unsent::BodyBroken,
-                UploadBroken::Slow { limit } => Unsent::BodySlow { limit: *limit },
-            };
+        if let Some(client) = cause::<Unsent>(&error) {
+            return client.clone();
         }
         tracing::warn!(provider, error = %chain(&error), "a provider gave no answer");
         if cause::<hyper::Error>(&error).is_some_and(hyper::Error::is_parse) {
@@ -227,13 +226,10 @@ impl Lost {
             error.is_incomplete_message() || error.is_closed() || error.is_canceled()
         }) || cause::<io::Error>(error).is_some_and(|error| {
             use io::ErrorKind::{BrokenPipe, ConnectionAborted, ConnectionReset, UnexpectedEof};
-            [
-                BrokenPipe,
-                ConnectionAborted,
-                ConnectionReset,
-                UnexpectedEof,
-            ]
-            .contains(&error.kind())
+            matches!(
+                error.kind(),
+                BrokenPipe | ConnectionAborted | ConnectionReset | UnexpectedEof
+            )
         });
         self.reused && closed
     }

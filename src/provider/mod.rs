@@ -28,8 +28,9 @@ use crate::error::Failure;
 pub use self::{
     body_size::fit_body_to_windows,
     choice::Choice,
+    patience::Impatient,
     registry::{Asked, Offered, Registry, Target},
-    upstream::{Outgoing, Payload, Provider, Unsent, Upload, UploadBroken},
+    upstream::{Outgoing, Payload, Provider, Unsent, Upload},
     warnings::{unknown_windows, warnings},
     window::{ASSUMED_WINDOW, Source, Window},
 };

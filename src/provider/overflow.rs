@@ -112,18 +112,19 @@ pub fn judge_event(data: &[u8]) -> Verdict {
 /// `prompt_tokens` are in tokens; what is not known is not said.
 pub fn classic(window: Option<u32>, prompt_tokens: Option<u32>) -> Fault {
     let what = match (window, prompt_tokens) {
-        (Some(window), Some(prompt)) if prompt > window => format!(
-            "This model's maximum context length is {window} tokens. However, your messages \
-             resulted in {prompt} tokens."
-        ),
-        (Some(window), Some(prompt)) => format!(
-            "This model's maximum context length is {window} tokens. However, your messages \
-             resulted in {prompt} tokens, which leaves too little room for the completion."
-        ),
-        (Some(window), None) => format!(
-            "This model's maximum context length is {window} tokens. However, your messages \
-             resulted in more than it can take."
-        ),
+        (Some(window), prompt) => {
+            let sent = match prompt {
+                Some(prompt) if prompt > window => format!("{prompt} tokens"),
+                Some(prompt) => {
+                    format!("{prompt} tokens, which leaves too little room for the completion")
+                }
+                None => "more than it can take".to_owned(),
+            };
+            format!(
+                "This model's maximum context length is {window} tokens. However, your messages resulted \
+                 in {sent}."
+            )
+        }
         (None, Some(prompt)) => format!(
             "This model's maximum context length is exceeded. Your messages resulted in {prompt} \
              tokens."

@@ -1,10 +1,9 @@
-//! How long a provider is waited for: between two steps, never in total.
+//! How long a provider, or a client that sends, is waited for: between two steps, never in total.
 //!
 //! Reasoning models are silent for minutes, and an answer may take an hour; only silence ends it.
 
 use std::{
     future::Future as _,
-    io,
     pin::Pin,
     sync::{
         Arc,
@@ -17,8 +16,6 @@ use std::{
 use bytes::Bytes;
 use http_body::{Body, Frame, SizeHint};
 use tokio::time::{Instant, Sleep};
-
-use crate::error::Stalled;
 
 /// When a part of a request was last taken by the connection.
 #[derive(Clone, Debug)]
@@ -84,54 +81,55 @@ impl<B: Body<Data = Bytes> + Unpin> Body for Watched<B> {
     }
 }
 
-/// An answer's body that ends with an error when nothing comes for `limit`.
-pub(super) struct Impatient<B> {
+/// A body that ends with an error when nothing comes for `limit`.
+pub struct Impatient<B: Body, E> {
     body: B,
     limit: Duration,
     sleep: Pin<Box<Sleep>>,
     waiting: bool,
+    /// What the body's own errors become.
+    broken: fn(B::Error) -> E,
+    /// What silence for so long is.
+    stalled: fn(Duration) -> E,
 }
 
-impl<B> Impatient<B> {
-    pub(super) fn new(body: B, limit: Duration) -> Self {
+impl<B: Body, E> Impatient<B, E> {
+    /// `broken` makes the error of a body that fails by itself, `stalled` that of one that is silent.
+    pub fn new(
+        body: B,
+        limit: Duration,
+        broken: fn(B::Error) -> E,
+        stalled: fn(Duration) -> E,
+    ) -> Self {
         Self {
             body,
             limit,
             sleep: Box::pin(tokio::time::sleep(limit)),
             waiting: false,
+            broken,
+            stalled,
         }
     }
 }
 
-impl<B> Body for Impatient<B>
-where
-    B: Body<Data = Bytes, Error = reqwest::Error> + Unpin,
-{
+impl<B: Body<Data = Bytes> + Unpin, E> Body for Impatient<B, E> {
     type Data = Bytes;
-    type Error = io::Error;
+    type Error = E;
 
     fn poll_frame(
         mut self: Pin<&mut Self>,
         cx: &mut Context<'_>,
-    ) -> Poll<Option<io::Result<Frame<Bytes>>>> {
+    ) -> Poll<Option<Result<Frame<Bytes>, E>>> {
         let this = &mut *self;
         if let Poll::Ready(frame) = Pin::new(&mut this.body).poll_frame(cx) {
             this.waiting = false;
-            // The URL can hold a key.
-            return Poll::Ready(
-                frame.map(|frame| frame.map_err(|e| io::Error::other(e.without_url()))),
-            );
+            return Poll::Ready(frame.map(|frame| frame.map_err(this.broken)));
         }
         if !std::mem::replace(&mut this.waiting, true) {
             this.sleep.as_mut().reset(Instant::now() + this.limit);
         }
-        this.sleep.as_mut().poll(cx).map(|()| {
-            let limit = this.limit;
-            Some(Err(io::Error::new(
-                io::ErrorKind::TimedOut,
-                Stalled { limit },
-            )))
-        })
+        let stalled = this.sleep.as_mut().poll(cx);
+        stalled.map(|()| Some(Err((this.stalled)(this.limit))))
     }
 
     fn is_end_stream(&self) -> bool {

@@ -5,7 +5,7 @@
 use std::{
     io,
     num::NonZeroUsize,
-    sync::{Arc, Mutex, PoisonError},
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
     time::Duration,
 };
 
@@ -148,17 +148,8 @@ impl From<Unsent> for Failure {
     }
 }
 
-/// Why a streamed request body ended early.
-#[derive(Clone, Debug, PartialEq, Eq, Error)]
-pub enum UploadBroken {
-    #[error("the request's body broke off")]
-    Broken,
-    #[error("the request's body came too slowly")]
-    Slow { limit: Duration },
-}
-
-/// A request body that comes in pieces.
-pub type Upload = BoxBody<Bytes, UploadBroken>;
+/// A request body that comes in pieces. Its errors are those of the client that sends it.
+pub type Upload = BoxBody<Bytes, Unsent>;
 
 impl Provider {
     /// # Errors
@@ -181,11 +172,7 @@ impl Provider {
 
     /// Whether a model refuses to be asked for the usage of a stream.
     pub fn refuses_usage(&self, model: &str) -> bool {
-        let mut refused = self
-            .usage_refused
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner);
-        refused.get(model).is_some()
+        self.usage_refused().get(model).is_some()
     }
 
     /// A model refused to be asked for the usage of a stream: it is not asked again.
@@ -195,11 +182,12 @@ impl Provider {
             model,
             "a provider refuses stream_options; its streams are not asked for usage"
         );
-        let mut refused = self
-            .usage_refused
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner);
-        refused.put(model.into(), ());
+        self.usage_refused().put(model.into(), ());
+    }
+
+    fn usage_refused(&self) -> MutexGuard<'_, LruCache<Box<str>, ()>> {
+        let refused = self.usage_refused.lock();
+        refused.unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Whether settings are of the same provider, however they differ otherwise.
@@ -245,7 +233,6 @@ impl Provider {
         let own = own.map(|(_, window)| Entry {
             context: *window,
             input: None,
-            output: None,
         });
         let catalogued = || catalogue::lookup(catalogue, &self.catalogue_name, model);
         let found = |entry| Found {

@@ -156,7 +156,6 @@ mod tests {
             entry: Entry {
                 context,
                 input: some(says.catalogue.1),
-                output: None,
             },
             source: match source {
                 Source::CatalogueByName => source,

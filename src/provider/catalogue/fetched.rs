@@ -32,8 +32,9 @@ const MAX_REDIRECTS: usize = 5;
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
 const MAX_TIME: Duration = Duration::from_secs(120);
 
-/// Waits after failures: doubled from the first to the second.
-const PAUSES: (Duration, Duration) = (Duration::from_secs(60), Duration::from_secs(6 * 3_600));
+/// Waits after failures: doubled from the first to the longest.
+const FIRST_PAUSE: Duration = Duration::from_secs(60);
+const LONGEST_PAUSE: Duration = Duration::from_secs(6 * 3_600);
 
 /// Why no list came.
 #[derive(Debug, Error)]
@@ -55,7 +56,6 @@ pub enum Unfetched {
 pub(crate) struct Fetched {
     source: Option<Source>,
     held: Mutex<Held>,
-    pauses: (Duration, Duration),
 }
 
 #[derive(Debug)]
@@ -98,7 +98,6 @@ impl Fetched {
         Self {
             source,
             held: Mutex::new(held),
-            pauses: PAUSES,
         }
     }
 
@@ -139,7 +138,7 @@ impl Fetched {
         loop {
             sleep(match failures {
                 0 => self.still_fresh(source, SystemTime::now()),
-                failures => pause(self.pauses, failures),
+                failures => pause(failures),
             })
             .await;
             match self.refresh().await {
@@ -212,35 +211,35 @@ impl Source {
 
     /// The copy on disk; nothing where there is none, or none of ours.
     fn load(&self) -> Held {
-        let refused = |problem| Held {
+        self.read_copy().unwrap_or_else(|problem| Held {
             problem: Some(problem),
             ..Held::default()
+        })
+    }
+
+    /// # Errors
+    /// What is wrong with the copy.
+    fn read_copy(&self) -> Result<Held, &'static str> {
+        const DAMAGED: &str = "it is damaged";
+        let unreadable = |_| "it cannot be read";
+        let size = match fs::metadata(&self.file) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Held::default()),
+            found => found.map_err(unreadable)?.len(),
         };
-        let size = fs::metadata(&self.file).map(|data| data.len());
-        let bytes = match size {
-            Err(error) if error.kind() == io::ErrorKind::NotFound => return Held::default(),
-            Ok(size) if size > MAX_FILE_BYTES => return refused("it is too large"),
-            Ok(_) => fs::read(&self.file),
-            Err(error) => Err(error),
-        };
-        let Ok(bytes) = bytes else {
-            return refused("it cannot be read");
-        };
-        let copy: Copy = match serde_json::from_slice(&bytes) {
-            Ok(copy) => copy,
-            Err(_) => return refused("it is damaged"),
-        };
-        if copy.format != FORMAT || copy.source_sha256 != self.digest() {
-            return refused("it was fetched from another address");
+        if size > MAX_FILE_BYTES {
+            return Err("it is too large");
         }
-        let Some(table) = read(copy.list.get().as_bytes()) else {
-            return refused("it is damaged");
-        };
-        Held {
+        let bytes = fs::read(&self.file).map_err(unreadable)?;
+        let copy: Copy = serde_json::from_slice(&bytes).map_err(|_| DAMAGED)?;
+        if copy.format != FORMAT || copy.source_sha256 != self.digest() {
+            return Err("it was fetched from another address");
+        }
+        let table = read(copy.list.get().as_bytes()).ok_or(DAMAGED)?;
+        Ok(Held {
             table: Some(Arc::new(table)),
             fetched_at: copy.fetched_at,
             problem: None,
-        }
+        })
     }
 
     /// Whoever reads it finds the old copy or the new one, and never half of one.
@@ -301,9 +300,9 @@ fn follow(attempt: redirect::Attempt<'_>) -> redirect::Action {
     }
 }
 
-fn pause((first, longest): (Duration, Duration), failures: u32) -> Duration {
+fn pause(failures: u32) -> Duration {
     let doubled = 2u32.saturating_pow(failures.saturating_sub(1).min(31));
-    first.saturating_mul(doubled).min(longest)
+    FIRST_PAUSE.saturating_mul(doubled).min(LONGEST_PAUSE)
 }
 
 fn seconds(time: SystemTime) -> u64 {

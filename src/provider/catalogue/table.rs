@@ -13,7 +13,7 @@ use super::{Entry, MAX_NAME_BYTES, SANE};
 
 const MAX_ROWS: usize = 200_000;
 
-/// One row a line: provider, model, window, largest prompt, largest answer. `#` begins a comment.
+/// One row a line: provider, model, window, largest prompt; the largest answer is not read. `#` begins a comment.
 pub(super) const BUILT_IN: &str = include_str!("../catalogue.tsv");
 
 /// Windows of models; all names in lower case.
@@ -83,7 +83,6 @@ impl Table {
                 input: entry
                     .input
                     .filter(|input| (1..entry.context).contains(input)),
-                output: entry.output.filter(|output| *output > 0),
             },
         ));
         self.rows += 1;
@@ -102,7 +101,6 @@ pub(crate) fn built_in() -> &'static Arc<Table> {
                 let entry = Entry {
                     context,
                     input: number(3),
-                    output: number(4),
                 };
                 table.add(provider, model, entry);
             }
@@ -124,7 +122,6 @@ pub(super) fn read(bytes: &[u8]) -> Option<Table> {
                 let entry = Entry {
                     context,
                     input: tokens("input"),
-                    output: tokens("output"),
                 };
                 table.add(provider, name, entry);
             }

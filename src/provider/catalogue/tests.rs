@@ -42,10 +42,10 @@ fn every_line_of_the_table_is_a_row_and_none_comes_twice() {
         let line = BUILT_IN
             .lines()
             .find(|line| line.starts_with(&format!("{provider}\t{model}\t")));
-        let numbers = line.unwrap().split('\t').skip(2);
+        let numbers = line.unwrap().split('\t').skip(2).take(2);
         let numbers: Vec<Option<u32>> = numbers.map(|number| number.parse().ok()).collect();
         let entry = exact(provider, model).unwrap();
-        let read = [Some(entry.context), entry.input, entry.output];
+        let read = [Some(entry.context), entry.input];
         assert_eq!(read[..numbers.len()], numbers, "{provider}/{model}");
     }
 }
@@ -68,7 +68,6 @@ fn no_known_model_is_missing() {
             let expected = (context >= 1_024).then_some(Entry {
                 context,
                 input: tokens("input").filter(|input| *input < context),
-                output: tokens("output"),
             });
             assert_eq!(lookup(provider, model), expected, "{provider}/{model}");
             models += 1;
