@@ -11,6 +11,7 @@ use http::{HeaderMap, Method, Response, header::UPGRADE};
 use http_body_util::BodyExt;
 use hyper_util::client::legacy;
 use reqwest::{Url, redirect, retry};
+use tower::{layer::layer_fn, util::MapResponse};
 
 use super::{
     Outgoing, Payload, Unsent,
@@ -69,6 +70,9 @@ impl Client {
         let _ = rustls::crypto::ring::default_provider().install_default();
         let answered = Answered::new();
         let build = |builder: reqwest::ClientBuilder| {
+            let answered = answered.clone();
+            let note_opened =
+                layer_fn(move |connector| MapResponse::new(connector, answered.note_opened()));
             builder
                 .connect_timeout(config.connect_timeout)
                 .tcp_nodelay(true)
@@ -76,7 +80,7 @@ impl Client {
                 .retry(retry::never())
                 .referer(false)
                 .no_proxy()
-                .connector_layer(answered.clone())
+                .connector_layer(note_opened)
                 .build()
                 .map_err(|error| io::Error::other(error.without_url()))
         };

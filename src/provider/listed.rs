@@ -68,8 +68,8 @@ pub(super) struct Listed {
 #[derive(Debug, Default)]
 struct List {
     asking: bool,
-    answered: Option<Instant>,
-    failed: Option<Instant>,
+    /// When to ask again; `None` before the first answer or failure.
+    due: Option<Instant>,
     models: BTreeMap<String, Facts>,
 }
 
@@ -126,18 +126,7 @@ impl Listed {
         let listed = listed.unwrap_or(Err(Unlisted::TooMuch));
         let mut lists = self.lock();
         let list = lists.entry(Arc::clone(&provider.place)).or_default();
-        list.asking = false;
-        let told = match listed {
-            Ok(models) => {
-                (list.answered, list.failed) = (Some(Instant::now()), None);
-                list.models = models;
-                Ok(list.models.len())
-            }
-            Err(unlisted) => {
-                list.failed = Some(Instant::now());
-                Err(unlisted)
-            }
-        };
+        let told = list.take(listed, Instant::now());
         drop(lists);
         self.changed.send_replace(());
         told
@@ -154,10 +143,7 @@ impl Listed {
         let mut changed = self.changed.subscribe();
         loop {
             changed.borrow_and_update();
-            let mut first = false;
-            for list in self.lock().values() {
-                first |= list.is_awaited();
-            }
+            let first = self.lock().values().any(List::is_awaited);
             if !first || timeout_at(until, changed.changed()).await.is_err() {
                 return;
             }
@@ -171,14 +157,23 @@ impl Listed {
 
 impl List {
     fn is_awaited(&self) -> bool {
-        self.asking && self.answered.is_none() && self.failed.is_none()
+        self.asking && self.due.is_none()
+    }
+
+    /// What came of asking: how many models there are.
+    fn take(
+        &mut self,
+        listed: Result<BTreeMap<String, Facts>, Unlisted>,
+        now: Instant,
+    ) -> Result<usize, Unlisted> {
+        self.asking = false;
+        self.due = Some(now + if listed.is_ok() { FRESH_FOR } else { PAUSE });
+        self.models = listed?;
+        Ok(self.models.len())
     }
 
     fn is_due(&self, now: Instant) -> bool {
-        let past = |then: Option<Instant>, pause| {
-            then.is_none_or(|then| now.saturating_duration_since(then) >= pause)
-        };
-        !self.asking && past(self.answered, FRESH_FOR) && past(self.failed, PAUSE)
+        !self.asking && self.due.is_none_or(|due| now >= due)
     }
 }
 

@@ -79,7 +79,7 @@ pub fn judge(status: StatusCode, body: &[u8]) -> Verdict {
     }
     let reading = Reading::of(body);
     let success = status.is_success();
-    if reading.says_nothing() {
+    if reading.empty {
         // A success without a body is how some engines answer a streamed request that is too long.
         return if is_refusal(status) || (success && body.trim_ascii().is_empty()) {
             Verdict::Wordless

@@ -17,23 +17,22 @@ use std::{
     future::{Future, poll_fn},
     net::SocketAddr,
     num::NonZeroUsize,
-    pin::{Pin, pin},
+    pin::pin,
     sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock},
-    task::{Context, Poll},
+    task::Poll,
 };
 
 use http::Extensions;
 use hyper_util::client::legacy::{
     self,
-    connect::{Connection, HttpInfo},
+    connect::{Connected, Connection, HttpInfo},
 };
 use lru::LruCache;
-use tower::{Layer, Service};
 
 /// Connections remembered. One that is forgotten is taken for new, and its failure is told.
 const MAX_CONNECTIONS: NonZeroUsize = NonZeroUsize::new(8_192).expect("it is not zero");
 
-/// The connections that brought an answer. Wraps a connector, to see new ones.
+/// The connections that brought an answer.
 #[derive(Clone, Debug)]
 pub(super) struct Answered {
     connections: Arc<Mutex<LruCache<Ends, ()>>>,
@@ -75,19 +74,18 @@ impl Answered {
     /// Not to be asked from within a step.
     pub(super) fn before(&self, failure: &legacy::Error) -> bool {
         drop(self.steps.write());
-        let ends = failure.connect_info().and_then(|connection| {
-            let mut extensions = Extensions::new();
-            connection.get_extras(&mut extensions);
-            ends(&extensions)
-        });
+        let ends = failure.connect_info().and_then(ends_of);
         ends.is_some_and(|ends| self.lock().contains(&ends))
     }
 
-    fn opened(&self, connection: &impl Connection) {
-        let mut extensions = Extensions::new();
-        connection.connected().get_extras(&mut extensions);
-        if let Some(ends) = ends(&extensions) {
-            self.lock().pop(&ends);
+    /// Notes what the connector of a client has opened: a new connection, which has brought no answer yet.
+    pub(super) fn note_opened<C: Connection>(&self) -> impl FnOnce(C) -> C + Clone + use<C> {
+        let answered = self.clone();
+        move |connection| {
+            if let Some(ends) = ends_of(&connection.connected()) {
+                answered.lock().pop(&ends);
+            }
+            connection
         }
     }
 
@@ -98,50 +96,13 @@ impl Answered {
     }
 }
 
+fn ends_of(connection: &Connected) -> Option<Ends> {
+    let mut extensions = Extensions::new();
+    connection.get_extras(&mut extensions);
+    ends(&extensions)
+}
+
 fn ends(extensions: &Extensions) -> Option<Ends> {
     let info = extensions.get::<HttpInfo>()?;
     Some((info.local_addr(), info.remote_addr()))
-}
-
-impl<S> Layer<S> for Answered {
-    type Service = Opens<S>;
-
-    fn layer(&self, connector: S) -> Opens<S> {
-        Opens {
-            connector,
-            answered: self.clone(),
-        }
-    }
-}
-
-/// A connector whose new connections are seen.
-#[derive(Clone, Debug)]
-pub(super) struct Opens<S> {
-    connector: S,
-    answered: Answered,
-}
-
-impl<S, T> Service<T> for Opens<S>
-where
-    S: Service<T>,
-    S::Response: Connection,
-    S::Future: Send + 'static,
-{
-    type Response = S::Response;
-    type Error = S::Error;
-    type Future = Pin<Box<dyn Future<Output = Result<S::Response, S::Error>> + Send>>;
-
-    fn poll_ready(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), S::Error>> {
-        self.connector.poll_ready(cx)
-    }
-
-    fn call(&mut self, target: T) -> Self::Future {
-        let answered = self.answered.clone();
-        let connecting = self.connector.call(target);
-        Box::pin(async move {
-            let connection = connecting.await?;
-            answered.opened(&connection);
-            Ok(connection)
-        })
-    }
 }

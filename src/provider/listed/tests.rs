@@ -1,11 +1,12 @@
 use std::{
+    collections::BTreeMap,
     sync::Arc,
     time::{Duration, Instant},
 };
 
 use proptest::prelude::*;
 
-use super::{FRESH_FOR, Facts, Listed, PAUSE, read};
+use super::{FRESH_FOR, Facts, Listed, PAUSE, Unlisted, read};
 
 fn check(model: &str, context: u32, input: u32) {
     let some = |tokens: u32| (tokens > 0).then_some(tokens);
@@ -118,17 +119,17 @@ fn a_provider_is_asked_once_at_a_time_and_seldom() {
     assert!(listed.is_due(&name, now));
     assert!(listed.is_awaited("p"));
     assert!(!listed.is_due(&name, now), "it is being asked");
-    let after = |answered, failed, waited: Duration| {
+    let after = |came, waited: Duration| {
         let mut lists = listed.lock();
         let list = lists.get_mut(&name).unwrap();
-        (list.asking, list.answered, list.failed) = (false, answered, failed);
+        let _ = list.take(came, now);
         list.is_due(now + waited)
     };
     let moment = Duration::from_millis(1);
-    assert!(!after(Some(now), None, FRESH_FOR - moment));
-    assert!(after(Some(now), None, FRESH_FOR));
-    assert!(!after(None, Some(now), PAUSE - moment));
-    assert!(after(None, Some(now), PAUSE));
+    assert!(!after(Ok(BTreeMap::new()), FRESH_FOR - moment));
+    assert!(after(Ok(BTreeMap::new()), FRESH_FOR));
+    assert!(!after(Err(Unlisted::TooMuch), PAUSE - moment));
+    assert!(after(Err(Unlisted::TooMuch), PAUSE));
 }
 
 proptest! {

@@ -80,7 +80,8 @@ pub(super) struct Reading {
     named_error: bool,
     has_code: bool,
     has_message: bool,
-    empty: bool,
+    /// There is no body to speak of.
+    pub(super) empty: bool,
     quoted: u8,
 }
 
@@ -101,11 +102,6 @@ impl Reading {
         reading
     }
 
-    /// There is no body to speak of.
-    pub(super) const fn says_nothing(&self) -> bool {
-        self.empty
-    }
-
     /// The body is the event of a stream that failed.
     pub(super) const fn is_error_event(&self) -> bool {
         self.error || self.named_error || (self.has_code && self.has_message && !self.choices)
@@ -121,10 +117,6 @@ impl Reading {
         };
         // What was understood before an error is kept, and there is nothing to say about the rest.
         let _ = node.deserialize(&mut json);
-    }
-
-    fn code(&mut self, code: &str, depth: u8) {
-        self.say(What::Code, code, depth);
     }
 
     /// A sentence, and the errors that are quoted in it as JSON.
@@ -184,14 +176,13 @@ impl Node<'_> {
     fn field<'de, A: MapAccess<'de>>(&mut self, name: &str, map: &mut A) -> Result<(), A::Error> {
         let is_one_of = |names: &[&str]| names.iter().any(|one| one.eq_ignore_ascii_case(name));
         let body = self.place == Place::Body;
-        if self.depth >= MAX_DEPTH || self.place == Place::Code {
+        let skipped = match self.place {
+            Place::Code => true,
+            Place::Response => name != "error",
+            Place::Body | Place::Error => self.depth >= MAX_DEPTH,
+        };
+        if skipped {
             map.next_value::<IgnoredAny>()?;
-        } else if self.place == Place::Response {
-            if name == "error" {
-                map.next_value_seed(self.inner(Place::Error, self.depth + 1))?;
-            } else {
-                map.next_value::<IgnoredAny>()?;
-            }
         } else if name == "response" && body {
             map.next_value_seed(self.inner(Place::Response, self.depth))?;
         } else if name == "choices" && body {
@@ -242,7 +233,7 @@ impl<'de> Visitor<'de> for Node<'_> {
             Place::Code => {
                 let error = matches!(text, "error" | "response.failed");
                 self.reading.named_error |= error && self.depth == 0;
-                self.reading.code(text, self.depth);
+                self.reading.say(What::Code, text, self.depth);
             }
             Place::Body | Place::Error => self.reading.sentence(text, self.depth.saturating_sub(1)),
             Place::Response => {}
@@ -270,7 +261,7 @@ impl<'de> Visitor<'de> for Node<'_> {
 
     fn visit_u64<E>(self, number: u64) -> Result<bool, E> {
         if self.place == Place::Code {
-            self.reading.code(&number.to_string(), self.depth);
+            self.reading.say(What::Code, &number.to_string(), self.depth);
         }
         Ok(true)
     }
