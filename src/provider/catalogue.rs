@@ -100,24 +100,16 @@ const HOSTS: &[(&str, &str)] = &[
 /// [`name_of`]): the exact name, else the longest known name of which it is a release
 /// (`gpt-4o-2024-08-06` is one of `gpt-4o`, and `gpt-4-32k` is none of `gpt-4`).
 pub(super) fn lookup(table: &Table, provider: &str, model: &str) -> Option<Entry> {
-    if model.len() > MAX_NAME_BYTES {
-        return None;
-    }
-    let model = model.to_ascii_lowercase();
-    release::names(&model).find_map(|model| table.exact(provider, model))
+    find_release(model, |name| table.exact(provider, name))
 }
 
 /// What all providers that know the model say of it alike; the least of the limits of a prompt
 /// that any of them names. `None`: nobody knows the name, or they disagree on the window: the same
 /// name can mean different windows.
 pub(super) fn lookup_by_name(table: &Table, model: &str) -> Option<Entry> {
-    if model.len() > MAX_NAME_BYTES {
-        return None;
-    }
-    let model = model.to_ascii_lowercase();
+    let entries = |name: &str| Some(table.of_model(name)).filter(|entries| !entries.is_empty());
     // The longest name that anybody knows decides: a shorter one is another model.
-    let mut all = release::names(&model).map(|name| table.of_model(name));
-    let known = all.find(|entries| !entries.is_empty())?;
+    let known = find_release(model, entries)?;
     let (first, others) = known.split_first()?;
     others.iter().try_fold(first.1, |agreed, (_, other)| {
         (agreed.context == other.context).then_some(Entry {
@@ -125,6 +117,14 @@ pub(super) fn lookup_by_name(table: &Table, model: &str) -> Option<Entry> {
             input: least(agreed.input, other.input),
         })
     })
+}
+
+/// What is found under the longest name of which a model is a release.
+fn find_release<T>(model: &str, find: impl FnMut(&str) -> Option<T>) -> Option<T> {
+    if model.len() > MAX_NAME_BYTES {
+        return None;
+    }
+    release::names(&model.to_ascii_lowercase()).find_map(find)
 }
 
 /// The catalogue's name for a configured provider: by its host, which is what really answers,

@@ -261,7 +261,8 @@ impl<'de> Visitor<'de> for Node<'_> {
 
     fn visit_u64<E>(self, number: u64) -> Result<bool, E> {
         if self.place == Place::Code {
-            self.reading.say(What::Code, &number.to_string(), self.depth);
+            self.reading
+                .say(What::Code, &number.to_string(), self.depth);
         }
         Ok(true)
     }
