@@ -6,11 +6,6 @@ use super::{Failed, block_on, table};
 use crate::{
     config::{Config, Environment, Flags, load},
     error::chain,
-<<<<<<< HEAD
-    health::limits::limits,
-=======
-    health::limits::Limits,
->>>>>>> 7bfe95e (provider: limits of a model and lent credentials are told in one place; warnings use them)
     provider::{Offered, Registry, Target},
 };
 
@@ -75,29 +70,11 @@ pub(super) fn rows(config: &Config, registry: &Registry) -> Vec<[String; 7]> {
     ];
     let mut rows = vec![heading.map(str::to_owned)];
     for offered in registry.offered() {
-<<<<<<< HEAD
-        let target = &offered.target;
-        let (provider, window) = (&target.provider, target.window);
-        let limits = limits(
-            window.known(),
-            window.input,
-            provider.config.profile.answer_inside_window,
-            &config.guard,
-            &target.settings,
-            None,
-        );
+        let window = offered.target.window;
+        let limits = offered.target.limits(&config.guard, None);
         let or = |tokens: Option<u32>, unset: &str| {
             tokens.map_or(unset.to_owned(), |tokens| tokens.to_string())
         };
-=======
-        let window = offered.target.window;
-        let Limits {
-            optimal_max_tokens,
-            critical_max_tokens,
-        } = offered.target.limits(&config.guard, None);
-        let critical =
-            critical_max_tokens.map_or("unknown".to_owned(), |tokens| tokens.to_string());
->>>>>>> 7bfe95e (provider: limits of a model and lent credentials are told in one place; warnings use them)
         rows.push([
             offered.id.clone(),
             window.tokens.to_string(),

@@ -23,10 +23,7 @@ use super::{
 use crate::{
     compaction::{CompactionStep, Outcome},
     guard::{self, Plan, Policy, Recall, StoodBack, record::Ours},
-    health::{
-        Level,
-        limits::Limits,
-    },
+    health::{Level, limits::Limits},
     provider::Target,
     relay::Spoken,
     session::{Inherited, State},
