@@ -141,7 +141,7 @@ fn metadata(conversation: &Conversation) -> Option<Hint> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::session::fixture;
+    use crate::session::tests::fixture;
 
     fn headers(pairs: &[(&'static str, &str)]) -> HeaderMap {
         pairs

@@ -405,6 +405,4 @@ impl SessionError {
 }
 
 #[cfg(test)]
-mod fixture;
-#[cfg(test)]
 mod tests;

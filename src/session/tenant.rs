@@ -144,7 +144,7 @@ impl Keyed {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::session::fixture;
+    use crate::session::tests::fixture;
 
     fn tenants() -> Tenants {
         Tenants::new(InstallationSecret::from_bytes([7; 32]))

@@ -1,18 +1,16 @@
 use std::{sync::Arc, time::Duration};
 
+use fixture::{answer_digest, assistant, conversation, system, user, with_fields};
 use http::HeaderMap;
 use serde_json::Value;
 
-use super::{
-    fixture::{answer_digest, assistant, conversation, system, user, with_fields},
-    secret::InstallationSecret,
-    *,
-};
+use super::{secret::InstallationSecret, *};
 use crate::{config::StoreConfig, store::memory::MemoryStore};
 
 mod any;
 mod broken;
 mod echo;
+pub(super) mod fixture;
 mod hints;
 mod orders;
 mod places;

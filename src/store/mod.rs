@@ -18,8 +18,6 @@ mod key;
 mod limits;
 pub mod memory;
 pub mod redis;
-#[cfg(test)]
-pub(crate) mod suite;
 
 pub use key::{Account, Key, Keys, SessionId, Tenant};
 
@@ -213,3 +211,6 @@ const fn check_orders(orders: &[u8]) -> Result<(), StoreError> {
         false => Err(StoreError::Overlong(orders.len())),
     }
 }
+
+#[cfg(test)]
+mod tests;

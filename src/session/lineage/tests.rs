@@ -3,8 +3,8 @@ use serde_json::json;
 use super::*;
 use crate::session::{
     Client, Tenants,
-    fixture::{answer_digest, assistant, conversation, system, user, with_fields},
     secret::InstallationSecret,
+    tests::fixture::{answer_digest, assistant, conversation, system, user, with_fields},
 };
 
 fn tenant(name: &str) -> Tenant {

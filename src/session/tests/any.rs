@@ -4,7 +4,7 @@ use proptest::prelude::*;
 use serde_json::Value;
 
 use super::{continued, generate, sessions, tenant};
-use crate::session::fixture::{assistant, call, conversation, result, system, user};
+use crate::session::tests::fixture::{assistant, call, conversation, result, system, user};
 
 /// One message of a made-up conversation.
 fn message() -> impl Strategy<Value = Value> {

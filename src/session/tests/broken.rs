@@ -12,7 +12,7 @@ use bytes::Bytes;
 use super::{WITHIN, hints::hint, over, tenant, turns};
 use crate::{
     health::Level,
-    session::{Account, SessionId, State, Tenant, Wanted, fixture::conversation},
+    session::{Account, SessionId, State, Tenant, Wanted, tests::fixture::conversation},
     store::{Found, Key, Page, Row, Saved, Shared, Store, StoreError},
 };
 

@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 
 use super::{continued, generate, sessions};
-use crate::session::fixture::{assistant, call, result, system, user};
+use crate::session::tests::fixture::{assistant, call, result, system, user};
 
 /// What clients do to what they echo; the next request must find its state all the same.
 async fn check_echo(given: Value, echoed: Value) {

@@ -3,7 +3,7 @@
 use super::{continued, generate, generate_as, sessions};
 use crate::session::{
     Hint,
-    fixture::{assistant, user},
+    tests::fixture::{assistant, user},
 };
 
 pub(super) fn hint(name: &'static str, value: &str) -> Hint {

@@ -5,7 +5,7 @@ use serde_json::Value;
 use super::{WITHIN, generate, generate_as, hints::hint, sessions, tenant, turns};
 use crate::session::{
     Account, Client, Hint, Inherited, SessionId, Sessions, State, Wanted,
-    fixture::{answer_digest, assistant, conversation, user},
+    tests::fixture::{answer_digest, assistant, conversation, user},
 };
 use crate::{
     compaction::{Outcome, PendingJob},

@@ -8,7 +8,7 @@ use crate::{
     guard::record::{Course, Record, What},
     session::{
         Inherited, Sessions,
-        fixture::{answer_digest, assistant, call, conversation, result, system, user},
+        tests::fixture::{answer_digest, assistant, call, conversation, result, system, user},
     },
 };
 

@@ -225,7 +225,7 @@ impl Stamp {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::store::suite::{saved, session, tenant};
+    use crate::store::tests::{saved, session, tenant};
 
     #[test]
     fn heads_are_read_as_written_and_for_their_owner_alone() {

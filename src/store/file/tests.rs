@@ -9,7 +9,7 @@ use tempfile::TempDir;
 use super::*;
 use crate::{
     config::StorePlace,
-    store::suite::{self, found, found_of, key, saved, session, tenant},
+    store::tests::{self as suite, found, found_of, key, saved, session, tenant},
 };
 
 mod damage;

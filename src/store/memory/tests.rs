@@ -11,7 +11,7 @@ use crate::{
     config::StorePlace,
     store::{
         Keys, keep,
-        suite::{self, found, key, saved, session, tenant},
+        tests::{self as suite, found, key, saved, session, tenant},
     },
 };
 

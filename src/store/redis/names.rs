@@ -30,7 +30,7 @@ impl Names {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::store::suite::tenant;
+    use crate::store::tests::tenant;
 
     #[test]
     fn each_account_is_a_slot_of_its_own() {

@@ -7,7 +7,7 @@ use crate::{
     config::{StorePlace, secret::Secret},
     store::{
         StoreError,
-        suite::{self, found, key, saved, session, tenant},
+        tests::{self as suite, found, key, saved, session, tenant},
     },
 };
 

@@ -3,7 +3,7 @@
 use proptest::prelude::*;
 
 use super::*;
-use crate::store::{Keys, memory::MemoryStore, suite::end_user};
+use crate::store::{Keys, memory::MemoryStore, tests::end_user};
 
 #[derive(Clone, Debug)]
 enum Step {

@@ -6,13 +6,13 @@ use serde_json::{Value, json};
 use crate::wire::chat::{self, Conversation};
 
 /// A request with these messages.
-pub(super) fn conversation(messages: &[Value]) -> Conversation {
+pub(in crate::session) fn conversation(messages: &[Value]) -> Conversation {
     let body = json!({ "model": "m", "messages": messages });
     chat::index(Bytes::from(body.to_string())).unwrap()
 }
 
 /// A request with these top-level members, as raw JSON, and one message.
-pub(super) fn with_fields(fields: &[(&str, &str)]) -> Conversation {
+pub(in crate::session) fn with_fields(fields: &[(&str, &str)]) -> Conversation {
     let mut body = String::from(r#"{"messages":[{"role":"user","content":"hi"}]"#);
     for (name, value) in fields {
         body.push_str(&format!(r#","{name}":{value}"#));
@@ -22,29 +22,29 @@ pub(super) fn with_fields(fields: &[(&str, &str)]) -> Conversation {
 }
 
 /// The digest of an answer, as the tap on it would know it.
-pub(super) fn answer_digest(answer: &Value) -> u128 {
+pub(in crate::session) fn answer_digest(answer: &Value) -> u128 {
     conversation(std::slice::from_ref(answer)).messages[0].short_digest
 }
 
-pub(super) fn system(text: &str) -> Value {
+pub(in crate::session) fn system(text: &str) -> Value {
     json!({ "role": "system", "content": text })
 }
 
-pub(super) fn user(text: &str) -> Value {
+pub(in crate::session) fn user(text: &str) -> Value {
     json!({ "role": "user", "content": text })
 }
 
-pub(super) fn assistant(text: &str) -> Value {
+pub(in crate::session) fn assistant(text: &str) -> Value {
     json!({ "role": "assistant", "content": text })
 }
 
 /// An answer that calls `read` with these arguments, spelled as given.
-pub(super) fn call(id: &str, arguments: &str) -> Value {
+pub(in crate::session) fn call(id: &str, arguments: &str) -> Value {
     let function = json!({ "name": "read", "arguments": arguments });
     let calls = json!([{ "id": id, "type": "function", "function": function }]);
     json!({ "role": "assistant", "content": null, "tool_calls": calls })
 }
 
-pub(super) fn result(id: &str, text: &str) -> Value {
+pub(in crate::session) fn result(id: &str, text: &str) -> Value {
     json!({ "role": "tool", "tool_call_id": id, "content": text })
 }
