@@ -6,45 +6,48 @@
 //! and read beside the account's, in the same round trip, and not as one with it. What is old expires
 //! by the server's own clock: a whole session at a time, since each use renews all of it.
 //!
-//! Nothing here waits for long: every call is bounded, and while the server is down (`pulse.rs`) calls
+//! Nothing here waits for long: every call is bounded, and while the server is down (`connector.rs`) calls
 //! fail at once. Only digests stand in the names of keys.
 
 use std::{
+    collections::HashMap,
     io,
     sync::atomic::{AtomicU64, Ordering::Relaxed},
 };
 
 use async_trait::async_trait;
 use bytes::Bytes;
-use redis::Value;
+use redis::{FromRedisValue, Value, from_redis_value};
 
 use super::{
     Account, Found, Key, MAX_SHARED, Page, Row, Saved, SessionId, Shared, Store, StoreError,
-    Tenant, check_orders, check_shared,
+    Tenant, check_orders, check_shared, keep,
 };
 use crate::config::{RedisConfig, StoreConfig};
 
 mod address;
 mod call;
-mod names;
-mod pulse;
-mod reply;
+mod connector;
 mod wire;
 
-use call::{Call, script};
-use names::Names;
-use pulse::Pulse;
+use call::Call;
+use connector::Connector;
 
 /// Sessions in a server.
 pub struct RedisStore {
-    names: Names,
-    pulse: Pulse,
+    /// What all names of keys begin with.
+    prefix: String,
+    connector: Connector,
     sessions: usize,
     /// Milliseconds.
     age: u128,
     /// Of what is shared, as it was last seen.
     version: AtomicU64,
 }
+
+/// The newest state of a session, as scripts give it: tenant, session, seconds since 1970, state and
+/// orders. `None` where it is gone.
+type RowReply = Option<([u8; 16], [u8; 16], u64, Bytes, Bytes)>;
 
 impl RedisStore {
     /// Begins to connect, and does not wait for it. Called from within a runtime.
@@ -53,42 +56,48 @@ impl RedisStore {
     /// The address or the certificates cannot be used. A server that does not answer is no error.
     pub fn open(config: &StoreConfig, server: &RedisConfig) -> io::Result<Self> {
         let address = address::read(server)?;
-        let names = Names::new(&server.prefix);
-        let probe = Call::probe(names.common());
+        // Whether the server takes what is written: a replica answers, and does not.
+        let key = format!("{}{{all}}p", server.prefix);
+        let probe = Call::plain("SET", &key).arg(1).arg("PX").arg(60_000);
         Ok(Self {
-            pulse: Pulse::start(address, probe, config.call_timeout()),
-            names,
+            connector: Connector::start(address, probe, config.call_timeout()),
+            prefix: server.prefix.clone(),
             sessions: config.max_sessions,
             age: config.max_age.as_millis(),
             version: AtomicU64::new(0),
         })
     }
 
-    fn saving(&self, saved: &Saved) -> Call {
-        let mut call = script::SAVE.call(self.names.account(&saved.tenant.account()));
-        call.arg(saved.tenant.id())
-            .arg(saved.session.bytes())
-            .arg((saved.opening as u32).to_be_bytes())
-            .arg(saved.keys.exact.bytes())
-            .arg(saved.keys.gap.as_ref().map_or(&[][..], |gap| gap.bytes()))
-            .arg(saved.keys.bare.bytes())
-            .arg((saved.answer as u64).to_be_bytes())
-            .arg(&saved.state)
-            .number(self.age)
-            .number(self.sessions);
-        for rule in call::KEPT {
-            call.number(rule);
-        }
-        call
+    /// The name of a key of an account, or of what is no account's. What stands in braces decides the slot
+    /// of a cluster: an account's digest, so that a script reaches all that is the account's.
+    fn name(&self, account: Option<&Account>, name: &str) -> String {
+        let slot = account.map_or_else(|| "all".to_owned(), |it| hex::encode(it.bytes()));
+        format!("{}{{{slot}}}{name}", self.prefix)
     }
 
-    fn entering(&self, saved: &Saved) -> Call {
-        let mut call = script::ENTER.call(self.names.common());
-        call.arg(saved.tenant.account().bytes())
-            .arg(saved.session.bytes())
-            .number(self.age)
-            .number(self.sessions);
-        call
+    async fn ask<T: FromRedisValue>(&self, call: Call) -> Result<T, StoreError> {
+        let (answer, _) = self.connector.ask(call, None).await?;
+        read(answer)
+    }
+
+    /// Asks, and takes note of the version of what is shared, which comes beside it in the same round trip
+    /// and is not worth failing for.
+    async fn ask_with_version<T: FromRedisValue>(
+        &self,
+        call: Call,
+        version: Call,
+    ) -> Result<T, StoreError> {
+        let (answer, version) = self.connector.ask(call, Some(version)).await?;
+        if let Some(Ok(version)) = version.map(read::<Option<u64>>) {
+            self.see(version.unwrap_or(0));
+        }
+        read(answer)
+    }
+
+    /// Versions only grow. Answers may be read in another order than they came in: an older version never
+    /// takes the place of a newer one, or what is new would not be asked for.
+    fn see(&self, version: u64) {
+        self.version.fetch_max(version, Relaxed);
     }
 
     /// The account of a session: the one asked for, else whoever's it is.
@@ -100,41 +109,51 @@ impl RedisStore {
         if let Some(account) = account {
             return Ok(Some(*account));
         }
-        let owner = Call::owner(self.names.common(), id);
-        reply::account(self.pulse.ask(owner).await?)
+        let call = Call::plain("HGET", &self.name(None, "o")).arg(id.bytes());
+        let owner: Option<[u8; 16]> = self.ask(call).await?;
+        Ok(owner.map(Account::from_bytes))
     }
 
     /// The newest states of sessions of one account; those that are gone are left out.
-    async fn rows(&self, account: Account, ids: &[SessionId]) -> Result<Vec<Row>, StoreError> {
-        let mut call = script::ROWS.call(self.names.account(&account));
-        let ids: Vec<u8> = ids.iter().flat_map(|id| *id.bytes()).collect();
-        call.arg(ids);
-        reply::rows(self.pulse.ask(call).await?, account)
+    async fn rows(&self, account: Account, call: Call) -> Result<Vec<Row>, StoreError> {
+        let rows: Vec<RowReply> = self.ask(call).await?;
+        let row = rows
+            .into_iter()
+            .flatten()
+            .map(|(tenant, session, saved_s, state, orders)| Row {
+                tenant: Tenant::from_parts(tenant, account),
+                session: SessionId::from_bytes(session),
+                saved_s,
+                state,
+                orders,
+            });
+        Ok(row.collect())
+    }
+
+    /// The newest state of one session of an account.
+    async fn row(&self, account: Account, id: &[u8; 16]) -> Result<Option<Row>, StoreError> {
+        let call = call::ROWS.call(&self.name(Some(&account), "")).arg(id);
+        Ok(self.rows(account, call).await?.pop())
     }
 
     /// A page of the administrator's list, whose sessions lie in many slots.
-    async fn all_sessions(&self, page: Page) -> Result<Vec<Row>, StoreError> {
-        let call = Call::listed(self.names.common(), page);
-        let listed = reply::listed(self.pulse.ask(call).await?)?;
-        let rows = listed
-            .iter()
-            .map(|(id, account)| self.rows(*account, std::slice::from_ref(id)));
+    async fn all_sessions(&self, skip: usize, take: usize) -> Result<Vec<Row>, StoreError> {
+        let call = Call::plain("ZREVRANGE", &self.name(None, "l"))
+            .arg(skip)
+            .arg(skip + take - 1);
+        let listed: Vec<[u8; 32]> = self.ask(call).await?;
+        let rows = listed.iter().map(async |entry| match entry.as_chunks().0 {
+            [id, account] => self.row(Account::from_bytes(*account), id).await,
+            _ => Ok(None),
+        });
         let rows = futures_util::future::try_join_all(rows).await?;
         Ok(rows.into_iter().flatten().collect())
     }
+}
 
-    /// Versions only grow. Answers may be read in another order than they came in: an older version never
-    /// takes the place of a newer one, or what is new would not be asked for.
-    fn see(&self, version: u64) {
-        self.version.fetch_max(version, Relaxed);
-    }
-
-    /// Notes a version that came beside another answer, and is not worth failing for.
-    fn note(&self, version: Option<Value>) {
-        if let Some(version) = version.and_then(|version| reply::version(&version)) {
-            self.see(version);
-        }
-    }
+/// What the server answers; anything else than was expected is not ours.
+fn read<T: FromRedisValue>(answer: Value) -> Result<T, StoreError> {
+    from_redis_value(answer).map_err(|_| StoreError::Damaged)
 }
 
 #[async_trait]
@@ -145,24 +164,49 @@ impl Store for RedisStore {
         _opening: u64,
         keys: &[Key],
     ) -> Result<Option<Found>, StoreError> {
-        let mut call = script::FIND.call(self.names.account(&tenant.account()));
         let keys: Vec<u8> = keys.iter().flat_map(|key| *key.bytes()).collect();
-        call.arg(tenant.id()).arg(keys).number(self.age);
-        let version = Call::version(self.names.common());
-        let (found, version) = self.pulse.ask_both(call, version).await?;
-        self.note(version);
-        reply::found(found)
+        let call = call::FIND
+            .call(&self.name(Some(&tenant.account()), ""))
+            .arg(tenant.id())
+            .arg(keys)
+            .arg(self.age);
+        let version = Call::plain("GET", &self.name(None, "v"));
+        let found: Option<(usize, Bytes, Bytes)> = self.ask_with_version(call, version).await?;
+        Ok(found.map(|(at, state, orders)| Found { at, state, orders }))
     }
 
     /// CANCEL: the script runs whole, or was never sent.
     async fn save(&self, saved: Saved) -> Result<(), StoreError> {
-        let (saving, entering) = (self.saving(&saved), self.entering(&saved));
-        let (own, version) = self.pulse.ask_both(saving, entering).await?;
-        self.note(version);
-        match reply::number(&own)? {
+        let account = saved.tenant.account();
+        let save = call::SAVE
+            .call(&self.name(Some(&account), ""))
+            .arg(saved.tenant.id())
+            .arg(saved.session.bytes())
+            .arg(&(saved.opening as u32).to_be_bytes())
+            .arg(saved.keys.exact.bytes())
+            .arg(saved.keys.gap.as_ref().map_or(&[][..], |gap| gap.bytes()))
+            .arg(saved.keys.bare.bytes())
+            .arg(&(saved.answer as u64).to_be_bytes())
+            .arg(&saved.state[..])
+            .arg(self.age)
+            .arg(self.sessions)
+            .arg(keep::MAX_KEPT)
+            .arg(keep::MIN_KEPT)
+            .arg(keep::KEPT_BYTES)
+            .arg(keep::size(0))
+            .arg(keep::MAX_SIBLINGS)
+            .arg(keep::MAX_CONVERSATIONS)
+            .arg(keep::SESSION_BYTES);
+        let enter = call::ENTER
+            .call(&self.name(None, ""))
+            .arg(account.bytes())
+            .arg(saved.session.bytes())
+            .arg(self.age)
+            .arg(self.sessions);
+        match self.ask_with_version(save, enter).await? {
+            true => Ok(()),
             // SECURITY: the end users of one account may know each other's session ids.
-            0 => Err(StoreError::Foreign),
-            _ => Ok(()),
+            false => Err(StoreError::Foreign),
         }
     }
 
@@ -171,10 +215,10 @@ impl Store for RedisStore {
         account: Option<&Account>,
         id: SessionId,
     ) -> Result<Option<Row>, StoreError> {
-        let Some(owner) = self.owner(account, id).await? else {
-            return Ok(None);
-        };
-        Ok(self.rows(owner, &[id]).await?.pop())
+        match self.owner(account, id).await? {
+            Some(owner) => self.row(owner, id.bytes()).await,
+            None => Ok(None),
+        }
     }
 
     async fn order(
@@ -187,9 +231,8 @@ impl Store for RedisStore {
         let Some(owner) = self.owner(account, id).await? else {
             return Ok(false);
         };
-        let mut call = script::ORDER.call(self.names.account(&owner));
-        call.arg(id.bytes()).arg(&orders);
-        Ok(reply::number(&self.pulse.ask(call).await?)? == 1)
+        let call = call::ORDER.call(&self.name(Some(&owner), ""));
+        self.ask(call.arg(id.bytes()).arg(&orders[..])).await
     }
 
     async fn sessions(
@@ -198,38 +241,45 @@ impl Store for RedisStore {
         page: Page,
     ) -> Result<Vec<Row>, StoreError> {
         let take = page.take.min(Page::MAX_TAKE);
+        if take == 0 {
+            return Ok(Vec::new());
+        }
+        // No list is longer, and the end of the page is still a number that the server takes.
+        let skip = page.skip.min(u32::MAX as usize);
         let Some(account) = account else {
-            return self.all_sessions(Page { take, ..page }).await;
+            return self.all_sessions(skip, take).await;
         };
-        let mut call = script::LIST.call(self.names.account(account));
-        call.number(page.skip).number(take);
-        reply::rows(self.pulse.ask(call).await?, *account)
+        let call = call::LIST.call(&self.name(Some(account), ""));
+        self.rows(*account, call.arg(skip).arg(take)).await
     }
 
     /// As the lists have them: what expired lately may still count.
     async fn count(&self, account: Option<&Account>) -> Result<u64, StoreError> {
-        let base = account.map_or_else(|| self.names.common(), |it| self.names.account(it));
-        let counted = self.pulse.ask(Call::count(base)).await?;
-        u64::try_from(reply::number(&counted)?).map_err(|_| StoreError::Damaged)
+        self.ask(Call::plain("ZCARD", &self.name(account, "l")))
+            .await
     }
 
     async fn share(&self, name: &[u8], value: Bytes) -> Result<(), StoreError> {
         check_shared(name, &value)?;
-        let mut call = script::SHARE.call(self.names.common());
-        call.arg(name)
-            .arg(&value)
-            .number(MAX_SHARED)
-            .number(self.age);
-        let version = self.pulse.ask(call).await?;
-        self.note(Some(version));
+        let call = call::SHARE
+            .call(&self.name(None, ""))
+            .arg(name)
+            .arg(&value[..])
+            .arg(MAX_SHARED)
+            .arg(self.age);
+        self.see(self.ask(call).await?);
         Ok(())
     }
 
     async fn shared(&self) -> Result<Shared, StoreError> {
-        let call = script::SHARED.call(self.names.common());
-        let shared = reply::shared(self.pulse.ask(call).await?)?;
-        self.see(shared.version);
-        Ok(shared)
+        let call = call::SHARED.call(&self.name(None, ""));
+        let (version, all): (Option<u64>, HashMap<Bytes, Bytes>) = self.ask(call).await?;
+        let version = version.unwrap_or(0);
+        self.see(version);
+        Ok(Shared {
+            version,
+            all: all.into_iter().collect(),
+        })
     }
 
     fn shared_version(&self) -> u64 {
@@ -237,7 +287,7 @@ impl Store for RedisStore {
     }
 
     async fn close(&self) {
-        self.pulse.stop();
+        self.connector.stop();
     }
 }
 

@@ -11,11 +11,8 @@ use redis::{
     io::tcp::TcpSettings,
 };
 
-use super::wire::{Pool, Wire};
+use super::wire::Wire;
 use crate::config::RedisConfig;
-
-/// Connections to a single server: a large state on one does not hold up what goes over the others.
-const CONNECTIONS: usize = 4;
 
 /// For each, with TLS and password.
 const CONNECT_WITHIN: Duration = Duration::from_secs(2);
@@ -135,11 +132,8 @@ impl Address {
                 let config = AsyncConnectionConfig::new()
                     .set_connection_timeout(Some(CONNECT_WITHIN))
                     .set_response_timeout(None);
-                let connect = || client.get_multiplexed_async_connection_with_config(&config);
-                let first = connect().await?;
-                let others = (1..CONNECTIONS).map(|_| connect());
-                let others = futures_util::future::try_join_all(others).await?;
-                Ok(Wire::Single(Pool::new(first, others)))
+                let connect = client.get_multiplexed_async_connection_with_config(&config);
+                Ok(Wire::Single(connect.await?))
             }
             Kind::Cluster(client) => Ok(Wire::Cluster(client.get_async_connection().await?)),
         }

@@ -118,6 +118,7 @@ async fn one_round_trip_finds_and_one_saves() {
     let store = Place::new(&[format!("redis://127.0.0.1:{}", relay.port)]).fresh();
     let one = tenant("a");
     store.save(saved(one, session(1), 10)).await.unwrap();
+    assert_eq!(found(&store, &one, &[10]).await, Some((0, 10)));
     let _ = relay.turns();
     let keys: Vec<u64> = (1_000..1_767).chain([10]).collect();
     for number in [20, 30, 40] {
@@ -128,7 +129,7 @@ async fn one_round_trip_finds_and_one_saves() {
         assert_eq!(found(&store, &one, &keys[..767]).await, None);
         assert_eq!(relay.turns(), (1, vec!["EVALSHA".into(), "GET".into()]));
     }
-    // A server that forgot its scripts is told them along with the next call, and once.
+    // A server that does not know a script is told it along with the next call, and once.
     redis.tell(&["script", "flush"]);
     assert_eq!(found(&store, &one, &[40]).await, Some((0, 40)));
     let told = vec!["EVALSHA".into(), "GET".into(), "EVAL".into()];

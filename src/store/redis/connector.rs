@@ -1,29 +1,26 @@
-//! Whether the server answers: calls are bounded while it does, and fail at once while it does not.
+//! The connection to the server, made anew whenever it is lost: calls are bounded while the server
+//! answers, and fail at once while it does not.
 //!
 //! A connection that broke, a server that refuses to serve, or a few calls in a row that were not
 //! answered in time take the store down. From then on one task alone asks the server, after pauses
 //! that grow to a second, and when it answers all goes on by itself. The log tells when it goes and
-//! when it is back, and a reminder now and then: nobody has to say it for each request.
+//! when it is back: nobody has to say it for each request.
 //!
 //! SECURITY: the log names hosts and the server's code of an error, never its text, since that may
 //! repeat what was sent.
 
 use std::{
     fmt,
-    sync::{
-        Arc, Mutex, PoisonError,
-        atomic::{AtomicBool, Ordering::Relaxed},
-    },
+    sync::{Arc, Mutex, PoisonError},
     time::{Duration, Instant},
 };
 
 use redis::{ErrorKind, RedisError, RedisResult, ServerErrorKind, Value};
 use tokio::{
     sync::watch,
-    task::JoinSet,
+    task::{AbortHandle, JoinSet},
     time::{sleep, timeout},
 };
-use tokio_util::sync::CancellationToken;
 
 use super::{
     super::StoreError,
@@ -46,23 +43,24 @@ const LONGEST_PAUSE: Duration = Duration::from_secs(1);
 /// A server that answered for so long is asked again at once when it goes.
 const STEADY: Duration = Duration::from_secs(10);
 
-/// Between two lines of the log that say the same.
+/// Between two lines of the log that say that the server refuses.
 const REMIND_EVERY: Duration = Duration::from_secs(60);
 
-pub(super) struct Pulse {
-    heart: Arc<Heart>,
-    /// The one that connects.
-    task: Mutex<JoinSet<()>>,
+/// Asks the server, and keeps it connected.
+pub(super) struct Connector {
+    server: Arc<Server>,
+    connecting: AbortHandle,
+    /// Ends with this.
+    _task: JoinSet<()>,
 }
 
-struct Heart {
+struct Server {
     address: Address,
     probe: Call,
     /// How long one call may take.
     within: Duration,
     state: watch::Sender<State>,
-    /// The log says that the store is down.
-    said: AtomicBool,
+    /// When the log said last that the server refuses.
     refused: Mutex<Option<Instant>>,
 }
 
@@ -74,70 +72,60 @@ enum State {
     Down,
 }
 
-/// Connections, as long as the server answers.
+/// A connection, as long as the server answers.
 struct Line {
     wire: Wire,
     /// Opens after calls that were not answered in time, which takes the store down.
     breaker: Breaker,
-    cut: CancellationToken,
 }
 
-impl Pulse {
+impl Connector {
     pub(super) fn start(address: Address, probe: Call, within: Duration) -> Self {
-        let heart = Arc::new(Heart {
+        let server = Arc::new(Server {
             address,
             probe,
             within,
             state: watch::Sender::new(State::Starting),
-            said: AtomicBool::new(false),
             refused: Mutex::new(None),
         });
         let mut task = JoinSet::new();
-        task.spawn(beat(Arc::clone(&heart)));
         Self {
-            heart,
-            task: Mutex::new(task),
+            connecting: task.spawn(keep_connected(Arc::clone(&server))),
+            server,
+            _task: task,
         }
     }
 
-    pub(super) async fn ask(&self, call: Call) -> Result<Value, StoreError> {
-        let line = self.heart.line().await?;
-        let wire = Arc::clone(&line);
-        let asked = async move { wire.wire.ask(&call).await };
-        self.heart.carried_out(line, asked).await
-    }
-
-    /// Both in one round trip; nothing where the second alone was refused.
-    pub(super) async fn ask_both(
+    /// Asks, and `beside` it in the same round trip what may fail by itself.
+    ///
+    /// CANCEL: a call has its time and is judged by its answer, whoever waits for it. Requests give a
+    /// save less time than a server that is far away needs to say that it is done.
+    pub(super) async fn ask(
         &self,
-        first: Call,
-        second: Call,
+        call: Call,
+        beside: Option<Call>,
     ) -> Result<(Value, Option<Value>), StoreError> {
-        let line = self.heart.line().await?;
-        let wire = Arc::clone(&line);
-        let asked = async move { wire.wire.ask_both(&first, &second).await };
-        let (one, other) = self.heart.carried_out(line, asked).await?;
-        Ok((one, other.ok()))
+        let line = self.server.line().await?;
+        let server = Arc::clone(&self.server);
+        #[allow(
+            clippy::disallowed_methods,
+            reason = "a drain need not wait: what was sent is carried out all the same"
+        )]
+        let asked = tokio::spawn(async move { server.ask(&line, &call, beside.as_ref()).await });
+        asked.await.unwrap_or(Err(StoreError::Down))
     }
 
-    /// Lets go of all connections; nothing is asked any more.
+    /// Lets go of the connection; nothing is asked any more.
     pub(super) fn stop(&self) {
-        let mut task = self.task.lock().unwrap_or_else(PoisonError::into_inner);
-        task.abort_all();
-        self.heart.state.send_replace(State::Down);
+        self.connecting.abort();
+        self.server.state.send_replace(State::Down);
     }
 }
 
-impl Heart {
-    /// The connections to ask over.
+impl Server {
+    /// The connection to ask over.
     async fn line(&self) -> Result<Arc<Line>, StoreError> {
-        let state = self.state.borrow().clone();
-        match state {
-            State::Up(line) => return Ok(line),
-            State::Down => return Err(StoreError::Down),
-            State::Starting => {}
-        }
-        // Only the first requests after a start are here.
+        // Only the first requests after a start have to wait.
         let mut seen = self.state.subscribe();
         let known = seen.wait_for(|state| !matches!(state, State::Starting));
         match timeout(self.within, known).await {
@@ -146,47 +134,26 @@ impl Heart {
                 _ => Err(StoreError::Down),
             },
             _ => {
-                self.missing(&"it does not answer");
+                let starting = |state: &State| matches!(state, State::Starting);
+                self.take_down(&"it does not answer", starting);
                 Err(StoreError::Down)
             }
         }
     }
 
-    /// What was asked over a line.
-    ///
-    /// CANCEL: it has its time and is judged by its answer, whoever waits for it. Requests give a save
-    /// less time than a server that is far away needs to say that it is done.
-    async fn carried_out<T: Send + 'static>(
-        self: &Arc<Self>,
-        line: Arc<Line>,
-        asked: impl Future<Output = RedisResult<T>> + Send + 'static,
-    ) -> Result<T, StoreError> {
-        let heart = Arc::clone(self);
-        #[allow(
-            clippy::disallowed_methods,
-            reason = "a drain need not wait: what was sent is carried out all the same"
-        )]
-        let asked = tokio::spawn(async move { heart.bounded(&line, asked).await });
-        asked.await.unwrap_or(Err(StoreError::Down))
-    }
-
-    /// The same, unless it takes too long or the line is cut meanwhile.
-    async fn bounded<T>(
+    async fn ask(
         &self,
         line: &Arc<Line>,
-        asked: impl Future<Output = RedisResult<T>>,
-    ) -> Result<T, StoreError> {
+        call: &Call,
+        beside: Option<&Call>,
+    ) -> Result<(Value, Option<Value>), StoreError> {
         let Some(permit) = line.breaker.admit(Instant::now()) else {
             return Err(StoreError::Down);
         };
-        let answered = tokio::select! {
-            answered = timeout(self.within, asked) => answered,
-            () = line.cut.cancelled() => return Err(StoreError::Down),
-        };
-        let error = match answered {
-            Ok(Ok(answer)) => {
+        let error = match timeout(self.within, line.wire.ask_beside(call, beside)).await {
+            Ok(Ok(answers)) => {
                 permit.succeeded();
-                return Ok(answer);
+                return Ok(answers);
             }
             Ok(Err(error)) if !error.is_timeout() => error,
             // Also where a cluster's client has a time limit of its own.
@@ -194,58 +161,46 @@ impl Heart {
                 let now = Instant::now();
                 permit.failed(now);
                 if line.breaker.state(now) != breaker::State::Closed {
-                    self.lose(line, &Reason(&slow()));
+                    self.lose(line, &slow());
                 }
                 return Err(StoreError::TooSlow(self.within));
             }
         };
         match serves(&error) {
-            true => self.refused(&error),
-            false => self.lose(line, &Reason(&error)),
+            true => self.warn_of_refusal(&error),
+            false => self.lose(line, &error),
         }
         Err(StoreError::Down)
     }
 
-    /// Takes the store down, unless that was done, or another line is up already.
-    fn lose(&self, line: &Arc<Line>, why: &dyn fmt::Display) {
-        let lost = self.state.send_if_modified(|state| {
-            let current = matches!(state, State::Up(current) if Arc::ptr_eq(current, line));
-            if current {
-                *state = State::Down;
-            }
-            current
-        });
-        line.cut.cancel();
-        if lost {
-            self.say_down(why);
-        }
-    }
-
-    /// Nobody waits for the first connection any longer.
-    fn missing(&self, why: &dyn fmt::Display) {
-        let missing = self.state.send_if_modified(|state| {
-            let starting = matches!(state, State::Starting);
-            if starting {
-                *state = State::Down;
-            }
-            starting
-        });
-        if missing {
-            self.say_down(why);
-        }
-    }
-
-    fn say_down(&self, why: &dyn fmt::Display) {
-        self.said.store(true, Relaxed);
-        tracing::warn!(
-            server = self.address.shown,
-            "the session store is down ({why}): requests go on without their sessions' states until \
-             it answers"
+    /// Takes the store down, unless another line is up already.
+    fn lose(&self, line: &Arc<Line>, why: &RedisError) {
+        self.take_down(
+            &Reason(why),
+            |state| matches!(state, State::Up(current) if Arc::ptr_eq(current, line)),
         );
     }
 
+    /// Takes the store down where that is so of its state, and says why in the log.
+    fn take_down(&self, why: &dyn fmt::Display, applies: impl FnOnce(&State) -> bool) {
+        let taken = self.state.send_if_modified(|state| {
+            let applies = applies(state);
+            if applies {
+                *state = State::Down;
+            }
+            applies
+        });
+        if taken {
+            tracing::warn!(
+                server = self.address.shown,
+                "the session store is down ({why}): requests go on without their sessions' states \
+                 until it answers"
+            );
+        }
+    }
+
     /// The server works, and did not do this: it is full, or does not let us.
-    fn refused(&self, error: &RedisError) {
+    fn warn_of_refusal(&self, error: &RedisError) {
         let mut last = self.refused.lock().unwrap_or_else(PoisonError::into_inner);
         if last.is_none_or(|last| last.elapsed() >= REMIND_EVERY) {
             *last = Some(Instant::now());
@@ -257,62 +212,44 @@ impl Heart {
         }
     }
 
+    /// A server that is slower than calls may be is no use.
     async fn connect(&self) -> RedisResult<Wire> {
         let wire = self.address.connect().await?;
-        // A server that is slower than calls may be is no use.
-        match timeout(self.within, wire.probe(&self.probe)).await {
-            Ok(probed) => probed?,
-            Err(_) => return Err(slow()),
-        }
-        // Else a script goes along when it is first called.
-        let _ = timeout(self.within, wire.teach()).await;
+        let probed = timeout(self.within, wire.probe(&self.probe)).await;
+        probed.unwrap_or_else(|_| Err(slow()))?;
         Ok(wire)
     }
 
     /// Brings the store up, and comes back when it is down again.
-    async fn up(&self, wire: Wire) {
+    async fn serve(&self, wire: Wire) {
         let line = Arc::new(Line {
             wire,
             // The line is given up when this opens, and the next one has its own.
             breaker: Breaker::new(STRIKES, LONGEST_PAUSE),
-            cut: CancellationToken::new(),
         });
         let mut seen = self.state.subscribe();
         self.state.send_replace(State::Up(line));
-        let server = &self.address.shown;
-        match self.said.swap(false, Relaxed) {
-            true => tracing::info!(server, "the session store answers again"),
-            false => tracing::info!(server, "the session store answers"),
-        }
+        tracing::info!(server = self.address.shown, "the session store answers");
         let _ = seen.wait_for(|state| matches!(state, State::Down)).await;
     }
 }
 
 /// Connects, and connects again, for as long as there is a store.
-async fn beat(heart: Arc<Heart>) {
+async fn keep_connected(server: Arc<Server>) {
     let mut pause = FIRST_PAUSE;
-    let mut reminded = Instant::now();
+    let within = server.within.max(CONNECT_WITHIN);
     loop {
-        let within = heart.within.max(CONNECT_WITHIN);
-        let failed = match timeout(within, heart.connect()).await {
-            Ok(Ok(wire)) => {
+        let connected = timeout(within, server.connect()).await;
+        match connected.unwrap_or_else(|_| Err(slow())) {
+            Ok(wire) => {
                 let since = Instant::now();
-                heart.up(wire).await;
-                reminded = Instant::now();
+                server.serve(wire).await;
                 if since.elapsed() >= STEADY {
                     pause = FIRST_PAUSE;
                 }
-                None
             }
-            Ok(Err(error)) => Some(error),
-            Err(_) => Some(slow()),
-        };
-        if let Some(error) = failed {
-            let why = Reason(&error);
-            heart.missing(&why);
-            if reminded.elapsed() >= REMIND_EVERY {
-                reminded = Instant::now();
-                heart.say_down(&why);
+            Err(error) => {
+                server.take_down(&Reason(&error), |state| matches!(state, State::Starting))
             }
         }
         sleep(pause).await;
