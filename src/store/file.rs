@@ -8,9 +8,8 @@
 //! the log to be carried over into the file, but for what came in meanwhile.
 //!
 //! What cannot be read is never taken for a state: each generation has a checksum over all that
-//! belongs to it. A damaged file is set aside under another name, and a new one begun. One that was
-//! removed or replaced is noticed within seconds, and what stands there is used. Nobody else may change the
-//! file while it is locked.
+//! belongs to it. A damaged file is set aside under another name, and a new one begun. Nobody else may
+//! change, remove or replace the file while it is locked.
 
 use std::{
     fmt, io,
@@ -275,12 +274,7 @@ impl Store for FileStore {
             writer.take()
         };
         if let Some((jobs, thread)) = taken {
-            // Others may hold a sender for as long as they wait for room.
-            let closing = Asked {
-                what: What::Close,
-                answer: None,
-            };
-            let _ = jobs.send(closing).await;
+            // The writer ends once it has done all that waits.
             drop(jobs);
             let _ = tokio::task::spawn_blocking(move || thread.join()).await;
         }

@@ -32,36 +32,23 @@ const SET_ASIDE: u32 = 9;
 /// Memory for pages of the connection that writes.
 const CACHE_KIB: u32 = 8_192;
 
-/// Why there is no use in starting.
+/// Why the file was not opened. With the first three there is no use in starting.
 #[derive(Debug, thiserror::Error)]
-pub(super) enum Refusal {
+pub(super) enum Fault {
     #[error(
         "{} is another process's: give this one a server.data_dir of its own, or let both keep \
          their sessions on a server (store.url)",
         path.display()
     )]
     InUse { path: PathBuf },
+    #[error("cannot use {}", path.display())]
+    Unusable { path: PathBuf, source: io::Error },
     #[error(
         "{} was written by a newer release (format {format}, this one knows {FORMAT}): start that \
          release, or move the file away to begin without its sessions; it was not changed",
         path.display()
     )]
     Newer { path: PathBuf, format: i64 },
-    #[error("cannot use {}", path.display())]
-    File { path: PathBuf, source: io::Error },
-}
-
-impl From<Refusal> for io::Error {
-    fn from(refusal: Refusal) -> Self {
-        Self::other(refusal)
-    }
-}
-
-/// Why the file was not opened.
-#[derive(Debug, thiserror::Error)]
-pub(super) enum Fault {
-    #[error("format {0}")]
-    Newer(i64),
     #[error("{0}")]
     Damaged(&'static str),
     #[error(transparent)]
@@ -70,12 +57,18 @@ pub(super) enum Fault {
     File(#[from] io::Error),
 }
 
+impl From<Fault> for io::Error {
+    fn from(fault: Fault) -> Self {
+        Self::other(fault)
+    }
+}
+
 impl Fault {
     fn is_damage(&self) -> bool {
         match self {
             Self::Damaged(_) => true,
             Self::Sql(error) => is_damage(error),
-            Self::Newer(_) | Self::File(_) => false,
+            _ => false,
         }
     }
 }
@@ -116,8 +109,8 @@ pub(super) struct Place {
 
 impl Place {
     /// Takes the lock of a directory, which is made where it is absent.
-    pub(super) fn take(directory: &Path) -> Result<Self, Refusal> {
-        let named = |path: &Path, source| Refusal::File {
+    pub(super) fn take(directory: &Path) -> Result<Self, Fault> {
+        let named = |path: &Path, source| Fault::Unusable {
             path: path.to_owned(),
             source,
         };
@@ -136,7 +129,7 @@ impl Place {
                     thread::park_timeout(LOCK_AGAIN);
                 }
                 Err(TryLockError::WouldBlock) => {
-                    return Err(Refusal::InUse {
+                    return Err(Fault::InUse {
                         path: directory.join(NAME),
                     });
                 }
@@ -151,19 +144,6 @@ impl Place {
 
     pub(super) fn path(&self) -> &Path {
         &self.path
-    }
-
-    /// Which file has the name now.
-    pub(super) fn inode(&self) -> io::Result<Inode> {
-        Inode::read(&self.path)
-    }
-
-    /// Whether that file still has the name, as far as can be told.
-    pub(super) fn holds(&self, known: Inode) -> bool {
-        match self.inode() {
-            Ok(now) => now == known,
-            Err(error) => error.kind() != io::ErrorKind::NotFound,
-        }
     }
 
     /// Opens the file and reads from it what is needed to begin; where either meets damage, with a
@@ -186,13 +166,40 @@ impl Place {
             return Err(Fault::Damaged("its head is no head of SQLite's"));
         }
         let file = schema::connect(&self.path)?;
-        let fresh = is_fresh(&file)?;
+        let fresh = self.is_fresh(&file)?;
         schema::set(&file, CACHE_KIB)?;
         match fresh {
             true => schema::create(&file)?,
             false => check(&file)?,
         }
         Ok(file)
+    }
+
+    /// Whether nothing was ever written; refuses what is not of this format.
+    ///
+    /// A number in the head of the file alone proves nothing, it may have been damaged: a newer release
+    /// says so in two places.
+    fn is_fresh(&self, file: &Connection) -> Result<bool, Fault> {
+        let format = pragma(file, "user_version")?;
+        let application = pragma(file, "application_id")?;
+        let tables: i64 =
+            file.query_row("SELECT count(*) FROM sqlite_schema", [], |row| row.get(0))?;
+        if (format, application, tables) == (0, 0, 0) {
+            return Ok(true);
+        }
+        if format > i64::from(FORMAT) {
+            let told = schema::read_meta(file, "format").ok().flatten();
+            if told.is_some_and(|told| i64::try_from(told) == Ok(format)) {
+                return Err(Fault::Newer {
+                    path: self.path.clone(),
+                    format,
+                });
+            }
+        }
+        if (format, application) != (FORMAT.into(), APPLICATION.into()) {
+            return Err(Fault::Damaged("its head is not ours"));
+        }
+        Ok(false)
     }
 
     /// Gives a damaged file another name, with the log that belongs to it. No connection to it may
@@ -220,25 +227,6 @@ impl Place {
             self.path.display()
         );
         Ok(())
-    }
-}
-
-/// Tells files apart that have had the same name: the device and the number on it. Where there is no such
-/// thing, all are the same.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Inode(u64, u64);
-
-impl Inode {
-    #[cfg(unix)]
-    fn read(path: &Path) -> io::Result<Self> {
-        use std::os::unix::fs::MetadataExt;
-        let found = fs::metadata(path)?;
-        Ok(Self(found.dev(), found.ino()))
-    }
-
-    #[cfg(not(unix))]
-    fn read(path: &Path) -> io::Result<Self> {
-        fs::metadata(path).map(|_| Self(0, 0))
     }
 }
 
@@ -272,29 +260,6 @@ fn has_sound_head(file: File) -> io::Result<bool> {
         || head.starts_with(b"SQLite format 3\0")
             && versions.is_some_and(|versions| versions.iter().all(|it| matches!(it, 1 | 2)))
             && schema.is_some_and(|schema| matches!(schema, [0, 0, 0, 0..=4])))
-}
-
-/// Whether nothing was ever written; refuses what is not of this format.
-///
-/// A number in the head of the file alone proves nothing, it may have been damaged: a newer release
-/// says so in two places.
-fn is_fresh(file: &Connection) -> Result<bool, Fault> {
-    let format = pragma(file, "user_version")?;
-    let application = pragma(file, "application_id")?;
-    let tables: i64 = file.query_row("SELECT count(*) FROM sqlite_schema", [], |row| row.get(0))?;
-    if (format, application, tables) == (0, 0, 0) {
-        return Ok(true);
-    }
-    if format > i64::from(FORMAT) {
-        let told = schema::read_meta(file, "format").ok().flatten();
-        if told.is_some_and(|told| i64::try_from(told) == Ok(format)) {
-            return Err(Fault::Newer(format));
-        }
-    }
-    if (format, application) != (FORMAT.into(), APPLICATION.into()) {
-        return Err(Fault::Damaged("its head is not ours"));
-    }
-    Ok(false)
 }
 
 /// Looks for damage in a few places, the newest among them; takes no longer where the file is large.

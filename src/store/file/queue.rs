@@ -20,10 +20,7 @@ pub(super) enum What {
     /// The log is too long.
     Carry,
     /// A reader met damage in the file of that epoch.
-    Damaged {
-        epoch: u64,
-    },
-    Close,
+    Damaged { epoch: u64 },
 }
 
 pub(super) struct Asked {

@@ -9,11 +9,6 @@ use super::{
 };
 use crate::store::{Account, Found, Key, Page, Row, SessionId, Tenant, key::KeyKind};
 
-/// Keys of one circle that are read at once; where there are more, each is asked for. Conversations
-/// that begin alike share a circle, and there may be a million of them.
-/// Tests reach it with few.
-const AT_ONCE: usize = if cfg!(test) { 16 } else { 192 };
-
 /// Sessions that are looked at when the file is opened, of the newest and of the oldest.
 const SAMPLE: usize = 8;
 
@@ -35,17 +30,9 @@ pub(super) fn find(
     absent: &mut Vec<KeyPlace>,
 ) -> Result<Option<Hit>> {
     let view = Transaction::begin(file)?;
-    let near = near(&view, circle)?;
     for (at, key) in keys.iter().enumerate() {
         let place = key_place(circle, key);
-        let target = match &near {
-            Some(near) => {
-                let found = near.binary_search_by_key(&place, |(place, _)| *place);
-                found.ok().map(|at| near[at].1)
-            }
-            None => target(&view, &place)?,
-        };
-        let Some(target) = target else {
+        let Some(target) = target(&view, &place)? else {
             absent.push(place);
             continue;
         };
@@ -62,20 +49,6 @@ pub(super) fn find(
         }
     }
     Ok(None)
-}
-
-/// All keys of a circle in their order, with what they point to; `None` where there are many.
-fn near(file: &Connection, circle: u64) -> Result<Option<Vec<(KeyPlace, i64)>>> {
-    let (mut low, mut high) = ([0; 16], [0xff; 16]);
-    low[..8].copy_from_slice(&circle.to_be_bytes());
-    high[..8].copy_from_slice(&circle.to_be_bytes());
-    let near = all(
-        file,
-        "SELECT place, target FROM keys WHERE place BETWEEN ?1 AND ?2 ORDER BY place LIMIT ?3",
-        (low, high, AT_ONCE as i64 + 1),
-        |row| Some((blob(row, 0).try_into().ok()?, int(row, 1))),
-    )?;
-    Ok((near.len() <= AT_ONCE).then(|| near.into_iter().flatten().collect()))
 }
 
 /// What a key's row points to.

@@ -24,7 +24,7 @@ use tokio::sync::mpsc;
 use super::{
     batch::{Batch, Totals, When},
     expire, failed, keeper,
-    open::{self, Fault, Inode, Place, Refusal},
+    open::{self, Fault, Place},
     queue::{self, Asked, What},
     readers::Readers,
     row::Stamp,
@@ -47,7 +47,6 @@ type Outcomes = Vec<Result<bool, StoreError>>;
 struct OpenFile {
     file: Connection,
     totals: Totals,
-    inode: Inode,
 }
 
 pub(super) struct Writer {
@@ -69,7 +68,7 @@ impl Writer {
         directory: &Path,
         limits: StoreLimits,
         version: Arc<AtomicU64>,
-    ) -> Result<(Self, Arc<Readers>), Refusal> {
+    ) -> Result<(Self, Arc<Readers>), Fault> {
         let place = Place::take(directory)?;
         let readers = Arc::new(Readers::new(place.path().to_owned()));
         let mut writer = Self {
@@ -81,11 +80,11 @@ impl Writer {
             version,
             place,
         };
-        if let Err(Fault::Newer(format)) = writer.open_file() {
-            let path = writer.place.path().to_owned();
-            return Err(Refusal::Newer { path, format });
+        match writer.open_file() {
+            Err(newer @ Fault::Newer { .. }) => Err(newer),
+            // Any other fault is told in the log, and may pass.
+            _ => Ok((writer, readers)),
         }
-        Ok((writer, readers))
     }
 
     /// Goes to work, until nobody can ask any more.
@@ -110,12 +109,8 @@ impl Writer {
         carry: SyncSender<()>,
         keeper: JoinHandle<()>,
     ) {
-        let (mut more, mut uncarried, mut unseen, mut closing) = (false, 0, LOOK_AFTER, false);
-        while !closing {
-            let Some(group) = queue::next(&mut queue, more) else {
-                break;
-            };
-            closing = group.iter().any(|asked| matches!(asked.what, What::Close));
+        let (mut more, mut uncarried, mut unseen) = (false, 0, LOOK_AFTER);
+        while let Some(group) = queue::next(&mut queue, more) {
             uncarried += group.len();
             unseen += group.len();
             // The keeper says one of them, every few seconds.
@@ -161,11 +156,7 @@ impl Writer {
                 What::Damaged { epoch } if epoch == self.readers.epoch() => {
                     self.begin_anew(&open::inconsistent());
                 }
-                What::Carry => {
-                    self.carry();
-                    self.check_name();
-                }
-                What::Tick => self.check_name(),
+                What::Carry => self.carry(),
                 _ => {}
             }
         }
@@ -271,25 +262,6 @@ impl Writer {
         }
     }
 
-    /// Goes over to what stands in the file's place, where that is another file, or none: nobody
-    /// would find again what goes on to be written to this one.
-    fn check_name(&mut self) {
-        let Some(open) = &self.open else { return };
-        if self.place.holds(open.inode) {
-            return;
-        }
-        let file = self.place.path().display();
-        tracing::error!(%file, "the file of sessions was removed or replaced: what stands in its place is used");
-        self.readers.close();
-        // Else its log would be taken for that of the file in its place.
-        if let Err(error) = schema::empty_log(&open.file) {
-            tracing::warn!(%error, "the log of the removed file was not emptied");
-        }
-        self.open = None;
-        // Told in the log.
-        let _ = self.open_file();
-    }
-
     fn close_file(&mut self) {
         self.readers.close();
         self.open = None;
@@ -310,7 +282,6 @@ impl Writer {
         let opened = self.place.open(|file| {
             Ok(OpenFile {
                 totals: Totals::load(&file)?,
-                inode: self.place.inode()?,
                 file,
             })
         });
