@@ -3,7 +3,7 @@
 //! Bounded: where there would be more than [`MAX_POINTS`], neighbours become one, so that a long
 //! session is seen whole, in coarser steps. Nothing in here decides anything.
 
-use serde::{Deserialize, Serialize};
+use serde::{Deserialize, Serialize, Serializer};
 
 /// Points that are kept of one session.
 pub const MAX_POINTS: usize = 96;
@@ -18,8 +18,8 @@ pub struct History {
 }
 
 /// One generation; of several, the last one's number, the fullest one's tokens, and what was done in
-/// any.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+/// any. As it is shown; what is stored is [`Packed`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub struct Point {
     /// Counted from 1.
     pub generation: u32,
@@ -28,6 +28,7 @@ pub struct Point {
     pub cached_tokens: Option<u32>,
     /// Of the same generation as the prompt tokens.
     pub completion_tokens: Option<u32>,
+    /// What was done to its request.
     pub marks: Marks,
 }
 
@@ -69,11 +70,14 @@ impl Marks {
             false => self,
         }
     }
+}
 
-    /// The words that the API has for them.
-    pub fn words(self) -> impl Iterator<Item = &'static str> {
-        let in_it = move |(mark, _): &(Self, &str)| self.0 & mark.0 != 0;
-        Self::NAMES.into_iter().filter(in_it).map(|(_, word)| word)
+/// As the words that the API has for them.
+impl Serialize for Marks {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let in_it = |(mark, _): &(Self, &str)| self.0 & mark.0 != 0;
+        let words = Self::NAMES.into_iter().filter(in_it);
+        serializer.collect_seq(words.map(|(_, word)| word))
     }
 }
 
@@ -240,7 +244,7 @@ mod tests {
             for point in points {
                 assert!(point.generation > from);
                 let folded = (from + 1..=point.generation).any(|it| it % 7 == 0);
-                assert_eq!(point.marks.words().next().is_some(), folded);
+                assert_eq!(point.marks != Marks::default(), folded);
                 assert_eq!(point.prompt_tokens, Some(point.generation * 10));
                 from = point.generation;
             }
@@ -253,7 +257,8 @@ mod tests {
             .with(Marks::COURSE, true)
             .with(Marks::SUMMARY, false)
             .with(Marks::TRUNCATED, true);
-        assert!(marks.words().eq(["truncated", "course"]));
+        let words = serde_json::to_value(marks).unwrap();
+        assert_eq!(words, serde_json::json!(["truncated", "course"]));
     }
 
     #[test]

@@ -56,16 +56,6 @@ impl Sessions {
         Ok(Known::after(row.tenant.account(), state, &orders))
     }
 
-    async fn row(
-        &self,
-        account: Option<&Account>,
-        id: SessionId,
-    ) -> Result<Option<Row>, StoreError> {
-        let row = self.store.session(account, id);
-        self.bounded(StoreOperation::Session, self.find_within, row)
-            .await
-    }
-
     /// The newest state of a session of that account, or of any (for the administrator).
     ///
     /// # Errors
@@ -75,7 +65,8 @@ impl Sessions {
         account: Option<&Account>,
         id: SessionId,
     ) -> Result<Option<Known>, SessionError> {
-        let row = self.row(account, id).await?;
+        let row = self.store.session(account, id);
+        let row = self.ask(StoreOperation::Session, row).await?;
         row.map(|row| self.known(&row)).transpose()
     }
 
@@ -84,13 +75,14 @@ impl Sessions {
     /// # Errors
     /// Where the store does not answer.
     pub async fn list(&self, account: Option<&Account>, page: Page) -> Result<Found, SessionError> {
-        let rows = self.rows(account, page).await?;
+        let rows = |page| self.ask(StoreOperation::Session, self.store.sessions(account, page));
         let behind = Page {
             skip: page.skip.saturating_add(page.take),
             take: 1,
         };
-        let more = !rows.is_empty() && !self.rows(account, behind).await?.is_empty();
-        let known = rows.iter().filter_map(|row| {
+        let found = rows(page).await?;
+        let more = !found.is_empty() && !rows(behind).await?.is_empty();
+        let known = found.iter().filter_map(|row| {
             let known = self.known(row);
             known
                 .inspect_err(|error| {
@@ -114,16 +106,10 @@ impl Sessions {
     pub async fn count_others(&self, own: &Account) -> Result<u64, SessionError> {
         let count = |account| {
             let counted = self.store.count(account);
-            self.bounded(StoreOperation::Session, self.find_within, counted)
+            self.ask(StoreOperation::Session, counted)
         };
         let all = count(None).await?;
         Ok(all.saturating_sub(count(Some(own)).await?))
-    }
-
-    async fn rows(&self, account: Option<&Account>, page: Page) -> Result<Vec<Row>, StoreError> {
-        let rows = self.store.sessions(account, page);
-        self.bounded(StoreOperation::Session, self.find_within, rows)
-            .await
     }
 
     /// Asks something of a session, for what goes on from its newest generation; gives back what is
@@ -170,7 +156,8 @@ impl Sessions {
         change: impl FnOnce(&mut Orders, &State),
     ) -> Result<Option<Known>, SessionError> {
         let _one = self.ordering.lock().await;
-        let Some(row) = self.row(account, id).await? else {
+        let row = self.store.session(account, id);
+        let Some(row) = self.ask(StoreOperation::Session, row).await? else {
             return Ok(None);
         };
         let known = self.known(&row)?;
@@ -180,9 +167,8 @@ impl Sessions {
             .seal
             .seal(Of::Orders(&row.tenant, id), orders.encode()?)?;
         let ordered = self.store.order(account, id, encoded);
-        let ordered = self.bounded(StoreOperation::Order, self.find_within, ordered);
+        let there = self.ask(StoreOperation::Order, ordered).await?;
         let account = row.tenant.account();
-        let there = ordered.await?;
         Ok(there.then(|| Known::after(account, known.state, &orders)))
     }
 }

@@ -182,50 +182,45 @@ impl Sessions {
         hint: Option<&Hint>,
     ) -> Inherited {
         let lineage = Lineage::of(conversation, tenant);
-        let mut lost = false;
-        let ancestor = self.ancestor(&lineage).await.unwrap_or_else(|error| {
-            self.lament(&error, "a request goes on without its session's state");
-            lost = true;
-            None
-        });
-        let session = match (&ancestor, hint) {
-            (Some(ancestor), _) => ancestor.state.session,
-            (None, Some(hint)) => self.named(tenant, hint).await,
-            (None, None) => self.ids.next(),
-        };
         let mut inherited = Inherited {
             state: None,
             answer_at: 0,
             lineage,
-            session,
+            session: SessionId::default(),
             orders: Orders::default(),
             clear_ordered: false,
             compact_ordered: false,
             compacted: false,
             generation: self.ids.generation(),
-            lost,
+            lost: false,
         };
-        if let Some(found) = ancestor {
-            inherited.clear_ordered = found.orders.ask_clear_after(&found.state);
-            inherited.compact_ordered = found.orders.ask_compact_after(&found.state);
-            inherited.compacted = found.compacted;
-            inherited.state = Some(found.state);
-            inherited.answer_at = found.answer_at;
-            inherited.orders = found.orders;
+        if let Err(error) = self.inherit(&mut inherited).await {
+            self.warn_of_loss(
+                &error,
+                None,
+                "a request goes on without its session's state",
+            );
+            inherited.lost = true;
         }
+        inherited.session = match (&inherited.state, hint) {
+            (Some(state), _) => state.session,
+            (None, Some(hint)) => self.named(tenant, hint).await,
+            (None, None) => self.ids.next(),
+        };
         inherited
     }
 
-    async fn ancestor(&self, lineage: &Lineage) -> Result<Option<Ancestor>, SessionError> {
+    /// Takes over the state that the conversation continues, where there is one; else changes nothing.
+    async fn inherit(&self, inherited: &mut Inherited) -> Result<(), SessionError> {
+        let lineage = &inherited.lineage;
         if lineage.probes().is_empty() {
-            return Ok(None);
+            return Ok(());
         }
         let found = self
             .store
             .find(lineage.tenant(), lineage.opening(), lineage.probes());
-        let found = self.bounded(StoreOperation::Find, self.find_within, found);
-        let Some(found) = found.await? else {
-            return Ok(None);
+        let Some(found) = self.ask(StoreOperation::Find, found).await? else {
+            return Ok(());
         };
         let answer_at = lineage.answer_at(found.at).ok_or(StoreError::Damaged)?;
         let mut state = self.opened(lineage.tenant(), &found.state)?;
@@ -235,12 +230,13 @@ impl Sessions {
         // A summary that was just taken over may tell of messages that are not there, like others.
         state.anchor(answer_at);
         let compaction = &state.compaction;
-        Ok(Some(Ancestor {
-            compacted: compaction.made > made && compaction.summary.is_some(),
-            orders,
-            state,
-            answer_at,
-        }))
+        inherited.compacted = compaction.made > made && compaction.summary.is_some();
+        inherited.clear_ordered = orders.ask_clear_after(&state);
+        inherited.compact_ordered = orders.ask_compact_after(&state);
+        inherited.state = Some(state);
+        inherited.answer_at = answer_at;
+        inherited.orders = orders;
+        Ok(())
     }
 
     /// The session a hint names. An id of ours is taken as it is only where this tenant has it;
@@ -252,15 +248,12 @@ impl Sessions {
         };
         let account = tenant.account();
         let known = self.store.session(Some(&account), own);
-        let known = self.bounded(StoreOperation::Session, self.find_within, known);
-        match known.await {
+        match self.ask(StoreOperation::Session, known).await {
             Ok(Some(row)) if row.tenant == *tenant => own,
-            Ok(_) | Err(StoreError::Down) => hinted,
+            Ok(_) => hinted,
             Err(error) => {
-                tracing::warn!(
-                    error = chain(&error),
-                    "a session named by its client was not looked up"
-                );
+                let what = "a session named by its client was not looked up";
+                self.warn_of_loss(&error.into(), Some(own), what);
                 hinted
             }
         }
@@ -279,17 +272,11 @@ impl Sessions {
         state: &State,
         within: Duration,
     ) -> bool {
-        match self.file(lineage, answer, state, within).await {
-            Ok(filed) => filed,
-            Err(error) if error.is_told() => {
-                tracing::debug!(session = %state.session, error = chain(&error), "a state was not stored");
-                false
-            }
-            Err(error) => {
-                tracing::warn!(session = %state.session, error = chain(&error), "a state was not stored");
-                false
-            }
-        }
+        let filed = self.file(lineage, answer, state, within).await;
+        filed.unwrap_or_else(|error| {
+            self.warn_of_loss(&error, Some(state.session), "a state was not stored");
+            false
+        })
     }
 
     async fn file(
@@ -339,21 +326,34 @@ impl Sessions {
         let opened = opened.map_err(SessionError::from);
         let orders = opened.and_then(|opened| Ok(Orders::decode(&opened)?));
         orders.unwrap_or_else(|error| {
-            self.lament(&error, "orders of a session could not be read");
+            let what = "orders of a session could not be read";
+            self.warn_of_loss(&error, Some(session), what);
             Orders::default()
         })
     }
 
-    /// Says what was lost. After a change of the key nothing from before can be read: that is said
-    /// once, since it is as true of every session that goes on.
-    fn lament(&self, error: &SessionError, what: &'static str) {
-        match error {
-            SessionError::Unopened(error) if self.unopened.swap(true, Relaxed) => {
-                tracing::debug!(error = chain(error), "{what}");
-            }
-            _ if error.is_told() => tracing::debug!(error = chain(error), "{what}"),
-            _ => tracing::warn!(error = chain(error), "{what}"),
+    /// Says what was lost. While the store is down the log says so once for all requests; and after a
+    /// change of the key nothing from before can be read, which is as true of every session that goes on.
+    fn warn_of_loss(&self, error: &SessionError, session: Option<SessionId>, what: &'static str) {
+        let session = session.map(tracing::field::display);
+        let known = match error {
+            SessionError::Unopened(_) => self.unopened.swap(true, Relaxed),
+            SessionError::Store(error) => matches!(error, StoreError::Down),
+            SessionError::State(_) => false,
+        };
+        match known {
+            true => tracing::debug!(session, error = chain(error), "{what}"),
+            false => tracing::warn!(session, error = chain(error), "{what}"),
         }
+    }
+
+    /// The answer of the store, for which a request waits no longer than it may.
+    async fn ask<T>(
+        &self,
+        operation: StoreOperation,
+        asked: impl Future<Output = Result<T, StoreError>>,
+    ) -> Result<T, StoreError> {
+        self.bounded(operation, self.find_within, asked).await
     }
 
     async fn bounded<T>(
@@ -371,15 +371,6 @@ impl Sessions {
     }
 }
 
-/// The generation that a request continues, as it stands in the request's conversation.
-struct Ancestor {
-    state: State,
-    answer_at: u32,
-    orders: Orders,
-    /// A summary was just taken over.
-    compacted: bool,
-}
-
 impl fmt::Debug for Sessions {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Sessions").finish_non_exhaustive()
@@ -395,13 +386,6 @@ pub enum SessionError {
     State(#[from] state::StateError),
     #[error(transparent)]
     Unopened(#[from] Unopened),
-}
-
-impl SessionError {
-    /// The log says it already, once for all requests.
-    const fn is_told(&self) -> bool {
-        matches!(self, Self::Store(StoreError::Down))
-    }
 }
 
 #[cfg(test)]

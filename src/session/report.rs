@@ -85,7 +85,7 @@ pub struct Report {
     /// What the last request was made of, in estimated tokens; `null` where the guard did not look.
     pub made_of: Option<MadeOf>,
     /// The course of the session, oldest first; of a long one, every so many generations.
-    pub points: Vec<Shown>,
+    pub points: Vec<Point>,
     /// Summaries taken over so far, and what failed since the last one.
     pub summaries: u32,
     pub summary_failures: u32,
@@ -97,20 +97,6 @@ pub struct Report {
     pub prompt_count: usize,
     /// What we said to the model in this course; `null` where texts are not shown.
     pub prompts: Option<Vec<Prompt>>,
-}
-
-/// One generation of the course of a session.
-#[derive(Clone, Debug, PartialEq, Serialize)]
-pub struct Shown {
-    /// Counted from 1.
-    pub generation: u32,
-    pub prompt_tokens: Option<u32>,
-    pub cached_tokens: Option<u32>,
-    /// Of the same generation as the prompt tokens.
-    pub completion_tokens: Option<u32>,
-    /// What was done to its request: `truncated`, `cleared`, `folded`, `injected`, `course`, `summary`
-    /// or `refitted`.
-    pub marks: Vec<&'static str>,
 }
 
 /// A reminder, by the name that the model knows it by.
@@ -215,7 +201,7 @@ pub fn report(known: &Known, reader: Reader) -> Report {
         folded_until: state.guard.boundary(),
         tightened: state.guard.tightened(),
         made_of: state.made_of,
-        points: state.history.points().iter().map(point).collect(),
+        points: state.history.points().to_vec(),
         summaries: state.compaction.made,
         summary_failures: state.compaction.failures,
         summary: summary.filter(|_| shown).map(|it| it.text.to_string()),
@@ -223,16 +209,6 @@ pub fn report(known: &Known, reader: Reader) -> Report {
         reminders: shown.then(|| notes.iter().map(note).collect()),
         prompt_count: prompts.len(),
         prompts: shown.then_some(prompts),
-    }
-}
-
-fn point(point: &Point) -> Shown {
-    Shown {
-        generation: point.generation,
-        prompt_tokens: point.prompt_tokens,
-        cached_tokens: point.cached_tokens,
-        completion_tokens: point.completion_tokens,
-        marks: point.marks.words().collect(),
     }
 }
 

@@ -36,7 +36,7 @@ impl GenerationId {
 }
 
 /// A session as it was after one generation.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct State {
     pub session: SessionId,
     pub id: GenerationId,
@@ -162,32 +162,7 @@ impl State {
     pub fn new(session: SessionId) -> Self {
         Self {
             session,
-            id: GenerationId::default(),
-            follows: GenerationId::default(),
-            generations: 0,
-            messages: 0,
-            model: Box::default(),
-            provider: Box::default(),
-            window: None,
-            optimal_max_tokens: None,
-            critical_max_tokens: None,
-            prompt_tokens: None,
-            completion_tokens: None,
-            cached_tokens: None,
-            billed_prompt_tokens: None,
-            billed_completion_tokens: None,
-            health: Level::Unknown,
-            sample: None,
-            calibration: Calibration::default(),
-            guard: Memory::default(),
-            recovery: recovery::Memory::default(),
-            compaction: compaction::Memory::default(),
-            made_of: None,
-            history: History::default(),
-            updated_s: 0,
-            largest_answer: 0,
-            cap_was_hit: false,
-            caution_waits_since_ms: None,
+            ..Self::default()
         }
     }
 
@@ -307,16 +282,14 @@ impl State {
         if version != VERSION && version != VERSION_BEFORE {
             return Err(StateError::Version(version));
         }
-        let (mut state, rest) =
+        let (mut state, mut rest) =
             postcard::take_from_bytes::<Self>(rest).map_err(StateError::Malformed)?;
-        let rest = if version == VERSION && !rest.is_empty() {
-            let (later, rest) =
+        if version == VERSION && !rest.is_empty() {
+            let later;
+            (later, rest) =
                 postcard::take_from_bytes::<Later>(rest).map_err(StateError::Malformed)?;
             later.restore(&mut state);
-            rest
-        } else {
-            rest
-        };
+        }
         match rest {
             [] => Ok(state),
             _ => Err(StateError::Length),

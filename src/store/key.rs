@@ -44,7 +44,7 @@ impl Tenant {
 }
 
 /// The name of a session: 128 bits that cannot be guessed, shown as 32 hex digits.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[derive(Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct SessionId([u8; 16]);
 
 impl SessionId {
