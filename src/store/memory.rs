@@ -5,10 +5,7 @@
 
 use std::{
     num::NonZeroUsize,
-    sync::{
-        Mutex, MutexGuard, PoisonError,
-        atomic::{AtomicU64, Ordering::Relaxed},
-    },
+    sync::{Mutex, MutexGuard, PoisonError},
 };
 
 use async_trait::async_trait;
@@ -26,13 +23,13 @@ mod held;
 mod record;
 
 use held::Held;
+use record::Record;
 
 /// Sessions in memory.
 pub struct MemoryStore {
     limits: StoreLimits,
     held: Mutex<Held>,
     shared: Mutex<Told>,
-    version: AtomicU64,
 }
 
 /// What is shared, though there is nobody here to share it with but who asks later.
@@ -54,7 +51,6 @@ impl MemoryStore {
                 version: 0,
                 all: LruCache::new(const { NonZeroUsize::new(MAX_SHARED).expect("not zero") }),
             }),
-            version: AtomicU64::new(0),
         }
     }
 
@@ -135,11 +131,8 @@ impl Store for MemoryStore {
     ) -> Result<Vec<Row>, StoreError> {
         let horizon = self.limits.horizon();
         let held = self.lock();
-        let rows = held.records.iter().map(|(_, record)| record);
+        let rows = held.of_account(account, horizon).filter_map(Record::row);
         Ok(rows
-            .filter(|record| account.is_none_or(|account| record.tenant.account() == *account))
-            .filter(|record| record.used_s >= horizon)
-            .filter_map(|record| record.row())
             .skip(page.skip)
             .take(page.take.min(Page::MAX_TAKE))
             .collect())
@@ -147,12 +140,7 @@ impl Store for MemoryStore {
 
     async fn count(&self, account: Option<&Account>) -> Result<u64, StoreError> {
         let horizon = self.limits.horizon();
-        let held = self.lock();
-        let records = held.records.iter().map(|(_, record)| record);
-        let counted = records
-            .filter(|record| account.is_none_or(|account| record.tenant.account() == *account))
-            .filter(|record| record.used_s >= horizon);
-        Ok(counted.count() as u64)
+        Ok(self.lock().of_account(account, horizon).count() as u64)
     }
 
     async fn share(&self, name: &[u8], value: Bytes) -> Result<(), StoreError> {
@@ -160,7 +148,6 @@ impl Store for MemoryStore {
         let mut shared = self.lock_shared();
         shared.version += 1;
         shared.all.put(Bytes::copy_from_slice(name), value);
-        self.version.store(shared.version, Relaxed);
         Ok(())
     }
 
@@ -174,7 +161,7 @@ impl Store for MemoryStore {
     }
 
     fn shared_version(&self) -> u64 {
-        self.version.load(Relaxed)
+        self.lock_shared().version
     }
 }
 

@@ -114,6 +114,18 @@ impl Held {
         (record.used_s >= horizon).then_some((id, record))
     }
 
+    /// The sessions of that account, or of any, that have not expired; newest first.
+    pub(super) fn of_account(
+        &self,
+        account: Option<&Account>,
+        horizon: u64,
+    ) -> impl Iterator<Item = &Record> {
+        let records = self.records.iter().map(|(_, record)| record);
+        records.filter(move |record| {
+            record.used_s >= horizon && account.is_none_or(|own| record.tenant.account() == *own)
+        })
+    }
+
     /// Replaces the orders of a session, without using it. Returns whether it is there.
     pub(super) fn order(
         &mut self,
@@ -234,46 +246,34 @@ impl Held {
     /// Drops a generation and the keys that still point to it; those that went over to another
     /// stay.
     fn remove_generation(&mut self, id: u32, at: usize) {
-        self.unpoint(id, at);
-        if let Some(record) = self.records.peek_mut(&id) {
-            let old = record.generations.remove(at);
-            self.bytes = self.bytes.saturating_sub(cost::generation(old.state.len()));
-        }
-    }
-
-    fn unpoint(&mut self, id: u32, at: usize) {
-        let Some(record) = self.records.peek(&id) else {
+        let Some(record) = self.records.peek_mut(&id) else {
             return;
         };
-        let Some(generation) = record.generations.get(at) else {
-            return;
-        };
-        for (kind, key) in generation.keys.iter() {
-            let place = Place::new(id, generation.number, kind);
-            let hash = hash(&record.tenant, key);
+        let tenant = record.tenant;
+        let old = record.generations.remove(at);
+        for (kind, key) in old.keys.iter() {
+            let place = Place::new(id, old.number, kind);
+            let hash = hash(&tenant, key);
             if let Ok(entry) = self.keys.find_entry(hash, |other| *other == place) {
                 entry.remove();
             }
         }
+        self.bytes = self.bytes.saturating_sub(cost::generation(old.state.len()));
     }
 
     fn remove_oldest(&mut self) {
         let Some((&id, record)) = self.records.peek_lru() else {
             return;
         };
-        for at in 0..record.generations.len() {
-            self.unpoint(id, at);
+        for at in (0..record.generations.len()).rev() {
+            self.remove_generation(id, at);
         }
         let Some((_, record)) = self.records.pop_lru() else {
             return;
         };
         self.ids.remove(&(record.tenant.account(), record.session));
-        let states = record.generations.iter();
-        let freed: usize = states
-            .map(|generation| cost::generation(generation.state.len()))
-            .sum();
-        let freed = freed + cost::orders(record.orders.len());
-        self.bytes = self.bytes.saturating_sub(cost::SESSION + freed);
+        let freed = cost::SESSION + cost::orders(record.orders.len());
+        self.bytes = self.bytes.saturating_sub(freed);
     }
 }
 
