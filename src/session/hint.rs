@@ -4,7 +4,7 @@
 //! reuse keys, and a `user` is a person. So `x-parent-session-id`, `prompt_cache_key` and `user`
 //! are not even read here. Bounded: a longer value, or one with a control character, is no hint.
 
-use http::{HeaderMap, HeaderName, HeaderValue, header::USER_AGENT};
+use http::{HeaderMap, HeaderName, header::USER_AGENT};
 use serde::Deserialize;
 
 use crate::wire::chat::Conversation;
@@ -67,21 +67,20 @@ impl Hint {
 }
 
 fn from_header(headers: &HeaderMap, name: &'static str) -> Option<Hint> {
-    let value = headers.get(name).and_then(usable)?;
     Some(Hint {
         source: name,
-        value: value.to_vec(),
+        value: usable(headers.get(name)?.as_bytes())?.to_vec(),
     })
 }
 
 /// Its sub-agents send the same session id, and an agent id of their own.
 fn claude_code(headers: &HeaderMap) -> Option<Hint> {
-    let session = headers.get("x-claude-code-session-id").and_then(usable)?;
-    let mut value = session.to_vec();
+    let session = headers.get("x-claude-code-session-id")?;
+    let mut value = usable(session.as_bytes())?.to_vec();
     if let Some(agent) = headers.get("x-claude-code-agent-id") {
         // A control character parts them, since neither can hold one.
         value.push(0);
-        value.extend_from_slice(usable(agent)?);
+        value.extend_from_slice(usable(agent.as_bytes())?);
     }
     Some(Hint {
         source: "x-claude-code-session-id",
@@ -103,11 +102,7 @@ fn codex(headers: &HeaderMap) -> Option<Hint> {
         .find_map(|name| from_header(headers, name))
 }
 
-fn usable(value: &HeaderValue) -> Option<&[u8]> {
-    usable_bytes(value.as_bytes())
-}
-
-fn usable_bytes(value: &[u8]) -> Option<&[u8]> {
+fn usable(value: &[u8]) -> Option<&[u8]> {
     let fits = !value.is_empty() && value.len() <= MAX_BYTES;
     (fits && !value.iter().any(u8::is_ascii_control)).then_some(value)
 }
@@ -134,7 +129,7 @@ fn metadata(conversation: &Conversation) -> Option<Hint> {
     };
     Some(Hint {
         source: "metadata.user_id",
-        value: usable_bytes(session.as_bytes())?.to_vec(),
+        value: usable(session.as_bytes())?.to_vec(),
     })
 }
 

@@ -2,8 +2,6 @@
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use super::{GenerationId, SessionId};
-
 /// The output of a keyed digest over a counter, so that no name tells of another and making one
 /// cannot fail.
 pub(super) struct Ids {
@@ -23,14 +21,7 @@ impl Ids {
         })
     }
 
-    pub(super) fn next(&self) -> SessionId {
-        SessionId::from_bytes(self.bytes())
-    }
-
-    pub(super) fn generation(&self) -> GenerationId {
-        GenerationId::from_bytes(self.bytes())
-    }
-
+    /// So many bytes that never came before.
     pub(super) fn bytes<const N: usize>(&self) -> [u8; N] {
         let number = self.made.fetch_add(1, Ordering::Relaxed);
         let mut id = [0; N];

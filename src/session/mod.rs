@@ -19,7 +19,7 @@ use bytes::Bytes;
 
 use crate::{
     compaction::JobId,
-    config::{StoreConfig, secret::SecretKey},
+    config::StoreConfig,
     error::chain,
     guard::Recall,
     store::{Saved, Store, StoreError},
@@ -140,28 +140,22 @@ impl Sessions {
         self.store.close().await;
     }
 
-    /// Encrypts what is stored from now on, where there is a key.
+    /// As the settings say: encrypts what is stored from now on, where there is a key, and lets a request
+    /// wait so long for the store. What the store does, and fails to do, is counted in `metrics`.
     ///
     /// # Errors
     /// Where the system gives no random bits.
-    pub fn encrypted(self, key: Option<&SecretKey>) -> Result<Self, getrandom::Error> {
+    pub fn configured(
+        self,
+        config: &StoreConfig,
+        metrics: Arc<Metrics>,
+    ) -> Result<Self, getrandom::Error> {
         Ok(Self {
-            seal: Arc::new(Seal::new(key)?),
+            seal: Arc::new(Seal::new(config.encrypt_key.as_ref())?),
+            find_within: config.timeout,
+            metrics,
             ..self
         })
-    }
-
-    /// A request waits so long for the store before it goes on without a state.
-    pub fn patient(self, find_within: Duration) -> Self {
-        Self {
-            find_within,
-            ..self
-        }
-    }
-
-    /// Counts what the store does, and fails to do, there.
-    pub fn counted(self, metrics: Arc<Metrics>) -> Self {
-        Self { metrics, ..self }
     }
 
     /// Names a new summary.
@@ -191,7 +185,7 @@ impl Sessions {
             clear_ordered: false,
             compact_ordered: false,
             compacted: false,
-            generation: self.ids.generation(),
+            generation: GenerationId::from_bytes(self.ids.bytes()),
             lost: false,
         };
         if let Err(error) = self.inherit(&mut inherited).await {
@@ -205,7 +199,7 @@ impl Sessions {
         inherited.session = match (&inherited.state, hint) {
             (Some(state), _) => state.session,
             (None, Some(hint)) => self.named(tenant, hint).await,
-            (None, None) => self.ids.next(),
+            (None, None) => SessionId::from_bytes(self.ids.bytes()),
         };
         inherited
     }

@@ -5,6 +5,8 @@
 //! [`MAX_BYTES`] long. Of what was said it holds the rounds and notes that recovery puts back or
 //! carries over, and nothing else.
 
+use std::borrow::Cow;
+
 use serde::{Deserialize, Serialize};
 
 use crate::{
@@ -228,24 +230,21 @@ impl State {
     /// # Errors
     /// [`StateError::TooLarge`] where nothing more could be dropped.
     pub fn encode(&self) -> Result<Encoded, StateError> {
-        let mut bytes = self.encoded()?;
-        if bytes.len() <= MAX_BYTES {
-            return Ok(Encoded {
-                bytes,
-                records_shed: 0,
-            });
-        }
-        let mut smaller = self.clone();
-        while bytes.len() > MAX_BYTES {
+        let mut shed = Cow::Borrowed(self);
+        loop {
+            let bytes = shed.encoded()?;
+            if bytes.len() <= MAX_BYTES {
+                let records_shed = self.recovery.records.len() - shed.recovery.records.len();
+                return Ok(Encoded {
+                    bytes,
+                    records_shed,
+                });
+            }
+            let smaller = shed.to_mut();
             if !smaller.shed_records() && !smaller.guard.shed() {
                 return Err(StateError::TooLarge(bytes.len()));
             }
-            bytes = smaller.encoded()?;
         }
-        Ok(Encoded {
-            records_shed: self.recovery.records.len() - smaller.recovery.records.len(),
-            bytes,
-        })
     }
 
     /// Drops the older half of the records; returns whether there were any. Those of one place go

@@ -88,9 +88,12 @@ impl Store for Recorder {
 }
 
 fn keyed(store: &Arc<Recorder>, key: Option<u8>) -> Sessions {
-    let key = key.map(|key| SecretKey::new([key; 32]));
+    let config = StoreConfig {
+        encrypt_key: key.map(|key| SecretKey::new([key; 32])),
+        ..StoreConfig::default()
+    };
     over(Arc::clone(store) as Arc<dyn Store>)
-        .encrypted(key.as_ref())
+        .configured(&config, Arc::default())
         .unwrap()
 }
 
@@ -306,7 +309,8 @@ async fn failures_of_the_store_are_counted_by_what_was_asked() {
         }
     }
     let metrics = Arc::new(Metrics::default());
-    let mut sessions = over(Arc::new(Gone)).counted(Arc::clone(&metrics));
+    let mut sessions = over(Arc::new(Gone));
+    sessions.metrics = Arc::clone(&metrics);
     sessions.find_within = Duration::from_millis(1);
     let next = go_on(&sessions).await;
     let state = next.successor();
