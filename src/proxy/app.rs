@@ -68,10 +68,10 @@ impl App {
         let patience = config.store.timeout;
         let draining = CancellationToken::new();
         let sessions = Sessions::new(Arc::clone(&store), Tenants::new(secret))
-            .and_then(|sessions| sessions.encrypted(config.store.encrypt_key.as_ref()))
+            .and_then(|sessions| sessions.configured(&config.store, Arc::clone(&metrics)))
             .map_err(io::Error::other)?;
         Ok(Self {
-            sessions: sessions.counted(Arc::clone(&metrics)).patient(patience),
+            sessions,
             replica_sync: Arc::new(ReplicaSync::new(store, Arc::clone(&metrics), patience)),
             ratios: Arc::default(),
             clients: Clients::new(&config.clients, &client_limits),

@@ -48,9 +48,7 @@ mod writer;
 
 use batch::{Batch, When, WriteResult};
 use queue::{Asked, What};
-use read::Hit;
 use readers::Readers;
-use recent::ReadSince;
 use writer::Writer;
 
 /// Jobs that may wait for the writer; more wait with whoever sends them.
@@ -125,24 +123,10 @@ impl FileStore {
         }
     }
 
-    /// Reads the file, and remembers which keys it does not have.
-    async fn find_in_file(
-        &self,
-        tenant: &Tenant,
-        circle: u64,
-        keys: &[Key],
-        horizon: u64,
-        since: ReadSince,
-    ) -> Result<Option<Hit>, StoreError> {
-        let (tenant, keys) = (*tenant, keys.to_vec());
-        let readers = Arc::clone(&self.readers);
-        self.read(move |file| {
-            let mut absent = Vec::new();
-            let hit = read::find(file, &tenant, circle, &keys, horizon, &mut absent)?;
-            readers.recent().learn_absent(since, absent);
-            Ok(hit)
-        })
-        .await
+    /// Lets the writer end once it has done all that waits.
+    fn take_writer(&self) -> Option<JoinHandle<()>> {
+        let mut writer = self.writer.lock().unwrap_or_else(PoisonError::into_inner);
+        writer.take().map(|(_jobs, thread)| thread)
     }
 
     async fn read<T: Send + 'static>(
@@ -162,10 +146,7 @@ impl FileStore {
 impl Drop for FileStore {
     /// Waits for the writer, so that the file can be opened again at once.
     fn drop(&mut self) {
-        let writer = self.writer.get_mut();
-        let writer = writer.unwrap_or_else(PoisonError::into_inner).take();
-        if let Some((jobs, thread)) = writer {
-            drop(jobs);
+        if let Some(thread) = self.take_writer() {
             let _ = thread.join();
         }
     }
@@ -193,8 +174,15 @@ impl Store for FileStore {
         let hit = match self.readers.recent().find(tenant, circle, keys, horizon) {
             Ok(hit) => hit,
             Err(since) => {
-                self.find_in_file(tenant, circle, keys, horizon, since)
-                    .await?
+                let (tenant, keys) = (*tenant, keys.to_vec());
+                let readers = Arc::clone(&self.readers);
+                let find = move |file: &rusqlite::Connection| {
+                    let mut absent = Vec::new();
+                    let hit = read::find(file, &tenant, circle, &keys, horizon, &mut absent)?;
+                    readers.recent().learn_absent(since, absent);
+                    Ok(hit)
+                };
+                self.read(find).await?
             }
         };
         Ok(hit.map(|hit| {
@@ -269,13 +257,7 @@ impl Store for FileStore {
     }
 
     async fn close(&self) {
-        let taken = {
-            let mut writer = self.writer.lock().unwrap_or_else(PoisonError::into_inner);
-            writer.take()
-        };
-        if let Some((jobs, thread)) = taken {
-            // The writer ends once it has done all that waits.
-            drop(jobs);
+        if let Some(thread) = self.take_writer() {
             let _ = tokio::task::spawn_blocking(move || thread.join()).await;
         }
     }

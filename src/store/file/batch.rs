@@ -7,8 +7,7 @@ use rusqlite::{Connection, Result};
 use super::{
     recent::{Changes, Recent},
     row::Stamp,
-    schema,
-    sql::{Transaction, first, int},
+    sql::{Transaction, execute, first, int},
 };
 use crate::store::StoreError;
 
@@ -18,25 +17,21 @@ pub(super) struct Totals {
     pub(super) sessions: u64,
     /// No session that is there, or was while this process ran, has this number or one above.
     pub(super) next_session: i64,
-    /// Names of which something is shared.
-    pub(super) shared_names: usize,
     /// The version of what was shared last.
     pub(super) shared_version: u64,
 }
 
 impl Totals {
-    /// Reads them from the file.
+    /// Counts what is in the file.
     pub(super) fn load(file: &Connection) -> Result<Self> {
         let number =
             |sql| Ok::<_, rusqlite::Error>(first(file, sql, [], |row| int(row, 0))?.unwrap_or(0));
-        let sessions = match schema::read_meta(file, "sessions")? {
-            Some(sessions) => sessions,
-            None => number("SELECT count(*) FROM sessions")?.unsigned_abs(),
-        };
+        // Releases before this one kept their count there, and would believe an old one. Where nothing can
+        // be written now, sessions are still found.
+        let _ = execute(file, "DELETE FROM meta WHERE name = 'sessions'", []);
         Ok(Self {
-            sessions,
+            sessions: number("SELECT count(*) FROM sessions")?.unsigned_abs(),
             next_session: number("SELECT max(number) FROM sessions")?.saturating_add(1),
-            shared_names: number("SELECT count(*) FROM shared")?.unsigned_abs() as usize,
             shared_version: number("SELECT max(version) FROM shared")?.unsigned_abs(),
         })
     }
@@ -57,7 +52,6 @@ pub(super) type WriteResult = Result<std::result::Result<bool, StoreError>>;
 /// A transaction that changes the file; rolled back unless it is committed.
 pub(super) struct Batch<'f> {
     file: Transaction<'f>,
-    before: Totals,
     pub(super) totals: Totals,
     pub(super) changes: Changes,
 }
@@ -66,7 +60,6 @@ impl<'f> Batch<'f> {
     pub(super) fn begin(file: &'f Connection, totals: Totals) -> Result<Self> {
         Ok(Self {
             file: Transaction::begin(file)?,
-            before: totals,
             totals,
             changes: Changes::default(),
         })
@@ -74,9 +67,6 @@ impl<'f> Batch<'f> {
 
     /// Returns what is counted now.
     pub(super) fn commit(self, recent: &Recent) -> Result<Totals> {
-        if self.totals.sessions != self.before.sessions {
-            schema::write_meta(&self.file, "sessions", self.totals.sessions)?;
-        }
         recent.commit(self.changes, || self.file.commit())?;
         Ok(self.totals)
     }

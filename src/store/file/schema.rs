@@ -87,7 +87,6 @@ pub(super) fn create(file: &Connection) -> rusqlite::Result<()> {
          PRAGMA user_version = {FORMAT};"
     ))?;
     write_meta(file, "format", FORMAT.unsigned_abs().into())?;
-    write_meta(file, "sessions", 0)?;
     file.execute_batch("COMMIT")
 }
 

@@ -15,19 +15,14 @@ use crate::store::MAX_SHARED;
 pub(super) fn put(batch: &mut Batch<'_>, name: &[u8], value: &[u8]) -> WriteResult {
     let version = batch.totals.shared_version + 1;
     let params = (name, value, version as i64, sum(name, value));
-    let sql = "UPDATE shared SET value = ?2, version = ?3, sum = ?4 WHERE name = ?1";
-    if execute(batch, sql, params)? == 0 {
-        let sql = "INSERT INTO shared (name, value, version, sum) VALUES (?1, ?2, ?3, ?4)";
-        execute(batch, sql, params)?;
-        batch.totals.shared_names += 1;
-    }
-    if batch.totals.shared_names > MAX_SHARED {
-        batch.totals.shared_names -= execute(
-            batch,
-            "DELETE FROM shared WHERE name = (SELECT name FROM shared ORDER BY version LIMIT 1)",
-            [],
-        )?;
-    }
+    let sql = "REPLACE INTO shared (name, value, version, sum) VALUES (?1, ?2, ?3, ?4)";
+    execute(batch, sql, params)?;
+    execute(
+        batch,
+        "DELETE FROM shared WHERE version <= \
+         (SELECT version FROM shared ORDER BY version DESC LIMIT 1 OFFSET ?1)",
+        [MAX_SHARED as i64],
+    )?;
     batch.totals.shared_version = version;
     Ok(Ok(true))
 }

@@ -160,24 +160,17 @@ impl Writer {
                 _ => {}
             }
         }
-        let mut done = self.write(&group);
-        if done.is_err() && group.len() > 1 {
-            let alone = |asked| self.write(std::slice::from_ref(asked));
-            let alone = group.iter().map(alone);
-            done = Ok(alone.map(|done| done?.pop().unwrap_or(Ok(false))).collect());
-        }
-        match done {
-            Ok(done) => {
-                for (asked, done) in group.into_iter().zip(done) {
-                    asked.answer(done);
-                }
+        let done = match self.write(&group) {
+            Ok(done) => done,
+            Err(error) if group.len() == 1 => vec![Err(error)],
+            Err(_) => {
+                let alone = group.iter().map(std::slice::from_ref);
+                let alone = alone.map(|asked| self.write(asked)?.pop().unwrap_or(Ok(false)));
+                alone.collect()
             }
-            // There is at most one.
-            Err(error) => {
-                if let Some(asked) = group.into_iter().next() {
-                    asked.answer(Err(error));
-                }
-            }
+        };
+        for (asked, done) in group.into_iter().zip(done) {
+            asked.answer(done);
         }
     }
 

@@ -134,7 +134,15 @@ async fn counts_outlive_a_restart() {
             store.save(saved).await.unwrap();
         }
         assert_eq!(settled(&store).await, usize::from(round * 2 + 2).min(5));
+        // An older release counts here, and a newer one does not believe it.
+        let count = |file: &rusqlite::Connection| schema::write_meta(file, "sessions", 99).unwrap();
+        run(&store, count).await.unwrap();
     }
+    let (store, _) = clocked(&config, &directory);
+    let forgotten = |file: &rusqlite::Connection| {
+        assert_eq!(schema::read_meta(file, "sessions").unwrap(), None);
+    };
+    run(&store, forgotten).await.unwrap();
 }
 
 /// Finding writes nothing while the session is young.
