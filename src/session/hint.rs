@@ -4,14 +4,12 @@
 //! reuse keys, and a `user` is a person. So `x-parent-session-id`, `prompt_cache_key` and `user`
 //! are not even read here. Bounded: a longer value, or one with a control character, is no hint.
 
-use http::{HeaderMap, HeaderName, header::USER_AGENT};
+use http::{HeaderMap, header::USER_AGENT};
 use serde::Deserialize;
 
 use crate::wire::chat::Conversation;
 
-/// The header in which we tell a client its session, and by which it may name one.
-pub const SESSION_HEADER: HeaderName = HeaderName::from_static(OWN_HEADER);
-
+/// The header in which a client is told its session, and by which it may name one.
 const OWN_HEADER: &str = "x-plimsoll-session";
 
 /// Bytes of one id.

@@ -68,13 +68,9 @@ pub(super) fn carry_log_over(file: &Connection) -> rusqlite::Result<i64> {
     file.query_row("PRAGMA wal_checkpoint(PASSIVE)", [], |row| row.get(1))
 }
 
-/// Carries the whole log over, and leaves it empty.
-pub(super) fn empty_log(file: &Connection) -> rusqlite::Result<()> {
-    file.query_row("PRAGMA wal_checkpoint(TRUNCATE)", [], |_| Ok(()))
-}
-
-/// Lets the last connection that is closed remove the log.
-pub(super) fn remove_log_on_close(file: &Connection) -> rusqlite::Result<()> {
+/// Carries the whole log over, and lets the last connection that is closed remove it.
+pub(super) fn end_log(file: &Connection) -> rusqlite::Result<()> {
+    file.query_row("PRAGMA wal_checkpoint(TRUNCATE)", [], |_| Ok(()))?;
     file.set_db_config(DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, false)
         .map(drop)
 }

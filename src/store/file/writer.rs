@@ -141,11 +141,10 @@ impl Writer {
         // The keeper ends with its channel.
         drop(carry);
         let _ = keeper.join();
-        if let Some(OpenFile { file, .. }) = self.open.take() {
-            let emptied = schema::empty_log(&file);
-            if let Err(error) = emptied.and_then(|()| schema::remove_log_on_close(&file)) {
-                tracing::warn!(%error, "the store's log stays beside its file");
-            }
+        if let Some(OpenFile { file, .. }) = self.open.take()
+            && let Err(error) = schema::end_log(&file)
+        {
+            tracing::warn!(%error, "the store's log stays beside its file");
         }
     }
 
