@@ -8,7 +8,7 @@
 
 use thiserror::Error;
 
-use super::{SECTIONS, shorten::text_tokens};
+use super::SECTIONS;
 use crate::{
     guard::{estimate::Weights, fence},
     json::text,
@@ -73,7 +73,7 @@ pub(super) fn accept(
     }
     loop {
         let summary = write_summary(&sections);
-        if summary.len() <= MAX_BYTES && text_tokens(&summary, weights) <= most {
+        if summary.len() <= MAX_BYTES && weights.plain(&summary) <= most {
             return Ok(summary);
         }
         let longest = sections.iter_mut().max_by_key(|text| text.len());

@@ -1,21 +1,16 @@
-//! The weight of plain text, and texts that are cut to a weight.
+//! Texts that are cut to a weight.
 
-use crate::{guard::estimate::Weights, json::text};
+use crate::guard::estimate::Weights;
 
 /// What stands for the characters that were left out.
 const MARKER: &str = "\n... [{} characters left out] ...\n";
 /// Characters of the longest such number beyond the two that it takes the place of.
 const MARKER_MORE: usize = 10;
 
-/// Raw tokens of a text as it stands in JSON.
-pub(super) fn text_tokens(plain: &str, weights: &Weights) -> u32 {
-    weights.whole(&text::measure(text::escape(plain).as_bytes()))
-}
-
 /// The text, or its head and tail where it weighs more than `most` raw tokens. Empty where there is no
 /// room for anything.
 pub(super) fn keep_head_and_tail(plain: String, most: u32, weights: &Weights) -> String {
-    if text_tokens(&plain, weights) <= most {
+    if weights.plain(&plain) <= most {
         return plain;
     }
     let marker = (MARKER.len() + MARKER_MORE) as f64 * weights.character(u32::from('.'));

@@ -4,10 +4,7 @@
 //! wrote the conversation: no tool's output can put words into the user's mouth. Fences are
 //! neutralised, media named and left out.
 
-use super::{
-    prompt::Wanted,
-    shorten::{keep_head_and_tail, text_tokens},
-};
+use super::{prompt::Wanted, shorten::keep_head_and_tail};
 use crate::{
     guard::{estimate::Weights, fence},
     json::scan::Text,
@@ -46,9 +43,9 @@ fn pack_entries(
     for Entry { head, text } in entries {
         let mut entry = head.clone();
         // A line end after the head, and one before the next entry.
-        let left = limit.saturating_sub(text_tokens(head, weights) + 2);
+        let left = limit.saturating_sub(weights.plain(head) + 2);
         push_line(&mut entry, &keep_head_and_tail(text.clone(), left, weights));
-        let tokens = text_tokens(&entry, weights) + 1;
+        let tokens = weights.plain(&entry) + 1;
         let last = chunks.last_mut().filter(|_| taken + tokens <= room);
         if let Some(chunk) = last {
             taken += tokens;

@@ -13,7 +13,6 @@ use super::{
     accept::{Block, Rejected, accept},
     ask,
     prompt::Wanted,
-    shorten::text_tokens,
     transcript,
 };
 use crate::{
@@ -131,7 +130,7 @@ impl Work {
             let record = transcript::show_earlier_summary(&text, &self.wanted.key) + &part;
             return Next::Ask(self.ask_about_record(&record));
         }
-        if text_tokens(&text, &self.weights) > self.due.replaced / 2 {
+        if self.weights.plain(&text) > self.due.replaced / 2 {
             return Next::Failed(Rejected::TooLittleSaved);
         }
         Next::Done(Summary {
@@ -152,7 +151,7 @@ impl Work {
         }
         let tokens = message_tokens(part, &part.messages, &self.weights, self.asked.profile)
             .saturating_add(estimate::beside(part, &self.weights))
-            .saturating_add(text_tokens(&self.wanted.after(), &self.weights) + FRAME_TOKENS);
+            .saturating_add(self.weights.plain(&self.wanted.after()) + FRAME_TOKENS);
         if tokens > self.asked.room {
             return None;
         }
@@ -161,7 +160,7 @@ impl Work {
 
     /// The record in parts that fit.
     fn split_record(&self, part: &Conversation) -> Option<Vec<String>> {
-        let empty = text_tokens(&self.wanted.around(""), &self.weights) + FRAME_TOKENS;
+        let empty = self.weights.plain(&self.wanted.around("")) + FRAME_TOKENS;
         let whole = self.asked.room.checked_sub(empty)?;
         let split = |room| transcript::split_record(part, &self.wanted, room, &self.weights);
         // In one, where it fits; else there must be room for the summary of the parts before.

@@ -11,9 +11,12 @@ use super::{
     place,
     truncate::{self, Marker},
 };
-use crate::json::{
-    scan::{Malformed, Scan, Span},
-    text::{self, Sizes, Walk},
+use crate::{
+    json::{
+        scan::{Malformed, Scan, Span, Text},
+        text::{self, Sizes, Walk},
+    },
+    wire::{chat::Conversation, edit::Edits},
 };
 
 /// Levels of nesting; serde_json follows no more.
@@ -168,6 +171,44 @@ fn fitting<'s>(sizes: impl Iterator<Item = &'s usize>, room: usize) -> usize {
     sums.take_while(|sum| *sum <= room).count()
 }
 
+/// The arguments of one call with their long values cut.
+pub(super) struct CutArguments {
+    pub(super) edits: Edits,
+    /// The sizes of what went, and of what took its place.
+    pub(super) gone: Sizes,
+    pub(super) put: Sizes,
+}
+
+/// Cuts the long values of the arguments of a call; `None` where there are none.
+pub(super) fn cut_arguments(
+    conversation: &Conversation,
+    arguments: Text,
+    keep: Keep,
+) -> Option<CutArguments> {
+    let raw = conversation.raw(arguments);
+    // A character is a byte at least.
+    if raw.len() <= keep.most() {
+        return None;
+    }
+    let read = Arguments::read(raw).filter(|read| match keep {
+        Keep::Head { .. } => !read.plain,
+        Keep::Ends(_) => true,
+    })?;
+    let mut cut = CutArguments {
+        edits: Edits::default(),
+        gone: Sizes::default(),
+        put: Sizes::default(),
+    };
+    let start = arguments.span.start as usize;
+    for (span, marker) in read.cuts(keep) {
+        let span = Span::new(start + span.start as usize, start + span.end as usize);
+        cut.gone += text::measure(conversation.bytes(span));
+        cut.put += text::measure(marker.as_bytes());
+        cut.edits.replace(span, marker);
+    }
+    (!cut.edits.is_empty()).then_some(cut)
+}
+
 /// The arguments of one call, read.
 pub(super) struct Arguments {
     /// The decoded text, and where each of its bytes is spelled; one place more for its end.
@@ -179,14 +220,10 @@ pub(super) struct Arguments {
 }
 
 impl Arguments {
-    /// Reads arguments as they are spelled in the body; `None` where nothing of them can be edited.
+    /// Reads arguments as they are spelled in the body; `None` where nothing of them can be edited. A text
+    /// that is no JSON is one value: a patch, or an object whose end is missing since the answer was cut
+    /// off.
     pub(super) fn read(raw: &[u8]) -> Option<Self> {
-        Self::read_any(raw).filter(|read| !read.plain)
-    }
-
-    /// The same, where a text that is no JSON is one value: a patch, or an object whose end is missing
-    /// since the answer was cut off.
-    pub(super) fn read_any(raw: &[u8]) -> Option<Self> {
         if !place::sound(raw) {
             return None;
         }
@@ -214,7 +251,7 @@ impl Arguments {
     }
 
     /// What is cut, as places of the arguments' spelling in the body, and what goes there.
-    pub(super) fn cuts(&self, keep: Keep) -> Vec<(Span, String)> {
+    fn cuts(&self, keep: Keep) -> Vec<(Span, String)> {
         let mut found = Vec::new();
         self.value.cut(keep, &mut found);
         let cuts = found.into_iter().map(|long| {
@@ -264,18 +301,6 @@ fn length(text: &[u8]) -> Option<usize> {
     walk.sound().then_some(chars)
 }
 
-/// The sizes of a text of which something went.
-pub(super) fn less(sizes: Sizes, gone: Sizes) -> Sizes {
-    Sizes {
-        latin: sizes.latin.saturating_sub(gone.latin),
-        han: sizes.han.saturating_sub(gone.han),
-        kana: sizes.kana.saturating_sub(gone.kana),
-        hangul: sizes.hangul.saturating_sub(gone.hangul),
-        emoji: sizes.emoji.saturating_sub(gone.emoji),
-        other: sizes.other.saturating_sub(gone.other),
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use proptest::prelude::*;
@@ -285,7 +310,7 @@ mod tests {
 
     /// The arguments as they are sent, and those that were not cut as they came.
     fn cut(spelled: &str, most: usize) -> (usize, String) {
-        let read = Arguments::read_any(spelled.as_bytes());
+        let read = Arguments::read(spelled.as_bytes());
         let mut cuts = read.map_or_else(Vec::new, |it| it.cuts(Keep::Ends(most)));
         let count = cuts.len();
         let mut out = spelled.to_owned();

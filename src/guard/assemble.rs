@@ -1,38 +1,38 @@
 //! A plan from what was decided: its edits, its report, its memory; and the last look at it.
 
 use super::{
-    Memory, Plan, Policy, Recall,
+    Memory, Plan, Recall,
     budget::{self, Shares},
     clear::{Cleared, sweep::SweptMark},
-    fit::{Fit, fresh},
+    fit::Fit,
     fold::Mark,
+    injected::Injected,
     lint::{self, Item},
+    measured::Measured,
     preface::Folding,
-    priority::{Priorities, Texts},
-    putback::Putback,
     report::{Folded, Report, StoodBack},
-    results::Results,
-    schemas::Schemas,
-    units::Unit,
+    units,
+    view::View,
 };
-use crate::wire::{chat::Conversation, edit::Edits};
+use crate::wire::edit::Edits;
 
-/// What of ours the request carries.
-pub(super) struct Mine<'a> {
-    pub(super) records: Putback<'a>,
-    pub(super) schemas: Option<Schemas<'a>>,
+/// A plan that was not looked at yet.
+pub(super) struct Draft {
+    pub(super) plan: Plan,
+    /// The messages of the edited conversation.
+    pub(super) outline: Vec<Item>,
 }
 
 /// The edits of everything that was decided, with what is told and remembered of it.
 pub(super) fn assemble(
-    units: &[Unit],
+    view: View<'_>,
+    measured: &Measured<'_>,
     fit: &Fit<'_>,
     folding: Folding,
-    (texts, results, ours): (&Priorities<'_>, &Results<'_>, &Mine<'_>),
+    injected: &Injected<'_>,
     recall: &Recall,
-    (conversation, policy): (&Conversation, &Policy<'_>),
-    mut report: Report,
-) -> (Plan, Vec<Item>) {
+) -> Draft {
+    let (texts, results) = (&fit.replay.cuts.texts, &fit.replay.cuts.results);
     let mut edits = folding.edits;
     let mut kept = vec![false; results.tokens.len()];
     for item in &folding.outline {
@@ -40,72 +40,72 @@ pub(super) fn assemble(
             kept[at] = true;
         }
     }
-    let fresh = fresh(units, recall.messages);
+    let fresh = units::first_new_message(view.units, recall.messages);
     // Of a conversation that is seen for the first time, nothing was sent before.
     let sent_before = if recall.messages > 0 { fresh } else { 0 };
-    report.texts = texts.made(&kept, sent_before, &mut edits);
-    let told = report.texts.digest();
-    report.texts.new = told != recall.memory.texts;
-    let mark = fit.replay.mark(fit.fold);
-    let swept = fit.replay.swept_mark(&fit.fold);
-    report.cleared = cleared(units, fit, results, &kept, &mut edits);
-    if let Some(cleared) = &mut report.cleared {
-        // What was cleared on another grid was cleared elsewhere.
-        let same = recall.memory.ground == fit.ground;
-        let before = if same {
-            recall.memory.swept
-        } else {
-            SweptMark::default()
-        };
-        cleared.new = swept.beyond(before, mark.map_or(0, Mark::boundary));
-        cleared.fresh = before.uncovered(units, &cleared.messages);
-    }
-    let clear = report.cleared.as_ref().map_or(&[][..], |it| &it.messages);
-    let sent = |at: usize| kept[at] && clear.binary_search(&at).is_err();
-    report.truncated = results.made(units, sent, fresh, &mut edits);
-    let (outline, left_out) = ours.records.put(&kept, folding.outline, &mut edits);
-    report.records_left_out = left_out;
-    report.own_tools = ours.schemas.is_some();
-    if let Some(schemas) = &ours.schemas {
-        schemas.put(&mut edits);
-    }
-    let course = recall.ours.course.as_ref().filter(|_| folding.prefaced);
-    report.course = course.map(|course| course.number);
-    report.raw_after = fit.replay.sent(fit.fold);
-    report.sent = goes_out(&report, (conversation, policy), &kept, &results.tokens);
-    report.over_budget = report.raw_after > fit.high;
-    report.expected = recall.calibration.tokens(report.raw_after);
-    report.folded = (folding.messages > 0).then(|| Folded {
-        messages: folding.messages,
-        came: kept.len(),
-        kept: kept.iter().filter(|kept| **kept).count(),
-        tokens: (0..kept.len())
-            .filter(|&at| !kept[at])
-            .map(|at| results.tokens[at])
-            .fold(0, u32::saturating_add),
-        new: !same_cut(mark, recall.memory.fold),
-    });
+    let mut texts_made = texts.made(&kept, sent_before, &mut edits);
+    let told = texts_made.digest();
+    texts_made.new = told != recall.memory.texts;
     let memory = Memory {
         ground: fit.ground,
-        fold: mark,
-        swept,
+        fold: fit.fold.mark(view.units),
+        swept: fit.fold.swept.mark(view.units, fit.fold.boundary),
         tight: results.limits(&kept).chain(texts.memory(&kept)).collect(),
         texts: told,
         ..Memory::default()
     };
-    let plan = Plan {
-        edits,
-        report,
-        memory,
+    let cleared = cleared(view, fit, &kept, &mut edits);
+    let cleared = cleared.map(|cleared| tell_new(view, cleared, &memory, &recall.memory));
+    let clear = cleared.as_ref().map_or(&[][..], |it| &it.messages);
+    let sent = |at: usize| kept[at] && clear.binary_search(&at).is_err();
+    let truncated = results.made(sent, fresh, &mut edits);
+    let (outline, records_left_out) = injected.put(&kept, folding.outline, &mut edits);
+    let course = recall.ours.course.as_ref().filter(|_| folding.prefaced);
+    let raw_after = fit.replay.sent(&fit.fold);
+    let answer_cap = measured.room.cap_beside(raw_after, fit.added);
+    if let Some(cap) = answer_cap.filter(|cap| cap.is_lowered()) {
+        view.conversation.lower_answer_caps(cap.sent, &mut edits);
+    }
+    let report = Report {
+        texts: texts_made,
+        truncated,
+        folded: (folding.messages > 0).then(|| Folded {
+            messages: folding.messages,
+            came: kept.len(),
+            kept: kept.iter().filter(|kept| **kept).count(),
+            tokens: (0..kept.len())
+                .filter(|&at| !kept[at])
+                .map(|at| results.tokens[at])
+                .fold(0, u32::saturating_add),
+            new: !Mark::is_same_cut(memory.fold, recall.memory.fold),
+        }),
+        course: course.map(|course| course.number),
+        own_tools: injected.adds_tools(),
+        records_left_out,
+        raw_after,
+        expected: recall.calibration.tokens(raw_after),
+        answer_cap,
+        over_budget: raw_after > fit.high,
+        sent: goes_out(view, measured, cleared.as_ref(), &kept, &results.tokens),
+        cleared,
+        ..measured.report(recall)
     };
-    (plan, outline)
+    Draft {
+        plan: Plan {
+            edits,
+            report,
+            memory,
+        },
+        outline,
+    }
 }
 
 /// What of the client's own goes out, for who looks. What is cleared is taken off tool results first, of
 /// which it mostly is.
 fn goes_out(
-    report: &Report,
-    (conversation, policy): (&Conversation, &Policy<'_>),
+    view: View<'_>,
+    measured: &Measured<'_>,
+    cleared: Option<&Cleared>,
     kept: &[bool],
     tokens: &[u32],
 ) -> Shares {
@@ -114,8 +114,9 @@ fn goes_out(
         .zip(tokens)
         .map(|(kept, tokens)| if *kept { *tokens } else { 0 })
         .collect();
-    let mut sent = budget::with_tools(report.shares.tools, conversation, policy, &tokens);
-    let mut freed = report.cleared.as_ref().map_or(0, |it| it.tokens);
+    let tools = measured.shares.tools;
+    let mut sent = budget::with_tools(tools, view.conversation, &view.policy, &tokens);
+    let mut freed = cleared.map_or(0, |it| it.tokens);
     for share in [&mut sent.tool_results, &mut sent.images, &mut sent.history] {
         let taken = freed.min(*share);
         *share -= taken;
@@ -125,67 +126,56 @@ fn goes_out(
 }
 
 /// What is cleared of the messages that are kept, with its edits; none where nothing is.
-fn cleared(
-    units: &[Unit],
-    fit: &Fit<'_>,
-    results: &Results<'_>,
-    kept: &[bool],
-    edits: &mut Edits,
-) -> Option<Cleared> {
-    let clearing = fit.clearing.as_ref()?;
-    let cleared = clearing.made((units, &fit.fold.swept), kept, results, edits);
+fn cleared(view: View<'_>, fit: &Fit<'_>, kept: &[bool], edits: &mut Edits) -> Option<Cleared> {
+    let clearing = &fit.replay.sweep.as_ref()?.clearing;
+    let units = view.units.iter().enumerate();
+    let swept = units.filter(|(at, unit)| fit.fold.swept.covers(*at, unit.kind));
+    let messages = swept.flat_map(|(_, unit)| unit.messages.clone());
+    let messages = messages.filter(|&at| kept[at]);
+    let cleared = clearing.made(messages, &fit.replay.cuts.results, edits);
     (cleared.count() > 0).then_some(cleared)
 }
 
-/// Whether nothing but the counting of its steps tells two cuts apart.
-fn same_cut(one: Option<Mark>, other: Option<Mark>) -> bool {
-    one.map(Mark::shows) == other.map(Mark::shows)
+/// With what of it is new since the last request.
+fn tell_new(view: View<'_>, cleared: Cleared, now: &Memory, before: &Memory) -> Cleared {
+    // What was cleared on another grid was cleared elsewhere.
+    let before = match before.ground == now.ground {
+        true => before.swept,
+        false => SweptMark::default(),
+    };
+    Cleared {
+        new: now.swept.beyond(before, now.fold.map_or(0, Mark::boundary)),
+        fresh: before.uncovered(view.units, &cleared.messages),
+        ..cleared
+    }
 }
 
-/// Lints a plan; one that would break what was whole is thrown away.
-///
-/// A rule of the profile's grammar that the conversation broke when it came in does not count:
-/// the provider evidently takes it, or refuses it with us and without us.
-pub(super) fn checked(
-    conversation: &Conversation,
-    policy: &Policy<'_>,
-    (plan, outline): (Plan, Vec<Item>),
-    shares: &Shares,
-) -> Plan {
-    let theirs = |item: &Item| matches!(item, Item::Theirs(_));
-    if plan.report.folded.is_none() && outline.iter().all(theirs) {
-        // Truncation changes no message's place, nor do paragraphs and schemas.
-        return plan;
-    }
-    let before: Vec<_> = (0..conversation.messages.len()).map(Item::Theirs).collect();
-    let broken = lint::broken(conversation, &outline, policy.profile).beyond(lint::broken(
-        conversation,
-        &before,
-        policy.profile,
-    ));
-    if broken.is_empty() {
-        return plan;
-    }
-    Plan {
-        edits: Edits::default(),
-        report: Report {
-            stood_back: Some(StoodBack::Unsound(broken)),
-            texts: Texts::default(),
-            truncated: Vec::new(),
-            cleared: None,
-            folded: None,
-            course: None,
-            own_tools: false,
-            records_left_out: 0,
-            answer_cap: None,
-            raw_after: shares.total(),
-            sent: *shares,
-            ..plan.report
-        },
-        // What was planned did not happen: the next request is replayed from its start.
-        memory: Memory {
-            alternates: plan.memory.alternates,
-            ..Memory::default()
-        },
+impl Draft {
+    /// Lints the plan; one that would break what was whole is thrown away.
+    ///
+    /// A rule of the profile's grammar that the conversation broke when it came in does not count:
+    /// the provider evidently takes it, or refuses it with us and without us.
+    pub(super) fn check(self, view: View<'_>, measured: &Measured<'_>, recall: &Recall) -> Plan {
+        let Self { plan, outline } = self;
+        let theirs = |item: &Item| matches!(item, Item::Theirs(_));
+        if plan.report.folded.is_none() && outline.iter().all(theirs) {
+            // Truncation changes no message's place, nor do paragraphs and schemas.
+            return plan;
+        }
+        let (conversation, profile) = (view.conversation, view.policy.profile);
+        let before: Vec<_> = (0..conversation.messages.len()).map(Item::Theirs).collect();
+        let before = lint::broken(conversation, &before, profile);
+        let broken = lint::broken(conversation, &outline, profile).beyond(before);
+        if broken.is_empty() {
+            return plan;
+        }
+        Plan {
+            // What was planned did not happen: the next request is replayed from its start.
+            memory: Memory {
+                alternates: plan.memory.alternates,
+                ..Memory::default()
+            },
+            ..measured.stand_back(StoodBack::Unsound(broken), recall)
+        }
     }
 }

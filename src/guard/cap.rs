@@ -69,18 +69,18 @@ struct Cap {
 }
 
 impl<'a> Room<'a> {
-    /// `tokens` gives the raw tokens of a message.
+    /// `tokens`: raw ones of every message.
     pub(super) fn new(
         conversation: &Conversation,
         policy: &'a Policy<'a>,
         recall: &Recall,
-        tokens: impl Fn(usize) -> u32,
+        tokens: &[u32],
     ) -> Self {
         let cap = Cap::of(conversation, policy, recall.answers);
         let messages = conversation.messages.iter().enumerate();
         let said = messages.scan(0, |most: &mut u32, (at, message)| {
             if message.role == Role::Assistant {
-                *most = (*most).max(tokens(at));
+                *most = (*most).max(tokens[at]);
             }
             Some(*most)
         });
@@ -183,13 +183,8 @@ impl<'a> Room<'a> {
 
 /// What the prompt of a request may use in its session, where its answer cap is lowered first.
 pub fn session_budget(conversation: &Conversation, policy: &Policy<'_>, recall: &Recall) -> Budget {
-    let weights = policy.weights();
-    let tokens = |at: usize| {
-        let message = &conversation.messages[at];
-        let sizes = &message.sizes;
-        estimate::message(conversation, message, sizes, &weights, policy.profile)
-    };
-    Room::new(conversation, policy, recall, tokens).now()
+    let tokens = estimate::messages(conversation, policy);
+    Room::new(conversation, policy, recall, &tokens).now()
 }
 
 impl Cap {

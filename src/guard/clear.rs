@@ -2,7 +2,7 @@
 //! of old calls may be shortened, and old images of the user give way to a line of text.
 //!
 //! What a message becomes depends on its bytes and the settings alone. Which messages are cleared
-//! is decided by the replay (see [`super::fold`]), at places of a grid: each unit saves so many
+//! is decided by the replay (see [`super::replay`]), at places of a grid: each unit saves so many
 //! raw tokens, of what the first line leaves of it, and a boundary may only lie where the savings
 //! from the pinned start on reach a multiple of the grid's step. So a boundary moves seldom, each
 //! time by a step at least, and lies at the same places in any process.
@@ -17,20 +17,16 @@ pub(super) mod sweep;
 
 use xxhash_rust::xxh3::xxh3_64;
 
-use self::sweep::{Grid, Grids, Swept, recent};
 use super::{
-    Policy, budget, estimate,
+    Policy, budget,
     ground::SMALL_WINDOW,
     results::{Names, Results},
-    units::{self, Unit, UnitKind},
+    units::{Unit, UnitKind},
+    view::View,
 };
 use crate::{
     config::ClearConfig,
-    json::text,
-    wire::{
-        chat::{Conversation, Role},
-        edit::Edits,
-    },
+    wire::{chat::Role, edit::Edits},
 };
 
 /// What stands in the place of a result.
@@ -113,37 +109,12 @@ pub(super) struct Clearing {
 impl Clearing {
     /// What could be cleared, where `first` are the raw tokens of every message as the first line
     /// leaves it.
-    pub(super) fn new(
-        conversation: &Conversation,
-        units: &[Unit],
-        policy: &Policy<'_>,
-        first: &[u32],
-    ) -> Self {
-        let least = least(policy);
+    pub(super) fn new(view: View<'_>, first: &[u32]) -> Self {
         let mut small = vec![None; first.len()];
         let mut names = Names::default();
-        for unit in units[units::pinned(units)..].iter().filter(|it| !it.stays) {
+        for unit in view.units[view.pinned()..].iter().filter(|it| !it.stays) {
             for at in unit.messages.clone() {
-                let shrunk = match conversation.messages[at].role {
-                    Role::Tool | Role::Function if first[at] < least => None,
-                    Role::Tool | Role::Function => {
-                        let settings = &policy.settings.clear;
-                        let mut name = || {
-                            let name = names.whole(conversation, units, at);
-                            name.map(|name| conversation.shown(name))
-                                .unwrap_or_default()
-                        };
-                        let stays = !settings.exclude.is_empty() && excludes(settings, &name());
-                        (!stays)
-                            .then(|| parts::result(conversation, at, policy))
-                            .flatten()
-                    }
-                    Role::User => parts::media(conversation, at, policy, first[at]),
-                    Role::Assistant if policy.settings.clear.inputs => {
-                        inputs::shorten(conversation, at, policy)
-                    }
-                    _ => None,
-                };
+                let shrunk = shrink(view, at, first[at], &mut names);
                 small[at] = shrunk
                     .map(|small| Small {
                         saves: first[at].saturating_sub(small.tokens),
@@ -155,37 +126,10 @@ impl Clearing {
         Self { small }
     }
 
-    /// Where the boundaries may lie: `step` raw tokens apart. `ours`: the units after which a turn
-    /// of ours begins.
-    pub(super) fn grids(
-        &self,
-        conversation: &Conversation,
-        (units, policy): (&[Unit], &Policy<'_>),
-        (first, ours): (&[u32], &[usize]),
-        step: u32,
-    ) -> Grids {
-        let settings = &policy.settings.clear;
-        let least = least(policy);
-        let saves = |unit: &Unit| {
-            let saves = |at: usize| {
-                let small = self.small[at].as_ref();
-                small.map_or(0, |small| first[at].saturating_sub(small.tokens))
-            };
-            let saves = unit.messages.clone().map(saves);
-            saves.fold(0, u32::saturating_add)
-        };
-        let grid = |kind| {
-            let of = |unit: &Unit| if unit.kind == kind { saves(unit) } else { 0 };
-            Grid::new(units.iter().map(of), step)
-        };
-        let counted = |unit: &Unit| counts(conversation, unit, settings, |at| first[at] >= least);
-        Grids {
-            marks: Vec::new(),
-            small: Vec::new(),
-            recent: recent(units, settings, counted, ours),
-            rounds: grid(UnitKind::Step),
-            media: grid(UnitKind::User),
-        }
+    /// Raw tokens that clearing a unit saves.
+    pub(super) fn saves(&self, unit: &Unit) -> u32 {
+        let small = self.small[unit.messages.clone()].iter().flatten();
+        small.fold(0, |sum, small| sum.saturating_add(small.saves))
     }
 
     /// What a message becomes; `None` where it stays as it is. Calls that were cut before stay so: cleared
@@ -197,43 +141,58 @@ impl Clearing {
     }
 
     /// Raw tokens of a unit, cleared.
-    pub(super) fn weigh(&self, unit: &Unit, results: &Results<'_>, beside: i32) -> u32 {
+    pub(super) fn weigh(&self, unit: &Unit, results: &Results<'_>) -> u32 {
         let messages = unit.messages.clone();
         let tokens = messages.map(|at| match self.small(at, results) {
             Some(small) => small.now(results.tokens[at]),
             None => results.tokens[at],
         });
-        tokens
-            .fold(0, u32::saturating_add)
-            .saturating_add_signed(beside)
+        tokens.fold(0, u32::saturating_add)
     }
 
-    /// What is cleared of the messages that are `kept`, with its edits.
+    /// What is cleared of these messages, with its edits.
     pub(super) fn made(
         &self,
-        (units, swept): (&[Unit], &Swept),
-        kept: &[bool],
+        messages: impl Iterator<Item = usize>,
         results: &Results<'_>,
         edits: &mut Edits,
     ) -> Cleared {
         let tokens = &results.tokens;
         let mut cleared = Cleared::default();
-        let covered = units.iter().enumerate();
-        for (_, unit) in covered.filter(|(at, unit)| swept.covers(*at, unit.kind)) {
-            for at in unit.messages.clone().filter(|&at| kept[at]) {
-                let Some(small) = self.small(at, results) else {
-                    continue;
-                };
-                edits.merge(small.edits.clone());
-                cleared.inputs += small.inputs;
-                cleared.media += small.media;
-                cleared.results += usize::from(small.inputs == 0 && small.media == 0);
-                let freed = tokens[at].saturating_sub(small.now(tokens[at]));
-                cleared.tokens = cleared.tokens.saturating_add(freed);
-                cleared.messages.push(at);
-            }
+        for at in messages {
+            let Some(small) = self.small(at, results) else {
+                continue;
+            };
+            edits.merge(small.edits.clone());
+            cleared.inputs += small.inputs;
+            cleared.media += small.media;
+            cleared.results += usize::from(small.inputs == 0 && small.media == 0);
+            let freed = tokens[at].saturating_sub(small.now(tokens[at]));
+            cleared.tokens = cleared.tokens.saturating_add(freed);
+            cleared.messages.push(at);
         }
         cleared
+    }
+}
+
+/// Message `at` as it would be, where `tokens` are its raw ones as the first line leaves it; `None` where
+/// nothing of it can be cleared.
+fn shrink(view: View<'_>, at: usize, tokens: u32, names: &mut Names) -> Option<Small> {
+    let settings = &view.policy.settings.clear;
+    match view.message(at).role {
+        Role::Tool | Role::Function => {
+            let mut name = || {
+                let name = names.whole(view.conversation, view.units, at);
+                let name = name.map(|name| view.conversation.shown(name));
+                name.unwrap_or_default()
+            };
+            let large = tokens >= least(&view.policy);
+            let stays = !large || !settings.exclude.is_empty() && excludes(settings, &name());
+            (!stays).then(|| parts::result(view, at)).flatten()
+        }
+        Role::User => parts::media(view, at, tokens),
+        Role::Assistant if settings.inputs => inputs::shorten(view, at),
+        _ => None,
     }
 }
 
@@ -276,8 +235,7 @@ pub(super) fn rules(policy: &Policy<'_>) -> u64 {
 /// Raw tokens of the smallest result that is cleared: one more than hardly longer than the
 /// placeholder.
 fn least(policy: &Policy<'_>) -> u32 {
-    let tokens = policy.weights().text(&text::measure(RESULT.as_bytes()));
-    tokens.ceil() as u32 + FRAME + LEAST_SAVED
+    policy.weights().spelled(RESULT.as_bytes()) + FRAME + LEAST_SAVED
 }
 
 /// Whether the results and arguments of a tool are left alone.
@@ -291,28 +249,15 @@ fn excludes(settings: &ClearConfig, tool: &str) -> bool {
         })
 }
 
-/// Whether a step is one of those that are counted: one that says more than a line.
-fn counts(
-    conversation: &Conversation,
-    unit: &Unit,
-    settings: &ClearConfig,
-    large: impl Fn(usize) -> bool,
-) -> bool {
-    let says = |at: usize| {
-        let message = &conversation.messages[at];
-        match message.role.answers() {
-            true => large(at),
-            false => settings.inputs && inputs::long(conversation, message),
-        }
+/// Whether a step is one of those that are counted: one that says more than a line. `first`: as in
+/// [`Clearing::new`].
+pub(super) fn counts(view: View<'_>, unit: &Unit, first: &[u32]) -> bool {
+    let inputs = view.policy.settings.clear.inputs;
+    let says = |at: usize| match view.message(at).role.answers() {
+        true => first[at] >= least(&view.policy),
+        false => inputs && inputs::long(view.conversation, view.message(at)),
     };
     unit.kind == UnitKind::Step && unit.messages.clone().any(says)
-}
-
-/// Raw tokens of a message with that text.
-fn weigh(conversation: &Conversation, at: usize, sizes: &text::Sizes, policy: &Policy<'_>) -> u32 {
-    let message = &conversation.messages[at];
-    let weights = policy.weights();
-    estimate::message(conversation, message, sizes, &weights, policy.profile)
 }
 
 #[cfg(test)]

@@ -3,15 +3,14 @@
 use super::{
     Memory, Policy, budget,
     clear::{Clearing, sweep::Swept},
-    estimate, fold,
+    cuts::Cuts,
+    estimate,
     preface::Base,
-    priority::Priorities,
     record::Ours,
-    results::Results,
-    rounds, stands_back,
-    units::{self, Unit, UnitKind},
+    stands_back, units,
+    view::View,
 };
-use crate::{json::text, wire::chat::Conversation};
+use crate::wire::chat::Conversation;
 
 /// The part of the budget that the newest steps may take with them into a new course.
 const SHARE: u32 = 8;
@@ -24,31 +23,27 @@ const PREFACE_SHARE: u32 = 4;
 ///
 /// `None` where the guard does nothing to this conversation.
 pub fn tail(conversation: &Conversation, policy: &Policy<'_>) -> Option<u32> {
-    let units = stands_back(conversation, policy).ok()?;
-    let last = units.len().checked_sub(1)?;
-    let mut results = Results::new(conversation, policy);
-    Priorities::decide(conversation, policy, &mut results.tokens);
-    results.first_line();
-    let weight = |unit: &Unit| {
-        let tokens = unit.messages.clone().map(|at| results.tokens[at]);
-        tokens.fold(0, u32::saturating_add)
+    let units = &stands_back(conversation, policy).ok()?;
+    let view = View {
+        conversation,
+        units,
+        policy: *policy,
     };
-    let pinned = units::pinned(&units);
+    let cuts = Cuts::first_line(view, estimate::messages(conversation, policy), None);
     let room = budget::budget(conversation, policy).tokens / SHARE;
-    let mut first = fold::newest(&units, last, pinned);
-    let mut kept = units[first.min(units.len())..]
+    let newest = units::newest(units, units.len().checked_sub(1)?);
+    let mut kept = units[newest.min(units.len())..]
         .iter()
-        .fold(0, |sum: u32, unit| sum.saturating_add(weight(unit)));
-    while first > pinned {
-        kept = kept.saturating_add(weight(&units[first - 1]));
+        .fold(0u32, |sum, unit| sum.saturating_add(cuts.weigh(unit)));
+    let mut first = newest;
+    while first > view.pinned() {
+        kept = kept.saturating_add(cuts.weigh(&units[first - 1]));
         if kept > room {
             break;
         }
         first -= 1;
     }
-    let before = units[..first].iter();
-    let said = before.filter(|unit| unit.kind != UnitKind::System);
-    u32::try_from(said.map(|unit| unit.messages.len()).sum::<usize>()).ok()
+    Some(units::said_before(units, first))
 }
 
 /// Raw tokens of what still goes out between the pinned start and a boundary: the messages beyond
@@ -61,36 +56,30 @@ pub fn weigh_before(
     ours: &Ours,
     boundary: u32,
 ) -> u32 {
-    let Ok(units) = stands_back(conversation, policy) else {
+    let Ok(units) = &stands_back(conversation, policy) else {
         return 0;
     };
-    let mut results = Results::new(conversation, policy);
-    let mut texts = Priorities::decide(conversation, policy, &mut results.tokens);
-    results.first_line();
-    let clearing = Clearing::new(conversation, &units, policy, &results.tokens);
-    results.remembered(&memory.tight);
-    texts.recall(&memory.tight, &mut results.tokens);
+    let view = View {
+        conversation,
+        units,
+        policy: *policy,
+    };
+    let mut cuts = Cuts::first_line(view, estimate::messages(conversation, policy), None);
+    let clearing = Clearing::new(view, &cuts.first);
+    cuts.results.apply_remembered(&memory.tight);
+    cuts.recall_texts(memory);
     let swept = Swept {
-        rounds: fold::at_said(&units, memory.swept.rounds),
-        media: fold::at_said(&units, memory.swept.media),
+        rounds: units::at_boundary(units, memory.swept.rounds),
+        media: units::at_boundary(units, memory.swept.media),
     };
     let base = Base::of(ours);
     let folded = memory.boundary().max(base.boundary);
-    let from = folded.map_or_else(
-        || units::pinned(&units),
-        |folded| fold::at_said(&units, folded),
-    );
-    let part = (from..fold::at_said(&units, boundary)).filter(|&at| !units[at].stays);
-    let preface = match folded {
-        Some(_) => rounds::tokens(&text::escape(&base.text), &policy.weights()),
-        None => 0,
-    };
+    let from = folded.map_or(view.pinned(), |folded| units::at_boundary(units, folded));
+    let part = (from..units::at_boundary(units, boundary)).filter(|&at| !units[at].stays);
+    let preface = folded.map_or(0, |_| view.weights().plain(&base.text));
     let weigh = |at: usize| match swept.covers(at, units[at].kind) {
-        true => clearing.weigh(&units[at], &results, 0),
-        false => units[at]
-            .messages
-            .clone()
-            .fold(0, |sum: u32, at| sum.saturating_add(results.tokens[at])),
+        true => clearing.weigh(&units[at], &cuts.results),
+        false => cuts.weigh(&units[at]),
     };
     part.fold(preface, |sum, at| sum.saturating_add(weigh(at)))
 }
@@ -102,17 +91,21 @@ pub fn room<'a>(
     policy: &Policy<'a>,
 ) -> impl Fn(&str) -> bool + use<'a> {
     let weights = policy.weights();
-    let units = units::split(conversation).unwrap_or_default();
-    let mut tokens = Results::new(conversation, policy).tokens;
-    let texts = Priorities::decide(conversation, policy, &mut tokens);
+    let units = &units::split(conversation).unwrap_or_default();
+    let view = View {
+        conversation,
+        units,
+        policy: *policy,
+    };
+    let cuts = Cuts::first_line(view, estimate::messages(conversation, policy), None);
     let pinned = units.iter().filter(|unit| unit.stays);
     // Annotated texts go before a preface is too long.
-    let pinned = pinned.map(|unit| texts.least(unit, &tokens));
+    let pinned = pinned.map(|unit| cuts.weigh_least(unit));
     let beside = estimate::beside(conversation, &weights);
     let taken = pinned.fold(beside, u32::saturating_add);
     let budget = budget::budget(conversation, policy).tokens;
     let most = (budget / PREFACE_SHARE).min(budget.saturating_sub(taken) / 2);
-    move |text| rounds::tokens(&text::escape(text), &weights) <= most
+    move |text| weights.plain(text) <= most
 }
 
 /// The messages that a course with this boundary leaves out, in order; none where the conversation
@@ -121,7 +114,7 @@ pub fn removed_by(conversation: &Conversation, boundary: u32) -> Vec<usize> {
     let Ok(units) = units::split(conversation) else {
         return Vec::new();
     };
-    let gone = units::pinned(&units)..fold::at_said(&units, boundary);
+    let gone = units::pinned(&units)..units::at_boundary(&units, boundary);
     units[gone]
         .iter()
         .filter(|unit| !unit.stays)

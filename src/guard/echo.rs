@@ -9,8 +9,8 @@ mod said;
 use self::said::{Cut, Said};
 use super::{
     estimate::Weights,
+    injected_turns,
     record::{OwnCall, What},
-    rounds,
 };
 use crate::{
     json::{
@@ -88,7 +88,7 @@ impl Echo {
         results: &[Box<str>],
         weights: &Weights,
     ) -> bool {
-        let Some(tokens) = rounds::step(calls, results, weights) else {
+        let Some(tokens) = injected_turns::weigh_step(calls, results, weights) else {
             return false;
         };
         let theirs = conversation.calls(message);
@@ -154,7 +154,7 @@ impl Echo {
         }
         for (before, text) in added {
             let escaped = text::escape(text);
-            let tokens = rounds::tokens(&escaped, weights);
+            let tokens = weights.spelled(escaped.as_bytes());
             if said.put((*before).max(gone), gone, &escaped, &mut self.edits) {
                 self.tokens = self.tokens.saturating_add(tokens);
             } else {

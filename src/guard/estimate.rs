@@ -8,12 +8,12 @@
 use base64::Engine as _;
 use serde::{Deserialize, Serialize};
 
-use super::profile::{ImageRule, Profile};
+use super::{
+    Policy,
+    profile::{ImageRule, Profile},
+};
 use crate::{
-    json::{
-        scan::Text,
-        text::{self, Sizes},
-    },
+    json::text::{self, Sizes},
     wire::chat::{Conversation, Message, Part, PartKind},
 };
 
@@ -71,6 +71,16 @@ impl Weights {
         whole(self.text(sizes))
     }
 
+    /// Raw tokens of a text as it is spelled in JSON, in whole ones.
+    pub fn spelled(&self, escaped: &[u8]) -> u32 {
+        self.whole(&text::measure(escaped))
+    }
+
+    /// Raw tokens of a text that is not spelled in JSON yet, in whole ones.
+    pub fn plain(&self, plain: &str) -> u32 {
+        self.spelled(text::escape(plain).as_bytes())
+    }
+
     /// Raw tokens of one character.
     pub fn character(&self, code: u32) -> f64 {
         if code < 0x80 {
@@ -105,6 +115,15 @@ pub fn message(
         .saturating_add(media(conversation, message, profile))
 }
 
+/// Raw tokens of every message of a conversation as it came.
+pub(super) fn messages(conversation: &Conversation, policy: &Policy<'_>) -> Vec<u32> {
+    let (weights, profile) = (policy.weights(), policy.profile);
+    let messages = conversation.messages.iter();
+    messages
+        .map(|it| message(conversation, it, &it.sizes, &weights, profile))
+        .collect()
+}
+
 /// Raw tokens of the media of a message.
 pub fn media(conversation: &Conversation, message: &Message, profile: &Profile) -> u32 {
     conversation
@@ -131,13 +150,8 @@ pub fn beside(conversation: &Conversation, weights: &Weights) -> u32 {
     ["tools", "functions", "response_format"]
         .iter()
         .filter_map(|name| conversation.field(name))
-        .map(|field| whole(weights.text(&text::measure(conversation.bytes(field.value)))))
+        .map(|field| weights.spelled(conversation.bytes(field.value)))
         .fold(0, u32::saturating_add)
-}
-
-/// Raw tokens of a text of the body.
-pub fn text(conversation: &Conversation, text: Text, weights: &Weights) -> u32 {
-    whole(weights.text(&text::measure(conversation.raw(text))))
 }
 
 fn whole(tokens: f64) -> u32 {

@@ -1,20 +1,15 @@
-//! What of ours stands between two messages of the client's: prompts and whole rounds.
+//! What is injected between two messages of the client's: prompts and whole turns.
 
 use super::{
-    Policy,
-    estimate::Weights,
+    injected_turns,
     lint::Item,
     place::{self, LABEL, Place},
-    profile::Profile,
-    record::What,
-    rounds,
+    record::{Said, What},
+    view::View,
 };
 use crate::{
     json::text::{self, Sizes},
-    wire::{
-        chat::{Conversation, Role},
-        edit::Edits,
-    },
+    wire::{chat::Role, edit::Edits},
 };
 
 /// What frames a prompt that is a message of its own; raw tokens.
@@ -36,8 +31,7 @@ pub(super) struct Between {
 
 /// The gap between two messages while it is filled.
 pub(super) struct Gap<'a> {
-    conversation: &'a Conversation,
-    profile: &'a Profile,
+    view: View<'a>,
     before: usize,
     /// The role of the message after it.
     next: Option<Role>,
@@ -47,80 +41,82 @@ pub(super) struct Gap<'a> {
 }
 
 impl<'a> Gap<'a> {
-    pub(super) fn new(
-        conversation: &'a Conversation,
-        before: usize,
-        answer: Option<usize>,
-        policy: &Policy<'a>,
-    ) -> Self {
+    pub(super) fn new(view: View<'a>, before: usize, answer: Option<usize>) -> Self {
         Self {
-            conversation,
-            profile: policy.profile,
+            view,
             before,
-            next: answer.map(|answer| conversation.messages[answer].role),
+            next: answer.map(|answer| view.message(answer).role),
             last: None,
             between: Between::default(),
         }
     }
 
-    /// Adds a prompt or a round, where it can stand there.
-    pub(super) fn add(&mut self, what: &What, weights: &Weights) -> bool {
-        // Only what was asked has anything of ours after it.
-        let Some(place) = place::of_prompt(self.conversation, self.before, self.profile) else {
-            return matches!(what, What::Round(_)) && self.asks() && self.round(what, weights);
-        };
-        match what {
-            What::Prompt(text) if self.last.is_some() || place == Place::Message => {
-                let note = text::escape(text);
-                let json = format!(r#"{{"role":"user","content":"{note}"}}"#);
-                let tokens = rounds::tokens(&note, weights).saturating_add(FRAME_TOKENS);
-                self.say(&[(Role::User, Item::Ours(Role::User))], &json, tokens)
+    /// Adds a prompt or a turn, where it can stand there.
+    pub(super) fn add(&mut self, what: &What) -> bool {
+        let before = self.view.message(self.before).role;
+        let (conversation, profile) = (self.view.conversation, self.view.policy.profile);
+        // Only what was asked has anything injected after it.
+        let place = place::of_prompt(conversation, self.before, profile);
+        match (what, place) {
+            (What::Round(said), Some(_)) => self.add_turn(said),
+            (What::Round(said), None) if before == Role::User || before.answers() => {
+                self.add_turn(said)
             }
-            What::Prompt(text) => {
-                let note = match place {
-                    Place::Block => text::escape(&format!("{LABEL}\n{text}")),
-                    _ => text::escape(text),
-                };
-                let edits = &mut self.between.edits;
-                place::paragraph(self.conversation, self.before, &note, edits);
-                if place == Place::Block {
-                    // With the empty line before it.
-                    self.between.block += text::measure(b"\\n\\n");
-                    self.between.block += text::measure(note.as_bytes());
-                }
-                let tokens = rounds::tokens(&note, weights).saturating_add(1);
-                self.between.tokens = self.between.tokens.saturating_add(tokens);
-                true
-            }
-            _ => self.round(what, weights),
+            (What::Prompt(text), Some(place)) => self.add_prompt(text, place),
+            _ => false,
         }
     }
 
-    fn asks(&self) -> bool {
-        let role = self.conversation.messages[self.before].role;
-        role == Role::User || role.answers()
+    fn add_prompt(&mut self, text: &str, place: Place) -> bool {
+        let weights = self.view.weights();
+        if self.last.is_some() || place == Place::Message {
+            let note = text::escape(text);
+            let json = format!(r#"{{"role":"user","content":"{note}"}}"#);
+            let tokens = weights
+                .spelled(note.as_bytes())
+                .saturating_add(FRAME_TOKENS);
+            return self.say(&[Item::Ours(Role::User)], &json, tokens);
+        }
+        let note = match place {
+            Place::Block => text::escape(&format!("{LABEL}\n{text}")),
+            _ => text::escape(text),
+        };
+        let between = &mut self.between;
+        place::paragraph(
+            self.view.conversation,
+            self.before,
+            &note,
+            &mut between.edits,
+        );
+        if place == Place::Block {
+            // With the empty line before it.
+            between.block += text::measure(b"\\n\\n");
+            between.block += text::measure(note.as_bytes());
+        }
+        let tokens = weights.spelled(note.as_bytes()).saturating_add(1);
+        between.tokens = between.tokens.saturating_add(tokens);
+        true
     }
 
-    fn round(&mut self, what: &What, weights: &Weights) -> bool {
-        let What::Round(said) = what else {
+    fn add_turn(&mut self, said: &[Said]) -> bool {
+        let (weights, profile) = (self.view.weights(), self.view.policy.profile);
+        let Some(turn) = injected_turns::read_turn(said, &weights, profile) else {
             return false;
         };
-        let Some(round) = rounds::round(said, weights, self.profile) else {
-            return false;
-        };
-        let items: Vec<_> = round.roles.into_iter().zip(round.items).collect();
         let json: Vec<&str> = said.iter().map(|message| &*message.json).collect();
-        let stands = self.say(&items, &json.join(","), round.tokens);
+        let stands = self.say(&turn.items, &json.join(","), turn.tokens);
         self.between.round |= stands;
         stands
     }
 
     /// Puts whole messages there, where each may follow the one before it.
-    fn say(&mut self, items: &[(Role, Item)], json: &str, tokens: u32) -> bool {
-        let before = self.conversation.messages[self.before].role;
-        let mut last = self.last.unwrap_or(before);
-        for &(role, _) in items {
-            if !place::follows(last, role, self.profile) {
+    fn say(&mut self, items: &[Item], json: &str, tokens: u32) -> bool {
+        let profile = self.view.policy.profile;
+        let before = self.view.message(self.before);
+        let mut last = self.last.unwrap_or(before.role);
+        for item in items {
+            let role = item.role(self.view.conversation);
+            if !place::follows(last, role, profile) {
                 return false;
             }
             last = role;
@@ -128,8 +124,7 @@ impl<'a> Gap<'a> {
         let ends = match self.next {
             // A rule that the client's own two messages break does not hold here.
             Some(next) => {
-                place::follows(last, next, self.profile)
-                    || !place::follows(before, next, self.profile)
+                place::follows(last, next, profile) || !place::follows(before.role, next, profile)
             }
             None => last != Role::Assistant,
         };
@@ -137,10 +132,8 @@ impl<'a> Gap<'a> {
             return false;
         }
         self.last = Some(last);
-        self.between
-            .items
-            .extend(items.iter().map(|(_, item)| *item));
-        let at = self.conversation.messages[self.before].span.end;
+        self.between.items.extend(items);
+        let at = before.span.end;
         self.between.edits.insert(at, format!(",{json}"));
         self.between.tokens = self.between.tokens.saturating_add(tokens);
         true

@@ -15,10 +15,10 @@ mod said;
 mod written;
 
 use self::{
-    excerpt::{decoded, head},
+    excerpt::head,
     written::{Purse, Written},
 };
-use super::estimate::Weights;
+use super::{estimate::Weights, texts::decode};
 use crate::wire::chat::{Call, Conversation};
 
 /// Characters of what the user said, of an error, and of a call's arguments.
@@ -101,7 +101,7 @@ fn pick(conversation: &Conversation, removed: &[usize], most: &Most, purse: Purs
 
 fn show(conversation: &Conversation, call: &Call) -> String {
     let part = |text, most| match text {
-        Some(text) => head(decoded(conversation, text), most),
+        Some(text) => head(decode(conversation.raw(text)), most),
         None => String::new(),
     };
     let name = part(call.name, NAME_CHARS);

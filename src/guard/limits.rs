@@ -3,14 +3,11 @@
 use serde::{Deserialize, Serialize};
 
 use super::{
-    Policy,
-    profile::Profile,
+    Policy, texts,
     truncate::{self, Limit, Marker},
+    view::View,
 };
-use crate::{
-    json::text::{self, Sizes, Walk},
-    wire::chat::{Conversation, Message},
-};
+use crate::json::text::{self, Sizes, Walk};
 
 /// No result is cut below this; characters.
 pub(super) const LEAST_CHARS: usize = 200;
@@ -63,8 +60,10 @@ pub(super) struct Rule {
 
 impl Rule {
     pub(super) fn limit(&self, chars: usize) -> Limit {
-        let (head, tail) = self.ends.unwrap_or((chars / 2, chars / 2));
-        Limit { chars, head, tail }
+        match self.ends {
+            Some((head, tail)) => Limit { chars, head, tail },
+            None => Limit::halves(chars),
+        }
     }
 }
 
@@ -94,20 +93,16 @@ pub(super) fn within(sizes: &Sizes, rule: &Rule, policy: &Policy<'_>) -> usize {
 
 /// The characters of a result that surely keep its message within the bytes that the provider takes, with
 /// `block` characters of ours at its end; `None` where the message is within them as it is.
-pub(super) fn chars_within_bytes(
-    conversation: &Conversation,
-    message: &Message,
-    block: usize,
-    profile: &Profile,
-) -> Option<usize> {
-    let most = profile.tool_message_bytes?;
+pub(super) fn chars_within_bytes(view: View<'_>, at: usize, block: usize) -> Option<usize> {
+    let most = view.policy.profile.tool_message_bytes?;
+    let (conversation, message) = (view.conversation, view.message(at));
     // No character is more than six bytes.
     let block = 6 * block;
     if message.span.len() + block <= most {
         return None;
     }
     let (mut said, mut text, mut heaviest) = (0, 0, 1);
-    for piece in truncate::texts(conversation, message) {
+    for piece in texts::texts(conversation, message) {
         said += piece.span.len();
         for character in Walk::new(conversation.raw(piece)) {
             let bytes = text::spelt_bytes(character.code);

@@ -26,6 +26,18 @@ pub enum Item {
     Answers,
 }
 
+impl Item {
+    /// Who says it.
+    pub(super) fn role(self, conversation: &Conversation) -> Role {
+        match self {
+            Self::Theirs(at) | Self::With(at, _) => conversation.messages[at].role,
+            Self::Ours(role) => role,
+            Self::Asks(_) => Role::Assistant,
+            Self::Answers => Role::Tool,
+        }
+    }
+}
+
 /// The rules that can be broken, as providers word them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
@@ -79,16 +91,10 @@ pub fn broken(conversation: &Conversation, items: &[Item], profile: &Profile) ->
     if !pairs(conversation, items) {
         broken.add(Rule::Pairing);
     }
-    let role = |item: &Item| match item {
-        Item::Theirs(at) | Item::With(at, _) => conversation.messages[*at].role,
-        Item::Ours(role) => *role,
-        Item::Asks(_) => Role::Assistant,
-        Item::Answers => Role::Tool,
-    };
     let strict_turns = profile.adjacent_users == Takes::No;
     let mut last: Option<Role> = None;
     for item in items {
-        let now = role(item);
+        let now = item.role(conversation);
         if now.instructs() {
             if last.is_some() && profile.system_later == Takes::No {
                 broken.add(Rule::SystemLater);
@@ -125,18 +131,18 @@ fn pairs(conversation: &Conversation, items: &[Item]) -> bool {
     // Calls of ours among them.
     let mut own = 0;
     for item in items {
-        let (role, index, calls) = match *item {
-            Item::Ours(role) => (role, None, 0),
-            Item::Asks(calls) => (Role::Assistant, None, calls),
-            Item::Theirs(at) => (conversation.messages[at].role, Some(at), 0),
-            Item::With(at, calls) => (conversation.messages[at].role, Some(at), calls),
+        let (message, calls) = match *item {
+            Item::Ours(_) => (None, 0),
+            Item::Asks(calls) => (None, calls),
+            Item::Theirs(at) => (Some(&conversation.messages[at]), 0),
+            Item::With(at, calls) => (Some(&conversation.messages[at]), calls),
             Item::Answers if own > 0 => {
                 own -= 1;
                 continue;
             }
             Item::Answers => return false,
         };
-        let message = index.map(|at| &conversation.messages[at]);
+        let role = item.role(conversation);
         if role.answers() {
             let id = message
                 .filter(|_| role == Role::Tool)

@@ -16,28 +16,33 @@ pub mod budget;
 mod cap;
 mod clear;
 mod course;
+mod cuts;
 mod echo;
 pub mod estimate;
 pub(crate) mod fence;
 mod fit;
-pub mod fold;
+mod fold;
 pub mod found;
 mod gap;
 mod ground;
+mod injected;
+mod injected_turns;
 pub mod ledger;
 mod limits;
 pub mod lint;
+mod measured;
 mod place;
 mod preface;
 mod priority;
-mod putback;
 pub mod record;
+mod replay;
 mod report;
 mod results;
-mod rounds;
 mod schemas;
+mod texts;
 pub mod truncate;
 pub mod units;
+mod view;
 
 use serde::{Deserialize, Serialize};
 
@@ -46,21 +51,19 @@ pub(crate) use self::{
     place::follows,
 };
 use self::{
-    assemble::{Mine, assemble, checked},
-    cap::Room,
+    assemble::assemble,
     clear::sweep::SweptMark,
+    cuts::Cuts,
     estimate::{Calibration, Weights},
-    fit::fresh,
     fold::Mark,
     ground::Ground,
+    injected::Injected,
     limits::Held,
-    priority::Priorities,
+    measured::Measured,
     profile::Profile,
-    putback::Putback,
     record::Ours,
-    results::Results,
-    schemas::Schemas,
     units::Unit,
+    view::View,
 };
 pub use self::{
     cap::{AnswerCap, Answers, session_budget},
@@ -90,9 +93,13 @@ pub struct Policy<'a> {
     pub settings: &'a GuardConfig,
 }
 
-impl Policy<'_> {
+impl<'a> Policy<'a> {
     fn weights(&self) -> Weights {
         Weights::new(self.settings.chars_per_token)
+    }
+
+    const fn with(self, profile: &'a Profile) -> Self {
+        Self { profile, ..self }
     }
 }
 
@@ -169,108 +176,34 @@ pub struct Plan {
 
 /// Plans what is done to a request.
 pub fn plan(conversation: &Conversation, policy: &Policy<'_>, recall: &Recall) -> Plan {
-    let results = Results::new(conversation, policy);
-    let before = results.tokens.clone();
-    let shares = budget::shares(conversation, policy, &before);
-    let room = Room::new(conversation, policy, recall, |at| before[at]);
-    let mut report = Report {
-        raw_before: shares.total(),
-        raw_after: shares.total(),
-        expected: recall.calibration.tokens(shares.total()),
-        budget: room.now(),
-        shares,
-        ..Report::default()
-    };
+    let measured = Measured::new(conversation, policy, recall);
     let units = match stands_back(conversation, policy) {
         Ok(units) => units,
-        Err(reason) => {
-            report.stood_back = Some(reason);
-            return Plan {
-                report,
-                memory: recall.memory.clone(),
-                ..Plan::default()
-            };
-        }
+        Err(reason) => return measured.stand_back(reason, recall),
     };
     let known = alternate::known(conversation, recall);
     let profile = alternate::held(policy.profile, known);
-    let held = Policy {
-        profile: &profile,
-        ..*policy
-    };
-    let ours = Mine {
-        records: Putback::new(conversation, &units, &held, &recall.ours),
-        schemas: recall
-            .ours
-            .tools
-            .as_ref()
-            .and_then(|tools| Schemas::of(conversation, tools)),
-    };
-    let mut results = results
-        .with_blocks(ours.records.blocks())
-        .with_echoes(ours.records.echoes());
-    let mut texts = Priorities::decide(conversation, policy, &mut results.tokens);
-    results.first_line();
-    let first = results.tokens.clone();
-    results.remembered(&recall.memory.tight);
-    if let Some(chars) = recall.ours.tight_chars {
-        results.nearly_full(fresh(&units, recall.messages), chars);
-    }
-    let weight = fit::Ours {
-        records: ours.records.weigh(&units, recall.messages),
-        turns: ours.records.turns(&units),
-        tools: ours
-            .schemas
-            .as_ref()
-            .map_or(0, |it| it.tokens(&policy.weights())),
-    };
-    let shares_and_ours = (shares, &weight);
-    let mut fit = fit::fit(
-        (conversation, &units),
-        shares_and_ours,
-        fit::Cuts {
-            results: &mut results,
-            texts: &mut texts,
-            first: &first,
-        },
-        policy,
-        recall,
-        &room,
-    );
-    let note = preface::note(conversation, &units, policy, recall, &mut fit);
-    let alternates = known.or_else(|| {
-        let first = fit.replay.said_before(fit.fold.first?);
-        Some(alternate::alternates(conversation, first as usize))
-    });
-    let profile = alternate::held(policy.profile, alternates);
-    let policy = &Policy {
-        profile: &profile,
-        ..*policy
-    };
-    let folding = preface::fold(
+    let view = View {
         conversation,
-        &units,
-        units::pinned(&units),
-        fit.fold.boundary,
-        policy.profile,
-        (&note, fit.replay.prefaced),
-    );
-    let found = (&texts, &results, &ours);
-    let (mut plan, outline) = assemble(
-        &units,
-        &fit,
-        folding,
-        found,
-        recall,
-        (conversation, policy),
-        report,
-    );
-    plan.memory.alternates = alternates;
-    plan.report.answer_cap = room.cap_beside(plan.report.raw_after, fit.added);
-    if let Some(cap) = plan.report.answer_cap.filter(|cap| cap.is_lowered()) {
-        conversation.lower_answer_caps(cap.sent, &mut plan.edits);
-    }
-    checked(conversation, policy, (plan, outline), &shares)
+        units: &units,
+        policy: policy.with(&profile),
+    };
+    let injected = Injected::place(view, &recall.ours);
+    let cuts = Cuts::first_line(view, measured.tokens.clone(), Some(&injected));
+    let cuts = cuts.apply_limits(view, recall);
+    let weight = injected.weigh(recall.messages);
+    let mut fit = fit::fit(view, &measured, cuts, weight, recall);
+    // The first cut settles whether the conversation alternates, if nothing has settled it before.
+    let alternates = known.or_else(|| fit.alternates_before_cut());
+    let profile = alternate::held(policy.profile, alternates);
+    let view = View {
+        policy: policy.with(&profile),
+        ..view
+    };
+    let folding = preface::fold(view, recall, &mut fit);
+    let mut draft = assemble(view, &measured, &fit, folding, &injected, recall);
+    draft.plan.memory.alternates = alternates;
+    draft.check(view, &measured, recall)
 }
 
 /// The units, or why nothing is to be done.

@@ -7,15 +7,15 @@
 use std::borrow::Cow;
 
 use super::{
-    Policy, Recall,
-    fit::Fit,
+    Recall,
+    fit::{Fit, PREFACE_FRAME},
     ledger,
     lint::Item,
     place,
-    profile::{Profile, Takes},
+    profile::Takes,
     record::Ours,
-    rounds,
     units::{Unit, UnitKind},
+    view::View,
 };
 use crate::{
     json::{scan::Span, text},
@@ -92,15 +92,61 @@ impl<'a> Base<'a> {
     }
 }
 
-/// What stands in the place of what is folded; what it weighs takes the place of what it might have.
-pub(super) fn note<'a>(
-    conversation: &Conversation,
-    units: &[Unit],
-    policy: &Policy<'_>,
-    recall: &'a Recall,
-    fit: &mut Fit<'_>,
-) -> Cow<'a, str> {
-    let removed: Vec<usize> = units
+/// A fold as it is carried out.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Folding {
+    /// Messages that were left out.
+    pub(super) messages: usize,
+    /// A note or a preface was put in their place.
+    pub(super) prefaced: bool,
+    pub(super) edits: Edits,
+    /// The messages of the edited conversation.
+    pub(super) outline: Vec<Item>,
+}
+
+/// Leaves out what is folded, but for system messages, and puts the note in its place; where a course or a
+/// summary has begun, also where nothing goes. What the note weighs takes the place of what it might have.
+pub(super) fn fold(view: View<'_>, recall: &Recall, fit: &mut Fit<'_>) -> Folding {
+    let note = text::escape(&note(view, recall, fit));
+    let pinned = view.pinned();
+    let units = view.units.iter().enumerate();
+    let removed = pinned..fit.fold.boundary;
+    let left_out = LeftOut {
+        view,
+        pinned,
+        gone: units
+            .map(|(at, unit)| removed.contains(&at) && !unit.stays)
+            .collect(),
+    };
+    let place = match left_out.any() || fit.replay.prefaced {
+        true => left_out.place(),
+        false => Place::Nowhere,
+    };
+    let mut folding = Folding {
+        messages: left_out.units(true).map(|it| it.messages.len()).sum(),
+        ..Folding::default()
+    };
+    left_out.remove(&mut folding.edits);
+    folding.prefaced = left_out.put(place, &note, &mut folding.edits);
+    for (at, unit) in view.units.iter().enumerate() {
+        if at == pinned {
+            folding.outline.extend(place.item());
+        }
+        if !left_out.gone[at] {
+            let messages = unit.messages.clone();
+            folding.outline.extend(messages.map(Item::Theirs));
+        }
+    }
+    if view.units.len() == pinned {
+        folding.outline.extend(place.item());
+    }
+    folding
+}
+
+/// The text that stands in the place of what is folded.
+fn note<'a>(view: View<'_>, recall: &'a Recall, fit: &mut Fit<'_>) -> Cow<'a, str> {
+    let removed: Vec<usize> = view
+        .units
         .get(fit.replay.based..fit.fold.boundary)
         .unwrap_or_default()
         .iter()
@@ -109,15 +155,16 @@ pub(super) fn note<'a>(
         .collect();
     let room = ledger::Room {
         tokens: fit.replay.ledger,
-        weights: policy.weights(),
+        weights: view.weights(),
     };
     fit.replay.ledger = 0;
+    let base = Base::of(&recall.ours);
     if removed.is_empty() || fit.fold.bare {
-        return Base::of(&recall.ours).text;
+        return base.text;
     }
-    let note = Base::of(&recall.ours).with_ledger(conversation, &removed, &room);
-    let tokens = rounds::tokens(&text::escape(&note), &room.weights);
-    fit.replay.ledger = tokens.saturating_sub(fit.replay.preface.saturating_sub(8));
+    let note = base.with_ledger(view.conversation, &removed, &room);
+    let tokens = room.weights.plain(&note);
+    fit.replay.ledger = tokens.saturating_sub(fit.replay.preface.saturating_sub(PREFACE_FRAME));
     note
 }
 
@@ -131,57 +178,6 @@ enum Place {
     Nowhere,
 }
 
-/// A fold as it is carried out.
-#[derive(Clone, Debug, Default)]
-pub(super) struct Folding {
-    /// Messages that were left out.
-    pub(super) messages: usize,
-    /// A note or a preface was put in their place.
-    pub(super) prefaced: bool,
-    pub(super) edits: Edits,
-    /// The messages of the edited conversation.
-    pub(super) outline: Vec<Item>,
-}
-
-/// Leaves out the units from `pinned` to `boundary`, but for system messages, and puts the note
-/// in their place; where `stands`, also where nothing goes.
-pub(super) fn fold(
-    conversation: &Conversation,
-    units: &[Unit],
-    pinned: usize,
-    boundary: usize,
-    profile: &Profile,
-    (note, stands): (&str, bool),
-) -> Folding {
-    let mut folding = Folding::default();
-    let gone = |unit: usize| (pinned..boundary).contains(&unit) && !units[unit].stays;
-    let any = (pinned..boundary).any(gone);
-    let place = if any || stands {
-        place(conversation, units, pinned, gone, profile)
-    } else {
-        Place::Nowhere
-    };
-    for (at, unit) in units.iter().enumerate() {
-        if at == pinned {
-            folding.outline.extend(place.item());
-        }
-        if gone(at) {
-            folding.messages += unit.messages.len();
-        } else {
-            folding
-                .outline
-                .extend(unit.messages.clone().map(Item::Theirs));
-        }
-    }
-    if units.len() == pinned {
-        folding.outline.extend(place.item());
-    }
-    remove(conversation, units, gone, &mut folding.edits);
-    let edits = &mut folding.edits;
-    folding.prefaced = put(conversation, units, pinned, gone, (place, note), edits);
-    folding
-}
-
 impl Place {
     /// The message it is.
     const fn item(self) -> Option<Item> {
@@ -192,107 +188,97 @@ impl Place {
     }
 }
 
-fn place(
-    conversation: &Conversation,
-    units: &[Unit],
+/// The units that go.
+struct LeftOut<'a> {
+    view: View<'a>,
     pinned: usize,
-    gone: impl Fn(usize) -> bool,
-    profile: &Profile,
-) -> Place {
-    let strict = profile.adjacent_users == Takes::No;
-    let user = pinned
-        .checked_sub(1)
-        .filter(|&unit| units[unit].kind == UnitKind::User)
-        .map(|unit| units[unit].messages.start);
-    // System messages stand outside of the turns.
-    let mut kept = (pinned..units.len()).filter(|&unit| !gone(unit));
-    let tail = kept.find(|&unit| units[unit].kind != UnitKind::System);
-    let tail_is_user = tail.is_some_and(|unit| units[unit].kind == UnitKind::User);
-    // Where nothing is gone, two user messages in a row are the client's own.
-    let any = (pinned..units.len()).any(&gone);
-    match user {
-        Some(_) if strict && tail_is_user && any => Place::Message(Role::Assistant),
-        Some(first) if strict => match conversation.messages[first].content {
-            Content::Text(_) | Content::Parts(..) => Place::Paragraph(first),
-            _ => Place::Nowhere,
-        },
-        None if strict && tail_is_user => Place::Nowhere,
-        _ => Place::Message(Role::User),
-    }
+    /// Of each unit, whether it goes.
+    gone: Vec<bool>,
 }
 
-/// Removes the messages of the units that go, each run with the commas before it.
-fn remove(
-    conversation: &Conversation,
-    units: &[Unit],
-    gone: impl Fn(usize) -> bool,
-    edits: &mut Edits,
-) {
-    let messages = &conversation.messages;
-    let mut at = 0;
-    while at < units.len() {
-        if !gone(at) {
-            at += 1;
-            continue;
+impl<'a> LeftOut<'a> {
+    fn any(&self) -> bool {
+        self.gone.contains(&true)
+    }
+
+    /// The units that go, or those that stay.
+    fn units(&self, gone: bool) -> impl Iterator<Item = &'a Unit> {
+        let units = self.view.units.iter().zip(&self.gone);
+        units.filter(move |it| *it.1 == gone).map(|it| it.0)
+    }
+
+    fn place(&self) -> Place {
+        let strict = self.view.policy.profile.adjacent_users == Takes::No;
+        let units = self.view.units;
+        let user = self
+            .pinned
+            .checked_sub(1)
+            .filter(|&unit| units[unit].kind == UnitKind::User)
+            .map(|unit| units[unit].messages.start);
+        // System messages stand outside of the turns.
+        let mut kept = (self.pinned..units.len()).filter(|&unit| !self.gone[unit]);
+        let tail = kept.find(|&unit| units[unit].kind != UnitKind::System);
+        let tail_is_user = tail.is_some_and(|unit| units[unit].kind == UnitKind::User);
+        match user {
+            // Where nothing is gone, two user messages in a row are the client's own.
+            Some(_) if strict && tail_is_user && self.any() => Place::Message(Role::Assistant),
+            Some(first) if strict => match self.view.message(first).content {
+                Content::Text(_) | Content::Parts(..) => Place::Paragraph(first),
+                _ => Place::Nowhere,
+            },
+            None if strict && tail_is_user => Place::Nowhere,
+            _ => Place::Message(Role::User),
         }
-        let end = (at..units.len())
-            .find(|&unit| !gone(unit))
-            .unwrap_or(units.len());
-        let first = units[at].messages.start;
-        let last = units[end - 1].messages.end - 1;
-        let span = match (first.checked_sub(1), messages.get(last + 1)) {
-            (Some(before), _) => Span {
-                start: messages[before].span.end,
-                end: messages[last].span.end,
-            },
-            (None, Some(after)) => Span {
-                start: messages[first].span.start,
-                end: after.span.start,
-            },
-            // The newest message always stays.
-            (None, None) => return,
-        };
-        edits.remove(span);
-        at = end;
     }
-}
 
-/// Whether the note could be put there.
-fn put(
-    conversation: &Conversation,
-    units: &[Unit],
-    pinned: usize,
-    gone: impl Fn(usize) -> bool,
-    (place, note): (Place, &str),
-    edits: &mut Edits,
-) -> bool {
-    let note = text::escape(note);
-    match place {
-        Place::Nowhere => return false,
-        Place::Message(role) => {
-            let role = if role == Role::User {
-                "user"
-            } else {
-                "assistant"
+    /// Removes the messages of the units that go, each run with the commas before it.
+    fn remove(&self, edits: &mut Edits) {
+        let units = self.view.units.iter().zip(&self.gone);
+        let units: Vec<_> = units.collect();
+        for run in units.chunk_by(|one, next| one.1 == next.1) {
+            let (Some((first, true)), Some((last, _))) = (run.first(), run.last()) else {
+                continue;
             };
-            let message = format!(r#"{{"role":"{role}","content":"{note}"}}"#);
-            match pinned.checked_sub(1) {
-                Some(last) => {
-                    let after = &conversation.messages[units[last].messages.end - 1];
-                    edits.insert(after.span.end, format!(",{message}"));
-                }
-                None => {
-                    let kept = (0..units.len()).find(|&unit| !gone(unit));
-                    let before =
-                        kept.map(|unit| &conversation.messages[units[unit].messages.start]);
-                    let Some(before) = before else {
-                        return false;
-                    };
-                    edits.insert(before.span.start, format!("{message},"));
-                }
-            }
+            let (first, end) = (first.messages.start, last.messages.end);
+            let messages = &self.view.conversation.messages;
+            let span = match (first.checked_sub(1), messages.get(end)) {
+                (Some(before), _) => Span {
+                    start: messages[before].span.end,
+                    end: messages[end - 1].span.end,
+                },
+                (None, Some(after)) => Span {
+                    start: messages[first].span.start,
+                    end: after.span.start,
+                },
+                // The newest message always stays.
+                (None, None) => return,
+            };
+            edits.remove(span);
         }
-        Place::Paragraph(at) => place::paragraph(conversation, at, &note, edits),
     }
-    true
+
+    /// Puts the note there, escaped. Returns whether that could be done.
+    fn put(&self, place: Place, note: &str, edits: &mut Edits) -> bool {
+        let role = match place {
+            Place::Nowhere => return false,
+            Place::Paragraph(at) => {
+                place::paragraph(self.view.conversation, at, note, edits);
+                return true;
+            }
+            Place::Message(Role::User) => "user",
+            Place::Message(_) => "assistant",
+        };
+        let message = format!(r#"{{"role":"{role}","content":"{note}"}}"#);
+        if let Some(last) = self.pinned.checked_sub(1) {
+            let after = self.view.message(self.view.units[last].messages.end - 1);
+            edits.insert(after.span.end, format!(",{message}"));
+            return true;
+        }
+        let Some(kept) = self.units(false).next() else {
+            return false;
+        };
+        let before = self.view.message(kept.messages.start);
+        edits.insert(before.span.start, format!("{message},"));
+        true
+    }
 }

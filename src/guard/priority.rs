@@ -12,7 +12,7 @@
 //! 3. Where that is not enough and the settings allow it, what has no annotation is shortened, the
 //!    longest first.
 //!
-//! What goes of the prompt as a whole is decided by the replay of [`super::fold`], in the order of
+//! What goes of the prompt as a whole is decided by the replay of [`super::replay`], in the order of
 //! [`spare`], and remembered by a session.
 //!
 //! The instructions at the start have the share together; each that comes later has what those
@@ -38,7 +38,14 @@ use self::{
     spare::{Pool, Spare},
 };
 use super::{
-    Policy, budget, estimate::Weights, limits::Held, results::level, truncate::Marker, units::Unit,
+    budget,
+    cuts::sum,
+    estimate::Weights,
+    limits::Held,
+    results::level,
+    truncate::Marker,
+    units::{self, Unit},
+    view::View,
 };
 use crate::{
     json::text::{self, Sizes},
@@ -55,8 +62,7 @@ const TRIM_ROUNDS: usize = 8;
 
 /// The texts of a conversation that were looked at, and what becomes of them.
 pub(super) struct Priorities<'a> {
-    conversation: &'a Conversation,
-    policy: &'a Policy<'a>,
+    view: View<'a>,
     weights: Weights,
     pieces: Vec<Piece>,
     /// What the texts of each message have less, or more.
@@ -72,16 +78,12 @@ pub(super) struct Priorities<'a> {
 impl<'a> Priorities<'a> {
     /// Decides what becomes of the texts. `tokens` are the raw tokens of each message as it came;
     /// afterwards as it goes.
-    pub(super) fn decide(
-        conversation: &'a Conversation,
-        policy: &'a Policy<'a>,
-        tokens: &mut [u32],
-    ) -> Self {
-        let share = policy.settings.system_share * f64::from(budget::usual(policy));
+    pub(super) fn decide(view: View<'a>, tokens: &mut [u32]) -> Self {
+        let (conversation, settings) = (view.conversation, view.policy.settings);
+        let share = settings.system_share * f64::from(budget::usual(&view.policy));
         let mut this = Self {
-            conversation,
-            policy,
-            weights: policy.weights(),
+            view,
+            weights: view.weights(),
             pieces: Vec::new(),
             sizes: BTreeMap::new(),
             gone: BTreeSet::new(),
@@ -89,7 +91,7 @@ impl<'a> Priorities<'a> {
             system: system(conversation, tokens),
             limit: share as u32,
         };
-        let trims = policy.settings.trim_system && this.system > this.limit;
+        let trims = settings.trim_system && this.system > this.limit;
         if conversation.annotations.is_empty() && !trims {
             return this;
         }
@@ -104,7 +106,7 @@ impl<'a> Priorities<'a> {
     fn cap(&mut self, tokens: &mut [u32]) {
         for at in 0..self.pieces.len() {
             let piece = &self.pieces[at];
-            let Some(&cap) = piece.cap(self.policy) else {
+            let Some(&cap) = piece.cap(self.view.policy) else {
                 continue;
             };
             if piece.tokens > cap {
@@ -115,7 +117,7 @@ impl<'a> Priorities<'a> {
 
     /// Holds each group of instructions to what it may have.
     fn share(&mut self, tokens: &mut [u32]) {
-        let messages = &self.conversation.messages;
+        let messages = &self.view.conversation.messages;
         let instructs = |at: &usize| messages[*at].role.instructs();
         let start = (0..messages.len()).take_while(instructs).count();
         let later = (start..messages.len()).filter(instructs);
@@ -123,7 +125,7 @@ impl<'a> Priorities<'a> {
         for group in std::iter::once(0..start).chain(later.map(|at| at..at + 1)) {
             let most = self.limit.saturating_sub(before);
             self.leave_out(group.clone(), most, tokens);
-            if self.policy.settings.trim_system {
+            if self.view.policy.settings.trim_system {
                 self.trim(group.clone(), most, tokens);
             }
             before = before.saturating_add(sum(&tokens[group]));
@@ -162,7 +164,7 @@ impl<'a> Priorities<'a> {
     fn saves(&self, at: usize) -> Option<(Priority, u32)> {
         let piece = &self.pieces[at];
         let priority = piece.priority.filter(|it| *it < Priority::Critical)?;
-        let with = With::placeholder(self.conversation, piece, &self.weights)?;
+        let with = With::placeholder(self.view.conversation, piece, &self.weights)?;
         Some((priority, piece.tokens - self.weights.whole(&with.sizes)))
     }
 
@@ -171,24 +173,19 @@ impl<'a> Priorities<'a> {
         let piece = &self.pieces[at];
         let message = piece.message;
         let before = tokens[message];
-        if let Some(with) = With::placeholder(self.conversation, piece, &self.weights) {
+        if let Some(with) = With::placeholder(self.view.conversation, piece, &self.weights) {
             self.put(at, with, How::LeftOut, tokens);
         }
         before.saturating_sub(tokens[message])
     }
 
     /// The texts that may go where the prompt is too large, in their order.
-    pub(super) fn spares(&self, units: &[Unit]) -> Vec<Spare> {
-        let mut unit = 0;
+    pub(super) fn spares(&self) -> Vec<Spare> {
         let spares = (0..self.pieces.len()).filter_map(|text| {
             let (priority, saves) = self.saves(text)?;
-            let message = self.pieces[text].message;
-            while units.get(unit)?.messages.end <= message {
-                unit += 1;
-            }
             Some(Spare {
                 text,
-                unit,
+                unit: units::holding(self.view.units, self.pieces[text].message),
                 priority,
                 saves,
             })
@@ -235,17 +232,17 @@ impl<'a> Priorities<'a> {
         let piece = &self.pieces[text];
         let part = piece.part.map_or(0, |part| part as u64 + 1);
         let mut bytes = [0; 32];
-        bytes[..16].copy_from_slice(&text::digest(self.conversation.raw(piece.text)).to_le_bytes());
+        bytes[..16]
+            .copy_from_slice(&text::digest(self.view.conversation.raw(piece.text)).to_le_bytes());
         bytes[16..20].copy_from_slice(&piece.said.to_le_bytes());
         bytes[24..].copy_from_slice(&part.to_le_bytes());
         xxh3_128(&bytes)
     }
 
-    /// Raw tokens of a unit, which has `tokens` now, once all that may go has gone.
-    pub(super) fn least(&self, unit: &Unit, tokens: &[u32]) -> u32 {
+    /// Raw tokens of a unit, which has `now` of them, once all that may go has gone.
+    pub(super) fn least(&self, unit: &Unit, now: u32) -> u32 {
         let texts = self.pieces_of(unit.messages.clone());
         let saved = texts.filter_map(|text| Some(self.saves(text)?.1));
-        let now = sum(&tokens[unit.messages.clone()]);
         saved.fold(now, u32::saturating_sub)
     }
 
@@ -276,7 +273,7 @@ impl<'a> Priorities<'a> {
 
     /// Cuts a text of the conversation down to so many raw tokens, where it can be cut.
     fn cut(&mut self, at: usize, most: u32, how: How, tokens: &mut [u32]) {
-        let raw = self.conversation.raw(self.pieces[at].text);
+        let raw = self.view.conversation.raw(self.pieces[at].text);
         if let Some(with) = cut::within(raw, most, &self.weights) {
             self.put(at, with, how, tokens);
         }
@@ -286,7 +283,7 @@ impl<'a> Priorities<'a> {
     fn put(&mut self, at: usize, with: With, how: How, tokens: &mut [u32]) {
         let piece = &mut self.pieces[at];
         let message = piece.message;
-        let theirs = &self.conversation.messages[message];
+        let theirs = self.view.message(message);
         let sizes = self.sizes.entry(message).or_insert(theirs.sizes);
         // What frames the message, its calls and its media stay as they are.
         let beside = tokens[message] - self.weights.whole(sizes);
@@ -306,7 +303,7 @@ impl<'a> Priorities<'a> {
     /// before `sent_before` were part of the last request.
     pub(super) fn made(&self, kept: &[bool], sent_before: usize, edits: &mut Edits) -> Texts {
         let pieces = self.pieces.iter().filter(|piece| kept[piece.message]);
-        let mut texts = Texts::of(self.conversation, self.policy, pieces.clone());
+        let mut texts = Texts::of(self.view, pieces.clone());
         texts.system.tokens = self.system;
         texts.system.limit = self.limit;
         texts.cut = self.gone.difference(&self.recalled).any(|&text| {
@@ -320,10 +317,6 @@ impl<'a> Priorities<'a> {
         }
         texts
     }
-}
-
-fn sum(tokens: &[u32]) -> u32 {
-    tokens.iter().fold(0, |sum, it| sum.saturating_add(*it))
 }
 
 /// Raw tokens of all system messages.

@@ -2,6 +2,7 @@
 //! is too large all the same, what its calls say is cut too.
 
 mod calls;
+mod names;
 
 use std::{
     collections::{BTreeMap, BTreeSet, HashMap, HashSet},
@@ -9,29 +10,21 @@ use std::{
 };
 
 use self::calls::CallCut;
+pub(super) use self::names::Names;
+pub use self::names::tool;
 use super::{
-    Policy, estimate,
+    injected::Injected,
     limits::{FIRST_SHARE, Held, LEAST_CHARS, Rule, TIGHT_SHARE, chars_within_bytes, within},
+    texts,
     truncate::{self, Cut, Limit, Marker},
-    units::Unit,
+    view::View,
 };
-use crate::{
-    json::{
-        scan::Text,
-        text::{self, Sizes, Walk},
-    },
-    wire::{
-        chat::{Content, Conversation, Message, PartKind, Role},
-        edit::Edits,
-    },
-};
+use crate::{json::text::Sizes, wire::edit::Edits};
 
 /// Rounds in which a step's results are brought down to what is left for them.
 const TIGHTEN_ROUNDS: usize = 4;
 /// Rounds in which a result is brought within its share by what it is made of.
 const FIRST_ROUNDS: usize = 4;
-/// Characters of a tool's name that are shown. Providers allow 64.
-const NAME_CHARS: usize = 64;
 
 /// A result that was truncated, for the log and for the client.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -51,9 +44,9 @@ pub struct Truncated {
     pub call: bool,
 }
 
+/// The tool results of a conversation, and the calls that are cut as the last resort.
 pub(super) struct Results<'a> {
-    conversation: &'a Conversation,
-    policy: &'a Policy<'a>,
+    view: View<'a>,
     /// Raw tokens of every message, as it goes out.
     pub(super) tokens: Vec<u32>,
     cuts: BTreeMap<usize, Cut>,
@@ -61,31 +54,17 @@ pub(super) struct Results<'a> {
     calls: BTreeMap<usize, CallCut>,
     /// Messages with a limit of their own.
     tight: BTreeMap<usize, Held>,
-    /// Texts of ours that go to the end of results.
+    /// Injected texts that go to the end of results.
     blocks: BTreeMap<usize, Sizes>,
     /// Answers whose text is edited otherwise: it is not cut.
     echoes: BTreeSet<usize>,
 }
 
 impl<'a> Results<'a> {
-    pub(super) fn new(conversation: &'a Conversation, policy: &'a Policy<'a>) -> Self {
-        let weights = policy.weights();
-        let tokens = conversation
-            .messages
-            .iter()
-            .map(|message| {
-                estimate::message(
-                    conversation,
-                    message,
-                    &message.sizes,
-                    &weights,
-                    policy.profile,
-                )
-            })
-            .collect();
+    /// `tokens`: raw ones of every message.
+    pub(super) const fn new(view: View<'a>, tokens: Vec<u32>) -> Self {
         Self {
-            conversation,
-            policy,
+            view,
             tokens,
             cuts: BTreeMap::new(),
             calls: BTreeMap::new(),
@@ -95,17 +74,11 @@ impl<'a> Results<'a> {
         }
     }
 
-    /// Texts that will stand at the end of results: a result and its block together are held to
-    /// the limits, so that a second pass finds nothing to do.
-    pub(super) fn with_blocks(mut self, blocks: BTreeMap<usize, Sizes>) -> Self {
-        self.blocks = blocks;
-        self
-    }
-
-    /// Answers whose own text is edited by what echoes in it.
-    pub(super) fn with_echoes(mut self, echoes: BTreeSet<usize>) -> Self {
-        self.echoes = echoes;
-        self
+    /// Leaves room for what is injected: a result and the block at its end together are held to the limits,
+    /// so that a second pass finds nothing to do, and a text that is edited otherwise is not cut.
+    pub(super) fn make_room(&mut self, injected: &Injected<'_>) {
+        self.blocks = injected.blocks();
+        self.echoes = injected.echoes();
     }
 
     /// Cuts every result that is too large by the settings and the window alone.
@@ -116,10 +89,9 @@ impl<'a> Results<'a> {
     }
 
     fn first_cut(&mut self, at: usize) {
-        let settings = self.policy.settings;
-        let message = &self.conversation.messages[at];
+        let settings = self.view.policy.settings;
         let block = self.blocks.get(&at).map_or(0, Sizes::chars);
-        let bytes = chars_within_bytes(self.conversation, message, block, self.policy.profile);
+        let bytes = chars_within_bytes(self.view, at, block);
         let rule = Rule {
             chars: settings
                 .max_tool_result_chars
@@ -134,14 +106,14 @@ impl<'a> Results<'a> {
     /// Cuts results from message `from` on that are longer than `chars` characters, or than a
     /// small part of the window. The limits are remembered, since the next request's may be others;
     /// by digest, so one that was sent whole before, call id and all, is left alone.
-    pub(super) fn nearly_full(&mut self, from: usize, chars: usize) {
+    pub(super) fn cut_nearly_full(&mut self, from: usize, chars: usize) {
         let rule = Rule {
             chars: chars.max(LEAST_CHARS),
             share: TIGHT_SHARE,
             ends: None,
             marker: Marker::NearlyFull,
         };
-        let digest = |at: usize| self.conversation.messages[at].digest;
+        let digest = |at: usize| self.view.message(at).digest;
         let known: HashSet<u128> = self.answers(0..from).into_iter().map(digest).collect();
         let mut fresh = self.answers(from..self.tokens.len());
         fresh.retain(|&at| !known.contains(&digest(at)));
@@ -186,7 +158,7 @@ impl<'a> Results<'a> {
     /// The sizes of the text of a result, as far as it was cut.
     fn left(&self, at: usize) -> Sizes {
         self.cuts.get(&at).map_or_else(
-            || text_sizes(self.conversation, &self.conversation.messages[at]),
+            || texts::cuttable_sizes(self.view.conversation, self.view.message(at)),
             |cut| cut.sizes,
         )
     }
@@ -195,21 +167,21 @@ impl<'a> Results<'a> {
     /// ours goes to its end counts with it.
     fn most(&self, at: usize, sizes: &Sizes, rule: &Rule) -> usize {
         let Some(&block) = self.blocks.get(&at) else {
-            return within(sizes, rule, self.policy);
+            return within(sizes, rule, &self.view.policy);
         };
         let mut whole = *sizes;
         whole += block;
-        let most = within(&whole, rule, self.policy);
+        let most = within(&whole, rule, &self.view.policy);
         most.saturating_sub(block.chars()).max(LEAST_CHARS)
     }
 
     /// Applies the limits that the session remembers, by the messages' digests.
-    pub(super) fn remembered(&mut self, limits: &[(u128, Held)]) {
+    pub(super) fn apply_remembered(&mut self, limits: &[(u128, Held)]) {
         if limits.is_empty() {
             return;
         }
         let limits: HashMap<u128, Held> = limits.iter().rev().copied().collect();
-        for (at, message) in self.conversation.messages.iter().enumerate() {
+        for (at, message) in self.view.conversation.messages.iter().enumerate() {
             match limits.get(&message.digest) {
                 Some(&held) if message.role.answers() => self.hold(at, held),
                 Some(held) if !message.calls.is_empty() => self.hold_calls(at, held.chars()),
@@ -262,7 +234,6 @@ impl<'a> Results<'a> {
     /// What was truncated of the results that `goes` names, with its edits.
     pub(super) fn made(
         &self,
-        units: &[Unit],
         goes: impl Fn(usize) -> bool,
         known: usize,
         edits: &mut Edits,
@@ -273,7 +244,7 @@ impl<'a> Results<'a> {
             edits.merge(cut.edits.clone());
             made.push(Truncated {
                 message: at,
-                tool: names.tool(self.conversation, units, at),
+                tool: names.shown(self.view, at),
                 before: cut.before,
                 after: cut.after,
                 tighter: self.tight.contains_key(&at),
@@ -283,18 +254,16 @@ impl<'a> Results<'a> {
         }
         for (&at, cut) in self.calls.iter().filter(|(at, _)| goes(**at)) {
             edits.merge(cut.edits.clone());
-            made.extend(cut.parts.iter().map(|part| {
-                Truncated {
-                    message: at,
-                    tool: part
-                        .tool
-                        .map_or_else(String::new, |name| shown(self.conversation, name)),
-                    before: part.before,
-                    after: part.after,
-                    tighter: true,
-                    new: at >= known,
-                    call: true,
-                }
+            made.extend(cut.parts.iter().map(|part| Truncated {
+                message: at,
+                tool: part.tool.map_or_else(String::new, |name| {
+                    names::show(self.view.conversation, name)
+                }),
+                before: part.before,
+                after: part.after,
+                tighter: true,
+                new: at >= known,
+                call: true,
             }));
         }
         made.sort_by_key(|cut| cut.message);
@@ -306,19 +275,19 @@ impl<'a> Results<'a> {
         self.tight
             .iter()
             .filter(|(at, _)| kept[**at])
-            .map(|(&at, &held)| (self.conversation.messages[at].digest, held))
+            .map(|(&at, &held)| (self.view.message(at).digest, held))
     }
 
     fn answers(&self, messages: Range<usize>) -> Vec<usize> {
         messages
-            .filter(|&at| self.conversation.messages[at].role.answers())
+            .filter(|&at| self.view.message(at).role.answers())
             .collect()
     }
 
     /// Characters that are within the share of the window whatever their kind.
     fn surely_within(&self, share: f64) -> usize {
-        let share = share * f64::from(self.policy.window);
-        (share / self.policy.weights().heaviest()) as usize
+        let share = share * f64::from(self.view.policy.window);
+        (share / self.view.policy.weights().heaviest()) as usize
     }
 
     /// Brings one result down to so many raw tokens, in the proportion of its characters.
@@ -330,9 +299,7 @@ impl<'a> Results<'a> {
         let chars = self
             .cuts
             .get(&at)
-            .map_or(self.conversation.messages[at].sizes.chars(), |cut| {
-                cut.after
-            });
+            .map_or(self.view.message(at).sizes.chars(), |cut| cut.after);
         let chars = chars as u64 * u64::from(level) / u64::from(now.max(1));
         let marker = self.tight.get(&at).map_or(Marker::Plain, |it| it.marker());
         self.hold(at, Held::new((chars as usize).max(LEAST_CHARS), marker));
@@ -341,152 +308,21 @@ impl<'a> Results<'a> {
     /// Holds one result to a limit of its own.
     fn hold(&mut self, at: usize, held: Held) {
         let chars = held.chars();
-        let limit = Limit {
-            chars,
-            head: chars / 2,
-            tail: chars / 2,
-        };
-        if self.cut(at, limit, held.marker()) {
+        if self.cut(at, Limit::halves(chars), held.marker()) {
             self.tight.insert(at, held);
         }
     }
 
     fn cut(&mut self, at: usize, limit: Limit, marker: Marker) -> bool {
-        let message = &self.conversation.messages[at];
-        let Some(cut) = truncate::cut(self.conversation, message, limit, marker) else {
+        let message = self.view.message(at);
+        let Some(cut) = truncate::cut(self.view.conversation, message, limit, marker) else {
             return false;
         };
         let mut sizes = cut.sizes;
-        sizes += other_sizes(self.conversation, message);
-        self.tokens[at] = self.weigh(message, &sizes);
+        sizes += texts::other_sizes(self.view.conversation, message);
+        self.tokens[at] = self.view.weigh(at, &sizes);
         self.cuts.insert(at, cut);
         true
-    }
-
-    fn weigh(&self, message: &Message, sizes: &Sizes) -> u32 {
-        let weights = self.policy.weights();
-        estimate::message(
-            self.conversation,
-            message,
-            sizes,
-            &weights,
-            self.policy.profile,
-        )
-    }
-}
-
-/// The name of the tool that gave the result `at`: its own, or that of the call it answers; empty
-/// where neither says.
-pub fn tool(conversation: &Conversation, units: &[Unit], at: usize) -> String {
-    Names::default().tool(conversation, units, at)
-}
-
-/// The names of the tools of one step, by the ids of its calls: one message may make very many.
-#[derive(Default)]
-pub(super) struct Names {
-    step: Range<usize>,
-    first: Option<Text>,
-    by_id: HashMap<Option<u128>, Option<Text>>,
-}
-
-impl Names {
-    /// The name of the tool that gave a result, as far as it is shown.
-    pub(super) fn tool(
-        &mut self,
-        conversation: &Conversation,
-        units: &[Unit],
-        at: usize,
-    ) -> String {
-        let name = self.whole(conversation, units, at);
-        name.map_or_else(String::new, |name| shown(conversation, name))
-    }
-
-    /// The name of the tool that gave a result: its own, or that of the call it answers.
-    pub(super) fn whole(
-        &mut self,
-        conversation: &Conversation,
-        units: &[Unit],
-        at: usize,
-    ) -> Option<Text> {
-        let message = &conversation.messages[at];
-        if !self.step.contains(&at) {
-            self.enter(conversation, units, at);
-        }
-        let digest = |id: Text| text::digest(conversation.raw(id));
-        let called = match message.role {
-            Role::Function => self.first,
-            _ => self
-                .by_id
-                .get(&message.call_id.map(digest))
-                .copied()
-                .flatten(),
-        };
-        message.name.or(called)
-    }
-
-    fn enter(&mut self, conversation: &Conversation, units: &[Unit], at: usize) {
-        *self = Self::default();
-        let Some(unit) = units.get(units.partition_point(|unit| unit.messages.end <= at)) else {
-            return;
-        };
-        self.step = unit.messages.clone();
-        let calls = conversation.calls(&conversation.messages[unit.messages.start]);
-        self.first = calls.first().and_then(|call| call.name);
-        for call in calls {
-            let id = call.id.map(|id| text::digest(conversation.raw(id)));
-            self.by_id.entry(id).or_insert(call.name);
-        }
-    }
-}
-
-/// A tool's name, as far as it is shown.
-fn shown(conversation: &Conversation, name: Text) -> String {
-    Walk::new(conversation.raw(name))
-        .take(NAME_CHARS)
-        .map(|character| char::from_u32(character.code).unwrap_or('\u{FFFD}'))
-        .collect()
-}
-
-/// The sizes of the parts of a message that are neither text nor media: never cut.
-fn other_sizes(conversation: &Conversation, message: &Message) -> Sizes {
-    let mut sizes = Sizes::default();
-    for part in conversation.parts(message) {
-        if part.kind == PartKind::Other {
-            sizes += conversation.measure(part.span);
-        }
-    }
-    sizes
-}
-
-/// The sizes of the text of a result: what can be cut.
-fn text_sizes(conversation: &Conversation, message: &Message) -> Sizes {
-    let parts = conversation.parts(message);
-    if parts.iter().all(|part| part.kind != PartKind::Other) {
-        return message.sizes;
-    }
-    let mut sizes = Sizes::default();
-    for part in parts {
-        if let PartKind::Text(text) = part.kind {
-            sizes += text::measure(conversation.raw(text));
-        }
-    }
-    sizes
-}
-
-/// The sizes of the text beside the calls of a message that makes some.
-fn text_sizes_of(conversation: &Conversation, message: &Message) -> Sizes {
-    match &message.content {
-        Content::Text(text) => text::measure(conversation.raw(*text)),
-        Content::Parts(..) => {
-            let mut sizes = Sizes::default();
-            for part in conversation.parts(message) {
-                if let PartKind::Text(text) = part.kind {
-                    sizes += text::measure(conversation.raw(text));
-                }
-            }
-            sizes
-        }
-        _ => Sizes::default(),
     }
 }
 

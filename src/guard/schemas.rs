@@ -2,10 +2,7 @@
 
 use super::{estimate::Weights, record::OwnTools};
 use crate::{
-    json::{
-        scan::{Kind, Scan},
-        text,
-    },
+    json::scan::{Kind, Scan},
     wire::{chat::Conversation, edit::Edits},
 };
 
@@ -38,7 +35,7 @@ impl<'a> Schemas<'a> {
 
     /// Raw tokens.
     pub(super) fn tokens(&self, weights: &Weights) -> u32 {
-        weights.text(&text::measure(&self.own.json)).ceil() as u32
+        weights.spelled(&self.own.json)
     }
 
     pub(super) fn put(&self, edits: &mut Edits) {

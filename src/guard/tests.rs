@@ -1,6 +1,6 @@
 use bytes::Bytes;
 
-use super::{budget::Shares, lint::Item, *};
+use super::{assemble::Draft, lint::Item, *};
 use crate::wire::chat::index;
 
 #[test]
@@ -32,8 +32,14 @@ fn an_unsound_plan_is_thrown_away() {
         memory: Memory::default(),
     };
     let outline = vec![Item::Theirs(0), Item::Theirs(2)];
-    let shares = Shares::default();
-    let plan = checked(&conversation, &policy, (plan, outline), &shares);
+    let recall = Recall::default();
+    let measured = Measured::new(&conversation, &policy, &recall);
+    let view = View {
+        conversation: &conversation,
+        units: &[],
+        policy,
+    };
+    let plan = Draft { plan, outline }.check(view, &measured, &recall);
     assert!(plan.edits.is_empty() && plan.report.folded.is_none());
     assert!(matches!(
         plan.report.stood_back,

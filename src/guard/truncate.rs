@@ -8,6 +8,7 @@
 
 use std::ops::Range;
 
+use super::texts;
 use crate::{
     json::{
         scan::{Span, Text},
@@ -27,6 +28,17 @@ pub struct Limit {
     /// Kept of a cut one, where they fit; characters.
     pub head: usize,
     pub tail: usize,
+}
+
+impl Limit {
+    /// Half of what is left alone stays at each end of a cut one.
+    pub(super) const fn halves(chars: usize) -> Self {
+        Self {
+            chars,
+            head: chars / 2,
+            tail: chars / 2,
+        }
+    }
 }
 
 /// A result that was cut.
@@ -137,13 +149,7 @@ struct Piece {
     part: Option<(Span, bool)>,
 }
 
-/// The texts of a result, in order.
-pub(super) fn texts(conversation: &Conversation, message: &Message) -> impl Iterator<Item = Text> {
-    let pieces = pieces(conversation, message).unwrap_or_default();
-    pieces.into_iter().map(|piece| piece.text)
-}
-
-/// The same with the parts around them; `None` where there are none.
+/// The texts of a result, in order; `None` where there are none.
 fn pieces(conversation: &Conversation, message: &Message) -> Option<Vec<Piece>> {
     match &message.content {
         Content::Text(text) => Some(vec![Piece {
@@ -226,12 +232,8 @@ impl Pieces<'_> {
             return false;
         };
         // The marker stands in an earlier part, so a comma stands before this one.
-        let before = &self.conversation.body[..span.start as usize];
-        let Some(comma) = memchr::memrchr(b',', before) else {
-            return false;
-        };
-        cut.edits.remove(Span::new(comma, span.end as usize));
-        true
+        let whole = texts::part_with_comma(self.conversation, span);
+        whole.map(|span| cut.edits.remove(span)).is_some()
     }
 
     /// Widens the gap to the ends of lines that are near. Their line ends go too: the marker has

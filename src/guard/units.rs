@@ -30,8 +30,21 @@ pub struct Unit {
     pub kind: UnitKind,
     /// Indices of its messages.
     pub messages: Range<usize>,
+    /// Messages before it, system messages apart: these come and go between requests, so places that
+    /// are remembered are counted without them.
+    pub said: usize,
     /// Never removed: an instruction, what we do not know, and the task (the first user message).
     pub stays: bool,
+}
+
+impl Unit {
+    /// Messages up to its end, system messages apart.
+    pub fn said_end(&self) -> usize {
+        match self.kind {
+            UnitKind::System => self.said,
+            _ => self.said + self.messages.len(),
+        }
+    }
 }
 
 /// Why a conversation cannot be divided: it goes on as it came, and the provider's own error is
@@ -47,7 +60,7 @@ pub enum Invalid {
 /// Divides a conversation into its units.
 pub fn split(conversation: &Conversation) -> Result<Vec<Unit>, Invalid> {
     let messages = &conversation.messages;
-    let mut units = Vec::with_capacity(messages.len());
+    let mut units: Vec<Unit> = Vec::with_capacity(messages.len());
     let mut at = 0;
     let mut asked = false;
     while let Some(message) = messages.get(at) {
@@ -67,6 +80,7 @@ pub fn split(conversation: &Conversation) -> Result<Vec<Unit>, Invalid> {
         units.push(Unit {
             kind,
             messages: at..end,
+            said: units.last().map_or(0, Unit::said_end),
             stays: task || matches!(kind, UnitKind::System | UnitKind::Other),
         });
         at = end;
@@ -87,6 +101,58 @@ pub fn pinned(units: &[Unit]) -> usize {
         },
         |task| task + 1,
     )
+}
+
+/// The unit that a message is part of.
+pub(super) fn holding(units: &[Unit], message: usize) -> usize {
+    units.partition_point(|unit| unit.messages.end <= message)
+}
+
+/// The unit that begins after so many messages, system messages apart.
+pub(super) fn beginning_after(units: &[Unit], said: u32) -> Option<usize> {
+    let mut counted = units.iter();
+    counted.position(|unit| unit.kind != UnitKind::System && unit.said == said as usize)
+}
+
+/// Messages before a unit, system messages apart.
+pub(super) fn said_before(units: &[Unit], unit: usize) -> u32 {
+    let end = || units.last().map_or(0, Unit::said_end);
+    units.get(unit).map_or_else(end, |unit| unit.said) as u32
+}
+
+/// The first message that was not part of a request with `known` messages, system messages apart.
+pub(super) fn first_new_message(units: &[Unit], known: usize) -> usize {
+    let mut counted = units.iter().filter(|unit| unit.kind != UnitKind::System);
+    match counted.find(|unit| unit.said_end() > known) {
+        Some(unit) => unit.messages.start + known.saturating_sub(unit.said),
+        None => units.last().map_or(0, |unit| unit.messages.end),
+    }
+}
+
+/// The first unit that must stay in the request that ended at unit `at`: the last one that is
+/// said and not an instruction, and with the beginning of an answer what it answers.
+pub(super) fn newest(units: &[Unit], at: usize) -> usize {
+    let pinned = pinned(units);
+    let said = |before: usize| (pinned..before).rev().find(|&unit| !units[unit].stays);
+    let mut first = said(at + 1).unwrap_or(at);
+    // An answer may have been begun in several messages.
+    while units[first].kind == UnitKind::Assistant
+        && let Some(before) = said(first)
+    {
+        first = before;
+    }
+    first.max(pinned)
+}
+
+/// The unit with which a course begins that keeps message `said` and what follows, counted without
+/// system messages: the one that holds it, but neither pinned nor after the newest.
+pub(super) fn at_boundary(units: &[Unit], said: u32) -> usize {
+    let Some(last) = units.len().checked_sub(1) else {
+        return 0;
+    };
+    let holds = |unit: &Unit| unit.kind != UnitKind::System && unit.said_end() > said as usize;
+    let place = units.iter().position(holds).unwrap_or(units.len());
+    place.min(newest(units, last)).max(pinned(units))
 }
 
 /// How many results follow the calls of message `at`; all calls must be answered by them.

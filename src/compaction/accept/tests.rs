@@ -209,7 +209,7 @@ fn tags_of_ours_and_what_cannot_be_seen_are_taken_out() {
 fn a_long_summary_is_cut_where_it_is_longest() {
     let long = "a line of something that was done\n".repeat(900);
     let summary = judged(&saying(&keyed([&long, "b", "c", "d", "e", "f"]))).unwrap();
-    assert!(text_tokens(&summary, &Weights::new(3.0)) <= MOST);
+    assert!(Weights::new(3.0).plain(&summary) <= MOST);
     assert!(summary.len() > 2_000, "{}", summary.len());
     assert!(summary.contains("done …</done>") && summary.contains("<to_do>b</to_do>"));
     let han = "长".repeat(20_000);
@@ -243,7 +243,7 @@ proptest! {
         let answer = format!(r#"{{"choices":[{{"message":{{"content":"{text}"}},"finish_reason":"stop"}}]}}"#);
         let weights = Weights::new(3.0);
         if let Ok(summary) = accept(answer.as_bytes(), BLOCK, most, &weights) {
-            prop_assert!(summary.len() <= MAX_BYTES && text_tokens(&summary, &weights) <= most);
+            prop_assert!(summary.len() <= MAX_BYTES && weights.plain(&summary) <= most);
             prop_assert_eq!(fence::tags_in(&summary), 2);
             prop_assert!(summary.starts_with("<summary>\n<done>") && summary.ends_with("</summary>"));
             prop_assert!(!summary.contains(KEY));
@@ -254,6 +254,6 @@ proptest! {
     fn sections_of_any_text_are_accepted(texts in prop::collection::vec("[a-z字 \\n🎉&'\"/]{3,200}x", 6)) {
         let contents: [&str; 6] = std::array::from_fn(|at| &*texts[at]);
         let summary = judged(&saying(&keyed(contents))).unwrap();
-        prop_assert!(text_tokens(&summary, &Weights::new(3.0)) <= MOST);
+        prop_assert!(Weights::new(3.0).plain(&summary) <= MOST);
     }
 }

@@ -52,7 +52,7 @@ fn a_large_result_keeps_its_head_and_tail_and_the_call_before_it() {
     let parts = record(&step(1, &result), 600).unwrap();
     assert_eq!(parts.len(), 2);
     for part in &parts {
-        assert!(text_tokens(part, &Weights::new(3.0)) <= 600);
+        assert!(Weights::new(3.0).plain(part) <= 600);
     }
     let record = parts.join("\n");
     for kept in [
@@ -121,7 +121,7 @@ proptest! {
         let weights = Weights::new(3.0);
         let Some(parts) = record(&messages, room) else { return Ok(()); };
         for part in &parts {
-            prop_assert!(text_tokens(part, &weights) <= room);
+            prop_assert!(weights.plain(part) <= room);
             prop_assert_eq!(fence::tags_in(part), 0);
             let whole = wanted().around(part);
             prop_assert_eq!(whole.matches("</transcript>").count(), 1);
@@ -136,8 +136,8 @@ proptest! {
     fn what_is_held_to_a_weight_keeps_it(text in "[a-z 字🎉\\n\"\\\\]{0,400}", most in 0u32..300) {
         let weights = Weights::new(3.0);
         let cut = keep_head_and_tail(text.clone(), most, &weights);
-        prop_assert!(text_tokens(&cut, &weights) <= most);
-        if text_tokens(&text, &weights) <= most {
+        prop_assert!(weights.plain(&cut) <= most);
+        if weights.plain(&text) <= most {
             prop_assert_eq!(cut, text);
         }
     }

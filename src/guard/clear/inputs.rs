@@ -1,12 +1,11 @@
 //! Arguments of old calls: long values keep their beginning.
 
-use super::{Small, excludes, weigh};
+use super::{Small, excludes};
 use crate::{
     guard::{
-        Policy,
-        arguments::{Arguments, Keep, less},
+        arguments::{Keep, cut_arguments},
+        view::View,
     },
-    json::{scan::Span, text},
     wire::chat::{Conversation, Message},
 };
 
@@ -26,35 +25,25 @@ pub(super) fn long(conversation: &Conversation, message: &Message) -> bool {
 
 /// Message `at` with long values in the arguments of its calls shortened; `None` where there are
 /// none.
-pub(super) fn shorten(
-    conversation: &Conversation,
-    at: usize,
-    policy: &Policy<'_>,
-) -> Option<Small> {
-    let message = &conversation.messages[at];
+pub(super) fn shorten(view: View<'_>, at: usize) -> Option<Small> {
+    let message = view.message(at);
     let mut small = Small::default();
     let mut sizes = message.sizes;
-    for call in conversation.calls(message) {
-        let name = call.name.map(|name| conversation.shown(name));
-        if excludes(&policy.settings.clear, name.as_deref().unwrap_or_default()) {
+    for call in view.conversation.calls(message) {
+        let name = call.name.map(|name| view.conversation.shown(name));
+        let name = name.as_deref().unwrap_or_default();
+        if excludes(&view.policy.settings.clear, name) {
             continue;
         }
-        let Some(arguments) = call.arguments else {
-            continue;
-        };
-        let raw = conversation.raw(arguments);
-        let read = (raw.len() > VALUE_CHARS).then(|| Arguments::read(raw));
-        let cuts = read.flatten().map_or_else(Vec::new, |it| it.cuts(KEEP));
-        small.inputs += usize::from(!cuts.is_empty());
-        for (span, marker) in cuts {
-            let start = arguments.span.start as usize;
-            let span = Span::new(start + span.start as usize, start + span.end as usize);
-            sizes = less(sizes, text::measure(conversation.bytes(span)));
-            sizes += text::measure(marker.as_bytes());
-            small.edits.replace(span, marker);
+        let cut = call.arguments;
+        if let Some(cut) = cut.and_then(|it| cut_arguments(view.conversation, it, KEEP)) {
+            sizes -= cut.gone;
+            sizes += cut.put;
+            small.inputs += 1;
+            small.edits.merge(cut.edits);
         }
     }
-    small.tokens = weigh(conversation, at, &sizes, policy);
+    small.tokens = view.weigh(at, &sizes);
     (small.inputs > 0).then_some(small)
 }
 

@@ -4,34 +4,69 @@ use std::collections::VecDeque;
 
 use serde::{Deserialize, Serialize};
 
+use super::Clearing;
 use crate::{
     config::ClearConfig,
-    guard::units::{Unit, UnitKind},
+    guard::{
+        units::{self, Unit, UnitKind},
+        view::View,
+    },
 };
 
-/// What the replay has to know.
-#[derive(Clone, Debug, Default)]
-pub struct Grids {
+/// What the replay has to know to clear units.
+pub(in crate::guard) struct Sweep {
+    pub(in crate::guard) clearing: Clearing,
     /// Raw tokens past which old rounds are cleared, of the request that ended at each unit.
-    pub marks: Vec<u32>,
+    pub(in crate::guard) marks: Vec<u32>,
     /// Raw tokens of each unit, cleared.
-    pub small: Vec<u32>,
+    pub(in crate::guard) small: Vec<u32>,
     /// For the request that ended at each unit, what is too new to be cleared.
-    pub recent: Vec<Recent>,
-    pub rounds: Grid,
-    pub media: Grid,
+    pub(in crate::guard) recent: Vec<Recent>,
+    pub(in crate::guard) rounds: Grid,
+    pub(in crate::guard) media: Grid,
+}
+
+impl Sweep {
+    /// `step`: raw tokens between two places at which a boundary may lie. `small`: raw tokens of a unit,
+    /// cleared. `turns`: the units after which an injected turn begins.
+    pub(in crate::guard) fn new(
+        view: View<'_>,
+        first: &[u32],
+        step: u32,
+        turns: &[usize],
+        marks: Vec<u32>,
+    ) -> Self {
+        let clearing = Clearing::new(view, first);
+        let grid = |kind| {
+            let saves = |unit: &Unit| match unit.kind == kind {
+                true => clearing.saves(unit),
+                false => 0,
+            };
+            Grid::new(view.units.iter().map(saves), step)
+        };
+        let (rounds, media) = (grid(UnitKind::Step), grid(UnitKind::User));
+        let settings = &view.policy.settings.clear;
+        let counts = |unit: &Unit| super::counts(view, unit, first);
+        Self {
+            marks,
+            small: Vec::new(),
+            recent: recent(view.units, settings, counts, turns),
+            rounds,
+            media,
+            clearing,
+        }
+    }
 }
 
 /// The places at which a boundary may lie.
-#[derive(Clone, Debug, Default)]
-pub struct Grid {
+pub(in crate::guard) struct Grid {
     /// Raw tokens that all units before each save, in sum; one more than there are units.
     saved: Vec<u32>,
     step: u32,
 }
 
 impl Grid {
-    pub(super) fn new(saves: impl Iterator<Item = u32>, step: u32) -> Self {
+    fn new(saves: impl Iterator<Item = u32>, step: u32) -> Self {
         let sums = saves.scan(0u32, |sum, saves| {
             *sum = sum.saturating_add(saves);
             Some(*sum)
@@ -43,7 +78,7 @@ impl Grid {
     }
 
     /// The last place that is not beyond unit `until`; 0 where there is none.
-    pub fn reach(&self, until: usize) -> usize {
+    pub(in crate::guard) fn reach(&self, until: usize) -> usize {
         let sum = self.saved.get(until).or(self.saved.last()).copied();
         match sum.unwrap_or(0) / self.step {
             0 => 0,
@@ -57,14 +92,14 @@ impl Grid {
 
 /// How far a conversation is cleared: the first unit that is not, for rounds and for media.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Swept {
-    pub rounds: usize,
-    pub media: usize,
+pub(in crate::guard) struct Swept {
+    pub(in crate::guard) rounds: usize,
+    pub(in crate::guard) media: usize,
 }
 
 /// The same as a session remembers it: messages before these units, system ones apart.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct SweptMark {
+pub(in crate::guard) struct SweptMark {
     pub(in crate::guard) rounds: u32,
     pub(in crate::guard) media: u32,
 }
@@ -77,42 +112,57 @@ impl SweptMark {
 
     /// How many of these messages it does not reach.
     pub(in crate::guard) fn uncovered(self, units: &[Unit], messages: &[usize]) -> usize {
-        let (mut apart, mut uncovered) = (0, 0);
-        for unit in units {
-            let reach = match unit.kind {
-                UnitKind::System => {
-                    apart += unit.messages.len();
-                    continue;
-                }
-                UnitKind::Step => self.rounds,
-                _ => self.media,
-            };
-            let end = unit.messages.end.saturating_sub(apart);
-            if end > reach as usize {
-                let first = messages.partition_point(|&at| at < unit.messages.start);
-                let after = messages.partition_point(|&at| at < unit.messages.end);
-                uncovered += after - first;
-            }
-        }
-        uncovered
+        let reached = |unit: &Unit| match unit.kind {
+            UnitKind::System => true,
+            UnitKind::Step => unit.said_end() <= self.rounds as usize,
+            _ => unit.said_end() <= self.media as usize,
+        };
+        let within = |unit: &Unit| {
+            let place = |end| messages.partition_point(|&at| at < end);
+            place(unit.messages.end) - place(unit.messages.start)
+        };
+        units.iter().filter(|it| !reached(it)).map(within).sum()
+    }
+
+    /// The first units that are not cleared; `None` where one of them cannot be found.
+    pub(in crate::guard) fn find(self, units: &[Unit]) -> Option<Swept> {
+        let place = |said| match said {
+            0 => Some(0),
+            said => units::beginning_after(units, said),
+        };
+        Some(Swept {
+            rounds: place(self.rounds)?,
+            media: place(self.media)?,
+        })
     }
 }
 
 impl Swept {
-    pub fn covers(&self, at: usize, kind: UnitKind) -> bool {
+    pub(in crate::guard) fn covers(&self, at: usize, kind: UnitKind) -> bool {
         match kind {
             UnitKind::Step => at < self.rounds,
             UnitKind::User => at < self.media,
             UnitKind::System | UnitKind::Assistant | UnitKind::Other => false,
         }
     }
+
+    /// What a session remembers of it where units before `folded` are gone: these need no memory.
+    pub(in crate::guard) fn mark(&self, units: &[Unit], folded: usize) -> SweptMark {
+        let mark = |unit: usize| match unit > folded {
+            true => units::said_before(units, unit),
+            false => 0,
+        };
+        SweptMark {
+            rounds: mark(self.rounds),
+            media: mark(self.media),
+        }
+    }
 }
 
 /// The first units that are too new to be cleared.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Recent {
-    pub rounds: usize,
-    pub media: usize,
+pub(in crate::guard) struct Recent {
+    pub(in crate::guard) rounds: usize,
+    pub(in crate::guard) media: usize,
 }
 
 /// For the request that ended at each unit, the first unit that is both in one of the newest rounds or
@@ -123,7 +173,7 @@ pub struct Recent {
 /// which an answer and a turn of ours stand all the same. A turn is a round once it has a step that
 /// counts and the model answered after it: a turn at work and a question without an answer are none,
 /// so they take no round's place. The newest step stays in any case.
-pub(super) fn recent(
+fn recent(
     units: &[Unit],
     settings: &ClearConfig,
     counts: impl Fn(&Unit) -> bool,

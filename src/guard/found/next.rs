@@ -64,14 +64,8 @@ pub(super) const fn goes(unit: &Unit) -> bool {
 /// guard remembers it without counting system messages, which come and go.
 pub(super) fn boundary(units: &[Unit], plan: &Plan) -> Option<usize> {
     let said = plan.memory.boundary()? as usize;
-    let mut before = 0;
     let mut counted = units.iter().filter(|unit| unit.kind != UnitKind::System);
-    let kept = counted.find(|unit| {
-        let here = before >= said;
-        before += unit.messages.len();
-        here
-    })?;
-    Some(kept.messages.start)
+    Some(counted.find(|unit| unit.said >= said)?.messages.start)
 }
 
 impl Next {

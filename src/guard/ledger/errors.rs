@@ -4,11 +4,11 @@ use std::sync::LazyLock;
 
 use aho_corasick::AhoCorasick;
 
-use super::{
-    LINE_CHARS,
-    excerpt::{head, texts},
+use super::{LINE_CHARS, excerpt::head};
+use crate::{
+    guard::texts::{decode, texts},
+    wire::chat::Conversation,
 };
-use crate::{json::text::Walk, wire::chat::Conversation};
 
 /// Bytes of results that are searched, all together, and at the end of each.
 const MAX_SEARCHED: usize = 1 << 18;
@@ -98,10 +98,7 @@ fn last_lines(raw: &[u8], most: usize) -> Vec<String> {
         }
         let (start, end) = line_around(raw, place);
         before = start;
-        let decoded = Walk::new(&raw[start..end]);
-        let line: String = decoded
-            .map(|c| char::from_u32(c.code).unwrap_or(char::REPLACEMENT_CHARACTER))
-            .collect();
+        let line: String = decode(&raw[start..end]).collect();
         if tells_of_error(&line) {
             lines.push(head(line.chars(), LINE_CHARS));
             if lines.len() == most {

@@ -1,39 +1,17 @@
 //! Short excerpts of messages: their texts and the beginnings of these.
 
 use crate::{
-    json::{scan::Text, text::Walk},
-    wire::chat::{Content, Conversation, Message, PartKind},
+    guard::texts::{self, decode},
+    wire::chat::{Conversation, Message},
 };
-
-/// The texts of a message: a string, or its text parts.
-pub(super) fn texts<'a>(
-    conversation: &'a Conversation,
-    message: &'a Message,
-) -> impl Iterator<Item = Text> + 'a {
-    let string = match message.content {
-        Content::Text(text) => Some(text),
-        _ => None,
-    };
-    let parts = conversation.parts(message).iter();
-    let parts = parts.filter_map(|part| match part.kind {
-        PartKind::Text(text) => Some(text),
-        _ => None,
-    });
-    string.into_iter().chain(parts)
-}
 
 /// The text of a message, a line for each of its texts.
 pub(super) fn content<'a>(
     conversation: &'a Conversation,
     message: &'a Message,
 ) -> impl Iterator<Item = char> + 'a {
-    texts(conversation, message).flat_map(|text| decoded(conversation, text).chain(['\n']))
-}
-
-/// The characters of a text; what has no decoded form is shown as such.
-pub(super) fn decoded(conversation: &Conversation, text: Text) -> impl Iterator<Item = char> + '_ {
-    let walk = Walk::new(conversation.raw(text));
-    walk.map(|c| char::from_u32(c.code).unwrap_or(char::REPLACEMENT_CHARACTER))
+    let texts = texts::texts(conversation, message);
+    texts.flat_map(|text| decode(conversation.raw(text)).chain(['\n']))
 }
 
 /// Characters that are read for one line, white space included.

@@ -5,8 +5,8 @@
 
 use std::collections::HashSet;
 
-use super::excerpt::{decoded, head};
-use crate::{json::text::Walk, wire::chat::Conversation};
+use super::excerpt::head;
+use crate::{guard::texts::decode, wire::chat::Conversation};
 
 /// Characters of an argument that may name a file. A longer one is a file's contents.
 const MAX_NAMING_CHARS: usize = 400;
@@ -31,7 +31,7 @@ pub(super) fn newest(conversation: &Conversation, removed: &[usize], most: usize
             }
             let first = found.names.len();
             if !found.strings(conversation.raw(text)) {
-                let line = head(decoded(conversation, text), MAX_NAMING_CHARS);
+                let line = head(decode(conversation.raw(text)), MAX_NAMING_CHARS);
                 found.read += line.len();
                 found.named_in(&line);
             }
@@ -95,8 +95,8 @@ impl Found {
         if let Some(text) = plain {
             return self.short(text);
         }
-        let outer: String = characters(raw).collect();
-        let inner: String = characters(outer.as_bytes()).collect();
+        let outer: String = decode(raw).collect();
+        let inner: String = decode(outer.as_bytes()).collect();
         self.short(&inner);
     }
 
@@ -119,10 +119,6 @@ impl Found {
             }
         }
     }
-}
-
-fn characters(raw: &[u8]) -> impl Iterator<Item = char> + '_ {
-    Walk::new(raw).map(|c| char::from_u32(c.code).unwrap_or(char::REPLACEMENT_CHARACTER))
 }
 
 /// Whether a word looks like the name of a file: with a slash or an extension, and no address.

@@ -5,11 +5,7 @@ use proptest::prelude::*;
 use serde_json::{Value, json};
 
 use super::*;
-use crate::{
-    guard::{fence, rounds},
-    json::text,
-    wire::chat::index,
-};
+use crate::{guard::fence, wire::chat::index};
 
 fn read(messages: &[Value]) -> Conversation {
     index(Bytes::from(json!({ "messages": messages }).to_string())).unwrap()
@@ -23,7 +19,7 @@ fn room(tokens: u32) -> Room {
 }
 
 fn tokens(ledger: &str) -> u32 {
-    rounds::tokens(&text::escape(ledger), &Weights::new(3.0))
+    Weights::new(3.0).plain(ledger)
 }
 
 fn user(text: &str) -> Value {

@@ -120,7 +120,7 @@ fn piece(
 
 impl Piece {
     /// What a text of its name may have; raw tokens.
-    pub(super) fn cap<'a>(&self, policy: &'a Policy<'_>) -> Option<&'a u32> {
+    pub(super) fn cap<'a>(&self, policy: Policy<'a>) -> Option<&'a u32> {
         policy.settings.caps.get(self.name.as_deref()?)
     }
 

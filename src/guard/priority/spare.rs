@@ -15,18 +15,18 @@ const CLASSES: usize = 3;
 
 /// A text that may go.
 #[derive(Clone, Copy, Debug)]
-pub struct Spare {
+pub(in crate::guard) struct Spare {
     /// Its index among the annotated texts, which are in the order of the messages.
-    pub text: usize,
-    pub unit: usize,
-    pub priority: Priority,
+    pub(in crate::guard) text: usize,
+    pub(in crate::guard) unit: usize,
+    pub(in crate::guard) priority: Priority,
     /// Raw tokens, about: each message is rounded up as a whole.
-    pub saves: u32,
+    pub(in crate::guard) saves: u32,
 }
 
 /// All of them, on their way through a replay.
 #[derive(Debug, Default)]
-pub struct Spares {
+pub(in crate::guard) struct Spares {
     list: Vec<Spare>,
     /// The first that no request had yet.
     next: usize,
@@ -89,7 +89,7 @@ fn better(
 }
 
 /// What was found of one request.
-pub struct Search {
+pub(in crate::guard) struct Search {
     class: usize,
     /// The newest message's own texts, not looked at yet or left.
     fresh: [Pool; CLASSES],
@@ -99,7 +99,7 @@ pub struct Search {
 }
 
 impl Spares {
-    pub fn new(list: Vec<Spare>, jump: u32) -> Self {
+    pub(in crate::guard) fn new(list: Vec<Spare>, jump: u32) -> Self {
         Self {
             list,
             jump,
@@ -109,7 +109,7 @@ impl Spares {
 
     /// Texts of units before `until` were sent with an earlier request; those that `stays` denies are
     /// part of no request any more.
-    pub fn pass(&mut self, until: usize, stays: impl Fn(usize) -> bool) {
+    pub(in crate::guard) fn pass(&mut self, until: usize, stays: impl Fn(usize) -> bool) {
         while let Some(spare) = self.list.get(self.next).filter(|it| it.unit < until) {
             if stays(spare.unit) {
                 self.sent[spare.priority as usize].add(spare.saves, self.next);
@@ -119,7 +119,7 @@ impl Spares {
     }
 
     /// Begins with the request that ended before unit `until`.
-    pub fn search(&mut self, until: usize) -> Search {
+    pub(in crate::guard) fn search(&mut self, until: usize) -> Search {
         let first_fresh = self.next;
         let mut fresh: [Pool; CLASSES] = Default::default();
         while let Some(spare) = self.list.get(self.next).filter(|it| it.unit < until) {
@@ -135,7 +135,7 @@ impl Spares {
     }
 
     /// The next text that goes of a request that is `over` raw tokens over its budget.
-    pub fn take(&mut self, search: &mut Search, over: u32) -> Option<Spare> {
+    pub(in crate::guard) fn take(&mut self, search: &mut Search, over: u32) -> Option<Spare> {
         while search.class < CLASSES {
             let sent = &mut self.sent[search.class];
             let fresh = &mut search.fresh[search.class];
@@ -176,7 +176,7 @@ impl Spares {
     }
 
     /// The request goes out: what is left of its own was sent from now on.
-    pub fn end(&mut self, search: Search) {
+    pub(in crate::guard) fn end(&mut self, search: Search) {
         for (sent, fresh) in self.sent.iter_mut().zip(search.fresh) {
             for (saves, at) in fresh.by_size {
                 sent.add(saves, at);

@@ -5,7 +5,7 @@ use std::{collections::BTreeMap, fmt};
 use xxhash_rust::xxh3::xxh3_64;
 
 use super::piece::Piece;
-use crate::{guard::Policy, wire::chat::Conversation};
+use crate::guard::view::View;
 
 /// All of it. Empty where nobody annotated anything and system text is within its share.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -70,11 +70,7 @@ pub struct SystemUse {
 }
 
 impl Texts {
-    pub(super) fn of<'p>(
-        conversation: &Conversation,
-        policy: &Policy<'_>,
-        pieces: impl Iterator<Item = &'p Piece>,
-    ) -> Self {
+    pub(super) fn of<'p>(view: View<'_>, pieces: impl Iterator<Item = &'p Piece>) -> Self {
         let mut texts = Self::default();
         for piece in pieces {
             let how = piece.with.as_ref().map(|(how, _)| *how);
@@ -88,7 +84,7 @@ impl Texts {
                     after: piece.tokens,
                 });
             }
-            if let (Some(name), Some(&cap)) = (&piece.name, piece.cap(policy)) {
+            if let (Some(name), Some(&cap)) = (&piece.name, piece.cap(view.policy)) {
                 let used = texts.caps.entry(name.clone()).or_default();
                 used.cap = cap;
                 used.tokens = used.tokens.max(piece.tokens);
@@ -98,7 +94,7 @@ impl Texts {
                     &mut used.kept
                 }) += 1;
             }
-            if conversation.messages[piece.message].role.instructs() {
+            if view.message(piece.message).role.instructs() {
                 let system = &mut texts.system;
                 match how {
                     Some(How::LeftOut) => system.left_out += 1,

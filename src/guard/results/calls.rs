@@ -7,14 +7,12 @@
 use super::Results;
 use crate::{
     guard::{
-        arguments::{Arguments, Keep, less},
+        arguments::{Arguments, Keep, cut_arguments},
         limits::Held,
+        texts,
         truncate::{self, Limit, Marker},
     },
-    json::{
-        scan::{Span, Text},
-        text,
-    },
+    json::{scan::Text, text},
     wire::edit::Edits,
 };
 
@@ -45,15 +43,15 @@ impl Results<'_> {
     pub(super) fn tighten_calls(&mut self, at: usize, excess: u32) -> u32 {
         let before = self.tokens[at];
         let target = before.saturating_sub(excess);
-        let message = &self.conversation.messages[at];
-        let calls = self.conversation.calls(message).iter();
+        let message = self.view.message(at);
+        let calls = self.view.conversation.calls(message).iter();
         let arguments = calls.filter_map(|call| call.arguments);
         let arguments: Vec<Arguments> = arguments
-            .filter_map(|it| Arguments::read_any(self.conversation.raw(it)))
+            .filter_map(|it| Arguments::read(self.view.conversation.raw(it)))
             .collect();
         let said = match self.echoes.contains(&at) {
             true => 0,
-            false => super::text_sizes_of(self.conversation, message).chars(),
+            false => texts::sizes(self.view.conversation, message).chars(),
         };
         let chars_within = |most: usize| -> usize {
             let arguments = arguments.iter().map(|it| it.chars_within(most));
@@ -93,55 +91,35 @@ impl Results<'_> {
     /// Holds every value of message `at` to so many characters.
     pub(super) fn hold_calls(&mut self, at: usize, most: usize) {
         let most = most.max(LEAST_CHARS);
-        let message = &self.conversation.messages[at];
+        let message = self.view.message(at);
         let mut cut = CallCut::default();
         let mut sizes = message.sizes;
-        for call in self.conversation.calls(message) {
+        for call in self.view.conversation.calls(message) {
             let Some(arguments) = call.arguments else {
                 continue;
             };
-            let raw = self.conversation.raw(arguments);
-            // A character is a byte at least.
-            let read = (raw.len() > most).then(|| Arguments::read_any(raw));
-            let cuts = read
-                .flatten()
-                .map_or_else(Vec::new, |it| it.cuts(Keep::Ends(most)));
-            if cuts.is_empty() {
+            let ends = Keep::Ends(most);
+            let Some(made) = cut_arguments(self.view.conversation, arguments, ends) else {
                 continue;
-            }
-            let (mut gone, mut put) = (0, 0);
-            for (span, marker) in cuts {
-                let start = arguments.span.start as usize;
-                let span = Span::new(start + span.start as usize, start + span.end as usize);
-                let (was, now) = (
-                    text::measure(self.conversation.bytes(span)),
-                    text::measure(marker.as_bytes()),
-                );
-                gone += was.chars();
-                put += now.chars();
-                sizes = less(sizes, was);
-                sizes += now;
-                cut.edits.replace(span, marker);
-            }
-            let before = text::measure(raw).chars();
+            };
+            let before = text::measure(self.view.conversation.raw(arguments)).chars();
             cut.parts.push(CutPart {
                 tool: call.name,
                 before,
-                after: (before + put).saturating_sub(gone),
+                after: (before + made.put.chars()).saturating_sub(made.gone.chars()),
             });
+            sizes -= made.gone;
+            sizes += made.put;
+            cut.edits.merge(made.edits);
         }
-        let limit = Limit {
-            chars: most,
-            head: most / 2,
-            tail: most / 2,
-        };
+        let limit = Limit::halves(most);
         let said = (!self.echoes.contains(&at))
-            .then(|| truncate::cut(self.conversation, message, limit, Marker::Plain));
+            .then(|| truncate::cut(self.view.conversation, message, limit, Marker::Plain));
         if let Some(said) = said.flatten() {
-            sizes = less(sizes, super::text_sizes_of(self.conversation, message));
+            sizes -= texts::sizes(self.view.conversation, message);
             sizes += said.sizes;
             cut.edits.merge(said.edits);
-            let calls = self.conversation.calls(message);
+            let calls = self.view.conversation.calls(message);
             cut.parts.push(CutPart {
                 tool: calls.first().and_then(|call| call.name),
                 before: said.before,
@@ -151,7 +129,7 @@ impl Results<'_> {
         if cut.parts.is_empty() {
             return;
         }
-        self.tokens[at] = self.weigh(message, &sizes);
+        self.tokens[at] = self.view.weigh(at, &sizes);
         self.calls.insert(at, cut);
         self.tight.insert(at, Held::new(most, Marker::Plain));
     }

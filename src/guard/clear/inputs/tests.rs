@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 use super::{VALUE_CHARS, shorten};
 use crate::{
     config::GuardConfig,
-    guard::{Policy, profile::named},
+    guard::{Policy, profile::named, view::View},
     wire::chat::{Conversation, index},
 };
 
@@ -28,13 +28,18 @@ fn shortened(spelled: &str, exclude: &[&str]) -> Option<String> {
         input_limit: None,
         settings: &settings,
     };
-    let small = shorten(&conversation, 0, &policy)?;
+    let view = |conversation| View {
+        conversation,
+        units: &[],
+        policy,
+    };
+    let small = shorten(view(&conversation), 0)?;
     let sent = small.edits.apply(&conversation.body).to_bytes();
     let again = index(sent.clone()).unwrap();
     let message = &again.messages[0];
-    let weighed = super::weigh(&again, 0, &message.sizes, &policy);
+    let weighed = view(&again).weigh(0, &message.sizes);
     assert_eq!(small.tokens, weighed, "it weighs what was said");
-    assert!(shorten(&again, 0, &policy).is_none(), "a second pass");
+    assert!(shorten(view(&again), 0).is_none(), "a second pass");
     let sent: Value = serde_json::from_slice(&sent).unwrap();
     let arguments = &sent["messages"][0]["tool_calls"][0]["function"]["arguments"];
     Some(arguments.as_str().unwrap().to_owned())

@@ -7,29 +7,26 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::{
-    Policy,
     echo::{self, Echo},
-    estimate::Weights,
     gap::{Between, Gap},
     lint::Item,
     record::{Ours, Record, What},
-    units::{self, Unit},
+    schemas::Schemas,
+    units,
+    view::View,
 };
 use crate::{
     json::text::Sizes,
-    wire::{
-        chat::{Conversation, Role},
-        edit::Edits,
-    },
+    wire::{chat::Role, edit::Edits},
 };
 
-/// All records of a conversation, and what becomes of each.
-pub(super) struct Putback<'a> {
-    conversation: &'a Conversation,
-    weights: Weights,
+/// All that is injected into a request: records at their places, and the schemas of the proxy's tools.
+pub(super) struct Injected<'a> {
+    view: View<'a>,
     standing: Vec<Standing<'a>>,
     /// Records without a place in this conversation.
     astray: usize,
+    schemas: Option<Schemas<'a>>,
 }
 
 /// What stands at one place.
@@ -45,33 +42,32 @@ struct Standing<'a> {
     into: Vec<&'a What>,
 }
 
-/// What the records weigh; raw tokens.
-pub(super) struct Weighed {
+/// What is injected beside the units of a conversation; raw tokens.
+pub(super) struct InjectedWeight {
     /// To be added to each unit.
     pub(super) units: Vec<i64>,
     /// Beside all units that may go.
     pub(super) beside: i64,
-    /// Of all that, what came since the last request.
+    /// Of the records, what came since the last request.
     pub(super) fresh: i64,
+    /// The units after which an injected turn begins.
+    pub(super) turns: Vec<usize>,
 }
 
-impl<'a> Putback<'a> {
-    pub(super) fn new(
-        conversation: &'a Conversation,
-        units: &[Unit],
-        policy: &Policy<'_>,
-        ours: &'a Ours,
-    ) -> Self {
+impl<'a> Injected<'a> {
+    /// Finds the place of everything in `ours`.
+    pub(super) fn place(view: View<'a>, ours: &'a Ours) -> Self {
+        let tools = ours.tools.as_ref();
         let mut this = Self {
-            conversation,
-            weights: policy.weights(),
+            view,
             standing: Vec::new(),
             astray: 0,
+            schemas: tools.and_then(|tools| Schemas::of(view.conversation, tools)),
         };
         if ours.records.is_empty() {
             return this;
         }
-        let messages = conversation.messages.iter().enumerate();
+        let messages = view.conversation.messages.iter().enumerate();
         let said: Vec<usize> = messages
             .filter(|(_, message)| !message.role.instructs())
             .map(|(at, _)| at)
@@ -93,10 +89,10 @@ impl<'a> Putback<'a> {
                 .map(|record| &record.what)
                 .partition(|what| matches!(what, What::Prompt(_) | What::Round(_)));
             // Not in the middle of a step.
-            let apart = answer.is_none_or(|answer| unit(units, answer) != unit(units, before));
-            let mut gap = Gap::new(conversation, before, answer, policy);
+            let apart = answer.is_none_or(|answer| this.unit(answer) != this.unit(before));
+            let mut gap = Gap::new(view, before, answer);
             for what in between {
-                let stands = apart && gap.add(what, &this.weights);
+                let stands = apart && gap.add(what);
                 gap.between.left_out += usize::from(!stands);
             }
             this.standing.push(Standing {
@@ -125,32 +121,36 @@ impl<'a> Putback<'a> {
         standing.filter_map(|standing| standing.answer).collect()
     }
 
-    /// The units after which a turn of ours begins: a user message after an answer.
-    pub(super) fn turns(&self, units: &[Unit]) -> Vec<usize> {
+    /// The units after which an injected turn begins: a user message after an answer.
+    fn turns(&self) -> Vec<usize> {
         let begins = |pair: &[Item]| matches!(pair, [Item::Asks(0), Item::Ours(Role::User)]);
         let standing = self.standing.iter();
         standing
             .flat_map(|standing| {
                 let turns = standing.between.items.windows(2).filter(|it| begins(it));
-                turns.map(|_| unit(units, standing.before))
+                turns.map(|_| self.unit(standing.before))
             })
             .collect()
     }
 
-    /// What the records weigh beside each unit; a request with `known` messages came before.
-    pub(super) fn weigh(&self, units: &[Unit], known: usize) -> Weighed {
-        let mut weighed = Weighed {
+    /// What everything weighs beside each unit; a request with `known` messages came before.
+    pub(super) fn weigh(&self, known: usize) -> InjectedWeight {
+        let units = self.view.units;
+        let schemas = self.schemas.as_ref();
+        let schemas = schemas.map_or(0, |it| it.tokens(&self.view.weights()));
+        let mut weighed = InjectedWeight {
             units: vec![0; units.len()],
-            beside: 0,
+            beside: schemas.into(),
             fresh: 0,
+            turns: self.turns(),
         };
-        let pinned = units::pinned(units);
+        let pinned = self.view.pinned();
         let goes = |at: usize| at >= pinned && !units[at].stays;
         for standing in &self.standing {
             let echo = self.echo(standing, true);
             let between = i64::from(standing.between.tokens) - i64::from(echo.spared);
-            let answer = standing.answer.map(|answer| unit(units, answer));
-            let before = Some(unit(units, standing.before)).filter(|&at| goes(at));
+            let answer = standing.answer.map(|answer| self.unit(answer));
+            let before = Some(self.unit(standing.before)).filter(|&at| goes(at));
             // What is pinned never goes, but the record goes with what follows.
             match before.or(answer.filter(|&at| goes(at))) {
                 Some(at) => weighed.units[at] += between,
@@ -170,6 +170,11 @@ impl<'a> Putback<'a> {
         weighed
     }
 
+    /// Whether the schemas of the proxy's tools go out.
+    pub(super) const fn adds_tools(&self) -> bool {
+        self.schemas.is_some()
+    }
+
     /// Puts everything back that stands among the messages that are `kept`: notes the edits, and
     /// gives the messages of the edited conversation and how many records had to be left out.
     pub(super) fn put(
@@ -178,6 +183,9 @@ impl<'a> Putback<'a> {
         outline: Vec<Item>,
         edits: &mut Edits,
     ) -> (Vec<Item>, usize) {
+        if let Some(schemas) = &self.schemas {
+            schemas.put(edits);
+        }
         let mut left_out = self.astray;
         let mut after: BTreeMap<usize, Vec<Item>> = BTreeMap::new();
         let mut calls: BTreeMap<usize, u32> = BTreeMap::new();
@@ -226,24 +234,27 @@ impl<'a> Putback<'a> {
     fn echo(&self, standing: &Standing<'_>, stands: bool) -> Echo {
         let answer = standing
             .answer
-            .filter(|&at| self.conversation.messages[at].role == Role::Assistant);
+            .filter(|&at| self.view.message(at).role == Role::Assistant);
         match answer {
-            Some(answer) if !standing.into.is_empty() => echo::echo(
-                self.conversation,
-                answer,
-                &standing.into,
-                stands && standing.between.round,
-                &self.weights,
-            ),
+            Some(answer) if !standing.into.is_empty() => {
+                let round = stands && standing.between.round;
+                echo::echo(
+                    self.view.conversation,
+                    answer,
+                    &standing.into,
+                    round,
+                    &self.view.weights(),
+                )
+            }
             _ => Echo {
                 left_out: standing.into.len(),
                 ..Echo::default()
             },
         }
     }
-}
 
-/// The unit that a message is part of.
-fn unit(units: &[Unit], message: usize) -> usize {
-    units.partition_point(|unit| unit.messages.end <= message)
+    /// The unit that a message is part of.
+    fn unit(&self, message: usize) -> usize {
+        units::holding(self.view.units, message)
+    }
 }

@@ -1,5 +1,5 @@
-//! Rounds of ours as messages: read by the same index as the client's, so that what is put back
-//! weighs what it weighs, and nothing is put back that is no whole round.
+//! Injected turns as messages: read by the same index as the client's, so that what is put back
+//! weighs what it weighs, and nothing is put back that is no whole turn.
 
 use bytes::Bytes;
 
@@ -10,28 +10,27 @@ use super::{
     record::{By, OwnCall, Said},
     units::{self, UnitKind},
 };
-use crate::{
-    json::text,
-    wire::chat::{self, Conversation, Role},
-};
+use crate::wire::chat::{self, Conversation, Role};
 
-/// Messages of a round.
+/// The messages of an injected turn.
 #[derive(Clone, Debug)]
-pub(super) struct Round {
-    pub(super) roles: Vec<Role>,
+pub(super) struct InjectedTurn {
     pub(super) items: Vec<Item>,
     /// Raw tokens.
     pub(super) tokens: u32,
 }
 
-/// Reads a round; `None` where its messages are not what the record says, or a call of it is not
-/// answered in it.
-pub(super) fn round(said: &[Said], weights: &Weights, profile: &Profile) -> Option<Round> {
+/// Reads a recorded turn; `None` where its messages are not what the record says, or a call of it is
+/// not answered in it.
+pub(super) fn read_turn(
+    said: &[Said],
+    weights: &Weights,
+    profile: &Profile,
+) -> Option<InjectedTurn> {
     let messages: Vec<&str> = said.iter().map(|message| &*message.json).collect();
-    let read = read(&messages.join(","), said.len())?;
+    let read = index_messages(&messages.join(","), said.len())?;
     units::split(&read).ok()?;
-    let mut round = Round {
-        roles: Vec::with_capacity(said.len()),
+    let mut turn = InjectedTurn {
         items: Vec::with_capacity(said.len()),
         tokens: 0,
     };
@@ -47,16 +46,19 @@ pub(super) fn round(said: &[Said], weights: &Weights, profile: &Profile) -> Opti
         if !fits {
             return None;
         }
-        round.roles.push(message.role);
-        round.items.push(item);
+        turn.items.push(item);
         let tokens = estimate::message(&read, message, &message.sizes, weights, profile);
-        round.tokens = round.tokens.saturating_add(tokens);
+        turn.tokens = turn.tokens.saturating_add(tokens);
     }
-    (!said.is_empty()).then_some(round)
+    (!said.is_empty()).then_some(turn)
 }
 
-/// Raw tokens of calls of ours with their results; `None` where they do not answer each other.
-pub(super) fn step(calls: &[OwnCall], results: &[Box<str>], weights: &Weights) -> Option<u32> {
+/// Raw tokens of injected calls with their results; `None` where they do not answer each other.
+pub(super) fn weigh_step(
+    calls: &[OwnCall],
+    results: &[Box<str>],
+    weights: &Weights,
+) -> Option<u32> {
     let listed: Vec<&str> = calls.iter().map(|call| &*call.json).collect();
     let asks = format!(
         r#"{{"role":"assistant","tool_calls":[{}]}}"#,
@@ -65,7 +67,7 @@ pub(super) fn step(calls: &[OwnCall], results: &[Box<str>], weights: &Weights) -
     let messages: Vec<&str> = std::iter::once(&*asks)
         .chain(results.iter().map(|result| &**result))
         .collect();
-    let read = read(&messages.join(","), messages.len())?;
+    let read = index_messages(&messages.join(","), messages.len())?;
     let units = units::split(&read).ok()?;
     let whole = matches!(&units[..], [unit] if unit.kind == UnitKind::Step);
     if !whole || read.calls.len() != calls.len() || results.len() != calls.len() {
@@ -81,13 +83,8 @@ pub(super) fn step(calls: &[OwnCall], results: &[Box<str>], weights: &Weights) -
 }
 
 /// The messages, where they are so many and nothing else.
-fn read(messages: &str, count: usize) -> Option<Conversation> {
+fn index_messages(messages: &str, count: usize) -> Option<Conversation> {
     let body = format!(r#"{{"messages":[{messages}]}}"#);
     let read = chat::index(Bytes::from(body)).ok()?;
     (read.messages.len() == count && read.fields.len() == 1).then_some(read)
-}
-
-/// Raw tokens of a text of ours.
-pub(super) fn tokens(escaped: &str, weights: &Weights) -> u32 {
-    weights.text(&text::measure(escaped.as_bytes())).ceil() as u32
 }
