@@ -95,7 +95,7 @@ impl Work {
         // What was cut or cleared on its way out saves nothing more.
         let removed = message_tokens(&part, removed, &weights, asked.profile);
         let replaced = due.replaced.min(removed);
-        let wanted = Wanted::new(asked.language, asked.nonce, (asked.max_tokens, replaced));
+        let wanted = Wanted::new(asked.language, asked.nonce, asked.max_tokens, replaced);
         let mut work = Self {
             asked,
             wanted,

@@ -24,12 +24,18 @@ pub fn default_reserve(window: u32, guard: &GuardConfig) -> u32 {
 
 /// What the prompt of a request may use where its answer cap goes out as asked.
 pub fn budget(conversation: &Conversation, policy: &Policy<'_>) -> Budget {
-    let reserve = if !policy.profile.answer_inside_window {
-        0
-    } else if let Some(asked) = conversation.max_answer_tokens() {
-        u32::try_from(asked).unwrap_or(u32::MAX)
-    } else {
-        default_reserve(policy.window, policy.settings)
+    let asked = conversation.max_answer_tokens();
+    match asked.filter(|_| policy.profile.answer_inside_window) {
+        Some(asked) => with_reserve(u32::try_from(asked).unwrap_or(u32::MAX), policy),
+        None => usual(policy),
+    }
+}
+
+/// The budget where the request says nothing of its own; ground of the fold's grid.
+pub(super) fn usual(policy: &Policy<'_>) -> Budget {
+    let reserve = match policy.profile.answer_inside_window {
+        true => default_reserve(policy.window, policy.settings),
+        false => 0,
     };
     with_reserve(reserve, policy)
 }
@@ -39,28 +45,14 @@ pub(super) fn with_reserve(reserve: u32, policy: &Policy<'_>) -> Budget {
     let window = policy.window;
     // More than half of the window: the provider decides.
     let reserve = reserve.min(window / 2);
+    let most = (window - reserve)
+        .min(policy.input_limit.unwrap_or(u32::MAX))
+        .min(policy.settings.max_prompt_tokens.unwrap_or(u32::MAX));
     Budget {
         window,
         reserve,
-        tokens: prompt_tokens(window - reserve, policy),
+        tokens: most - most / MARGIN,
     }
-}
-
-/// The prompt's budget where the request says nothing of its own; ground of the fold's grid.
-pub(super) fn usual(policy: &Policy<'_>) -> u32 {
-    let reserve = if policy.profile.answer_inside_window {
-        default_reserve(policy.window, policy.settings)
-    } else {
-        0
-    };
-    prompt_tokens(policy.window - reserve, policy)
-}
-
-fn prompt_tokens(room: u32, policy: &Policy<'_>) -> u32 {
-    let least = room
-        .min(policy.input_limit.unwrap_or(u32::MAX))
-        .min(policy.settings.max_prompt_tokens.unwrap_or(u32::MAX));
-    least - least / MARGIN
 }
 
 /// Raw tokens of a request by what they are of.

@@ -211,7 +211,7 @@ pub(super) fn step(policy: &Policy<'_>, usual: u32) -> u32 {
 
 /// Raw tokens that a cut frees at least, where it changes what was sent before.
 pub(super) fn least_freed(policy: &Policy<'_>) -> u32 {
-    least_share(policy, budget::usual(policy))
+    least_share(policy, budget::usual(policy).tokens)
 }
 
 fn least_share(policy: &Policy<'_>, usual: u32) -> u32 {

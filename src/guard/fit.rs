@@ -184,7 +184,7 @@ fn begin(replay: &Replay<'_>, said: u32) -> Fold {
 /// Raw tokens that a ledger may take: a tenth of the usual budget, so that it is the same in every
 /// process.
 fn ledger_room(policy: &Policy<'_>) -> u32 {
-    (budget::usual(policy) / LEDGER_SHARE).min(MAX_LEDGER_TOKENS)
+    (budget::usual(policy).tokens / LEDGER_SHARE).min(MAX_LEDGER_TOKENS)
 }
 
 /// Raw tokens of the system messages and of the first user message: what no cut can take. Annotated texts

@@ -8,10 +8,12 @@ mod next;
 use bytes::Bytes;
 use serde::Serialize;
 
+use self::next::Sent;
 pub use self::next::{Large, Next, Span};
 use super::{
-    AnswerCap, Calibration, Cleared as ClearedByGuard, How, Plan, Policy, Recall, Report,
-    Shortened as ShortenedByGuard, StoodBack, Truncated as TruncatedByGuard, budget,
+    AnswerCap, Calibration, Cleared as ClearedByGuard, Plan, Policy, Recall, Report, Shortened,
+    StoodBack, Truncated,
+    budget::{self, Budget},
     profile::Profile,
     report::INVALID,
     units::{self, Unit},
@@ -91,16 +93,6 @@ pub struct Reason {
     pub why: String,
 }
 
-#[derive(Debug, Serialize)]
-pub struct Truncated {
-    pub message: usize,
-    pub tool: String,
-    pub chars_before: usize,
-    pub chars_after: usize,
-    /// Cut harder than its limit, because the newest step did not fit.
-    pub tighter: bool,
-}
-
 /// What became a placeholder, or will with the next cut.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub struct Cleared {
@@ -128,19 +120,6 @@ impl Cleared {
     }
 }
 
-/// A named text, or one of the system's, that goes out as another.
-#[derive(Debug, Serialize)]
-pub struct Shortened {
-    pub message: usize,
-    /// Its place among the parts of the message.
-    pub part: Option<usize>,
-    pub name: String,
-    /// `capped`, `left out` or `trimmed`.
-    pub how: &'static str,
-    pub tokens_before: u32,
-    pub tokens_after: u32,
-}
-
 impl Found {
     /// Plans for a conversation as the first of a session: the request as it would go, and the report.
     pub fn plan(conversation: &Conversation, policy: &Policy<'_>, aim: &Aim) -> (Bytes, Self) {
@@ -166,69 +145,75 @@ impl Found {
         let report = &plan.report;
         let calibration = aim.calibration;
         let budget = report.budget.tokens;
-        let came = Made::of(conversation, report, (budget, calibration));
+        let came = Made::of(conversation, report, budget, calibration);
         let bytes = fitted.len();
         // What was edited is measured as it is, as the next proxy on the way would.
-        let goes = chat::index(fitted).ok().map(|fitted| {
-            let again = super::plan(&fitted, policy, &Recall::default());
-            let made = Made::of(&fitted, &again.report, (budget, calibration));
-            (made, fitted)
+        let fitted = chat::index(fitted).ok();
+        let goes = fitted.as_ref().map(|fitted| {
+            let again = super::plan(fitted, policy, &Recall::default());
+            Made::of(fitted, &again.report, budget, calibration)
         });
         let units = units::split(conversation).unwrap_or_default();
-        let next = goes
-            .as_ref()
-            .filter(|_| report.stood_back.is_none())
-            .map(|(_, fitted)| Next::of(conversation, fitted, &units, policy, plan, calibration));
+        let fitted = fitted.filter(|_| report.stood_back.is_none());
+        let next = fitted.map(|fitted| {
+            let sent = Sent {
+                conversation,
+                fitted: &fitted,
+                units: &units,
+                policy,
+                boundary: next::boundary(&units, plan),
+                calibration,
+            };
+            Next::of(&sent, plan)
+        });
         let cleared = report.cleared.as_ref();
-        let cleared = cleared.and_then(|cleared| Cleared::of(cleared, calibration));
         Self {
-            model: aim.model.clone(),
-            provider: aim.provider.clone(),
-            profile: aim.profile.name,
-            window: aim.window,
-            reserve_tokens: report.budget.reserve,
-            budget_tokens: report.budget.tokens,
             answer_cap: report.answer_cap,
-            as_it_came: came,
-            as_it_goes: goes.map_or(Made { bytes, ..came }, |(made, _)| made),
+            as_it_goes: goes.unwrap_or(Made { bytes, ..came }),
             actions: report.actions(),
             stands_back: report.stood_back.map(reason),
-            shortened: report.texts.shortened.iter().map(shortened).collect(),
-            truncated: report.truncated.iter().map(truncated).collect(),
-            cleared,
+            shortened: report.texts.shortened.clone(),
+            truncated: report.truncated.clone(),
+            cleared: cleared.and_then(|cleared| Cleared::of(cleared, calibration)),
             folded: folded(&units, plan, calibration),
             next,
+            ..Self::untouched(aim, report.budget, came)
         }
     }
 
     /// Of a request that is no conversation that could be followed, and so goes as it came; `bytes` is
     /// its size. The budget is that of an answer of the usual size.
     pub fn unguarded(bytes: usize, reason: String, policy: &Policy<'_>, aim: &Aim) -> Self {
-        let reserve = match policy.profile.answer_inside_window {
-            true => budget::default_reserve(policy.window, policy.settings),
-            false => 0,
-        };
-        let budget_tokens = budget::usual(policy);
+        let budget = budget::usual(policy);
         let made = Made {
             bytes,
-            free: budget_tokens,
+            free: budget.tokens,
             ..Made::default()
         };
         Self {
-            model: aim.model.clone(),
-            provider: aim.provider.clone(),
-            profile: aim.profile.name,
-            window: aim.window,
-            reserve_tokens: reserve,
-            budget_tokens,
-            answer_cap: None,
-            as_it_came: made,
-            as_it_goes: made,
             actions: INVALID.to_owned(),
             stands_back: Some(Reason {
                 word: INVALID,
                 why: reason,
             }),
+            ..Self::untouched(aim, budget, made)
+        }
+    }
+
+    /// Of a request that goes as it came.
+    fn untouched(aim: &Aim, budget: Budget, made: Made) -> Self {
+        Self {
+            model: aim.model.clone(),
+            provider: aim.provider.clone(),
+            profile: aim.profile.name,
+            window: aim.window,
+            reserve_tokens: budget.reserve,
+            budget_tokens: budget.tokens,
+            answer_cap: None,
+            as_it_came: made,
+            as_it_goes: made,
+            actions: String::new(),
+            stands_back: None,
             shortened: Vec::new(),
             truncated: Vec::new(),
             cleared: None,
@@ -262,7 +247,8 @@ impl Made {
     fn of(
         conversation: &Conversation,
         report: &Report,
-        (budget, calibration): (u32, Calibration),
+        budget: u32,
+        calibration: Calibration,
     ) -> Self {
         let shares = report.shares;
         let tokens = |raw| scaled(raw, calibration);
@@ -304,31 +290,6 @@ fn reason(stood_back: StoodBack) -> Reason {
     }
 }
 
-fn shortened(text: &ShortenedByGuard) -> Shortened {
-    Shortened {
-        message: text.message,
-        part: text.part,
-        name: text.name.clone(),
-        how: match text.how {
-            How::Capped => "capped",
-            How::LeftOut => "left out",
-            How::Trimmed => "trimmed",
-        },
-        tokens_before: text.before,
-        tokens_after: text.after,
-    }
-}
-
-fn truncated(cut: &TruncatedByGuard) -> Truncated {
-    Truncated {
-        message: cut.message,
-        tool: cut.tool.clone(),
-        chars_before: cut.before,
-        chars_after: cut.after,
-        tighter: cut.tighter,
-    }
-}
-
 /// Raw tokens as the model's own.
 fn scaled(raw: u32, calibration: Calibration) -> u32 {
     (f64::from(raw) * calibration.slope()) as u32
@@ -340,7 +301,7 @@ fn folded(units: &[Unit], plan: &Plan, calibration: Calibration) -> Option<Span>
     let end = next::boundary(units, plan)?;
     let gone = units
         .iter()
-        .filter(|unit| unit.messages.end <= end && next::goes(unit))
+        .filter(|unit| unit.messages.end <= end && !unit.stays)
         .flat_map(|unit| unit.messages.clone());
     let gone: Vec<usize> = gone.collect();
     let first = gone[gone.len().saturating_sub(folded.messages)..].first()?;

@@ -30,7 +30,7 @@ impl Ground {
         let usual_mark = if window <= SMALL_WINDOW { 0.5 } else { 0.7 };
         let low_water = policy.settings.low_water.unwrap_or(usual_mark);
         let sixteenth = sixteenth(window);
-        let usual = budget::usual(policy);
+        let usual = budget::usual(policy).tokens;
         Self {
             window,
             usual,

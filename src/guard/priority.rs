@@ -80,7 +80,7 @@ impl<'a> Priorities<'a> {
     /// afterwards as it goes.
     pub(super) fn decide(view: View<'a>, tokens: &mut [u32]) -> Self {
         let (conversation, settings) = (view.conversation, view.policy.settings);
-        let share = settings.system_share * f64::from(budget::usual(&view.policy));
+        let share = settings.system_share * f64::from(budget::usual(&view.policy).tokens);
         let mut this = Self {
             view,
             weights: view.weights(),

@@ -9,6 +9,8 @@ use std::{
     ops::Range,
 };
 
+use serde::Serialize;
+
 use self::calls::CallCut;
 pub(super) use self::names::Names;
 pub use self::names::tool;
@@ -27,20 +29,24 @@ const TIGHTEN_ROUNDS: usize = 4;
 const FIRST_ROUNDS: usize = 4;
 
 /// A result that was truncated, for the log and for the client.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Truncated {
     /// Its message.
     pub message: usize,
     pub tool: String,
     /// Characters.
+    #[serde(rename = "chars_before")]
     pub before: usize,
+    #[serde(rename = "chars_after")]
     pub after: usize,
     /// Cut harder than the first line would, because the step did not fit or the session was not
     /// healthy.
     pub tighter: bool,
     /// First seen in this request.
+    #[serde(skip)]
     pub new: bool,
     /// It is no result, but what a message that makes calls says: its arguments or its text.
+    #[serde(skip)]
     pub call: bool,
 }
 

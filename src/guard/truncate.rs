@@ -12,7 +12,7 @@ use super::texts;
 use crate::{
     json::{
         scan::{Span, Text},
-        text::{self, Sizes, Walk},
+        text::{self, Character, Sizes, Walk},
     },
     wire::{
         chat::{Content, Conversation, Message, PartKind},
@@ -111,7 +111,7 @@ pub fn cut(
             return None;
         }
     }
-    let kept = keep(before, limit, marker)?;
+    let gone = gone(before, limit, marker)?;
     let mut after = Cut {
         before,
         after: 0,
@@ -124,54 +124,46 @@ pub fn cut(
         total: before,
         marker,
     }
-    .cut(kept, &mut after);
+    .cut(gone, &mut after);
     Some(after)
 }
 
-/// How many characters of the head and the tail stay; `None` where nothing is to be cut.
-fn keep(total: usize, limit: Limit, marker: Marker) -> Option<(usize, usize)> {
+/// The characters between the head and the tail, which go; `None` where nothing is to be cut.
+fn gone(total: usize, limit: Limit, marker: Marker) -> Option<Range<usize>> {
     if total <= limit.chars {
         return None;
     }
     let room = limit.chars.saturating_sub(marker.chars());
     let wanted = limit.head + limit.tail;
     if wanted <= room {
-        return Some((limit.head, limit.tail));
+        return Some(limit.head..total - limit.tail);
     }
     // Less of both, in their proportion.
     let head = room * limit.head / wanted.max(1);
-    Some((head, room - head))
+    Some(head..total - (room - head))
 }
 
 struct Piece {
     text: Text,
-    /// The part around the text, for content in parts.
-    part: Option<(Span, bool)>,
+    /// The part around the text that may be removed; one with a cache breakpoint stays.
+    part: Option<Span>,
 }
 
 /// The texts of a result, in order; `None` where there are none.
 fn pieces(conversation: &Conversation, message: &Message) -> Option<Vec<Piece>> {
-    match &message.content {
-        Content::Text(text) => Some(vec![Piece {
-            text: *text,
-            part: None,
-        }]),
-        Content::Parts(..) => {
-            let pieces: Vec<_> = conversation
-                .parts(message)
-                .iter()
-                .filter_map(|part| match part.kind {
-                    PartKind::Text(text) => Some(Piece {
-                        text,
-                        part: Some((part.span, part.marked)),
-                    }),
-                    _ => None,
-                })
-                .collect();
-            (!pieces.is_empty()).then_some(pieces)
-        }
-        _ => None,
+    if let Content::Text(text) = message.content {
+        return Some(vec![Piece { text, part: None }]);
     }
+    let parts = conversation.parts(message).iter();
+    let pieces = parts.filter_map(|part| match part.kind {
+        PartKind::Text(text) => Some(Piece {
+            text,
+            part: (!part.marked).then_some(part.span),
+        }),
+        _ => None,
+    });
+    let pieces: Vec<_> = pieces.collect();
+    (!pieces.is_empty()).then_some(pieces)
 }
 
 struct Pieces<'a> {
@@ -182,9 +174,11 @@ struct Pieces<'a> {
 }
 
 impl Pieces<'_> {
-    /// Takes out what lies between the first `head` and the last `tail` characters.
-    fn cut(&self, (head, tail): (usize, usize), cut: &mut Cut) {
-        let gone = self.at_lines(head..self.total - tail);
+    /// Takes out these characters, and those up to the ends of lines that are near.
+    fn cut(&self, gone: Range<usize>, cut: &mut Cut) {
+        let raws = self.texts.iter();
+        let raws = raws.map(|piece| self.conversation.raw(piece.text));
+        let gone = at_lines(raws.flat_map(Walk::new), gone, self.total);
         let marker = self.marker.text(gone.len());
         let mut start = 0;
         let mut marked = false;
@@ -226,45 +220,38 @@ impl Pieces<'_> {
         }
     }
 
-    /// Removes a part whose whole text is cut, with a comma; one with a cache breakpoint stays.
+    /// Removes a part whose whole text is cut, with a comma.
     fn drop_part(&self, piece: &Piece, cut: &mut Cut) -> bool {
-        let Some((span, false)) = piece.part else {
-            return false;
-        };
         // The marker stands in an earlier part, so a comma stands before this one.
-        let whole = texts::part_with_comma(self.conversation, span);
+        let whole = piece.part;
+        let whole = whole.and_then(|part| texts::part_with_comma(self.conversation, part));
         whole.map(|span| cut.edits.remove(span)).is_some()
     }
+}
 
-    /// Widens the gap to the ends of lines that are near. Their line ends go too: the marker has
-    /// its own.
-    fn at_lines(&self, gap: Range<usize>) -> Range<usize> {
-        let mut start = 0;
-        let mut wide = gap.clone();
-        for piece in self.texts {
-            let raw = self.conversation.raw(piece.text);
-            let mut end = start;
-            for (place, character) in Walk::new(raw).enumerate() {
-                let at = start + place;
-                end = at + 1;
-                if character.code != u32::from('\n') {
-                    continue;
-                }
-                if at < gap.start && gap.start - at <= NEAR_CHARS.min(gap.start / 4) {
-                    wide.start = at;
-                }
-                let kept_tail = self.total - gap.end;
-                if at >= gap.end
-                    && wide.end == gap.end
-                    && at - gap.end <= NEAR_CHARS.min(kept_tail / 4)
-                {
-                    wide.end = at + 1;
-                }
-            }
-            start = end;
+/// Widens a gap in a text of `total` characters to the ends of lines that are near. Their line ends go too:
+/// the marker has its own.
+pub(super) fn at_lines(
+    text: impl Iterator<Item = Character>,
+    gap: Range<usize>,
+    total: usize,
+) -> Range<usize> {
+    let near_head = NEAR_CHARS.min(gap.start / 4);
+    let near_tail = NEAR_CHARS.min((total - gap.end) / 4);
+    let mut wide = gap.clone();
+    let ends = text.enumerate().filter(|it| it.1.code == u32::from('\n'));
+    for (at, _) in ends {
+        if at < gap.start && gap.start - at <= near_head {
+            wide.start = at;
         }
-        wide
+        if at >= gap.end {
+            if at - gap.end <= near_tail {
+                wide.end = at + 1;
+            }
+            break;
+        }
     }
+    wide
 }
 
 /// The byte at which character `place` begins.

@@ -101,7 +101,7 @@ fn describe_edits(found: &Found) -> Vec<String> {
     for text in &found.shortened {
         let part = text.part.map_or(String::new(), |at| format!(", part {at}"));
         let name = plain(&text.name, TOOL_CHARS);
-        let (before, after) = (grouped(text.tokens_before), grouped(text.tokens_after));
+        let (before, after) = (grouped(text.before), grouped(text.after));
         lines.push(format!(
             "{} message {}{part}  {name}  {before} -> {after} tokens",
             text.how, text.message
@@ -109,7 +109,7 @@ fn describe_edits(found: &Found) -> Vec<String> {
     }
     for cut in &found.truncated {
         let tool = plain(&cut.tool, TOOL_CHARS);
-        let (before, after) = (grouped(cut.chars_before), grouped(cut.chars_after));
+        let (before, after) = (grouped(cut.before), grouped(cut.after));
         let why = if cut.tighter { "  harder" } else { "" };
         lines.push(format!(
             "truncate message {}  {tool}  {before} -> {after} characters{why}",

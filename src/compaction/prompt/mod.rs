@@ -23,11 +23,7 @@ pub(super) struct Wanted {
 impl Wanted {
     /// `nonce`: bytes that nobody can have known before. At most `max_tokens`, and at most a
     /// quarter of what is replaced; tokens.
-    pub(super) fn new(
-        language: Language,
-        nonce: [u8; 8],
-        (max_tokens, replaced): (u32, u32),
-    ) -> Self {
+    pub(super) fn new(language: Language, nonce: [u8; 8], max_tokens: u32, replaced: u32) -> Self {
         let key = nonce.iter().map(|byte| format!("{byte:02x}")).collect();
         // A word is more than a token, a Chinese character about one.
         let words = (max_tokens / 2).min(replaced / 4).max(LEAST_WORDS);
@@ -91,7 +87,7 @@ mod tests {
     use super::*;
 
     fn wanted(language: Language) -> Wanted {
-        Wanted::new(language, [1, 2, 3, 4, 5, 6, 7, 8], (4_000, 40_000))
+        Wanted::new(language, [1, 2, 3, 4, 5, 6, 7, 8], 4_000, 40_000)
     }
 
     #[test]
@@ -116,10 +112,10 @@ mod tests {
 
     #[test]
     fn fewer_words_are_asked_for_where_little_is_replaced() {
-        let words = |limits| Wanted::new(Language::English, [0; 8], limits).words;
-        assert_eq!(words((4_000, 100_000)), 2_000);
-        assert_eq!(words((4_000, 3_300)), 800);
-        assert_eq!(words((10, 10)), LEAST_WORDS);
+        let words = |most, replaced| Wanted::new(Language::English, [0; 8], most, replaced).words;
+        assert_eq!(words(4_000, 100_000), 2_000);
+        assert_eq!(words(4_000, 3_300), 800);
+        assert_eq!(words(10, 10), LEAST_WORDS);
     }
 
     #[test]

@@ -11,7 +11,7 @@ const KEY: &str = "0a0b0c0d00000000";
 
 fn wanted() -> Wanted {
     let nonce = [10, 11, 12, 13, 0, 0, 0, 0];
-    Wanted::new(Language::English, nonce, (1_000, 10_000))
+    Wanted::new(Language::English, nonce, 1_000, 10_000)
 }
 
 fn record(messages: &[Value], room: u32) -> Option<Vec<String>> {

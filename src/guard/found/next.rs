@@ -55,11 +55,6 @@ pub struct Large {
     pub tokens: u32,
 }
 
-/// Whether a unit can be folded at all.
-pub(super) const fn goes(unit: &Unit) -> bool {
-    !unit.stays
-}
-
 /// Where the part that is kept after the pinned start begins, where something is folded. The
 /// guard remembers it without counting system messages, which come and go.
 pub(super) fn boundary(units: &[Unit], plan: &Plan) -> Option<usize> {
@@ -69,22 +64,7 @@ pub(super) fn boundary(units: &[Unit], plan: &Plan) -> Option<usize> {
 }
 
 impl Next {
-    pub(super) fn of(
-        conversation: &Conversation,
-        fitted: &Conversation,
-        units: &[Unit],
-        policy: &Policy<'_>,
-        plan: &Plan,
-        calibration: Calibration,
-    ) -> Self {
-        let sent = Sent {
-            calibration,
-            conversation,
-            fitted,
-            units,
-            policy,
-            boundary: boundary(units, plan),
-        };
+    pub(super) fn of(sent: &Sent<'_>, plan: &Plan) -> Self {
         let mut results = sent.results();
         let results_in_all = results.len();
         results.truncate(NAMED);
@@ -105,14 +85,14 @@ impl Next {
 }
 
 /// A request and what is sent of it.
-struct Sent<'a> {
-    conversation: &'a Conversation,
-    fitted: &'a Conversation,
-    units: &'a [Unit],
-    policy: &'a Policy<'a>,
+pub(super) struct Sent<'a> {
+    pub(super) conversation: &'a Conversation,
+    pub(super) fitted: &'a Conversation,
+    pub(super) units: &'a [Unit],
+    pub(super) policy: &'a Policy<'a>,
     /// The first message that is kept after the pinned start, where something is folded.
-    boundary: Option<usize>,
-    calibration: Calibration,
+    pub(super) boundary: Option<usize>,
+    pub(super) calibration: Calibration,
 }
 
 impl<'a> Sent<'a> {
@@ -142,7 +122,7 @@ impl<'a> Sent<'a> {
         let pinned = self.pinned();
         let boundary = self.boundary.unwrap_or(0);
         self.units.iter().filter(move |unit| {
-            unit.messages.start >= boundary || unit.messages.end <= pinned || !goes(unit)
+            unit.messages.start >= boundary || unit.messages.end <= pinned || unit.stays
         })
     }
 
@@ -196,14 +176,10 @@ impl<'a> Sent<'a> {
     fn later(&self, plan: &Plan) -> Plan {
         let (raw, budget) = (plan.report.raw_after, plan.report.budget.tokens);
         let full = Calibration::default().learn(raw, budget.max(raw) + 1, self.policy.profile);
-        let said = self
-            .units
-            .iter()
-            .filter(|unit| unit.kind != UnitKind::System);
         let recall = Recall {
             memory: plan.memory.clone(),
             calibration: full,
-            messages: said.map(|unit| unit.messages.len()).sum(),
+            messages: self.units.last().map_or(0, Unit::said_end),
             ..Recall::default()
         };
         guard::plan(self.conversation, self.policy, &recall)
@@ -216,7 +192,7 @@ impl<'a> Sent<'a> {
         };
         let pinned = self.pinned();
         self.units()
-            .filter(|unit| unit.messages.start >= pinned && unit.messages.end <= end && goes(unit))
+            .filter(|unit| unit.messages.start >= pinned && unit.messages.end <= end && !unit.stays)
             .collect()
     }
 

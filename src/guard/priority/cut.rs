@@ -4,13 +4,13 @@
 
 use super::piece::With;
 use crate::{
-    guard::{estimate::Weights, truncate::Marker},
+    guard::{
+        estimate::Weights,
+        truncate::{Marker, at_lines, offset},
+    },
     json::text::{self, Walk},
 };
 
-/// How far a cut moves to reach the end of a line, at most: characters, and a part of what stays.
-const NEAR_CHARS: usize = 200;
-const NEAR_PART: usize = 4;
 /// What sums of fractions may be off by; raw tokens.
 const SLACK: f64 = 0.01;
 
@@ -23,10 +23,28 @@ pub(super) fn within(raw: &[u8], most: u32, weights: &Weights) -> Option<With> {
     }
     let longest = Marker::Plain.text(whole.chars());
     let marker = weights.text(&text::measure(longest.as_bytes()));
-    let room = (f64::from(most) - marker - SLACK).max(0.0);
-    let kept = Ends::of(raw, (weights.text(&whole), room / 2.0), weights)?;
-    let gone = kept.head..kept.tail;
-    let marker = Marker::Plain.text(Walk::new(&raw[gone.clone()]).count());
+    // Raw tokens of the beginning, and of the end.
+    let room = (f64::from(most) - marker - SLACK).max(0.0) / 2.0;
+    let whole = weights.text(&whole);
+    let (mut head, mut tail, mut passed, mut total) = (0, None, 0.0, 0);
+    let mut walk = Walk::new(raw);
+    for character in walk.by_ref() {
+        if whole - passed <= room {
+            tail.get_or_insert(total);
+        }
+        total += 1;
+        passed += weights.character(character.code);
+        if passed <= room {
+            head = total;
+        }
+    }
+    if !walk.sound() {
+        return None;
+    }
+    let tail = tail.unwrap_or(total).max(head);
+    let gone = at_lines(Walk::new(raw), head..tail, total);
+    let marker = Marker::Plain.text(gone.len());
+    let gone = offset(raw, gone.start)..offset(raw, gone.end);
     let mut sizes = text::measure(&raw[..gone.start]);
     sizes += text::measure(marker.as_bytes());
     sizes += text::measure(&raw[gone.end..]);
@@ -35,85 +53,6 @@ pub(super) fn within(raw: &[u8], most: u32, weights: &Weights) -> Option<With> {
         text: marker,
         sizes,
     })
-}
-
-/// Where the beginning ends that stays, and where the end begins; bytes.
-struct Ends {
-    head: usize,
-    tail: usize,
-}
-
-impl Ends {
-    /// As much of both as weighs `room` each, of a text that weighs `whole` in all.
-    fn of(raw: &[u8], (whole, room): (f64, f64), weights: &Weights) -> Option<Self> {
-        let mut walk = Walk::new(raw);
-        let mut passed = 0.0;
-        let mut head = Last::default();
-        let mut tail: Option<usize> = None;
-        let mut line = None;
-        for (place, character) in walk.by_ref().enumerate() {
-            let ends_line = character.code == u32::from('\n');
-            if whole - passed <= room {
-                let (from, first) = (*tail.get_or_insert(place), character.at);
-                let first = line.get_or_insert((first, None));
-                if ends_line && first.1.is_none() && place - from <= NEAR_CHARS {
-                    first.1 = Some((place + 1 - from, character.at + character.len));
-                }
-            }
-            passed += weights.character(character.code);
-            if passed <= room {
-                head.pass(
-                    place + 1,
-                    character.at + character.len,
-                    ends_line.then_some(character.at),
-                );
-            }
-        }
-        let chars = raw_chars(&walk, raw)?;
-        let tail = match (tail, line) {
-            (Some(from), Some((first, near))) => {
-                let stays = chars - from;
-                let near = near.filter(|&(skips, _)| skips <= stays / NEAR_PART);
-                near.map_or(first, |(_, next)| next)
-            }
-            _ => raw.len(),
-        };
-        let head = head.at_line();
-        Some(Self {
-            head,
-            tail: tail.max(head),
-        })
-    }
-}
-
-/// All characters, where the text has a decoded form.
-fn raw_chars(walked: &Walk<'_>, raw: &[u8]) -> Option<usize> {
-    walked.sound().then(|| text::measure(raw).chars())
-}
-
-/// How far a beginning goes.
-#[derive(Default)]
-struct Last {
-    chars: usize,
-    end: usize,
-    /// The last end of a line: characters before it, and where it stands.
-    line: Option<(usize, usize)>,
-}
-
-impl Last {
-    const fn pass(&mut self, chars: usize, end: usize, line: Option<usize>) {
-        (self.chars, self.end) = (chars, end);
-        if let Some(at) = line {
-            self.line = Some((chars - 1, at));
-        }
-    }
-
-    /// At the end of the last line, where that is near.
-    fn at_line(&self) -> usize {
-        let near = NEAR_CHARS.min(self.chars / NEAR_PART);
-        let line = self.line.filter(|&(chars, _)| self.chars - chars <= near);
-        line.map_or(self.end, |(_, at)| at)
-    }
 }
 
 #[cfg(test)]

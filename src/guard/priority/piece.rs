@@ -59,10 +59,11 @@ pub(super) fn all(conversation: &Conversation, weights: &Weights, plain: bool) -
         let whole = annotations.iter().find(|it| it.part.is_none());
         let mut add = |part: Option<usize>, text, annotation: Option<&Annotation>| {
             if annotation.is_some() || (plain && system) {
-                let piece = piece(conversation, (at, part, text), annotation, weights);
                 pieces.push(Piece {
+                    message: at,
                     said: place,
-                    ..piece
+                    part,
+                    ..Piece::read(conversation, text, annotation, weights)
                 });
             }
         };
@@ -92,33 +93,37 @@ pub(super) fn all(conversation: &Conversation, weights: &Weights, plain: bool) -
     pieces
 }
 
-fn piece(
-    conversation: &Conversation,
-    (message, part, text): (usize, Option<usize>, Text),
-    annotation: Option<&Annotation>,
-    weights: &Weights,
-) -> Piece {
-    let raw = conversation.raw(text);
-    let sizes = text::measure(raw);
-    let tokens = weights.whole(&sizes);
-    let name = annotation.and_then(|it| it.name);
-    Piece {
-        message,
-        said: 0,
-        part,
-        text,
-        name: name.map(|name| conversation.shown(name).into_owned()),
-        // One that was not understood gives nothing up.
-        priority: annotation.and_then(|it| it.priority.or((!it.odd).then_some(Priority::Medium))),
-        sound: sound(raw),
-        before: tokens,
-        tokens,
-        sizes,
-        with: None,
-    }
-}
-
 impl Piece {
+    /// Of a text whose place is still to be said.
+    fn read(
+        conversation: &Conversation,
+        text: Text,
+        annotation: Option<&Annotation>,
+        weights: &Weights,
+    ) -> Self {
+        let raw = conversation.raw(text);
+        let sizes = text::measure(raw);
+        let tokens = weights.whole(&sizes);
+        let name = annotation.and_then(|it| it.name);
+        let priority = annotation.and_then(|it| {
+            // One that was not understood gives nothing up.
+            it.priority.or((!it.odd).then_some(Priority::Medium))
+        });
+        Self {
+            message: 0,
+            said: 0,
+            part: None,
+            text,
+            name: name.map(|name| conversation.shown(name).into_owned()),
+            priority,
+            sound: sound(raw),
+            before: tokens,
+            tokens,
+            sizes,
+            with: None,
+        }
+    }
+
     /// What a text of its name may have; raw tokens.
     pub(super) fn cap<'a>(&self, policy: Policy<'a>) -> Option<&'a u32> {
         policy.settings.caps.get(self.name.as_deref()?)

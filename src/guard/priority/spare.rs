@@ -35,30 +35,38 @@ pub(in crate::guard) struct Spares {
     jump: u32,
 }
 
+/// A text that may go, in the order of what it saves.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+struct Entry {
+    /// Raw tokens.
+    saves: u32,
+    /// Its place in the list.
+    at: usize,
+}
+
 /// Texts of one priority by what they save.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Pool {
-    /// What each saves, and its place in the list.
-    by_size: BTreeSet<(u32, usize)>,
+    by_size: BTreeSet<Entry>,
     sum: u64,
 }
 
 impl Pool {
     pub(super) fn add(&mut self, saves: u32, at: usize) {
-        if self.by_size.insert((saves, at)) {
+        if self.by_size.insert(Entry { saves, at }) {
             self.sum += u64::from(saves);
         }
     }
 
     /// The smallest that saves so much; the largest where none does. The oldest of equal ones.
-    fn find(&self, needed: u32) -> Option<(u32, usize)> {
-        let first = |saves: u32| self.by_size.range((saves, 0)..).next().copied();
-        first(needed).or_else(|| first(self.by_size.last()?.0))
+    fn find(&self, needed: u32) -> Option<Entry> {
+        let first = |saves: u32| self.by_size.range(Entry { saves, at: 0 }..).next().copied();
+        first(needed).or_else(|| first(self.by_size.last()?.saves))
     }
 
-    fn remove(&mut self, (saves, at): (u32, usize)) {
-        if self.by_size.remove(&(saves, at)) {
-            self.sum -= u64::from(saves);
+    fn remove(&mut self, entry: Entry) {
+        if self.by_size.remove(&entry) {
+            self.sum -= u64::from(entry.saves);
         }
     }
 
@@ -66,24 +74,19 @@ impl Pool {
     pub(super) fn take(&mut self, needed: u32) -> Option<usize> {
         let found = self.find(needed)?;
         self.remove(found);
-        Some(found.1)
+        Some(found.at)
     }
 }
 
 /// The one of two pools' finds that leaves more: the smaller where both suffice, else the larger.
-fn better(
-    one: Option<(u32, usize)>,
-    other: Option<(u32, usize)>,
-    needed: u32,
-) -> Option<(u32, usize)> {
+fn better(one: Option<Entry>, other: Option<Entry>, needed: u32) -> Option<Entry> {
     let (Some(one), Some(other)) = (one, other) else {
         return one.or(other);
     };
-    let both = one.0.min(other.0) >= needed;
-    let takes_one = if both {
-        one.0 <= other.0
-    } else {
-        one.0 >= other.0
+    let both = one.saves.min(other.saves) >= needed;
+    let takes_one = match both {
+        true => one.saves <= other.saves,
+        false => one.saves >= other.saves,
     };
     Some(if takes_one { one } else { other })
 }
@@ -152,7 +155,7 @@ impl Spares {
             if let Some(found) = found {
                 sent.remove(found);
                 fresh.remove(found);
-                return Some(self.took(search, found.1));
+                return Some(self.took(search, found.at));
             }
             search.class += 1;
         }
@@ -178,8 +181,8 @@ impl Spares {
     /// The request goes out: what is left of its own was sent from now on.
     pub(in crate::guard) fn end(&mut self, search: Search) {
         for (sent, fresh) in self.sent.iter_mut().zip(search.fresh) {
-            for (saves, at) in fresh.by_size {
-                sent.add(saves, at);
+            for entry in fresh.by_size {
+                sent.add(entry.saves, entry.at);
             }
         }
     }

@@ -2,6 +2,7 @@
 
 use std::{collections::BTreeMap, fmt};
 
+use serde::Serialize;
 use xxhash_rust::xxh3::xxh3_64;
 
 use super::piece::Piece;
@@ -21,7 +22,7 @@ pub struct Texts {
 }
 
 /// A text that goes out as another.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Shortened {
     pub message: usize,
     /// Its place among the parts of the message.
@@ -30,15 +31,19 @@ pub struct Shortened {
     pub name: String,
     pub how: How,
     /// Raw tokens.
+    #[serde(rename = "tokens_before")]
     pub before: u32,
+    #[serde(rename = "tokens_after")]
     pub after: u32,
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
 pub enum How {
     /// Cut to the cap of its name.
     Capped,
     /// A placeholder stands for it.
+    #[serde(rename = "left out")]
     LeftOut,
     /// Cut although nobody annotated it.
     Trimmed,
@@ -67,6 +72,16 @@ pub struct SystemUse {
     pub left_out: usize,
     /// Texts without annotation that were shortened.
     pub trimmed: usize,
+}
+
+impl fmt::Display for How {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        out.write_str(match self {
+            Self::Capped => "capped",
+            Self::LeftOut => "left out",
+            Self::Trimmed => "trimmed",
+        })
+    }
 }
 
 impl Texts {
@@ -114,14 +129,10 @@ impl Texts {
 
     /// For the header of what was done.
     pub(in crate::guard) fn words(&self) -> impl Iterator<Item = String> {
-        let words = [
-            ("capped", How::Capped),
-            ("left-out", How::LeftOut),
-            ("trimmed", How::Trimmed),
-        ];
-        let counted = words.map(|(word, how)| (word, self.count(how)));
+        let all = [How::Capped, How::LeftOut, How::Trimmed];
+        let counted = all.map(|how| (how, self.count(how)));
         let done = counted.into_iter().filter(|(_, count)| *count > 0);
-        done.map(|(word, count)| format!("{word}={count}"))
+        done.map(|(how, count)| format!("{}={count}", how.to_string().replace(' ', "-")))
     }
 
     /// Whether there is anything to tell of.
