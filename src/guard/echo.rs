@@ -6,7 +6,7 @@
 
 mod said;
 
-use self::said::{Cut, Said};
+use self::said::{Cut, Said, SpokenBefore};
 use super::{
     estimate::Weights,
     injected_turns,
@@ -65,7 +65,12 @@ pub(super) fn echo(
                 echo.left_out += usize::from(!fits);
             }
             What::Text { before_chars, text } => added.push((*before_chars as usize, &**text)),
-            What::Spoken { chars, digest } if round => spoken = Some((*chars as usize, *digest)),
+            &&What::Spoken { chars, digest } if round => {
+                spoken = Some(SpokenBefore {
+                    chars: chars as usize,
+                    digest,
+                });
+            }
             What::Spoken { .. } => echo.left_out += 1,
             What::Prompt(_) | What::Round(_) => {}
         }
@@ -115,7 +120,7 @@ impl Echo {
         &mut self,
         said: Option<&Said<'_>>,
         added: &[(usize, &str)],
-        spoken: Option<(usize, u128)>,
+        spoken: Option<SpokenBefore>,
         weights: &Weights,
     ) {
         let Some(said) = said else {
@@ -124,10 +129,8 @@ impl Echo {
         };
         let adds = added.iter().any(|(_, text)| !text.trim().is_empty());
         let calls = self.calls > 0 || !said.message.calls.is_empty();
-        let spoken = spoken.filter(|&(chars, _)| chars > 0);
-        let cut = spoken.map_or(Cut::Nothing, |(chars, digest)| {
-            said.cut(chars, digest, adds, calls)
-        });
+        let spoken = spoken.filter(|spoken| spoken.chars > 0);
+        let cut = spoken.map_or(Cut::Nothing, |spoken| said.cut(spoken, adds, calls));
         self.left_out += usize::from(spoken.is_some() && cut == Cut::Nothing);
         let gone = match cut {
             Cut::Nothing => 0,

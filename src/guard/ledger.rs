@@ -14,10 +14,7 @@ mod paths;
 mod said;
 mod written;
 
-use self::{
-    excerpt::head,
-    written::{Purse, Written},
-};
+use self::{excerpt::head, written::Purse};
 use super::{estimate::Weights, texts::decode};
 use crate::wire::chat::{Call, Conversation};
 
@@ -76,26 +73,25 @@ pub fn gather(conversation: &Conversation, removed: &[usize], most: usize) -> St
     pick(conversation, removed, &MOST_OF_COURSE, purse)
 }
 
-fn pick(conversation: &Conversation, removed: &[usize], most: &Most, purse: Purse) -> String {
+fn pick(conversation: &Conversation, removed: &[usize], most: &Most, mut purse: Purse) -> String {
     // Indices may come from outside.
     let end = removed.partition_point(|&at| at < conversation.messages.len());
     let removed = &removed[..end];
-    let mut written = Written::new(purse);
-    let part = written.purse.left() / PART;
+    let part = purse.left() / PART;
     let newest = errors::newest(conversation, removed, most.errors);
-    let errors = written.section("errors", newest, part);
+    let errors = purse.section("errors", newest, part);
     let newest = paths::newest(conversation, removed, most.files);
-    let files = written.section("files named", newest, part);
+    let files = purse.section("files named", newest, part);
     let messages = removed.iter().rev().map(|&at| &conversation.messages[at]);
     let calls = messages.clone().any(|message| !message.calls.is_empty());
     let kept = if calls { part } else { 0.0 };
-    let said = said::section(conversation, removed, &mut written, kept);
+    let said = said::section(conversation, removed, &mut purse, kept);
     let newest = messages
         .flat_map(|message| conversation.calls(message).iter().rev())
         .take(most.calls)
         .map(|call| show(conversation, call));
-    let left = written.purse.left();
-    let calls = written.section("last tool calls", newest, left);
+    let left = purse.left();
+    let calls = purse.section("last tool calls", newest, left);
     [said, calls, errors, files].concat().trim_end().to_owned()
 }
 

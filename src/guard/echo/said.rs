@@ -1,7 +1,7 @@
 //! The text of an echoed answer, and what is put into it or taken from it.
 
 use crate::{
-    guard::{estimate::Weights, truncate::offset},
+    guard::{estimate::Weights, texts::texts, truncate::offset},
     json::{
         scan::{Span, Text},
         text::{self, Digester, Walk},
@@ -20,6 +20,13 @@ pub(super) enum Cut {
     First(usize),
     /// Nothing is left beside the calls.
     All,
+}
+
+/// What was spoken in a turn before the answer, as its record says.
+#[derive(Clone, Copy)]
+pub(super) struct SpokenBefore {
+    pub(super) chars: usize,
+    pub(super) digest: u128,
 }
 
 /// One text of an answer.
@@ -44,32 +51,16 @@ impl<'a> Said<'a> {
         message: &'a Message,
         content: Option<Span>,
     ) -> Option<Self> {
-        let texts: Vec<Text> = match &message.content {
-            Content::Text(text) => vec![*text],
-            Content::Null => Vec::new(),
-            Content::Parts(..) => {
-                let parts = conversation.parts(message).iter();
-                let texts: Vec<_> = parts
-                    .filter_map(|part| match part.kind {
-                        PartKind::Text(text) => Some(text),
-                        _ => None,
-                    })
-                    .collect();
-                if texts.is_empty() {
-                    return None;
-                }
-                texts
-            }
-            Content::Absent | Content::Other(_) => return None,
-        };
-        let mut pieces = Vec::with_capacity(texts.len());
-        for text in texts {
+        let pieces = texts(conversation, message).map(|text| {
             let mut walk = Walk::new(conversation.raw(text));
             let chars = walk.by_ref().count();
-            if !walk.sound() {
-                return None;
-            }
-            pieces.push(Piece { text, chars });
+            walk.sound().then_some(Piece { text, chars })
+        });
+        let pieces: Vec<_> = pieces.collect::<Option<_>>()?;
+        match message.content {
+            Content::Absent | Content::Other(_) => return None,
+            Content::Parts(..) if pieces.is_empty() => return None,
+            Content::Null | Content::Text(_) | Content::Parts(..) => {}
         }
         Some(Self {
             conversation,
@@ -79,18 +70,14 @@ impl<'a> Said<'a> {
         })
     }
 
-    /// How much goes where the text begins with so many characters of that digest. Something must
+    /// How much goes where the text begins with what was spoken. Something must
     /// be left: text, what is `added`, or `calls`.
-    pub(super) fn cut(&self, chars: usize, digest: u128, added: bool, calls: bool) -> Cut {
+    pub(super) fn cut(&self, spoken: SpokenBefore, added: bool, calls: bool) -> Cut {
+        let SpokenBefore { chars, digest } = spoken;
         let mut digester = Digester::new();
-        let mut left = chars;
-        for piece in &self.pieces {
-            let raw = self.conversation.raw(piece.text);
-            let taken = left.min(piece.chars);
-            digester.push(&raw[..offset(raw, taken)]);
-            left -= taken;
-        }
-        if left > 0 || digester.finish() != digest {
+        self.beginnings(chars).for_each(|raw| digester.push(raw));
+        let all: usize = self.pieces.iter().map(|piece| piece.chars).sum();
+        if all < chars || digester.finish() != digest {
             return Cut::Nothing;
         }
         let parts = self.conversation.parts(self.message);
@@ -114,6 +101,16 @@ impl<'a> Said<'a> {
         } else {
             Cut::Nothing
         }
+    }
+
+    /// Of each piece, the bytes that are among the first characters of the whole.
+    fn beginnings(&self, mut chars: usize) -> impl Iterator<Item = &[u8]> {
+        self.pieces.iter().map(move |piece| {
+            let raw = self.conversation.raw(piece.text);
+            let taken = chars.min(piece.chars);
+            chars -= taken;
+            &raw[..offset(raw, taken)]
+        })
     }
 
     /// Whether anything but white space is said after so many characters.
@@ -152,18 +149,13 @@ impl<'a> Said<'a> {
                 end: next.span.start,
             });
         }
-        let mut left = chars;
-        for (at, piece) in self.pieces.iter().enumerate() {
-            let taken = left.min(piece.chars);
-            left -= taken;
-            if at >= gone && taken > 0 {
-                let start = piece.text.span.start;
-                let len = offset(self.conversation.raw(piece.text), taken) as u32;
-                edits.remove(Span {
-                    start,
-                    end: start + len,
-                });
-            }
+        let pieces = self.pieces.iter().zip(self.beginnings(chars));
+        for (piece, taken) in pieces.skip(gone).filter(|it| !it.1.is_empty()) {
+            let start = piece.text.span.start;
+            edits.remove(Span {
+                start,
+                end: start + taken.len() as u32,
+            });
         }
     }
 
@@ -195,14 +187,9 @@ impl<'a> Said<'a> {
 
     /// Raw tokens of the first characters.
     pub(super) fn tokens(&self, chars: usize, weights: &Weights) -> u32 {
-        let mut left = chars;
-        let mut tokens = 0.0;
-        for piece in &self.pieces {
-            let raw = self.conversation.raw(piece.text);
-            let taken = left.min(piece.chars);
-            tokens += weights.text(&text::measure(&raw[..offset(raw, taken)]));
-            left -= taken;
-        }
-        tokens as u32
+        let tokens = self
+            .beginnings(chars)
+            .map(|raw| weights.text(&text::measure(raw)));
+        tokens.sum::<f64>() as u32
     }
 }

@@ -3,7 +3,7 @@
 use super::{
     LINE_CHARS,
     excerpt::{content, head},
-    written::{Purse, Written},
+    written::Purse,
 };
 use crate::wire::chat::{Conversation, Role};
 
@@ -19,13 +19,12 @@ const UNEVEN: f64 = 3.0;
 pub(super) fn section(
     conversation: &Conversation,
     removed: &[usize],
-    written: &mut Written,
+    purse: &mut Purse,
     kept: f64,
 ) -> String {
-    let purse = &written.purse;
-    let room = purse.left() - kept - written.fences(OF);
+    let room = purse.left() - kept - purse.fences(OF);
     let lines = lines(conversation, &by_user(conversation, removed), room, purse);
-    written.write(OF, &lines)
+    purse.write(OF, &lines)
 }
 
 /// Messages of the user's, but for the first of the conversation, which is never left out.

@@ -50,17 +50,6 @@ impl Purse {
     pub(super) fn frame(&self) -> f64 {
         3.0 * self.character('-')
     }
-}
-
-/// What pays for sections.
-pub(super) struct Written {
-    pub(super) purse: Purse,
-}
-
-impl Written {
-    pub(super) const fn new(purse: Purse) -> Self {
-        Self { purse }
-    }
 
     /// As many of these lines, the newest first, as fit into `most` and into what is left, in
     /// their order, between fences.
@@ -70,10 +59,10 @@ impl Written {
         newest: impl IntoIterator<Item = String>,
         most: f64,
     ) -> String {
-        let mut left = most.min(self.purse.left()) - self.fences(of);
+        let mut left = most.min(self.left()) - self.fences(of);
         let mut lines = Vec::new();
         for line in newest {
-            let cost = self.purse.cost(&line) + self.purse.frame();
+            let cost = self.cost(&line) + self.frame();
             if cost > left {
                 break;
             }
@@ -97,13 +86,13 @@ impl Written {
             text.push('\n');
         }
         text.push_str(&close);
-        self.purse.pay(self.purse.cost(&text));
+        self.pay(self.cost(&text));
         text
     }
 
     pub(super) fn fences(&self, of: &str) -> f64 {
         let (open, close) = around(of);
-        self.purse.cost(&open) + self.purse.cost(&close)
+        self.cost(&open) + self.cost(&close)
     }
 }
 

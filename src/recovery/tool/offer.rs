@@ -51,8 +51,7 @@ pub fn offered(conversation: &Conversation, settings: &RecoveryConfig, memory: &
         AddTools::WhenDue => memory.tools || (callable && asks(memory.clock)),
     };
     // Schemas may be most of a body: they are read only where ours are to stand beside them.
-    let listed = added.then(|| Listed::read(conversation)).flatten();
-    match listed.and_then(|listed| listed.form()) {
+    match added.then(|| form_beside(conversation)).flatten() {
         Some(form) => Offer::Tools {
             own: schema::own(
                 form,
@@ -86,14 +85,6 @@ fn asks_for_many(conversation: &Conversation) -> bool {
     })
 }
 
-/// The client's own tools.
-enum Listed {
-    Tools(Vec<Tool>),
-    Functions,
-    /// Not a list of tools that we can follow.
-    Unread,
-}
-
 /// What is read of an element of `tools` or `functions`.
 #[derive(Deserialize)]
 struct Tool {
@@ -117,50 +108,33 @@ impl Tool {
     }
 }
 
-impl Listed {
-    /// `None` where the request has no tools at all.
-    fn read(conversation: &Conversation) -> Option<Self> {
-        let (tools, functions) = (list(conversation, "tools"), list(conversation, "functions"));
-        match (tools, functions) {
-            (Ok(tools), Ok(functions)) if tools.is_empty() && functions.is_empty() => None,
-            (Ok(tools), Ok(functions)) => {
-                if tools.iter().chain(&functions).any(Tool::is_ours) {
-                    Some(Self::Unread)
-                } else if tools.is_empty() {
-                    Some(Self::Functions)
-                } else {
-                    Some(Self::Tools(tools))
-                }
-            }
-            _ => Some(Self::Unread),
-        }
+/// The form of the proxy's schemas beside the client's own tools. `None` where the request has none, or a
+/// list of tools that cannot be followed, or one with a name of the proxy's.
+fn form_beside(conversation: &Conversation) -> Option<Form> {
+    let tools = list(conversation, "tools")?;
+    let functions = list(conversation, "functions")?;
+    if tools.iter().chain(&functions).any(Tool::is_ours) {
+        return None;
     }
-
-    /// The form of our schemas beside these.
-    fn form(&self) -> Option<Form> {
-        match self {
-            Self::Tools(tools) => {
-                let mut functions = tools.iter().filter_map(|tool| tool.function.as_ref());
-                let any = tools.iter().any(|tool| tool.function.is_some());
-                let strict = any && functions.all(|function| function.strict == Some(true));
-                Some(if strict {
-                    Form::StrictTools
-                } else {
-                    Form::Tools
-                })
-            }
-            Self::Functions => Some(Form::Functions),
-            Self::Unread => None,
-        }
+    if tools.is_empty() {
+        return (!functions.is_empty()).then_some(Form::Functions);
     }
+    let mut functions = tools.iter().filter_map(|tool| tool.function.as_ref());
+    let any = tools.iter().any(|tool| tool.function.is_some());
+    // Some providers refuse tools of which some are strict and others are not.
+    let strict = any && functions.all(|function| function.strict == Some(true));
+    Some(match strict {
+        true => Form::StrictTools,
+        false => Form::Tools,
+    })
 }
 
-/// The elements of a list of tools; none where it is missing.
-fn list(conversation: &Conversation, name: &str) -> Result<Vec<Tool>, ()> {
-    match conversation.field(name) {
-        None => Ok(Vec::new()),
-        Some(field) if field.kind == Kind::Null => Ok(Vec::new()),
-        Some(field) => serde_json::from_slice(conversation.bytes(field.value)).map_err(|_| ()),
+/// The elements of a list of tools, which may be missing; `None` where it cannot be read.
+fn list(conversation: &Conversation, name: &str) -> Option<Vec<Tool>> {
+    let field = conversation.field(name);
+    match field.filter(|field| field.kind != Kind::Null) {
+        None => Some(Vec::new()),
+        Some(field) => serde_json::from_slice(conversation.bytes(field.value)).ok(),
     }
 }
 
