@@ -21,7 +21,7 @@ use crate::{
     recovery::{
         self, Due, Language, Memory, RefusedAdditions,
         clock::{Did, Pace},
-        course,
+        course::{self, Wording},
         prompt::{Prompts, Way},
         tool::{self, Offer},
     },
@@ -233,10 +233,12 @@ impl RecoveryStep {
         let before = memory.course.as_ref().map_or(0, |course| course.boundary);
         let boundary = boundary.max(before);
         let removed = guard::removed_by(conversation, boundary);
-        let (prompts, language) = (&self.prompts, self.language);
-        let gone = (&removed[..], boundary);
+        let wording = Wording {
+            prompts: &self.prompts,
+            language: self.language,
+        };
         let room = guard::room(conversation, policy);
-        let course = course::begin(conversation, gone, memory, prompts, language, room);
+        let course = course::begin(conversation, &removed, boundary, memory, wording, room);
         memory.course = Some(course);
         memory.records.clear();
         memory.clear_due = false;

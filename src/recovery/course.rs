@@ -17,17 +17,25 @@ pub const MAX_FACTS_BESIDE: usize = 2_000;
 /// Less is hardly one fact.
 const LEAST_FACTS_CHARS: usize = 100;
 
+/// The texts of a session, in its language.
+#[derive(Clone, Copy)]
+pub struct Wording<'a> {
+    pub prompts: &'a Prompts,
+    pub language: Language,
+}
+
 /// Begins the next course. `removed` are the indices of the messages that are left out from now
 /// on, in their order; `boundary` is where what is kept begins (see [`Course`]). `fits`: whether
 /// there is room for a preface; older notes give way, and then facts, but never its head.
 pub fn begin(
     conversation: &Conversation,
-    (removed, boundary): (&[usize], u32),
+    removed: &[usize],
+    boundary: u32,
     memory: &Memory,
-    prompts: &Prompts,
-    language: Language,
+    wording: Wording<'_>,
     fits: impl Fn(&str) -> bool,
 ) -> Course {
+    let Wording { prompts, language } = wording;
     let number = memory.course_number().saturating_add(1);
     let notes = |head: &str| {
         let within = |fenced: &str| fits(&preface(head, fenced));

@@ -35,13 +35,13 @@ impl Reader for Count<'_> {
         };
         let (blocks, tail) = self.0.as_chunks::<BLOCK>();
         for (at, block) in blocks.iter().enumerate() {
-            counted.take(map, block, (at * BLOCK, u64::MAX))?;
+            counted.take(map, block, at * BLOCK, u64::MAX)?;
         }
         if !tail.is_empty() {
             let mut last = [0; BLOCK];
             last[..tail.len()].copy_from_slice(tail);
             let there = (1 << tail.len()) - 1;
-            counted.take(map, &last, (blocks.len() * BLOCK, there))?;
+            counted.take(map, &last, blocks.len() * BLOCK, there)?;
         }
         counted.sizes.latin += counted.ascii as u32;
         Some(counted.sizes)
@@ -61,12 +61,7 @@ struct Counted<'a> {
 impl Counted<'_> {
     /// Adds a block that lies at `from`, of whose bytes those are `there`.
     #[inline(always)]
-    fn take(
-        &mut self,
-        map: impl Map,
-        block: &[u8; BLOCK],
-        (from, there): (usize, u64),
-    ) -> Option<()> {
+    fn take(&mut self, map: impl Map, block: &[u8; BLOCK], from: usize, there: u64) -> Option<()> {
         let bits = map.bits(block);
         let escaped = escaped(bits.backslashes, &mut self.escaping) & there;
         // A backslash counts, and what it escapes does not.

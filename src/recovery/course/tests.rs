@@ -9,6 +9,13 @@ use crate::{
     wire::chat::index,
 };
 
+const fn english(prompts: &Prompts) -> Wording<'_> {
+    Wording {
+        prompts,
+        language: Language::English,
+    }
+}
+
 fn conversation(messages: &[Value]) -> Conversation {
     index(Bytes::from(json!({ "messages": messages }).to_string())).unwrap()
 }
@@ -29,14 +36,9 @@ fn result(text: &str) -> Value {
 fn preface(messages: &[Value], removed: &[usize], memory: &Memory) -> String {
     let conversation = conversation(messages);
     let prompts = Prompts::default();
-    let course = begin(
-        &conversation,
-        (removed, 7),
-        memory,
-        &prompts,
-        Language::English,
-        |_| true,
-    );
+    let course = begin(&conversation, removed, 7, memory, english(&prompts), |_| {
+        true
+    });
     assert_eq!(
         (course.number, course.boundary),
         (memory.course_number() + 1, 7)
@@ -159,10 +161,13 @@ fn half_a_surrogate_pair_is_no_trouble() {
     let conversation = index(Bytes::from(body)).unwrap();
     let course = begin(
         &conversation,
-        (&[1, 2, 3], 1),
+        &[1, 2, 3],
+        1,
         &Memory::default(),
-        &Prompts::default(),
-        Language::Chinese,
+        Wording {
+            prompts: &Prompts::default(),
+            language: Language::Chinese,
+        },
         |_| true,
     );
     assert!(
@@ -202,13 +207,12 @@ fn a_preface_leaves_room_for_work_in_a_small_window() {
         for memory in [&full, &Memory::default()] {
             let room = guard::room(&conversation, &policy);
             let prompts = Prompts::default();
-            let gone = (&removed[..], boundary);
             let course = begin(
                 &conversation,
-                gone,
+                &removed,
+                boundary,
                 memory,
-                &prompts,
-                Language::English,
+                english(&prompts),
                 room,
             );
             let text = &*course.preface;

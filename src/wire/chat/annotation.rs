@@ -118,7 +118,8 @@ pub(super) fn is_one(annotations: &[Annotation], key: Text) -> bool {
 pub(super) fn find(
     body: &[u8],
     object: Span,
-    (message, part): (usize, Option<usize>),
+    message: usize,
+    part: Option<usize>,
     found: &mut Vec<Annotation>,
 ) -> Result<(), Malformed> {
     let first = found.len();

@@ -224,8 +224,8 @@ impl<'a> Indexer<'a> {
     /// Notes the annotations of the message that is being read, or of a part of it.
     #[cold]
     fn annotate(&mut self, object: Span, part: Option<usize>) -> Result<(), Stop> {
-        let of = (self.messages.len(), part);
-        annotation::find(self.body, object, of, &mut self.annotations)?;
+        let message = self.messages.len();
+        annotation::find(self.body, object, message, part, &mut self.annotations)?;
         self.bounded()
     }
 
