@@ -1,5 +1,7 @@
 //! Window, reserve and budget: how many tokens a prompt may use.
 
+use serde::Serialize;
+
 use super::{Policy, estimate};
 use crate::{config::GuardConfig, wire::chat::Conversation};
 
@@ -56,7 +58,7 @@ pub(super) fn with_reserve(reserve: u32, policy: &Policy<'_>) -> Budget {
 }
 
 /// Raw tokens of a request by what they are of.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Shares {
     pub system: u32,
     /// Tool schemas and the response format.

@@ -10,11 +10,11 @@ use super::{
     cuts::{Cuts, sum},
     fold::Fold,
     ground::Ground,
-    injected::InjectedWeight,
+    injected::{InjectedWeight, with_injected},
     measured::Measured,
     preface::Base,
     priority::spare::Spares,
-    replay::{Replay, Start, with_injected},
+    replay::{Replay, Start},
     units::{self, UnitKind},
     view::View,
 };

@@ -13,7 +13,7 @@ pub use self::next::{Large, Next, Span};
 use super::{
     AnswerCap, Calibration, Cleared as ClearedByGuard, Plan, Policy, Recall, Report, Shortened,
     StoodBack, Truncated,
-    budget::{self, Budget},
+    budget::{self, Budget, Shares},
     profile::Profile,
     report::INVALID,
     units::{self, Unit},
@@ -71,14 +71,9 @@ pub struct WindowFound {
 pub struct Made {
     pub bytes: usize,
     pub messages: usize,
-    pub system: u32,
-    /// Tool schemas and the response format.
-    pub tools: u32,
-    /// User and assistant messages, calls included.
-    pub history: u32,
-    pub tool_results: u32,
-    pub images: u32,
-    /// All of the above.
+    #[serde(flatten)]
+    pub shares: Shares,
+    /// All shares.
     pub prompt: u32,
     /// Under the budget.
     pub free: u32,
@@ -250,25 +245,22 @@ impl Made {
         budget: u32,
         calibration: Calibration,
     ) -> Self {
-        let shares = report.shares;
         let tokens = |raw| scaled(raw, calibration);
-        let made = Self {
+        let shares = Shares {
+            system: tokens(report.shares.system),
+            tools: tokens(report.shares.tools),
+            history: tokens(report.shares.history),
+            tool_results: tokens(report.shares.tool_results),
+            images: tokens(report.shares.images),
+        };
+        let prompt = shares.total();
+        Self {
             bytes: conversation.body.len(),
             messages: conversation.messages.len(),
-            system: tokens(shares.system),
-            tools: tokens(shares.tools),
-            history: tokens(shares.history),
-            tool_results: tokens(shares.tool_results),
-            images: tokens(shares.images),
-            ..Self::default()
-        };
-        let parts = [made.tools, made.history, made.tool_results, made.images];
-        let prompt = parts.into_iter().fold(made.system, u32::saturating_add);
-        Self {
+            shares,
             prompt,
             free: budget.saturating_sub(prompt),
             over: prompt.saturating_sub(budget),
-            ..made
         }
     }
 }

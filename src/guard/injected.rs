@@ -258,3 +258,9 @@ impl<'a> Injected<'a> {
         units::holding(self.view.units, message)
     }
 }
+
+/// Raw tokens together with what is injected beside them.
+pub(super) fn with_injected(tokens: u32, injected: i64) -> u32 {
+    let sum = i64::from(tokens).saturating_add(injected).max(0);
+    u32::try_from(sum).unwrap_or(u32::MAX)
+}

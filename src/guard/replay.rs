@@ -12,6 +12,7 @@ use super::{
     clear::sweep::{Sweep, Swept},
     cuts::Cuts,
     fold::Fold,
+    injected::with_injected,
     priority::spare::{Spare, Spares},
     units::UnitKind,
     view::View,
@@ -296,10 +297,4 @@ impl Replay<'_> {
             }
         }
     }
-}
-
-/// Raw tokens together with what is injected beside them.
-pub(super) fn with_injected(tokens: u32, injected: i64) -> u32 {
-    let sum = i64::from(tokens).saturating_add(injected).max(0);
-    u32::try_from(sum).unwrap_or(u32::MAX)
 }

@@ -3,6 +3,7 @@
 
 mod calls;
 mod names;
+mod tighten;
 
 use std::{
     collections::{BTreeMap, BTreeSet, HashMap, HashSet},
@@ -12,8 +13,8 @@ use std::{
 use serde::Serialize;
 
 use self::calls::CallCut;
-pub(super) use self::names::Names;
 pub use self::names::tool;
+pub(super) use self::{names::Names, tighten::level};
 use super::{
     injected::Injected,
     limits::{FIRST_SHARE, Held, LEAST_CHARS, Rule, TIGHT_SHARE, chars_within_bytes, within},
@@ -23,8 +24,6 @@ use super::{
 };
 use crate::{json::text::Sizes, wire::edit::Edits};
 
-/// Rounds in which a step's results are brought down to what is left for them.
-const TIGHTEN_ROUNDS: usize = 4;
 /// Rounds in which a result is brought within its share by what it is made of.
 const FIRST_ROUNDS: usize = 4;
 
@@ -201,42 +200,6 @@ impl<'a> Results<'a> {
         self.calls.contains_key(&at)
     }
 
-    /// Makes one step smaller by `excess` raw tokens: its results, the largest first, and where that is
-    /// not enough, what its calls say. Returns what it took, which is less where nothing more can go.
-    pub(super) fn tighten(&mut self, messages: Range<usize>, excess: u32) -> u32 {
-        let call = messages.start;
-        let taken = self.tighten_results(messages, excess);
-        match excess.saturating_sub(taken) {
-            0 => taken,
-            left => taken.saturating_add(self.tighten_calls(call, left)),
-        }
-    }
-
-    fn tighten_results(&mut self, messages: Range<usize>, excess: u32) -> u32 {
-        let answers = self.answers(messages);
-        let weight = |this: &Self| {
-            let tokens = answers.iter().map(|&at| this.tokens[at]);
-            tokens.fold(0, u32::saturating_add)
-        };
-        let before = weight(self);
-        let target = before.saturating_sub(excess);
-        // Tokens are not spread evenly over a text: what is left may be denser than the whole.
-        let mut aim = target;
-        for _ in 0..TIGHTEN_ROUNDS {
-            let now = weight(self);
-            if now <= target {
-                break;
-            }
-            let level = level(answers.iter().map(|&at| self.tokens[at]).collect(), aim);
-            for &at in &answers {
-                self.lower(at, level);
-            }
-            let over = weight(self).saturating_sub(target);
-            aim = aim.saturating_sub(over.saturating_add(1));
-        }
-        before.saturating_sub(weight(self))
-    }
-
     /// What was truncated of the results that `goes` names, with its edits.
     pub(super) fn made(
         &self,
@@ -296,21 +259,6 @@ impl<'a> Results<'a> {
         (share / self.view.policy.weights().heaviest()) as usize
     }
 
-    /// Brings one result down to so many raw tokens, in the proportion of its characters.
-    fn lower(&mut self, at: usize, level: u32) {
-        let now = self.tokens[at];
-        if now <= level {
-            return;
-        }
-        let chars = self
-            .cuts
-            .get(&at)
-            .map_or(self.view.message(at).sizes.chars(), |cut| cut.after);
-        let chars = chars as u64 * u64::from(level) / u64::from(now.max(1));
-        let marker = self.tight.get(&at).map_or(Marker::Plain, |it| it.marker());
-        self.hold(at, Held::new((chars as usize).max(LEAST_CHARS), marker));
-    }
-
     /// Holds one result to a limit of its own.
     fn hold(&mut self, at: usize, held: Held) {
         let chars = held.chars();
@@ -330,18 +278,4 @@ impl<'a> Results<'a> {
         self.cuts.insert(at, cut);
         true
     }
-}
-
-/// The level to which the largest must come down so that all together weigh `target`.
-pub(super) fn level(mut weights: Vec<u32>, target: u32) -> u32 {
-    weights.sort_unstable();
-    let mut left = target;
-    for (place, &weight) in weights.iter().enumerate() {
-        let share = left / (weights.len() - place) as u32;
-        if weight > share {
-            return share;
-        }
-        left -= weight;
-    }
-    weights.last().copied().unwrap_or(0)
 }

@@ -68,11 +68,11 @@ fn write_shares(out: &mut impl Write, found: &Found) -> io::Result<()> {
         format!("{:>12} {percent:>6.1} %", grouped(tokens))
     };
     for (name, before, after) in [
-        ("system", came.system, goes.system),
-        ("tools", came.tools, goes.tools),
-        ("history", came.history, goes.history),
-        ("tool results", came.tool_results, goes.tool_results),
-        ("images", came.images, goes.images),
+        ("system", came.shares.system, goes.shares.system),
+        ("tools", came.shares.tools, goes.shares.tools),
+        ("history", came.shares.history, goes.shares.history),
+        ("tool results", came.shares.tool_results, goes.shares.tool_results),
+        ("images", came.shares.images, goes.shares.images),
         ("reserve", reserve, reserve),
         ("held back", held_back, held_back),
         ("free", came.free, goes.free),

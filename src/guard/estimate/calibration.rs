@@ -1,0 +1,211 @@
+//! What usage teaches: from raw tokens to expected ones.
+
+use serde::{Deserialize, Serialize};
+
+use crate::config::profile::Profile;
+
+/// What the usage of earlier answers taught about a session's tokens.
+///
+/// Expected tokens are a line through the last answer's usage: what it reported, plus what was
+/// added since at the learnt slope. So an overhead that stands in no body (a chat template, the
+/// provider's own instructions) is counted once and not as a factor.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Calibration {
+    /// Reported tokens a raw token, of what is added.
+    slope: f64,
+    /// The last request as sent, in raw tokens, and what the provider reported for it.
+    anchor: Option<(u32, u32)>,
+}
+
+impl Default for Calibration {
+    fn default() -> Self {
+        Self {
+            slope: 1.0,
+            anchor: None,
+        }
+    }
+}
+
+/// Slopes outside of these bounds are no tokenizer's.
+pub const SLOPES: std::ops::RangeInclusive<f64> = 0.4..=2.5;
+/// How much denser than all before a new text may be: logs and figures take a third more tokens a
+/// character than code does, and code than prose. What the last answer reported is certain, so this
+/// widens only what was added since, which is little but for one large result.
+const DENSER: f64 = 1.35;
+/// Tokens that may stand outside of a body; a report beyond it is of something else.
+const MOST_OVERHEAD: f64 = 64_000.0;
+/// Expected tokens a raw token, against which a report may be far too low.
+const MOST_EXPECTED: f64 = 1.5;
+/// Raw tokens at which a difference of two requests is worth as much as all that was learnt.
+const WEIGHT: f64 = 4_000.0;
+
+impl Calibration {
+    /// For a new session of a model of which this ratio is known.
+    pub fn of_ratio(ratio: f64) -> Self {
+        Self {
+            slope: ratio.clamp(*SLOPES.start(), *SLOPES.end()),
+            anchor: None,
+        }
+    }
+
+    /// Whether a provider has counted the session's tokens.
+    pub const fn is_counted(&self) -> bool {
+        self.anchor.is_some()
+    }
+
+    /// Reported tokens a raw token, of what is added to a conversation.
+    pub const fn slope(&self) -> f64 {
+        self.slope
+    }
+
+    /// Expected tokens of a request of so many raw tokens.
+    pub fn tokens(&self, raw: u32) -> u32 {
+        let (base_raw, base) = self.anchor.unwrap_or((0, 0));
+        let tokens = f64::from(base) + (f64::from(raw) - f64::from(base_raw)) * self.slope;
+        super::whole(tokens.max(0.0))
+    }
+
+    /// The raw tokens that will hardly be more than so many tokens, of a request to which `added`
+    /// raw tokens came since the last answer: the inverse of [`Self::tokens`], but for what `DENSER` says.
+    ///
+    /// What is added may be dense and what has to go may be light, so the two are weighed apart:
+    /// where much of both comes together, their difference alone would tell nothing.
+    pub fn raw(&self, tokens: u32, added: u32) -> u32 {
+        let tokens = f64::from(tokens);
+        let Some((base_raw, base)) = self.anchor else {
+            return (tokens / self.slope) as u32;
+        };
+        let (base_raw, base, added) = (f64::from(base_raw), f64::from(base), f64::from(added));
+        let dense = self.slope * DENSER;
+        let room = tokens - added * dense;
+        let kept = if room >= base {
+            base_raw + (room - base) / dense
+        } else {
+            // What stays is what was there without what goes, nor is it denser than all may be.
+            let overhead = (base - base_raw * self.slope).max(0.0);
+            let by_what_goes = base_raw - (base - room) * DENSER / self.slope;
+            by_what_goes.max((room - overhead) / dense)
+        };
+        (kept + added).max(0.0) as u32
+    }
+
+    /// Learns from an answer: `raw` tokens were sent, and `reported` was their usage.
+    ///
+    /// Where the provider may count only what its cache missed, a sample far below what was
+    /// expected teaches nothing. Nor does one that no tokenizer could give.
+    pub fn learn(&self, raw: u32, reported: u32, profile: &Profile) -> Self {
+        if raw == 0 || reported == 0 {
+            return *self;
+        }
+        if f64::from(reported) > f64::from(raw) * SLOPES.end() + MOST_OVERHEAD {
+            return *self;
+        }
+        // What is expected may itself come from one bad report, which must not keep out all that
+        // come after it.
+        let expected = f64::from(self.tokens(raw)).min(f64::from(raw) * MOST_EXPECTED);
+        let far_below = f64::from(reported) < expected * 0.5;
+        if far_below && (profile.counts_missed_only || f64::from(reported) < f64::from(raw) * 0.2) {
+            return *self;
+        }
+        let overall = f64::from(reported) / f64::from(raw);
+        let (sample, weight) = match self.anchor {
+            // A difference tells the slope best, where it is large enough to be more than noise.
+            Some((base_raw, base)) if raw > base_raw && reported > base => {
+                let added = f64::from(raw - base_raw);
+                (f64::from(reported - base) / added, added / (added + WEIGHT))
+            }
+            Some(_) => (overall, 0.1),
+            None => (overall, 1.0),
+        };
+        let slope = self.slope + (sample - self.slope) * weight;
+        Self {
+            slope: slope.clamp(*SLOPES.start(), *SLOPES.end()),
+            anchor: Some((raw, reported)),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::config::profile::named;
+
+    #[test]
+    fn an_overhead_outside_of_the_body_is_counted_once() {
+        let profile = named("openai").unwrap();
+        let truth = |raw: u32| 3_000 + raw * 9 / 10;
+        let mut calibration = Calibration::default();
+        for raw in (1_000..40_000).step_by(1_500) {
+            calibration = calibration.learn(raw, truth(raw), profile);
+        }
+        let (expected, got) = (truth(50_000), calibration.tokens(50_000));
+        assert!(
+            got.abs_diff(expected) * 20 < expected,
+            "{got} for {expected}"
+        );
+    }
+
+    #[test]
+    fn a_count_of_what_the_cache_missed_teaches_nothing() {
+        let local = named("ollama").unwrap();
+        let learnt = Calibration::default().learn(10_000, 11_000, local);
+        assert_eq!(learnt.learn(11_000, 900, local), learnt);
+        assert_eq!(learnt.learn(0, 900, local), learnt);
+    }
+
+    #[test]
+    fn one_absurd_report_does_not_keep_out_the_true_ones() {
+        let local = named("template").unwrap();
+        for absurd in [30_000, 80_000, u32::MAX] {
+            let mut calibration = Calibration::default().learn(10_000, absurd, local);
+            for raw in (10_300..12_000).step_by(300) {
+                calibration = calibration.learn(raw, raw * 11 / 10, local);
+            }
+            let expected = calibration.tokens(12_000);
+            assert!(expected.abs_diff(13_200) < 1_000, "{absurd}: {expected}");
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn what_fits_is_expected_to_fit(slope in 0.4f64..2.5, base in 0u32..200_000, tokens in 1_000u32..1_000_000, added in 0u32..100_000) {
+            let calibration = Calibration { slope, anchor: Some((base, base)) };
+            let raw = calibration.raw(tokens, added);
+            prop_assume!(raw > 0 && raw >= added);
+            prop_assert!(calibration.tokens(raw) <= tokens + 1);
+            // Also where all that came is denser, and all that went was lighter.
+            let kept = f64::from(raw - added);
+            let came = f64::from(added) * slope * DENSER;
+            let stayed = f64::from(base) + (kept - f64::from(base)) * slope / DENSER;
+            let overhead = (f64::from(base) * (1.0 - slope)).max(0.0);
+            let stayed = stayed.min(overhead + kept * slope * DENSER);
+            prop_assert!(kept > f64::from(base) || came + stayed <= f64::from(tokens) + 1.0);
+        }
+
+        #[test]
+        fn what_was_reported_is_certain(slope in 0.4f64..2.5, raw in 1u32..200_000, base in 1u32..200_000) {
+            let calibration = Calibration { slope, anchor: Some((raw, base)) };
+            prop_assert_eq!(calibration.raw(base, 0), raw);
+        }
+
+        #[test]
+        fn without_an_answer_nothing_is_added_for_caution(slope in 0.4f64..2.5, tokens in 1_000u32..1_000_000) {
+            let calibration = Calibration::of_ratio(slope);
+            let raw = calibration.raw(tokens, 1_000);
+            prop_assert!(calibration.tokens(raw) <= tokens + 1);
+            prop_assert!(calibration.tokens(raw + 2) + 3 >= tokens);
+        }
+
+        #[test]
+        fn slopes_stay_within_their_bounds(samples in prop::collection::vec((any::<u32>(), any::<u32>()), 0..20)) {
+            let profile = named("template").unwrap();
+            let mut calibration = Calibration::default();
+            for (raw, reported) in samples {
+                calibration = calibration.learn(raw, reported, profile);
+                prop_assert!(SLOPES.contains(&calibration.slope()));
+            }
+        }
+    }
+}
