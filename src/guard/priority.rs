@@ -22,6 +22,7 @@
 
 mod cut;
 mod piece;
+mod share;
 pub(super) mod spare;
 mod told;
 
@@ -35,14 +36,12 @@ use xxhash_rust::xxh3::xxh3_128;
 pub use self::told::{CapUse, How, Shortened, SystemUse, Texts};
 use self::{
     piece::{Piece, With},
-    spare::{Pool, Spare},
+    spare::Spare,
 };
 use super::{
     budget,
-    cuts::sum,
     estimate::Weights,
     limits::Held,
-    results::level,
     truncate::Marker,
     units::{self, Unit},
     view::View,
@@ -54,11 +53,6 @@ use crate::{
         edit::Edits,
     },
 };
-
-/// No text without an annotation is shortened below this; raw tokens.
-const LEAST_TOKENS: u32 = 128;
-/// Rounds in which what is rounded up in each text is found again in the sum.
-const TRIM_ROUNDS: usize = 8;
 
 /// The texts of a conversation that were looked at, and what becomes of them.
 pub(super) struct Priorities<'a> {
@@ -115,49 +109,10 @@ impl<'a> Priorities<'a> {
         }
     }
 
-    /// Holds each group of instructions to what it may have.
-    fn share(&mut self, tokens: &mut [u32]) {
-        let messages = &self.view.conversation.messages;
-        let instructs = |at: &usize| messages[*at].role.instructs();
-        let start = (0..messages.len()).take_while(instructs).count();
-        let later = (start..messages.len()).filter(instructs);
-        let mut before = 0u32;
-        for group in std::iter::once(0..start).chain(later.map(|at| at..at + 1)) {
-            let most = self.limit.saturating_sub(before);
-            self.leave_out(group.clone(), most, tokens);
-            if self.view.policy.settings.trim_system {
-                self.trim(group.clone(), most, tokens);
-            }
-            before = before.saturating_add(sum(&tokens[group]));
-        }
-    }
-
     /// The texts of some messages.
     fn pieces_of(&self, messages: Range<usize>) -> Range<usize> {
         let first = |message| self.pieces.partition_point(|it| it.message < message);
         first(messages.start)..first(messages.end)
-    }
-
-    /// Leaves out annotated texts until these messages are within `most` raw tokens.
-    fn leave_out(&mut self, messages: Range<usize>, most: u32, tokens: &mut [u32]) {
-        if sum(&tokens[messages.clone()]) <= most {
-            return;
-        }
-        let mut pools: [Pool; 3] = Default::default();
-        for at in self.pieces_of(messages.clone()) {
-            if let Some((priority, saves)) = self.saves(at) {
-                pools[priority as usize].add(saves, at);
-            }
-        }
-        for pool in &mut pools {
-            loop {
-                let over = sum(&tokens[messages.clone()]).saturating_sub(most);
-                let Some(at) = (over > 0).then(|| pool.take(over)).flatten() else {
-                    break;
-                };
-                self.replace(at, tokens);
-            }
-        }
     }
 
     /// The priority of a text that may go, and the raw tokens that this saves.
@@ -244,31 +199,6 @@ impl<'a> Priorities<'a> {
         let texts = self.pieces_of(unit.messages.clone());
         let saved = texts.filter_map(|text| Some(self.saves(text)?.1));
         saved.fold(now, u32::saturating_sub)
-    }
-
-    /// Shortens texts without an annotation until these messages are within `most` raw tokens.
-    fn trim(&mut self, messages: Range<usize>, most: u32, tokens: &mut [u32]) {
-        let plain: Vec<usize> = self
-            .pieces_of(messages.clone())
-            .filter(|&at| self.pieces[at].priority.is_none() && self.pieces[at].sound)
-            .collect();
-        for _ in 0..TRIM_ROUNDS {
-            let over = sum(&tokens[messages.clone()]).saturating_sub(most);
-            if over == 0 {
-                return;
-            }
-            let now: Vec<u32> = plain.iter().map(|&at| self.pieces[at].tokens).collect();
-            let target = sum(&now).saturating_sub(over);
-            let level = level(now, target).max(LEAST_TOKENS);
-            for &at in &plain {
-                if self.pieces[at].tokens > level {
-                    self.cut(at, level, How::Trimmed, tokens);
-                }
-            }
-            if level == LEAST_TOKENS {
-                return;
-            }
-        }
     }
 
     /// Cuts a text of the conversation down to so many raw tokens, where it can be cut.

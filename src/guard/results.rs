@@ -88,24 +88,18 @@ impl<'a> Results<'a> {
 
     /// Cuts every result that is too large by the settings and the window alone.
     pub(super) fn first_line(&mut self) {
-        for at in self.answers(0..self.tokens.len()) {
-            self.first_cut(at);
+        let (settings, tokens) = (self.view.policy.settings, self.tokens.len());
+        for at in self.answers(0..tokens) {
+            let block = self.blocks.get(&at).map_or(0, Sizes::chars);
+            let bytes = chars_within_bytes(self.view, at, block).unwrap_or(usize::MAX);
+            let rule = Rule {
+                chars: settings.max_tool_result_chars.min(bytes),
+                share: FIRST_SHARE,
+                ends: Some((settings.truncate_head_chars, settings.truncate_tail_chars)),
+                marker: Marker::Plain,
+            };
+            self.cut_by(at, &rule);
         }
-    }
-
-    fn first_cut(&mut self, at: usize) {
-        let settings = self.view.policy.settings;
-        let block = self.blocks.get(&at).map_or(0, Sizes::chars);
-        let bytes = chars_within_bytes(self.view, at, block);
-        let rule = Rule {
-            chars: settings
-                .max_tool_result_chars
-                .min(bytes.unwrap_or(usize::MAX)),
-            share: FIRST_SHARE,
-            ends: Some((settings.truncate_head_chars, settings.truncate_tail_chars)),
-            marker: Marker::Plain,
-        };
-        self.cut_by(at, &rule);
     }
 
     /// Cuts results from message `from` on that are longer than `chars` characters, or than a
@@ -224,15 +218,8 @@ impl<'a> Results<'a> {
         for (&at, cut) in self.calls.iter().filter(|(at, _)| goes(**at)) {
             edits.merge(cut.edits.clone());
             made.extend(cut.parts.iter().map(|part| Truncated {
-                message: at,
-                tool: part.tool.map_or_else(String::new, |name| {
-                    names::show(self.view.conversation, name)
-                }),
-                before: part.before,
-                after: part.after,
-                tighter: true,
                 new: at >= known,
-                call: true,
+                ..part.clone()
             }));
         }
         made.sort_by_key(|cut| cut.message);

@@ -4,7 +4,7 @@
 //!
 //! The limit is one number of characters for each value of the message, and remembered like that of a result.
 
-use super::Results;
+use super::{Results, Truncated, names};
 use crate::{
     guard::{
         arguments::{Arguments, Keep, cut_arguments},
@@ -12,8 +12,8 @@ use crate::{
         texts,
         truncate::{self, Limit, Marker},
     },
-    json::{scan::Text, text},
-    wire::edit::Edits,
+    json::text,
+    wire::{chat::Call, edit::Edits},
 };
 
 /// No value is cut below this; characters. The marker takes 52 of them at most.
@@ -26,15 +26,7 @@ const ROUNDS: usize = 6;
 pub(super) struct CallCut {
     pub(super) edits: Edits,
     /// Its arguments by call, and its text.
-    pub(super) parts: Vec<CutPart>,
-}
-
-/// One of them that is cut; in characters.
-#[derive(Clone, Debug)]
-pub(super) struct CutPart {
-    pub(super) tool: Option<Text>,
-    pub(super) before: usize,
-    pub(super) after: usize,
+    pub(super) parts: Vec<Truncated>,
 }
 
 impl Results<'_> {
@@ -103,11 +95,8 @@ impl Results<'_> {
                 continue;
             };
             let before = text::measure(self.view.conversation.raw(arguments)).chars();
-            cut.parts.push(CutPart {
-                tool: call.name,
-                before,
-                after: (before + made.put.chars()).saturating_sub(made.gone.chars()),
-            });
+            let after = (before + made.put.chars()).saturating_sub(made.gone.chars());
+            cut.parts.push(self.truncated_call(at, call, before, after));
             sizes -= made.gone;
             sizes += made.put;
             cut.edits.merge(made.edits);
@@ -119,12 +108,9 @@ impl Results<'_> {
             sizes -= texts::sizes(self.view.conversation, message);
             sizes += said.sizes;
             cut.edits.merge(said.edits);
-            let calls = self.view.conversation.calls(message);
-            cut.parts.push(CutPart {
-                tool: calls.first().and_then(|call| call.name),
-                before: said.before,
-                after: said.after,
-            });
+            let calls = self.view.conversation.calls(message).first();
+            cut.parts
+                .extend(calls.map(|call| self.truncated_call(at, call, said.before, said.after)));
         }
         if cut.parts.is_empty() {
             return;
@@ -132,5 +118,26 @@ impl Results<'_> {
         self.tokens[at] = self.view.weigh(at, &sizes);
         self.calls.insert(at, cut);
         self.tight.insert(at, Held::new(most, Marker::Plain));
+    }
+
+    /// What was cut of a message that makes calls, for the report; characters.
+    fn truncated_call(
+        &self,
+        message: usize,
+        call: &Call,
+        before: usize,
+        after: usize,
+    ) -> Truncated {
+        let tool = call.name;
+        let tool = tool.map(|name| names::show(self.view.conversation, name));
+        Truncated {
+            message,
+            tool: tool.unwrap_or_default(),
+            before,
+            after,
+            tighter: true,
+            new: false,
+            call: true,
+        }
     }
 }
