@@ -71,7 +71,11 @@ fn write_shares(out: &mut impl Write, found: &Found) -> io::Result<()> {
         ("system", came.shares.system, goes.shares.system),
         ("tools", came.shares.tools, goes.shares.tools),
         ("history", came.shares.history, goes.shares.history),
-        ("tool results", came.shares.tool_results, goes.shares.tool_results),
+        (
+            "tool results",
+            came.shares.tool_results,
+            goes.shares.tool_results,
+        ),
         ("images", came.shares.images, goes.shares.images),
         ("reserve", reserve, reserve),
         ("held back", held_back, held_back),
