@@ -18,7 +18,7 @@ pub struct History {
 }
 
 /// One generation; of several, the last one's number, the fullest one's tokens, and what was done in
-/// any. As it is shown; what is stored is [`Packed`].
+/// any. As it is shown; what is stored is `Packed`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub struct Point {
     /// Counted from 1.
