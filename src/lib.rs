@@ -17,6 +17,7 @@
 //! telemetry
 //! provider
 //! relay
+//! format        answers in their wire formats: the reader, and what takes parts of one out
 //! health, error
 //! wire, json
 //! store, breaker
@@ -29,6 +30,7 @@ pub mod cli;
 pub mod compaction;
 pub mod config;
 pub mod error;
+pub mod format;
 pub mod guard;
 pub mod health;
 pub mod http;

@@ -10,9 +10,9 @@ use thiserror::Error;
 
 use super::SECTIONS;
 use crate::{
+    format::{AnswerEvent, chat::answer},
     guard::{estimate::Weights, fence},
     json::text,
-    wire::chat::answer,
 };
 
 /// Bytes of the longest summary.
@@ -85,22 +85,28 @@ pub(super) fn accept(
 
 /// The text of an answer that ended by itself.
 fn read_text(json: &[u8]) -> Result<String, Rejected> {
-    let read = answer::read(json).map_err(|_| Rejected::NotAnAnswer)?;
-    let choice = read.first.filter(|_| !read.error);
-    let choice = choice.ok_or(Rejected::NotAnAnswer)?;
-    let said = choice.said.ok_or(Rejected::NotAnAnswer)?;
-    let finish = choice.finish.map(|text| &json[text.span.range()]);
+    let answer = answer::read(json).map_err(|_| Rejected::NotAnAnswer)?;
+    if answer.has_error() || !answer.has_message() {
+        return Err(Rejected::NotAnAnswer);
+    }
+    let mut text = String::new();
+    for event in &answer.events {
+        match event {
+            AnswerEvent::Call(_) => return Err(Rejected::CallsTools),
+            AnswerEvent::Text(part) => {
+                text.extend(text::decode(&json[part.span.range()]));
+            }
+            _ => {}
+        }
+    }
+    let finish = answer.finish().map(|it| &json[it.reason.span.range()]);
     match finish {
-        _ if !said.calls.is_empty() => return Err(Rejected::CallsTools),
         Some(b"tool_calls" | b"function_call" | b"tool_use") => return Err(Rejected::CallsTools),
         Some(b"length" | b"max_tokens" | b"model_length" | b"content_filter" | b"error") => {
             return Err(Rejected::CutOff);
         }
         _ => {}
     }
-    let texts = said.texts.iter();
-    let texts = texts.filter_map(|text| text::decode(&json[text.span.range()]));
-    let text: String = texts.collect();
     let text = without_thoughts(&text);
     if text.is_empty() {
         return Err(Rejected::Empty);

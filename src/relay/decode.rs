@@ -1,7 +1,7 @@
 //! Unpacks a compressed answer, within a bound.
 //!
 //! Asked for `identity`, some providers compress all the same. The client gets their bytes as
-//! they are and the tap a decoded copy; only a stream of which something must be taken out or
+//! they are, and a decoded copy is read; only a stream of which something must be taken out or
 //! edited goes on unpacked. What unpacks to too much at once is given up.
 
 use bytes::Bytes;

@@ -1,36 +1,33 @@
-//! Bytes back to the client as they come; a tap looks on.
+//! Bytes back to the client as they come.
 //!
 //! [`stream`] passes a streamed answer on, [`whole`] takes one that is not streamed into memory,
 //! within a bound, so that its headers can speak of it. Neither changes a byte, but for the usage
-//! chunk that we asked for ourselves, and the prompt tokens where the client wants them as it sent
-//! them ([`received`] does that to whole answers). [`sifted`] and [`sifted_whole`] are the same for requests that
-//! carry something of ours: they take it out, and go on with the next answer where one was for us
-//! alone. What is held back: an event that may still turn out to be
-//! that chunk, and the end of an answer until [`Ending`] has stored what was heard.
+//! chunk that the proxy asked for itself, and the prompt tokens where the client wants them as it sent
+//! them ([`received`] does that to whole answers). [`sifted`] and [`sifted_whole`] are the same for requests
+//! that carry proxy-executed tools or ask for a continuation block: they take these out, and go on with the
+//! next answer where one was for the proxy alone. What is held back: an event that may still turn out to
+//! be one of these, and the end of an answer until [`Ending`] has stored what was heard.
 
 mod decode;
-mod meter;
-mod own;
-mod passage;
 mod peek;
-mod sieve;
+mod pipeline;
+#[cfg(test)]
+mod recorded;
+mod rounds;
 mod stream;
-mod tap;
 mod tunnel;
-mod way;
 mod whole;
 
 use crate::error::{Failure, Wait};
 
 pub use self::{
-    meter::received,
-    own::{Before, Own, Package, Rounds, Sifting, Spoken},
     peek::{First, peek},
+    rounds::Rounds,
     stream::{Closing, Ending, Foot, sifted, stream},
-    tap::Heard,
     tunnel::tunnel,
-    whole::{Whole, sifted_whole, unpacked, whole},
+    whole::{Whole, received, sifted_whole, unpacked, whole},
 };
+pub use crate::format::{Before, Heard, Own, Package, Sifting, Spoken};
 
 /// Why an answer is none.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]

@@ -8,28 +8,24 @@
 
 use std::{collections::VecDeque, io, time::Duration};
 
+use async_trait::async_trait;
 use bytes::Bytes;
 use futures_util::{FutureExt, future::BoxFuture, stream::unfold};
 use http::{
     HeaderMap, HeaderValue, Response,
     header::{CONTENT_ENCODING, CONTENT_LENGTH, TRAILER},
-    response::Parts,
 };
 use http_body::Frame;
 use http_body_util::{BodyExt, StreamBody};
 
 use super::{
-    Rounds, Sifting,
+    Before, Heard, Rounds, Sifting, Spoken,
     decode::Decoder,
-    meter::Meter,
-    passage::{Passage, Piece},
-    sieve::Sieve,
-    tap::Heard,
-    way::Way,
+    pipeline::{Changes, Piece, Pipeline},
 };
 use crate::wire::{Body, fault::Fault};
 
-/// How long the rest of an answer for us alone is waited for, behind its finish reason.
+/// How long the rest of an answer for the proxy alone is waited for, behind its finish reason.
 const HEAR_OUT_WAIT: Duration = Duration::from_secs(1);
 
 /// How long what was relayed has to be written out before a stream breaks.
@@ -77,7 +73,7 @@ impl Ending {
     }
 }
 
-pub(super) type OnEnd = Box<dyn FnOnce(Heard) -> BoxFuture<'static, Closing> + Send>;
+type OnEnd = Box<dyn FnOnce(Heard) -> BoxFuture<'static, Closing> + Send>;
 
 /// What is added to the end of a stream.
 #[derive(Clone, Debug, Default)]
@@ -90,14 +86,35 @@ pub struct Closing {
 /// The source gave out before its end.
 struct Broken;
 
+/// A stream of one answer: none goes on with it.
+struct OneAnswer {
+    left_out: Option<u32>,
+    on_end: OnEnd,
+}
+
+#[async_trait]
+impl Rounds for OneAnswer {
+    async fn go_on(&mut self, _: Spoken) -> Option<Response<Body>> {
+        None
+    }
+
+    async fn end(self: Box<Self>, heard: Heard, _: Spoken, _: Before) -> Closing {
+        (self.on_end)(heard).await
+    }
+
+    fn left_out(&self) -> Option<u32> {
+        self.left_out
+    }
+}
+
 struct Relay {
     source: Body,
     /// Unpacks the stream itself, where something must be taken out of it.
     unpack: Option<Decoder>,
-    way: Way,
+    pipeline: Pipeline,
+    /// `None` once the end has come.
+    rounds: Option<Box<dyn Rounds>>,
     out: VecDeque<Piece>,
-    /// Edits what goes out.
-    meter: Option<Meter>,
     /// The client accepts trailers.
     takes_trailers: bool,
     trailers: Option<HeaderMap>,
@@ -108,7 +125,7 @@ struct Relay {
 
 enum Phase {
     Flows,
-    /// The answer was for us alone: the next one is to come.
+    /// The answer was for the proxy alone: the next one is to come.
     Turns,
     /// The source is done; what is left goes out.
     Drains,
@@ -119,24 +136,20 @@ enum Phase {
 
 /// Passes a streamed answer on. The length is unknown from here on.
 pub fn stream(answer: Response<Body>, ending: Ending) -> Response<Body> {
-    let (head, source) = answer.into_parts();
-    let mut decoder = Decoder::of(&head.headers);
-    // What is compressed cannot be cut. A client that never asked for a chunk without choices may
-    // fail on it, so such a stream, which nobody should have compressed, goes on unpacked.
-    let meter = Meter::new(ending.left_out);
-    let edits = ending.strip_usage || meter.is_some();
-    let unpack = decoder.take_if(|decoder| edits && decoder.reads());
-    let way = Way::Plain {
-        passage: Box::new(Passage::new(decoder, ending.strip_usage)),
-        on_end: Some(ending.on_end),
+    let rounds = OneAnswer {
+        left_out: ending.left_out,
+        on_end: ending.on_end,
     };
-    relay(head, source, unpack, (way, meter), ending.foot)
+    let rounds = Box::new(rounds);
+    let sifting = Sifting::default();
+    sifted(answer, sifting, rounds, ending.strip_usage, ending.foot)
 }
 
-/// Passes a streamed answer on without what is ours in it, and the answers that follow where it
-/// was for us alone, as one. The other arguments are those of [`Ending`]; what was left out of the
-/// request, which is another with each round, [`Rounds::left_out`] tells. A compressed stream goes on
-/// unpacked; one that cannot be unpacked passes as it is.
+/// Passes a streamed answer on without what the sifting names, and the answers that follow where it
+/// was for the proxy alone, as one. The other arguments are those of [`Ending`]; what was left out of the
+/// request, which is another with each round, [`Rounds::left_out`] tells. A compressed stream in which
+/// something may change goes on unpacked, since a client that never asked for a chunk without choices
+/// may fail on it; one that cannot be unpacked passes as it is.
 pub fn sifted(
     answer: Response<Body>,
     sifting: Sifting,
@@ -144,24 +157,14 @@ pub fn sifted(
     strip_usage: bool,
     foot: Foot,
 ) -> Response<Body> {
-    let (head, source) = answer.into_parts();
-    let decoder = Decoder::of(&head.headers);
-    let blind = decoder.as_ref().is_some_and(|decoder| !decoder.reads());
-    let way = Way::Sifted {
-        sieve: Box::new(Sieve::new(sifting, strip_usage, blind)),
-        rounds: Some(rounds),
+    let (mut head, source) = answer.into_parts();
+    let changes = Changes {
+        sifting,
+        strip_usage,
+        left_out: rounds.left_out(),
     };
-    let meter = Meter::new(way.left_out());
-    relay(head, source, decoder.filter(|_| !blind), (way, meter), foot)
-}
-
-fn relay(
-    mut head: Parts,
-    source: Body,
-    unpack: Option<Decoder>,
-    (way, meter): (Way, Option<Meter>),
-    foot: Foot,
-) -> Response<Body> {
+    let mut decoder = Decoder::of(&head.headers);
+    let unpack = decoder.take_if(|decoder| changes.any() && decoder.reads());
     head.headers.remove(CONTENT_LENGTH);
     for name in foot.trailers {
         head.headers.append(TRAILER, HeaderValue::from_static(name));
@@ -172,8 +175,8 @@ fn relay(
     let relay = Relay {
         source,
         unpack,
-        meter: meter.filter(|_| way.legible()),
-        way,
+        pipeline: Pipeline::new(changes, decoder),
+        rounds: Some(rounds),
         out: VecDeque::new(),
         takes_trailers: !foot.trailers.is_empty(),
         trailers: None,
@@ -191,27 +194,12 @@ impl Relay {
     async fn next(&mut self) -> Option<io::Result<Frame<Bytes>>> {
         loop {
             match self.out.pop_front() {
-                Some(Piece::Bytes(bytes)) => match &mut self.meter {
-                    None => return Some(Ok(Frame::data(bytes))),
-                    Some(meter) => {
-                        let bytes = meter.push(bytes);
-                        if bytes.is_empty() {
-                            continue;
-                        }
-                        return Some(Ok(Frame::data(bytes)));
-                    }
-                },
+                Some(Piece::Bytes(bytes)) => return Some(Ok(Frame::data(bytes))),
                 Some(Piece::End) => {
                     self.close().await;
                     continue;
                 }
                 None => {}
-            }
-            if matches!(self.phase, Phase::Drains | Phase::Breaks) {
-                let held = self.meter.take().map(Meter::finish);
-                if let Some(held) = held.filter(|held| !held.is_empty()) {
-                    return Some(Ok(Frame::data(held)));
-                }
             }
             match self.phase {
                 Phase::Flows => self.read().await,
@@ -239,8 +227,8 @@ impl Relay {
     async fn read(&mut self) {
         match self.chunk().await {
             Some(Ok(chunk)) => {
-                self.way.push(chunk, &mut self.out);
-                if self.way.turns() {
+                self.pipeline.push(chunk, &mut self.out);
+                if self.pipeline.is_round() {
                     self.phase = Phase::Turns;
                 }
             }
@@ -274,44 +262,46 @@ impl Relay {
         }
     }
 
-    /// Hears the answer out, which was for us alone, and goes on with the next.
+    /// Hears the answer out, which was for the proxy alone, and goes on with the next.
     async fn turn(&mut self) {
         let rest = self.hear_out();
         if tokio::time::timeout(HEAR_OUT_WAIT, rest).await.is_err() {
             tracing::debug!("an answer that was for the proxy did not end");
         }
-        self.way.finish(false, &mut self.out);
-        match self.way.turn().await {
-            Some(answer) => {
+        self.pipeline.finish(false, &mut self.out);
+        let spoken = self.pipeline.begin_answer();
+        let answer = match &mut self.rounds {
+            Some(rounds) => rounds.go_on(spoken).await,
+            None => None,
+        };
+        match answer {
+            Some(answer) if answer.status().is_success() => {
                 let (head, source) = answer.into_parts();
                 self.unpack = Decoder::of(&head.headers);
                 self.source = source;
                 self.phase = Phase::Flows;
-                self.meter_turns();
+                let left_out = self.rounds.as_ref().and_then(|rounds| rounds.left_out());
+                self.pipeline.set_left_out(left_out);
             }
-            None => self.over(true),
-        }
-    }
-
-    /// What the answers before said is in `out` still, or went out.
-    fn meter_turns(&mut self) {
-        let left_out = self.way.left_out();
-        match &mut self.meter {
-            Some(meter) => meter.turn(left_out),
-            None if self.way.legible() => self.meter = Meter::new(left_out),
-            None => {}
+            refused => {
+                if let Some(answer) = refused {
+                    let status = answer.status().as_u16();
+                    tracing::warn!(status, "a round of a stream was refused");
+                }
+                self.over(true);
+            }
         }
     }
 
     /// Reads what follows the finish reason: usage may be there.
     async fn hear_out(&mut self) {
         let mut left = MAX_HEARD_OUT;
-        while !self.way.drained() {
+        while !self.pipeline.is_drained() {
             let Some(Ok(chunk)) = self.chunk().await else {
                 break;
             };
-            self.way.push(chunk.clone(), &mut self.out);
             left = left.saturating_sub(chunk.len());
+            self.pipeline.push(chunk, &mut self.out);
             if left == 0 {
                 return;
             }
@@ -322,12 +312,12 @@ impl Relay {
     }
 
     fn over(&mut self, broken: bool) {
-        self.way.finish(broken, &mut self.out);
-        if self.way.turns() {
+        self.pipeline.finish(broken, &mut self.out);
+        if self.pipeline.is_round() {
             self.phase = Phase::Turns;
             return;
         }
-        let heard = self.way.heard();
+        let heard = self.pipeline.heard();
         let ended = heard.finished || heard.error || heard.blind;
         // What breaks after `[DONE]` has nothing left to lose.
         if heard.done || (ended && !broken) {
@@ -337,7 +327,7 @@ impl Relay {
         if !broken {
             tracing::warn!("an answer ended without a finish reason");
         }
-        if self.way.legible() {
+        if self.pipeline.legible() {
             self.out.push_back(Piece::Bytes(broken_event()));
         }
         self.phase = Phase::Breaks;
@@ -345,14 +335,16 @@ impl Relay {
 
     /// Lets the state be stored, and puts what is to be said at the end into the stream.
     async fn close(&mut self) {
-        let Some(stored) = self.way.end() else {
+        let Some(rounds) = self.rounds.take() else {
             return;
         };
+        let pipeline = &self.pipeline;
+        let stored = rounds.end(pipeline.heard(), pipeline.spoken(), pipeline.before());
         let Ok(closing) = tokio::time::timeout(self.within, stored).await else {
             tracing::warn!("storing the state took too long; the answer goes on without it");
             return;
         };
-        if let Some(comment) = closing.comment.filter(|_| self.way.legible()) {
+        if let Some(comment) = closing.comment.filter(|_| self.pipeline.legible()) {
             self.out.push_front(Piece::Bytes(comment));
         }
         if self.takes_trailers {

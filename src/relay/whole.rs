@@ -13,16 +13,17 @@ use http_body::Frame;
 use http_body_util::{BodyExt, StreamBody};
 use serde::de::IgnoredAny;
 
-use super::{
-    BadAnswer, Before, Rounds, Sifting, Spoken,
-    decode::Decoder,
-    sieve::{Sifted, Sifter},
-    tap::{Heard, Tap},
-};
+use super::{BadAnswer, Before, Heard, Rounds, Sifting, Spoken, decode::Decoder};
 use crate::{
     error::{Stalled, chain},
+    format::{
+        Listener,
+        chat::answer::{self, Rewriter},
+    },
     wire::{Body, gather::Gather},
 };
+
+const BOM: &[u8] = b"\xef\xbb\xbf";
 
 /// An answer of known or unknown size.
 pub enum Whole {
@@ -88,33 +89,35 @@ pub async fn sifted_whole(
     provider: &str,
     mut room: impl FnMut(usize) -> bool,
 ) -> Result<(Whole, Spoken, Before), BadAnswer> {
-    let mut sifter = Sifter::new(sifting);
+    let mut rewriter = Rewriter::new(sifting, None);
+    let (mut earlier, mut listener) = (Vec::new(), Listener::default());
     loop {
         let read = whole(answer, provider, &mut room).await?;
         let Whole::Complete { head, body, heard } = read else {
-            return Ok((read, Spoken::default(), sifter.before()));
+            return Ok((read, Spoken::default(), rewriter.before()));
         };
         let text = unpacked(&head.headers, &body).filter(|_| head.status.is_success());
-        let text = text.map(|text| match text.strip_prefix(b"\xef\xbb\xbf") {
-            Some(_) => text.slice(3..),
-            None => text,
+        let text = text.map(|text| match text.starts_with(BOM) {
+            true => text.slice(BOM.len()..),
+            false => text,
         });
-        match text.and_then(|text| Some((sifter.answer(&text)?, text))) {
+        let text = text.unwrap_or_default();
+        match rewriter.take_whole(&text, &mut earlier, &mut listener) {
             None => {
                 let read = Whole::Complete { head, body, heard };
-                return Ok((read, Spoken::default(), sifter.before()));
+                return Ok((read, Spoken::default(), rewriter.before()));
             }
-            Some((Sifted::Round(spoken), _)) => {
+            Some(answer::Whole::Round(spoken)) => {
                 let next = rounds.go_on(spoken).await;
                 answer = next.ok_or_else(|| no_more(provider))?;
             }
-            Some((Sifted::Last { json, spoken }, text)) => {
+            Some(answer::Whole::Last { json, spoken }) => {
                 let read = if json == text {
                     Whole::Complete { head, body, heard }
                 } else {
                     edited(head, json)
                 };
-                return Ok((read, spoken, sifter.before()));
+                return Ok((read, spoken, rewriter.before()));
             }
         }
     }
@@ -142,21 +145,40 @@ pub fn unpacked(headers: &HeaderMap, body: &Bytes) -> Option<Bytes> {
     }
 }
 
+/// A whole answer with the prompt tokens of what the client sent; its headers no longer speak of
+/// what it was packed in where it is edited. With nothing left out, or where it cannot be read, it
+/// stays as it is.
+pub fn received(headers: &mut HeaderMap, body: Bytes, left_out: Option<u32>) -> Bytes {
+    let Some(tokens) = left_out.filter(|tokens| *tokens > 0) else {
+        return body;
+    };
+    let text = unpacked(headers, &body).unwrap_or_default();
+    let bom = if text.starts_with(BOM) { BOM.len() } else { 0 };
+    let Some(edited) = answer::add_prompt_tokens(&text.slice(bom..), tokens) else {
+        return body;
+    };
+    headers.remove(CONTENT_ENCODING);
+    headers.remove(CONTENT_LENGTH);
+    [&text[..bom], &edited[..]].concat().into()
+}
+
 /// What the answer says; `None` for a success that says nothing.
 fn judge(head: &Parts, body: &Bytes) -> Option<Heard> {
-    let mut tap = Tap::new();
+    let mut listener = Listener::default();
     let Some(text) = unpacked(&head.headers, body) else {
-        tap.blind();
-        return Some(tap.heard());
+        listener.go_blind();
+        return Some(listener.heard());
     };
     // Clients read past a byte order mark, so it is no fault.
-    let text = text.strip_prefix(b"\xef\xbb\xbf").unwrap_or(&text);
+    let text = text.strip_prefix(BOM).unwrap_or(&text);
     let json = serde_json::from_slice::<IgnoredAny>(text).is_ok();
     if head.status.is_success() && !json && !like_an_object(text) {
         return None;
     }
-    tap.answer(text);
-    Some(tap.heard())
+    if let (Ok(answer), true) = (answer::read(text), json) {
+        listener.hear(text, &answer.events);
+    }
+    Some(listener.heard())
 }
 
 /// Whether this may be an object to a laxer parser than ours: some engines write `NaN`, and some

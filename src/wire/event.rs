@@ -3,19 +3,24 @@
 //! Understands every line end (LF, CRLF, CR), any cut of the bytes, comments, several `data:`
 //! lines, `event:` names and a byte order mark. An event that lies whole in one chunk is a slice
 //! of it. No I/O here, and never more than one event is held: one that passes the bound is given
-//! up, and reading goes on after it. Nothing here can fail, since an unhappy parser must not end
+//! out unread, and reading goes on after it. Nothing here can fail, since an unhappy parser must not end
 //! anybody's stream.
 
-use bytes::{Bytes, BytesMut};
-use memchr::memchr2;
+use bytes::Bytes;
+use memchr::{memchr, memchr2, memchr2_iter};
+use smallvec::SmallVec;
+
+use super::gather::Gather;
+
+const BOM: &[u8] = b"\xef\xbb\xbf";
 
 /// What ended in the last chunk.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Event {
-    /// Offset in the last pushed chunk behind the last byte of this event, its blank line
-    /// included. What lies between two ends belongs to the later event.
-    pub end: usize,
-    /// `None` for what is no event: a comment before any field, a stray blank line.
+    /// All its bytes, the blank line included; of one that passes the bound a part.
+    pub raw: Bytes,
+    /// `None` for what is no event (a comment before any field, a stray blank line), and for one that
+    /// passes the bound.
     pub message: Option<Message>,
 }
 
@@ -34,81 +39,44 @@ pub struct Splitter {
     /// Bytes of one event that are held at most.
     limit: usize,
     chunk: Bytes,
+    /// Where the current event begins in the chunk, and where reading goes on.
+    begin: usize,
     at: usize,
-    /// The beginning of a line whose end has not come yet.
-    line: BytesMut,
-    /// Whether the current line has bytes already, held or given up.
-    midline: bool,
-    /// Whether the current event has a field line already.
+    /// What came of the current event before the chunk; with that in the chunk, once it is read.
+    open: Gather,
+    line: Line,
+    /// The current event has a field line already.
     begun: bool,
-    name: Bytes,
-    data: Data,
     /// The current event passed the bound.
     given_up: bool,
-    /// The last line ended with a CR at the end of its chunk: an LF may belong to it.
+    /// The chunk before ended with a CR: whether that ends the line alone, the next byte tells.
     after_cr: bool,
-    /// A byte order mark may still come.
-    first_line: bool,
+    /// This is the first event of the stream.
+    first: bool,
 }
 
-#[derive(Debug, Default)]
-enum Data {
-    #[default]
-    None,
-    One(Bytes),
-    Many(BytesMut),
-}
-
-impl Data {
-    fn add(&mut self, line: Bytes) {
-        *self = match std::mem::take(self) {
-            Self::None => Self::One(line),
-            Self::One(first) => {
-                let mut all = BytesMut::from(first);
-                all.extend_from_slice(b"\n");
-                all.extend_from_slice(&line);
-                Self::Many(all)
-            }
-            Self::Many(mut all) => {
-                all.extend_from_slice(b"\n");
-                all.extend_from_slice(&line);
-                Self::Many(all)
-            }
-        };
-    }
-
-    fn len(&self) -> usize {
-        match self {
-            Self::None => 0,
-            Self::One(line) => line.len(),
-            Self::Many(all) => all.len(),
-        }
-    }
-
-    fn take(&mut self) -> Option<Bytes> {
-        match std::mem::take(self) {
-            Self::None => None,
-            Self::One(line) => Some(line),
-            Self::Many(all) => Some(all.freeze()),
-        }
-    }
+/// The current line, as far as it came.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Line {
+    Blank,
+    Comment,
+    Field,
 }
 
 impl Splitter {
-    /// Holds at most about `limit` bytes of one event.
+    /// Holds at most `limit` bytes of one event.
     pub fn new(limit: usize) -> Self {
         Self {
             limit,
             chunk: Bytes::new(),
+            begin: 0,
             at: 0,
-            line: BytesMut::new(),
-            midline: false,
+            open: Gather::default(),
+            line: Line::Blank,
             begun: false,
-            name: Bytes::new(),
-            data: Data::None,
             given_up: false,
             after_cr: false,
-            first_line: true,
+            first: true,
         }
     }
 
@@ -119,133 +87,123 @@ impl Splitter {
             "events were left in the chunk before"
         );
         self.chunk = chunk;
+        self.begin = 0;
         self.at = 0;
     }
 
-    /// The next event that ends in the chunk.
+    /// The next event that ends in the chunk. An event that a CR ends waits for the byte behind that, which
+    /// may be its LF.
     pub fn next_event(&mut self) -> Option<Event> {
-        if self.after_cr && self.at < self.chunk.len() {
-            self.after_cr = false;
-            if self.chunk[self.at] == b'\n' {
-                self.at += 1;
-            }
-        }
-        while self.at < self.chunk.len() {
-            let Some(found) = memchr2(b'\n', b'\r', &self.chunk[self.at..]) else {
-                self.keep(self.at);
-                self.at = self.chunk.len();
-                return None;
-            };
-            let start = self.at;
-            let end = start + found;
-            self.at = end + 1;
-            if self.chunk[end] == b'\r' {
-                match self.chunk.get(self.at) {
-                    Some(b'\n') => self.at += 1,
-                    Some(_) => {}
-                    None => self.after_cr = true,
+        while let Some(&byte) = self.chunk.get(self.at) {
+            if self.after_cr {
+                self.after_cr = false;
+                self.at += usize::from(byte == b'\n');
+            } else {
+                if self.line == Line::Blank {
+                    self.line = match byte {
+                        b'\r' | b'\n' => Line::Blank,
+                        b':' => Line::Comment,
+                        _ => Line::Field,
+                    };
+                }
+                let Some(found) = memchr2(b'\n', b'\r', &self.chunk[self.at..]) else {
+                    break;
+                };
+                self.at += found + 1;
+                if self.chunk[self.at - 1] == b'\r' {
+                    self.after_cr = true;
+                    continue;
                 }
             }
-            let blank = !self.midline && start == end;
-            let line = self.complete(start, end);
-            if let Some(event) = self.take_line(line, blank) {
-                return Some(event);
+            if self.ends_event() {
+                return Some(self.take_event());
             }
         }
-        None
+        self.at = self.chunk.len();
+        self.keep_rest()
     }
 
-    /// Whether the last byte pushed was the CR of a line end whose LF may still come.
-    pub fn after_cr(&self) -> bool {
-        self.after_cr
+    /// Whether the line that ends here ends the event; what stands before any field is none.
+    fn ends_event(&mut self) -> bool {
+        let line = std::mem::replace(&mut self.line, Line::Blank);
+        self.begun |= line == Line::Field;
+        line == Line::Blank || !self.begun
+    }
+
+    /// The event that ends here.
+    fn take_event(&mut self) -> Event {
+        let last = self.chunk.slice(self.begin..self.at);
+        self.begin = self.at;
+        self.begun = false;
+        self.open.push(last);
+        let raw = std::mem::take(&mut self.open).finish();
+        let given_up = std::mem::take(&mut self.given_up) || raw.len() > self.limit;
+        let first = std::mem::take(&mut self.first);
+        let message = match given_up {
+            true => None,
+            false => read(&raw, first),
+        };
+        Event { raw, message }
+    }
+
+    /// Keeps the rest of the chunk as the beginning of an event; gives it out where that is too long.
+    fn keep_rest(&mut self) -> Option<Event> {
+        if self.begin < self.at {
+            self.open.push(self.chunk.slice(self.begin..));
+            self.begin = self.at;
+        }
+        self.given_up |= self.open.len() > self.limit;
+        if !self.given_up || self.open.is_empty() {
+            return None;
+        }
+        Some(Event {
+            raw: std::mem::take(&mut self.open).finish(),
+            message: None,
+        })
+    }
+
+    /// What came of the event whose end has not come, once all events of the chunk were taken.
+    pub fn open(&self) -> &[u8] {
+        self.open.bytes()
     }
 
     /// What was begun when the stream ended: many servers leave out the last blank line.
     pub fn finish(&mut self) -> Option<Event> {
         self.push(Bytes::new());
-        if self.midline {
-            let line = self.complete(0, 0);
-            self.take_line(line, false);
-        }
-        let message = self.dispatch()?;
-        Some(Event {
-            end: 0,
-            message: Some(message),
-        })
+        self.after_cr = false;
+        let event = self.take_event();
+        (!event.raw.is_empty()).then_some(event)
     }
+}
 
-    /// Keeps the rest of the chunk as the beginning of a line.
-    fn keep(&mut self, from: usize) {
-        self.midline = true;
-        let rest = &self.chunk[from..];
-        if self.given_up || self.line.len() + self.data.len() + rest.len() > self.limit {
-            self.give_up();
-        } else {
-            self.line.extend_from_slice(rest);
-        }
-    }
-
-    fn give_up(&mut self) {
-        self.given_up = true;
-        // A field may have been cut: the event counts as begun, so that its end is found.
-        self.begun = true;
-        self.line = BytesMut::new();
-        self.data = Data::None;
-    }
-
-    /// The line that ends at `end`, together with what was kept of it.
-    fn complete(&mut self, start: usize, end: usize) -> Bytes {
-        self.midline = false;
-        let mut line = if self.line.is_empty() {
-            self.chunk.slice(start..end)
-        } else {
-            self.line.extend_from_slice(&self.chunk[start..end]);
-            self.line.split().freeze()
+/// Reads all lines of an event; `None` for one without data.
+fn read(raw: &Bytes, first: bool) -> Option<Message> {
+    let mut name = Bytes::new();
+    let mut data = SmallVec::<[&[u8]; 1]>::new();
+    let mut begin = match first && raw.starts_with(BOM) {
+        true => BOM.len(),
+        false => 0,
+    };
+    for end in memchr2_iter(b'\n', b'\r', raw).chain([raw.len()]) {
+        let line = &raw[begin..end];
+        begin = end + 1;
+        let (field, value) = match memchr(b':', line) {
+            Some(colon) => (&line[..colon], &line[colon + 1..]),
+            None => (line, &b""[..]),
         };
-        if std::mem::take(&mut self.first_line) && line.starts_with(b"\xef\xbb\xbf") {
-            line = line.slice(3..);
-        }
-        line
-    }
-
-    fn take_line(&mut self, line: Bytes, blank: bool) -> Option<Event> {
-        let end = self.at;
-        if blank || (line.is_empty() && !self.given_up) {
-            return Some(Event {
-                end,
-                message: self.dispatch(),
-            });
-        }
-        if self.given_up {
-            return None;
-        }
-        if line[0] == b':' {
-            return (!self.begun).then_some(Event { end, message: None });
-        }
-        self.begun = true;
-        let (field, value) = match memchr::memchr(b':', &line) {
-            Some(colon) => {
-                let skip = usize::from(line.get(colon + 1) == Some(&b' '));
-                (line.slice(..colon), line.slice(colon + 1 + skip..))
-            }
-            None => (line.clone(), Bytes::new()),
-        };
-        match &field[..] {
-            b"data" if self.data.len() + value.len() > self.limit => self.give_up(),
-            b"data" => self.data.add(value),
-            b"event" => self.name = value,
+        let value = value.strip_prefix(b" ").unwrap_or(value);
+        match field {
+            b"data" => data.push(value),
+            b"event" => name = raw.slice_ref(value),
             _ => {}
         }
-        None
     }
-
-    fn dispatch(&mut self) -> Option<Message> {
-        self.begun = false;
-        self.given_up = false;
-        let name = std::mem::take(&mut self.name);
-        let data = self.data.take()?;
-        Some(Message { name, data })
-    }
+    let data = match data[..] {
+        [] => return None,
+        [only] => raw.slice_ref(only),
+        _ => data.join(&b'\n').into(),
+    };
+    Some(Message { name, data })
 }
 
 #[cfg(test)]
@@ -255,7 +213,7 @@ mod tests {
 
     use super::{Message, Splitter};
 
-    /// All messages of the pieces, and the bytes cut at the ends that were reported.
+    /// All messages of the pieces, and the bytes of all events.
     fn split<'a>(
         pieces: impl IntoIterator<Item = &'a [u8]>,
         limit: usize,
@@ -264,16 +222,17 @@ mod tests {
         let (mut messages, mut bytes) = (Vec::new(), Vec::new());
         for piece in pieces {
             splitter.push(Bytes::copy_from_slice(piece));
-            let mut at = 0;
             while let Some(event) = splitter.next_event() {
-                assert!(event.end > at && event.end <= piece.len());
-                bytes.extend_from_slice(&piece[at..event.end]);
-                at = event.end;
+                assert!(!event.raw.is_empty());
+                bytes.extend_from_slice(&event.raw);
                 messages.extend(event.message);
             }
-            bytes.extend_from_slice(&piece[at..]);
+            assert!(splitter.open().len() <= limit);
         }
-        messages.extend(splitter.finish().and_then(|event| event.message));
+        if let Some(event) = splitter.finish() {
+            bytes.extend_from_slice(&event.raw);
+            messages.extend(event.message);
+        }
         (messages, bytes)
     }
 

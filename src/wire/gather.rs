@@ -27,6 +27,14 @@ impl Gather {
         self.len() == 0
     }
 
+    /// All that came so far.
+    pub fn bytes(&self) -> &[u8] {
+        match self.all.is_empty() {
+            true => &self.first,
+            false => &self.all,
+        }
+    }
+
     pub fn push(&mut self, piece: Bytes) {
         if self.is_empty() {
             self.first = piece;

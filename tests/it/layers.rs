@@ -3,7 +3,7 @@
 use std::{collections::BTreeSet, fs, path::Path};
 
 /// The folders (and files) of `src/`, from the outermost. Each may import those below it, and nothing above.
-const LAYERS: [&str; 20] = [
+const LAYERS: [&str; 21] = [
     "cli",
     "server",
     "admin",
@@ -17,6 +17,7 @@ const LAYERS: [&str; 20] = [
     "telemetry",
     "provider",
     "relay",
+    "format",
     "health",
     "error",
     "wire",

@@ -72,6 +72,10 @@ fn call(id: &str, name: &str) -> String {
     )
 }
 
+fn json_of(text: &str) -> Value {
+    serde_json::from_str(text).unwrap()
+}
+
 fn ok(body: impl Into<String>) -> Response<Body> {
     Response::new(whole(body.into()))
 }
@@ -99,6 +103,7 @@ async fn an_answer_without_anything_of_ours_is_untouched() {
 #[tokio::test]
 async fn mixed_calls_lose_ours_and_nothing_else() {
     let (own, get) = (call("o", "clear_mind"), call("t", "get"));
+    let (more, other) = (call("p", "add_reminder"), call("u", "get"));
     let message = |calls: &str| {
         format!(
             r#"{{"role":"assistant","content":null,"tool_calls":[{calls}], "reasoning":"r\u00e9"}}"#
@@ -108,8 +113,8 @@ async fn mixed_calls_lose_ours_and_nothing_else() {
         (format!("{own}, {get}"), get.clone(), 0),
         (format!("{get} ,{own}"), get.clone(), 1),
         (
-            format!("{own},{own},{get},{own},{get}"),
-            format!("{get},{get}"),
+            format!("{own},{get},{more},{other}"),
+            format!("{get},{other}"),
             0,
         ),
     ] {
@@ -118,13 +123,10 @@ async fn mixed_calls_lose_ours_and_nothing_else() {
         assert_eq!(text, answer(&message(&after), "tool_calls", 3));
         assert_eq!(heard.call_ids.len(), after.matches("get").count());
         assert_eq!(spoken.own[0].before, preceding);
-        assert_eq!(&*spoken.own[0].json, own);
-        assert_eq!(
-            &*spoken.message,
-            message(&before)
-                .replace(r#""content":null,"#, "")
-                .replace("], ", "],")
-        );
+        assert_eq!(json_of(&spoken.own[0].json), json_of(&own));
+        let said = message(&before).replace(r#""content":null,"#, "");
+        assert_eq!(json_of(&spoken.message), json_of(&said));
+        assert!(spoken.message.contains(r"r\u00e9"), "{}", spoken.message);
     }
     let body = answer(&message(&own), "length", 3);
     let (text, ..) = complete(read(ok(body), vec![]).await.0);
@@ -169,10 +171,8 @@ async fn rounds_are_one_answer() {
         assert_eq!(heard.usage.unwrap().completion_tokens, Some(16));
         assert_eq!((before.chars, before.digest), (7, digest(br"One.\n\n ")));
         let said = own.replacen('{', "{\"role\":\"assistant\",", 1);
-        assert_eq!(
-            &*spoken[0].message,
-            said.replace(r#""annotations":[],"#, "")
-        );
+        let said = said.replace(r#""annotations":[],"#, "");
+        assert_eq!(json_of(&spoken[0].message), json_of(&said));
         assert!(spoken[1].package.as_ref().unwrap().alone);
     }
 }

@@ -21,7 +21,7 @@ pub(in crate::session) fn with_fields(fields: &[(&str, &str)]) -> Conversation {
     chat::index(Bytes::from(body)).unwrap()
 }
 
-/// The digest of an answer, as the tap on it would know it.
+/// The digest of an answer, as its reader would know it.
 pub(in crate::session) fn answer_digest(answer: &Value) -> u128 {
     conversation(std::slice::from_ref(answer)).messages[0].short_digest
 }

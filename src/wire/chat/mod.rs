@@ -13,7 +13,6 @@
 //!   half a surrogate pair in a text is indexed like any other text.
 
 mod annotation;
-pub mod answer;
 mod cap;
 mod glance;
 mod index;
@@ -117,7 +116,7 @@ pub struct Message {
     /// What was said, and nothing else: role, text (a string and one text part alike), media, call
     /// ids, names, arguments, `tool_call_id`. The same for any spelling of the same JSON.
     pub digest: u128,
-    /// Text and call ids only, as the tap on the answer knew them: see [`answer_digest`].
+    /// Text and call ids only, as the listener to the answer knew them: see [`answer_digest`].
     pub short_digest: u128,
 }
 

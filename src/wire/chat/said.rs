@@ -91,7 +91,7 @@ pub(super) fn describe(
     message.short_digest = answer_digest(answer, &ids);
 }
 
-/// The digest of an answer's text and call ids, as the tap on the answer can know them: the
+/// The digest of an answer's text and call ids, as the listener to the answer can know them: the
 /// digest of its text ([`text::digest`]; 0 or that of no text where it has none) and of each call
 /// id.
 pub fn answer_digest(text: u128, call_ids: &[u128]) -> u128 {

@@ -4,19 +4,18 @@ use bytes::Bytes;
 use futures_util::FutureExt;
 use http::{HeaderMap, Response, StatusCode};
 use plimsoll::{
+    format::{AnswerEvent, chat::answer},
     relay::{self, Whole},
-    wire::{self, chat::answer, event::Splitter, usage::Usage},
+    wire::{self, event::Splitter, usage::Usage},
 };
 use serde_json::Value;
 
 pub(super) fn check(data: &[u8]) {
-    if let Ok(text) = std::str::from_utf8(data)
-        && let Some(usage) = Usage::read(text)
+    // Spans are found in what is no JSON too: it goes on as it came.
+    if let Ok(json) = serde_json::from_slice(data)
+        && let Some(usage) = read(data)
     {
-        stands(
-            usage,
-            &serde_json::from_str(text).expect("usage of what is JSON"),
-        );
+        stands(usage, &json);
         assert_eq!(Usage::later(Some(usage), usage), usage);
     }
     whole(data);
@@ -29,6 +28,15 @@ pub(super) fn check(data: &[u8]) {
         }
     }
     let _ = answer::read(data);
+}
+
+/// The data as a `usage`.
+fn read(data: &[u8]) -> Option<Usage> {
+    let answer = answer::read(&[b"{\"usage\":", data, b"}"].concat()).ok()?;
+    answer.events.iter().find_map(|event| match event {
+        AnswerEvent::Usage(report) => report.usage,
+        _ => None,
+    })
 }
 
 /// Each number is one of some usage, as serde_json reads it.

@@ -1,9 +1,12 @@
 //! Continuation blocks in a text that comes in pieces.
 //!
 //! Works on what stands between the quotes of JSON strings: a tag is found however it is spelled
-//! and cut. Held back is only what may be the beginning of the opening tag.
+//! and cut. Places are counted in bytes of the whole text.
 
-use crate::{json::text::Walk, relay::Package};
+use std::{borrow::Cow, ops::Range};
+
+use super::Package;
+use crate::json::text::Walk;
 
 const OPENING: &str = "<continuation_package>";
 const CLOSING: &str = "</continuation_package>";
@@ -13,11 +16,15 @@ const MAX_KEPT: usize = 64 << 10;
 
 #[derive(Default)]
 pub(super) struct Blocks {
+    /// Bytes of text so far.
+    at: usize,
     inside: bool,
     /// Characters of the tag looked for that were matched.
     matched: usize,
-    /// The spelling of those, while it may be an opening tag.
-    held: Vec<u8>,
+    /// Where the tag begins that may be an opening one.
+    tag: usize,
+    /// Where blocks lie that may not have gone out of the text yet.
+    hidden: Vec<Range<usize>>,
     kept: String,
     /// Characters of visible text before the first block.
     before: Option<u32>,
@@ -27,39 +34,40 @@ pub(super) struct Blocks {
 }
 
 impl Blocks {
-    /// Takes the next piece; gives what the client may see.
-    pub(super) fn push(&mut self, raw: &[u8]) -> Vec<u8> {
-        let mut visible = Vec::with_capacity(raw.len());
+    /// Takes the next piece; gives its place.
+    pub(super) fn push(&mut self, raw: &[u8]) -> Range<usize> {
+        let begin = self.at;
         for character in Walk::new(raw) {
-            let end = (character.at + character.len).min(raw.len());
-            let spelled = &raw[character.at..end];
             let code = char::from_u32(character.code).unwrap_or(char::REPLACEMENT_CHARACTER);
+            let end = begin + (character.at + character.len).min(raw.len());
             if self.inside {
-                self.swallow(code);
+                self.read_block(code, end);
             } else {
-                self.look(code, spelled, &mut visible);
+                self.find_block(code, begin + character.at);
             }
         }
-        visible
+        self.at = begin + raw.len();
+        begin..self.at
     }
 
-    fn look(&mut self, code: char, spelled: &[u8], visible: &mut Vec<u8>) {
+    fn find_block(&mut self, code: char, at: usize) {
         // `<` stands at the beginning of the tag only: what does not go on begins anew.
         if OPENING.as_bytes()[self.matched] as char != code {
-            self.release(visible);
+            self.give_up();
         }
         if OPENING.as_bytes()[self.matched] as char != code {
-            visible.extend_from_slice(spelled);
             self.chars += 1;
             self.said |= !code.is_whitespace();
             return;
         }
+        if self.matched == 0 {
+            self.tag = at;
+        }
         self.matched += 1;
-        self.held.extend_from_slice(spelled);
         if self.matched == OPENING.len() {
             self.matched = 0;
-            self.held.clear();
             self.inside = true;
+            self.hidden.push(self.tag..usize::MAX);
             self.before.get_or_insert(self.chars);
             if !self.kept.is_empty() {
                 self.keep('\n');
@@ -69,7 +77,7 @@ impl Blocks {
         }
     }
 
-    fn swallow(&mut self, code: char) {
+    fn read_block(&mut self, code: char, end: usize) {
         self.keep(code);
         if CLOSING.as_bytes()[self.matched] as char != code {
             self.matched = 0;
@@ -80,6 +88,9 @@ impl Blocks {
         if self.matched == CLOSING.len() {
             self.matched = 0;
             self.inside = false;
+            if let Some(block) = self.hidden.last_mut() {
+                block.end = end;
+            }
         }
     }
 
@@ -89,24 +100,36 @@ impl Blocks {
         }
     }
 
-    fn release(&mut self, visible: &mut Vec<u8>) {
-        self.chars += self.matched as u32;
-        self.said |= self.matched > 0;
-        self.matched = 0;
-        visible.append(&mut self.held);
-    }
-
-    /// The text is over: gives what was held and is no tag. A block that is still open stays out.
-    pub(super) fn finish(&mut self) -> Vec<u8> {
-        let mut visible = Vec::new();
+    /// What may be an opening tag is taken for text: no more text comes, or it cannot be waited for. A
+    /// block that is still open stays hidden.
+    pub(super) fn give_up(&mut self) {
         if !self.inside {
-            self.release(&mut visible);
+            self.chars += self.matched as u32;
+            self.said |= self.matched > 0;
+            self.matched = 0;
         }
-        visible
     }
 
-    pub(super) const fn holds(&self) -> bool {
-        !self.held.is_empty()
+    /// Whether all of the text before a place is known to be visible or not.
+    pub(super) const fn is_decided(&self, end: usize) -> bool {
+        self.inside || self.matched == 0 || end <= self.tag
+    }
+
+    /// What the client may see of a piece that lay at this place. Asked for in the order of the pieces.
+    pub(super) fn visible<'a>(&mut self, raw: &'a [u8], place: &Range<usize>) -> Cow<'a, [u8]> {
+        self.hidden.retain(|block| block.end > place.start);
+        if self.hidden.iter().all(|block| block.start >= place.end) {
+            return raw.into();
+        }
+        let mut visible = Vec::with_capacity(raw.len());
+        let mut from = place.start;
+        for block in &self.hidden {
+            let start = block.start.clamp(from, place.end);
+            visible.extend_from_slice(&raw[from - place.start..start - place.start]);
+            from = block.end.clamp(start, place.end);
+        }
+        visible.extend_from_slice(&raw[from - place.start..]);
+        visible.into()
     }
 
     /// The blocks that were taken out. `calls`: there were calls besides.
@@ -127,12 +150,14 @@ mod tests {
 
     fn take<'a>(pieces: impl IntoIterator<Item = &'a str>) -> (String, Blocks) {
         let mut blocks = Blocks::default();
+        let pieces: Vec<_> = pieces.into_iter().map(str::as_bytes).collect();
+        let places: Vec<_> = pieces.iter().map(|piece| blocks.push(piece)).collect();
+        blocks.give_up();
         let mut visible = Vec::new();
-        for piece in pieces {
-            visible.extend(blocks.push(piece.as_bytes()));
-            assert!(blocks.held.len() < 6 * OPENING.len());
+        for (piece, place) in pieces.into_iter().zip(places) {
+            assert!(blocks.is_decided(place.end));
+            visible.extend_from_slice(&blocks.visible(piece, &place));
         }
-        visible.extend(blocks.finish());
         (String::from_utf8(visible).unwrap(), blocks)
     }
 

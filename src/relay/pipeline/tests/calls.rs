@@ -6,12 +6,9 @@ use serde_json::{Value, json};
 
 use super::{
     BOTH, DONE, TEXT, TOOLS, call, calls, chunk, client, cut_at, finish, messages, more, run,
-    run_cut, say, theirs, usage,
+    run_cut, say, sifting, theirs, usage,
 };
-use crate::relay::{
-    passage::Piece,
-    sieve::{Sieve, pass::MAX_HELD},
-};
+use crate::relay::pipeline::Piece;
 
 #[test]
 fn an_answer_without_anything_of_ours_is_untouched() {
@@ -138,14 +135,14 @@ fn names_in_fragments_are_held_only_until_they_are_decided() {
     assert_eq!(&*came.spoken[0].own[0].name, "add_reminder");
 
     // Nothing but the event in question waits.
-    let mut sieve = Sieve::new(TOOLS, false, false);
+    let mut pipeline = sifting(TOOLS, false);
     let mut out = VecDeque::new();
-    sieve.push(calls(&[call(0, "t", "add_re", "")]).into(), &mut out);
+    pipeline.push(calls(&[call(0, "t", "add_re", "")]).into(), &mut out);
     assert!(out.is_empty());
     let text = chunk(json!({"content": "x"}));
-    sieve.push(text.clone().into(), &mut out);
+    pipeline.push(text.clone().into(), &mut out);
     assert_eq!(out.pop_front(), Some(Piece::Bytes(text.into())));
-    sieve.push(
+    pipeline.push(
         calls(&[json!({"index": 0, "function": {"name": "ally"}})]).into(),
         &mut out,
     );
@@ -153,37 +150,32 @@ fn names_in_fragments_are_held_only_until_they_are_decided() {
 }
 
 #[test]
-fn what_is_said_beside_an_undecided_call_goes_on_at_once() {
-    let mut sieve = Sieve::new(TOOLS, false, false);
+fn what_is_said_beside_an_undecided_call_keeps_its_order() {
+    let mut pipeline = sifting(TOOLS, false);
     let mut out = VecDeque::new();
     let both = chunk(json!({"content": "x", "tool_calls": [call(0, "t", "add", "")]}));
-    sieve.push(both.into(), &mut out);
-    let Some(Piece::Bytes(sent)) = out.pop_front() else {
-        panic!("nothing came")
-    };
-    let sent = messages(std::str::from_utf8(&sent).unwrap());
-    assert_eq!(sent[0]["choices"][0]["delta"], json!({"content": "x"}));
-    let rest = [more(0, "{}"), finish("tool_calls"), DONE.into()].concat();
-    sieve.push(rest.into(), &mut out);
-    let Some(Piece::Bytes(held)) = out.pop_front() else {
-        panic!("nothing came")
-    };
-    let held = messages(std::str::from_utf8(&held).unwrap());
-    assert_eq!(
-        held[0]["choices"][0]["delta"],
-        json!({"tool_calls": [call(0, "t", "add", "")]})
-    );
+    let text = chunk(json!({"content": "y"}));
+    let more = more(0, "{}");
+    pipeline.push(both.clone().into(), &mut out);
+    pipeline.push(text.clone().into(), &mut out);
+    assert!(out.is_empty());
+    pipeline.push(more.clone().into(), &mut out);
+    let came = [both, text, more].map(|event| Piece::Bytes(event.into()));
+    assert_eq!(Vec::from(out), came);
 }
 
 #[test]
 fn an_endless_name_is_not_held_for_ever() {
-    let mut sieve = Sieve::new(TOOLS, false, false);
+    let mut pipeline = sifting(TOOLS, false);
     let mut out = VecDeque::new();
-    for _ in 0..2 * MAX_HELD / 50 {
-        sieve.push(more(0, "").into(), &mut out);
+    // Each is more than 50 bytes, and 64 KiB of them are held.
+    for _ in 0..2 * (64 << 10) / 50 {
+        pipeline.push(more(0, "").into(), &mut out);
     }
     assert!(!out.is_empty());
-    assert!(sieve.held.is_empty());
+    let sent = out.len();
+    pipeline.push(more(0, "").into(), &mut out);
+    assert_eq!(out.len(), sent + 1);
 }
 
 #[test]
@@ -298,7 +290,7 @@ fn arguments_are_kept_within_a_bound() {
         |answer| vec![answer],
     );
     let own = &came.spoken[0].own[0];
-    assert!(own.overlong && own.arguments.len() == 64 << 10);
+    assert!(own.overlong && own.arguments.is_empty());
     assert_eq!(came.bytes, last);
     let huge = say(&[&*"y".repeat(3 << 20), "z"]) + &last;
     let came = run_cut(&[&huge], TEXT, false, |answer| cut_at(answer, 60_000));

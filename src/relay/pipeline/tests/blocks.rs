@@ -2,8 +2,7 @@
 
 use serde_json::{Value, json};
 
-use super::{DONE, TEXT, call, calls, client, ended, finish, run, say, theirs, usage};
-use crate::relay::sieve::{Sifted, Sifter};
+use super::{DONE, TEXT, call, calls, client, ended, finish, run, say, theirs, usage, whole};
 
 #[test]
 fn blocks_are_taken_out_as_they_stream() {
@@ -40,13 +39,11 @@ fn blocks_are_taken_out_as_they_stream() {
         assert_eq!(message["content"], format!("All done.\n{read}"));
         assert!(!came.bytes.contains("continuation"));
 
-        let whole = format!(
+        let whole_answer = format!(
             r#"{{"choices":[{{"message":{{"content":"{}"}},"finish_reason":"stop"}}]}}"#,
             texts.concat()
         );
-        let Some(Sifted::Last { json, spoken }) = Sifter::new(TEXT).answer(&whole.into()) else {
-            panic!("no end")
-        };
+        let (json, spoken) = whole(TEXT, &[whole_answer]).pop().unwrap();
         let message: Value = serde_json::from_slice(&json).unwrap();
         assert_eq!(message["choices"][0]["message"]["content"], "All done.\n");
         assert_eq!(spoken.package, came.spoken[0].package);

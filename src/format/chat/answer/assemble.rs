@@ -1,16 +1,28 @@
 //! A message put together from its deltas, as clients' libraries do it.
 //!
-//! Strings are appended to, but for those that name what they stand in; objects are merged;
-//! elements of lists that carry an `index` are merged by it, others appended; of anything else the
-//! last counts. Strings and numbers keep the provider's spelling.
+//! Deltas are kept as they come, and put together when the message is asked for. Strings are appended to,
+//! but for those that name what they stand in; objects are merged; elements of lists that carry an
+//! `index` are merged by it, others appended; of anything else the last counts. Strings and numbers
+//! keep the provider's spelling.
 
+use super::{
+    Events, Message,
+    calls::{Call, Calls, Owner},
+    read_message,
+};
 use crate::{
-    json::scan::{Kind, Malformed, Scan},
-    wire::chat::answer::Said,
+    format::{AnswerEvent, Own},
+    json::{
+        scan::{Kind, Malformed, Scan},
+        text,
+    },
 };
 
 /// Bytes of deltas that one message may have.
-pub(super) const MAX_BYTES: usize = 1 << 20;
+const MAX_BYTES: usize = 1 << 20;
+
+/// Bytes of arguments kept of one call.
+const MAX_ARGUMENTS: usize = 64 << 10;
 
 /// Nesting that is followed; what lies deeper is one value.
 const MAX_DEPTH: usize = 16;
@@ -23,14 +35,67 @@ const MAX_MEMBERS: usize = 256;
 const NAMING: [&[u8]; 5] = [b"role", b"id", b"type", b"format", b"name"];
 
 /// Members that only answers have.
-pub(super) const ANSWERS_ONLY: [&[u8]; 2] = [b"annotations", b"audio"];
+const ANSWERS_ONLY: [&[u8]; 2] = [b"annotations", b"audio"];
 
+/// The deltas of one answer, one behind the other.
+#[derive(Default)]
+pub(super) struct Deltas {
+    json: Vec<u8>,
+    /// The key of the last delta, where that is one string to which more of it can be appended.
+    text_key: Vec<u8>,
+    overlong: bool,
+}
+
+impl Deltas {
+    pub(super) fn push(&mut self, json: &[u8], message: &Message) {
+        if self.overlong || message.members.is_empty() {
+            return;
+        }
+        match message.members[..] {
+            [member] if member.kind == Kind::String => {
+                let key = &json[member.key.span.range()];
+                let text = &json[member.value.range()];
+                if key == self.text_key && !key.is_empty() && !NAMING.contains(&key) {
+                    self.json.truncate(self.json.len() - b"\"}".len());
+                    self.json.extend_from_slice(&text[1..]);
+                } else {
+                    self.text_key.clear();
+                    self.text_key.extend_from_slice(key);
+                    for part in [b"{\"", key, b"\":", text] {
+                        self.json.extend_from_slice(part);
+                    }
+                }
+                self.json.push(b'}');
+            }
+            _ => {
+                self.text_key.clear();
+                self.json.extend_from_slice(&json[message.span.range()]);
+            }
+        }
+        if self.json.len() > MAX_BYTES {
+            *self = Self {
+                overlong: true,
+                ..Self::default()
+            };
+        }
+    }
+
+    /// The message; `tools` are the names of the proxy-executed ones.
+    pub(super) fn assemble(&self, tools: &'static [&'static str]) -> Assembled {
+        let mut assembled = Assembled::default();
+        let mut calls = Calls::new(tools);
+        let mut scan = Scan::new(&self.json, 0);
+        while scan.peek().is_some() && assembled.add(&self.json, &mut scan, &mut calls).is_ok() {}
+        assembled
+    }
+}
+
+/// A message that was put together.
 #[derive(Default)]
 pub(super) struct Assembled {
     members: Members,
     /// Elements of `tool_calls`, with the number of the call.
     calls: Vec<(usize, Node)>,
-    bytes: usize,
 }
 
 type Members = Vec<(Box<[u8]>, Node)>;
@@ -45,17 +110,23 @@ enum Node {
 }
 
 impl Assembled {
-    /// Takes a delta. `slots` are the numbers of the calls that its fragments belong to.
-    pub(super) fn push(&mut self, json: &[u8], said: &Said, slots: &[Option<usize>]) {
-        self.bytes = self.bytes.saturating_add(said.span.len());
-        if self.bytes > MAX_BYTES {
-            self.members = Members::new();
-            self.calls = Vec::new();
-            return;
-        }
-        for (fragment, slot) in said.calls.iter().zip(slots) {
+    /// Takes the next delta.
+    fn add(
+        &mut self,
+        json: &[u8],
+        scan: &mut Scan<'_>,
+        calls: &mut Calls,
+    ) -> Result<(), Malformed> {
+        let mut events = Events::new();
+        let message = read_message(json, scan, &mut events)?;
+        let fragments = events.iter().filter_map(|event| match event {
+            AnswerEvent::Call(call) => Some(call),
+            _ => None,
+        });
+        let slots = calls.take(json, fragments.clone());
+        for (fragment, slot) in fragments.zip(slots) {
             let node = read(json, &mut Scan::new(json, fragment.span.start as usize), 0);
-            let (Some(slot), Ok(node), false) = (*slot, node, fragment.legacy) else {
+            let (Some(slot), Ok(node), false) = (slot, node, fragment.legacy) else {
                 continue;
             };
             match self.calls.iter_mut().find(|(at, _)| *at == slot) {
@@ -63,7 +134,7 @@ impl Assembled {
                 None => self.calls.push((slot, node)),
             }
         }
-        for member in &said.members {
+        for member in &message.members {
             let key = &json[member.key.span.range()];
             if key == b"tool_calls" && member.kind == Kind::Array {
                 continue;
@@ -73,11 +144,12 @@ impl Assembled {
                 add(&mut self.members, key, value);
             }
         }
+        Ok(())
     }
 
-    /// The message as a request would carry it; empty where it was too long, or there was none.
+    /// The message as a request would carry it; empty where there was none, or it was too long.
     pub(super) fn message(&self) -> String {
-        if self.bytes == 0 || self.bytes > MAX_BYTES {
+        if self.members.is_empty() && self.calls.is_empty() {
             return String::new();
         }
         let mut out = br#"{"role":"assistant""#.to_vec();
@@ -101,27 +173,71 @@ impl Assembled {
             out.push(b']');
         }
         out.push(b'}');
-        text(out)
+        utf8(out)
     }
 
-    /// The element of a call, or the legacy one; `None` where it was not kept.
-    pub(super) fn call(&self, slot: usize) -> Option<String> {
-        if self.bytes > MAX_BYTES {
-            return None;
+    /// The calls of proxy-executed tools.
+    pub(super) fn own(&self, calls: &Calls) -> Vec<Own> {
+        let mut own = Vec::new();
+        for (slot, call) in calls.iter().enumerate() {
+            if call.owner == Owner::Proxy {
+                own.push(self.own_call(slot, call, (slot - own.len()) as u32));
+            }
         }
-        let mut out = Vec::new();
-        if let Some((_, call)) = self.calls.iter().find(|(at, _)| *at == slot) {
-            call.write_call(&mut out);
-        } else {
-            let legacy = |(key, _): &&(Box<[u8]>, Node)| &key[..] == b"function_call";
-            self.members.iter().find(legacy)?.1.write(&mut out);
+        own
+    }
+
+    fn own_call(&self, slot: usize, call: &Call, before: u32) -> Own {
+        let node = match call.legacy {
+            true => find(&self.members, b"function_call"),
+            false => self
+                .calls
+                .iter()
+                .find(|(at, _)| *at == slot)
+                .map(|it| &it.1),
+        };
+        let function = match call.legacy {
+            true => node,
+            false => node.and_then(|node| node.member(b"function")),
+        };
+        let (mut arguments, mut json) = (Vec::new(), Vec::new());
+        match function.and_then(|function| function.member(b"arguments")) {
+            Some(Node::Text(text)) => arguments.extend_from_slice(text),
+            // Some providers give the object itself.
+            Some(object @ (Node::Object(_) | Node::List(_))) => {
+                object.write(&mut arguments);
+                arguments = text::escape(&utf8(arguments)).into();
+            }
+            _ => {}
         }
-        Some(text(out))
+        if let Some(node) = node {
+            node.write_call(&mut json);
+        }
+        let overlong = node.is_none() || arguments.len() > MAX_ARGUMENTS;
+        if overlong {
+            arguments.clear();
+        }
+        Own {
+            id: decode(&call.id),
+            name: decode(&call.name),
+            arguments: decode(&arguments),
+            overlong,
+            before,
+            json: utf8(json).into(),
+            legacy: call.legacy,
+        }
     }
 }
 
+/// The text of what stands between quotes; what has no decoded form is given as it can be.
+fn decode(raw: &[u8]) -> Box<str> {
+    let text = text::Walk::new(raw)
+        .map(|character| char::from_u32(character.code).unwrap_or(char::REPLACEMENT_CHARACTER));
+    text.collect::<String>().into()
+}
+
 /// What is no UTF-8 was no JSON either.
-fn text(bytes: Vec<u8>) -> String {
+fn utf8(bytes: Vec<u8>) -> String {
     String::from_utf8(bytes).unwrap_or_default()
 }
 
@@ -155,6 +271,11 @@ fn add(members: &mut Members, key: &[u8], value: Node) {
         None if members.len() >= MAX_MEMBERS => {}
         None => members.push((key.into(), value)),
     }
+}
+
+fn find<'a>(members: &'a Members, key: &[u8]) -> Option<&'a Node> {
+    let found = members.iter().find(|(name, _)| &name[..] == key);
+    found.map(|(_, value)| value)
 }
 
 impl Node {
@@ -202,8 +323,7 @@ impl Node {
         let Self::Object(members) = self else {
             return None;
         };
-        let found = members.iter().find(|(name, _)| &name[..] == key);
-        found.map(|(_, value)| value)
+        find(members, key)
     }
 
     fn same(&self, other: &Self, key: &[u8]) -> Option<bool> {
@@ -291,58 +411,32 @@ fn say(list: &mut Vec<Node>, text: Vec<u8>) {
 
 #[cfg(test)]
 mod tests {
-    use super::{Assembled, MAX_BYTES};
-    use crate::wire::chat::answer;
+    use super::{Deltas, MAX_BYTES};
+    use crate::format::chat::answer;
 
-    fn message<'a>(deltas: impl IntoIterator<Item = (&'a str, &'a [Option<usize>])>) -> String {
-        let mut assembled = Assembled::default();
-        for (delta, slots) in deltas {
+    fn message<'a>(deltas: impl IntoIterator<Item = &'a str>) -> String {
+        let mut kept = Deltas::default();
+        for delta in deltas {
             let json = format!(r#"{{"choices":[{{"delta":{delta}}}]}}"#);
             let answer = answer::read(json.as_bytes()).unwrap();
-            let said = answer.first.unwrap().said.unwrap();
-            assembled.push(json.as_bytes(), &said, slots);
+            kept.push(json.as_bytes(), &answer.first.unwrap());
         }
-        assembled.message()
+        kept.assemble(&[]).message()
     }
 
     #[test]
     fn deltas_become_the_message_that_was_said() {
-        let none: &[Option<usize>] = &[];
         let whole = message([
-            (
-                r#"{"role":"assistant","content":"","refusal":null,"audio":{"a":1}}"#,
-                none,
-            ),
-            (
-                r#"{"role":"assistant","reasoning_content":"t\ud83d"}"#,
-                none,
-            ),
-            (r#"{"reasoning_content":"\ude00","n":1.50}"#, none),
-            (
-                r#"{"reasoning_details":[{"index":0,"type":"reasoning.text","text":"a","format":"f"}]}"#,
-                none,
-            ),
-            (
-                r#"{"reasoning_details":[{"index":0,"type":"reasoning.text","text":"b","format":"f"}]}"#,
-                none,
-            ),
-            (
-                r#"{"reasoning_details":[{"index":0,"type":"reasoning.text","signature":"s"}]}"#,
-                none,
-            ),
-            (r#"{"content":"é"}"#, none),
-            (
-                r#"{"tool_calls":[{"index":0,"id":"x","type":"function","function":{"name":"f","arguments":""}}]}"#,
-                &[Some(0)],
-            ),
-            (
-                r#"{"tool_calls":[{"index":0,"id":"x","function":{"name":"f","arguments":"{"}},{"index":0,"id":"y"}]}"#,
-                &[Some(0), Some(1)],
-            ),
-            (
-                r#"{"tool_calls":[{"index":0,"function":{"arguments":"}"},"extra_content":{"google":{"thought_signature":"g"}}}]}"#,
-                &[Some(0)],
-            ),
+            r#"{"role":"assistant","content":"","refusal":null,"audio":{"a":1}}"#,
+            r#"{"role":"assistant","reasoning_content":"t\ud83d"}"#,
+            r#"{"reasoning_content":"\ude00","n":1.50}"#,
+            r#"{"reasoning_details":[{"index":0,"type":"reasoning.text","text":"a","format":"f"}]}"#,
+            r#"{"reasoning_details":[{"index":0,"type":"reasoning.text","text":"b","format":"f"}]}"#,
+            r#"{"reasoning_details":[{"index":0,"type":"reasoning.text","signature":"s"}]}"#,
+            r#"{"content":"é"}"#,
+            r#"{"tool_calls":[{"index":0,"id":"x","type":"function","function":{"name":"f","arguments":""}}]}"#,
+            r#"{"tool_calls":[{"index":0,"id":"x","function":{"name":"f","arguments":"{"}}]}"#,
+            r#"{"tool_calls":[{"index":0,"function":{"arguments":"}"},"extra_content":{"google":{"thought_signature":"g"}}},{"index":0,"id":"y"}]}"#,
         ]);
         assert_eq!(
             whole,
@@ -352,12 +446,11 @@ mod tests {
 
     #[test]
     fn parts_and_text_are_one_content() {
-        let none: &[Option<usize>] = &[];
         let whole = message([
-            (r#"{"content":""}"#, none),
-            (r#"{"content":[{"type":"thinking","thinking":"t"}]}"#, none),
-            (r#"{"content":"a"}"#, none),
-            (r#"{"content":"b"}"#, none),
+            r#"{"content":""}"#,
+            r#"{"content":[{"type":"thinking","thinking":"t"}]}"#,
+            r#"{"content":"a"}"#,
+            r#"{"content":"b"}"#,
         ]);
         assert_eq!(
             whole,
@@ -368,9 +461,6 @@ mod tests {
     #[test]
     fn too_much_is_nothing() {
         let long = format!(r#"{{"content":"{}"}}"#, "x".repeat(MAX_BYTES));
-        assert_eq!(
-            message([(&*long, &[][..]), (r#"{"content":"y"}"#, &[])]),
-            ""
-        );
+        assert_eq!(message([&*long, r#"{"content":"y"}"#]), "");
     }
 }

@@ -3,13 +3,21 @@ use std::collections::VecDeque;
 use bytes::Bytes;
 use serde_json::{Value, json};
 
-use super::Sieve;
-use crate::relay::{Before, Heard, Sifting, Spoken, passage::Piece};
+use super::{Changes, Piece, Pipeline};
+use crate::{
+    format::{
+        Listener,
+        chat::answer::{Rewriter, Whole},
+    },
+    relay::{Before, Heard, Sifting, Spoken},
+};
 
 mod blocks;
 mod calls;
 mod cuts;
+mod plain;
 mod rounds;
+mod usage;
 
 const TOOLS: Sifting = Sifting {
     tools: &["add_reminder", "update_reminder", "clear_mind"],
@@ -35,33 +43,45 @@ struct Came {
     ended: usize,
 }
 
+fn sifting(sifting: Sifting, strip_usage: bool) -> Pipeline {
+    let changes = Changes {
+        sifting,
+        strip_usage,
+        left_out: None,
+    };
+    Pipeline::new(changes, None)
+}
+
 fn cut_at(stream: &[u8], size: usize) -> Vec<&[u8]> {
     stream.chunks(size).collect()
 }
 
-/// Runs answers through a sieve, each cut by `cut`.
+/// Runs answers through the pipeline, each cut by `cut`.
 fn run_cut<'a>(
     answers: &[&'a str],
-    sifting: Sifting,
+    wanted: Sifting,
     strip: bool,
     cut: impl Fn(&'a [u8]) -> Vec<&'a [u8]>,
 ) -> Came {
-    let mut sieve = Sieve::new(sifting, strip, false);
+    let mut pipeline = sifting(wanted, strip);
     let (mut out, mut spoken) = (VecDeque::new(), Vec::new());
     for answer in answers {
-        if !spoken.is_empty() || sieve.round() {
-            assert!(sieve.round(), "the answer was not gone on with: {out:?}");
-            spoken.push(sieve.turn());
-        } else if sieve.drained() {
+        if !spoken.is_empty() || pipeline.is_round() {
+            assert!(
+                pipeline.is_round(),
+                "the answer was not gone on with: {out:?}"
+            );
+            spoken.push(pipeline.begin_answer());
+        } else if pipeline.is_drained() {
             panic!("the first answer was the last");
         }
         for piece in cut(answer.as_bytes()) {
-            sieve.push(Bytes::copy_from_slice(piece), &mut out);
+            pipeline.push(Bytes::copy_from_slice(piece), &mut out);
         }
-        sieve.finish(false, &mut out);
+        pipeline.finish(false, &mut out);
     }
-    assert!(!sieve.round(), "another answer is wanted");
-    spoken.push(sieve.spoken());
+    assert!(!pipeline.is_round(), "another answer is wanted");
+    spoken.push(pipeline.spoken());
     let (mut bytes, mut ended) = (Vec::new(), usize::MAX);
     for piece in out {
         match piece {
@@ -75,8 +95,8 @@ fn run_cut<'a>(
     Came {
         bytes: String::from_utf8(bytes).unwrap(),
         spoken,
-        before: sieve.before(),
-        heard: sieve.heard(),
+        before: pipeline.before(),
+        heard: pipeline.heard(),
         ended,
     }
 }
@@ -189,6 +209,25 @@ fn client(stream: &str) -> (String, Vec<Called>, Option<String>) {
 
 fn theirs(index: u64) -> Called {
     (index, "t".into(), "get".into(), "{\"a\":1}".into())
+}
+
+/// Whole answers, one after another, as the client gets the last of them, with what each said; nothing is
+/// left of those that were for the proxy alone.
+fn whole(wanted: Sifting, answers: &[String]) -> Vec<(Bytes, Spoken)> {
+    let (mut rewriter, mut listener) = (Rewriter::new(wanted, None), Listener::default());
+    let (mut earlier, mut read) = (Vec::new(), Vec::new());
+    for answer in answers {
+        let answer = answer.clone().into();
+        match rewriter.take_whole(&answer, &mut earlier, &mut listener) {
+            Some(Whole::Round(spoken)) => read.push((Bytes::new(), spoken)),
+            Some(Whole::Last { json, spoken }) => {
+                read.push((json, spoken));
+                return read;
+            }
+            None => panic!("it cannot be read"),
+        }
+    }
+    panic!("no end");
 }
 
 fn say(texts: &[&str]) -> String {

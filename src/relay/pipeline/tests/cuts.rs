@@ -8,15 +8,14 @@ use serde_json::{Value, json};
 
 use super::{
     BOTH, DONE, TOOLS, call, calls, chunk, client, cut_at, finish, messages, more, run_cut, say,
-    usage,
+    sifting, usage, whole,
 };
-use crate::relay::{
-    Own, Spoken,
-    passage::{
-        Piece,
+use crate::{
+    format::{Listener, chat::answer::Rewriter},
+    relay::{
+        pipeline::Piece,
         recorded::{random_pieces, recordings},
     },
-    sieve::{Sieve, Sifted, Sifter},
 };
 
 #[test]
@@ -125,17 +124,6 @@ fn calls_of(stream: &str) -> HashMap<String, (Option<u64>, String, String)> {
     found
 }
 
-/// Calls with the spelling of others, which differs between the modes.
-fn same_json(own: &[Own], spelled: &Spoken) -> Vec<Own> {
-    let pairs = own.iter().zip(&spelled.own);
-    pairs
-        .map(|(own, other)| Own {
-            json: other.json.clone(),
-            ..own.clone()
-        })
-        .collect()
-}
-
 proptest! {
     #[test]
     fn damage_harms_nobody(
@@ -152,22 +140,23 @@ proptest! {
                 stream.insert(at, byte);
             }
         }
-        let mut sieve = Sieve::new(BOTH, true, false);
+        let mut pipeline = sifting(BOTH, true);
         let mut out = VecDeque::new();
         for answer in [&stream, &stream] {
             for piece in answer.chunks(size) {
-                sieve.push(Bytes::copy_from_slice(piece), &mut out);
+                pipeline.push(Bytes::copy_from_slice(piece), &mut out);
             }
-            sieve.finish(size % 2 == 0, &mut out);
-            if sieve.round() {
-                sieve.turn();
+            pipeline.finish(size % 2 == 0, &mut out);
+            if pipeline.is_round() {
+                pipeline.begin_answer();
             }
         }
-        let mut sifter = Sifter::new(BOTH);
+        let (mut rewriter, mut listener) = (Rewriter::new(BOTH, None), Listener::default());
+        let mut earlier = Vec::new();
         for line in stream.split(|byte| *byte == b'\n') {
             let json = line.strip_prefix(b"data: ").unwrap_or(line);
             let json: Vec<u8> = String::from_utf8_lossy(json).replace("\"delta\"", "\"message\"").into();
-            let _ = sifter.answer(&json.into());
+            let _ = rewriter.take_whole(&json.into(), &mut earlier, &mut listener);
         }
     }
 
@@ -178,23 +167,23 @@ proptest! {
         let stream = events.concat() + &end;
         let last = say(&["z"]) + &finish("stop") + DONE;
         let run = |cut: &dyn Fn(&[u8]) -> Vec<Bytes>| {
-            let mut sieve = Sieve::new(BOTH, false, false);
+            let mut pipeline = sifting(BOTH, false);
             let mut out = VecDeque::new();
             let mut spoken = Vec::new();
             for answer in [&stream, &last] {
-                cut(answer.as_bytes()).into_iter().for_each(|piece| sieve.push(piece, &mut out));
-                sieve.finish(false, &mut out);
-                if !sieve.round() {
+                cut(answer.as_bytes()).into_iter().for_each(|piece| pipeline.push(piece, &mut out));
+                pipeline.finish(false, &mut out);
+                if !pipeline.is_round() {
                     break;
                 }
-                spoken.push(sieve.turn());
+                spoken.push(pipeline.begin_answer());
             }
-            spoken.push(sieve.spoken());
+            spoken.push(pipeline.spoken());
             let bytes: Vec<u8> = out.into_iter().flat_map(|piece| match piece {
                 Piece::Bytes(bytes) => bytes.to_vec(),
                 Piece::End => Vec::new(),
             }).collect();
-            (String::from_utf8(bytes).unwrap(), spoken, sieve.before(), sieve.heard())
+            (String::from_utf8(bytes).unwrap(), spoken, pipeline.before(), pipeline.heard())
         };
         let whole = run(&|answer| vec![Bytes::copy_from_slice(answer)]);
         let cut = run(&|answer| {
@@ -236,22 +225,20 @@ proptest! {
             call
         }).collect();
         let answer = answer_of(&all, text, pieces);
-        let whole = json!({"id": "one", "choices": [{"message": {"role": "assistant", "content": text, "tool_calls": all}, "finish_reason": "tool_calls"}]});
+        let one = json!({"id": "one", "choices": [{"message": {"role": "assistant", "content": text, "tool_calls": all}, "finish_reason": "tool_calls"}]});
         let last = json!({"id": "two", "choices": [{"message": {"role": "assistant", "content": "End."}, "finish_reason": "stop"}]});
         let alone = called.iter().all(|(name, _)| *name < 2);
         let end = say(&["End."]) + &finish("stop") + DONE;
         let answers = if alone { vec![&*answer, &*end] } else { vec![&*answer] };
         let came = run_cut(&answers, TOOLS, false, |answer| cut_at(answer, size));
 
-        let mut sifter = Sifter::new(TOOLS);
-        let mut sifted = sifter.answer(&whole.to_string().into()).unwrap();
+        let mut sifted = whole(TOOLS, &[one.to_string(), last.to_string()]);
         if alone {
-            prop_assert!(matches!(&sifted, Sifted::Round(spoken) if spoken.own == same_json(&came.spoken[0].own, spoken)));
-            sifted = sifter.answer(&last.to_string().into()).unwrap();
+            prop_assert_eq!(sifted.len(), 2);
+            prop_assert_eq!(&sifted[0].1.own, &came.spoken[0].own);
         }
-        let Sifted::Last { json, spoken } = sifted else { panic!("no end") };
+        let (json, spoken) = sifted.pop().unwrap();
         let message = serde_json::from_slice::<Value>(&json).unwrap()["choices"][0]["message"].clone();
-        prop_assert_eq!(sifter.before(), came.before);
         prop_assert_eq!(spoken.theirs, came.spoken.last().unwrap().theirs);
         prop_assert_eq!(client(&came.bytes).0, message["content"].as_str().unwrap());
         let theirs: Vec<_> = all.iter().zip(&called).filter(|(_, (name, _))| *name > 1).collect();

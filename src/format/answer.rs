@@ -1,0 +1,143 @@
+//! What an answer says, in terms that all formats share.
+
+use smallvec::SmallVec;
+
+use crate::{
+    json::scan::{Kind, Span, Text},
+    wire::usage::Usage,
+};
+
+/// What one piece of an answer says. Spans lie in the JSON of the piece.
+#[derive(Clone, Debug)]
+pub enum AnswerEvent {
+    /// Text of the first choice.
+    Text(Text),
+    /// What the model thinks before it speaks; of the first choice.
+    Reasoning(Text),
+    /// A tool call of the first choice, or a fragment of one.
+    Call(CallPart),
+    /// Tokens were reported.
+    Usage(UsageReport),
+    Finish(Finish),
+    /// The provider reports an error inside the answer.
+    Error,
+    /// The marker behind the last event of a stream.
+    End,
+}
+
+/// A call, or what one piece holds of it.
+#[derive(Clone, Debug, Default)]
+pub struct CallPart {
+    pub span: Span,
+    pub index: Option<(u64, Span)>,
+    /// A string that is not empty.
+    pub id: Option<Text>,
+    /// A string that is not empty.
+    pub name: Option<Text>,
+    pub arguments: Option<(Span, Kind)>,
+    /// A `function_call`, which came before `tool_calls`.
+    pub legacy: bool,
+}
+
+#[derive(Clone, Copy, Debug)]
+pub struct Finish {
+    /// A string that is not empty.
+    pub reason: Text,
+    /// The choice that ends is the first one.
+    pub first: bool,
+}
+
+/// A report of tokens.
+#[derive(Clone, Debug)]
+pub struct UsageReport {
+    pub span: Span,
+    /// `None` where the tokens of the prompt are not known.
+    pub usage: Option<Usage>,
+    /// The counts that can be edited.
+    pub counts: SmallVec<[Count; 3]>,
+}
+
+/// A whole number of tokens, and where it stands.
+#[derive(Clone, Copy, Debug)]
+pub struct Count {
+    pub kind: CountKind,
+    pub tokens: u32,
+    pub span: Span,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum CountKind {
+    Prompt,
+    Completion,
+    Total,
+}
+
+/// What is taken out of an answer.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Sifting {
+    /// Names of the proxy-executed tools that the request carries.
+    pub tools: &'static [&'static str],
+    /// `<continuation_package>` blocks in the text.
+    pub package: bool,
+}
+
+impl Sifting {
+    /// Whether anything is.
+    pub const fn any(&self) -> bool {
+        self.package || !self.tools.is_empty()
+    }
+}
+
+/// One answer of the provider, as the model gave it.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Spoken {
+    /// The first choice's message as a request would carry it, a JSON object: all that the provider
+    /// gave (reasoning and signatures too), but for members that are `null` or empty and those that
+    /// only answers have (`annotations`, `audio`). Empty where it was too long to be kept.
+    pub message: Box<str>,
+    /// Calls of proxy-executed tools, in their order.
+    pub own: Vec<Own>,
+    /// How many calls of the client's tools there were.
+    pub theirs: u32,
+    pub package: Option<Package>,
+    /// The finish reason, such as `tool_calls`; empty where none came.
+    pub finish: Box<str>,
+    pub usage: Option<Usage>,
+}
+
+/// A call of a proxy-executed tool.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Own {
+    /// Empty where the provider gave none, and for a legacy `function_call`.
+    pub id: Box<str>,
+    pub name: Box<str>,
+    /// As the model wrote them; may be anything. Empty where they were too long.
+    pub arguments: Box<str>,
+    /// The arguments were longer than is kept.
+    pub overlong: bool,
+    /// Calls of the client before it.
+    pub before: u32,
+    /// The element of `tool_calls`, a JSON object; the `function_call` where it is a legacy one. May be empty
+    /// where the arguments were too long.
+    pub json: Box<str>,
+    pub legacy: bool,
+}
+
+/// A continuation block that was taken out of the text.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Package {
+    /// Characters of text that the client saw before it, in this answer.
+    pub before_chars: u32,
+    /// All of it, tags included, as the model wrote it; bounded.
+    pub text: Box<str>,
+    /// It was the only thing said: no other text but white space, and no calls.
+    pub alone: bool,
+}
+
+/// What the client saw before the last answer began, where there was more than one.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Before {
+    pub chars: u32,
+    /// See [`crate::json::text::digest`].
+    pub digest: u128,
+}

@@ -1,0 +1,256 @@
+//! The edits that make several answers one, and that take out of a chunk what is not for the client.
+
+use std::borrow::Cow;
+
+use bytes::Bytes;
+use smallvec::SmallVec;
+
+use super::{
+    Answer, Member, Message,
+    calls::Calls,
+    rewriter::{Current, Event},
+};
+use crate::{
+    format::{AnswerEvent, Count, CountKind, Listener, UsageReport, visible::Visible},
+    json::scan::{Kind, Span, Text},
+    wire::{edit::Edits, usage::Usage},
+};
+
+/// What one response to the client keeps over its answers.
+#[derive(Default)]
+pub(super) struct Joined {
+    pub(super) visible: Visible,
+    /// Tokens left out of the request that is being answered.
+    pub(super) left_out: u32,
+    /// The id of the first answer, between its quotes.
+    id: Option<Bytes>,
+    /// This is not the first answer.
+    continued: bool,
+    /// Completion tokens of the answers before.
+    completions: u32,
+    role_sent: bool,
+}
+
+/// Which members of a message go.
+type Gone = SmallVec<[bool; 8]>;
+
+impl Joined {
+    pub(super) fn new(left_out: Option<u32>) -> Self {
+        Self {
+            left_out: left_out.unwrap_or(0),
+            ..Self::default()
+        }
+    }
+
+    /// The next answer comes.
+    pub(super) fn begin_answer(&mut self, usage: Option<Usage>, listener: &mut Listener) {
+        let tokens = usage.and_then(|usage| usage.completion_tokens);
+        self.completions = self.completions.saturating_add(tokens.unwrap_or(0));
+        self.continued = true;
+        self.visible.begin_answer(listener);
+        listener.begin_answer();
+    }
+
+    /// Edits a chunk and tells what of it the client gets; gives whether anything is left of it. `closing`:
+    /// that the answer is over stays behind.
+    pub(super) fn edit(
+        &mut self,
+        event: &Event,
+        current: &mut Current,
+        closing: bool,
+        edits: &mut Edits,
+        listener: &mut Listener,
+    ) -> bool {
+        let (json, answer) = (&event.message.data, &event.answer);
+        self.keep_first_id(json, answer, edits);
+        let Some(message) = &answer.first else {
+            self.edit_ends(json, answer, closing, edits, listener);
+            return true;
+        };
+        let (mut came, mut left) = (false, false);
+        for (text, visible) in self.texts(event, current, listener) {
+            let raw = &json[text.span.range()];
+            came |= !raw.is_empty();
+            left |= !visible.is_empty();
+            if *visible != *raw {
+                edits.replace(text.span, visible.into_owned());
+            }
+        }
+        let hides = came && !left;
+        let own = event.slots.iter().any(|slot| current.calls.is_own(*slot));
+        let mut gone = take_calls(json, message, event, &current.calls, edits);
+        let (mut bare, mut role) = (true, false);
+        for (gone, member) in gone.iter_mut().zip(&message.members) {
+            let key = &json[member.key.span.range()];
+            let names_role = key == b"role" && member.kind == Kind::String;
+            *gone |= names_role && self.continued && self.role_sent;
+            role |= names_role && !*gone;
+            bare &= *gone
+                || (names_role && (self.role_sent || closing))
+                || (hides && key == b"content")
+                || is_silent(*member);
+        }
+        let mut events = answer.events.iter();
+        let ends = events.any(|event| match event {
+            AnswerEvent::Finish(finish) => finish.first,
+            event => matches!(event, AnswerEvent::Usage(_)),
+        });
+        let took = hides || own || closing;
+        if took && bare && (closing || !ends) && answer.choices == Some(1) {
+            return false;
+        }
+        self.role_sent |= role;
+        take_members(message, &gone, edits);
+        for (at, call) in answer.calls().enumerate() {
+            let slot = event.slots.get(at).copied().flatten();
+            if !current.calls.is_own(slot) {
+                listener.hear_call(json, call);
+            }
+        }
+        self.edit_ends(json, answer, closing, edits, listener);
+        true
+    }
+
+    /// What the client sees of the texts.
+    pub(super) fn texts<'a>(
+        &mut self,
+        event: &'a Event,
+        current: &mut Current,
+        listener: &mut Listener,
+    ) -> SmallVec<[(Text, Cow<'a, [u8]>); 1]> {
+        let texts = event.answer.texts().enumerate();
+        let visible = texts.map(|(at, text)| {
+            let raw = &event.message.data[text.span.range()];
+            let visible = match &mut current.blocks {
+                Some(blocks) => blocks.visible(raw, &event.places[at]),
+                None => raw.into(),
+            };
+            (text, self.visible.say(visible, listener))
+        });
+        visible.collect()
+    }
+
+    pub(super) fn keep_first_id(&mut self, json: &[u8], answer: &Answer, edits: &mut Edits) {
+        let Some(text) = answer.id else { return };
+        let id = &json[text.span.range()];
+        match &self.id {
+            None => self.id = Some(Bytes::copy_from_slice(id)),
+            Some(first) if self.continued && *first != id => {
+                edits.replace(text.span, first.clone());
+            }
+            Some(_) => {}
+        }
+    }
+
+    /// Edits what the chunk reports: finish reason and usage.
+    fn edit_ends(
+        &self,
+        json: &[u8],
+        answer: &Answer,
+        closing: bool,
+        edits: &mut Edits,
+        listener: &mut Listener,
+    ) {
+        for event in &answer.events {
+            match event {
+                AnswerEvent::Usage(report) if closing => edits.replace(report.span, "null"),
+                AnswerEvent::Usage(report) => {
+                    self.add_usage(report, edits);
+                    listener.hear_usage(report.usage.map(|usage| self.sum(usage)));
+                }
+                AnswerEvent::Finish(finish) if closing && finish.first => {
+                    edits.replace(finish.reason.quoted(), "null");
+                }
+                AnswerEvent::Finish(finish) => listener.hear_finish(json, *finish),
+                AnswerEvent::Error => listener.hear_error(),
+                _ => {}
+            }
+        }
+    }
+
+    /// The client pays for the answers before too, and may want to read the tokens of what it sent: both
+    /// are added.
+    pub(super) fn add_usage(&self, report: &UsageReport, edits: &mut Edits) {
+        // A prompt of 0: the provider has nothing to say yet.
+        let silent = |count: &Count| count.kind == CountKind::Prompt && count.tokens == 0;
+        if report.counts.iter().any(silent) {
+            return;
+        }
+        for count in &report.counts {
+            let more = match count.kind {
+                CountKind::Prompt => self.left_out.into(),
+                CountKind::Completion => u64::from(self.completions),
+                CountKind::Total => u64::from(self.left_out) + u64::from(self.completions),
+            };
+            if more > 0 && (count.tokens > 0 || count.kind == CountKind::Completion) {
+                edits.replace(count.span, (u64::from(count.tokens) + more).to_string());
+            }
+        }
+    }
+
+    /// A report with what the answers before cost.
+    fn sum(&self, usage: Usage) -> Usage {
+        if usage.prompt_tokens == 0 {
+            return usage;
+        }
+        let add = |tokens: u32| tokens.saturating_add(self.completions);
+        Usage {
+            completion_tokens: usage.completion_tokens.map(add),
+            total_tokens: usage.total_tokens.map(add),
+            ..usage
+        }
+    }
+}
+
+/// Whether a member says nothing.
+fn is_silent(member: Member) -> bool {
+    member.kind == Kind::Null || (member.value.len() == 2 && member.kind != Kind::Number)
+}
+
+/// Takes proxy-executed calls out, and renumbers the others. Gives which members must go altogether.
+pub(super) fn take_calls(
+    json: &[u8],
+    message: &Message,
+    event: &Event,
+    calls: &Calls,
+    edits: &mut Edits,
+) -> Gone {
+    let mut gone = Gone::from_elem(false, message.members.len());
+    if calls.count().0 == 0 {
+        return gone;
+    }
+    let (mut spans, mut own) = (Vec::new(), Vec::new());
+    let mut legacy = false;
+    for (call, slot) in event.answer.calls().zip(&event.slots) {
+        let is_own = calls.is_own(*slot);
+        if call.legacy {
+            legacy |= is_own;
+            continue;
+        }
+        spans.push(call.span);
+        own.push(is_own);
+        if let (Some((_, span)), Some(index), false) = (call.index, calls.renumbered(*slot), is_own)
+        {
+            edits.replace(span, index.to_string());
+        }
+    }
+    let all = !own.is_empty() && own.iter().all(|own| *own);
+    if !all {
+        edits.take_out(&spans, |at| own[at]);
+    }
+    for (gone, member) in gone.iter_mut().zip(&message.members) {
+        *gone = match &json[member.key.span.range()] {
+            b"tool_calls" => all,
+            b"function_call" => legacy,
+            _ => false,
+        };
+    }
+    gone
+}
+
+pub(super) fn take_members(message: &Message, gone: &[bool], edits: &mut Edits) {
+    if gone.contains(&true) {
+        let members: Vec<Span> = message.members.iter().map(|it| it.span()).collect();
+        edits.take_out(&members, |at| gone[at]);
+    }
+}

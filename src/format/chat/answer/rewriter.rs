@@ -1,0 +1,347 @@
+//! Takes proxy-executed calls and continuation blocks out of a stream, and adds to its usage.
+//!
+//! An event waits only while nobody can say who executes a call in it, or whether a continuation block
+//! begins at the end of its text; one that says nothing to be taken out goes on as it came. Where an
+//! answer turns out to be for the proxy alone, its end stays behind ([`Rewriter::is_round`]), and
+//! the next answer's events go on as if they were the same answer's.
+
+use std::{collections::VecDeque, ops::Range};
+
+use bytes::{Bytes, BytesMut};
+use smallvec::SmallVec;
+
+use super::{
+    Answer,
+    assemble::Deltas,
+    calls::{Calls, Slots},
+    edits::Joined,
+};
+use crate::{
+    format::{AnswerEvent, Before, Finish, Listener, Sifting, Spoken, UsageReport, blocks::Blocks},
+    wire::{edit::Edits, event::Message, usage::Usage},
+};
+
+/// Bytes of events held back until their calls and texts are decided.
+pub(in crate::format) const MAX_HELD: usize = 64 << 10;
+
+/// What becomes of an event.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Verdict {
+    /// It goes on as it came.
+    Pass,
+    /// These bytes go on in its place.
+    Replace(Bytes),
+    Drop,
+    /// It waits in the rewriter.
+    Hold,
+}
+
+/// Rewrites the answers of one response to a client, one after another.
+pub struct Rewriter {
+    sifting: Sifting,
+    pub(super) joined: Joined,
+    pub(super) current: Current,
+    held: VecDeque<Event>,
+    round: bool,
+}
+
+/// What is known of the current answer.
+pub(super) struct Current {
+    /// Something may be taken out of it.
+    sifts: bool,
+    pub(super) calls: Calls,
+    pub(super) blocks: Option<Blocks>,
+    deltas: Deltas,
+    finish: Box<str>,
+    usage: Option<Usage>,
+    /// The provider reported an error.
+    error: bool,
+}
+
+/// An event, or a whole answer, that was read.
+pub(super) struct Event {
+    /// As it came, blank line included; empty for one that does not wait.
+    raw: Bytes,
+    pub(super) message: Message,
+    pub(super) answer: Answer,
+    /// The calls that its fragments belong to.
+    pub(super) slots: Slots,
+    /// Where its texts lie in the text of the answer.
+    pub(super) places: SmallVec<[Range<usize>; 1]>,
+}
+
+impl Event {
+    pub(super) fn new(message: Message, answer: Answer) -> Self {
+        Self {
+            raw: Bytes::new(),
+            message,
+            answer,
+            slots: Slots::new(),
+            places: SmallVec::new(),
+        }
+    }
+
+    /// Whether it says nothing but calls, so that text may overtake it.
+    fn only_calls(&self) -> bool {
+        let mut events = self.answer.events.iter();
+        events.all(|event| matches!(event, AnswerEvent::Call(_)))
+    }
+
+    /// Whether it says nothing that must keep its place among held calls.
+    fn overtakes(&self) -> bool {
+        self.slots.is_empty() && self.answer.finish().is_none()
+    }
+}
+
+impl Current {
+    pub(super) fn new(sifting: Sifting) -> Self {
+        Self {
+            sifts: sifting.any(),
+            calls: Calls::new(sifting.tools),
+            blocks: sifting.package.then(Blocks::default),
+            deltas: Deltas::default(),
+            finish: Box::default(),
+            usage: None,
+            error: false,
+        }
+    }
+
+    /// Takes what an event says.
+    pub(super) fn take(&mut self, event: &mut Event) {
+        let (json, answer) = (&event.message.data, &event.answer);
+        self.report(answer);
+        self.error |= answer.has_error();
+        let Some(message) = answer.first.as_ref().filter(|_| self.sifts) else {
+            return;
+        };
+        event.slots = self.calls.take(json, answer.calls());
+        self.deltas.push(json, message);
+        if let Some(blocks) = &mut self.blocks {
+            let texts = answer.texts();
+            event.places = texts
+                .map(|text| blocks.push(&json[text.span.range()]))
+                .collect();
+        }
+        if let Some(Finish { reason, .. }) = answer.finish() {
+            self.finish = String::from_utf8_lossy(&json[reason.span.range()]).into();
+            self.settle();
+        }
+    }
+
+    fn report(&mut self, answer: &Answer) {
+        for event in &answer.events {
+            if let AnswerEvent::Usage(UsageReport {
+                usage: Some(usage), ..
+            }) = event
+            {
+                self.usage = Some(Usage::later(self.usage, *usage));
+            }
+        }
+    }
+
+    /// Nothing more comes of what is still undecided.
+    pub(super) fn settle(&mut self) {
+        self.calls.settle();
+        if let Some(blocks) = &mut self.blocks {
+            blocks.give_up();
+        }
+    }
+
+    fn is_decided(&self, event: &Event) -> bool {
+        let end = event.places.last().map_or(0, |place| place.end);
+        let blocks = self.blocks.as_ref();
+        !self.calls.is_open(&event.slots) && blocks.is_none_or(|blocks| blocks.is_decided(end))
+    }
+
+    /// Whether the answer, which is over, was for the proxy alone and is to be gone on with.
+    pub(super) fn is_own(&self) -> bool {
+        let (own, theirs) = self.calls.count();
+        if self.error || theirs > 0 || self.was_cut_off() {
+            return false;
+        }
+        let package = self.blocks.as_ref().and_then(|it| it.package(false));
+        own > 0 || package.is_some_and(|package| package.alone)
+    }
+
+    /// Whether the answer ended before the model wanted it to. Of other reasons there are as many
+    /// spellings as providers, and an answer that is taken for cut off ends a client's loop.
+    fn was_cut_off(&self) -> bool {
+        let finish = self.finish.to_ascii_lowercase();
+        let words = [
+            "length",
+            "max",
+            "filter",
+            "safety",
+            "sensitive",
+            "error",
+            "window",
+        ];
+        let names = [
+            "refusal",
+            "recitation",
+            "insufficient_system_resource",
+            "cancelled",
+        ];
+        words.iter().any(|word| finish.contains(word)) || names.contains(&&*finish)
+    }
+
+    pub(super) fn spoken(&self, tools: &'static [&'static str]) -> Spoken {
+        let (own, theirs) = self.calls.count();
+        let assembled = self.deltas.assemble(tools);
+        let blocks = self.blocks.as_ref();
+        Spoken {
+            message: assembled.message().into(),
+            own: assembled.own(&self.calls),
+            theirs,
+            package: blocks.and_then(|blocks| blocks.package(own + theirs > 0)),
+            finish: self.finish.clone(),
+            usage: self.usage,
+        }
+    }
+}
+
+impl Rewriter {
+    /// `left_out`: tokens left out of the request, which are added to the prompt tokens of its answer.
+    pub fn new(sifting: Sifting, left_out: Option<u32>) -> Self {
+        Self {
+            sifting,
+            joined: Joined::new(left_out),
+            current: Current::new(sifting),
+            held: VecDeque::new(),
+            round: false,
+        }
+    }
+
+    /// Whether the answer was for the proxy alone: what follows of it is looked at, and goes nowhere.
+    pub const fn is_round(&self) -> bool {
+        self.round
+    }
+
+    /// What the current answer said.
+    pub fn spoken(&self) -> Spoken {
+        self.current.spoken(self.sifting.tools)
+    }
+
+    /// What the client saw before the current answer.
+    pub const fn before(&self) -> Before {
+        self.joined.visible.before()
+    }
+
+    /// Another answer comes; gives what the one before said.
+    pub fn begin_answer(&mut self, listener: &mut Listener) -> Spoken {
+        let spoken = self.spoken();
+        self.joined.begin_answer(spoken.usage, listener);
+        self.current = Current::new(self.sifting);
+        self.round = false;
+        spoken
+    }
+
+    /// What was left out of the request whose answer comes.
+    pub fn set_left_out(&mut self, left_out: Option<u32>) {
+        self.joined.left_out = left_out.unwrap_or(0);
+    }
+
+    /// Takes the next event: what it says, and all its bytes. What was held and is decided now goes to `ready`,
+    /// to be sent ahead of it.
+    pub fn take(
+        &mut self,
+        (message, answer, raw): (Message, Answer, &Bytes),
+        ready: &mut VecDeque<Bytes>,
+        listener: &mut Listener,
+    ) -> Verdict {
+        if self.round {
+            self.current.report(&answer);
+            return Verdict::Drop;
+        }
+        let mut event = Event::new(message, answer);
+        self.current.take(&mut event);
+        if event.answer.is_end() {
+            self.settle(ready, listener);
+            // Some providers give no finish reason.
+            self.round = self.current.finish.is_empty() && self.current.is_own();
+            if !self.round {
+                listener.hear(&[], &event.answer.events);
+            }
+            return if self.round {
+                Verdict::Drop
+            } else {
+                Verdict::Pass
+            };
+        }
+        let last = event.answer.finish().is_some();
+        self.release(ready, listener);
+        let waits = !self.current.is_decided(&event)
+            || !(self.held.is_empty()
+                || event.overtakes() && self.held.iter().all(Event::only_calls));
+        if event.answer.first.is_some() && waits {
+            event.raw = raw.clone();
+            self.held.push_back(event);
+            let held: usize = self.held.iter().map(|held| held.raw.len()).sum();
+            if held > MAX_HELD {
+                self.settle(ready, listener);
+            }
+            return Verdict::Hold;
+        }
+        self.round = last && self.current.is_own();
+        self.rewrite(&event, raw, listener)
+    }
+
+    /// Nothing more comes of what is still undecided.
+    pub fn settle(&mut self, ready: &mut VecDeque<Bytes>, listener: &mut Listener) {
+        self.current.settle();
+        self.release(ready, listener);
+    }
+
+    /// Lets go what was held and is decided.
+    fn release(&mut self, ready: &mut VecDeque<Bytes>, listener: &mut Listener) {
+        while let Some(held) = self.held.pop_front() {
+            if !self.current.is_decided(&held) {
+                self.held.push_front(held);
+                return;
+            }
+            match self.rewrite(&held, &held.raw, listener) {
+                Verdict::Pass => ready.push_back(held.raw),
+                Verdict::Replace(bytes) => ready.push_back(bytes),
+                Verdict::Drop | Verdict::Hold => {}
+            }
+        }
+    }
+
+    /// Takes out of an event what is not for the client.
+    fn rewrite(&mut self, event: &Event, raw: &[u8], listener: &mut Listener) -> Verdict {
+        let mut edits = Edits::default();
+        let kept = self
+            .joined
+            .edit(event, &mut self.current, self.round, &mut edits, listener);
+        if !kept {
+            return Verdict::Drop;
+        }
+        if edits.is_empty() {
+            return Verdict::Pass;
+        }
+        let json = edits.apply(&event.message.data).to_bytes();
+        Verdict::Replace(replace_data(raw, &event.message, &json))
+    }
+}
+
+/// The event with another content; all around that stays.
+fn replace_data(raw: &[u8], message: &Message, json: &[u8]) -> Bytes {
+    if let Some(at) = memchr::memmem::find(raw, &message.data) {
+        let after = &raw[at + message.data.len()..];
+        return [&raw[..at], json, after].concat().into();
+    }
+    // Data on several lines does not lie in the event as it is read.
+    let mut event = BytesMut::with_capacity(json.len() + 16);
+    if !message.name.is_empty() {
+        event.extend_from_slice(b"event: ");
+        event.extend_from_slice(&message.name);
+        event.extend_from_slice(b"\n");
+    }
+    for line in json.split(|byte| *byte == b'\n') {
+        event.extend_from_slice(b"data: ");
+        event.extend_from_slice(line);
+        event.extend_from_slice(b"\n");
+    }
+    event.extend_from_slice(b"\n");
+    event.freeze()
+}

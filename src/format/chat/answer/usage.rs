@@ -1,0 +1,162 @@
+//! The tokens a provider reported, in every shape seen.
+//!
+//! Usage is the only source of health, so nothing is guessed here: a number that cannot be a
+//! count of tokens is no number.
+
+use smallvec::SmallVec;
+
+use super::{Events, skip};
+use crate::{
+    format::{AnswerEvent, Count, CountKind, UsageReport},
+    json::scan::{Malformed, Scan},
+    wire::usage::Usage,
+};
+
+/// The counts that a `usage` object holds under its various names, the name that counts first.
+#[derive(Default)]
+struct Counts {
+    prompt: [Option<u32>; 2],
+    completion: [Option<u32>; 2],
+    total: Option<u32>,
+    cached: [Option<u32>; 5],
+}
+
+/// Reads the value of a `usage`; passes over what is no object.
+pub(super) fn read(json: &[u8], scan: &mut Scan<'_>, events: &mut Events) -> Result<(), Malformed> {
+    if scan.peek() != Some(b'{') {
+        return skip(scan);
+    }
+    let mut found = Counts::default();
+    let mut counts = SmallVec::new();
+    let span = scan.object(|scan, key| {
+        let (place, kind) = match &json[key.span.range()] {
+            b"prompt_tokens" => (&mut found.prompt[0], Some(CountKind::Prompt)),
+            b"input_tokens" => (&mut found.prompt[1], Some(CountKind::Prompt)),
+            b"completion_tokens" => (&mut found.completion[0], Some(CountKind::Completion)),
+            b"output_tokens" => (&mut found.completion[1], Some(CountKind::Completion)),
+            b"total_tokens" => (&mut found.total, Some(CountKind::Total)),
+            b"prompt_tokens_details" => {
+                return read_cached(json, scan, &mut found.cached[0]);
+            }
+            b"input_tokens_details" => {
+                return read_cached(json, scan, &mut found.cached[1]);
+            }
+            b"prompt_cache_hit_tokens" => (&mut found.cached[2], None),
+            b"num_cached_tokens" => (&mut found.cached[3], None),
+            b"cached_tokens" => (&mut found.cached[4], None),
+            _ => return skip(scan),
+        };
+        let (span, _) = scan.value()?;
+        let spelt = &json[span.range()];
+        *place = parse_count(spelt);
+        if let (Some(tokens), Some(kind), true) = (*place, kind, is_plain(spelt)) {
+            counts.push(Count { kind, tokens, span });
+        }
+        Ok(())
+    })?;
+    let first = |found: &[Option<u32>]| found.iter().copied().flatten().next();
+    let usage = first(&found.prompt).map(|prompt_tokens| Usage {
+        prompt_tokens,
+        completion_tokens: first(&found.completion),
+        cached_tokens: first(&found.cached),
+        total_tokens: found.total,
+    });
+    events.push(AnswerEvent::Usage(UsageReport {
+        span,
+        usage,
+        counts,
+    }));
+    Ok(())
+}
+
+fn read_cached(
+    json: &[u8],
+    scan: &mut Scan<'_>,
+    cached: &mut Option<u32>,
+) -> Result<(), Malformed> {
+    if scan.peek() != Some(b'{') {
+        return skip(scan);
+    }
+    let walked = scan.object(|scan, key| {
+        let (span, _) = scan.value()?;
+        if &json[key.span.range()] == b"cached_tokens" {
+            *cached = parse_count(&json[span.range()]);
+        }
+        Ok(())
+    });
+    walked.map(|_| ())
+}
+
+/// A count of tokens: a whole number of 32 bits, however it is spelt (`12`, `12.0`).
+fn parse_count(spelt: &[u8]) -> Option<u32> {
+    let spelt = std::str::from_utf8(spelt).ok()?;
+    if let Ok(whole) = spelt.parse::<u64>() {
+        return u32::try_from(whole).ok();
+    }
+    let number = spelt.parse::<f64>().ok()?;
+    let is_count = number.fract() == 0.0 && (0.0..=f64::from(u32::MAX)).contains(&number);
+    is_count.then_some(number as u32)
+}
+
+/// Whether a number is written in digits alone, so that another one can stand in its place.
+fn is_plain(spelt: &[u8]) -> bool {
+    spelt.iter().all(u8::is_ascii_digit) && (spelt.len() == 1 || !spelt.starts_with(b"0"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::read;
+    use crate::format::AnswerEvent;
+
+    #[test]
+    fn reads_every_shape() {
+        let check = |json: &str, expected: Option<(u32, Option<u32>, Option<u32>)>| {
+            let answer = read(format!(r#"{{"usage":{json}}}"#).as_bytes()).unwrap();
+            let usage = answer.events.first().and_then(|event| match event {
+                AnswerEvent::Usage(report) => report.usage,
+                _ => None,
+            });
+            let found = usage.map(|usage| {
+                (
+                    usage.prompt_tokens,
+                    usage.completion_tokens,
+                    usage.cached_tokens,
+                )
+            });
+            assert_eq!(found, expected, "{json}");
+        };
+        check(
+            r#"{"prompt_tokens":3,"completion_tokens":4}"#,
+            Some((3, Some(4), None)),
+        );
+        check(
+            r#"{"prompt_tokens":3.0,"completion_tokens":null}"#,
+            Some((3, None, None)),
+        );
+        check(
+            r#"{"prompt_tokens":3,"prompt_tokens_details":{"cached_tokens":2}}"#,
+            Some((3, None, Some(2))),
+        );
+        check(
+            r#"{"prompt_tokens":3,"prompt_tokens_details":null,"prompt_cache_hit_tokens":2}"#,
+            Some((3, None, Some(2))),
+        );
+        check(
+            r#"{"prompt_tokens":3,"num_cached_tokens":1}"#,
+            Some((3, None, Some(1))),
+        );
+        check(
+            r#"{"prompt_tokens":3,"cached_tokens":1,"cost":0.01}"#,
+            Some((3, None, Some(1))),
+        );
+        check(
+            r#"{"prompt_tokens":3,"completion_tokens":-4}"#,
+            Some((3, None, None)),
+        );
+        for absurd in ["-1", "4294967296", "1e300", "1.5", "\"3\"", "null", "[]"] {
+            check(&format!(r#"{{"prompt_tokens":{absurd}}}"#), None);
+        }
+        check("null", None);
+        check("{}", None);
+    }
+}

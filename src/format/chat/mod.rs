@@ -1,0 +1,3 @@
+//! Chat completions.
+
+pub mod answer;

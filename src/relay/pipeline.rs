@@ -1,0 +1,289 @@
+//! The bytes of a stream through the proxy, without any I/O.
+//!
+//! Bytes go in, are split into events, read, rewritten where that is wanted, and come out, with the place
+//! where the answer ends marked. An event that nobody changes goes on as the bytes that it came as. Of
+//! an event whose end has not come, nothing is held unless something in it may have to change, or it
+//! may be the marker behind the last one; a rewriter needs events whole, 2 MiB of one at most.
+
+use std::collections::VecDeque;
+
+use bytes::Bytes;
+
+use super::decode::Decoder;
+use crate::{
+    format::{
+        AnswerEvent, Before, Heard, Listener, Sifting, Spoken,
+        chat::answer::{self, Answer, Rewriter, Verdict},
+    },
+    wire::event::{Event, Message, Splitter},
+};
+
+/// Bytes of one event that are read.
+const MAX_EVENT: usize = 2 << 20;
+
+/// Bytes held of an event that may be the marker at the end, or a usage chunk: both are far smaller.
+const MAX_HELD: usize = 16 << 10;
+
+/// What goes on to the client.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Piece {
+    Bytes(Bytes),
+    /// Here the answer ends; what follows tells the client so.
+    End,
+}
+
+/// What is changed in a stream.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Changes {
+    pub(super) sifting: Sifting,
+    /// Take out the chunk with usage that the client did not ask for.
+    pub(super) strip_usage: bool,
+    /// Tokens left out of the request, to be added to the prompt tokens that the client reads.
+    pub(super) left_out: Option<u32>,
+}
+
+impl Changes {
+    pub(super) fn any(&self) -> bool {
+        self.strip_usage || self.rewrites()
+    }
+
+    fn rewrites(&self) -> bool {
+        self.sifting.any() || self.left_out.is_some_and(|tokens| tokens > 0)
+    }
+}
+
+pub(super) struct Pipeline {
+    changes: Changes,
+    splitter: Splitter,
+    listener: Listener,
+    rewriter: Option<Box<Rewriter>>,
+    /// Unpacks a copy of a compressed stream, which itself goes on as it is.
+    decoder: Option<Decoder>,
+    /// Bytes of the event without an end that went out already.
+    sent: usize,
+    /// Held events that go out before the current one.
+    ready: VecDeque<Bytes>,
+    drained: bool,
+    ended: bool,
+}
+
+/// What goes out while a chunk is read.
+struct Out<'a> {
+    pieces: &'a mut VecDeque<Piece>,
+    chunk: &'a Bytes,
+}
+
+impl Out<'_> {
+    /// Bytes of the chunk that follow on those before go on in one piece with them.
+    fn send(&mut self, bytes: Bytes) {
+        let place = |bytes: &Bytes| {
+            let at = (bytes.as_ptr() as usize).checked_sub(self.chunk.as_ptr() as usize)?;
+            (at + bytes.len() <= self.chunk.len()).then_some(at..at + bytes.len())
+        };
+        if bytes.is_empty() {
+            return;
+        }
+        if let (Some(Piece::Bytes(last)), Some(more)) = (self.pieces.back_mut(), place(&bytes))
+            && let Some(before) = place(last)
+            && before.end == more.start
+        {
+            *last = self.chunk.slice(before.start..more.end);
+            return;
+        }
+        self.pieces.push_back(Piece::Bytes(bytes));
+    }
+
+    fn send_all(&mut self, ready: &mut VecDeque<Bytes>) {
+        ready.drain(..).for_each(|bytes| self.send(bytes));
+    }
+}
+
+impl Pipeline {
+    /// With a decoder, nothing of the stream can be changed.
+    pub(super) fn new(changes: Changes, decoder: Option<Decoder>) -> Self {
+        let changes = match decoder {
+            None => changes,
+            Some(_) => Changes::default(),
+        };
+        let rewriter = || Rewriter::new(changes.sifting, changes.left_out);
+        Self {
+            rewriter: changes.rewrites().then(rewriter).map(Box::new),
+            changes,
+            splitter: Splitter::new(MAX_EVENT),
+            listener: Listener::default(),
+            decoder,
+            sent: 0,
+            ready: VecDeque::new(),
+            drained: false,
+            ended: false,
+        }
+    }
+
+    /// Whether the proxy's text can be put between the bytes.
+    pub(super) fn legible(&self) -> bool {
+        self.decoder.is_none()
+    }
+
+    /// What the client got.
+    pub(super) fn heard(&self) -> Heard {
+        self.listener.heard()
+    }
+
+    /// Whether the answer was for the proxy alone: what follows of it is looked at, and goes nowhere.
+    pub(super) fn is_round(&self) -> bool {
+        self.rewriter.as_ref().is_some_and(|it| it.is_round())
+    }
+
+    /// Whether nothing more is to be learnt from such an answer.
+    pub(super) fn is_drained(&self) -> bool {
+        self.drained
+    }
+
+    /// What the current answer said, where anything is taken out of it.
+    pub(super) fn spoken(&self) -> Spoken {
+        let rewriter = self.rewriter.as_ref();
+        rewriter.map_or_else(Spoken::default, |rewriter| rewriter.spoken())
+    }
+
+    pub(super) fn before(&self) -> Before {
+        let rewriter = self.rewriter.as_ref();
+        rewriter.map_or_else(Before::default, |rewriter| rewriter.before())
+    }
+
+    /// Another answer comes; gives what the one before said.
+    pub(super) fn begin_answer(&mut self) -> Spoken {
+        self.splitter = Splitter::new(MAX_EVENT);
+        self.sent = 0;
+        self.drained = false;
+        let rewriter = self.rewriter.as_mut();
+        rewriter.map_or_else(Spoken::default, |it| it.begin_answer(&mut self.listener))
+    }
+
+    /// What was left out of the request that the next answer is for.
+    pub(super) fn set_left_out(&mut self, left_out: Option<u32>) {
+        if let Some(rewriter) = &mut self.rewriter {
+            rewriter.set_left_out(left_out);
+        }
+    }
+
+    pub(super) fn push(&mut self, chunk: Bytes, out: &mut VecDeque<Piece>) {
+        let Some(decoder) = &mut self.decoder else {
+            self.read(chunk, out);
+            return;
+        };
+        // A decoded copy is only looked at.
+        let mut read = VecDeque::new();
+        match decoder.push(chunk.clone()) {
+            Some(text) => self.read(text.into(), &mut read),
+            None => self.listener.go_blind(),
+        }
+        out.extend(read.into_iter().filter(|piece| *piece == Piece::End));
+        out.push_back(Piece::Bytes(chunk));
+    }
+
+    fn read(&mut self, chunk: Bytes, out: &mut VecDeque<Piece>) {
+        let mut out = Out {
+            pieces: out,
+            chunk: &chunk,
+        };
+        self.splitter.push(chunk.clone());
+        while let Some(event) = self.splitter.next_event() {
+            self.take(event, &mut out);
+        }
+        let open = self.splitter.open();
+        if open.len() > self.sent && (self.sent > 0 || !self.must_wait(open)) {
+            out.send(Bytes::copy_from_slice(&open[self.sent..]));
+            self.sent = open.len();
+        }
+    }
+
+    fn take(&mut self, event: Event, out: &mut Out<'_>) {
+        let rest = event.raw.slice(std::mem::take(&mut self.sent)..);
+        let Some(message) = event.message else {
+            if !self.is_round() {
+                out.send(rest);
+            }
+            return;
+        };
+        let answer = read(&message);
+        self.drained |= answer.is_end();
+        // What went out in part stays, and whatever cannot be held is treated as if it had gone out in part.
+        let is_whole = || rest.len() == event.raw.len() && self.must_wait(&event.raw);
+        let ends = answer.is_end() && is_whole();
+        let strips = self.changes.strip_usage && answer.is_usage_only() && is_whole();
+        let verdict = match &mut self.rewriter {
+            Some(rewriter) => {
+                let read = (message, answer, &event.raw);
+                rewriter.take(read, &mut self.ready, &mut self.listener)
+            }
+            None => {
+                self.listener.hear(&message.data, &answer.events);
+                Verdict::Pass
+            }
+        };
+        out.send_all(&mut self.ready);
+        match verdict {
+            _ if strips => {}
+            Verdict::Pass => {
+                if ends && !std::mem::replace(&mut self.ended, true) {
+                    out.pieces.push_back(Piece::End);
+                }
+                out.send(rest);
+            }
+            Verdict::Replace(bytes) => out.send(bytes),
+            Verdict::Drop | Verdict::Hold => {}
+        }
+    }
+
+    /// Whether bytes that an event begins with are held until its end. What holds for them holds for every
+    /// shorter beginning, so that no cut changes what becomes of an event.
+    fn must_wait(&self, beginning: &[u8]) -> bool {
+        let strips = self.changes.strip_usage;
+        self.rewriter.is_some()
+            || (beginning.len() <= MAX_HELD && answer::may_be_special(beginning, strips))
+    }
+
+    /// The provider's stream is over. `broken`: not by its own will.
+    pub(super) fn finish(&mut self, broken: bool, out: &mut VecDeque<Piece>) {
+        let mut pieces = VecDeque::new();
+        let mut last = Out {
+            pieces: &mut pieces,
+            chunk: &Bytes::new(),
+        };
+        if let Some(event) = self.splitter.finish() {
+            // Half an event may be half of what is to be taken out; what is whole may lack its blank line.
+            let message = event.message.as_ref();
+            let whole = message.map_or(!broken, |it| answer::read(&it.data).is_ok());
+            if whole || !self.changes.sifting.any() {
+                self.take(event, &mut last);
+            }
+        }
+        let ends = !self.is_round() && !std::mem::replace(&mut self.ended, true);
+        if let (Some(rewriter), true) = (&mut self.rewriter, ends) {
+            rewriter.settle(&mut self.ready, &mut self.listener);
+        }
+        // What follows an event without its blank line begins with that.
+        if !last.pieces.is_empty() && (self.is_round() || !self.ready.is_empty()) {
+            last.send(Bytes::from_static(b"\n\n"));
+        }
+        last.send_all(&mut self.ready);
+        if ends {
+            last.pieces.push_back(Piece::End);
+        }
+        let looks = self.decoder.is_some();
+        let goes = |piece: &Piece| !looks || *piece == Piece::End;
+        out.extend(pieces.into_iter().filter(goes));
+    }
+}
+
+/// What an event says; nothing where it cannot be read.
+fn read(message: &Message) -> Answer {
+    let mut answer = answer::read(&message.data).unwrap_or_default();
+    if message.name == "error" && !answer.has_error() {
+        answer.events.push(AnswerEvent::Error);
+    }
+    answer
+}
+
+#[cfg(test)]
+mod tests;
