@@ -93,7 +93,8 @@ impl Sifting {
 pub struct Spoken {
     /// The first choice's message as a request would carry it, a JSON object: all that the provider
     /// gave (reasoning and signatures too), but for members that are `null` or empty and those that
-    /// only answers have (`annotations`, `audio`). Empty where it was too long to be kept.
+    /// only answers have (`annotations`, `audio`). Empty where it was too long to be kept, and where
+    /// nothing in it was for the proxy.
     pub message: Box<str>,
     /// Calls of proxy-executed tools, in their order.
     pub own: Vec<Own>,

@@ -70,7 +70,7 @@ pub async fn peek(answer: Response<Body>, limit: Duration) -> (Response<Body>, F
 }
 
 /// What was read, and then what comes.
-fn resume(read: VecDeque<io::Result<Frame<Bytes>>>, source: Body) -> Body {
+pub(super) fn resume(read: VecDeque<io::Result<Frame<Bytes>>>, source: Body) -> Body {
     let frames = unfold((read, source), |(mut read, mut source)| async move {
         let frame = match read.pop_front() {
             Some(frame) => frame,

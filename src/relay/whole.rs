@@ -1,19 +1,16 @@
 //! An answer that is not streamed: taken into memory within a bound, judged, then sent.
 
-use std::io;
-
 use bytes::Bytes;
-use futures_util::stream::unfold;
 use http::{
     HeaderMap, Response,
     header::{CONTENT_ENCODING, CONTENT_LENGTH},
     response::Parts,
 };
 use http_body::Frame;
-use http_body_util::{BodyExt, StreamBody};
+use http_body_util::BodyExt;
 use serde::de::IgnoredAny;
 
-use super::{BadAnswer, Before, Heard, Rounds, Sifting, Spoken, decode::Decoder};
+use super::{BadAnswer, Before, Heard, Rounds, Sifting, Spoken, decode::Decoder, peek::resume};
 use crate::{
     error::{Stalled, chain},
     format::{
@@ -63,7 +60,8 @@ pub async fn whole(
         let fits = room(chunk.len());
         gather.push(chunk);
         if !fits {
-            let body = resume(gather.finish(), source);
+            let read = Ok(Frame::data(gather.finish()));
+            let body = resume([read].into(), source);
             return Ok(Whole::Overlong(Response::from_parts(head, body)));
         }
     }
@@ -90,7 +88,7 @@ pub async fn sifted_whole(
     mut room: impl FnMut(usize) -> bool,
 ) -> Result<(Whole, Spoken, Before), BadAnswer> {
     let mut rewriter = Rewriter::new(sifting, None);
-    let (mut earlier, mut listener) = (Vec::new(), Listener::default());
+    let mut listener = Listener::default();
     loop {
         let read = whole(answer, provider, &mut room).await?;
         let Whole::Complete { head, body, heard } = read else {
@@ -102,7 +100,7 @@ pub async fn sifted_whole(
             false => text,
         });
         let text = text.unwrap_or_default();
-        match rewriter.take_whole(&text, &mut earlier, &mut listener) {
+        match rewriter.take_whole(&text, &mut listener) {
             None => {
                 let read = Whole::Complete { head, body, heard };
                 return Ok((read, Spoken::default(), rewriter.before()));
@@ -186,18 +184,6 @@ fn judge(head: &Parts, body: &Bytes) -> Option<Heard> {
 fn like_an_object(text: &[u8]) -> bool {
     let text = text.trim_ascii();
     text.starts_with(b"{") && text.ends_with(b"}")
-}
-
-/// What was read, and then what comes.
-fn resume(read: Bytes, source: Body) -> Body {
-    let frames = unfold((Some(read), source), |(mut read, mut source)| async move {
-        let frame: io::Result<Frame<Bytes>> = match read.take() {
-            Some(read) => Ok(Frame::data(read)),
-            None => source.frame().await?,
-        };
-        Some((frame, (read, source)))
-    });
-    StreamBody::new(frames).boxed_unsync()
 }
 
 #[cfg(test)]

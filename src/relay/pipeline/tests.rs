@@ -215,10 +215,10 @@ fn theirs(index: u64) -> Called {
 /// left of those that were for the proxy alone.
 fn whole(wanted: Sifting, answers: &[String]) -> Vec<(Bytes, Spoken)> {
     let (mut rewriter, mut listener) = (Rewriter::new(wanted, None), Listener::default());
-    let (mut earlier, mut read) = (Vec::new(), Vec::new());
+    let mut read = Vec::new();
     for answer in answers {
         let answer = answer.clone().into();
-        match rewriter.take_whole(&answer, &mut earlier, &mut listener) {
+        match rewriter.take_whole(&answer, &mut listener) {
             Some(Whole::Round(spoken)) => read.push((Bytes::new(), spoken)),
             Some(Whole::Last { json, spoken }) => {
                 read.push((json, spoken));

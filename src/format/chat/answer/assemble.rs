@@ -2,20 +2,19 @@
 //!
 //! Deltas are kept as they come, and put together when the message is asked for. Strings are appended to,
 //! but for those that name what they stand in; objects are merged; elements of lists that carry an
-//! `index` are merged by it, others appended; of anything else the last counts. Strings and numbers
-//! keep the provider's spelling.
+//! `index` are merged by it, others appended; of anything else the last counts.
+
+use std::collections::BTreeMap;
+
+use serde_json::{Map, Value, json};
 
 use super::{
-    Events, Message,
+    Answer,
     calls::{Call, Calls, Owner},
-    read_message,
 };
 use crate::{
-    format::{AnswerEvent, Own},
-    json::{
-        scan::{Kind, Malformed, Scan},
-        text,
-    },
+    format::Own,
+    json::{scan::Kind, text},
 };
 
 /// Bytes of deltas that one message may have.
@@ -24,18 +23,14 @@ const MAX_BYTES: usize = 1 << 20;
 /// Bytes of arguments kept of one call.
 const MAX_ARGUMENTS: usize = 64 << 10;
 
-/// Nesting that is followed; what lies deeper is one value.
-const MAX_DEPTH: usize = 16;
-
-/// Members kept of an object, and elements that are looked through for an index: so that no
-/// message takes long to put together.
-const MAX_MEMBERS: usize = 256;
+/// Elements of a list that are looked through for an index, so that no message takes long to put together.
+const MAX_LOOKED_AT: usize = 256;
 
 /// Strings that name what they stand in: said again, they are not appended.
-const NAMING: [&[u8]; 5] = [b"role", b"id", b"type", b"format", b"name"];
+const NAMING: [&str; 5] = ["role", "id", "type", "format", "name"];
 
 /// Members that only answers have.
-const ANSWERS_ONLY: [&[u8]; 2] = [b"annotations", b"audio"];
+const ANSWERS_ONLY: [&str; 2] = ["annotations", "audio"];
 
 /// The deltas of one answer, one behind the other.
 #[derive(Default)]
@@ -43,24 +38,41 @@ pub(super) struct Deltas {
     json: Vec<u8>,
     /// The key of the last delta, where that is one string to which more of it can be appended.
     text_key: Vec<u8>,
+    /// The calls that the elements of all `tool_calls` belong to.
+    slots: Vec<Option<usize>>,
     overlong: bool,
 }
 
+/// A message that was put together.
+#[derive(Default)]
+pub(super) struct Assembled {
+    members: Map<String, Value>,
+    /// Elements of `tool_calls`, by the number of the call.
+    calls: BTreeMap<usize, Value>,
+}
+
 impl Deltas {
-    pub(super) fn push(&mut self, json: &[u8], message: &Message) {
-        if self.overlong || message.members.is_empty() {
+    /// Takes the delta of a piece, whose calls have these slots.
+    pub(super) fn push(&mut self, json: &[u8], answer: &Answer, slots: &[Option<usize>]) {
+        let Some(message) = answer.first.as_ref().filter(|_| !self.overlong) else {
             return;
-        }
+        };
+        let calls = answer.calls().zip(slots);
+        let calls = calls.filter(|(call, _)| !call.legacy);
+        self.slots.extend(calls.map(|(_, slot)| *slot));
         match message.members[..] {
+            [] => return,
             [member] if member.kind == Kind::String => {
                 let key = &json[member.key.span.range()];
                 let text = &json[member.value.range()];
-                if key == self.text_key && !key.is_empty() && !NAMING.contains(&key) {
+                if key == self.text_key && !key.is_empty() {
                     self.json.truncate(self.json.len() - b"\"}".len());
                     self.json.extend_from_slice(&text[1..]);
                 } else {
                     self.text_key.clear();
-                    self.text_key.extend_from_slice(key);
+                    if !NAMING.iter().any(|name| name.as_bytes() == key) {
+                        self.text_key.extend_from_slice(key);
+                    }
                     for part in [b"{\"", key, b"\":", text] {
                         self.json.extend_from_slice(part);
                     }
@@ -80,100 +92,66 @@ impl Deltas {
         }
     }
 
-    /// The message; `tools` are the names of the proxy-executed ones.
-    pub(super) fn assemble(&self, tools: &'static [&'static str]) -> Assembled {
+    /// The message; empty where it was too long, or is no JSON.
+    pub(super) fn assemble(&self) -> Assembled {
+        let read = |json: &[u8]| {
+            let deltas = serde_json::Deserializer::from_slice(json).into_iter();
+            deltas.collect::<Result<Vec<Map<_, _>>, _>>()
+        };
+        let deltas = read(&self.json).or_else(|_| read(&without_halves(&self.json)));
         let mut assembled = Assembled::default();
-        let mut calls = Calls::new(tools);
-        let mut scan = Scan::new(&self.json, 0);
-        while scan.peek().is_some() && assembled.add(&self.json, &mut scan, &mut calls).is_ok() {}
+        let mut slots = self.slots.iter().copied();
+        for (key, value) in deltas.unwrap_or_default().into_iter().flatten() {
+            match value {
+                Value::Array(elements) if key == "tool_calls" => {
+                    let elements = elements.into_iter().filter(Value::is_object);
+                    for (element, slot) in elements.zip(&mut slots) {
+                        if let Some(slot) = slot {
+                            let call = assembled.calls.entry(slot).or_default();
+                            merge(call, element, "");
+                        }
+                    }
+                }
+                value => add(&mut assembled.members, key, value),
+            }
+        }
         assembled
     }
 }
 
-/// A message that was put together.
-#[derive(Default)]
-pub(super) struct Assembled {
-    members: Members,
-    /// Elements of `tool_calls`, with the number of the call.
-    calls: Vec<(usize, Node)>,
-}
-
-type Members = Vec<(Box<[u8]>, Node)>;
-
-#[derive(Debug)]
-enum Node {
-    /// What stands between the quotes.
-    Text(Vec<u8>),
-    List(Vec<Node>),
-    Object(Members),
-    Other(Vec<u8>),
+/// JSON without halves of surrogate pairs, which a text that was cut between the two has.
+fn without_halves(json: &[u8]) -> Vec<u8> {
+    let mut whole = Vec::with_capacity(json.len());
+    for character in text::Walk::new(json) {
+        let spelt = json.get(character.at..character.at + character.len);
+        whole.extend_from_slice(match character.code {
+            0xD800..=0xDFFF => br"\ufffd",
+            _ => spelt.unwrap_or_default(),
+        });
+    }
+    whole
 }
 
 impl Assembled {
-    /// Takes the next delta.
-    fn add(
-        &mut self,
-        json: &[u8],
-        scan: &mut Scan<'_>,
-        calls: &mut Calls,
-    ) -> Result<(), Malformed> {
-        let mut events = Events::new();
-        let message = read_message(json, scan, &mut events)?;
-        let fragments = events.iter().filter_map(|event| match event {
-            AnswerEvent::Call(call) => Some(call),
-            _ => None,
-        });
-        let slots = calls.take(json, fragments.clone());
-        for (fragment, slot) in fragments.zip(slots) {
-            let node = read(json, &mut Scan::new(json, fragment.span.start as usize), 0);
-            let (Some(slot), Ok(node), false) = (slot, node, fragment.legacy) else {
-                continue;
-            };
-            match self.calls.iter_mut().find(|(at, _)| *at == slot) {
-                Some((_, call)) => call.merge(node, b""),
-                None => self.calls.push((slot, node)),
-            }
-        }
-        for member in &message.members {
-            let key = &json[member.key.span.range()];
-            if key == b"tool_calls" && member.kind == Kind::Array {
-                continue;
-            }
-            let value = read(json, &mut Scan::new(json, member.value.start as usize), 0);
-            if let Ok(value) = value {
-                add(&mut self.members, key, value);
-            }
-        }
-        Ok(())
-    }
-
-    /// The message as a request would carry it; empty where there was none, or it was too long.
+    /// The message as a request would carry it.
     pub(super) fn message(&self) -> String {
         if self.members.is_empty() && self.calls.is_empty() {
             return String::new();
         }
-        let mut out = br#"{"role":"assistant""#.to_vec();
-        for (key, value) in &self.members {
-            if &key[..] == b"role" || ANSWERS_ONLY.contains(&&key[..]) || value.is_empty() {
-                continue;
-            }
-            out.extend_from_slice(b",\"");
-            out.extend_from_slice(key);
-            out.extend_from_slice(b"\":");
-            value.write(&mut out);
-        }
+        let members = self.members.iter();
+        let kept = members.filter(|(key, value)| {
+            let says = !matches!(value, Value::Null) && !is_empty(value);
+            says && !ANSWERS_ONLY.contains(&&***key)
+        });
+        let mut message: Map<_, _> = kept
+            .map(|(key, value)| (key.clone(), value.clone()))
+            .collect();
+        message.insert("role".into(), "assistant".into());
         if !self.calls.is_empty() {
-            out.extend_from_slice(b",\"tool_calls\":[");
-            for (at, (_, call)) in self.calls.iter().enumerate() {
-                if at > 0 {
-                    out.push(b',');
-                }
-                call.write_call(&mut out);
-            }
-            out.push(b']');
+            let calls = self.calls.values().map(as_sent).collect();
+            message.insert("tool_calls".into(), calls);
         }
-        out.push(b'}');
-        utf8(out)
+        Value::Object(message).to_string()
     }
 
     /// The calls of proxy-executed tools.
@@ -188,248 +166,137 @@ impl Assembled {
     }
 
     fn own_call(&self, slot: usize, call: &Call, before: u32) -> Own {
-        let node = match call.legacy {
-            true => find(&self.members, b"function_call"),
-            false => self
-                .calls
-                .iter()
-                .find(|(at, _)| *at == slot)
-                .map(|it| &it.1),
+        let element = match call.legacy {
+            true => self.members.get("function_call"),
+            false => self.calls.get(&slot),
         };
-        let function = match call.legacy {
-            true => node,
-            false => node.and_then(|node| node.member(b"function")),
-        };
-        let (mut arguments, mut json) = (Vec::new(), Vec::new());
-        match function.and_then(|function| function.member(b"arguments")) {
-            Some(Node::Text(text)) => arguments.extend_from_slice(text),
+        let function = element.map(|it| if call.legacy { it } else { &it["function"] });
+        let arguments = match function.map(|function| &function["arguments"]) {
+            Some(Value::String(text)) => text.clone(),
             // Some providers give the object itself.
-            Some(object @ (Node::Object(_) | Node::List(_))) => {
-                object.write(&mut arguments);
-                arguments = text::escape(&utf8(arguments)).into();
-            }
-            _ => {}
-        }
-        if let Some(node) = node {
-            node.write_call(&mut json);
-        }
-        let overlong = node.is_none() || arguments.len() > MAX_ARGUMENTS;
-        if overlong {
-            arguments.clear();
-        }
+            Some(object @ (Value::Object(_) | Value::Array(_))) => object.to_string(),
+            _ => String::new(),
+        };
+        let overlong = element.is_none() || arguments.len() > MAX_ARGUMENTS;
+        let decode = |raw: &[u8]| text::decode(raw).unwrap_or_default().into();
         Own {
             id: decode(&call.id),
             name: decode(&call.name),
-            arguments: decode(&arguments),
+            arguments: if overlong {
+                "".into()
+            } else {
+                arguments.into()
+            },
             overlong,
             before,
-            json: utf8(json).into(),
+            json: element
+                .map_or_else(String::new, |it| as_sent(it).to_string())
+                .into(),
             legacy: call.legacy,
         }
     }
 }
 
-/// The text of what stands between quotes; what has no decoded form is given as it can be.
-fn decode(raw: &[u8]) -> Box<str> {
-    let text = text::Walk::new(raw)
-        .map(|character| char::from_u32(character.code).unwrap_or(char::REPLACEMENT_CHARACTER));
-    text.collect::<String>().into()
+/// A call without the index that only streams have.
+fn as_sent(call: &Value) -> Value {
+    let mut call = call.clone();
+    if let Value::Object(members) = &mut call {
+        members.remove("index");
+    }
+    call
 }
 
-/// What is no UTF-8 was no JSON either.
-fn utf8(bytes: Vec<u8>) -> String {
-    String::from_utf8(bytes).unwrap_or_default()
-}
-
-fn read(json: &[u8], scan: &mut Scan<'_>, depth: usize) -> Result<Node, Malformed> {
-    match scan.peek() {
-        Some(b'"') => Ok(Node::Text(json[scan.string()?.span.range()].to_vec())),
-        Some(b'{') if depth < MAX_DEPTH => {
-            let mut members = Members::new();
-            scan.object(|scan, key| {
-                let value = read(json, scan, depth + 1)?;
-                members.push((json[key.span.range()].into(), value));
-                Ok::<_, Malformed>(())
-            })?;
-            Ok(Node::Object(members))
-        }
-        Some(b'[') if depth < MAX_DEPTH => {
-            let mut elements = Vec::new();
-            scan.array(|scan| {
-                elements.push(read(json, scan, depth + 1)?);
-                Ok::<_, Malformed>(())
-            })?;
-            Ok(Node::List(elements))
-        }
-        _ => Ok(Node::Other(json[scan.value()?.0.range()].to_vec())),
+fn is_empty(value: &Value) -> bool {
+    match value {
+        Value::String(text) => text.is_empty(),
+        Value::Array(list) => list.is_empty(),
+        Value::Object(members) => members.is_empty(),
+        _ => false,
     }
 }
 
-fn add(members: &mut Members, key: &[u8], value: Node) {
-    match members.iter().position(|(name, _)| &name[..] == key) {
-        Some(at) => members[at].1.merge(value, key),
-        None if members.len() >= MAX_MEMBERS => {}
-        None => members.push((key.into(), value)),
+fn add(members: &mut Map<String, Value>, key: String, value: Value) {
+    match members.get_mut(&key) {
+        Some(known) => merge(known, value, &key),
+        None => drop(members.insert(key, value)),
     }
 }
 
-fn find<'a>(members: &'a Members, key: &[u8]) -> Option<&'a Node> {
-    let found = members.iter().find(|(name, _)| &name[..] == key);
-    found.map(|(_, value)| value)
-}
-
-impl Node {
-    fn is_empty(&self) -> bool {
-        match self {
-            Self::Text(text) => text.is_empty(),
-            Self::List(list) => list.is_empty(),
-            Self::Object(members) => members.is_empty(),
-            Self::Other(raw) => raw == b"null",
+fn merge(known: &mut Value, more: Value, key: &str) {
+    match (known, more) {
+        (_, Value::Null) => {}
+        (Value::String(text), Value::String(more)) => {
+            let named = NAMING.contains(&key) && !text.is_empty();
+            // Names may come in pieces, and whole in every piece.
+            if !named || (key == "name" && *text != more) {
+                text.push_str(&more);
+            }
         }
-    }
-
-    fn merge(&mut self, more: Self, key: &[u8]) {
-        match (self, more) {
-            (_, Self::Other(raw)) if raw == b"null" => {}
-            (Self::Text(text), Self::Text(more)) => {
-                let named = NAMING.contains(&key) && !text.is_empty();
-                // Names may come in pieces, and whole in every piece.
-                if !named || (key == b"name" && *text != more) {
-                    text.extend_from_slice(&more);
-                }
-            }
-            (Self::Object(members), Self::Object(more)) => {
-                for (key, value) in more {
-                    add(members, &key, value);
-                }
-            }
-            (Self::List(list), Self::List(more)) => {
-                more.into_iter().for_each(|element| join(list, element));
-            }
-            (Self::List(list), Self::Text(more)) => say(list, more),
-            (node @ Self::Text(_), Self::List(more)) => {
-                let mut list = Vec::new();
-                if let Self::Text(text) = std::mem::replace(node, Self::Other(Vec::new())) {
-                    say(&mut list, text);
-                }
-                list.extend(more);
-                *node = Self::List(list);
-            }
-            (node, more) => *node = more,
+        (Value::Object(members), Value::Object(more)) => {
+            more.into_iter()
+                .for_each(|(key, value)| add(members, key, value));
         }
-    }
-
-    fn member(&self, key: &[u8]) -> Option<&Self> {
-        let Self::Object(members) = self else {
-            return None;
-        };
-        find(members, key)
-    }
-
-    fn same(&self, other: &Self, key: &[u8]) -> Option<bool> {
-        match (self.member(key)?, other.member(key)?) {
-            (Self::Text(a) | Self::Other(a), Self::Text(b) | Self::Other(b)) => Some(a == b),
-            _ => None,
+        (Value::Array(list), Value::Array(more)) => {
+            more.into_iter().for_each(|element| join(list, element));
         }
-    }
-
-    fn write(&self, out: &mut Vec<u8>) {
-        match self {
-            Self::Text(text) => {
-                out.push(b'"');
-                out.extend_from_slice(text);
-                out.push(b'"');
-            }
-            Self::Other(raw) => out.extend_from_slice(raw),
-            Self::List(list) => {
-                out.push(b'[');
-                for (at, element) in list.iter().enumerate() {
-                    if at > 0 {
-                        out.push(b',');
-                    }
-                    element.write(out);
-                }
-                out.push(b']');
-            }
-            Self::Object(members) => write_members(members.iter(), out),
+        (Value::Array(list), Value::String(more)) => append_text(list, more),
+        (known @ Value::String(_), Value::Array(more)) => {
+            let mut list = Vec::new();
+            append_text(&mut list, known.as_str().unwrap_or_default().to_owned());
+            list.extend(more);
+            *known = Value::Array(list);
         }
+        (known, more) => *known = more,
     }
-
-    /// A call without the index that only streams have.
-    fn write_call(&self, out: &mut Vec<u8>) {
-        match self {
-            Self::Object(members) => {
-                let kept = members.iter().filter(|(key, _)| &key[..] != b"index");
-                write_members(kept, out);
-            }
-            other => other.write(out),
-        }
-    }
-}
-
-fn write_members<'a>(members: impl Iterator<Item = &'a (Box<[u8]>, Node)>, out: &mut Vec<u8>) {
-    out.push(b'{');
-    for (at, (key, value)) in members.enumerate() {
-        if at > 0 {
-            out.push(b',');
-        }
-        out.push(b'"');
-        out.extend_from_slice(key);
-        out.extend_from_slice(b"\":");
-        value.write(out);
-    }
-    out.push(b'}');
 }
 
 /// An element into the one with its index, or to the end.
-fn join(list: &mut Vec<Node>, element: Node) {
-    let same = |known: &&mut Node| {
-        known.same(&element, b"index") == Some(true) && known.same(&element, b"type") != Some(false)
+fn join(list: &mut Vec<Value>, element: Value) {
+    let same = |known: &&mut Value| {
+        let kinds = [known.get("type"), element.get("type")];
+        let alike = kinds.contains(&None) || kinds[0] == kinds[1];
+        alike && known.get("index").is_some() && known.get("index") == element.get("index")
     };
-    match list.iter_mut().rev().take(MAX_MEMBERS).find(same) {
-        Some(known) => known.merge(element, b""),
+    match list.iter_mut().rev().take(MAX_LOOKED_AT).find(same) {
+        Some(known) => merge(known, element, ""),
         None => list.push(element),
     }
 }
 
 /// Text where parts came before: into the last part if that is text.
-fn say(list: &mut Vec<Node>, text: Vec<u8>) {
-    if text.is_empty() {
-        return;
+fn append_text(list: &mut Vec<Value>, text: String) {
+    match list.last_mut() {
+        _ if text.is_empty() => {}
+        Some(Value::Object(part)) if part.get("type").is_some_and(|kind| kind == "text") => {
+            add(part, "text".into(), text.into());
+        }
+        _ => list.push(json!({"type": "text", "text": text})),
     }
-    let is_text =
-        |part: &Node| matches!(part.member(b"type"), Some(Node::Text(kind)) if kind == b"text");
-    if let Some(Node::Object(part)) = list.last_mut().filter(|part| is_text(part)) {
-        add(part, b"text", Node::Text(text));
-        return;
-    }
-    list.push(Node::Object(vec![
-        (b"type"[..].into(), Node::Text(b"text".to_vec())),
-        (b"text"[..].into(), Node::Text(text)),
-    ]));
 }
 
 #[cfg(test)]
 mod tests {
-    use super::{Deltas, MAX_BYTES};
+    use super::{Calls, Deltas, MAX_BYTES};
     use crate::format::chat::answer;
 
     fn message<'a>(deltas: impl IntoIterator<Item = &'a str>) -> String {
-        let mut kept = Deltas::default();
+        let (mut kept, mut calls) = (Deltas::default(), Calls::new(&[]));
         for delta in deltas {
             let json = format!(r#"{{"choices":[{{"delta":{delta}}}]}}"#);
             let answer = answer::read(json.as_bytes()).unwrap();
-            kept.push(json.as_bytes(), &answer.first.unwrap());
+            let slots = calls.take(json.as_bytes(), answer.calls());
+            kept.push(json.as_bytes(), &answer, &slots);
         }
-        kept.assemble(&[]).message()
+        kept.assemble().message()
     }
 
     #[test]
     fn deltas_become_the_message_that_was_said() {
         let whole = message([
             r#"{"role":"assistant","content":"","refusal":null,"audio":{"a":1}}"#,
-            r#"{"role":"assistant","reasoning_content":"t\ud83d"}"#,
-            r#"{"reasoning_content":"\ude00","n":1.50}"#,
+            r#"{"reasoning_content":"t\ud83d"}"#,
+            r#"{"reasoning_content":"\ude00"}"#,
+            r#"{"n":1.50}"#,
             r#"{"reasoning_details":[{"index":0,"type":"reasoning.text","text":"a","format":"f"}]}"#,
             r#"{"reasoning_details":[{"index":0,"type":"reasoning.text","text":"b","format":"f"}]}"#,
             r#"{"reasoning_details":[{"index":0,"type":"reasoning.text","signature":"s"}]}"#,
@@ -440,7 +307,7 @@ mod tests {
         ]);
         assert_eq!(
             whole,
-            r#"{"role":"assistant","content":"é","reasoning_content":"t\ud83d\ude00","n":1.50,"reasoning_details":[{"index":0,"type":"reasoning.text","text":"ab","format":"f","signature":"s"}],"tool_calls":[{"id":"x","type":"function","function":{"name":"f","arguments":"{}"},"extra_content":{"google":{"thought_signature":"g"}}},{"id":"y"}]}"#
+            r#"{"content":"é","n":1.5,"reasoning_content":"t😀","reasoning_details":[{"format":"f","index":0,"signature":"s","text":"ab","type":"reasoning.text"}],"role":"assistant","tool_calls":[{"extra_content":{"google":{"thought_signature":"g"}},"function":{"arguments":"{}","name":"f"},"id":"x","type":"function"},{"id":"y"}]}"#
         );
     }
 
@@ -454,7 +321,16 @@ mod tests {
         ]);
         assert_eq!(
             whole,
-            r#"{"role":"assistant","content":[{"type":"thinking","thinking":"t"},{"type":"text","text":"ab"}]}"#
+            r#"{"content":[{"thinking":"t","type":"thinking"},{"text":"ab","type":"text"}],"role":"assistant"}"#
+        );
+    }
+
+    #[test]
+    fn half_a_surrogate_pair_costs_one_character() {
+        let whole = message([r#"{"content":"a\ud83d"}"#, r#"{"content":"b","n":1}"#]);
+        assert_eq!(
+            whole,
+            r#"{"content":"a\ufffdb","n":1,"role":"assistant"}"#.replace(r"\ufffd", "\u{fffd}")
         );
     }
 

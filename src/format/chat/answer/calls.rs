@@ -26,6 +26,8 @@ pub(super) struct Calls {
     calls: Vec<Call>,
     /// Two calls had the same index, so that indices say nothing of the order.
     shared: bool,
+    /// The answer comes in one piece: each part is a call of its own.
+    pub(super) whole: bool,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -52,6 +54,7 @@ impl Calls {
             tools,
             calls: Vec::new(),
             shared: false,
+            whole: false,
         }
     }
 
@@ -64,8 +67,8 @@ impl Calls {
         let mut seen = Slots::new();
         for fragment in fragments {
             let slot = match self.find(json, fragment, &seen) {
-                Some(slot) => Some(slot),
-                None => self.open(fragment),
+                Some(slot) if !self.whole => Some(slot),
+                _ => self.open(fragment),
             };
             if let Some(slot) = slot {
                 self.add(slot, json, fragment);

@@ -29,6 +29,8 @@ pub(super) struct Joined {
     /// Completion tokens of the answers before.
     completions: u32,
     role_sent: bool,
+    /// Text of earlier whole answers, which goes ahead of the next text.
+    pub(super) earlier: Vec<u8>,
 }
 
 /// Which members of a message go.
@@ -93,7 +95,7 @@ impl Joined {
         let mut events = answer.events.iter();
         let ends = events.any(|event| match event {
             AnswerEvent::Finish(finish) => finish.first,
-            event => matches!(event, AnswerEvent::Usage(_)),
+            event => matches!(event, AnswerEvent::Usage(_) | AnswerEvent::Error),
         });
         let took = hides || own || closing;
         if took && bare && (closing || !ends) && answer.choices == Some(1) {
@@ -125,12 +127,18 @@ impl Joined {
                 Some(blocks) => blocks.visible(raw, &event.places[at]),
                 None => raw.into(),
             };
-            (text, self.visible.say(visible, listener))
+            let mut visible = self.visible.say(visible, listener);
+            if !self.earlier.is_empty() {
+                visible = [std::mem::take(&mut self.earlier), visible.into_owned()]
+                    .concat()
+                    .into();
+            }
+            (text, visible)
         });
         visible.collect()
     }
 
-    pub(super) fn keep_first_id(&mut self, json: &[u8], answer: &Answer, edits: &mut Edits) {
+    fn keep_first_id(&mut self, json: &[u8], answer: &Answer, edits: &mut Edits) {
         let Some(text) = answer.id else { return };
         let id = &json[text.span.range()];
         match &self.id {
@@ -208,7 +216,7 @@ fn is_silent(member: Member) -> bool {
 }
 
 /// Takes proxy-executed calls out, and renumbers the others. Gives which members must go altogether.
-pub(super) fn take_calls(
+fn take_calls(
     json: &[u8],
     message: &Message,
     event: &Event,
@@ -248,7 +256,7 @@ pub(super) fn take_calls(
     gone
 }
 
-pub(super) fn take_members(message: &Message, gone: &[bool], edits: &mut Edits) {
+fn take_members(message: &Message, gone: &[bool], edits: &mut Edits) {
     if gone.contains(&true) {
         let members: Vec<Span> = message.members.iter().map(|it| it.span()).collect();
         edits.take_out(&members, |at| gone[at]);

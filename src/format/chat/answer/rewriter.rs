@@ -12,7 +12,7 @@ use smallvec::SmallVec;
 
 use super::{
     Answer,
-    assemble::Deltas,
+    assemble::{Assembled, Deltas},
     calls::{Calls, Slots},
     edits::Joined,
 };
@@ -111,11 +111,11 @@ impl Current {
         let (json, answer) = (&event.message.data, &event.answer);
         self.report(answer);
         self.error |= answer.has_error();
-        let Some(message) = answer.first.as_ref().filter(|_| self.sifts) else {
+        if !self.sifts || answer.first.is_none() {
             return;
-        };
+        }
         event.slots = self.calls.take(json, answer.calls());
-        self.deltas.push(json, message);
+        self.deltas.push(json, answer, &event.slots);
         if let Some(blocks) = &mut self.blocks {
             let texts = answer.texts();
             event.places = texts
@@ -185,15 +185,19 @@ impl Current {
         words.iter().any(|word| finish.contains(word)) || names.contains(&&*finish)
     }
 
-    pub(super) fn spoken(&self, tools: &'static [&'static str]) -> Spoken {
+    fn spoken(&self) -> Spoken {
         let (own, theirs) = self.calls.count();
-        let assembled = self.deltas.assemble(tools);
-        let blocks = self.blocks.as_ref();
+        let package = self.blocks.as_ref();
+        let package = package.and_then(|blocks| blocks.package(own + theirs > 0));
+        let assembled = match own > 0 || package.is_some() {
+            true => self.deltas.assemble(),
+            false => Assembled::default(),
+        };
         Spoken {
             message: assembled.message().into(),
             own: assembled.own(&self.calls),
             theirs,
-            package: blocks.and_then(|blocks| blocks.package(own + theirs > 0)),
+            package,
             finish: self.finish.clone(),
             usage: self.usage,
         }
@@ -219,7 +223,7 @@ impl Rewriter {
 
     /// What the current answer said.
     pub fn spoken(&self) -> Spoken {
-        self.current.spoken(self.sifting.tools)
+        self.current.spoken()
     }
 
     /// What the client saw before the current answer.

@@ -2,12 +2,7 @@
 
 use bytes::Bytes;
 
-use super::{
-    Answer, AnswerEvent, Rewriter,
-    edits::{Joined, take_calls, take_members},
-    read,
-    rewriter::Event,
-};
+use super::{Answer, AnswerEvent, Rewriter, edits::Joined, read, rewriter::Event};
 use crate::{
     format::{Listener, Spoken},
     json::scan::Kind,
@@ -26,59 +21,36 @@ pub enum Whole {
 pub fn add_prompt_tokens(json: &Bytes, left_out: u32) -> Option<Bytes> {
     let answer = read(json).ok()?;
     let mut edits = Edits::default();
-    Joined::new(Some(left_out)).add_reports(&answer, &mut edits);
+    let joined = Joined::new(Some(left_out));
+    for event in &answer.events {
+        if let AnswerEvent::Usage(report) = event {
+            joined.add_usage(report, &mut edits);
+        }
+    }
     (!edits.is_empty()).then(|| edits.apply(json).to_bytes())
 }
 
-impl Joined {
-    fn add_reports(&self, answer: &Answer, edits: &mut Edits) {
-        for event in &answer.events {
-            if let AnswerEvent::Usage(report) = event {
-                self.add_usage(report, edits);
-            }
-        }
-    }
-}
-
 impl Rewriter {
-    /// Takes the next answer in one piece; `None` where it cannot be read. `earlier` is what the client is to
-    /// see of the answers before, as JSON spells it.
-    pub fn take_whole(
-        &mut self,
-        json: &Bytes,
-        earlier: &mut Vec<u8>,
-        listener: &mut Listener,
-    ) -> Option<Whole> {
+    /// Takes the next answer in one piece; `None` where it cannot be read.
+    pub fn take_whole(&mut self, json: &Bytes, listener: &mut Listener) -> Option<Whole> {
         let message = event::Message {
             name: Bytes::new(),
             data: json.clone(),
         };
         let mut event = Event::new(message, read(json).ok()?);
+        self.current.calls.whole = true;
         self.current.take(&mut event);
         self.current.settle();
-        let texts = self.joined.texts(&event, &mut self.current, listener);
         if self.current.is_own() {
-            for (_, visible) in texts {
-                earlier.extend_from_slice(&visible);
+            for (_, text) in self.joined.texts(&event, &mut self.current, listener) {
+                self.joined.earlier.extend_from_slice(&text);
             }
             return Some(Whole::Round(self.begin_answer(listener)));
         }
-        let answer = &event.answer;
-        let mut edits = Edits::default();
-        self.joined.keep_first_id(json, answer, &mut edits);
-        self.joined.add_reports(answer, &mut edits);
-        if let Some(message) = &answer.first {
-            let gone = take_calls(json, message, &event, &self.current.calls, &mut edits);
-            take_members(message, &gone, &mut edits);
-        }
-        let mut earlier = std::mem::take(earlier);
-        for (text, visible) in texts {
-            let visible = [std::mem::take(&mut earlier), visible.into_owned()].concat();
-            if visible != json[text.span.range()] {
-                edits.replace(text.span, visible);
-            }
-        }
-        put_text(json, answer, earlier, &mut edits);
+        let (joined, mut edits) = (&mut self.joined, Edits::default());
+        joined.edit(&event, &mut self.current, false, &mut edits, listener);
+        let earlier = std::mem::take(&mut joined.earlier);
+        put_text(json, &event.answer, earlier, &mut edits);
         Some(Whole::Last {
             json: edits.apply(json).to_bytes(),
             spoken: self.spoken(),

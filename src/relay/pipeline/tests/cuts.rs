@@ -152,11 +152,10 @@ proptest! {
             }
         }
         let (mut rewriter, mut listener) = (Rewriter::new(BOTH, None), Listener::default());
-        let mut earlier = Vec::new();
         for line in stream.split(|byte| *byte == b'\n') {
             let json = line.strip_prefix(b"data: ").unwrap_or(line);
             let json: Vec<u8> = String::from_utf8_lossy(json).replace("\"delta\"", "\"message\"").into();
-            let _ = rewriter.take_whole(&json.into(), &mut earlier, &mut listener);
+            let _ = rewriter.take_whole(&json.into(), &mut listener);
         }
     }
 

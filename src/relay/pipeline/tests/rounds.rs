@@ -63,9 +63,11 @@ fn several_answers_are_one() {
         .map(|spoken| spoken.usage.unwrap().completion_tokens)
         .collect();
     assert_eq!(reported, [Some(20), Some(20), Some(7)]);
+    // Where nothing is for the proxy, no message is needed.
+    assert_eq!(&*came.spoken[2].message, "");
     assert_eq!(
-        &*came.spoken[2].message,
-        r#"{"role":"assistant","content":"Ready","tool_calls":[{"function":{"arguments":"{}","name":"get"},"id":"t","type":"function"}]}"#
+        &*came.spoken[0].message,
+        r#"{"content":"Let me note that.","role":"assistant","tool_calls":[{"function":{"arguments":"{}","name":"add_reminder"},"id":"o","type":"function"}]}"#
     );
 }
 
