@@ -9,6 +9,7 @@
 //! be one of these, and the end of an answer until [`Ending`] has stored what was heard.
 
 mod decode;
+mod ending;
 mod peek;
 mod pipeline;
 #[cfg(test)]
@@ -21,9 +22,10 @@ mod whole;
 use crate::error::{Failure, Wait};
 
 pub use self::{
+    ending::{Closing, Ending, Foot},
     peek::{First, peek},
     rounds::Rounds,
-    stream::{Closing, Ending, Foot, sifted, stream},
+    stream::{sifted, stream},
     tunnel::tunnel,
     whole::{Whole, received, sifted_whole, unpacked, whole},
 };

@@ -4,7 +4,7 @@
 use async_trait::async_trait;
 use http::Response;
 
-use super::{Before, Heard, Spoken, stream::Closing};
+use super::{Before, Closing, Heard, Spoken};
 use crate::wire::Body;
 
 /// Goes on where an answer was for the proxy alone.

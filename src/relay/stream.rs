@@ -8,9 +8,8 @@
 
 use std::{collections::VecDeque, io, time::Duration};
 
-use async_trait::async_trait;
 use bytes::Bytes;
-use futures_util::{FutureExt, future::BoxFuture, stream::unfold};
+use futures_util::{FutureExt, stream::unfold};
 use http::{
     HeaderMap, HeaderValue, Response,
     header::{CONTENT_ENCODING, CONTENT_LENGTH, TRAILER},
@@ -19,7 +18,7 @@ use http_body::Frame;
 use http_body_util::{BodyExt, StreamBody};
 
 use super::{
-    Before, Heard, Rounds, Sifting, Spoken,
+    Ending, Foot, Rounds, Sifting,
     decode::Decoder,
     pipeline::{Changes, Piece, Pipeline},
 };
@@ -34,78 +33,8 @@ const FLUSH_WAIT: Duration = Duration::from_millis(50);
 /// Bytes of that rest that are read; a usage chunk is far smaller.
 const MAX_HEARD_OUT: usize = 256 << 10;
 
-/// What happens at the end of a stream.
-pub struct Ending {
-    /// Take out the chunk with usage that the client did not ask for.
-    pub strip_usage: bool,
-    /// Tokens left out of the request, to be added to the prompt tokens that the client reads.
-    /// `None` and 0: no byte changes.
-    pub left_out: Option<u32>,
-    pub foot: Foot,
-    /// Called once for every stream that the provider ended, broken ones included, before the
-    /// last bytes go out. Dropped after [`Foot::within`]: what must outlive that is spawned inside.
-    /// Not called when the client leaves.
-    pub on_end: OnEnd,
-}
-
-/// What the last bytes of a stream wait for.
-#[derive(Clone, Copy, Debug)]
-pub struct Foot {
-    /// The trailers that [`Closing`] may have; empty where the client accepts none. The head of the
-    /// answer names them, since HTTP/1.1 sends no others.
-    pub trailers: &'static [&'static str],
-    /// How long the end is held for the state to be stored.
-    pub within: Duration,
-}
-
-impl Ending {
-    /// Nothing is taken out, and nothing is done at the end.
-    pub fn silent() -> Self {
-        Self {
-            strip_usage: false,
-            left_out: None,
-            foot: Foot {
-                trailers: &[],
-                within: Duration::ZERO,
-            },
-            on_end: Box::new(|_| async { Closing::default() }.boxed()),
-        }
-    }
-}
-
-type OnEnd = Box<dyn FnOnce(Heard) -> BoxFuture<'static, Closing> + Send>;
-
-/// What is added to the end of a stream.
-#[derive(Clone, Debug, Default)]
-pub struct Closing {
-    pub trailers: HeaderMap,
-    /// A whole SSE comment (`: …` and a blank line), sent before `[DONE]`.
-    pub comment: Option<Bytes>,
-}
-
 /// The source gave out before its end.
 struct Broken;
-
-/// A stream of one answer: none goes on with it.
-struct OneAnswer {
-    left_out: Option<u32>,
-    on_end: OnEnd,
-}
-
-#[async_trait]
-impl Rounds for OneAnswer {
-    async fn go_on(&mut self, _: Spoken) -> Option<Response<Body>> {
-        None
-    }
-
-    async fn end(self: Box<Self>, heard: Heard, _: Spoken, _: Before) -> Closing {
-        (self.on_end)(heard).await
-    }
-
-    fn left_out(&self) -> Option<u32> {
-        self.left_out
-    }
-}
 
 struct Relay {
     source: Body,
@@ -136,13 +65,9 @@ enum Phase {
 
 /// Passes a streamed answer on. The length is unknown from here on.
 pub fn stream(answer: Response<Body>, ending: Ending) -> Response<Body> {
-    let rounds = OneAnswer {
-        left_out: ending.left_out,
-        on_end: ending.on_end,
-    };
-    let rounds = Box::new(rounds);
+    let (strip_usage, foot) = (ending.strip_usage, ending.foot);
     let sifting = Sifting::default();
-    sifted(answer, sifting, rounds, ending.strip_usage, ending.foot)
+    sifted(answer, sifting, Box::new(ending), strip_usage, foot)
 }
 
 /// Passes a streamed answer on without what the sifting names, and the answers that follow where it

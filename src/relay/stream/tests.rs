@@ -11,9 +11,9 @@ use http::{HeaderMap, Response, StatusCode};
 use http_body::Frame;
 use http_body_util::{BodyExt, StreamBody};
 
-use super::{Closing, Ending, Foot, sifted, stream};
+use super::{Ending, Foot, sifted, stream};
 use crate::{
-    relay::{Before, Heard, Rounds, Sifting, Spoken},
+    relay::{Before, Closing, Heard, Rounds, Sifting, Spoken},
     wire::{Body, whole},
 };
 

@@ -8,7 +8,7 @@ use smallvec::SmallVec;
 use super::{
     Answer, Member, Message,
     calls::Calls,
-    rewriter::{Current, Event},
+    current::{Current, Event},
 };
 use crate::{
     format::{AnswerEvent, Count, CountKind, Listener, UsageReport, visible::Visible},

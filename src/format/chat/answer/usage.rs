@@ -5,7 +5,7 @@
 
 use smallvec::SmallVec;
 
-use super::{Events, skip};
+use super::{Events, read::skip};
 use crate::{
     format::{AnswerEvent, Count, CountKind, UsageReport},
     json::scan::{Malformed, Scan},

@@ -2,7 +2,7 @@
 
 use bytes::Bytes;
 
-use super::{Answer, AnswerEvent, Rewriter, edits::Joined, read, rewriter::Event};
+use super::{Answer, AnswerEvent, Rewriter, current::Event, edits::Joined, read};
 use crate::{
     format::{Listener, Spoken},
     json::scan::Kind,

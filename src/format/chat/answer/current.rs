@@ -1,0 +1,175 @@
+//! What is known of one answer while it comes.
+
+use std::ops::Range;
+
+use bytes::Bytes;
+use smallvec::SmallVec;
+
+use super::{
+    Answer,
+    assemble::{Assembled, Deltas},
+    calls::{Calls, Slots},
+};
+use crate::{
+    format::{AnswerEvent, Finish, Sifting, Spoken, UsageReport, blocks::Blocks},
+    wire::{event::Message, usage::Usage},
+};
+
+/// What is known of the current answer.
+pub(super) struct Current {
+    /// Something may be taken out of it.
+    sifts: bool,
+    pub(super) calls: Calls,
+    pub(super) blocks: Option<Blocks>,
+    deltas: Deltas,
+    pub(super) finish: Box<str>,
+    usage: Option<Usage>,
+    /// The provider reported an error.
+    error: bool,
+}
+
+/// An event, or a whole answer, that was read.
+pub(super) struct Event {
+    /// As it came, blank line included; empty for one that does not wait.
+    pub(super) raw: Bytes,
+    pub(super) message: Message,
+    pub(super) answer: Answer,
+    /// The calls that its fragments belong to.
+    pub(super) slots: Slots,
+    /// Where its texts lie in the text of the answer.
+    pub(super) places: SmallVec<[Range<usize>; 1]>,
+}
+
+impl Event {
+    pub(super) fn new(message: Message, answer: Answer) -> Self {
+        Self {
+            raw: Bytes::new(),
+            message,
+            answer,
+            slots: Slots::new(),
+            places: SmallVec::new(),
+        }
+    }
+
+    /// Whether it says nothing but calls, so that text may overtake it.
+    pub(super) fn only_calls(&self) -> bool {
+        let mut events = self.answer.events.iter();
+        events.all(|event| matches!(event, AnswerEvent::Call(_)))
+    }
+
+    /// Whether it says nothing that must keep its place among held calls.
+    pub(super) fn overtakes(&self) -> bool {
+        self.slots.is_empty() && self.answer.finish().is_none()
+    }
+}
+
+impl Current {
+    pub(super) fn new(sifting: Sifting) -> Self {
+        Self {
+            sifts: sifting.any(),
+            calls: Calls::new(sifting.tools),
+            blocks: sifting.package.then(Blocks::default),
+            deltas: Deltas::default(),
+            finish: Box::default(),
+            usage: None,
+            error: false,
+        }
+    }
+
+    /// Takes what an event says.
+    pub(super) fn take(&mut self, event: &mut Event) {
+        let (json, answer) = (&event.message.data, &event.answer);
+        self.report(answer);
+        self.error |= answer.has_error();
+        if !self.sifts || answer.first.is_none() {
+            return;
+        }
+        event.slots = self.calls.take(json, answer.calls());
+        self.deltas.push(json, answer, &event.slots);
+        if let Some(blocks) = &mut self.blocks {
+            let texts = answer.texts();
+            event.places = texts
+                .map(|text| blocks.push(&json[text.span.range()]))
+                .collect();
+        }
+        if let Some(Finish { reason, .. }) = answer.finish() {
+            self.finish = String::from_utf8_lossy(&json[reason.span.range()]).into();
+            self.settle();
+        }
+    }
+
+    pub(super) fn report(&mut self, answer: &Answer) {
+        for event in &answer.events {
+            if let AnswerEvent::Usage(UsageReport {
+                usage: Some(usage), ..
+            }) = event
+            {
+                self.usage = Some(Usage::later(self.usage, *usage));
+            }
+        }
+    }
+
+    /// Nothing more comes of what is still undecided.
+    pub(super) fn settle(&mut self) {
+        self.calls.settle();
+        if let Some(blocks) = &mut self.blocks {
+            blocks.give_up();
+        }
+    }
+
+    pub(super) fn is_decided(&self, event: &Event) -> bool {
+        let end = event.places.last().map_or(0, |place| place.end);
+        let blocks = self.blocks.as_ref();
+        !self.calls.is_open(&event.slots) && blocks.is_none_or(|blocks| blocks.is_decided(end))
+    }
+
+    /// Whether the answer, which is over, was for the proxy alone and is to be gone on with.
+    pub(super) fn is_own(&self) -> bool {
+        let (own, theirs) = self.calls.count();
+        if self.error || theirs > 0 || self.was_cut_off() {
+            return false;
+        }
+        let package = self.blocks.as_ref().and_then(|it| it.package(false));
+        own > 0 || package.is_some_and(|package| package.alone)
+    }
+
+    /// Whether the answer ended before the model wanted it to. Of other reasons there are as many
+    /// spellings as providers, and an answer that is taken for cut off ends a client's loop.
+    fn was_cut_off(&self) -> bool {
+        let finish = self.finish.to_ascii_lowercase();
+        let words = [
+            "length",
+            "max",
+            "filter",
+            "safety",
+            "sensitive",
+            "error",
+            "window",
+        ];
+        let names = [
+            "refusal",
+            "recitation",
+            "insufficient_system_resource",
+            "cancelled",
+        ];
+        words.iter().any(|word| finish.contains(word)) || names.contains(&&*finish)
+    }
+
+    pub(super) fn spoken(&self) -> Spoken {
+        let (own, theirs) = self.calls.count();
+        let package = self.blocks.as_ref();
+        let package = package.and_then(|blocks| blocks.package(own + theirs > 0));
+        let assembled = match own > 0 || package.is_some() {
+            true => self.deltas.assemble(),
+            false => Assembled::default(),
+        };
+        Spoken {
+            message: assembled.message().into(),
+            own: assembled.own(&self.calls),
+            theirs,
+            package,
+            finish: self.finish.clone(),
+            usage: self.usage,
+        }
+    }
+}

@@ -1,0 +1,42 @@
+//! Which events of a stream must be known whole although nothing in them is rewritten.
+
+use super::DONE;
+
+/// Whether the beginning of an event can be that of one that must be known whole: the marker behind the
+/// last one, or with `usage` a chunk with usage and without choices. What holds for a beginning holds for
+/// every shorter one.
+pub fn may_be_special(beginning: &[u8], usage: bool) -> bool {
+    may_be_done(beginning) || (usage && !has_choices(beginning))
+}
+
+/// Whether all lines of data are empty, but for one that says `[DONE]` as far as it came. A comment goes
+/// out at once, since somebody may wait for it.
+fn may_be_done(beginning: &[u8]) -> bool {
+    let mut lines = beginning.split(|byte| matches!(byte, b'\n' | b'\r'));
+    let partial = lines.next_back().unwrap_or_default();
+    let mut done = false;
+    let mut is_possible = |line: &[u8], whole: bool| {
+        let Some(data) = line.strip_prefix(b"data:") else {
+            return !line.starts_with(b":");
+        };
+        let data = data.trim_ascii();
+        let says = !data.is_empty();
+        let possible =
+            !(says && done) && (data == DONE || !says || !whole && DONE.starts_with(data));
+        done |= says;
+        possible
+    };
+    lines.all(|line| is_possible(line, true)) && is_possible(partial, false)
+}
+
+/// Whether there is a `"choices":[` with something in it.
+fn has_choices(beginning: &[u8]) -> bool {
+    const KEY: &[u8] = b"\"choices\"";
+    memchr::memmem::find_iter(beginning, KEY).any(|at| {
+        let rest = beginning[at + KEY.len()..].trim_ascii_start();
+        let rest = rest.strip_prefix(b":").map(<[u8]>::trim_ascii_start);
+        let rest = rest.and_then(|rest| rest.strip_prefix(b"["));
+        let first = rest.and_then(|rest| rest.trim_ascii_start().first());
+        first.is_some_and(|first| *first != b']')
+    })
+}
