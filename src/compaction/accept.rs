@@ -10,7 +10,7 @@ use thiserror::Error;
 
 use super::SECTIONS;
 use crate::{
-    format::{AnswerEvent, chat::answer},
+    format::{AnswerEvent, FinishKind, chat::answer},
     guard::{estimate::Weights, fence},
     json::text,
 };
@@ -99,12 +99,9 @@ fn read_text(json: &[u8]) -> Result<String, Rejected> {
             _ => {}
         }
     }
-    let finish = answer.finish().map(|it| &json[it.reason.span.range()]);
-    match finish {
-        Some(b"tool_calls" | b"function_call" | b"tool_use") => return Err(Rejected::CallsTools),
-        Some(b"length" | b"max_tokens" | b"model_length" | b"content_filter" | b"error") => {
-            return Err(Rejected::CutOff);
-        }
+    match answer.finish().map(|finish| finish.kind) {
+        Some(FinishKind::Calls) => return Err(Rejected::CallsTools),
+        Some(FinishKind::CutOff) => return Err(Rejected::CutOff),
         _ => {}
     }
     let text = without_thoughts(&text);

@@ -39,10 +39,21 @@ pub struct CallPart {
     pub legacy: bool,
 }
 
+/// Why an answer ended. Every provider spells it in its own way.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum FinishKind {
+    /// The model calls tools.
+    Calls,
+    /// The answer ended before the model wanted it to.
+    CutOff,
+    Other,
+}
+
 #[derive(Clone, Copy, Debug)]
 pub struct Finish {
     /// A string that is not empty.
     pub reason: Text,
+    pub kind: FinishKind,
     /// The choice that ends is the first one.
     pub first: bool,
 }
@@ -101,8 +112,6 @@ pub struct Spoken {
     /// How many calls of the client's tools there were.
     pub theirs: u32,
     pub package: Option<Package>,
-    /// The finish reason, such as `tool_calls`; empty where none came.
-    pub finish: Box<str>,
     pub usage: Option<Usage>,
 }
 

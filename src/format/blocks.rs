@@ -116,7 +116,11 @@ impl Blocks {
     }
 
     /// What the client may see of a piece that lay at this place. Asked for in the order of the pieces.
-    pub(super) fn visible<'a>(&mut self, raw: &'a [u8], place: &Range<usize>) -> Cow<'a, [u8]> {
+    pub(super) fn visible_part<'a>(
+        &mut self,
+        raw: &'a [u8],
+        place: &Range<usize>,
+    ) -> Cow<'a, [u8]> {
         self.hidden.retain(|block| block.end > place.start);
         if self.hidden.iter().all(|block| block.start >= place.end) {
             return raw.into();
@@ -156,7 +160,7 @@ mod tests {
         let mut visible = Vec::new();
         for (piece, place) in pieces.into_iter().zip(places) {
             assert!(blocks.is_decided(place.end));
-            visible.extend_from_slice(&blocks.visible(piece, &place));
+            visible.extend_from_slice(&blocks.visible_part(piece, &place));
         }
         (String::from_utf8(visible).unwrap(), blocks)
     }

@@ -13,8 +13,8 @@ mod visible;
 
 pub use self::{
     answer::{
-        AnswerEvent, Before, CallPart, Count, CountKind, Finish, Own, Package, Sifting, Spoken,
-        UsageReport,
+        AnswerEvent, Before, CallPart, Count, CountKind, Finish, FinishKind, Own, Package, Sifting,
+        Spoken, UsageReport,
     },
     listener::{Heard, Listener},
 };

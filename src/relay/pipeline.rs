@@ -168,27 +168,27 @@ impl Pipeline {
 
     pub(super) fn push(&mut self, chunk: Bytes, out: &mut VecDeque<Piece>) {
         let Some(decoder) = &mut self.decoder else {
-            self.read(chunk, out);
+            self.read_chunk(chunk, out);
             return;
         };
         // A decoded copy is only looked at.
         let mut read = VecDeque::new();
         match decoder.push(chunk.clone()) {
-            Some(text) => self.read(text.into(), &mut read),
+            Some(text) => self.read_chunk(text.into(), &mut read),
             None => self.listener.go_blind(),
         }
         out.extend(read.into_iter().filter(|piece| *piece == Piece::End));
         out.push_back(Piece::Bytes(chunk));
     }
 
-    fn read(&mut self, chunk: Bytes, out: &mut VecDeque<Piece>) {
+    fn read_chunk(&mut self, chunk: Bytes, out: &mut VecDeque<Piece>) {
         let mut out = Out {
             pieces: out,
             chunk: &chunk,
         };
         self.splitter.push(chunk.clone());
         while let Some(event) = self.splitter.next_event() {
-            self.take(event, &mut out);
+            self.take_event(event, &mut out);
         }
         let open = self.splitter.open();
         if open.len() > self.sent && (self.sent > 0 || !self.must_wait(open)) {
@@ -197,7 +197,7 @@ impl Pipeline {
         }
     }
 
-    fn take(&mut self, event: Event, out: &mut Out<'_>) {
+    fn take_event(&mut self, event: Event, out: &mut Out<'_>) {
         let rest = event.raw.slice(std::mem::take(&mut self.sent)..);
         let Some(message) = event.message else {
             if !self.is_round() {
@@ -205,7 +205,7 @@ impl Pipeline {
             }
             return;
         };
-        let answer = read(&message);
+        let answer = read_event(&message);
         self.drained |= answer.is_end();
         // What went out in part stays, and whatever cannot be held is treated as if it had gone out in part.
         let is_whole = || rest.len() == event.raw.len() && self.must_wait(&event.raw);
@@ -214,7 +214,7 @@ impl Pipeline {
         let verdict = match &mut self.rewriter {
             Some(rewriter) => {
                 let read = (message, answer, &event.raw);
-                rewriter.take(read, &mut self.ready, &mut self.listener)
+                rewriter.take_event(read, &mut self.ready, &mut self.listener)
             }
             None => {
                 self.listener.hear(&message.data, &answer.events);
@@ -255,7 +255,7 @@ impl Pipeline {
             let message = event.message.as_ref();
             let whole = message.map_or(!broken, |it| answer::read(&it.data).is_ok());
             if whole || !self.changes.sifting.any() {
-                self.take(event, &mut last);
+                self.take_event(event, &mut last);
             }
         }
         let ends = !self.is_round() && !std::mem::replace(&mut self.ended, true);
@@ -277,7 +277,7 @@ impl Pipeline {
 }
 
 /// What an event says; nothing where it cannot be read.
-fn read(message: &Message) -> Answer {
+fn read_event(message: &Message) -> Answer {
     let mut answer = answer::read(&message.data).unwrap_or_default();
     if message.name == "error" && !answer.has_error() {
         answer.events.push(AnswerEvent::Error);

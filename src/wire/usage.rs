@@ -7,7 +7,6 @@ pub struct Usage {
     pub completion_tokens: Option<u32>,
     /// The part of the prompt that came from the provider's cache.
     pub cached_tokens: Option<u32>,
-    pub total_tokens: Option<u32>,
 }
 
 impl Usage {

@@ -39,12 +39,12 @@ pub struct Answer {
     /// How many choices there are; `None` without a list of them.
     choices: Option<u32>,
     /// The `delta`, or the `message`, of the choice with index 0, or without one.
-    first: Option<Message>,
+    first: Option<MessageSpans>,
 }
 
 /// Where the members of a delta or a message lie.
 #[derive(Clone, Debug, Default)]
-struct Message {
+struct MessageSpans {
     span: Span,
     members: SmallVec<[Member; 4]>,
 }
@@ -66,7 +66,7 @@ impl Member {
     }
 }
 
-impl Message {
+impl MessageSpans {
     fn member(&self, json: &[u8], name: &[u8]) -> Option<Member> {
         let mut members = self.members.iter();
         members

@@ -178,7 +178,7 @@ async fn an_answer_for_us_alone_is_gone_on_with() {
     assert_eq!(told.spoken[0].usage.unwrap().prompt_tokens, 7);
     let (heard, last, before) = told.end.as_ref().unwrap();
     assert!(heard.complete() && heard.usage.is_none());
-    assert_eq!((&*last.finish, before), ("stop", &Before::default()));
+    assert_eq!((last.theirs, before), (0, &Before::default()));
 }
 
 #[tokio::test]

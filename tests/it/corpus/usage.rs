@@ -45,7 +45,6 @@ fn stands(usage: Usage, json: &Value) {
         Some(usage.prompt_tokens),
         usage.completion_tokens,
         usage.cached_tokens,
-        usage.total_tokens,
     ];
     for number in numbers.into_iter().flatten() {
         assert!(

@@ -284,7 +284,7 @@ mod tests {
         for delta in deltas {
             let json = format!(r#"{{"choices":[{{"delta":{delta}}}]}}"#);
             let answer = answer::read(json.as_bytes()).unwrap();
-            let slots = calls.take(json.as_bytes(), answer.calls());
+            let slots = calls.take_parts(json.as_bytes(), answer.calls());
             kept.push(json.as_bytes(), &answer, &slots);
         }
         kept.assemble().message()

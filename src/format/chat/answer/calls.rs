@@ -59,7 +59,7 @@ impl Calls {
     }
 
     /// Takes the fragments of one piece.
-    pub(super) fn take<'a>(
+    pub(super) fn take_parts<'a>(
         &mut self,
         json: &[u8],
         fragments: impl Iterator<Item = &'a CallPart>,

@@ -11,7 +11,7 @@ use super::{
     calls::{Calls, Slots},
 };
 use crate::{
-    format::{AnswerEvent, Finish, Sifting, Spoken, UsageReport, blocks::Blocks},
+    format::{AnswerEvent, FinishKind, Sifting, Spoken, UsageReport, blocks::Blocks},
     wire::{event::Message, usage::Usage},
 };
 
@@ -22,14 +22,14 @@ pub(super) struct Current {
     pub(super) calls: Calls,
     pub(super) blocks: Option<Blocks>,
     deltas: Deltas,
-    pub(super) finish: Box<str>,
+    pub(super) finish: Option<FinishKind>,
     usage: Option<Usage>,
     /// The provider reported an error.
     error: bool,
 }
 
 /// An event, or a whole answer, that was read.
-pub(super) struct Event {
+pub(super) struct TakenEvent {
     /// As it came, blank line included; empty for one that does not wait.
     pub(super) raw: Bytes,
     pub(super) message: Message,
@@ -40,7 +40,7 @@ pub(super) struct Event {
     pub(super) places: SmallVec<[Range<usize>; 1]>,
 }
 
-impl Event {
+impl TakenEvent {
     pub(super) fn new(message: Message, answer: Answer) -> Self {
         Self {
             raw: Bytes::new(),
@@ -70,21 +70,21 @@ impl Current {
             calls: Calls::new(sifting.tools),
             blocks: sifting.package.then(Blocks::default),
             deltas: Deltas::default(),
-            finish: Box::default(),
+            finish: None,
             usage: None,
             error: false,
         }
     }
 
     /// Takes what an event says.
-    pub(super) fn take(&mut self, event: &mut Event) {
+    pub(super) fn take_event(&mut self, event: &mut TakenEvent) {
         let (json, answer) = (&event.message.data, &event.answer);
         self.report(answer);
         self.error |= answer.has_error();
         if !self.sifts || answer.first.is_none() {
             return;
         }
-        event.slots = self.calls.take(json, answer.calls());
+        event.slots = self.calls.take_parts(json, answer.calls());
         self.deltas.push(json, answer, &event.slots);
         if let Some(blocks) = &mut self.blocks {
             let texts = answer.texts();
@@ -92,8 +92,8 @@ impl Current {
                 .map(|text| blocks.push(&json[text.span.range()]))
                 .collect();
         }
-        if let Some(Finish { reason, .. }) = answer.finish() {
-            self.finish = String::from_utf8_lossy(&json[reason.span.range()]).into();
+        if let Some(finish) = answer.finish() {
+            self.finish = Some(finish.kind);
             self.settle();
         }
     }
@@ -117,7 +117,7 @@ impl Current {
         }
     }
 
-    pub(super) fn is_decided(&self, event: &Event) -> bool {
+    pub(super) fn is_decided(&self, event: &TakenEvent) -> bool {
         let end = event.places.last().map_or(0, |place| place.end);
         let blocks = self.blocks.as_ref();
         !self.calls.is_open(&event.slots) && blocks.is_none_or(|blocks| blocks.is_decided(end))
@@ -126,33 +126,11 @@ impl Current {
     /// Whether the answer, which is over, was for the proxy alone and is to be gone on with.
     pub(super) fn is_own(&self) -> bool {
         let (own, theirs) = self.calls.count();
-        if self.error || theirs > 0 || self.was_cut_off() {
+        if self.error || theirs > 0 || self.finish == Some(FinishKind::CutOff) {
             return false;
         }
         let package = self.blocks.as_ref().and_then(|it| it.package(false));
         own > 0 || package.is_some_and(|package| package.alone)
-    }
-
-    /// Whether the answer ended before the model wanted it to. Of other reasons there are as many
-    /// spellings as providers, and an answer that is taken for cut off ends a client's loop.
-    fn was_cut_off(&self) -> bool {
-        let finish = self.finish.to_ascii_lowercase();
-        let words = [
-            "length",
-            "max",
-            "filter",
-            "safety",
-            "sensitive",
-            "error",
-            "window",
-        ];
-        let names = [
-            "refusal",
-            "recitation",
-            "insufficient_system_resource",
-            "cancelled",
-        ];
-        words.iter().any(|word| finish.contains(word)) || names.contains(&&*finish)
     }
 
     pub(super) fn spoken(&self) -> Spoken {
@@ -168,7 +146,6 @@ impl Current {
             own: assembled.own(&self.calls),
             theirs,
             package,
-            finish: self.finish.clone(),
             usage: self.usage,
         }
     }

@@ -6,9 +6,9 @@ use bytes::Bytes;
 use smallvec::SmallVec;
 
 use super::{
-    Answer, Member, Message,
+    Answer, Member, MessageSpans,
     calls::Calls,
-    current::{Current, Event},
+    current::{Current, TakenEvent},
 };
 use crate::{
     format::{AnswerEvent, Count, CountKind, Listener, UsageReport, visible::Visible},
@@ -55,9 +55,9 @@ impl Joined {
 
     /// Edits a chunk and tells what of it the client gets; gives whether anything is left of it. `closing`:
     /// that the answer is over stays behind.
-    pub(super) fn edit(
+    pub(super) fn edit_event(
         &mut self,
-        event: &Event,
+        event: &TakenEvent,
         current: &mut Current,
         closing: bool,
         edits: &mut Edits,
@@ -70,7 +70,7 @@ impl Joined {
             return true;
         };
         let (mut came, mut left) = (false, false);
-        for (text, visible) in self.texts(event, current, listener) {
+        for (text, visible) in self.visible_texts(event, current, listener) {
             let raw = &json[text.span.range()];
             came |= !raw.is_empty();
             left |= !visible.is_empty();
@@ -114,9 +114,9 @@ impl Joined {
     }
 
     /// What the client sees of the texts.
-    pub(super) fn texts<'a>(
+    pub(super) fn visible_texts<'a>(
         &mut self,
-        event: &'a Event,
+        event: &'a TakenEvent,
         current: &mut Current,
         listener: &mut Listener,
     ) -> SmallVec<[(Text, Cow<'a, [u8]>); 1]> {
@@ -124,7 +124,7 @@ impl Joined {
         let visible = texts.map(|(at, text)| {
             let raw = &event.message.data[text.span.range()];
             let visible = match &mut current.blocks {
-                Some(blocks) => blocks.visible(raw, &event.places[at]),
+                Some(blocks) => blocks.visible_part(raw, &event.places[at]),
                 None => raw.into(),
             };
             let mut visible = self.visible.say(visible, listener);
@@ -164,7 +164,7 @@ impl Joined {
                 AnswerEvent::Usage(report) if closing => edits.replace(report.span, "null"),
                 AnswerEvent::Usage(report) => {
                     self.add_usage(report, edits);
-                    listener.hear_usage(report.usage.map(|usage| self.sum(usage)));
+                    listener.hear_usage(report.usage.map(|usage| self.add_completions(usage)));
                 }
                 AnswerEvent::Finish(finish) if closing && finish.first => {
                     edits.replace(finish.reason.quoted(), "null");
@@ -197,14 +197,13 @@ impl Joined {
     }
 
     /// A report with what the answers before cost.
-    fn sum(&self, usage: Usage) -> Usage {
+    fn add_completions(&self, usage: Usage) -> Usage {
         if usage.prompt_tokens == 0 {
             return usage;
         }
         let add = |tokens: u32| tokens.saturating_add(self.completions);
         Usage {
             completion_tokens: usage.completion_tokens.map(add),
-            total_tokens: usage.total_tokens.map(add),
             ..usage
         }
     }
@@ -218,8 +217,8 @@ fn is_silent(member: Member) -> bool {
 /// Takes proxy-executed calls out, and renumbers the others. Gives which members must go altogether.
 fn take_calls(
     json: &[u8],
-    message: &Message,
-    event: &Event,
+    message: &MessageSpans,
+    event: &TakenEvent,
     calls: &Calls,
     edits: &mut Edits,
 ) -> Gone {
@@ -256,7 +255,7 @@ fn take_calls(
     gone
 }
 
-fn take_members(message: &Message, gone: &[bool], edits: &mut Edits) {
+fn take_members(message: &MessageSpans, gone: &[bool], edits: &mut Edits) {
     if gone.contains(&true) {
         let members: Vec<Span> = message.members.iter().map(|it| it.span()).collect();
         edits.take_out(&members, |at| gone[at]);

@@ -3,9 +3,9 @@
 //! Holds spans, never copies. What has another shape than expected is passed over where that is possible
 //! and an error where spans could not be trusted.
 
-use super::{Answer, DONE, Events, Member, Message, usage};
+use super::{Answer, DONE, Events, Member, MessageSpans, usage};
 use crate::{
-    format::{AnswerEvent, CallPart, Finish},
+    format::{AnswerEvent, CallPart, Finish, FinishKind},
     json::scan::{Kind, Malformed, Scan, Span, Text},
 };
 
@@ -106,6 +106,7 @@ fn read_choice(json: &[u8], scan: &mut Scan<'_>, answer: &mut Answer) -> Result<
                 let reason = read_filled(scan)?;
                 let finish = reason.map(|reason| Finish {
                     reason,
+                    kind: finish_kind(&json[reason.span.range()]),
                     first: true,
                 });
                 answer.events.extend(finish.map(AnswerEvent::Finish));
@@ -122,6 +123,29 @@ fn read_choice(json: &[u8], scan: &mut Scan<'_>, answer: &mut Answer) -> Result<
         drop_choice(&mut answer.events, before);
     }
     Ok(())
+}
+
+/// Of reasons to cut an answer off there are as many spellings as providers, and an answer that is taken for cut
+/// off ends a client's loop.
+fn finish_kind(reason: &[u8]) -> FinishKind {
+    const CUT_OFF: [&str; 7] = [
+        "length",
+        "max",
+        "filter",
+        "safety",
+        "sensitive",
+        "error",
+        "window",
+    ];
+    let reason = String::from_utf8_lossy(reason).to_ascii_lowercase();
+    match &*reason {
+        "tool_calls" | "function_call" | "tool_use" => FinishKind::Calls,
+        "refusal" | "recitation" | "insufficient_system_resource" | "cancelled" => {
+            FinishKind::CutOff
+        }
+        _ if CUT_OFF.iter().any(|word| reason.contains(word)) => FinishKind::CutOff,
+        _ => FinishKind::Other,
+    }
 }
 
 /// Leaves of another choice than the first that it ended, and what it cost.
@@ -144,8 +168,8 @@ fn read_message(
     json: &[u8],
     scan: &mut Scan<'_>,
     events: &mut Events,
-) -> Result<Message, Malformed> {
-    let mut message = Message::default();
+) -> Result<MessageSpans, Malformed> {
+    let mut message = MessageSpans::default();
     message.span = scan.object(|scan, key| {
         let mut inner = scan.clone();
         let (value, kind) = scan.value()?;

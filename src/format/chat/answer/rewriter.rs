@@ -11,7 +11,7 @@ use bytes::{Bytes, BytesMut};
 
 use super::{
     Answer,
-    current::{Current, Event},
+    current::{Current, TakenEvent},
     edits::Joined,
 };
 use crate::{
@@ -39,7 +39,7 @@ pub struct Rewriter {
     sifting: Sifting,
     pub(super) joined: Joined,
     pub(super) current: Current,
-    held: VecDeque<Event>,
+    held: VecDeque<TakenEvent>,
     round: bool,
 }
 
@@ -86,7 +86,7 @@ impl Rewriter {
 
     /// Takes the next event: what it says, and all its bytes. What was held and is decided now goes to `ready`,
     /// to be sent ahead of it.
-    pub fn take(
+    pub fn take_event(
         &mut self,
         (message, answer, raw): (Message, Answer, &Bytes),
         ready: &mut VecDeque<Bytes>,
@@ -96,12 +96,12 @@ impl Rewriter {
             self.current.report(&answer);
             return Verdict::Drop;
         }
-        let mut event = Event::new(message, answer);
-        self.current.take(&mut event);
+        let mut event = TakenEvent::new(message, answer);
+        self.current.take_event(&mut event);
         if event.answer.is_end() {
             self.settle(ready, listener);
             // Some providers give no finish reason.
-            self.round = self.current.finish.is_empty() && self.current.is_own();
+            self.round = self.current.finish.is_none() && self.current.is_own();
             if !self.round {
                 listener.hear(&[], &event.answer.events);
             }
@@ -115,7 +115,7 @@ impl Rewriter {
         self.release(ready, listener);
         let waits = !self.current.is_decided(&event)
             || !(self.held.is_empty()
-                || event.overtakes() && self.held.iter().all(Event::only_calls));
+                || event.overtakes() && self.held.iter().all(TakenEvent::only_calls));
         if event.answer.first.is_some() && waits {
             event.raw = raw.clone();
             self.held.push_back(event);
@@ -151,11 +151,11 @@ impl Rewriter {
     }
 
     /// Takes out of an event what is not for the client.
-    fn rewrite(&mut self, event: &Event, raw: &[u8], listener: &mut Listener) -> Verdict {
+    fn rewrite(&mut self, event: &TakenEvent, raw: &[u8], listener: &mut Listener) -> Verdict {
         let mut edits = Edits::default();
-        let kept = self
-            .joined
-            .edit(event, &mut self.current, self.round, &mut edits, listener);
+        let kept =
+            self.joined
+                .edit_event(event, &mut self.current, self.round, &mut edits, listener);
         if !kept {
             return Verdict::Drop;
         }

@@ -17,7 +17,6 @@ use crate::{
 struct Counts {
     prompt: [Option<u32>; 2],
     completion: [Option<u32>; 2],
-    total: Option<u32>,
     cached: [Option<u32>; 5],
 }
 
@@ -26,7 +25,7 @@ pub(super) fn read(json: &[u8], scan: &mut Scan<'_>, events: &mut Events) -> Res
     if scan.peek() != Some(b'{') {
         return skip(scan);
     }
-    let mut found = Counts::default();
+    let (mut found, mut total) = (Counts::default(), None);
     let mut counts = SmallVec::new();
     let span = scan.object(|scan, key| {
         let (place, kind) = match &json[key.span.range()] {
@@ -34,7 +33,7 @@ pub(super) fn read(json: &[u8], scan: &mut Scan<'_>, events: &mut Events) -> Res
             b"input_tokens" => (&mut found.prompt[1], Some(CountKind::Prompt)),
             b"completion_tokens" => (&mut found.completion[0], Some(CountKind::Completion)),
             b"output_tokens" => (&mut found.completion[1], Some(CountKind::Completion)),
-            b"total_tokens" => (&mut found.total, Some(CountKind::Total)),
+            b"total_tokens" => (&mut total, Some(CountKind::Total)),
             b"prompt_tokens_details" => {
                 return read_cached(json, scan, &mut found.cached[0]);
             }
@@ -59,7 +58,6 @@ pub(super) fn read(json: &[u8], scan: &mut Scan<'_>, events: &mut Events) -> Res
         prompt_tokens,
         completion_tokens: first(&found.completion),
         cached_tokens: first(&found.cached),
-        total_tokens: found.total,
     });
     events.push(AnswerEvent::Usage(UsageReport {
         span,

@@ -2,7 +2,7 @@
 
 use bytes::Bytes;
 
-use super::{Answer, AnswerEvent, Rewriter, current::Event, edits::Joined, read};
+use super::{Answer, AnswerEvent, Rewriter, current::TakenEvent, edits::Joined, read};
 use crate::{
     format::{Listener, Spoken},
     json::scan::Kind,
@@ -37,18 +37,21 @@ impl Rewriter {
             name: Bytes::new(),
             data: json.clone(),
         };
-        let mut event = Event::new(message, read(json).ok()?);
+        let mut event = TakenEvent::new(message, read(json).ok()?);
         self.current.calls.whole = true;
-        self.current.take(&mut event);
+        self.current.take_event(&mut event);
         self.current.settle();
         if self.current.is_own() {
-            for (_, text) in self.joined.texts(&event, &mut self.current, listener) {
+            for (_, text) in self
+                .joined
+                .visible_texts(&event, &mut self.current, listener)
+            {
                 self.joined.earlier.extend_from_slice(&text);
             }
             return Some(Whole::Round(self.begin_answer(listener)));
         }
         let (joined, mut edits) = (&mut self.joined, Edits::default());
-        joined.edit(&event, &mut self.current, false, &mut edits, listener);
+        joined.edit_event(&event, &mut self.current, false, &mut edits, listener);
         let earlier = std::mem::take(&mut joined.earlier);
         put_text(json, &event.answer, earlier, &mut edits);
         Some(Whole::Last {
