@@ -16,7 +16,7 @@ mod support {
     pub(crate) mod plans;
     pub(crate) mod strict;
 
-    pub(crate) use lines::{any_settings, noted, once_more};
+    pub(crate) use lines::{any_settings, noted, once_more, without_notes};
 }
 
 #[path = "../../tests/it/corpus/mod.rs"]
