@@ -57,6 +57,13 @@ impl TakenEvent {
         events.all(|event| matches!(event, AnswerEvent::Call(_)))
     }
 
+    /// Whether it calls or thinks, and says no text.
+    fn interrupts_text(&self) -> bool {
+        let has = |wanted: fn(&AnswerEvent) -> bool| self.answer.events.iter().any(wanted);
+        has(|event| matches!(event, AnswerEvent::Call(_) | AnswerEvent::Reasoning(_)))
+            && !has(|event| matches!(event, AnswerEvent::Text(_)))
+    }
+
     /// Whether it says nothing that must keep its place among held calls.
     pub(super) fn overtakes(&self) -> bool {
         self.slots.is_empty() && self.answer.finish().is_none()
@@ -87,6 +94,10 @@ impl Current {
         event.slots = self.calls.take_parts(json, answer.calls());
         self.deltas.push(json, answer, &event.slots);
         if let Some(blocks) = &mut self.blocks {
+            // No tag goes on behind a call or a thought, so that nothing has to wait for it.
+            if event.interrupts_text() {
+                blocks.give_up();
+            }
             let texts = answer.texts();
             event.places = texts
                 .map(|text| blocks.push(&json[text.span.range()]))

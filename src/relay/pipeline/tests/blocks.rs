@@ -1,8 +1,13 @@
 //! Continuation blocks in the text.
 
+use std::collections::VecDeque;
+
 use serde_json::{Value, json};
 
-use super::{DONE, TEXT, call, calls, client, ended, finish, run, say, theirs, usage, whole};
+use super::{
+    DONE, Piece, TEXT, call, calls, chunk, client, ended, finish, run, say, sifting, theirs, usage,
+    whole,
+};
 
 #[test]
 fn blocks_are_taken_out_as_they_stream() {
@@ -83,4 +88,22 @@ fn a_block_alone_is_gone_on_with() {
     let came = run(&[&with_calls], TEXT);
     assert_eq!(client(&came.bytes).1, [theirs(0)]);
     assert!(!came.spoken[0].package.clone().unwrap().alone);
+}
+
+#[test]
+fn what_comes_behind_half_a_tag_does_not_wait() {
+    for next in [
+        calls(&[call(0, "t", "get", "")]),
+        chunk(json!({"reasoning_content": "r"})),
+        say(&["b"]),
+    ] {
+        let mut pipeline = sifting(TEXT, false);
+        let mut out = VecDeque::new();
+        let text = say(&["a <cont"]);
+        pipeline.push(text.clone().into(), &mut out);
+        assert!(out.is_empty());
+        pipeline.push(next.clone().into(), &mut out);
+        let came = [text, next].map(|event| Piece::Bytes(event.into()));
+        assert_eq!(Vec::from(out), came);
+    }
 }
