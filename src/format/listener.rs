@@ -73,7 +73,7 @@ impl Listener {
 
     /// Takes a call, or a fragment of one: some providers give the id in every fragment, and some give every
     /// call index 0.
-    pub fn hear_call(&mut self, json: &[u8], call: &CallPart) {
+    fn hear_call(&mut self, json: &[u8], call: &CallPart) {
         let Some(id) = call.id else { return };
         if self.calls.len() >= MAX_CALLS {
             return;
@@ -91,7 +91,7 @@ impl Listener {
         }
     }
 
-    pub fn hear_finish(&mut self, json: &[u8], finish: Finish) {
+    fn hear_finish(&mut self, json: &[u8], finish: Finish) {
         const WORDS: [&str; 5] = [
             "stop",
             "tool_calls",
@@ -105,10 +105,6 @@ impl Listener {
             self.heard.finish_reason = Some(word);
             self.heard.cut_off |= word == "length";
         }
-    }
-
-    pub fn hear_error(&mut self) {
-        self.heard.error = true;
     }
 
     /// Another answer goes on with this one: what the last one costs is what counts.

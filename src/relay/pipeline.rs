@@ -13,7 +13,7 @@ use super::decode::Decoder;
 use crate::{
     format::{
         AnswerEvent, Before, Heard, Listener, Sifting, Spoken,
-        chat::answer::{self, Answer, Rewriter, Verdict},
+        chat::answer::{self, Answer, Rewriter, TakenEvent, Verdict},
     },
     wire::event::{Event, Message, Splitter},
 };
@@ -213,8 +213,8 @@ impl Pipeline {
         let strips = self.changes.strip_usage && answer.is_usage_only() && is_whole();
         let verdict = match &mut self.rewriter {
             Some(rewriter) => {
-                let read = (message, answer, &event.raw);
-                rewriter.take_event(read, &mut self.ready, &mut self.listener)
+                let taken = TakenEvent::new(event.raw, message, answer);
+                rewriter.take_event(taken, &mut self.ready, &mut self.listener)
             }
             None => {
                 self.listener.hear(&message.data, &answer.events);

@@ -15,6 +15,7 @@ mod whole;
 use smallvec::SmallVec;
 
 pub use self::{
+    current::TakenEvent,
     read::read,
     rewriter::{Rewriter, Verdict},
     special::may_be_special,

@@ -29,8 +29,8 @@ pub(super) struct Current {
 }
 
 /// An event, or a whole answer, that was read.
-pub(super) struct TakenEvent {
-    /// As it came, blank line included; empty for one that does not wait.
+pub struct TakenEvent {
+    /// As it came, blank line included; empty for a whole answer.
     pub(super) raw: Bytes,
     pub(super) message: Message,
     pub(super) answer: Answer,
@@ -41,9 +41,10 @@ pub(super) struct TakenEvent {
 }
 
 impl TakenEvent {
-    pub(super) fn new(message: Message, answer: Answer) -> Self {
+    /// `raw`: its bytes as they came, blank line included.
+    pub fn new(raw: Bytes, message: Message, answer: Answer) -> Self {
         Self {
-            raw: Bytes::new(),
+            raw,
             message,
             answer,
             slots: Slots::new(),

@@ -66,7 +66,7 @@ impl Joined {
         let (json, answer) = (&event.message.data, &event.answer);
         self.keep_first_id(json, answer, edits);
         let Some(message) = &answer.first else {
-            self.edit_ends(json, answer, closing, edits, listener);
+            self.edit_reports(event, &current.calls, closing, edits, listener);
             return true;
         };
         let (mut came, mut left) = (false, false);
@@ -103,13 +103,7 @@ impl Joined {
         }
         self.role_sent |= role;
         take_members(message, &gone, edits);
-        for (at, call) in answer.calls().enumerate() {
-            let slot = event.slots.get(at).copied().flatten();
-            if !current.calls.is_own(slot) {
-                listener.hear_call(json, call);
-            }
-        }
-        self.edit_ends(json, answer, closing, edits, listener);
+        self.edit_reports(event, &current.calls, closing, edits, listener);
         true
     }
 
@@ -150,28 +144,31 @@ impl Joined {
         }
     }
 
-    /// Edits what the chunk reports: finish reason and usage.
-    fn edit_ends(
+    /// Edits finish reason and usage, and tells the listener all but the texts.
+    fn edit_reports(
         &self,
-        json: &[u8],
-        answer: &Answer,
+        taken: &TakenEvent,
+        calls: &Calls,
         closing: bool,
         edits: &mut Edits,
         listener: &mut Listener,
     ) {
-        for event in &answer.events {
+        let json = &taken.message.data;
+        let mut slots = taken.slots.iter();
+        for event in &taken.answer.events {
             match event {
+                AnswerEvent::Text(_) => {}
+                AnswerEvent::Call(_) if slots.next().is_some_and(|it| calls.is_own(*it)) => {}
                 AnswerEvent::Usage(report) if closing => edits.replace(report.span, "null"),
                 AnswerEvent::Usage(report) => {
                     self.add_usage(report, edits);
-                    listener.hear_usage(report.usage.map(|usage| self.add_completions(usage)));
+                    let usage = report.usage.map(|usage| self.add_completions(usage));
+                    listener.hear_usage(usage);
                 }
                 AnswerEvent::Finish(finish) if closing && finish.first => {
                     edits.replace(finish.reason.quoted(), "null");
                 }
-                AnswerEvent::Finish(finish) => listener.hear_finish(json, *finish),
-                AnswerEvent::Error => listener.hear_error(),
-                _ => {}
+                event => listener.hear(json, std::slice::from_ref(event)),
             }
         }
     }

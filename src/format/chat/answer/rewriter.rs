@@ -10,7 +10,6 @@ use std::collections::VecDeque;
 use bytes::{Bytes, BytesMut};
 
 use super::{
-    Answer,
     current::{Current, TakenEvent},
     edits::Joined,
 };
@@ -84,32 +83,27 @@ impl Rewriter {
         self.joined.left_out = left_out.unwrap_or(0);
     }
 
-    /// Takes the next event: what it says, and all its bytes. What was held and is decided now goes to `ready`,
-    /// to be sent ahead of it.
+    /// Takes the next event. What was held and is decided now goes to `ready`, to be sent ahead of it.
     pub fn take_event(
         &mut self,
-        (message, answer, raw): (Message, Answer, &Bytes),
+        mut event: TakenEvent,
         ready: &mut VecDeque<Bytes>,
         listener: &mut Listener,
     ) -> Verdict {
         if self.round {
-            self.current.report(&answer);
+            self.current.report(&event.answer);
             return Verdict::Drop;
         }
-        let mut event = TakenEvent::new(message, answer);
         self.current.take_event(&mut event);
         if event.answer.is_end() {
             self.settle(ready, listener);
             // Some providers give no finish reason.
             self.round = self.current.finish.is_none() && self.current.is_own();
-            if !self.round {
-                listener.hear(&[], &event.answer.events);
+            if self.round {
+                return Verdict::Drop;
             }
-            return if self.round {
-                Verdict::Drop
-            } else {
-                Verdict::Pass
-            };
+            listener.hear(&[], &event.answer.events);
+            return Verdict::Pass;
         }
         let last = event.answer.finish().is_some();
         self.release(ready, listener);
@@ -117,7 +111,6 @@ impl Rewriter {
             || !(self.held.is_empty()
                 || event.overtakes() && self.held.iter().all(TakenEvent::only_calls));
         if event.answer.first.is_some() && waits {
-            event.raw = raw.clone();
             self.held.push_back(event);
             let held: usize = self.held.iter().map(|held| held.raw.len()).sum();
             if held > MAX_HELD {
@@ -126,7 +119,7 @@ impl Rewriter {
             return Verdict::Hold;
         }
         self.round = last && self.current.is_own();
-        self.rewrite(&event, raw, listener)
+        self.rewrite(&event, listener)
     }
 
     /// Nothing more comes of what is still undecided.
@@ -142,7 +135,7 @@ impl Rewriter {
                 self.held.push_front(held);
                 return;
             }
-            match self.rewrite(&held, &held.raw, listener) {
+            match self.rewrite(&held, listener) {
                 Verdict::Pass => ready.push_back(held.raw),
                 Verdict::Replace(bytes) => ready.push_back(bytes),
                 Verdict::Drop | Verdict::Hold => {}
@@ -151,7 +144,7 @@ impl Rewriter {
     }
 
     /// Takes out of an event what is not for the client.
-    fn rewrite(&mut self, event: &TakenEvent, raw: &[u8], listener: &mut Listener) -> Verdict {
+    fn rewrite(&mut self, event: &TakenEvent, listener: &mut Listener) -> Verdict {
         let mut edits = Edits::default();
         let kept =
             self.joined
@@ -163,7 +156,7 @@ impl Rewriter {
             return Verdict::Pass;
         }
         let json = edits.apply(&event.message.data).to_bytes();
-        Verdict::Replace(replace_data(raw, &event.message, &json))
+        Verdict::Replace(replace_data(&event.raw, &event.message, &json))
     }
 }
 

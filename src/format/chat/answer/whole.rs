@@ -37,7 +37,7 @@ impl Rewriter {
             name: Bytes::new(),
             data: json.clone(),
         };
-        let mut event = TakenEvent::new(message, read(json).ok()?);
+        let mut event = TakenEvent::new(Bytes::new(), message, read(json).ok()?);
         self.current.calls.whole = true;
         self.current.take_event(&mut event);
         self.current.settle();
