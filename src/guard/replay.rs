@@ -142,6 +142,9 @@ impl Replay<'_> {
     /// Leaves annotated texts out where the request at `at` is over its budget. Gives the raw tokens of
     /// what is left.
     fn leave_out(&mut self, at: usize, mut live: u32, fold: &Fold) -> u32 {
+        if self.spares.is_empty() {
+            return live;
+        }
         let mut search = self.spares.search(at + 1);
         loop {
             let over = self.over(at, live, fold);

@@ -110,6 +110,11 @@ impl Spares {
         }
     }
 
+    /// Whether no text may go: so it is for nearly every conversation, which pays nothing then.
+    pub(in crate::guard) const fn is_empty(&self) -> bool {
+        self.list.is_empty()
+    }
+
     /// Texts of units before `until` were sent with an earlier request; those that `stays` denies are
     /// part of no request any more.
     pub(in crate::guard) fn pass(&mut self, until: usize, stays: impl Fn(usize) -> bool) {
