@@ -79,6 +79,12 @@ struct Line {
     breaker: Breaker,
 }
 
+impl Line {
+    fn is_current(self: &Arc<Self>, state: &State) -> bool {
+        matches!(state, State::Up(current) if Arc::ptr_eq(current, self))
+    }
+}
+
 impl Connector {
     pub(super) fn start(address: Address, probe: Call, within: Duration) -> Self {
         let server = Arc::new(Server {
@@ -150,7 +156,13 @@ impl Server {
         let Some(permit) = line.breaker.admit(Instant::now()) else {
             return Err(StoreError::Down);
         };
-        let error = match timeout(self.within, line.wire.ask_beside(call, beside)).await {
+        let mut seen = self.state.subscribe();
+        let answered = tokio::select! {
+            answered = timeout(self.within, line.wire.ask_beside(call, beside)) => answered,
+            // Another call has taken the store down: this one waits no longer.
+            _ = seen.wait_for(|state| !line.is_current(state)) => return Err(StoreError::Down),
+        };
+        let error = match answered {
             Ok(Ok(answers)) => {
                 permit.succeeded();
                 return Ok(answers);
@@ -175,10 +187,7 @@ impl Server {
 
     /// Takes the store down, unless another line is up already.
     fn lose(&self, line: &Arc<Line>, why: &RedisError) {
-        self.take_down(
-            &Reason(why),
-            |state| matches!(state, State::Up(current) if Arc::ptr_eq(current, line)),
-        );
+        self.take_down(&Reason(why), |state| line.is_current(state));
     }
 
     /// Takes the store down where that is so of its state, and says why in the log.
