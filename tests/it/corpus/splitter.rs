@@ -26,15 +26,23 @@ pub(super) fn check(data: &[u8]) {
 
 fn read(pieces: &[&[u8]], limit: usize) -> Vec<Message> {
     let mut splitter = Splitter::new(limit);
-    let mut messages = Vec::new();
+    let (mut messages, mut bytes) = (Vec::new(), Vec::new());
     for piece in pieces {
         splitter.push(Bytes::copy_from_slice(piece));
         while let Some(event) = splitter.next_event() {
             assert!(!event.raw.is_empty());
+            bytes.extend_from_slice(&event.raw);
             messages.extend(event.message);
         }
     }
-    messages.extend(splitter.finish().and_then(|event| event.message));
+    if let Some(event) = splitter.finish() {
+        bytes.extend_from_slice(&event.raw);
+        messages.extend(event.message);
+    }
+    assert!(
+        bytes == pieces.concat(),
+        "events are all the bytes of the stream"
+    );
     messages
 }
 
