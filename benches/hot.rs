@@ -15,17 +15,15 @@ use http_body::Frame;
 use http_body_util::{BodyExt, StreamBody};
 use plimsoll::{
     config::GuardConfig,
+    conversation::{Author, Conversation},
+    format::chat,
     guard::{
         self, Policy, Recall, ledger, profile,
         record::{Course, Ours, Record, What},
     },
     recovery::tool,
     relay::{self, Before, Closing, Ending, Heard, Rounds, Sifting, Spoken},
-    wire::{
-        Body,
-        chat::{self, Conversation, Role},
-        event::Splitter,
-    },
+    wire::{Body, event::Splitter},
 };
 use serde::Deserialize;
 use serde_json::value::RawValue;
@@ -138,15 +136,15 @@ const RECORDS: usize = 40;
 /// A course from the second answer on, and so many prompts, evenly over what follows.
 fn ours(conversation: &Conversation) -> Ours {
     let mut answers = Vec::new();
-    let (mut place, mut before) = (0, Role::System);
-    for message in &conversation.messages {
-        if matches!(message.role, Role::System | Role::Developer) {
+    let (mut place, mut before) = (0, Author::System);
+    for message in &conversation.items {
+        if matches!(message.author, Author::System) {
             continue;
         }
-        if message.role == Role::Assistant && matches!(before, Role::User | Role::Tool) {
+        if message.author == Author::Model && matches!(before, Author::User | Author::Tool) {
             answers.push(place);
         }
-        before = message.role;
+        before = message.author;
         place += 1;
     }
     let text = "The window is filling up: add_reminder, please. ".repeat(8);
@@ -216,7 +214,7 @@ fn ledger(bencher: Bencher<'_, '_>, heavy: bool) {
         heavy,
     };
     let conversation = kind.conversation();
-    let removed: Vec<usize> = (1..conversation.messages.len() - 1).collect();
+    let removed: Vec<usize> = (1..conversation.items.len() - 1).collect();
     assert!(!ledger::gather(&conversation, &removed, 12_000).is_empty());
     bencher
         .counter(BytesCount::new(conversation.body.len()))

@@ -17,9 +17,11 @@
 //! telemetry
 //! provider
 //! relay
-//! format        answers in their wire formats: the reader, and what takes parts of one out
+//! format        wire formats: requests read and written, answers read and rewritten
 //! health, error
-//! wire, json
+//! wire
+//! conversation  the neutral model of a request: items, blocks, units, edits
+//! json
 //! store, breaker
 //! config
 //! ```
@@ -29,6 +31,7 @@ pub mod breaker;
 pub mod cli;
 pub mod compaction;
 pub mod config;
+pub mod conversation;
 pub mod error;
 pub mod format;
 pub mod guard;

@@ -6,19 +6,19 @@ use std::{
     io::{self, Write},
 };
 
-use bytes::Bytes;
-use plimsoll::{
-    config::{ClearConfig, GuardConfig},
-    guard::{self, Plan, Recall, profile},
-    wire::chat::{self, Conversation, Message, Role},
-};
-use serde_json::{Value, json};
-
 use crate::support::{
     data,
     drive::{policy, raw_tokens, sent},
     generate::{Recipe, Session, Shape, Size},
 };
+use bytes::Bytes;
+use plimsoll::{
+    config::{ClearConfig, GuardConfig},
+    conversation::{Author, BlockKind, Content, Conversation, Item},
+    format::chat,
+    guard::{self, Plan, Recall, profile},
+};
+use serde_json::{Value, json};
 
 const WINDOWS: &[u32] = &[16_384, 32_768];
 /// A session is grown in so many requests, the last among them.
@@ -138,14 +138,14 @@ impl End {
             let conversation = chat::index(Bytes::from(body)).expect("a body can be indexed");
             let plan = guard::plan(&conversation, &policy, &recall);
             recall.memory = plan.memory.clone();
-            let said = conversation.messages.iter();
-            recall.messages = said.filter(|it| !it.role.instructs()).count();
+            let said = conversation.items.iter();
+            recall.messages = said.filter(|it| !it.author.instructs()).count();
             last = Some((conversation, plan));
         }
         let (conversation, plan) = last.expect("a session has requests");
         let goes = chat::index(sent(&conversation, &plan)).expect("what is sent can be indexed");
-        let texts = goes.messages.iter().filter_map(|it| match it.content {
-            chat::Content::Text(text) => Some(goes.shown(text).into_owned()),
+        let texts = goes.items.iter().filter_map(|it| match it.content {
+            Content::Text(text) => Some(goes.shown(text).into_owned()),
             _ => None,
         });
         let preface = texts.into_iter().find(|text| text.starts_with(guard::NOTE));
@@ -172,10 +172,10 @@ impl End {
         let [mut said, mut files, mut errors] = <[BTreeSet<String>; 3]>::default();
         for message in self.left_out() {
             let text = text_of(&self.conversation, message);
-            if message.role == Role::User {
+            if message.author == Author::User {
                 add(&mut said, &text);
             }
-            if message.role.answers() {
+            if message.author.answers() {
                 let lines = text.lines();
                 let tells = lines.filter(|line| ERRORS.iter().any(|word| line.contains(word)));
                 tells.for_each(|line| add(&mut errors, line));
@@ -202,11 +202,13 @@ impl End {
         })
     }
 
-    fn left_out(&self) -> impl Iterator<Item = &Message> {
+    fn left_out(&self) -> impl Iterator<Item = &Item> {
         let until = self.plan.memory.boundary().unwrap_or(0) as usize;
-        let messages = self.conversation.messages.iter();
-        let task = messages.clone().position(|it| it.role == Role::User);
-        let said = messages.enumerate().filter(|(_, it)| !it.role.instructs());
+        let messages = self.conversation.items.iter();
+        let task = messages.clone().position(|it| it.author == Author::User);
+        let said = messages
+            .enumerate()
+            .filter(|(_, it)| !it.author.instructs());
         let gone = said.take(until).filter(move |(at, _)| Some(*at) != task);
         gone.map(|(_, message)| message)
     }
@@ -215,14 +217,14 @@ impl End {
 /// Arguments that name a file.
 const FILES: [&str; 5] = ["path", "file", "file_path", "filename", "filePath"];
 
-fn text_of(conversation: &Conversation, message: &Message) -> String {
-    let parts = conversation.parts(message).iter();
+fn text_of(conversation: &Conversation, message: &Item) -> String {
+    let parts = conversation.blocks(message).iter();
     let parts = parts.filter_map(|part| match part.kind {
-        chat::PartKind::Text(text) => Some(text),
+        BlockKind::Text(text) => Some(text),
         _ => None,
     });
     let string = match message.content {
-        chat::Content::Text(text) => Some(text),
+        Content::Text(text) => Some(text),
         _ => None,
     };
     let texts = string.into_iter().chain(parts);
@@ -244,7 +246,7 @@ fn add(facts: &mut BTreeSet<String>, text: &str) {
 fn truncated(conversation: &Conversation, window: u32, settings: &GuardConfig) -> u32 {
     let policy = policy(&profile::PROFILES[0], window, settings);
     let call = json!({"id": "c", "type": "function", "function": {"name": "f", "arguments": ""}});
-    let results = conversation.messages.iter().filter(|it| it.role.answers());
+    let results = conversation.items.iter().filter(|it| it.author.answers());
     let taken = results.filter_map(|result| {
         let result: Value = serde_json::from_slice(conversation.bytes(result.span)).ok()?;
         let alone = json!({"messages": [

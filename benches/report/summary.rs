@@ -3,15 +3,6 @@
 
 use std::io::{self, Write};
 
-use bytes::Bytes;
-use plimsoll::{
-    compaction::{self, Due, Summariser, Work},
-    config::CompactionConfig,
-    guard::{self, Plan, Recall, budget, profile},
-    recovery::Language,
-    wire::chat::{self, Conversation},
-};
-
 use super::percentile;
 use crate::support::{
     cache::PromptCache,
@@ -19,6 +10,15 @@ use crate::support::{
     data,
     drive::{policy, sent, settings},
     generate::{Recipe, SHAPES, Session, Size},
+};
+use bytes::Bytes;
+use plimsoll::{
+    compaction::{self, Due, Summariser, Work},
+    config::CompactionConfig,
+    conversation::Conversation,
+    format::chat,
+    guard::{self, Plan, Recall, budget, profile},
+    recovery::Language,
 };
 
 const WINDOWS: [u32; 2] = [32_768, 131_072];
@@ -116,7 +116,7 @@ fn moment(
                 .calibration
                 .learn(plan.report.raw_after, tokens as u32, policy.profile);
         recall.memory = plan.memory;
-        recall.messages = conversation.messages.len();
+        recall.messages = conversation.items.len();
     }
     None
 }

@@ -17,6 +17,8 @@ use clap::builder::{PossibleValuesParser, TypedValueParser as _};
 use super::Failed;
 use crate::{
     config::{Environment, Flags, load},
+    conversation::Conversation,
+    format::chat,
     guard::{
         Policy,
         estimate::Calibration,
@@ -24,7 +26,6 @@ use crate::{
         profile::{PROFILES, Profile, named},
     },
     provider::{Registry, fit_body_to_windows},
-    wire::chat::{self, Conversation},
 };
 
 /// The profile of a provider of which nothing is known: what it takes, every other takes.

@@ -12,12 +12,10 @@ use serde_json::Value;
 
 use super::{prompt::Wanted, work::Summariser};
 use crate::{
+    conversation::{Author, Conversation, edit::Edits},
+    format::chat::index,
     guard::{self, profile::Profile},
     json::scan::{Kind, Span},
-    wire::{
-        chat::{Conversation, Role, index},
-        edit::Edits,
-    },
 };
 
 /// Members that say how the answer is to look or where it goes: an answer that nobody but us reads
@@ -58,16 +56,16 @@ pub(super) fn cut(
     boundary: u32,
 ) -> Option<Conversation> {
     let mut said = 0;
-    let first = conversation.messages.iter().position(|message| {
-        let here = !message.role.instructs() && said == boundary;
-        said += u32::from(!message.role.instructs());
+    let first = conversation.items.iter().position(|message| {
+        let here = !message.author.instructs() && said == boundary;
+        said += u32::from(!message.author.instructs());
         here
     })?;
-    let last = conversation.messages.get(first.checked_sub(1)?)?;
+    let last = conversation.items.get(first.checked_sub(1)?)?;
     let mut edits = edits.clone();
     edits.remove(Span {
         start: last.span.end,
-        end: conversation.array.end.checked_sub(1)?,
+        end: conversation.list.end.checked_sub(1)?,
     });
     let part = index(edits.apply(&conversation.body).to_bytes()).ok()?;
     if part.annotations.is_empty() {
@@ -83,7 +81,7 @@ pub(super) fn cut(
 /// after it.
 pub(super) fn request(part: &Conversation, wanted: &Wanted, asked: &Summariser) -> Option<Bytes> {
     let mut edits = Edits::default();
-    edits.insert(part.array.end - 1, appended(part, wanted, asked.profile)?);
+    edits.insert(part.list.end - 1, appended(part, wanted, asked.profile)?);
     members(part, asked, &mut edits);
     Some(edits.apply(&part.body).to_bytes())
 }
@@ -93,14 +91,14 @@ pub(super) fn request(part: &Conversation, wanted: &Wanted, asked: &Summariser) 
 /// Where no user may speak after what came last, the model does first: also after a user message
 /// that would take a paragraph, so that what is data stays apart from what is asked.
 fn appended(part: &Conversation, wanted: &Wanted, profile: &Profile) -> Option<String> {
-    let mut said = part.messages.iter().rev();
-    let last = said.find(|message| !message.role.instructs())?.role;
+    let mut said = part.items.iter().rev();
+    let last = said.find(|message| !message.author.instructs())?.author;
     let mut ours = String::new();
-    if last == Role::Other {
+    if last == Author::Unknown {
         return None;
     }
     let profile = guard::held_for_request(part, profile);
-    if !guard::follows(last, Role::User, &profile) {
+    if !guard::follows(last, Author::User, &profile) {
         ours.push_str(&message("assistant", &wanted.between()));
     }
     ours.push_str(&message("user", &wanted.after()));

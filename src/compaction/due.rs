@@ -2,8 +2,8 @@
 
 use crate::{
     config::CompactionConfig,
+    conversation::Conversation,
     guard::{self, Policy, budget, record::Ours},
-    wire::chat::Conversation,
 };
 
 /// The part of the budget below which a summary is not worth its price.
@@ -59,12 +59,12 @@ mod tests {
     use super::*;
     use crate::{
         config::GuardConfig,
+        format::chat::index,
         guard::{
             Recall,
             profile::named,
             record::{Course, Summary},
         },
-        wire::chat::index,
     };
 
     fn conversation(steps: usize, words: usize) -> Conversation {

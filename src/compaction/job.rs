@@ -16,11 +16,12 @@ use thiserror::Error;
 
 use super::{BackoffSubject, Due, JobTicket, Next, Rejected, Summariser, Work};
 use crate::{
+    conversation::{Conversation, edit::Edits},
     guard::record::Summary,
     provider::{Target, Unsent, breaker::State},
     relay::{self, BadAnswer, Whole},
     telemetry::trace::Trace,
-    wire::{Body, chat::Conversation, edit::Edits},
+    wire::Body,
 };
 
 /// Bytes of an answer that are read; the longest summary is far smaller, reasoning included.

@@ -6,9 +6,9 @@
 
 use super::{prompt::Wanted, shorten::keep_head_and_tail};
 use crate::{
+    conversation::{Author, BlockKind, Content, Conversation, Item},
     guard::{estimate::Weights, fence},
     json::scan::Text,
-    wire::chat::{Content, Conversation, Message, PartKind, Role},
 };
 
 /// Requests that one summary may take.
@@ -70,11 +70,11 @@ struct Entry {
 fn list_entries(part: &Conversation, key: &str) -> Vec<Entry> {
     let shown = |text: Option<Text>| text.map(|text| part.shown(text)).unwrap_or_default();
     let mut entries = Vec::new();
-    for message in part.messages.iter().filter(|it| !it.role.instructs()) {
-        let who = match message.role {
-            Role::User => "user",
-            Role::Assistant => "assistant",
-            Role::Tool | Role::Function => "tool result",
+    for message in part.items.iter().filter(|it| !it.author.instructs()) {
+        let who = match message.author {
+            Author::User => "user",
+            Author::Model => "assistant",
+            Author::Tool => "tool result",
             _ => "other",
         };
         entries.push(Entry {
@@ -92,17 +92,17 @@ fn list_entries(part: &Conversation, key: &str) -> Vec<Entry> {
     entries
 }
 
-fn show_content(part: &Conversation, message: &Message) -> String {
+fn show_content(part: &Conversation, message: &Item) -> String {
     let mut text = String::new();
     if let Content::Text(said) = message.content {
         push_line(&mut text, &fence::neutral(&part.shown(said)));
     }
-    for piece in part.parts(message) {
+    for piece in part.blocks(message) {
         match piece.kind {
-            PartKind::Text(said) => push_line(&mut text, &fence::neutral(&part.shown(said))),
-            PartKind::Image { .. } => push_line(&mut text, "(an image, left out)"),
-            PartKind::Media => push_line(&mut text, "(a file or a recording, left out)"),
-            PartKind::Other => {}
+            BlockKind::Text(said) => push_line(&mut text, &fence::neutral(&part.shown(said))),
+            BlockKind::Image { .. } => push_line(&mut text, "(an image, left out)"),
+            BlockKind::Media => push_line(&mut text, "(a file or a recording, left out)"),
+            BlockKind::Opaque => {}
         }
     }
     text

@@ -16,19 +16,15 @@ use super::{
     transcript,
 };
 use crate::{
+    conversation::{Conversation, Item, edit::Edits, units},
     guard::{
         estimate::{self, Weights},
         fence,
         profile::Profile,
         record::Summary,
-        units,
     },
     json::text::Walk,
     recovery::Language,
-    wire::{
-        chat::{Conversation, Message},
-        edit::Edits,
-    },
 };
 
 /// What frames a request; raw tokens.
@@ -91,7 +87,7 @@ impl Work {
         let as_received = ask::cut(conversation, &Edits::default(), due.boundary)?;
         let weights = Weights::new(asked.chars_per_token);
         let removed = units.iter().filter(|unit| !unit.stays);
-        let removed = removed.flat_map(|unit| &part.messages[unit.messages.clone()]);
+        let removed = removed.flat_map(|unit| &part.items[unit.messages.clone()]);
         // What was cut or cleared on its way out saves nothing more.
         let removed = message_tokens(&part, removed, &weights, asked.profile);
         let replaced = due.replaced.min(removed);
@@ -149,7 +145,7 @@ impl Work {
         if !self.asked.own {
             return None;
         }
-        let tokens = message_tokens(part, &part.messages, &self.weights, self.asked.profile)
+        let tokens = message_tokens(part, &part.items, &self.weights, self.asked.profile)
             .saturating_add(estimate::beside(part, &self.weights))
             .saturating_add(self.weights.plain(&self.wanted.after()) + FRAME_TOKENS);
         if tokens > self.asked.room {
@@ -198,11 +194,11 @@ fn holds_block(part: &Conversation) -> bool {
 /// Raw tokens of these messages.
 fn message_tokens<'a>(
     part: &Conversation,
-    messages: impl IntoIterator<Item = &'a Message>,
+    messages: impl IntoIterator<Item = &'a Item>,
     weights: &Weights,
     profile: &Profile,
 ) -> u32 {
-    let tokens = |it: &Message| estimate::message(part, it, &it.sizes, weights, profile);
+    let tokens = |it: &Item| estimate::message(part, it, &it.sizes, weights, profile);
     messages
         .into_iter()
         .map(tokens)

@@ -8,6 +8,7 @@
 mod answer;
 mod blocks;
 pub mod chat;
+mod describe;
 mod listener;
 mod visible;
 

@@ -9,20 +9,20 @@ use super::{
     profile::{Profile, Takes},
     record::Ours,
 };
-use crate::wire::chat::{Conversation, Role};
+use crate::conversation::{Author, Conversation};
 
 /// Whether the first `said` messages, system messages apart, begin with the user and alternate.
 /// Results belong to the assistant that made the calls, so a user may speak after them. One message
 /// of the user alternates: nothing has shown yet that the provider takes anything else.
 pub(super) fn alternates(conversation: &Conversation, said: usize) -> bool {
-    let roles = conversation.messages.iter().map(|message| message.role);
+    let roles = conversation.items.iter().map(|message| message.author);
     let mut roles = roles.filter(|role| !role.instructs()).take(said);
     let Some(mut last) = roles.next() else {
         return false;
     };
-    last == Role::User
+    last == Author::User
         && roles.all(|role| match (std::mem::replace(&mut last, role), role) {
-            (before, Role::User | Role::Assistant) => before != role,
+            (before, Author::User | Author::Model) => before != role,
             (_, role) => role.answers(),
         })
 }
@@ -30,11 +30,11 @@ pub(super) fn alternates(conversation: &Conversation, said: usize) -> bool {
 /// Whether a conversation alternates and no user message in it follows a tool result: a template that leaves
 /// out steps of tool calls takes it, and would refuse a prompt after a result as a second user message.
 pub(crate) fn alternates_without_steps(conversation: &Conversation) -> bool {
-    let roles = conversation.messages.iter().map(|message| message.role);
-    let roles: Vec<Role> = roles.filter(|role| !role.instructs()).collect();
+    let roles = conversation.items.iter().map(|message| message.author);
+    let roles: Vec<Author> = roles.filter(|role| !role.instructs()).collect();
     let mut pairs = roles.windows(2);
     alternates(conversation, usize::MAX)
-        && pairs.all(|pair| !(pair[0].answers() && pair[1] == Role::User))
+        && pairs.all(|pair| !(pair[0].answers() && pair[1] == Author::User))
 }
 
 /// The profile, with the rule of alternation where the conversation keeps that.

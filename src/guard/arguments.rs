@@ -12,11 +12,11 @@ use super::{
     truncate::{self, Marker},
 };
 use crate::{
+    conversation::{Conversation, edit::Edits},
     json::{
         scan::{Malformed, Scan, Span, Text},
         text::{self, Sizes, Walk},
     },
-    wire::{chat::Conversation, edit::Edits},
 };
 
 /// Levels of nesting; serde_json follows no more.

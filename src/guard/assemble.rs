@@ -11,10 +11,9 @@ use super::{
     measured::Measured,
     preface::Folding,
     report::{Folded, Report, StoodBack},
-    units,
     view::View,
 };
-use crate::wire::edit::Edits;
+use crate::conversation::{edit::Edits, units};
 
 /// A plan that was not looked at yet.
 pub(super) struct Draft {
@@ -163,7 +162,7 @@ impl Draft {
             return plan;
         }
         let (conversation, profile) = (view.conversation, view.policy.profile);
-        let before: Vec<_> = (0..conversation.messages.len()).map(Item::Theirs).collect();
+        let before: Vec<_> = (0..conversation.items.len()).map(Item::Theirs).collect();
         let before = lint::broken(conversation, &before, profile);
         let broken = lint::broken(conversation, &outline, profile).beyond(before);
         if broken.is_empty() {

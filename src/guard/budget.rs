@@ -3,7 +3,7 @@
 use serde::Serialize;
 
 use super::{Policy, estimate};
-use crate::{config::GuardConfig, wire::chat::Conversation};
+use crate::{config::GuardConfig, conversation::Conversation};
 
 /// What is left free below every limit, as a share of it: an estimate is a guess.
 pub(super) const MARGIN: u32 = 64;
@@ -96,12 +96,12 @@ pub(super) fn with_tools(
         tools,
         ..Shares::default()
     };
-    for (message, &tokens) in conversation.messages.iter().zip(tokens) {
+    for (message, &tokens) in conversation.items.iter().zip(tokens) {
         let media = estimate::media(conversation, message, policy.profile).min(tokens);
         shares.images = shares.images.saturating_add(media);
-        let share = if message.role.instructs() {
+        let share = if message.author.instructs() {
             &mut shares.system
-        } else if message.role.answers() {
+        } else if message.author.answers() {
             &mut shares.tool_results
         } else {
             &mut shares.history

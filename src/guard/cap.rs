@@ -13,7 +13,7 @@ use super::{
     budget::{self, Budget},
     estimate::{self, Calibration},
 };
-use crate::wire::chat::{Conversation, Role};
+use crate::conversation::{Author, Conversation};
 
 /// No cap is lowered below this, or below the usual reserve where that is less: an answer may be longer than all
 /// before it. A thinking budget comes on top. In tokens.
@@ -77,9 +77,9 @@ impl<'a> Room<'a> {
         tokens: &[u32],
     ) -> Self {
         let cap = Cap::of(conversation, policy, recall.answers);
-        let messages = conversation.messages.iter().enumerate();
+        let messages = conversation.items.iter().enumerate();
         let said = messages.scan(0, |most: &mut u32, (at, message)| {
-            if message.role == Role::Assistant {
+            if message.author == Author::Model {
                 *most = (*most).max(tokens[at]);
             }
             Some(*most)
@@ -219,7 +219,7 @@ mod tests {
     use bytes::Bytes;
 
     use super::*;
-    use crate::{config::GuardConfig, guard::profile::named, wire::chat::index};
+    use crate::{config::GuardConfig, format::chat::index, guard::profile::named};
 
     /// The reserve in a window of 65,536 tokens, after an assistant message of so many characters.
     fn reserve(members: &str, said: usize, answers: Answers) -> u32 {

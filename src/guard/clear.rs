@@ -21,12 +21,15 @@ use super::{
     Policy, budget,
     ground::SMALL_WINDOW,
     results::{Names, Results},
-    units::{Unit, UnitKind},
     view::View,
 };
 use crate::{
     config::ClearConfig,
-    wire::{chat::Role, edit::Edits},
+    conversation::{
+        Author,
+        edit::Edits,
+        units::{Unit, UnitKind},
+    },
 };
 
 /// What stands in the place of a result.
@@ -179,8 +182,8 @@ impl Clearing {
 /// nothing of it can be cleared.
 fn shrink(view: View<'_>, at: usize, tokens: u32, names: &mut Names) -> Option<Small> {
     let settings = &view.policy.settings.clear;
-    match view.message(at).role {
-        Role::Tool | Role::Function => {
+    match view.message(at).author {
+        Author::Tool => {
             let mut name = || {
                 let name = names.whole(view.conversation, view.units, at);
                 let name = name.map(|name| view.conversation.shown(name));
@@ -190,8 +193,8 @@ fn shrink(view: View<'_>, at: usize, tokens: u32, names: &mut Names) -> Option<S
             let stays = !large || !settings.exclude.is_empty() && excludes(settings, &name());
             (!stays).then(|| parts::result(view, at)).flatten()
         }
-        Role::User => parts::media(view, at, tokens),
-        Role::Assistant if settings.inputs => inputs::shorten(view, at),
+        Author::User => parts::media(view, at, tokens),
+        Author::Model if settings.inputs => inputs::shorten(view, at),
         _ => None,
     }
 }
@@ -253,7 +256,7 @@ fn excludes(settings: &ClearConfig, tool: &str) -> bool {
 /// [`Clearing::new`].
 pub(super) fn counts(view: View<'_>, unit: &Unit, first: &[u32]) -> bool {
     let inputs = view.policy.settings.clear.inputs;
-    let says = |at: usize| match view.message(at).role.answers() {
+    let says = |at: usize| match view.message(at).author.answers() {
         true => first[at] >= least(&view.policy),
         false => inputs && inputs::long(view.conversation, view.message(at)),
     };

@@ -7,10 +7,10 @@ use super::{
     estimate,
     preface::Base,
     record::Ours,
-    stands_back, units,
+    stands_back,
     view::View,
 };
-use crate::wire::chat::Conversation;
+use crate::conversation::{Conversation, units};
 
 /// The part of the budget that the newest steps may take with them into a new course.
 const SHARE: u32 = 8;

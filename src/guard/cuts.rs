@@ -2,9 +2,9 @@
 //! limits.
 
 use super::{
-    Memory, Recall, injected::Injected, priority::Priorities, results::Results, units, units::Unit,
-    view::View,
+    Memory, Recall, injected::Injected, priority::Priorities, results::Results, view::View,
 };
+use crate::conversation::units::{self, Unit};
 
 /// What is cut of single messages.
 pub(super) struct Cuts<'a> {

@@ -13,13 +13,10 @@ use super::{
     record::{OwnCall, What},
 };
 use crate::{
+    conversation::{Content, Conversation, Item, edit::Edits},
     json::{
         scan::{Kind, Malformed, Scan, Span},
         text,
-    },
-    wire::{
-        chat::{Content, Conversation, Message},
-        edit::Edits,
     },
 };
 
@@ -49,7 +46,7 @@ pub(super) fn echo(
     weights: &Weights,
 ) -> Echo {
     let mut echo = Echo::default();
-    let message = &conversation.messages[at];
+    let message = &conversation.items[at];
     let members = Members::of(conversation, message);
     let mut added = Vec::new();
     let mut spoken = None;
@@ -88,7 +85,7 @@ impl Echo {
     fn add_calls(
         &mut self,
         conversation: &Conversation,
-        message: &Message,
+        message: &Item,
         calls: &[OwnCall],
         results: &[Box<str>],
         weights: &Weights,
@@ -176,7 +173,7 @@ struct Members {
 }
 
 impl Members {
-    fn of(conversation: &Conversation, message: &Message) -> Self {
+    fn of(conversation: &Conversation, message: &Item) -> Self {
         let mut members = Self::default();
         let walked =
             Scan::new(&conversation.body, message.span.start as usize).object(|scan, key| {

@@ -15,8 +15,8 @@ use super::{
     profile::{ImageRule, Profile},
 };
 use crate::{
+    conversation::{Block, BlockKind, Conversation, Item},
     json::text::{self, Sizes},
-    wire::chat::{Conversation, Message, Part, PartKind},
 };
 
 /// What frames a message: role, separators, ids.
@@ -90,7 +90,7 @@ impl Weights {
 /// Raw tokens of a message, whose text has these sizes.
 pub fn message(
     conversation: &Conversation,
-    message: &Message,
+    message: &Item,
     sizes: &Sizes,
     weights: &Weights,
     profile: &Profile,
@@ -105,30 +105,30 @@ pub fn message(
 /// Raw tokens of every message of a conversation as it came.
 pub(super) fn messages(conversation: &Conversation, policy: &Policy<'_>) -> Vec<u32> {
     let (weights, profile) = (policy.weights(), policy.profile);
-    let messages = conversation.messages.iter();
+    let messages = conversation.items.iter();
     messages
         .map(|it| message(conversation, it, &it.sizes, &weights, profile))
         .collect()
 }
 
 /// Raw tokens of the media of a message.
-pub fn media(conversation: &Conversation, message: &Message, profile: &Profile) -> u32 {
+pub fn media(conversation: &Conversation, message: &Item, profile: &Profile) -> u32 {
     conversation
-        .parts(message)
+        .blocks(message)
         .iter()
         .map(|part| part_tokens(conversation, part, profile))
         .fold(0, u32::saturating_add)
 }
 
 /// Raw tokens of one medium; nothing for what is none.
-pub fn part_tokens(conversation: &Conversation, part: &Part, profile: &Profile) -> u32 {
+pub fn part_tokens(conversation: &Conversation, part: &Block, profile: &Profile) -> u32 {
     match part.kind {
-        PartKind::Image { low: true, .. } if profile.images == ImageRule::Tiles => {
+        BlockKind::Image { low: true, .. } if profile.images == ImageRule::Tiles => {
             LOW_DETAIL_TOKENS
         }
-        PartKind::Image { url: Some(url), .. } => image(conversation.raw(url), profile.images),
-        PartKind::Image { .. } | PartKind::Media => MEDIA_TOKENS,
-        PartKind::Text(_) | PartKind::Other => 0,
+        BlockKind::Image { url: Some(url), .. } => image(conversation.raw(url), profile.images),
+        BlockKind::Image { .. } | BlockKind::Media => MEDIA_TOKENS,
+        BlockKind::Text(_) | BlockKind::Opaque => 0,
     }
 }
 

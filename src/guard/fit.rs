@@ -15,9 +15,9 @@ use super::{
     preface::Base,
     priority::spare::Spares,
     replay::{Replay, Start},
-    units::{self, UnitKind},
     view::View,
 };
+use crate::conversation::units::{self, UnitKind};
 
 /// The part of the usual budget that a ledger may take, and the most that it may; raw tokens.
 const LEDGER_SHARE: u32 = 10;

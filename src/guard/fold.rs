@@ -2,10 +2,8 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::{
-    clear::sweep::Swept,
-    units::{self, Unit},
-};
+use super::clear::sweep::Swept;
+use crate::conversation::units::{self, Unit};
 
 /// A cut that was made: remembered by the session.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]

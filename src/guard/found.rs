@@ -16,9 +16,14 @@ use super::{
     budget::{self, Budget, Shares},
     profile::Profile,
     report::INVALID,
-    units::{self, Unit},
 };
-use crate::wire::chat::{self, Conversation};
+use crate::{
+    conversation::{
+        Conversation,
+        units::{self, Unit},
+    },
+    format::chat,
+};
 
 /// What the request is fitted to.
 #[derive(Clone, Debug)]
@@ -256,7 +261,7 @@ impl Made {
         let prompt = shares.total();
         Self {
             bytes: conversation.body.len(),
-            messages: conversation.messages.len(),
+            messages: conversation.items.len(),
             shares,
             prompt,
             free: budget.saturating_sub(prompt),

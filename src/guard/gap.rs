@@ -8,8 +8,8 @@ use super::{
     view::View,
 };
 use crate::{
+    conversation::{Author, edit::Edits},
     json::text::{self, Sizes},
-    wire::{chat::Role, edit::Edits},
 };
 
 /// What frames a prompt that is a message of its own; raw tokens.
@@ -34,9 +34,9 @@ pub(super) struct Gap<'a> {
     view: View<'a>,
     before: usize,
     /// The role of the message after it.
-    next: Option<Role>,
+    next: Option<Author>,
     /// The role of what was put there last; none while that is the client's message.
-    last: Option<Role>,
+    last: Option<Author>,
     pub(super) between: Between,
 }
 
@@ -45,7 +45,7 @@ impl<'a> Gap<'a> {
         Self {
             view,
             before,
-            next: answer.map(|answer| view.message(answer).role),
+            next: answer.map(|answer| view.message(answer).author),
             last: None,
             between: Between::default(),
         }
@@ -53,13 +53,13 @@ impl<'a> Gap<'a> {
 
     /// Adds a prompt or a turn, where it can stand there.
     pub(super) fn add(&mut self, what: &What) -> bool {
-        let before = self.view.message(self.before).role;
+        let before = self.view.message(self.before).author;
         let (conversation, profile) = (self.view.conversation, self.view.policy.profile);
         // Only what was asked has anything injected after it.
         let place = place::of_prompt(conversation, self.before, profile);
         match (what, place) {
             (What::Round(said), Some(_)) => self.add_turn(said),
-            (What::Round(said), None) if before == Role::User || before.answers() => {
+            (What::Round(said), None) if before == Author::User || before.answers() => {
                 self.add_turn(said)
             }
             (What::Prompt(text), Some(place)) => self.add_prompt(text, place),
@@ -75,7 +75,7 @@ impl<'a> Gap<'a> {
             let tokens = weights
                 .spelled(note.as_bytes())
                 .saturating_add(FRAME_TOKENS);
-            return self.say(&[Item::Ours(Role::User)], &json, tokens);
+            return self.say(&[Item::Ours(Author::User)], &json, tokens);
         }
         let note = match place {
             Place::Block => text::escape(&format!("{LABEL}\n{text}")),
@@ -113,7 +113,7 @@ impl<'a> Gap<'a> {
     fn say(&mut self, items: &[Item], json: &str, tokens: u32) -> bool {
         let profile = self.view.policy.profile;
         let before = self.view.message(self.before);
-        let mut last = self.last.unwrap_or(before.role);
+        let mut last = self.last.unwrap_or(before.author);
         for item in items {
             let role = item.role(self.view.conversation);
             if !place::follows(last, role, profile) {
@@ -124,9 +124,9 @@ impl<'a> Gap<'a> {
         let ends = match self.next {
             // A rule that the client's own two messages break does not hold here.
             Some(next) => {
-                place::follows(last, next, profile) || !place::follows(before.role, next, profile)
+                place::follows(last, next, profile) || !place::follows(before.author, next, profile)
             }
-            None => last != Role::Assistant,
+            None => last != Author::Model,
         };
         if !ends {
             return false;

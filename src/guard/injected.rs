@@ -12,12 +12,11 @@ use super::{
     lint::Item,
     record::{Ours, Record, What},
     schemas::Schemas,
-    units,
     view::View,
 };
 use crate::{
+    conversation::{Author, edit::Edits, units},
     json::text::Sizes,
-    wire::{chat::Role, edit::Edits},
 };
 
 /// All that is injected into a request: records at their places, and the schemas of the proxy's tools.
@@ -67,9 +66,9 @@ impl<'a> Injected<'a> {
         if ours.records.is_empty() {
             return this;
         }
-        let messages = view.conversation.messages.iter().enumerate();
+        let messages = view.conversation.items.iter().enumerate();
         let said: Vec<usize> = messages
-            .filter(|(_, message)| !message.role.instructs())
+            .filter(|(_, message)| !message.author.instructs())
             .map(|(at, _)| at)
             .collect();
         let past = ours.course.as_ref().map_or(0, |course| course.boundary);
@@ -123,7 +122,7 @@ impl<'a> Injected<'a> {
 
     /// The units after which an injected turn begins: a user message after an answer.
     fn turns(&self) -> Vec<usize> {
-        let begins = |pair: &[Item]| matches!(pair, [Item::Asks(0), Item::Ours(Role::User)]);
+        let begins = |pair: &[Item]| matches!(pair, [Item::Asks(0), Item::Ours(Author::User)]);
         let standing = self.standing.iter();
         standing
             .flat_map(|standing| {
@@ -234,7 +233,7 @@ impl<'a> Injected<'a> {
     fn echo(&self, standing: &Standing<'_>, stands: bool) -> Echo {
         let answer = standing
             .answer
-            .filter(|&at| self.view.message(at).role == Role::Assistant);
+            .filter(|&at| self.view.message(at).author == Author::Model);
         match answer {
             Some(answer) if !standing.into.is_empty() => {
                 let round = stands && standing.between.round;

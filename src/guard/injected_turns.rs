@@ -8,9 +8,14 @@ use super::{
     lint::Item,
     profile::{PROFILES, Profile},
     record::{By, OwnCall, Said},
-    units::{self, UnitKind},
 };
-use crate::wire::chat::{self, Conversation, Role};
+use crate::{
+    conversation::{
+        Author, Conversation,
+        units::{self, UnitKind},
+    },
+    format::chat,
+};
 
 /// The messages of an injected turn.
 #[derive(Clone, Debug)]
@@ -34,13 +39,13 @@ pub(super) fn read_turn(
         items: Vec::with_capacity(said.len()),
         tokens: 0,
     };
-    for (message, said) in read.messages.iter().zip(said) {
+    for (message, said) in read.items.iter().zip(said) {
         let (item, fits) = match said.by {
-            By::User => (Item::Ours(Role::User), message.role == Role::User),
-            By::Tool => (Item::Answers, message.role.answers()),
+            By::User => (Item::Ours(Author::User), message.author == Author::User),
+            By::Tool => (Item::Answers, message.author.answers()),
             By::Model { calls } => {
                 let same = message.calls.len() == calls as usize;
-                (Item::Asks(calls), same && message.role == Role::Assistant)
+                (Item::Asks(calls), same && message.author == Author::Model)
             }
         };
         if !fits {
@@ -76,7 +81,7 @@ pub(super) fn weigh_step(
     // No media here, so that any profile will do.
     let profile = PROFILES.first()?;
     let tokens = read
-        .messages
+        .items
         .iter()
         .map(|message| estimate::message(&read, message, &message.sizes, weights, profile));
     Some(tokens.fold(0, u32::saturating_add))
@@ -86,5 +91,5 @@ pub(super) fn weigh_step(
 fn index_messages(messages: &str, count: usize) -> Option<Conversation> {
     let body = format!(r#"{{"messages":[{messages}]}}"#);
     let read = chat::index(Bytes::from(body)).ok()?;
-    (read.messages.len() == count && read.fields.len() == 1).then_some(read)
+    (read.items.len() == count && read.fields.len() == 1).then_some(read)
 }

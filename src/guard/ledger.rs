@@ -16,7 +16,7 @@ mod written;
 
 use self::{excerpt::head, written::Purse};
 use super::{estimate::Weights, texts::decode};
-use crate::wire::chat::{Call, Conversation};
+use crate::conversation::{Call, Conversation};
 
 /// Characters of what the user said, of an error, and of a call's arguments.
 const LINE_CHARS: usize = 200;
@@ -75,14 +75,14 @@ pub fn gather(conversation: &Conversation, removed: &[usize], most: usize) -> St
 
 fn pick(conversation: &Conversation, removed: &[usize], most: &Most, mut purse: Purse) -> String {
     // Indices may come from outside.
-    let end = removed.partition_point(|&at| at < conversation.messages.len());
+    let end = removed.partition_point(|&at| at < conversation.items.len());
     let removed = &removed[..end];
     let part = purse.left() / PART;
     let newest = errors::newest(conversation, removed, most.errors);
     let errors = purse.section("errors", newest, part);
     let newest = paths::newest(conversation, removed, most.files);
     let files = purse.section("files named", newest, part);
-    let messages = removed.iter().rev().map(|&at| &conversation.messages[at]);
+    let messages = removed.iter().rev().map(|&at| &conversation.items[at]);
     let calls = messages.clone().any(|message| !message.calls.is_empty());
     let kept = if calls { part } else { 0.0 };
     let said = said::section(conversation, removed, &mut purse, kept);

@@ -7,8 +7,8 @@ use std::collections::HashMap;
 
 use super::profile::{Profile, Takes};
 use crate::{
+    conversation::{Author, Conversation},
     json::text,
-    wire::chat::{Conversation, Role},
 };
 
 /// One message of an outline.
@@ -19,7 +19,7 @@ pub enum Item {
     /// One of the conversation that the guard put so many calls of ours into.
     With(usize, u32),
     /// One that the guard put in.
-    Ours(Role),
+    Ours(Author),
     /// One of the model's that the guard put in, with so many calls.
     Asks(u32),
     /// One that the guard put in, a result of one of these.
@@ -28,12 +28,12 @@ pub enum Item {
 
 impl Item {
     /// Who says it.
-    pub(super) fn role(self, conversation: &Conversation) -> Role {
+    pub(super) fn role(self, conversation: &Conversation) -> Author {
         match self {
-            Self::Theirs(at) | Self::With(at, _) => conversation.messages[at].role,
+            Self::Theirs(at) | Self::With(at, _) => conversation.items[at].author,
             Self::Ours(role) => role,
-            Self::Asks(_) => Role::Assistant,
-            Self::Answers => Role::Tool,
+            Self::Asks(_) => Author::Model,
+            Self::Answers => Author::Tool,
         }
     }
 }
@@ -92,7 +92,7 @@ pub fn broken(conversation: &Conversation, items: &[Item], profile: &Profile) ->
         broken.add(Rule::Pairing);
     }
     let strict_turns = profile.adjacent_users == Takes::No;
-    let mut last: Option<Role> = None;
+    let mut last: Option<Author> = None;
     for item in items {
         let now = item.role(conversation);
         if now.instructs() {
@@ -102,22 +102,20 @@ pub fn broken(conversation: &Conversation, items: &[Item], profile: &Profile) ->
             continue;
         }
         match (last, now) {
-            (None, Role::User) => {}
+            (None, Author::User) => {}
             (None, _) if profile.begins_with_user => broken.add(Rule::UserFirst),
-            (Some(Role::User), Role::User) if strict_turns => broken.add(Rule::AdjacentUsers),
-            (Some(Role::Assistant), Role::Assistant) if strict_turns => {
+            (Some(Author::User), Author::User) if strict_turns => broken.add(Rule::AdjacentUsers),
+            (Some(Author::Model), Author::Model) if strict_turns => {
                 broken.add(Rule::AdjacentAssistants);
             }
-            (Some(Role::Tool | Role::Function), Role::User)
-                if profile.user_after_tool == Takes::No =>
-            {
+            (Some(Author::Tool), Author::User) if profile.user_after_tool == Takes::No => {
                 broken.add(Rule::UserAfterTool);
             }
             _ => {}
         }
         last = Some(now);
     }
-    if last == Some(Role::Assistant) && !profile.may_end_with_assistant {
+    if last == Some(Author::Model) && !profile.may_end_with_assistant {
         broken.add(Rule::EndsWithAssistant);
     }
     broken
@@ -134,8 +132,8 @@ fn pairs(conversation: &Conversation, items: &[Item]) -> bool {
         let (message, calls) = match *item {
             Item::Ours(_) => (None, 0),
             Item::Asks(calls) => (None, calls),
-            Item::Theirs(at) => (Some(&conversation.messages[at]), 0),
-            Item::With(at, calls) => (Some(&conversation.messages[at]), calls),
+            Item::Theirs(at) => (Some(&conversation.items[at]), 0),
+            Item::With(at, calls) => (Some(&conversation.items[at]), calls),
             Item::Answers if own > 0 => {
                 own -= 1;
                 continue;
@@ -145,7 +143,6 @@ fn pairs(conversation: &Conversation, items: &[Item]) -> bool {
         let role = item.role(conversation);
         if role.answers() {
             let id = message
-                .filter(|_| role == Role::Tool)
                 .and_then(|message| message.call_id)
                 .map(|id| text::digest(conversation.raw(id)));
             match asked.get_mut(&id) {
@@ -177,7 +174,7 @@ mod tests {
     use bytes::Bytes;
 
     use super::*;
-    use crate::{guard::profile::named, wire::chat::index};
+    use crate::{format::chat::index, guard::profile::named};
 
     fn check(roles: &str, profile: &str) -> Broken {
         let messages: Vec<_> = roles
@@ -192,7 +189,7 @@ mod tests {
             .collect();
         let body = format!(r#"{{"messages":[{}]}}"#, messages.join(","));
         let conversation = index(Bytes::from(body)).unwrap();
-        let items: Vec<_> = (0..conversation.messages.len()).map(Item::Theirs).collect();
+        let items: Vec<_> = (0..conversation.items.len()).map(Item::Theirs).collect();
         broken(&conversation, &items, named(profile).unwrap())
     }
 

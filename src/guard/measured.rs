@@ -7,7 +7,7 @@ use super::{
     estimate,
     report::{Report, StoodBack},
 };
-use crate::wire::chat::Conversation;
+use crate::conversation::Conversation;
 
 /// A request as it came.
 pub(super) struct Measured<'a> {

@@ -41,7 +41,6 @@ mod results;
 mod schemas;
 mod texts;
 pub mod truncate;
-pub mod units;
 mod view;
 
 use serde::{Deserialize, Serialize};
@@ -62,7 +61,6 @@ use self::{
     measured::Measured,
     profile::Profile,
     record::Ours,
-    units::Unit,
     view::View,
 };
 pub use self::{
@@ -79,7 +77,11 @@ pub use self::{
 pub use crate::config::profile;
 use crate::{
     config::GuardConfig,
-    wire::{chat::Conversation, edit::Edits},
+    conversation::{
+        Conversation,
+        edit::Edits,
+        units::{self, Unit},
+    },
 };
 
 /// What a request is measured against.

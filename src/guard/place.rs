@@ -6,14 +6,10 @@
 use super::{
     alternate::held_at_end,
     profile::{Profile, Takes},
-    units,
 };
 use crate::{
+    conversation::{Author, Content, Conversation, edit::Edits, units},
     json::text::Walk,
-    wire::{
-        chat::{Content, Conversation, Role},
-        edit::Edits,
-    },
 };
 
 /// What goes before a prompt at the end of a tool result, where nothing else tells it from the
@@ -45,9 +41,9 @@ pub fn may_prompt(
 ) -> bool {
     let profile = held_at_end(conversation, profile, alternates);
     let last = conversation
-        .messages
+        .items
         .iter()
-        .rposition(|message| !message.role.instructs());
+        .rposition(|message| !message.author.instructs());
     let place = last.and_then(|last| of_prompt(conversation, last, &profile));
     place.is_some_and(|place| urgent || place != Place::Block) && units::split(conversation).is_ok()
 }
@@ -58,20 +54,20 @@ pub(super) fn of_prompt(
     at: usize,
     profile: &Profile,
 ) -> Option<Place> {
-    let place = match conversation.messages[at].role {
-        Role::User if profile.adjacent_users == Takes::No => Place::Paragraph,
-        Role::Tool | Role::Function if profile.user_after_tool == Takes::No => Place::Block,
-        Role::User | Role::Tool | Role::Function => Place::Message,
-        Role::Assistant | Role::System | Role::Developer | Role::Other => return None,
+    let place = match conversation.items[at].author {
+        Author::User if profile.adjacent_users == Takes::No => Place::Paragraph,
+        Author::Tool if profile.user_after_tool == Takes::No => Place::Block,
+        Author::User | Author::Tool => Place::Message,
+        Author::Model | Author::System | Author::Unknown => return None,
     };
     (place == Place::Message || takes_text(conversation, at)).then_some(place)
 }
 
 /// Whether a message by `now` may stand directly after one by `before`.
-pub(crate) fn follows(before: Role, now: Role, profile: &Profile) -> bool {
+pub(crate) fn follows(before: Author, now: Author, profile: &Profile) -> bool {
     let takes = match (before, now) {
-        (Role::User, Role::User) | (Role::Assistant, Role::Assistant) => profile.adjacent_users,
-        (Role::Tool | Role::Function, Role::User) => profile.user_after_tool,
+        (Author::User, Author::User) | (Author::Model, Author::Model) => profile.adjacent_users,
+        (Author::Tool, Author::User) => profile.user_after_tool,
         _ => Takes::Yes,
     };
     takes != Takes::No
@@ -80,9 +76,9 @@ pub(crate) fn follows(before: Role, now: Role, profile: &Profile) -> bool {
 /// Whether text can be added at the end of a message. Text with half a surrogate pair is never
 /// edited.
 fn takes_text(conversation: &Conversation, at: usize) -> bool {
-    match &conversation.messages[at].content {
+    match &conversation.items[at].content {
         Content::Text(text) => sound(conversation.raw(*text)),
-        Content::Parts(..) => true,
+        Content::Blocks(..) => true,
         Content::Absent | Content::Null | Content::Other(_) => false,
     }
 }
@@ -99,12 +95,12 @@ pub(super) fn sound(raw: &[u8]) -> bool {
 
 /// Adds a note at the end of a message, escaped: a paragraph of a string, a part of an array.
 pub(super) fn paragraph(conversation: &Conversation, at: usize, note: &str, edits: &mut Edits) {
-    match &conversation.messages[at].content {
+    match &conversation.items[at].content {
         Content::Text(text) => {
             let gap = if text.span.is_empty() { "" } else { "\\n\\n" };
             edits.insert(text.span.end, format!("{gap}{note}"));
         }
-        Content::Parts(parts, array) => {
+        Content::Blocks(parts, array) => {
             let comma = if parts.is_empty() { "" } else { "," };
             edits.insert(
                 array.end - 1,
@@ -120,7 +116,7 @@ mod tests {
     use bytes::Bytes;
 
     use super::*;
-    use crate::{guard::profile::named, wire::chat::index};
+    use crate::{format::chat::index, guard::profile::named};
 
     const STEP: &str =
         r#"{"role":"assistant","tool_calls":[{"id":"x","function":{"name":"f","arguments":""}}]}"#;

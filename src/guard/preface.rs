@@ -14,15 +14,15 @@ use super::{
     place,
     profile::Takes,
     record::Ours,
-    units::{Unit, UnitKind},
     view::View,
 };
 use crate::{
-    json::{scan::Span, text},
-    wire::{
-        chat::{Content, Conversation, Role},
+    conversation::{
+        Author, Content, Conversation,
         edit::Edits,
+        units::{Unit, UnitKind},
     },
+    json::{scan::Span, text},
 };
 
 /// The note itself.
@@ -172,7 +172,7 @@ fn note<'a>(view: View<'_>, recall: &'a Recall, fit: &mut Fit<'_>) -> Cow<'a, st
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Place {
     /// A message of its own.
-    Message(Role),
+    Message(Author),
     /// A paragraph at the end of the first user message.
     Paragraph(usize),
     Nowhere,
@@ -221,13 +221,13 @@ impl<'a> LeftOut<'a> {
         let tail_is_user = tail.is_some_and(|unit| units[unit].kind == UnitKind::User);
         match user {
             // Where nothing is gone, two user messages in a row are the client's own.
-            Some(_) if strict && tail_is_user && self.any() => Place::Message(Role::Assistant),
+            Some(_) if strict && tail_is_user && self.any() => Place::Message(Author::Model),
             Some(first) if strict => match self.view.message(first).content {
-                Content::Text(_) | Content::Parts(..) => Place::Paragraph(first),
+                Content::Text(_) | Content::Blocks(..) => Place::Paragraph(first),
                 _ => Place::Nowhere,
             },
             None if strict && tail_is_user => Place::Nowhere,
-            _ => Place::Message(Role::User),
+            _ => Place::Message(Author::User),
         }
     }
 
@@ -240,7 +240,7 @@ impl<'a> LeftOut<'a> {
                 continue;
             };
             let (first, end) = (first.messages.start, last.messages.end);
-            let messages = &self.view.conversation.messages;
+            let messages = &self.view.conversation.items;
             let span = match (first.checked_sub(1), messages.get(end)) {
                 (Some(before), _) => Span {
                     start: messages[before].span.end,
@@ -265,7 +265,7 @@ impl<'a> LeftOut<'a> {
                 place::paragraph(self.view.conversation, at, note, edits);
                 return true;
             }
-            Place::Message(Role::User) => "user",
+            Place::Message(Author::User) => "user",
             Place::Message(_) => "assistant",
         };
         let message = format!(r#"{{"role":"{role}","content":"{note}"}}"#);

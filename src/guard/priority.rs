@@ -38,20 +38,14 @@ use self::{
     piece::{Piece, With},
     spare::Spare,
 };
-use super::{
-    budget,
-    estimate::Weights,
-    limits::Held,
-    truncate::Marker,
-    units::{self, Unit},
-    view::View,
-};
+use super::{budget, estimate::Weights, limits::Held, truncate::Marker, view::View};
 use crate::{
-    json::text::{self, Sizes},
-    wire::{
-        chat::{Conversation, Priority, Role},
+    conversation::{
+        Author, Conversation, Priority,
         edit::Edits,
+        units::{self, Unit},
     },
+    json::text::{self, Sizes},
 };
 
 /// The texts of a conversation that were looked at, and what becomes of them.
@@ -220,7 +214,7 @@ impl<'a> Priorities<'a> {
         *sizes -= piece.sizes;
         *sizes += with.sizes;
         let now = beside.saturating_add(self.weights.whole(sizes));
-        if theirs.role.instructs() {
+        if theirs.author.instructs() {
             self.system = self.system - tokens[message] + now;
         }
         tokens[message] = now;
@@ -251,15 +245,15 @@ impl<'a> Priorities<'a> {
 
 /// Raw tokens of all system messages.
 fn system(conversation: &Conversation, tokens: &[u32]) -> u32 {
-    let messages = conversation.messages.iter().zip(tokens);
+    let messages = conversation.items.iter().zip(tokens);
     messages
-        .filter(|(message, _)| message.role.instructs())
+        .filter(|(message, _)| message.author.instructs())
         .fold(0, |sum, (_, &tokens)| sum.saturating_add(tokens))
 }
 
 /// Whose texts can have a cap.
-const fn may_be_capped(role: Role) -> bool {
-    matches!(role, Role::System | Role::Developer | Role::User)
+const fn may_be_capped(role: Author) -> bool {
+    matches!(role, Author::System | Author::User)
 }
 
 #[cfg(test)]

@@ -14,9 +14,9 @@ use super::{
     fold::Fold,
     injected::with_injected,
     priority::spare::{Spare, Spares},
-    units::UnitKind,
     view::View,
 };
+use crate::conversation::units::UnitKind;
 
 /// Part of a step that a cut may go further to end where a turn ends.
 const TURN_SLACK: u32 = 4;

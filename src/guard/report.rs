@@ -7,8 +7,8 @@ use super::{
     lint::Broken,
     priority::Texts,
     results::Truncated,
-    units::Invalid,
 };
+use crate::conversation::units::Invalid;
 
 /// What was found, and what is done.
 #[derive(Clone, Debug, Default)]

@@ -22,7 +22,7 @@ use super::{
     truncate::{self, Cut, Limit, Marker},
     view::View,
 };
-use crate::{json::text::Sizes, wire::edit::Edits};
+use crate::{conversation::edit::Edits, json::text::Sizes};
 
 /// Rounds in which a result is brought within its share by what it is made of.
 const FIRST_ROUNDS: usize = 4;
@@ -180,9 +180,9 @@ impl<'a> Results<'a> {
             return;
         }
         let limits: HashMap<u128, Held> = limits.iter().rev().copied().collect();
-        for (at, message) in self.view.conversation.messages.iter().enumerate() {
+        for (at, message) in self.view.conversation.items.iter().enumerate() {
             match limits.get(&message.digest) {
-                Some(&held) if message.role.answers() => self.hold(at, held),
+                Some(&held) if message.author.answers() => self.hold(at, held),
                 Some(held) if !message.calls.is_empty() => self.hold_calls(at, held.chars()),
                 _ => {}
             }
@@ -236,7 +236,7 @@ impl<'a> Results<'a> {
 
     fn answers(&self, messages: Range<usize>) -> Vec<usize> {
         messages
-            .filter(|&at| self.view.message(at).role.answers())
+            .filter(|&at| self.view.message(at).author.answers())
             .collect()
     }
 

@@ -2,8 +2,8 @@
 
 use super::{estimate::Weights, record::OwnTools};
 use crate::{
+    conversation::{Conversation, edit::Edits},
     json::scan::{Kind, Scan},
-    wire::{chat::Conversation, edit::Edits},
 };
 
 /// Schemas and where they go.

@@ -1,7 +1,7 @@
 use bytes::Bytes;
 
 use super::{assemble::Draft, lint::Item, *};
-use crate::wire::chat::index;
+use crate::format::chat::index;
 
 #[test]
 fn an_unsound_plan_is_thrown_away() {
@@ -16,7 +16,7 @@ fn an_unsound_plan_is_thrown_away() {
     };
     // As a fault of ours would leave it: the call went, its result stayed.
     let mut edits = Edits::default();
-    edits.remove(conversation.messages[1].span);
+    edits.remove(conversation.items[1].span);
     let plan = Plan {
         edits,
         report: Report {

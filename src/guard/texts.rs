@@ -1,25 +1,25 @@
 //! The texts of a message, and what they weigh.
 
 use crate::{
+    conversation::{BlockKind, Content, Conversation, Item},
     json::{
         scan::{Span, Text},
         text::{self, Sizes, Walk},
     },
-    wire::chat::{Content, Conversation, Message, PartKind},
 };
 
 /// The texts of a message: a string, or its text parts.
 pub(super) fn texts<'a>(
     conversation: &'a Conversation,
-    message: &'a Message,
+    message: &'a Item,
 ) -> impl Iterator<Item = Text> + 'a {
     let string = match message.content {
         Content::Text(text) => Some(text),
         _ => None,
     };
-    let parts = conversation.parts(message).iter();
+    let parts = conversation.blocks(message).iter();
     let parts = parts.filter_map(|part| match part.kind {
-        PartKind::Text(text) => Some(text),
+        BlockKind::Text(text) => Some(text),
         _ => None,
     });
     string.into_iter().chain(parts)
@@ -38,7 +38,7 @@ pub(super) fn part_with_comma(conversation: &Conversation, part: Span) -> Option
 }
 
 /// The sizes of the texts of a message, names and arguments of calls apart.
-pub(super) fn sizes(conversation: &Conversation, message: &Message) -> Sizes {
+pub(super) fn sizes(conversation: &Conversation, message: &Item) -> Sizes {
     let mut sizes = Sizes::default();
     for text in texts(conversation, message) {
         sizes += text::measure(conversation.raw(text));
@@ -47,19 +47,19 @@ pub(super) fn sizes(conversation: &Conversation, message: &Message) -> Sizes {
 }
 
 /// The same of a result, where the index has measured nothing but texts.
-pub(super) fn cuttable_sizes(conversation: &Conversation, message: &Message) -> Sizes {
-    let parts = conversation.parts(message);
-    match parts.iter().any(|part| part.kind == PartKind::Other) {
+pub(super) fn cuttable_sizes(conversation: &Conversation, message: &Item) -> Sizes {
+    let parts = conversation.blocks(message);
+    match parts.iter().any(|part| part.kind == BlockKind::Opaque) {
         true => sizes(conversation, message),
         false => message.sizes,
     }
 }
 
 /// The sizes of the parts of a message that are neither text nor media: never cut.
-pub(super) fn other_sizes(conversation: &Conversation, message: &Message) -> Sizes {
+pub(super) fn other_sizes(conversation: &Conversation, message: &Item) -> Sizes {
     let mut sizes = Sizes::default();
-    for part in conversation.parts(message) {
-        if part.kind == PartKind::Other {
+    for part in conversation.blocks(message) {
+        if part.kind == BlockKind::Opaque {
             sizes += conversation.measure(part.span);
         }
     }

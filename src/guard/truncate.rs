@@ -10,13 +10,10 @@ use std::ops::Range;
 
 use super::texts;
 use crate::{
+    conversation::{BlockKind, Content, Conversation, Item, edit::Edits},
     json::{
         scan::{Span, Text},
         text::{self, Character, Sizes, Walk},
-    },
-    wire::{
-        chat::{Content, Conversation, Message, PartKind},
-        edit::Edits,
     },
 };
 
@@ -93,7 +90,7 @@ const NEAR_CHARS: usize = 200;
 /// Cuts a tool result down to its limit; `None` where it is within the limit or cannot be cut.
 pub fn cut(
     conversation: &Conversation,
-    message: &Message,
+    message: &Item,
     limit: Limit,
     marker: Marker,
 ) -> Option<Cut> {
@@ -150,13 +147,13 @@ struct Piece {
 }
 
 /// The texts of a result, in order; `None` where there are none.
-fn pieces(conversation: &Conversation, message: &Message) -> Option<Vec<Piece>> {
+fn pieces(conversation: &Conversation, message: &Item) -> Option<Vec<Piece>> {
     if let Content::Text(text) = message.content {
         return Some(vec![Piece { text, part: None }]);
     }
-    let parts = conversation.parts(message).iter();
+    let parts = conversation.blocks(message).iter();
     let pieces = parts.filter_map(|part| match part.kind {
-        PartKind::Text(text) => Some(Piece {
+        BlockKind::Text(text) => Some(Piece {
             text,
             part: (!part.marked).then_some(part.span),
         }),
@@ -267,7 +264,7 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
-    use crate::wire::chat::index;
+    use crate::format::chat::index;
 
     const LIMIT: Limit = Limit {
         chars: 300,
@@ -283,12 +280,7 @@ mod tests {
 
     fn apply(content: &str, limit: Limit) -> Option<(Cut, serde_json::Value)> {
         let conversation = with_content(content);
-        let cut = cut(
-            &conversation,
-            &conversation.messages[0],
-            limit,
-            Marker::Plain,
-        )?;
+        let cut = cut(&conversation, &conversation.items[0], limit, Marker::Plain)?;
         let body = cut.edits.apply(&conversation.body).to_bytes();
         let body: serde_json::Value = serde_json::from_slice(&body).unwrap();
         Some((cut, body["messages"][0]["content"].clone()))
@@ -311,7 +303,7 @@ mod tests {
     #[test]
     fn the_marker_says_that_the_window_is_nearly_full() {
         let conversation = with_content(&format!("\"{}\"", "a".repeat(400)));
-        let message = &conversation.messages[0];
+        let message = &conversation.items[0];
         let cut = cut(&conversation, message, LIMIT, Marker::NearlyFull).unwrap();
         assert!(cut.after <= LIMIT.chars);
         let body = cut.edits.apply(&conversation.body).to_bytes();
@@ -355,7 +347,7 @@ mod tests {
     fn half_a_pair_is_never_edited() {
         let text = format!("\"{}\\ud800{}\"", "a".repeat(300), "b".repeat(300));
         let conversation = with_content(&text);
-        let half = &conversation.messages[0];
+        let half = &conversation.items[0];
         assert!(cut(&conversation, half, LIMIT, Marker::Plain).is_none());
     }
 

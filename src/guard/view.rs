@@ -3,11 +3,13 @@
 use super::{
     Policy,
     estimate::{self, Weights},
-    units::{self, Unit},
 };
 use crate::{
+    conversation::{
+        Conversation, Item,
+        units::{self, Unit},
+    },
     json::text::Sizes,
-    wire::chat::{Conversation, Message},
 };
 
 /// A request as every step of the guard reads it.
@@ -19,8 +21,8 @@ pub(super) struct View<'a> {
 }
 
 impl<'a> View<'a> {
-    pub(super) fn message(self, at: usize) -> &'a Message {
-        &self.conversation.messages[at]
+    pub(super) fn message(self, at: usize) -> &'a Item {
+        &self.conversation.items[at]
     }
 
     pub(super) fn weights(self) -> Weights {

@@ -83,8 +83,8 @@ mod tests {
     use super::{Limits, limits};
     use crate::{
         config::{Config, ModelConfig},
+        format::chat,
         guard::{Policy, budget::budget, profile},
-        wire::chat,
     };
 
     fn check(window: u32, input: Option<u32>, inside: bool, optimal: u32, critical: u32) {

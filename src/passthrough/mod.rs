@@ -24,6 +24,7 @@ use self::{
     upgrade::{Opening, upgrade, wants_websocket},
 };
 use crate::{
+    conversation::edit::Edits,
     error::Failure,
     http::{
         admission::{Client, allows_provider, allows_target, no_such_model},
@@ -39,7 +40,6 @@ use crate::{
     telemetry::{Operation, record::Record},
     wire::{
         Body,
-        edit::Edits,
         model::{Found, Named, in_query},
     },
 };

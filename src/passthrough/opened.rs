@@ -13,12 +13,12 @@ use http_body_util::combinators::BoxBody;
 use hyper::body::Incoming;
 
 use crate::{
+    conversation::edit::{Edits, Rope},
     error::Failure,
     http::body,
     provider::{Payload, Unsent, Upload},
     proxy::App,
     wire::{
-        edit::{Edits, Rope},
         gather::Gather,
         model::{Found, Media, in_json, in_multipart, media},
     },

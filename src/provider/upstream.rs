@@ -25,8 +25,9 @@ use super::{
 };
 use crate::{
     config::{Auth, ProviderConfig},
+    conversation::edit::Rope,
     error::{Failure, Wait},
-    wire::{Body, edit::Rope},
+    wire::Body,
 };
 
 /// Bytes of a streamed request that the simulated provider reads.

@@ -25,9 +25,9 @@ use super::{
     traced_send,
 };
 use crate::{
+    conversation::edit::{Edits, Rope},
     provider::{Outgoing, Payload},
     telemetry::Operation,
-    wire::edit::{Edits, Rope},
 };
 
 /// Asks the place of `placed`. A request that is changed on the way takes its place there.

@@ -15,12 +15,12 @@ use crate::{
     compaction::{
         self, BackoffSubject, CompactionStep, JobRequest, JobStart, Outcome, Summariser, SummaryJob,
     },
+    conversation::{Conversation, edit::Edits},
     guard::{
         self, Memory, Recall,
         estimate::{Calibration, SLOPES},
     },
     session::{Account, SessionId},
-    wire::{chat::Conversation, edit::Edits},
 };
 
 /// How long the store may take for an outcome.

@@ -8,10 +8,12 @@ use http::request::Parts;
 
 use super::{App, request_options::RequestOptions};
 use crate::{
+    conversation::{Conversation, Unindexed},
     error::Failure,
+    format::chat,
     session::Inherited,
     telemetry::record::Notes,
-    wire::chat::{self, Conversation, Unindexed},
+    wire::shallow_parse::shallow_parse,
 };
 
 /// The body of a chat completion, as far as it is understood.
@@ -96,10 +98,10 @@ pub fn parse_request(bytes: Bytes) -> Result<ParsedRequest, Failure> {
         Err(Unindexed::NotJson(place)) => Err(Failure::NotJson(place)),
         Err(Unindexed::Unguardable(reason)) => {
             tracing::warn!(%reason, "a request is forwarded without a guard");
-            let glance = chat::glance(&bytes);
+            let shallow = shallow_parse(&bytes);
             Ok(ParsedRequest {
-                model: glance.model,
-                streams: glance.streams,
+                model: shallow.model,
+                streams: shallow.streams,
                 conversation: None,
                 bytes,
             })

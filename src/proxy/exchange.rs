@@ -53,7 +53,7 @@ use crate::{
     relay::{self, Before, Closing, Ending, Foot, Heard, Sifting, Spoken, Whole},
     session::{self, Hint, Inherited},
     telemetry::record::Record,
-    wire::{Body, chat, model::in_query, whole},
+    wire::{Body, model::in_query, shallow_parse::models_named, whole},
 };
 
 /// A chat completion, before its body is read.
@@ -95,7 +95,7 @@ pub async fn exchange_chat(
     // by one in the query, which some gateways prefer to the body's.
     let in_query = in_query(parts.uri.query().unwrap_or_default());
     let one = in_query.surely && in_query.model.is_none();
-    let plain = client.unlimited() || (one && chat::models_named(&parsed.bytes) == 1);
+    let plain = client.unlimited() || (one && models_named(&parsed.bytes) == 1);
     let made = choice.asked_is_configured;
     let may_use =
         |target: &Target| allows_target(&app.registry, client, &parsed.model, made, target);

@@ -12,6 +12,7 @@ use self::{after_answer::Billed, kept::calls};
 use super::request_options::GuardMode;
 use crate::{
     config::RecoveryConfig,
+    conversation::Conversation,
     guard::{
         self, Policy,
         profile::{Profile, Takes},
@@ -27,7 +28,6 @@ use crate::{
     },
     relay::Sifting,
     session::Inherited,
-    wire::chat::Conversation,
 };
 
 /// What one request goes by.
@@ -194,7 +194,7 @@ impl RecoveryStep {
         conversation: &Conversation,
         profile: &Profile,
     ) -> bool {
-        let roles = conversation.messages.iter().map(|message| message.role);
+        let roles = conversation.items.iter().map(|message| message.author);
         let roles: Vec<_> = roles.filter(|role| !role.instructs()).collect();
         let follows_result = |place: u32| {
             let before = (place as usize).checked_sub(1);

@@ -17,10 +17,11 @@ use super::{
 };
 use crate::{
     compaction::{SummaryClient, choose_summary_model},
+    conversation::{Conversation, edit::Rope},
     http::{body, limit::Hold},
     provider::{Outgoing, Payload, Target, Unsent},
     telemetry::{Operation, trace::Trace},
-    wire::{Body, chat::Conversation, edit::Rope},
+    wire::Body,
 };
 
 /// Names a request, so that the same one is not carried out twice: the request for a summary is another.

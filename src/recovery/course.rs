@@ -6,8 +6,8 @@
 
 use super::{Language, Memory, Prompts};
 use crate::{
+    conversation::Conversation,
     guard::{ledger, record::Course},
-    wire::chat::Conversation,
 };
 
 /// Characters of all facts, fences included.

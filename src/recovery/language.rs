@@ -4,8 +4,8 @@
 
 use crate::{
     config::Language,
+    conversation::{Author, Conversation, Item},
     json::text::Sizes,
-    wire::chat::{Conversation, Message, Role},
 };
 
 /// A message is Chinese that has at most this many Latin letters to a Chinese character: a word
@@ -27,11 +27,11 @@ pub fn choose(
 
 /// The language of a conversation, by its first and its newest user message.
 fn of(conversation: &Conversation) -> Language {
-    let messages = &conversation.messages;
-    let by_user = |message: &&Message| message.role == Role::User;
+    let messages = &conversation.items;
+    let by_user = |message: &&Item| message.author == Author::User;
     let first = messages.iter().find(by_user);
     let newest = messages.iter().rev().find(by_user);
-    let chinese = |message: Option<&Message>| message.is_some_and(|said| is_chinese(&said.sizes));
+    let chinese = |message: Option<&Item>| message.is_some_and(|said| is_chinese(&said.sizes));
     if chinese(first) || chinese(newest) {
         Language::Chinese
     } else {
@@ -55,7 +55,7 @@ mod tests {
     use serde_json::json;
 
     use super::{Language::*, *};
-    use crate::wire::chat::index;
+    use crate::format::chat::index;
 
     fn spoken(messages: &[(&str, &str)]) -> Conversation {
         let messages: Vec<_> = messages

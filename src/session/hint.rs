@@ -7,7 +7,7 @@
 use http::{HeaderMap, header::USER_AGENT};
 use serde::Deserialize;
 
-use crate::wire::chat::Conversation;
+use crate::conversation::Conversation;
 
 /// The header in which a client is told its session, and by which it may name one.
 const OWN_HEADER: &str = "x-plimsoll-session";

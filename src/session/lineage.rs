@@ -11,8 +11,8 @@
 use xxhash_rust::xxh3::xxh3_128;
 
 use crate::{
+    conversation::{Author, Conversation, Item},
     store::{Key, Keys, Tenant},
-    wire::chat::{Conversation, Message, Role},
 };
 
 /// How many answers back an ancestor is looked for.
@@ -37,7 +37,7 @@ pub struct Lineage {
 impl Lineage {
     /// Reads the chain of a conversation.
     pub fn of(conversation: &Conversation, tenant: &Tenant) -> Self {
-        let chain = Chain::read(&conversation.messages, tenant);
+        let chain = Chain::read(&conversation.items, tenant);
         let (probes, answers) = probes(&chain.boundaries);
         let writes = chain.said > 0 && !conversation.is_auxiliary();
         Self {
@@ -116,7 +116,7 @@ struct Chain {
 }
 
 impl Chain {
-    fn read(messages: &[Message], tenant: &Tenant) -> Self {
+    fn read(messages: &[Item], tenant: &Tenant) -> Self {
         let mut chain = Self {
             now: u128::from_le_bytes(*tenant.id()),
             settled: None,
@@ -126,10 +126,10 @@ impl Chain {
         };
         let (mut user_seen, mut after_answer) = (false, false);
         for message in messages {
-            if message.role.instructs() {
+            if message.author.instructs() {
                 continue;
             }
-            let answers = message.role == Role::Assistant;
+            let answers = message.author == Author::Model;
             if answers && chain.said > 0 {
                 chain.boundaries.push(Boundary {
                     before: chain.now,
@@ -145,7 +145,7 @@ impl Chain {
                 // Half of a digest is enough to tell the conversations of one session apart.
                 chain.opening = chain.now as u64;
             }
-            user_seen |= message.role == Role::User;
+            user_seen |= message.author == Author::User;
             after_answer = answers;
             // Without the task in it, a settled prefix would say nothing about the conversation.
             if answers && user_seen {

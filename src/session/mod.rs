@@ -20,11 +20,11 @@ use bytes::Bytes;
 use crate::{
     compaction::JobId,
     config::StoreConfig,
+    conversation::Conversation,
     error::chain,
     guard::Recall,
     store::{Saved, Store, StoreError},
     telemetry::metrics::{Metrics, StoreOperation},
-    wire::chat::Conversation,
 };
 
 pub mod hint;

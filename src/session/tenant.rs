@@ -14,9 +14,9 @@ use http::{HeaderMap, header};
 
 use super::{hint::Hint, secret::InstallationSecret};
 use crate::{
+    conversation::Conversation,
     json::scan::Kind,
     store::{Account, SessionId, Tenant},
-    wire::chat::Conversation,
 };
 
 /// How a request proved who it is.

@@ -4,13 +4,12 @@
 //! spans of it. What is particular to one wire format stays in its own file ([`chat`] for chat
 //! completions); the guard knows conversations only.
 
-pub mod chat;
 pub mod coding;
-pub mod edit;
 pub mod event;
 pub mod fault;
 pub mod gather;
 pub mod model;
+pub mod shallow_parse;
 pub mod usage;
 
 use std::{convert::Infallible, io};

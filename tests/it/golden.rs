@@ -5,14 +5,13 @@
 
 use std::{fs, path::PathBuf};
 
+use crate::support::strict;
 use bytes::Bytes;
 use plimsoll::{
     config::GuardConfig,
+    format::chat::index,
     guard::{self, Policy, Recall, profile::named},
-    wire::chat::index,
 };
-
-use crate::support::strict;
 
 const PROFILES: [&str; 3] = ["openai", "template", "gemini"];
 

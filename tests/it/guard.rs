@@ -10,12 +10,13 @@ use crate::support::{
 use bytes::Bytes;
 use plimsoll::{
     config::GuardConfig,
+    conversation::{Conversation, units},
+    format::chat::index,
     guard::{
         self, Plan, Policy, Recall, StoodBack,
         profile::{PROFILES, Profile, named},
     },
     json::text,
-    wire::chat::{Conversation, index},
 };
 use proptest::prelude::*;
 
@@ -44,7 +45,7 @@ fn sent(conversation: &Conversation, plan: &Plan) -> Bytes {
 
 fn messages(conversation: &Conversation) -> Vec<&[u8]> {
     conversation
-        .messages
+        .items
         .iter()
         .map(|message| conversation.bytes(message.span))
         .collect()
@@ -172,8 +173,8 @@ fn shortened(plan: &Plan) -> BTreeSet<usize> {
 fn pinned_and_newest(before: &Conversation, after: &Conversation, plan: &Plan, context: &str) {
     let kept = messages(after);
     let shortened = shortened(plan);
-    let instructions = before.messages.iter().enumerate();
-    let instructions = instructions.filter(|(_, message)| message.role.instructs());
+    let instructions = before.items.iter().enumerate();
+    let instructions = instructions.filter(|(_, message)| message.author.instructs());
     let mut places = 0;
     for (at, message) in instructions {
         places += 1;
@@ -182,19 +183,19 @@ fn pinned_and_newest(before: &Conversation, after: &Conversation, plan: &Plan, c
             "{context}: a system message went"
         );
     }
-    let left = after.messages.iter();
-    let left = left.filter(|message| message.role.instructs()).count();
+    let left = after.items.iter();
+    let left = left.filter(|message| message.author.instructs()).count();
     assert_eq!(left, places, "{context}: system messages");
     let user = |conversation: &Conversation| {
-        let role = plimsoll::wire::chat::Role::User;
+        let role = plimsoll::conversation::Author::User;
         conversation
-            .messages
+            .items
             .iter()
-            .position(|message| message.role == role)
+            .position(|message| message.author == role)
     };
     if let Some(first) = user(before) {
-        let was = String::from_utf8_lossy(before.bytes(before.messages[first].span)).into_owned();
-        let now = &after.messages[user(after).expect("a user message")];
+        let was = String::from_utf8_lossy(before.bytes(before.items[first].span)).into_owned();
+        let now = &after.items[user(after).expect("a user message")];
         let now = String::from_utf8_lossy(after.bytes(now.span)).into_owned();
         let note = text::escape(guard::NOTE);
         assert!(
@@ -202,19 +203,22 @@ fn pinned_and_newest(before: &Conversation, after: &Conversation, plan: &Plan, c
             "{context}: the task changed: {now}"
         );
     }
-    let (Some(last), Some(now)) = (before.messages.last(), after.messages.last()) else {
+    let (Some(last), Some(now)) = (before.items.last(), after.items.last()) else {
         return;
     };
-    assert_eq!(last.role, now.role, "{context}: the newest message went");
+    assert_eq!(
+        last.author, now.author,
+        "{context}: the newest message went"
+    );
     let cut = plan
         .report
         .truncated
         .iter()
-        .any(|truncated| truncated.message + 1 == before.messages.len());
+        .any(|truncated| truncated.message + 1 == before.items.len());
     assert!(
-        cut || shortened.contains(&(before.messages.len() - 1))
+        cut || shortened.contains(&(before.items.len() - 1))
             || last.digest == now.digest
-            || before.messages.len() == 1,
+            || before.items.len() == 1,
         "{context}"
     );
 }
@@ -222,23 +226,23 @@ fn pinned_and_newest(before: &Conversation, after: &Conversation, plan: &Plan, c
 /// The budget holds whenever the pinned messages and the newest step, its results at their
 /// least, fit.
 fn budget_holds(before: &Conversation, plan: &Plan, policy: &Policy<'_>, context: &str) {
-    let units = guard::units::split(before).expect("a plan was made");
+    let units = units::split(before).expect("a plan was made");
     let budget = plan.report.budget.tokens;
     if plan.report.raw_after <= budget {
         return;
     }
     let first = units
         .iter()
-        .position(|unit| unit.kind == guard::units::UnitKind::User);
+        .position(|unit| unit.kind == units::UnitKind::User);
     let newest = units.len().saturating_sub(2);
     let weights = guard::estimate::Weights::new(policy.settings.chars_per_token);
     let mut least = plan.report.shares.tools + 200;
     for (at, unit) in units.iter().enumerate() {
-        let system = unit.kind == guard::units::UnitKind::System;
+        let system = unit.kind == units::UnitKind::System;
         if !(system || at >= newest || first.is_some_and(|first| at <= first)) {
             continue;
         }
-        for message in &before.messages[unit.messages.clone()] {
+        for message in &before.items[unit.messages.clone()] {
             let sizes = &message.sizes;
             let tokens = guard::estimate::message(before, message, sizes, &weights, policy.profile);
             least += tokens;
@@ -405,10 +409,10 @@ fn long_sessions_are_cut_seldom() {
 
 /// Messages, system ones apart.
 fn said(conversation: &Conversation) -> usize {
-    let messages = &conversation.messages;
+    let messages = &conversation.items;
     messages
         .iter()
-        .filter(|message| !message.role.instructs())
+        .filter(|message| !message.author.instructs())
         .count()
 }
 
@@ -505,7 +509,7 @@ fn a_step_of_very_many_calls_is_guarded_in_no_time() {
     assert_eq!(plan.report.truncated[0].tool, "f29999");
     let recall = Recall {
         memory: plan.memory.clone(),
-        messages: body.messages.len(),
+        messages: body.items.len(),
         ..Recall::default()
     };
     let again = guard::plan(&body, &policy, &recall);

@@ -2,17 +2,16 @@
 
 use std::collections::BTreeMap;
 
-use plimsoll::wire::{chat::Unindexed, edit::Edits};
-use proptest::prelude::*;
-use serde::Deserialize;
-use serde_json::Value;
-
 use crate::support::{
     data,
     generate::{self, Recipe, SHAPES, Session, Spelling, any_conversation},
     parse,
     reading::{read, sizes_are_right, spans_are_right},
 };
+use plimsoll::conversation::{Unindexed, edit::Edits};
+use proptest::prelude::*;
+use serde::Deserialize;
+use serde_json::Value;
 
 #[test]
 fn recorded_bodies_are_indexed_right() {
@@ -45,7 +44,7 @@ fn generated_bodies_of_every_shape_are_indexed_right() {
 fn digests(body: &[u8]) -> Vec<u128> {
     read(body)
         .unwrap()
-        .messages
+        .items
         .iter()
         .map(|message| message.digest)
         .collect()
@@ -67,8 +66,8 @@ proptest! {
         let plain = Session::of_units(case.seed, plain, &case.units).whole();
         let spelt = case.body();
         let (one, other) = (read(&spelt).unwrap(), read(&plain).unwrap());
-        for (at, (one, other)) in one.messages.iter().zip(&other.messages).enumerate() {
-            prop_assert_eq!(one.role, other.role);
+        for (at, (one, other)) in one.items.iter().zip(&other.items).enumerate() {
+            prop_assert_eq!(one.author, other.author);
             prop_assert_eq!(one.sizes, other.sizes, "message {}", at);
             prop_assert_eq!(one.digest, other.digest, "message {}", at);
             prop_assert_eq!(one.short_digest, other.short_digest, "message {}", at);
@@ -85,7 +84,7 @@ proptest! {
         let mut seen: BTreeMap<String, u128> = BTreeMap::new();
         let mut back: BTreeMap<u128, String> = BTreeMap::new();
         let found = read(&body).unwrap();
-        for (message, raw) in found.messages.iter().zip(value["messages"].as_array().unwrap()) {
+        for (message, raw) in found.items.iter().zip(value["messages"].as_array().unwrap()) {
             let said = essence(raw);
             let digest = *seen.entry(said.clone()).or_insert(message.digest);
             prop_assert_eq!(digest, message.digest);
@@ -120,12 +119,12 @@ proptest! {
 /// A body that may be anything: where it is indexed, all that the index says can be asked for.
 fn damaged(body: &[u8]) {
     let Ok(found) = read(body) else { return };
-    for message in &found.messages {
-        assert!(found.array.start < message.span.start && message.span.end < found.array.end);
+    for message in &found.items {
+        assert!(found.list.start < message.span.start && message.span.end < found.list.end);
         let _ = (
             found.bytes(message.span),
             found.calls(message),
-            found.parts(message),
+            found.blocks(message),
         );
     }
     let _ = (found.model(), found.streams(), found.max_answer_tokens());
@@ -224,7 +223,7 @@ fn an_escaped_key_is_no_way_around() {
             Err(Unindexed::Unguardable(_)) => {}
             Err(error) => panic!("{message}: {error}"),
             Ok(found) => assert_eq!(
-                found.messages[0].digest, plain.messages[0].digest,
+                found.items[0].digest, plain.items[0].digest,
                 "{message} is neither understood nor refused"
             ),
         }

@@ -2,15 +2,14 @@
 
 use std::{fs, path::Path, process::Command};
 
-use http::HeaderValue;
-use plimsoll::{config::ModelConfig, wire::chat::index};
-use serde_json::Value;
-
 use crate::support::{
     generate::{Recipe, SHAPES, Session, Size},
     provider::{COMPLETION, Provider, answer},
     proxy::Proxy,
 };
+use http::HeaderValue;
+use plimsoll::{config::ModelConfig, format::chat::index};
+use serde_json::Value;
 
 const WINDOW: u32 = 16_384;
 

@@ -3,7 +3,7 @@
 use std::{collections::BTreeSet, fs, path::Path};
 
 /// The folders (and files) of `src/`, from the outermost. Each may import those below it, and nothing above.
-const LAYERS: [&str; 21] = [
+const LAYERS: [&str; 22] = [
     "cli",
     "server",
     "admin",
@@ -21,6 +21,7 @@ const LAYERS: [&str; 21] = [
     "health",
     "error",
     "wire",
+    "conversation",
     "json",
     "store",
     "breaker",

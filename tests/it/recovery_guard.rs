@@ -11,13 +11,13 @@ use crate::support::{
 use bytes::Bytes;
 use plimsoll::{
     config::GuardConfig,
+    conversation::{Author, Conversation},
     guard::{
         self, Plan, Policy, Recall,
         profile::{PROFILES, Profile, named},
         record::{Ours, OwnTools, Record, What},
     },
     json::text,
-    wire::chat::{Conversation, Role},
 };
 use proptest::prelude::*;
 use serde_json::json;
@@ -29,7 +29,7 @@ const WINDOWS: [u32; 4] = [2_048, 8_192, 32_768, 200_000];
 
 fn messages(body: &[u8]) -> Vec<Vec<u8>> {
     let conversation = read(body);
-    let messages = conversation.messages.iter();
+    let messages = conversation.items.iter();
     messages
         .map(|message| conversation.bytes(message.span).to_vec())
         .collect()
@@ -129,15 +129,15 @@ fn begins(body: &[u8], policy: &Policy<'_>) {
     assert!(newest, "the newest message is kept");
     // The preface stands wherever the profile has a place for it.
     let task = conversation
-        .messages
+        .items
         .iter()
-        .find(|it| it.role == Role::User);
+        .find(|it| it.author == Author::User);
     assert!(
         plan.report.course == Some(2)
             || task.is_none()
             || !matches!(
                 task.map(|it| &it.content),
-                Some(plimsoll::wire::chat::Content::Text(_))
+                Some(plimsoll::conversation::Content::Text(_))
             )
     );
 }
@@ -197,9 +197,9 @@ fn grow(case: &Case, window: u32, profile: &'static Profile, seed: u64, settings
 fn asked_again(conversation: &Conversation, before: usize) -> bool {
     let roles: Vec<_> = said(conversation)
         .iter()
-        .map(|&at| conversation.messages[at].role)
+        .map(|&at| conversation.items[at].author)
         .collect();
-    before > 0 && roles[before - 1].answers() && roles.get(before) == Some(&Role::User)
+    before > 0 && roles[before - 1].answers() && roles.get(before) == Some(&Author::User)
 }
 
 /// A prompt at the end of the request leaves the prefix as it is.
@@ -239,7 +239,7 @@ fn prompted(conversation: &Conversation, policy: &Policy<'_>, recall: &Recall) {
         let text = String::from_utf8_lossy(&after[whole..].concat()).into_owned();
         assert!(text.contains("[A prompt of the guard.]"), "{text}");
         let newest = said(conversation).last().copied().expect("a message");
-        let after_user = conversation.messages[newest].role == Role::User;
+        let after_user = conversation.items[newest].author == Author::User;
         let joins = policy.profile.adjacent_users == guard::profile::Takes::No
             || (after_user && alternates == Some(true));
         assert_eq!(

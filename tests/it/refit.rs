@@ -4,14 +4,6 @@
 //! says in many ways that a request is too long. All transcripts, grown step by step: no error
 //! reaches the client, streaming or not, but where nothing could have helped.
 
-use bytes::Bytes;
-use plimsoll::{
-    config::{Config, ModelConfig},
-    guard::profile::named,
-    wire::chat,
-};
-use serde_json::{Value, json};
-
 use crate::support::{
     client::Answer,
     count::Counter,
@@ -22,6 +14,13 @@ use crate::support::{
     provider::{DONE, Step, stream_head},
     proxy::{Proxy, Running},
 };
+use bytes::Bytes;
+use plimsoll::{
+    config::{Config, ModelConfig},
+    format::chat,
+    guard::profile::named,
+};
+use serde_json::{Value, json};
 
 /// What the settings say of every window.
 const CLAIMED: u32 = 128_000;

@@ -2,17 +2,17 @@
 
 use std::{sync::Arc, time::Duration};
 
+use crate::support::data;
 use bytes::Bytes;
 use http::HeaderMap;
 use plimsoll::{
     config::StoreConfig,
+    conversation::Conversation,
+    format::chat,
     session::{Client, Sessions, Tenants, secret::InstallationSecret},
     store::memory::MemoryStore,
-    wire::chat::{self, Conversation},
 };
 use serde_json::{Value, json};
-
-use crate::support::data;
 
 /// Of each conversation; what comes later is more of the same.
 const MAX_MESSAGES: usize = 60;
@@ -46,7 +46,7 @@ async fn check(name: &str, messages: &[Value]) {
         let inherited = sessions.find(&request, &tenant, None).await;
         let state = inherited.successor();
         assert_eq!(state.generations, answers, "{name}: message {at}");
-        let answer = whole.messages[at].short_digest;
+        let answer = whole.items[at].short_digest;
         let within = Duration::from_secs(5);
         assert!(
             sessions

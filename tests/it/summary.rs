@@ -1,28 +1,27 @@
 //! Requests for summaries: valid, cheap for a cache, within the room, and complete.
 
+use crate::support::{
+    drive::{policy, raw_tokens, sent, settings},
+    generate::{Recipe, Session, Shape, Size, any_conversation},
+    strict,
+};
 use bytes::Bytes;
 use http::Request;
 use http_body_util::BodyExt;
 use plimsoll::{
     compaction::{Due, Next, Summariser, Work, due},
     config::GuardConfig,
+    conversation::{Conversation, units},
+    format::chat::index,
     guard::{
         self, Plan, Recall, StoodBack,
         profile::{PROFILES, Profile, named},
-        units,
     },
     provider::simulated,
     recovery::Language,
-    wire::chat::{Conversation, index},
 };
 use proptest::prelude::*;
 use serde_json::{Value, json};
-
-use crate::support::{
-    drive::{policy, raw_tokens, sent, settings},
-    generate::{Recipe, Session, Shape, Size, any_conversation},
-    strict,
-};
 
 const NONCE: [u8; 8] = [0xC0, 0xDE, 0xC0, 0xDE, 1, 2, 3, 4];
 const KEY: &str = "c0dec0de01020304";
@@ -73,7 +72,7 @@ fn boundaries(conversation: &Conversation, plan: &Plan) -> Vec<u32> {
 
 fn messages(body: &[u8]) -> Vec<Vec<u8>> {
     let conversation = index(Bytes::copy_from_slice(body)).expect("a conversation");
-    let spans = conversation.messages.iter().map(|message| message.span);
+    let spans = conversation.items.iter().map(|message| message.span);
     spans
         .map(|span| conversation.bytes(span).to_vec())
         .collect()
@@ -111,9 +110,9 @@ fn check_own(body: &[u8], profile: &'static Profile, window: u32) {
         let cut = index(request).unwrap();
         let folded = plan.memory.boundary().unwrap_or(0);
         assert!(shared <= before.len(), "{context}");
-        let said = cut.messages[..shared]
+        let said = cut.items[..shared]
             .iter()
-            .filter(|it| !it.role.instructs())
+            .filter(|it| !it.author.instructs())
             .count();
         assert!(
             said + folded as usize >= boundary as usize,
@@ -163,9 +162,9 @@ fn check_record(body: &[u8], profile: &'static Profile, room: u32) {
     let ours = usize::from(plan.report.folded.is_some());
     let kept = sent(&conversation, &plan);
     let kept = index(kept).unwrap();
-    let rest = conversation.messages.len() - cut_at(&conversation, boundary);
-    let part = &kept.messages[..kept.messages.len() - rest];
-    let said = part.iter().filter(|it| !it.role.instructs());
+    let rest = conversation.items.len() - cut_at(&conversation, boundary);
+    let part = &kept.items[..kept.items.len() - rest];
+    let said = part.iter().filter(|it| !it.author.instructs());
     let expected: usize = said.map(|it| 1 + it.calls.len()).sum();
     assert!(labels <= expected, "{labels} of {expected} ({ours})");
     // Units of very many calls are cut as a whole.
@@ -177,8 +176,8 @@ fn check_record(body: &[u8], profile: &'static Profile, room: u32) {
 
 /// The message that a boundary names.
 fn cut_at(conversation: &Conversation, boundary: u32) -> usize {
-    let said = conversation.messages.iter().enumerate();
-    let mut said = said.filter(|(_, message)| !message.role.instructs());
+    let said = conversation.items.iter().enumerate();
+    let mut said = said.filter(|(_, message)| !message.author.instructs());
     said.nth(boundary as usize).unwrap().0
 }
 

@@ -12,16 +12,15 @@ use serde_json::value::RawValue;
 
 use super::Who;
 use crate::{
+    conversation::Unindexed,
     error::Failure,
+    format::chat,
     guard::found::{Aim, Found, WindowFound},
     http::{admission::no_such_model, answer, body},
     provider::Target,
     proxy::{App, outgoing::chosen, plan::guard_policy},
     telemetry::record::Record,
-    wire::{
-        Body,
-        chat::{self, Unindexed},
-    },
+    wire::{Body, shallow_parse::shallow_parse},
 };
 
 /// The body of the answer.
@@ -75,7 +74,7 @@ fn fitted(app: &App, parts: &Parts, who: &Who, request: Bytes) -> Result<(Bytes,
     };
     let model = match &indexed {
         Ok(conversation) => conversation.model().map(Into::into).unwrap_or_default(),
-        Err(_) => chat::glance(&request).model,
+        Err(_) => shallow_parse(&request).model,
     };
     let target = target(app, parts, who, &model)?;
     let aim = aim(app, model, &target);

@@ -5,7 +5,7 @@ use proptest::prelude::*;
 use serde_json::{Value, json};
 
 use super::*;
-use crate::{recovery::Language, wire::chat::index};
+use crate::{format::chat::index, recovery::Language};
 
 const KEY: &str = "0a0b0c0d00000000";
 

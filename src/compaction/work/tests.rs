@@ -6,12 +6,10 @@ use serde_json::{Value, json};
 use super::{Next, Summariser, Work};
 use crate::{
     compaction::{Due, Rejected},
+    conversation::{Conversation, edit::Edits},
+    format::chat::index,
     guard::profile::named,
     recovery::Language,
-    wire::{
-        chat::{Conversation, index},
-        edit::Edits,
-    },
 };
 
 const KEY: &str = "0102030405060708";
@@ -74,8 +72,8 @@ fn the_own_model_is_asked_once_with_the_conversations_own_beginning() {
     for profile in ["openai", "mistral"] {
         let asked = asked(true, profile, 50_000);
         let (mut work, body) = Work::begin(&conversation, &Edits::default(), DUE, asked).unwrap();
-        let end = conversation.messages[7].span.end as usize;
-        let start = conversation.array.start as usize;
+        let end = conversation.items[7].span.end as usize;
+        let start = conversation.list.start as usize;
         let shared = &conversation.body[start..end];
         assert!(memchr::memmem::find(&body, shared).is_some());
         let body: Value = serde_json::from_slice(&body).unwrap();

@@ -2,11 +2,11 @@
 
 use super::{Small, excludes};
 use crate::{
+    conversation::{Conversation, Item},
     guard::{
         arguments::{Keep, cut_arguments},
         view::View,
     },
-    wire::chat::{Conversation, Message},
 };
 
 /// Values up to this are left alone; characters.
@@ -18,12 +18,12 @@ const KEEP: Keep = Keep::Head {
 };
 
 /// Whether a message has arguments in which there may be a long value.
-pub(super) fn long(conversation: &Conversation, message: &Message) -> bool {
+pub(super) fn long(conversation: &Conversation, message: &Item) -> bool {
     let mut arguments = conversation.calls(message).iter();
     arguments.any(|call| call.arguments.is_some_and(|it| it.span.len() > VALUE_CHARS))
 }
 
-/// Message `at` with long values in the arguments of its calls shortened; `None` where there are
+/// Item `at` with long values in the arguments of its calls shortened; `None` where there are
 /// none.
 pub(super) fn shorten(view: View<'_>, at: usize) -> Option<Small> {
     let message = view.message(at);

@@ -8,9 +8,9 @@ use bytes::Bytes;
 
 use super::{FRAME, RESULT, Small};
 use crate::{
+    conversation::{Block, BlockKind, Content},
     guard::{estimate, place, texts, view::View},
     json::text::{self, Sizes},
-    wire::chat::{Content, Part, PartKind},
 };
 
 /// What stands in the place of an image, and of other media.
@@ -36,12 +36,12 @@ pub(super) fn result(view: View<'_>, at: usize) -> Option<Small> {
             small.edits.replace(text.span, RESULT);
             sizes += text::measure(RESULT.as_bytes());
         }
-        Content::Parts(..) => {
+        Content::Blocks(..) => {
             // The first text stands for all of them.
             let mut placeholder = Some(RESULT);
-            for part in conversation.parts(message) {
+            for part in conversation.blocks(message) {
                 let with = match part.kind {
-                    PartKind::Text(text) => {
+                    BlockKind::Text(text) => {
                         let raw = conversation.raw(text);
                         if !place::sound(raw) {
                             return None;
@@ -58,15 +58,15 @@ pub(super) fn result(view: View<'_>, at: usize) -> Option<Small> {
                         small.edits.replace(text.span, with);
                         with
                     }
-                    PartKind::Other => {
+                    BlockKind::Opaque => {
                         sizes += text::measure(conversation.bytes(part.span));
                         continue;
                     }
-                    PartKind::Image { .. } | PartKind::Media if part.marked => {
+                    BlockKind::Image { .. } | BlockKind::Media if part.marked => {
                         media = media.saturating_add(weight(view, part));
                         continue;
                     }
-                    PartKind::Image { .. } | PartKind::Media => {
+                    BlockKind::Image { .. } | BlockKind::Media => {
                         let with = notice(part)?;
                         small.edits.replace(part.span, text_part(with));
                         with
@@ -88,7 +88,7 @@ pub(super) fn media(view: View<'_>, at: usize, tokens: u32) -> Option<Small> {
     let mut small = Small::default();
     let mut sizes = Sizes::default();
     let mut gone = 0u32;
-    for part in view.conversation.parts(view.message(at)) {
+    for part in view.conversation.blocks(view.message(at)) {
         let Some(with) = notice(part).filter(|_| !part.marked) else {
             continue;
         };
@@ -103,11 +103,11 @@ pub(super) fn media(view: View<'_>, at: usize, tokens: u32) -> Option<Small> {
 }
 
 /// What stands in the place of a medium.
-const fn notice(part: &Part) -> Option<&'static str> {
+const fn notice(part: &Block) -> Option<&'static str> {
     match part.kind {
-        PartKind::Image { .. } => Some(IMAGE),
-        PartKind::Media => Some(MEDIA),
-        PartKind::Text(_) | PartKind::Other => None,
+        BlockKind::Image { .. } => Some(IMAGE),
+        BlockKind::Media => Some(MEDIA),
+        BlockKind::Text(_) | BlockKind::Opaque => None,
     }
 }
 
@@ -116,6 +116,6 @@ fn text_part(text: &str) -> Bytes {
 }
 
 /// Raw tokens of a medium.
-fn weight(view: View<'_>, part: &Part) -> u32 {
+fn weight(view: View<'_>, part: &Block) -> u32 {
     estimate::part_tokens(view.conversation, part, view.policy.profile)
 }

@@ -7,10 +7,8 @@ use serde::{Deserialize, Serialize};
 use super::Clearing;
 use crate::{
     config::ClearConfig,
-    guard::{
-        units::{self, Unit, UnitKind},
-        view::View,
-    },
+    conversation::units::{self, Unit, UnitKind},
+    guard::view::View,
 };
 
 /// What the replay has to know to clear units.

@@ -6,8 +6,9 @@ use serde_json::{Value, json};
 use super::RESULT;
 use crate::{
     config::GuardConfig,
+    conversation::Conversation,
+    format::chat::index,
     guard::{self, Plan, Policy, Recall, profile::named},
-    wire::chat::{Conversation, index},
 };
 
 const WINDOW: u32 = 8_192;

@@ -1,14 +1,11 @@
 //! The text of an echoed answer, and what is put into it or taken from it.
 
 use crate::{
+    conversation::{BlockKind, Content, Conversation, Item, edit::Edits},
     guard::{estimate::Weights, texts::texts, truncate::offset},
     json::{
         scan::{Span, Text},
         text::{self, Digester, Walk},
-    },
-    wire::{
-        chat::{Content, Conversation, Message, PartKind},
-        edit::Edits,
     },
 };
 
@@ -38,7 +35,7 @@ struct Piece {
 /// The text of an answer.
 pub(super) struct Said<'a> {
     conversation: &'a Conversation,
-    pub(super) message: &'a Message,
+    pub(super) message: &'a Item,
     /// The whole of `content`.
     pub(super) span: Span,
     pieces: Vec<Piece>,
@@ -48,7 +45,7 @@ impl<'a> Said<'a> {
     /// `None` where there is no content that text can be put into, or taken from.
     pub(super) fn of(
         conversation: &'a Conversation,
-        message: &'a Message,
+        message: &'a Item,
         content: Option<Span>,
     ) -> Option<Self> {
         let pieces = texts(conversation, message).map(|text| {
@@ -59,8 +56,8 @@ impl<'a> Said<'a> {
         let pieces: Vec<_> = pieces.collect::<Option<_>>()?;
         match message.content {
             Content::Absent | Content::Other(_) => return None,
-            Content::Parts(..) if pieces.is_empty() => return None,
-            Content::Null | Content::Text(_) | Content::Parts(..) => {}
+            Content::Blocks(..) if pieces.is_empty() => return None,
+            Content::Null | Content::Text(_) | Content::Blocks(..) => {}
         }
         Some(Self {
             conversation,
@@ -80,7 +77,7 @@ impl<'a> Said<'a> {
         if all < chars || digester.finish() != digest {
             return Cut::Nothing;
         }
-        let parts = self.conversation.parts(self.message);
+        let parts = self.conversation.blocks(self.message);
         let media = parts.len() > self.pieces.len();
         if !(added || media || self.says_after(chars)) {
             let marked = parts.iter().any(|part| part.marked);
@@ -95,7 +92,7 @@ impl<'a> Said<'a> {
         let plain = parts
             .iter()
             .take(gone)
-            .all(|part| matches!(part.kind, PartKind::Text(_)) && !part.marked);
+            .all(|part| matches!(part.kind, BlockKind::Text(_)) && !part.marked);
         if plain {
             Cut::First(chars)
         } else {
@@ -123,7 +120,7 @@ impl<'a> Said<'a> {
 
     /// How many pieces go whole, as parts, with so many characters. One stays to be added to.
     fn gone(&self, chars: usize, added: bool) -> usize {
-        if !matches!(self.message.content, Content::Parts(..)) {
+        if !matches!(self.message.content, Content::Blocks(..)) {
             return 0;
         }
         let mut passed = 0;
@@ -142,7 +139,7 @@ impl<'a> Said<'a> {
     /// Takes out the first characters.
     pub(super) fn take(&self, chars: usize, added: bool, edits: &mut Edits) {
         let gone = self.gone(chars, added);
-        let parts = self.conversation.parts(self.message);
+        let parts = self.conversation.blocks(self.message);
         if let (Some(first), Some(next), true) = (parts.first(), parts.get(gone), gone > 0) {
             edits.remove(Span {
                 start: first.span.start,

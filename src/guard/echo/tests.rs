@@ -2,7 +2,7 @@ use bytes::Bytes;
 use serde_json::{Value, json};
 
 use super::*;
-use crate::{json::text, wire::chat::index};
+use crate::{format::chat::index, json::text};
 
 const WEIGHTS: f64 = 3.0;
 

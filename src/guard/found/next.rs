@@ -9,12 +9,14 @@ use serde::Serialize;
 
 use super::{Cleared, scaled};
 use crate::{
+    conversation::{
+        Conversation,
+        units::{Unit, UnitKind, pinned},
+    },
     guard::{
         self, Plan, Policy, Recall,
         estimate::{self, Calibration, Weights},
-        units::{Unit, UnitKind},
     },
-    wire::chat::Conversation,
 };
 
 /// How many results and turns are named.
@@ -101,14 +103,14 @@ impl<'a> Sent<'a> {
     fn place(&self, at: usize) -> usize {
         match self.boundary {
             Some(boundary) if at >= boundary => {
-                at + self.fitted.messages.len() - self.conversation.messages.len()
+                at + self.fitted.items.len() - self.conversation.items.len()
             }
             _ => at,
         }
     }
 
     fn tokens(&self, at: usize) -> u32 {
-        let Some(message) = self.fitted.messages.get(self.place(at)) else {
+        let Some(message) = self.fitted.items.get(self.place(at)) else {
             return 0;
         };
         let weights = Weights::new(self.policy.settings.chars_per_token);
@@ -128,7 +130,7 @@ impl<'a> Sent<'a> {
 
     /// Messages of the pinned start.
     fn pinned(&self) -> usize {
-        let start = &self.units[..guard::units::pinned(self.units)];
+        let start = &self.units[..pinned(self.units)];
         start.last().map_or(0, |unit| unit.messages.end)
     }
 
@@ -137,17 +139,17 @@ impl<'a> Sent<'a> {
         let answers = self
             .units()
             .flat_map(|unit| unit.messages.clone())
-            .filter(|&at| self.conversation.messages[at].role.answers());
+            .filter(|&at| self.conversation.items[at].author.answers());
         let mut results: Vec<Large> = answers
             .map(|at| Large {
                 message: at,
                 tool: guard::tool(self.conversation, self.units, at),
                 chars: self
                     .fitted
-                    .messages
+                    .items
                     .get(self.place(at))
                     .map_or(0, |message| message.sizes.chars()),
-                limit_chars: guard::most_chars(&self.conversation.messages[at].sizes, self.policy),
+                limit_chars: guard::most_chars(&self.conversation.items[at].sizes, self.policy),
                 tokens: self.tokens(at),
             })
             .collect();

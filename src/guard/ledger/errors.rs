@@ -6,8 +6,8 @@ use aho_corasick::AhoCorasick;
 
 use super::{LINE_CHARS, excerpt::head};
 use crate::{
+    conversation::Conversation,
     guard::texts::{decode, texts},
-    wire::chat::Conversation,
 };
 
 /// Bytes of results that are searched, all together, and at the end of each.
@@ -55,8 +55,8 @@ pub(super) fn newest(conversation: &Conversation, removed: &[usize], most: usize
     let mut found: Vec<String> = Vec::new();
     let mut searched = 0;
     for &at in removed.iter().rev() {
-        let message = &conversation.messages[at];
-        if !message.role.answers() {
+        let message = &conversation.items[at];
+        if !message.author.answers() {
             continue;
         }
         let mut of_one = 0;

@@ -1,14 +1,14 @@
 //! Short excerpts of messages: their texts and the beginnings of these.
 
 use crate::{
+    conversation::{Conversation, Item},
     guard::texts::{self, decode},
-    wire::chat::{Conversation, Message},
 };
 
 /// The text of a message, a line for each of its texts.
 pub(super) fn content<'a>(
     conversation: &'a Conversation,
-    message: &'a Message,
+    message: &'a Item,
 ) -> impl Iterator<Item = char> + 'a {
     let texts = texts::texts(conversation, message);
     texts.flat_map(|text| decode(conversation.raw(text)).chain(['\n']))

@@ -6,7 +6,7 @@
 use std::collections::HashSet;
 
 use super::excerpt::head;
-use crate::{guard::texts::decode, wire::chat::Conversation};
+use crate::{conversation::Conversation, guard::texts::decode};
 
 /// Characters of an argument that may name a file. A longer one is a file's contents.
 const MAX_NAMING_CHARS: usize = 400;
@@ -23,7 +23,7 @@ const MAX_PATH_CHARS: usize = 120;
 pub(super) fn newest(conversation: &Conversation, removed: &[usize], most: usize) -> Vec<String> {
     let mut found = Found::default();
     for &at in removed.iter().rev() {
-        let calls = conversation.calls(&conversation.messages[at]);
+        let calls = conversation.calls(&conversation.items[at]);
         for text in calls.iter().rev().filter_map(|call| call.arguments) {
             if found.names.len() >= most || found.passed > MAX_PASSED || found.read > MAX_READ {
                 found.names.truncate(most);
@@ -141,7 +141,7 @@ mod tests {
     use serde_json::json;
 
     use super::*;
-    use crate::wire::chat::index;
+    use crate::format::chat::index;
 
     fn check(calls: &[&str], expected: &[&str]) {
         let calls: Vec<_> = calls

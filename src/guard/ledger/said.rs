@@ -5,7 +5,7 @@ use super::{
     excerpt::{content, head},
     written::Purse,
 };
-use crate::wire::chat::{Conversation, Role};
+use crate::conversation::{Author, Conversation};
 
 const OF: &str = "what the user said";
 /// No line gets shorter than this before lines are dropped; characters of Latin text.
@@ -29,15 +29,15 @@ pub(super) fn section(
 
 /// Messages of the user's, but for the first of the conversation, which is never left out.
 fn by_user(conversation: &Conversation, removed: &[usize]) -> Vec<usize> {
-    let messages = &conversation.messages;
-    let first = messages.iter().position(|m| m.role == Role::User);
+    let messages = &conversation.items;
+    let first = messages.iter().position(|m| m.author == Author::User);
     let said = removed.iter().copied();
-    said.filter(|&at| messages[at].role == Role::User && Some(at) != first)
+    said.filter(|&at| messages[at].author == Author::User && Some(at) != first)
         .collect()
 }
 
 fn lines(conversation: &Conversation, said: &[usize], room: f64, purse: &Purse) -> Vec<String> {
-    let read = |at: usize, most| head(content(conversation, &conversation.messages[at]), most);
+    let read = |at: usize, most| head(content(conversation, &conversation.items[at]), most);
     let least = LEAST_CHARS as f64 * purse.character('a');
     // What a line takes at least.
     let cost = |line: &str| purse.cost(line).min(least) + purse.frame();

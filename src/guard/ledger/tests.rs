@@ -5,7 +5,7 @@ use proptest::prelude::*;
 use serde_json::{Value, json};
 
 use super::*;
-use crate::{guard::fence, wire::chat::index};
+use crate::{format::chat::index, guard::fence};
 
 fn read(messages: &[Value]) -> Conversation {
     index(Bytes::from(json!({ "messages": messages }).to_string())).unwrap()
@@ -33,7 +33,7 @@ fn ledgers_are_those_of_the_golden_files() {
     for language in ["en", "zh"] {
         let body = fs::read(folder.join(format!("{language}.json"))).unwrap();
         let conversation = index(Bytes::from(body)).unwrap();
-        let removed: Vec<_> = (2..conversation.messages.len() - 1).collect();
+        let removed: Vec<_> = (2..conversation.items.len() - 1).collect();
         for (name, most) in [("wide", 2_000), ("narrow", 200)] {
             let ledger = within(&conversation, &removed, "", &room(most));
             assert!(tokens(&ledger) <= most);

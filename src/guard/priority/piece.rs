@@ -2,12 +2,12 @@
 
 use super::{How, may_be_capped};
 use crate::{
+    conversation::{Annotation, BlockKind, Content, Conversation, Priority},
     guard::{Policy, estimate::Weights, fence, place::sound},
     json::{
         scan::{Span, Text},
         text::{self, Sizes},
     },
-    wire::chat::{Annotation, Content, Conversation, PartKind, Priority},
 };
 
 /// Characters of a name that are shown.
@@ -48,12 +48,12 @@ pub(super) struct With {
 pub(super) fn all(conversation: &Conversation, weights: &Weights, plain: bool) -> Vec<Piece> {
     let mut pieces = Vec::new();
     let mut said = 0;
-    for (at, message) in conversation.messages.iter().enumerate() {
-        let system = message.role.instructs();
+    for (at, message) in conversation.items.iter().enumerate() {
+        let system = message.author.instructs();
         said += u32::from(!system);
         let place = if system { 0 } else { said };
         let annotations = conversation.annotations_of(at);
-        if annotations.is_empty() && !(plain && system) || !may_be_capped(message.role) {
+        if annotations.is_empty() && !(plain && system) || !may_be_capped(message.author) {
             continue;
         }
         let whole = annotations.iter().find(|it| it.part.is_none());
@@ -69,11 +69,11 @@ pub(super) fn all(conversation: &Conversation, weights: &Weights, plain: bool) -
         };
         match &message.content {
             Content::Text(text) => add(None, *text, whole),
-            Content::Parts(parts, _) => {
+            Content::Blocks(parts, _) => {
                 // Those of the parts, in the order of the parts; the first of each counts.
                 let mut own = annotations.iter().filter_map(|it| Some((it.part?, it)));
                 let mut next = own.next();
-                for (place, part) in conversation.parts(message).iter().enumerate() {
+                for (place, part) in conversation.blocks(message).iter().enumerate() {
                     let index = parts.start + place as u32;
                     let mut of_part = None;
                     while let Some((at, annotation)) = next.filter(|(at, _)| *at <= index) {
@@ -82,7 +82,7 @@ pub(super) fn all(conversation: &Conversation, weights: &Weights, plain: bool) -
                         }
                         next = own.next();
                     }
-                    if let PartKind::Text(text) = part.kind {
+                    if let BlockKind::Text(text) = part.kind {
                         add(Some(place), text, of_part.or(whole));
                     }
                 }

@@ -14,8 +14,8 @@ const TRIM_ROUNDS: usize = 8;
 impl Priorities<'_> {
     /// Holds each group of instructions to what it may have.
     pub(super) fn share(&mut self, tokens: &mut [u32]) {
-        let messages = &self.view.conversation.messages;
-        let instructs = |at: &usize| messages[*at].role.instructs();
+        let messages = &self.view.conversation.items;
+        let instructs = |at: &usize| messages[*at].author.instructs();
         let start = (0..messages.len()).take_while(instructs).count();
         let later = (start..messages.len()).filter(instructs);
         let mut before = 0u32;

@@ -8,7 +8,7 @@
 
 use std::collections::BTreeSet;
 
-use crate::wire::chat::Priority;
+use crate::conversation::Priority;
 
 /// Priorities of texts that may go.
 const CLASSES: usize = 3;

@@ -2,14 +2,12 @@ use bytes::Bytes;
 use proptest::prelude::*;
 use serde_json::{Value, json};
 
-use super::{
-    super::{Plan, Recall, plan, profile::named},
-    How,
-};
+use super::How;
 use crate::{
     config::GuardConfig,
-    guard::Policy,
-    wire::chat::{Conversation, index},
+    conversation::Conversation,
+    format::chat::index,
+    guard::{Plan, Policy, Recall, plan, profile::named},
 };
 
 fn read(messages: &[Value]) -> Conversation {

@@ -6,6 +6,7 @@
 
 use super::{Results, Truncated, names};
 use crate::{
+    conversation::{Call, edit::Edits},
     guard::{
         arguments::{Arguments, Keep, cut_arguments},
         limits::Held,
@@ -13,7 +14,6 @@ use crate::{
         truncate::{self, Limit, Marker},
     },
     json::text,
-    wire::{chat::Call, edit::Edits},
 };
 
 /// No value is cut below this; characters. The marker takes 52 of them at most.

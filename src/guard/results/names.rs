@@ -3,13 +3,12 @@
 use std::{collections::HashMap, ops::Range};
 
 use crate::{
-    guard::{
-        texts,
+    conversation::{
+        Conversation,
         units::{self, Unit},
-        view::View,
     },
+    guard::{texts, view::View},
     json::{scan::Text, text},
-    wire::chat::{Conversation, Role},
 };
 
 /// Characters of a tool's name that are shown. Providers allow 64.
@@ -26,7 +25,6 @@ pub fn tool(conversation: &Conversation, units: &[Unit], at: usize) -> String {
 #[derive(Default)]
 pub(in crate::guard) struct Names {
     step: Range<usize>,
-    first: Option<Text>,
     by_id: HashMap<Option<u128>, Option<Text>>,
 }
 
@@ -44,20 +42,13 @@ impl Names {
         units: &[Unit],
         at: usize,
     ) -> Option<Text> {
-        let message = &conversation.messages[at];
+        let message = &conversation.items[at];
         if !self.step.contains(&at) {
             self.enter(conversation, units, at);
         }
         let digest = |id: Text| text::digest(conversation.raw(id));
-        let called = match message.role {
-            Role::Function => self.first,
-            _ => self
-                .by_id
-                .get(&message.call_id.map(digest))
-                .copied()
-                .flatten(),
-        };
-        message.name.or(called)
+        let called = self.by_id.get(&message.call_id.map(digest));
+        message.name.or(called.copied().flatten())
     }
 
     fn enter(&mut self, conversation: &Conversation, units: &[Unit], at: usize) {
@@ -66,8 +57,7 @@ impl Names {
             return;
         };
         self.step = unit.messages.clone();
-        let calls = conversation.calls(&conversation.messages[unit.messages.start]);
-        self.first = calls.first().and_then(|call| call.name);
+        let calls = conversation.calls(&conversation.items[unit.messages.start]);
         for call in calls {
             let id = call.id.map(|id| text::digest(conversation.raw(id)));
             self.by_id.entry(id).or_insert(call.name);

@@ -22,12 +22,12 @@ use super::{
 };
 use crate::{
     compaction::{CompactionStep, Outcome},
+    conversation::Conversation,
     guard::{self, Plan, Policy, Recall, StoodBack, record::Ours},
     health::{Level, limits::Limits},
     provider::Target,
     relay::Spoken,
     session::{Inherited, State},
-    wire::chat::Conversation,
 };
 
 /// What the guard's part of a trace is called.

@@ -5,12 +5,12 @@ use std::time::Duration;
 use crate::{
     compaction::{self, CompactionStep},
     config::UsageMode,
+    conversation::edit::Edits,
     guard::{AnswerCap, Plan, Policy, Recall, record::Ours},
     health::limits::Limits,
     provider::{Target, learnt::Refused, overflow::Overflow},
     proxy::{App, recovery_step::RecoveryStep, request_options::GuardMode},
     relay::Sifting,
-    wire::edit::Edits,
 };
 
 /// What came of planning: a value, of which the functions of [`super`] make another one where another request

@@ -5,6 +5,7 @@ use super::{
     kept::{message, put_back, user_message},
 };
 use crate::{
+    conversation::Conversation,
     guard::{
         Policy,
         record::{By, Said, What},
@@ -12,7 +13,7 @@ use crate::{
     health::Level,
     recovery::{Memory, clock::Did, tool},
     relay::{Before, Spoken},
-    wire::{chat::Conversation, usage::Usage},
+    wire::usage::Usage,
 };
 
 /// Tokens of all calls to the provider that one request made.

@@ -19,9 +19,9 @@ use super::{
     summary_source::SummarySource,
 };
 use crate::{
+    conversation::answer_digest,
     relay::{Before, Closing, Heard, Spoken},
     session::Known,
-    wire::chat::answer_digest,
 };
 
 /// The end of an answer.

@@ -5,8 +5,8 @@ use serde_json::{Value, json};
 use super::*;
 use crate::{
     config::GuardConfig,
+    format::chat::index,
     guard::{self, Policy, Recall, fence, profile, record::Ours},
-    wire::chat::index,
 };
 
 const fn english(prompts: &Prompts) -> Wording<'_> {

@@ -11,10 +11,10 @@ use super::{
 };
 use crate::{
     config::{AddTools, RecoveryConfig},
+    conversation::{Author, Conversation, Item},
     guard::record::OwnTools,
     json::scan::{Kind, Malformed, Scan},
     recovery::{Clock, Due, Memory, language},
-    wire::chat::{Conversation, Message, Role},
 };
 
 /// What a request can be asked.
@@ -156,13 +156,13 @@ fn may_call(conversation: &Conversation) -> bool {
 
 /// Whether the answer is to continue a message that is there already.
 fn is_prefilled(conversation: &Conversation) -> bool {
-    let newest = conversation.messages.last();
+    let newest = conversation.items.last();
     newest.is_some_and(|message| {
-        message.role == Role::Assistant || has_member(conversation, message, b"prefix")
+        message.author == Author::Model || has_member(conversation, message, b"prefix")
     }) || conversation.asks_for("continue_final_message")
 }
 
-fn has_member(conversation: &Conversation, message: &Message, name: &[u8]) -> bool {
+fn has_member(conversation: &Conversation, message: &Item, name: &[u8]) -> bool {
     let mut found = false;
     let mut scan = Scan::new(&conversation.body, message.span.start as usize);
     let walked = scan.object(|scan, key| {

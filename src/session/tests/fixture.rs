@@ -3,7 +3,7 @@
 use bytes::Bytes;
 use serde_json::{Value, json};
 
-use crate::wire::chat::{self, Conversation};
+use crate::{conversation::Conversation, format::chat};
 
 /// A request with these messages.
 pub(in crate::session) fn conversation(messages: &[Value]) -> Conversation {
@@ -23,7 +23,7 @@ pub(in crate::session) fn with_fields(fields: &[(&str, &str)]) -> Conversation {
 
 /// The digest of an answer, as its reader would know it.
 pub(in crate::session) fn answer_digest(answer: &Value) -> u128 {
-    conversation(std::slice::from_ref(answer)).messages[0].short_digest
+    conversation(std::slice::from_ref(answer)).items[0].short_digest
 }
 
 pub(in crate::session) fn system(text: &str) -> Value {

@@ -49,7 +49,7 @@ pub fn in_json(body: &[u8]) -> Found {
 #[cfg(test)]
 mod tests {
     use super::in_json;
-    use crate::wire::edit::Edits;
+    use crate::conversation::edit::Edits;
 
     #[test]
     fn the_model_is_found_and_whether_another_reading_is_possible() {

@@ -1,15 +1,14 @@
 //! Answer caps that reach past the window: lowered before anything of the conversation is cut.
 
-use http::Method;
-use plimsoll::wire::chat;
-use serde_json::{Value, json};
-
 use super::{Talk, before, completion, header, user};
 use crate::support::{
     client::full,
     provider::{Provider, Seen, Step, answer},
     proxy::Running,
 };
+use http::Method;
+use plimsoll::format::chat;
+use serde_json::{Value, json};
 
 const WINDOW: u64 = 65_536;
 
@@ -204,5 +203,5 @@ async fn the_guard_as_a_service_reports_a_lowered_cap() {
         format!("clamped={}", request["max_tokens"])
     );
     let edited = chat::index(request.to_string().into()).unwrap();
-    assert_eq!(edited.messages.len(), talk.messages.len());
+    assert_eq!(edited.items.len(), talk.messages.len());
 }

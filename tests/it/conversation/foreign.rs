@@ -3,9 +3,6 @@
 
 use std::{ops::RangeInclusive, sync::Arc};
 
-use plimsoll::{guard::profile::named, wire::chat};
-use serde_json::{Map, Value, json};
-
 use super::{before, completion};
 use crate::support::{
     count::Counter,
@@ -15,6 +12,8 @@ use crate::support::{
     provider::{Provider, Seen, answer},
     strict,
 };
+use plimsoll::{format::chat, guard::profile::named};
+use serde_json::{Map, Value, json};
 
 const REFUSED: &str = r#"{"error":{"message":"This model's maximum context length is exceeded","type":"invalid_request_error","param":"messages","code":"context_length_exceeded"}}"#;
 

@@ -1,14 +1,6 @@
 //! Index, plan and edits of anything: what was JSON stays JSON, what was valid stays valid, and what no
 //! edit touches stays as it is.
 
-use bytes::Bytes;
-use plimsoll::{
-    config::GuardConfig,
-    guard::{self, Policy, Recall, StoodBack, profile::PROFILES, record::Ours},
-    wire::chat::{self, Conversation},
-};
-use serde::de::IgnoredAny;
-
 use super::{split, talk::talk};
 use crate::support::{
     any_settings,
@@ -17,6 +9,14 @@ use crate::support::{
     plans::{self, clean, untouched},
     without_notes,
 };
+use bytes::Bytes;
+use plimsoll::{
+    config::GuardConfig,
+    conversation::Conversation,
+    format::chat,
+    guard::{self, Policy, Recall, StoodBack, profile::PROFILES, record::Ours},
+};
+use serde::de::IgnoredAny;
 
 const WINDOWS: [u32; 8] = [0, 64, 700, 1_024, 2_048, 4_096, 8_192, 200_000];
 

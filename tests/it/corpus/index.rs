@@ -4,11 +4,10 @@ use std::collections::BTreeMap;
 
 use bytes::Bytes;
 use plimsoll::{
+    conversation::{Content, Conversation, Item, Unindexed, edit::Edits},
+    format::chat,
     json::scan::{Span, Text},
-    wire::{
-        chat::{self, Content, Conversation, Message, Unindexed},
-        edit::Edits,
-    },
+    wire::shallow_parse::{models_named, shallow_parse},
 };
 use serde::de::IgnoredAny;
 use serde_json::value::RawValue;
@@ -82,15 +81,15 @@ fn nests(found: &Conversation) {
         assert!(field.key.quoted().end < field.value.start);
     }
     let messages = found.field("messages").expect("an index has messages");
-    assert_eq!(messages.value, found.array);
-    in_order(found.messages.iter().map(|it| it.span), found.array);
-    for message in &found.messages {
+    assert_eq!(messages.value, found.list);
+    in_order(found.items.iter().map(|it| it.span), found.list);
+    for message in &found.items {
         message_nests(found, message);
     }
-    in_order(found.annotations.iter().map(|it| it.span), found.array);
+    in_order(found.annotations.iter().map(|it| it.span), found.list);
 }
 
-fn message_nests(found: &Conversation, message: &Message) {
+fn message_nests(found: &Conversation, message: &Item) {
     let span = message.span;
     assert!(found.bytes(span).starts_with(b"{") && found.bytes(span).ends_with(b"}"));
     text_within(found, message.call_id, span);
@@ -98,9 +97,9 @@ fn message_nests(found: &Conversation, message: &Message) {
     match &message.content {
         Content::Absent | Content::Null => {}
         Content::Text(text) => text_within(found, Some(*text), span),
-        Content::Parts(_, parts) | Content::Other(parts) => within(*parts, span),
+        Content::Blocks(_, parts) | Content::Other(parts) => within(*parts, span),
     }
-    in_order(found.parts(message).iter().map(|part| part.span), span);
+    in_order(found.blocks(message).iter().map(|part| part.span), span);
     for call in found.calls(message) {
         within(call.span, span);
         for text in [call.id, call.name, call.arguments] {
@@ -129,14 +128,14 @@ fn as_serde_finds(found: &Conversation) {
     }
     let messages: Vec<&RawValue> = serde_json::from_str(members["messages"].get()).unwrap();
     let spans: Vec<_> = messages.into_iter().map(place).collect();
-    let told: Vec<_> = found.messages.iter().map(|message| message.span).collect();
+    let told: Vec<_> = found.items.iter().map(|message| message.span).collect();
     assert_eq!(told, spans);
 }
 
 fn answers_every_question(found: &Conversation) {
     let _ = (found.model(), found.streams(), found.include_usage());
     let _ = (found.max_answer_tokens(), found.odd_annotations());
-    for at in 0..found.messages.len() {
+    for at in 0..found.items.len() {
         let _ = found.annotations_of(at);
     }
     let mut edits = Edits::default();
@@ -147,5 +146,5 @@ fn answers_every_question(found: &Conversation) {
         let json = serde_json::from_slice::<IgnoredAny>(without_mark(&after));
         assert!(json.is_ok(), "{}", String::from_utf8_lossy(&after));
     }
-    let _ = (chat::glance(&found.body), chat::models_named(&found.body));
+    let _ = (shallow_parse(&found.body), models_named(&found.body));
 }

@@ -5,9 +5,9 @@ use crate::support::generate::{Random, any_conversation};
 use bytes::Bytes;
 use plimsoll::{
     config::GuardConfig,
+    conversation::{Conversation, edit::Edits},
     guard::{self, Recall},
     json::scan::{Malformed, Scan, Span},
-    wire::{chat::Conversation, edit::Edits},
 };
 use proptest::prelude::*;
 
@@ -45,8 +45,8 @@ fn annotate(conversation: &Conversation, object: Span, random: &mut Random, edit
 fn annotated(conversation: &Conversation, seed: u64) -> Bytes {
     let mut random = Random::part(seed, 17);
     let mut edits = Edits::default();
-    for message in &conversation.messages {
-        let parts = conversation.parts(message).iter();
+    for message in &conversation.items {
+        let parts = conversation.blocks(message).iter();
         for object in parts.map(|part| part.span).chain([message.span]) {
             if random.chance(40) {
                 annotate(conversation, object, &mut random, &mut edits);
@@ -64,7 +64,7 @@ proptest! {
         let plain = read(&case.body());
         let noted = read(&annotated(&plain, seed));
         let settings = GuardConfig::default();
-        for (one, other) in plain.messages.iter().zip(&noted.messages) {
+        for (one, other) in plain.items.iter().zip(&noted.items) {
             prop_assert_eq!(one.digest, other.digest);
         }
         for profile in profiles_of(&case) {

@@ -1,15 +1,16 @@
 //! A session driven through the guard request by request, as the proxy would drive it, against a
 //! provider that counts by itself, caches, and refuses what is invalid or too long.
 
+use super::{cache::PromptCache, count::Counter, generate::Session, strict};
 use bytes::Bytes;
 use plimsoll::{
     config::GuardConfig,
+    conversation::{Author, Conversation},
+    format::chat,
     guard::{self, Policy, Recall, profile::Profile},
-    wire::chat::{self, Conversation},
 };
 
 pub(crate) use super::plans::{policy, sent};
-use super::{cache::PromptCache, count::Counter, generate::Session, strict};
 
 /// The guard's settings at their defaults.
 pub(crate) fn settings() -> GuardConfig {
@@ -154,7 +155,7 @@ impl Drive<'_> {
                 outcome.over += usize::from(tries == 0);
                 tries += 1;
                 recall.memory = plan.memory;
-                recall.messages = conversation.messages.len();
+                recall.messages = conversation.items.len();
                 continue;
             }
             if tokens > limit {
@@ -171,7 +172,7 @@ impl Drive<'_> {
             ));
             outcome.refused += usize::from(self.is_refused(&original, &body));
             recall.memory = plan.memory;
-            recall.messages = conversation.messages.len();
+            recall.messages = conversation.items.len();
             return body;
         }
     }
@@ -187,26 +188,26 @@ impl Drive<'_> {
     /// Whether nothing could have helped: pinned messages and the newest step are over the limit
     /// even with its results cut to the bone, and a note of what was left out between them.
     pub(crate) fn is_hopeless(&self, conversation: &Conversation, limit: u64) -> bool {
-        let messages = &conversation.messages;
+        let messages = &conversation.items;
         let first_user = messages
             .iter()
-            .position(|message| message.role == chat::Role::User);
+            .position(|message| message.author == Author::User);
         let newest = messages
             .iter()
-            .rposition(|message| !message.role.answers())
+            .rposition(|message| !message.author.answers())
             .unwrap_or(0);
         let results = messages.len() - newest - 1;
         let kept = messages.iter().enumerate().filter(|(at, message)| {
-            message.role.instructs() || Some(*at) == first_user || *at == newest
+            message.author.instructs() || Some(*at) == first_user || *at == newest
         });
-        let mut body = conversation.body[..conversation.array.start as usize + 1].to_vec();
+        let mut body = conversation.body[..conversation.list.start as usize + 1].to_vec();
         for (place, (_, message)) in kept.enumerate() {
             if place > 0 {
                 body.push(b',');
             }
             body.extend_from_slice(conversation.bytes(message.span));
         }
-        body.extend_from_slice(&conversation.body[conversation.array.end as usize - 1..]);
+        body.extend_from_slice(&conversation.body[conversation.list.end as usize - 1..]);
         let least = self.meter.count(&Bytes::from(body), self.policy.profile);
         least + NOTE + results as u64 * CUT_RESULT > limit
     }

@@ -6,8 +6,8 @@ use super::generate::Random;
 use bytes::Bytes;
 use plimsoll::{
     config::{ClearConfig, GuardConfig},
+    conversation::{Conversation, edit::Edits},
     json::scan::{Scan, Span},
-    wire::{chat::Conversation, edit::Edits},
 };
 
 /// Settings by the seed: clearing with and without inputs, excluded tools, every threshold, and
@@ -53,9 +53,9 @@ pub(crate) fn once_more(settings: &GuardConfig) -> GuardConfig {
 /// what a longer one says of those before is the same.
 pub(crate) fn noted(conversation: &Conversation, seed: u64) -> Bytes {
     let mut edits = Edits::default();
-    for (at, message) in conversation.messages.iter().enumerate() {
+    for (at, message) in conversation.items.iter().enumerate() {
         let mut random = Random::part(seed, 1_000 + at as u64);
-        let parts = conversation.parts(message).iter().map(|part| part.span);
+        let parts = conversation.blocks(message).iter().map(|part| part.span);
         for object in std::iter::once(message.span).chain(parts) {
             if random.chance(40) {
                 note(conversation, object, &mut random, &mut edits);

@@ -3,9 +3,9 @@
 use super::generate::Random;
 use bytes::Bytes;
 use plimsoll::{
+    conversation::{Content, Conversation},
     guard::record::{By, Course, Ours, OwnCall, OwnTools, Record, Said, Summary, What},
     json::text,
-    wire::chat::{Content, Conversation},
 };
 use serde_json::json;
 
@@ -13,9 +13,9 @@ pub(crate) const PROMPT: &str = "[Note by the context guard:\nwrite down \"what 
 
 /// Indices of the messages that are no system messages.
 pub(crate) fn said(conversation: &Conversation) -> Vec<usize> {
-    let messages = conversation.messages.iter().enumerate();
+    let messages = conversation.items.iter().enumerate();
     messages
-        .filter(|(_, message)| !message.role.instructs())
+        .filter(|(_, message)| !message.author.instructs())
         .map(|(at, _)| at)
         .collect()
 }
@@ -77,7 +77,7 @@ pub(crate) fn beside(theirs: u32, before: u32) -> What {
 
 /// What the beginning of an answer says, as a record that it stands in a round.
 fn spoken(conversation: &Conversation, at: usize, random: &mut Random) -> What {
-    let raw = match conversation.messages[at].content {
+    let raw = match conversation.items[at].content {
         Content::Text(text) => conversation.raw(text),
         _ => b"",
     };
@@ -99,7 +99,7 @@ pub(crate) fn records(conversation: &Conversation, until: usize, seed: u64) -> V
     let mut records = Vec::new();
     for place in 0..=until.min(said.len()) {
         let answer = said.get(place).copied();
-        let calls = answer.map_or(0, |at| conversation.messages[at].calls.len() as u32);
+        let calls = answer.map_or(0, |at| conversation.items[at].calls.len() as u32);
         let mut add = |what| {
             records.push(Record {
                 place: place as u32,

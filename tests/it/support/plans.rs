@@ -1,14 +1,14 @@
 //! What must hold of every plan of the guard, whatever of ours it carries: for the tests, the fuzz
 //! targets and the run over a million conversations.
 
+use super::{once_more, parse, strict, without_notes};
 use bytes::Bytes;
 use plimsoll::{
     config::GuardConfig,
+    conversation::Conversation,
+    format::chat::index,
     guard::{self, Plan, Policy, Recall, StoodBack, lint, profile::Profile, record::What},
-    wire::chat::{Conversation, index},
 };
-
-use super::{once_more, parse, strict, without_notes};
 
 pub(crate) fn read(body: &[u8]) -> Conversation {
     index(Bytes::copy_from_slice(body)).expect("a conversation")
@@ -35,7 +35,7 @@ pub(crate) fn sent(conversation: &Conversation, plan: &Plan) -> Bytes {
 /// Whether the profile has nothing against the conversation as it came.
 pub(crate) fn clean(body: &[u8], profile: &Profile) -> bool {
     let conversation = read(body);
-    let items: Vec<_> = (0..conversation.messages.len())
+    let items: Vec<_> = (0..conversation.items.len())
         .map(lint::Item::Theirs)
         .collect();
     lint::broken(&conversation, &items, profile).is_empty()

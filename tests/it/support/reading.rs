@@ -5,8 +5,9 @@ use std::collections::BTreeMap;
 use super::parse;
 use bytes::Bytes;
 use plimsoll::{
+    conversation::{Author, Block, BlockKind, Content, Conversation, Item, Unindexed},
+    format::chat,
     json::scan::{Span, Text},
-    wire::chat::{self, Content, Conversation, Message, PartKind, Role, Unindexed},
 };
 use serde_json::{Value, value::RawValue};
 
@@ -40,16 +41,16 @@ pub(crate) fn spans_are_right(body: &[u8], name: &str) {
         let key = std::str::from_utf8(found.raw(field.key)).unwrap();
         assert_eq!(field.value, place(body, fields[key].get()), "{name}: {key}");
     }
-    assert_eq!(found.array, place(body, fields["messages"].get()), "{name}");
+    assert_eq!(found.list, place(body, fields["messages"].get()), "{name}");
     let messages = list(fields["messages"]);
-    assert_eq!(found.messages.len(), messages.len(), "{name}");
-    for (at, (message, raw)) in found.messages.iter().zip(messages).enumerate() {
+    assert_eq!(found.items.len(), messages.len(), "{name}");
+    for (at, (message, raw)) in found.items.iter().zip(messages).enumerate() {
         assert_eq!(message.span, place(body, raw.get()), "{name}: message {at}");
         message_is_right(body, &found, message, &members(raw));
     }
 }
 
-fn message_is_right(body: &[u8], found: &Conversation, message: &Message, raw: &Members<'_>) {
+fn message_is_right(body: &[u8], found: &Conversation, message: &Item, raw: &Members<'_>) {
     let text = |text: Option<Text>| text.map(|text| text.quoted());
     let string = |raw: Option<&&RawValue>| {
         let raw = raw.filter(|raw| raw.get().starts_with('"'))?;
@@ -57,16 +58,16 @@ fn message_is_right(body: &[u8], found: &Conversation, message: &Message, raw: &
     };
     let role: String = serde_json::from_str(raw["role"].get()).unwrap();
     let expected = match role.as_str() {
-        "system" => Role::System,
-        "developer" => Role::Developer,
-        "user" => Role::User,
-        "assistant" => Role::Assistant,
-        "tool" => Role::Tool,
-        "function" => Role::Function,
-        _ => Role::Other,
+        "system" | "developer" => Author::System,
+        "user" => Author::User,
+        "assistant" => Author::Model,
+        "tool" | "function" => Author::Tool,
+        _ => Author::Unknown,
     };
-    assert_eq!(message.role, expected);
-    assert_eq!(text(message.call_id), string(raw.get("tool_call_id")));
+    assert_eq!(message.author, expected);
+    // The legacy result of a `function_call` answers the call without an id.
+    let call_id = raw.get("tool_call_id").filter(|_| role != "function");
+    assert_eq!(text(message.call_id), string(call_id));
     assert_eq!(text(message.name), string(raw.get("name")));
     match (&message.content, raw.get("content")) {
         (Content::Absent, None) => {}
@@ -75,13 +76,13 @@ fn message_is_right(body: &[u8], found: &Conversation, message: &Message, raw: &
             assert_eq!(text.quoted(), place(body, content.get()));
             assert_eq!(text.escaped(), content.get().contains('\\'));
         }
-        (Content::Parts(_, span), Some(content)) => {
+        (Content::Blocks(_, span), Some(content)) => {
             assert_eq!(*span, place(body, content.get()));
-            for (part, raw) in found.parts(message).iter().zip(list(content)) {
+            for (part, raw) in found.blocks(message).iter().zip(list(content)) {
                 assert_eq!(part.span, place(body, raw.get()));
                 part_is_right(body, part, &members(raw));
             }
-            assert_eq!(found.parts(message).len(), list(content).len());
+            assert_eq!(found.blocks(message).len(), list(content).len());
         }
         (other, content) => panic!("{other:?} for {content:?}"),
     }
@@ -101,7 +102,7 @@ fn message_is_right(body: &[u8], found: &Conversation, message: &Message, raw: &
     }
 }
 
-fn part_is_right(body: &[u8], part: &chat::Part, raw: &Members<'_>) {
+fn part_is_right(body: &[u8], part: &Block, raw: &Members<'_>) {
     let kind: String = serde_json::from_str(raw["type"].get()).unwrap();
     let marks = ["cache_control", "prompt_cache_breakpoint"];
     let marked = marks
@@ -109,10 +110,10 @@ fn part_is_right(body: &[u8], part: &chat::Part, raw: &Members<'_>) {
         .any(|key| raw.get(*key).is_some_and(|raw| raw.get() != "null"));
     assert_eq!(part.marked, marked);
     match (part.kind, kind.as_str()) {
-        (PartKind::Text(text), "text") => {
+        (BlockKind::Text(text), "text") => {
             assert_eq!(text.quoted(), place(body, raw["text"].get()));
         }
-        (PartKind::Image { url, low }, "image_url") if raw["image_url"].get().starts_with('{') => {
+        (BlockKind::Image { url, low }, "image_url") if raw["image_url"].get().starts_with('{') => {
             let image = members(raw["image_url"]);
             assert_eq!(url.unwrap().quoted(), place(body, image["url"].get()));
             assert_eq!(
@@ -122,10 +123,10 @@ fn part_is_right(body: &[u8], part: &chat::Part, raw: &Members<'_>) {
                     .is_some_and(|raw| raw.get() == r#""low""#)
             );
         }
-        (PartKind::Image { url, .. }, "image_url") => {
+        (BlockKind::Image { url, .. }, "image_url") => {
             assert_eq!(url.unwrap().quoted(), place(body, raw["image_url"].get()));
         }
-        (PartKind::Media | PartKind::Other, kind) => assert_ne!(kind, "text"),
+        (BlockKind::Media | BlockKind::Opaque, kind) => assert_ne!(kind, "text"),
         (kind, told) => panic!("{kind:?} for {told}"),
     }
 }
@@ -135,10 +136,10 @@ pub(crate) fn sizes_are_right(body: &[u8], name: &str) {
     let found = read(body).unwrap();
     let value = parse::value(body).unwrap();
     for (at, message) in value["messages"].as_array().unwrap().iter().enumerate() {
-        let sizes = found.messages[at].sizes;
+        let sizes = found.items[at].sizes;
         // A part that we do not know is counted as it is spelt.
-        let parts = found.parts(&found.messages[at]);
-        if parts.iter().any(|part| part.kind == PartKind::Other) {
+        let parts = found.blocks(&found.items[at]);
+        if parts.iter().any(|part| part.kind == BlockKind::Opaque) {
             continue;
         }
         let mut said = String::new();

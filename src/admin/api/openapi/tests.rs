@@ -12,6 +12,7 @@ use serde_json::{Value, json};
 use super::DESCRIPTION;
 use crate::{
     admin::api::{Wants, about, list, providers, wants},
+    format::chat,
     guard::{
         self, Policy,
         estimate::Calibration,
@@ -26,7 +27,6 @@ use crate::{
         state::MadeOf,
     },
     telemetry::{metrics::Metrics, recent::Recent},
-    wire::chat,
 };
 
 fn description() -> Value {

@@ -11,9 +11,10 @@ use super::{
     current::{Current, TakenEvent},
 };
 use crate::{
+    conversation::edit::Edits,
     format::{AnswerEvent, Count, CountKind, Listener, UsageReport, visible::Visible},
     json::scan::{Kind, Span, Text},
-    wire::{edit::Edits, usage::Usage},
+    wire::usage::Usage,
 };
 
 /// What one response to the client keeps over its answers.

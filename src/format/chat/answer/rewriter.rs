@@ -14,8 +14,9 @@ use super::{
     edits::Joined,
 };
 use crate::{
+    conversation::edit::Edits,
     format::{Before, Listener, Sifting, Spoken},
-    wire::{edit::Edits, event::Message},
+    wire::event::Message,
 };
 
 /// Bytes of events held back until their calls and texts are decided.

@@ -4,9 +4,10 @@ use bytes::Bytes;
 
 use super::{Answer, AnswerEvent, Rewriter, current::TakenEvent, edits::Joined, read};
 use crate::{
+    conversation::edit::Edits,
     format::{Listener, Spoken},
     json::scan::Kind,
-    wire::{edit::Edits, event},
+    wire::event,
 };
 
 /// What became of a whole answer.

@@ -5,8 +5,9 @@ use serde_json::{Value, json};
 use super::{VALUE_CHARS, shorten};
 use crate::{
     config::GuardConfig,
+    conversation::Conversation,
+    format::chat::index,
     guard::{Policy, profile::named, view::View},
-    wire::chat::{Conversation, index},
 };
 
 /// A call with these arguments, as they are spelled in the body.
@@ -36,7 +37,7 @@ fn shortened(spelled: &str, exclude: &[&str]) -> Option<String> {
     let small = shorten(view(&conversation), 0)?;
     let sent = small.edits.apply(&conversation.body).to_bytes();
     let again = index(sent.clone()).unwrap();
-    let message = &again.messages[0];
+    let message = &again.items[0];
     let weighed = view(&again).weigh(0, &message.sizes);
     assert_eq!(small.tokens, weighed, "it weighs what was said");
     assert!(shorten(view(&again), 0).is_none(), "a second pass");

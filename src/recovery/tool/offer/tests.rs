@@ -3,8 +3,8 @@ use proptest::prelude::*;
 
 use super::*;
 use crate::{
+    format::chat::index,
     recovery::{Language, tool::NAMES},
-    wire::chat::index,
 };
 
 const USER: &str = r#"{"role":"user","content":"hi"}"#;

@@ -1,7 +1,7 @@
 use proptest::prelude::*;
 
 use super::in_multipart;
-use crate::wire::edit::Edits;
+use crate::conversation::edit::Edits;
 
 const FILE: &str = "Content-Disposition: form-data; name=\"file\"; filename=\"model.wav\"\r\n\
                     Content-Type: audio/wav";

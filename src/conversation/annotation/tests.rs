@@ -2,10 +2,8 @@ use bytes::Bytes;
 use proptest::prelude::*;
 use serde_json::Value;
 
-use super::{
-    super::{Role, index},
-    *,
-};
+use super::*;
+use crate::{conversation::Author, format::chat::index};
 
 fn read(body: &str) -> Conversation {
     index(Bytes::copy_from_slice(body.as_bytes())).unwrap()
@@ -176,14 +174,14 @@ proptest! {
         serde_json::from_str::<Value>(&sent).unwrap();
         prop_assert_eq!(tight(&sent), tight(std::str::from_utf8(&plain.body).unwrap()));
         prop_assert!(read(&sent).annotations.is_empty());
-        for (annotated, plain) in with.messages.iter().zip(&plain.messages) {
+        for (annotated, plain) in with.items.iter().zip(&plain.items) {
             prop_assert_eq!(annotated.digest, plain.digest);
             prop_assert_eq!(annotated.short_digest, plain.short_digest);
-            prop_assert!(annotated.role != Role::Other);
+            prop_assert!(annotated.author != Author::Unknown);
         }
         // White space counts with a part that is measured as it is spelled.
         if spaces.iter().all(|space| space.is_empty()) {
-            for (annotated, plain) in with.messages.iter().zip(&plain.messages) {
+            for (annotated, plain) in with.items.iter().zip(&plain.items) {
                 prop_assert_eq!(annotated.sizes, plain.sizes);
             }
         }

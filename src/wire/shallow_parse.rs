@@ -11,7 +11,7 @@ use crate::{
 
 /// What a body says of itself at its top.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Glance {
+pub struct ShallowFields {
     /// Empty if there is none.
     pub model: String,
     pub streams: bool,
@@ -19,13 +19,13 @@ pub struct Glance {
 
 /// Reads a body that is JSON but no conversation that can be followed. Of a key that stands twice
 /// the last counts, as for most parsers; nesting may be of any depth.
-pub fn glance(body: &[u8]) -> Glance {
+pub fn shallow_parse(body: &[u8]) -> ShallowFields {
     let json = body.strip_prefix(b"\xEF\xBB\xBF").unwrap_or(body);
     let Ok(members) = serde_json::from_slice::<HashMap<String, &RawValue>>(json) else {
-        return Glance::default();
+        return ShallowFields::default();
     };
     let value = |name: &str| members.get(name).map_or("", |value| value.get());
-    Glance {
+    ShallowFields {
         model: serde_json::from_str(value("model")).unwrap_or_default(),
         streams: value("stream") == "true",
     }
@@ -69,7 +69,7 @@ mod tests {
 
     #[test]
     fn the_model_is_found_where_no_index_is() {
-        let of = |model: &str, streams| Glance {
+        let of = |model: &str, streams| ShallowFields {
             model: model.into(),
             streams,
         };
@@ -78,14 +78,21 @@ mod tests {
             "[".repeat(5_000),
             "]".repeat(5_000)
         );
-        assert_eq!(glance(deep.as_bytes()), of("m", true));
+        assert_eq!(shallow_parse(deep.as_bytes()), of("m", true));
         assert_eq!(
-            glance(br#"{"model":"a","model":"b","messages":{}}"#),
+            shallow_parse(br#"{"model":"a","model":"b","messages":{}}"#),
             of("b", false)
         );
-        assert_eq!(glance(b"\xEF\xBB\xBF{\"model\":\"m\"}"), of("m", false));
+        assert_eq!(
+            shallow_parse(b"\xEF\xBB\xBF{\"model\":\"m\"}"),
+            of("m", false)
+        );
         for body in ["[]", "null", r#"{"model":3}"#, "", "{"] {
-            assert_eq!(glance(body.as_bytes()), Glance::default(), "{body}");
+            assert_eq!(
+                shallow_parse(body.as_bytes()),
+                ShallowFields::default(),
+                "{body}"
+            );
         }
     }
 }

@@ -1,70 +1,81 @@
-//! What a message says: its sizes by kind of text, and its digest.
+//! What an item says: its sizes by kind of text, and its digest.
 //!
-//! The digest mixes in role, text, media, call ids, names, arguments and `tool_call_id`, and
-//! nothing else, so that cache markers, annotations, reasoning, key order and spelling do not change
+//! The digest mixes in author, text, media, call ids, names and arguments, and nothing else, so that cache markers, annotations, reasoning, key order and spelling do not change
 //! it.
 
 use smallvec::SmallVec;
 use xxhash_rust::xxh3::xxh3_128;
 
-use super::{Annotation, Call, Content, Message, Part, PartKind, Role, annotation};
-use crate::json::{
-    scan::{Kind, Malformed, Scan, Span, Text},
-    text::{self, Digester},
+use crate::{
+    conversation::{
+        Annotation, Author, Block, BlockKind, Call, Content, Item, annotation, answer_digest,
+        digest::Mix,
+    },
+    json::{
+        scan::{Kind, Malformed, Scan, Span, Text},
+        text::{self, Digester},
+    },
 };
 
-/// Nesting inside a media part that is followed; what lies deeper counts as spelled.
+/// Nesting inside a media block that is followed; what lies deeper counts as spelled.
 const MAX_MEDIA_DEPTH: usize = 16;
 
-/// All calls and all parts, and the annotations of this message.
-type Listed<'a> = (&'a [Call], &'a [Part], &'a [Annotation]);
+/// What an item is described from.
+pub(super) struct Listed<'a> {
+    pub(super) body: &'a [u8],
+    /// All calls and blocks so far; the item names its own.
+    pub(super) calls: &'a [Call],
+    pub(super) blocks: &'a [Block],
+    /// Those of this item.
+    pub(super) annotations: &'a [Annotation],
+}
 
-/// Fills in `sizes`, `digest` and `short_digest`.
-pub(super) fn describe(
-    body: &[u8],
-    (calls, parts, annotations): Listed<'_>,
-    message: &mut Message,
-) {
+/// Fills in `sizes`, `digest` and `short_digest`. The digest is seeded with `tag`, one for each kind of author
+/// that the format tells apart.
+pub(super) fn describe(listed: &Listed<'_>, tag: u8, item: &mut Item) {
+    let &Listed {
+        body, annotations, ..
+    } = listed;
     let values = Values { body, annotations };
-    let calls = &calls[message.calls.start as usize..message.calls.end as usize];
-    let parts = match &message.content {
-        Content::Parts(range, _) => &parts[range.start as usize..range.end as usize],
+    let calls = &listed.calls[item.calls.start as usize..item.calls.end as usize];
+    let blocks = match &item.content {
+        Content::Blocks(range, _) => &listed.blocks[range.start as usize..range.end as usize],
         _ => &[],
     };
     let mut mix = Mix::default();
-    mix.tag(role_tag(message.role));
+    mix.tag(tag);
 
     let mut answer = 0;
-    match &message.content {
+    match &item.content {
         Content::Text(text) => {
             let (sizes, digest) = text::describe(body, *text);
-            message.sizes += sizes;
+            item.sizes += sizes;
             answer = digest;
             if !text.span.is_empty() {
                 mix.digest(b't', answer);
             }
         }
-        Content::Parts(..) => {
+        Content::Blocks(..) => {
             let mut alone = 0;
-            for part in parts {
-                if let PartKind::Text(text) = part.kind {
+            for block in blocks {
+                if let BlockKind::Text(text) = block.kind {
                     let (sizes, digest) = text::describe(body, text);
-                    message.sizes += sizes;
+                    item.sizes += sizes;
                     mix.digest(b't', digest);
                     alone = digest;
                 } else {
-                    if part.kind == PartKind::Other {
-                        message.sizes += values.measure(part.span);
+                    if block.kind == BlockKind::Opaque {
+                        item.sizes += values.measure(block.span);
                     }
-                    mix.digest(b'm', values.digest(part.span));
+                    mix.digest(b'm', values.digest(block.span));
                 }
             }
-            if message.role == Role::Assistant {
-                answer = joined(body, parts, alone);
+            if item.author == Author::Model {
+                answer = joined(body, blocks, alone);
             }
         }
         Content::Other(span) => {
-            message.sizes += values.measure(*span);
+            item.sizes += values.measure(*span);
             mix.digest(b'm', values.digest(*span));
         }
         Content::Null | Content::Absent => {}
@@ -78,82 +89,37 @@ pub(super) fn describe(
             if tag == b'i' {
                 ids.push(digest);
             } else {
-                message.sizes += sizes;
+                item.sizes += sizes;
             }
         }
     }
-    for (tag, text) in [(b'r', message.call_id), (b'N', message.name)] {
+    for (tag, text) in [(b'r', item.call_id), (b'N', item.name)] {
         if let Some(text) = text {
             mix.digest(tag, text::describe(body, text).1);
         }
     }
-    message.digest = mix.finish();
-    message.short_digest = answer_digest(answer, &ids);
+    item.digest = mix.finish();
+    item.short_digest = answer_digest(answer, &ids);
 }
 
-/// The digest of an answer's text and call ids, as the listener to the answer can know them: the
-/// digest of its text ([`text::digest`]; 0 or that of no text where it has none) and of each call
-/// id.
-pub fn answer_digest(text: u128, call_ids: &[u128]) -> u128 {
-    let mut mix = Mix::default();
-    if text != 0 && text != text::digest(b"") {
-        mix.digest(b't', text);
-    }
-    for &id in call_ids {
-        mix.digest(b'i', id);
-    }
-    mix.finish()
-}
-
-/// The digest of all text parts put together; where there is but one part, that is what it is `alone`.
-fn joined(body: &[u8], parts: &[Part], alone: u128) -> u128 {
+/// The digest of all text blocks put together; where there is but one block, that is what it is `alone`.
+fn joined(body: &[u8], blocks: &[Block], alone: u128) -> u128 {
     if let [
-        Part {
-            kind: PartKind::Text(_),
+        Block {
+            kind: BlockKind::Text(_),
             ..
         },
-    ] = parts
+    ] = blocks
     {
         return alone;
     }
     let mut digester = Digester::new();
-    for part in parts {
-        if let PartKind::Text(text) = part.kind {
+    for block in blocks {
+        if let BlockKind::Text(text) = block.kind {
             digester.push(&body[text.span.range()]);
         }
     }
     digester.finish()
-}
-
-const fn role_tag(role: Role) -> u8 {
-    match role {
-        Role::System => b'S',
-        Role::Developer => b'D',
-        Role::User => b'U',
-        Role::Assistant => b'A',
-        Role::Tool => b'T',
-        Role::Function => b'F',
-        Role::Other => b'?',
-    }
-}
-
-/// A sequence of tagged digests: those of most messages without an allocation.
-#[derive(Default)]
-struct Mix(SmallVec<[u8; 128]>);
-
-impl Mix {
-    fn tag(&mut self, tag: u8) {
-        self.0.push(tag);
-    }
-
-    fn digest(&mut self, tag: u8, digest: u128) {
-        self.tag(tag);
-        self.0.extend_from_slice(&digest.to_le_bytes());
-    }
-
-    fn finish(&self) -> u128 {
-        xxh3_128(&self.0)
-    }
 }
 
 /// Values that are more than a text, as they are sent: without annotations.

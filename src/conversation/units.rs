@@ -7,10 +7,8 @@ use std::ops::Range;
 
 use thiserror::Error;
 
-use crate::{
-    json::text,
-    wire::chat::{Conversation, Message, Role},
-};
+use super::{Author, Conversation, Item};
+use crate::json::text;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum UnitKind {
@@ -59,22 +57,22 @@ pub enum Invalid {
 
 /// Divides a conversation into its units.
 pub fn split(conversation: &Conversation) -> Result<Vec<Unit>, Invalid> {
-    let messages = &conversation.messages;
+    let messages = &conversation.items;
     let mut units: Vec<Unit> = Vec::with_capacity(messages.len());
     let mut at = 0;
     let mut asked = false;
     while let Some(message) = messages.get(at) {
         let mut end = at + 1;
-        let kind = match message.role {
-            Role::System | Role::Developer => UnitKind::System,
-            Role::User => UnitKind::User,
-            Role::Assistant if message.calls.is_empty() => UnitKind::Assistant,
-            Role::Assistant => {
+        let kind = match message.author {
+            Author::System => UnitKind::System,
+            Author::User => UnitKind::User,
+            Author::Model if message.calls.is_empty() => UnitKind::Assistant,
+            Author::Model => {
                 end += answers(conversation, at)?;
                 UnitKind::Step
             }
-            Role::Tool | Role::Function => return Err(Invalid::Orphan(at)),
-            Role::Other => UnitKind::Other,
+            Author::Tool => return Err(Invalid::Orphan(at)),
+            Author::Unknown => UnitKind::Other,
         };
         let task = kind == UnitKind::User && !std::mem::replace(&mut asked, true);
         units.push(Unit {
@@ -104,24 +102,24 @@ pub fn pinned(units: &[Unit]) -> usize {
 }
 
 /// The unit that a message is part of.
-pub(super) fn holding(units: &[Unit], message: usize) -> usize {
+pub(crate) fn holding(units: &[Unit], message: usize) -> usize {
     units.partition_point(|unit| unit.messages.end <= message)
 }
 
 /// The unit that begins after so many messages, system messages apart.
-pub(super) fn beginning_after(units: &[Unit], said: u32) -> Option<usize> {
+pub(crate) fn beginning_after(units: &[Unit], said: u32) -> Option<usize> {
     let mut counted = units.iter();
     counted.position(|unit| unit.kind != UnitKind::System && unit.said == said as usize)
 }
 
 /// Messages before a unit, system messages apart.
-pub(super) fn said_before(units: &[Unit], unit: usize) -> u32 {
+pub(crate) fn said_before(units: &[Unit], unit: usize) -> u32 {
     let end = || units.last().map_or(0, Unit::said_end);
     units.get(unit).map_or_else(end, |unit| unit.said) as u32
 }
 
 /// The first message that was not part of a request with `known` messages, system messages apart.
-pub(super) fn first_new_message(units: &[Unit], known: usize) -> usize {
+pub(crate) fn first_new_message(units: &[Unit], known: usize) -> usize {
     let mut counted = units.iter().filter(|unit| unit.kind != UnitKind::System);
     match counted.find(|unit| unit.said_end() > known) {
         Some(unit) => unit.messages.start + known.saturating_sub(unit.said),
@@ -131,7 +129,7 @@ pub(super) fn first_new_message(units: &[Unit], known: usize) -> usize {
 
 /// The first unit that must stay in the request that ended at unit `at`: the last one that is
 /// said and not an instruction, and with the beginning of an answer what it answers.
-pub(super) fn newest(units: &[Unit], at: usize) -> usize {
+pub(crate) fn newest(units: &[Unit], at: usize) -> usize {
     let pinned = pinned(units);
     let said = |before: usize| (pinned..before).rev().find(|&unit| !units[unit].stays);
     let mut first = said(at + 1).unwrap_or(at);
@@ -146,7 +144,7 @@ pub(super) fn newest(units: &[Unit], at: usize) -> usize {
 
 /// The unit with which a course begins that keeps message `said` and what follows, counted without
 /// system messages: the one that holds it, but neither pinned nor after the newest.
-pub(super) fn at_boundary(units: &[Unit], said: u32) -> usize {
+pub(crate) fn at_boundary(units: &[Unit], said: u32) -> usize {
     let Some(last) = units.len().checked_sub(1) else {
         return 0;
     };
@@ -157,7 +155,7 @@ pub(super) fn at_boundary(units: &[Unit], said: u32) -> usize {
 
 /// How many results follow the calls of message `at`; all calls must be answered by them.
 fn answers(conversation: &Conversation, at: usize) -> Result<usize, Invalid> {
-    let calls = conversation.calls(&conversation.messages[at]);
+    let calls = conversation.calls(&conversation.items[at]);
     // Each id, and how many of its calls are open; in order, since one message may make very
     // many calls.
     let mut asked: Vec<(Option<u128>, usize)> = calls
@@ -172,8 +170,8 @@ fn answers(conversation: &Conversation, at: usize) -> Result<usize, Invalid> {
     });
     let mut open = calls.len();
     let mut count = 0;
-    for (offset, result) in conversation.messages[at + 1..].iter().enumerate() {
-        if !result.role.answers() {
+    for (offset, result) in conversation.items[at + 1..].iter().enumerate() {
+        if !result.author.answers() {
             break;
         }
         let id = answered(conversation, result);
@@ -194,12 +192,9 @@ fn answers(conversation: &Conversation, at: usize) -> Result<usize, Invalid> {
     }
 }
 
-/// The id a result answers; legacy `function` messages answer the call without one.
-fn answered(conversation: &Conversation, result: &Message) -> Option<u128> {
-    match result.role {
-        Role::Function => None,
-        _ => result.call_id.map(|id| text::digest(conversation.raw(id))),
-    }
+/// The id a result answers; one without it answers the call without one.
+fn answered(conversation: &Conversation, result: &Item) -> Option<u128> {
+    result.call_id.map(|id| text::digest(conversation.raw(id)))
 }
 
 #[cfg(test)]
@@ -207,7 +202,7 @@ mod tests {
     use bytes::Bytes;
 
     use super::*;
-    use crate::wire::chat::index;
+    use crate::format::chat::index;
 
     fn kinds(messages: &str) -> Result<Vec<(UnitKind, Range<usize>)>, Invalid> {
         let body = format!(r#"{{"messages":[{messages}]}}"#);

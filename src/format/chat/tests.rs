@@ -1,4 +1,12 @@
+use bytes::Bytes;
+
 use super::*;
+use crate::{
+    conversation::{
+        Author, BlockKind, Content, Conversation, Unindexed, answer_digest, edit::Edits,
+    },
+    json::text,
+};
 
 fn read(body: &str) -> Conversation {
     index(Bytes::copy_from_slice(body.as_bytes())).unwrap()
@@ -17,18 +25,18 @@ fn every_part_of_a_request_is_found() {
     assert_eq!(found.model().as_deref(), Some("m"));
     assert!(found.streams());
     assert_eq!(found.max_answer_tokens(), Some(100));
-    let roles: Vec<_> = found.messages.iter().map(|message| message.role).collect();
-    use Role::{Assistant, System, Tool, User};
-    assert_eq!(roles, [System, User, Assistant, Tool, Tool]);
-    let call = &found.calls(&found.messages[2])[0];
+    let roles: Vec<_> = found.items.iter().map(|message| message.author).collect();
+    use Author::{Model, System, Tool, User};
+    assert_eq!(roles, [System, User, Model, Tool, Tool]);
+    let call = &found.calls(&found.items[2])[0];
     assert_eq!(found.raw(call.arguments.unwrap()), br#"{\"p\":1}"#);
-    assert_eq!(found.raw(found.messages[3].call_id.unwrap()), b"c1");
+    assert_eq!(found.raw(found.items[3].call_id.unwrap()), b"c1");
     assert!(matches!(
-        found.parts(&found.messages[1])[1].kind,
-        PartKind::Image { low: true, .. }
+        found.blocks(&found.items[1])[1].kind,
+        BlockKind::Image { low: true, .. }
     ));
-    assert!(found.parts(&found.messages[4])[0].marked);
-    for message in &found.messages {
+    assert!(found.blocks(&found.items[4])[0].marked);
+    for message in &found.items {
         let text = std::str::from_utf8(found.bytes(message.span)).unwrap();
         serde_json::from_str::<serde_json::Value>(text).unwrap();
     }
@@ -80,17 +88,17 @@ fn odd_but_good_bodies_are_indexed() {
         "\u{feff}{}",
         r#"{"messages":[{"role":"user","content":"x"}]}"#
     );
-    assert_eq!(read(&with_mark).messages.len(), 1);
-    assert!(read(r#"{"messages":[]}"#).messages.is_empty());
+    assert_eq!(read(&with_mark).items.len(), 1);
+    assert!(read(r#"{"messages":[]}"#).items.is_empty());
     let huge = format!(r#"{{"seed":{},"messages":[]}}"#, "9".repeat(5000));
     assert_eq!(read(&huge).fields.len(), 2);
     let lone = read(r#"{"messages":[{"role":"user","content":"a\ud800b"}]}"#);
-    assert_eq!(lone.messages[0].sizes.chars(), 3);
+    assert_eq!(lone.items[0].sizes.chars(), 3);
 }
 
 #[test]
 fn spelling_does_not_change_the_digest_and_saying_does() {
-    let digest = |message: &str| read(&format!(r#"{{"messages":[{message}]}}"#)).messages[0].digest;
+    let digest = |message: &str| read(&format!(r#"{{"messages":[{message}]}}"#)).items[0].digest;
     let plain = digest(r#"{"role":"user","content":"caf\u00e9/\n"}"#);
     for same in [
         r#"{"content" : "café\/\u000a" , "role":"user"}"#,
@@ -132,13 +140,13 @@ fn an_echoed_answer_has_the_digest_the_tap_computed() {
     text.push("hé".as_bytes());
     text.push(b"llo");
     assert_eq!(
-        found.messages[0].short_digest,
+        found.items[0].short_digest,
         answer_digest(text.finish(), &[text::digest(b"c1")])
     );
     let silent = read(
         r#"{"messages":[{"role":"assistant","content":null},{"role":"assistant","content":""},{"role":"assistant","content":[]}]}"#,
     );
-    for message in &silent.messages {
+    for message in &silent.items {
         assert_eq!(message.short_digest, answer_digest(0, &[]));
     }
 }

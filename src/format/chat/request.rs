@@ -1,8 +1,12 @@
-//! The answer cap of a request (`max_completion_tokens`, `max_tokens`), and what it asks for thinking.
+//! The fields of a chat completions request beside its messages: the answer cap (`max_completion_tokens`,
+//! `max_tokens`), what it asks for thinking, and the usage of a stream.
 
 use serde_json::Value;
 
-use super::{super::edit::Edits, Conversation};
+use crate::{
+    conversation::{Conversation, edit::Edits},
+    json::scan::{Kind, Malformed, Scan, Span},
+};
 
 /// The members that cap an answer; where both are there, engines differ in which of them counts.
 const CAPS: [&str; 2] = ["max_completion_tokens", "max_tokens"];
@@ -66,6 +70,18 @@ impl Conversation {
         }
     }
 
+    /// What the client itself said of `stream_options.include_usage`.
+    pub fn include_usage(&self) -> Option<bool> {
+        include_usage(self)
+    }
+
+    /// Asks for the usage of a stream where the client left it open.
+    ///
+    /// An explicit `false` is respected. Returns whether something was asked.
+    pub fn ask_usage(&self, edits: &mut Edits) -> bool {
+        ask_usage(self, edits)
+    }
+
     /// The tokens that the request lets the model think for, where it names any. They are part of the answer,
     /// and providers refuse an answer cap that is not above them.
     pub fn thinking_budget(&self) -> Option<u64> {
@@ -94,12 +110,67 @@ fn budget_in(parent: &str, name: &str, value: &Value) -> Option<u64> {
     }
 }
 
+/// Where `include_usage` stands in `stream_options`, and what kind of value it is.
+fn usage_option(conversation: &Conversation) -> Option<(Span, Kind)> {
+    let options = conversation
+        .field("stream_options")
+        .filter(|field| field.kind == Kind::Object)?;
+    let mut found = None;
+    Scan::new(&conversation.body, options.value.start as usize)
+        .object(|scan, key| {
+            let value = scan.value()?;
+            if conversation.raw(key) == b"include_usage" {
+                found = Some(value);
+            }
+            Ok::<_, Malformed>(())
+        })
+        .ok()?;
+    found
+}
+
+fn include_usage(conversation: &Conversation) -> Option<bool> {
+    match usage_option(conversation)?.1 {
+        Kind::True => Some(true),
+        Kind::False => Some(false),
+        _ => None,
+    }
+}
+
+fn ask_usage(conversation: &Conversation, edits: &mut Edits) -> bool {
+    if !conversation.streams() || include_usage(conversation).is_some() {
+        return false;
+    }
+    match conversation.field("stream_options") {
+        None => {
+            // A member goes before the closing brace; there is one before it, `stream` itself.
+            let at = conversation.span.end - 1;
+            edits.insert(at, ",\"stream_options\":{\"include_usage\":true}");
+        }
+        Some(field) if field.kind == Kind::Null => {
+            edits.replace(field.value, "{\"include_usage\":true}");
+        }
+        Some(field) if field.kind == Kind::Object => {
+            if let Some((span, _)) = usage_option(conversation) {
+                edits.replace(span, "true");
+            } else {
+                let inner = &conversation.body[field.value.range()][1..];
+                let empty = inner.iter().find(|byte| !byte.is_ascii_whitespace()) == Some(&b'}');
+                let comma = if empty { "" } else { "," };
+                let member = format!("\"include_usage\":true{comma}");
+                edits.insert(field.value.start + 1, member);
+            }
+        }
+        Some(_) => return false,
+    }
+    true
+}
+
 #[cfg(test)]
 mod tests {
     use bytes::Bytes;
 
     use super::*;
-    use crate::wire::chat::index;
+    use crate::format::chat::index;
 
     fn with(members: &str) -> Conversation {
         let body = format!(r#"{{"messages":[],{members}}}"#);

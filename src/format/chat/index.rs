@@ -3,16 +3,16 @@
 use bytes::Bytes;
 use serde::de::IgnoredAny;
 
-use super::{
-    Annotation, Call, Content, Conversation, Field, Message, Part, PartKind, Role, Unindexed,
-    annotation, said,
-};
 use crate::{
+    conversation::{
+        Annotation, Author, Block, BlockKind, Call, Content, Conversation, Field, Format, Item,
+        Unindexed, annotation,
+    },
+    format::describe::{Listed, describe},
     json::{
         scan::{Kind, Malformed, Scan, Span, Text},
         text::{self, Sizes},
     },
-    wire::edit::Edits,
 };
 
 /// Top-level members that are followed; a body with more of them is none we know.
@@ -25,13 +25,14 @@ const MAX_ITEMS: usize = 1 << 18;
 pub fn index(body: Bytes) -> Result<Conversation, Unindexed> {
     match Indexer::run(&body) {
         Ok(found) => Ok(Conversation {
+            format: Format::Chat,
             body: body.clone(),
             span: found.span,
             fields: found.fields,
-            array: found.array,
-            messages: found.messages,
+            list: found.list,
+            items: found.items,
             calls: found.calls,
-            parts: found.parts,
+            blocks: found.blocks,
             annotations: found.annotations,
         }),
         Err(stop) => Err(unindexed(&body, &stop)),
@@ -67,10 +68,10 @@ struct Indexer<'a> {
     body: &'a [u8],
     span: Span,
     fields: Vec<Field>,
-    array: Span,
-    messages: Vec<Message>,
+    list: Span,
+    items: Vec<Item>,
     calls: Vec<Call>,
-    parts: Vec<Part>,
+    blocks: Vec<Block>,
     annotations: Vec<Annotation>,
 }
 
@@ -98,7 +99,7 @@ impl<'a> Indexer<'a> {
             this.field(Field { key, value, kind })
         })?;
         scan.end()?;
-        this.array = messages.ok_or(Stop::Shape("no array of messages"))?;
+        this.list = messages.ok_or(Stop::Shape("no array of messages"))?;
         Ok(this)
     }
 
@@ -128,19 +129,19 @@ impl<'a> Indexer<'a> {
 
     fn array(&mut self, scan: &mut Scan<'a>) -> Result<Span, Stop> {
         // Messages of agents are a few hundred bytes and more: one allocation for most bodies.
-        self.messages.reserve(self.body.len() / 1024);
+        self.items.reserve(self.body.len() / 1024);
         scan.array(|scan| {
             if scan.peek() != Some(b'{') {
                 return Err(Stop::Shape("a message that is not an object"));
             }
             let message = self.message(scan)?;
-            self.messages.push(message);
+            self.items.push(message);
             self.bounded()
         })
     }
 
     fn bounded(&self) -> Result<(), Stop> {
-        let said = self.messages.len() + self.calls.len() + self.parts.len();
+        let said = self.items.len() + self.calls.len() + self.blocks.len();
         if said + self.annotations.len() > MAX_ITEMS {
             return Err(Stop::Shape(
                 "more than 262,144 messages, calls, parts and annotations",
@@ -149,9 +150,9 @@ impl<'a> Indexer<'a> {
         Ok(())
     }
 
-    fn message(&mut self, scan: &mut Scan<'a>) -> Result<Message, Stop> {
+    fn message(&mut self, scan: &mut Scan<'a>) -> Result<Item, Stop> {
         let mut seen = Seen::default();
-        let mut role = Role::Other;
+        let mut role = Role::default();
         let mut content = Content::Absent;
         let (mut call_id, mut name) = (None, None);
         let first_call = self.calls.len() as u32;
@@ -200,9 +201,9 @@ impl<'a> Indexer<'a> {
             }
             Ok::<_, Stop>(())
         })?;
-        let mut message = Message {
+        let mut message = Item {
             span,
-            role,
+            author: role.author,
             content,
             calls: first_call..self.calls.len() as u32,
             call_id,
@@ -216,15 +217,24 @@ impl<'a> Indexer<'a> {
             self.annotations[first_annotation..].sort_by_key(|it| it.span.start);
         }
         let annotations = &self.annotations[first_annotation..];
-        let listed = (&self.calls[..], &self.parts[..], annotations);
-        said::describe(self.body, listed, &mut message);
+        let listed = Listed {
+            body: self.body,
+            calls: &self.calls,
+            blocks: &self.blocks,
+            annotations,
+        };
+        describe(&listed, role.tag, &mut message);
+        if role == FUNCTION {
+            // It answers the call without an id, whatever it says.
+            message.call_id = None;
+        }
         Ok(message)
     }
 
     /// Notes the annotations of the message that is being read, or of a part of it.
     #[cold]
     fn annotate(&mut self, object: Span, part: Option<usize>) -> Result<(), Stop> {
-        let message = self.messages.len();
+        let message = self.items.len();
         annotation::find(self.body, object, message, part, &mut self.annotations)?;
         self.bounded()
     }
@@ -232,16 +242,16 @@ impl<'a> Indexer<'a> {
     fn role(&self, scan: &mut Scan<'a>) -> Result<Role, Stop> {
         let (span, kind) = scan.value()?;
         if kind != Kind::String {
-            return Ok(Role::Other);
+            return Ok(Role::default());
         }
         Ok(match self.bytes(span) {
-            b"\"system\"" => Role::System,
-            b"\"developer\"" => Role::Developer,
-            b"\"user\"" => Role::User,
-            b"\"assistant\"" => Role::Assistant,
-            b"\"tool\"" => Role::Tool,
-            b"\"function\"" => Role::Function,
-            _ => Role::Other,
+            b"\"system\"" => Role::new(Author::System, b'S'),
+            b"\"developer\"" => Role::new(Author::System, b'D'),
+            b"\"user\"" => Role::new(Author::User, b'U'),
+            b"\"assistant\"" => Role::new(Author::Model, b'A'),
+            b"\"tool\"" => Role::new(Author::Tool, b'T'),
+            b"\"function\"" => FUNCTION,
+            _ => Role::default(),
         })
     }
 
@@ -249,13 +259,13 @@ impl<'a> Indexer<'a> {
         match scan.peek() {
             Some(b'"') => Ok(Content::Text(scan.string()?)),
             Some(b'[') => {
-                let first = self.parts.len() as u32;
+                let first = self.blocks.len() as u32;
                 let first_annotation = self.annotations.len();
                 let mut known = true;
                 let span = scan.array(|scan| {
                     if scan.peek() == Some(b'{') {
                         let part = self.part(scan)?;
-                        self.parts.push(part);
+                        self.blocks.push(part);
                         self.bounded()?;
                     } else {
                         scan.value()?;
@@ -264,12 +274,12 @@ impl<'a> Indexer<'a> {
                     Ok::<_, Stop>(())
                 })?;
                 if !known {
-                    self.parts.truncate(first as usize);
+                    self.blocks.truncate(first as usize);
                     let astray = &mut self.annotations[first_annotation..];
                     astray.iter_mut().for_each(Annotation::forget);
                     return Ok(Content::Other(span));
                 }
-                Ok(Content::Parts(first..self.parts.len() as u32, span))
+                Ok(Content::Blocks(first..self.blocks.len() as u32, span))
             }
             _ => {
                 let (span, kind) = scan.value()?;
@@ -282,7 +292,7 @@ impl<'a> Indexer<'a> {
         }
     }
 
-    fn part(&mut self, scan: &mut Scan<'a>) -> Result<Part, Stop> {
+    fn part(&mut self, scan: &mut Scan<'a>) -> Result<Block, Stop> {
         let mut seen = Seen::default();
         let (mut kind, mut text, mut image) = (None, None, None);
         let (mut marked, mut annotated) = (false, false);
@@ -315,21 +325,21 @@ impl<'a> Indexer<'a> {
             Ok::<_, Stop>(())
         })?;
         if annotated {
-            self.annotate(span, Some(self.parts.len()))?;
+            self.annotate(span, Some(self.blocks.len()))?;
         }
         let kind = match (kind.map(|kind| self.bytes(kind.span)), text, image) {
-            (Some(b"text") | None, Some(text), _) => PartKind::Text(text),
-            (Some(b"image_url"), _, Some((url, low))) => PartKind::Image { url, low },
+            (Some(b"text") | None, Some(text), _) => BlockKind::Text(text),
+            (Some(b"image_url"), _, Some((url, low))) => BlockKind::Image { url, low },
             (
                 Some(
                     b"image_url" | b"input_audio" | b"audio" | b"video_url" | b"file" | b"file_url"
                     | b"image" | b"document",
                 ),
                 ..,
-            ) => PartKind::Media,
-            _ => PartKind::Other,
+            ) => BlockKind::Media,
+            _ => BlockKind::Opaque,
         };
-        Ok(Part { span, kind, marked })
+        Ok(Block { span, kind, marked })
     }
 
     /// `{"url": …, "detail": …}`, or the URL itself as some clients send it.
@@ -432,6 +442,30 @@ impl<'a> Indexer<'a> {
     }
 }
 
+/// The role of a message.
+#[derive(Clone, Copy, PartialEq, Eq)]
+struct Role {
+    author: Author,
+    /// Its letter in digests: sessions are found by them, so it never changes.
+    tag: u8,
+}
+
+/// The legacy result of a `function_call`.
+const FUNCTION: Role = Role::new(Author::Tool, b'F');
+
+impl Role {
+    const fn new(author: Author, tag: u8) -> Self {
+        Self { author, tag }
+    }
+}
+
+impl Default for Role {
+    /// One that is not known.
+    fn default() -> Self {
+        Self::new(Author::Unknown, b'?')
+    }
+}
+
 /// Keys of one object that were met already.
 #[derive(Default)]
 struct Seen(u8);
@@ -461,59 +495,4 @@ fn optional(scan: &mut Scan<'_>) -> Result<Option<Text>, Malformed> {
     } else {
         scan.value().map(|_| None)
     }
-}
-
-/// Where `include_usage` stands in `stream_options`, and what kind of value it is.
-fn usage_option(conversation: &Conversation) -> Option<(Span, Kind)> {
-    let options = conversation
-        .field("stream_options")
-        .filter(|field| field.kind == Kind::Object)?;
-    let mut found = None;
-    Scan::new(&conversation.body, options.value.start as usize)
-        .object(|scan, key| {
-            let value = scan.value()?;
-            if conversation.raw(key) == b"include_usage" {
-                found = Some(value);
-            }
-            Ok::<_, Malformed>(())
-        })
-        .ok()?;
-    found
-}
-
-pub(super) fn include_usage(conversation: &Conversation) -> Option<bool> {
-    match usage_option(conversation)?.1 {
-        Kind::True => Some(true),
-        Kind::False => Some(false),
-        _ => None,
-    }
-}
-
-pub(super) fn ask_usage(conversation: &Conversation, edits: &mut Edits) -> bool {
-    if !conversation.streams() || include_usage(conversation).is_some() {
-        return false;
-    }
-    match conversation.field("stream_options") {
-        None => {
-            // A member goes before the closing brace; there is one before it, `stream` itself.
-            let at = conversation.span.end - 1;
-            edits.insert(at, ",\"stream_options\":{\"include_usage\":true}");
-        }
-        Some(field) if field.kind == Kind::Null => {
-            edits.replace(field.value, "{\"include_usage\":true}");
-        }
-        Some(field) if field.kind == Kind::Object => {
-            if let Some((span, _)) = usage_option(conversation) {
-                edits.replace(span, "true");
-            } else {
-                let inner = &conversation.body[field.value.range()][1..];
-                let empty = inner.iter().find(|byte| !byte.is_ascii_whitespace()) == Some(&b'}');
-                let comma = if empty { "" } else { "," };
-                let member = format!("\"include_usage\":true{comma}");
-                edits.insert(field.value.start + 1, member);
-            }
-        }
-        Some(_) => return false,
-    }
-    true
 }

@@ -4,17 +4,14 @@
 //! An object that has one is walked a second time to find the comma that goes with it, so that all
 //! the others cost nothing. What cannot be read is an annotation all the same, and says nothing.
 
-use super::Conversation;
-use crate::{
-    json::{
-        scan::{Malformed, Scan, Span, Text},
-        text::{self, Sizes},
-    },
-    wire::edit::Edits,
+use super::{Conversation, edit::Edits};
+use crate::json::{
+    scan::{Malformed, Scan, Span, Text},
+    text::{self, Sizes},
 };
 
 /// The key of an annotation, on messages and on content parts.
-pub(super) const KEY: &[u8] = b"plimsoll";
+pub(crate) const KEY: &[u8] = b"plimsoll";
 
 /// One annotation. Taken out of every request before it is sent.
 #[derive(Clone, Debug)]
@@ -56,7 +53,7 @@ impl Priority {
 
 impl Annotation {
     /// Says nothing any more: what it stood on is no part that we know.
-    pub(super) const fn forget(&mut self) {
+    pub(crate) const fn forget(&mut self) {
         self.part = None;
         self.name = None;
         self.priority = None;
@@ -93,7 +90,7 @@ impl Conversation {
 }
 
 /// Characters of a value without the annotations in it; these in the order of the body.
-pub(super) fn measure(body: &[u8], span: Span, annotations: &[Annotation]) -> Sizes {
+pub(crate) fn measure(body: &[u8], span: Span, annotations: &[Annotation]) -> Sizes {
     let mut sizes = Sizes::default();
     let mut at = span.start as usize;
     let first = annotations.partition_point(|it| it.span.start < span.start);
@@ -107,7 +104,7 @@ pub(super) fn measure(body: &[u8], span: Span, annotations: &[Annotation]) -> Si
 }
 
 /// Whether a key is that of one of these annotations; these in the order of the body.
-pub(super) fn is_one(annotations: &[Annotation], key: Text) -> bool {
+pub(crate) fn is_one(annotations: &[Annotation], key: Text) -> bool {
     let at = key.span.start;
     let next = annotations.partition_point(|it| it.span.end <= at);
     let near = annotations.get(next);
@@ -115,7 +112,7 @@ pub(super) fn is_one(annotations: &[Annotation], key: Text) -> bool {
 }
 
 /// Notes the annotations of one object, which was walked before.
-pub(super) fn find(
+pub(crate) fn find(
     body: &[u8],
     object: Span,
     message: usize,
