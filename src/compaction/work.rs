@@ -6,7 +6,6 @@
 use std::collections::VecDeque;
 
 use bytes::Bytes;
-use serde_json::json;
 
 use super::{
     Due,
@@ -16,7 +15,8 @@ use super::{
     transcript,
 };
 use crate::{
-    conversation::{Conversation, Item, edit::Edits, units},
+    conversation::{Conversation, Format, Item, edit::Edits, units},
+    format::{AnswerLimit, TextRequest},
     guard::{
         estimate::{self, Weights},
         fence,
@@ -51,9 +51,19 @@ pub struct Summariser {
     pub nonce: [u8; 8],
 }
 
+impl Summariser {
+    /// The longest answer that it is asked for.
+    pub(super) fn limit(&self) -> AnswerLimit {
+        AnswerLimit {
+            tokens: self.max_tokens,
+            of_openai: matches!(self.profile.name, "openai" | "azure"),
+        }
+    }
+}
+
 /// What comes after an answer.
 pub enum Next {
-    /// Another request, a whole body for chat completions.
+    /// Another request, a whole body in the conversation's format.
     Ask(Bytes),
     Done(Summary),
     Failed(Rejected),
@@ -61,6 +71,7 @@ pub enum Next {
 
 /// A summary that is being made. Not `Debug`: it holds texts of the conversation.
 pub struct Work {
+    format: Format,
     asked: Summariser,
     wanted: Wanted,
     weights: Weights,
@@ -93,6 +104,7 @@ impl Work {
         let replaced = due.replaced.min(removed);
         let wanted = Wanted::new(asked.language, asked.nonce, asked.max_tokens, replaced);
         let mut work = Self {
+            format: conversation.format,
             asked,
             wanted,
             weights,
@@ -168,14 +180,11 @@ impl Work {
     }
 
     fn ask_about_record(&self, record: &str) -> Bytes {
-        let limit = ask::usual_limit(self.asked.profile);
-        let content = self.wanted.around(record);
-        let body = json!({
-            "model": self.asked.model,
-            "messages": [{"role": "user", "content": content}],
-            limit: self.asked.max_tokens,
-        });
-        Bytes::from(body.to_string())
+        self.format.text_request(&TextRequest {
+            model: &self.asked.model,
+            text: &self.wanted.around(record),
+            limit: self.asked.limit(),
+        })
     }
 }
 

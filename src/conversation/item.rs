@@ -62,12 +62,24 @@ pub struct Item {
 pub enum Content {
     /// No such member.
     Absent,
-    Null,
+    /// `null`, and where it stands.
+    Null(Span),
     Text(Text),
     /// Indices into [`Conversation::blocks`](super::Conversation::blocks), and the list's span, brackets included.
     Blocks(Range<u32>, Span),
     /// Something else; never edited.
     Other(Span),
+}
+
+impl Content {
+    /// All of it, quotes or brackets included.
+    pub fn span(&self) -> Option<Span> {
+        match self {
+            Self::Absent => None,
+            Self::Text(text) => Some(text.quoted()),
+            Self::Null(span) | Self::Blocks(_, span) | Self::Other(span) => Some(*span),
+        }
+    }
 }
 
 /// One call of an answer.
@@ -77,6 +89,8 @@ pub struct Call {
     pub id: Option<Text>,
     pub name: Option<Text>,
     pub arguments: Option<Text>,
+    /// It stands in a list, to which other calls can be added.
+    pub listed: bool,
 }
 
 /// One part of the content of an item.

@@ -78,7 +78,7 @@ pub(super) fn describe(listed: &Listed<'_>, tag: u8, item: &mut Item) {
             item.sizes += values.measure(*span);
             mix.digest(b'm', values.digest(*span));
         }
-        Content::Null | Content::Absent => {}
+        Content::Null(_) | Content::Absent => {}
     }
     let mut ids = SmallVec::<[u128; 4]>::new();
     for call in calls {

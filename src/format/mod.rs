@@ -11,6 +11,7 @@ pub mod chat;
 mod describe;
 mod listener;
 mod visible;
+mod write;
 
 pub use self::{
     answer::{
@@ -18,4 +19,5 @@ pub use self::{
         Spoken, UsageReport,
     },
     listener::{Heard, Listener},
+    write::{AnswerLimit, TextRequest},
 };

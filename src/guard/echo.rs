@@ -13,11 +13,8 @@ use super::{
     record::{OwnCall, What},
 };
 use crate::{
-    conversation::{Content, Conversation, Item, edit::Edits},
-    json::{
-        scan::{Kind, Malformed, Scan, Span},
-        text,
-    },
+    conversation::{Conversation, Item, edit::Edits},
+    json::text,
 };
 
 /// What becomes of one echoed answer.
@@ -47,7 +44,6 @@ pub(super) fn echo(
 ) -> Echo {
     let mut echo = Echo::default();
     let message = &conversation.items[at];
-    let members = Members::of(conversation, message);
     let mut added = Vec::new();
     let mut spoken = None;
     for record in records {
@@ -57,7 +53,7 @@ pub(super) fn echo(
                 calls,
                 results,
             } => {
-                let fits = members.lists(*theirs)
+                let fits = lists_calls(conversation, message, *theirs)
                     && echo.add_calls(conversation, message, calls, results, weights);
                 echo.left_out += usize::from(!fits);
             }
@@ -73,10 +69,16 @@ pub(super) fn echo(
         }
     }
     if !added.is_empty() || spoken.is_some() {
-        let said = Said::of(conversation, message, members.content);
+        let said = Said::of(conversation, message);
         echo.say(said.as_ref(), &added, spoken, weights);
     }
     echo
+}
+
+/// Whether an answer has exactly so many calls, all of them in a list.
+fn lists_calls(conversation: &Conversation, message: &Item, theirs: u32) -> bool {
+    let calls = conversation.calls(message);
+    theirs > 0 && calls.len() == theirs as usize && calls.iter().all(|call| call.listed)
 }
 
 impl Echo {
@@ -90,7 +92,8 @@ impl Echo {
         results: &[Box<str>],
         weights: &Weights,
     ) -> bool {
-        let Some(tokens) = injected_turns::weigh_step(calls, results, weights) else {
+        let Some(tokens) = injected_turns::weigh_step(conversation.format, calls, results, weights)
+        else {
             return false;
         };
         let theirs = conversation.calls(message);
@@ -132,7 +135,8 @@ impl Echo {
         let gone = match cut {
             Cut::Nothing => 0,
             Cut::All => {
-                self.edits.replace(said.span, "null");
+                let empty = said.conversation.format.empty_content();
+                self.edits.replace(said.span, empty);
                 self.spared = said.tokens(usize::MAX, weights);
                 self.left_out += added.len();
                 return;
@@ -146,8 +150,8 @@ impl Echo {
         let whole: String;
         let mut added = added;
         let all;
-        if said.message.content == Content::Null && !added.is_empty() {
-            // One string takes the place of `null`.
+        if said.is_null() && !added.is_empty() {
+            // One string takes its place.
             whole = added.iter().map(|(_, text)| *text).collect();
             all = [(0, whole.as_str())];
             added = &all;
@@ -161,48 +165,6 @@ impl Echo {
                 self.left_out += 1;
             }
         }
-    }
-}
-
-/// The members of an echoed answer that are edited.
-#[derive(Default)]
-struct Members {
-    content: Option<Span>,
-    calls: Option<usize>,
-    legacy: bool,
-}
-
-impl Members {
-    fn of(conversation: &Conversation, message: &Item) -> Self {
-        let mut members = Self::default();
-        let walked =
-            Scan::new(&conversation.body, message.span.start as usize).object(|scan, key| {
-                match conversation.raw(key) {
-                    b"content" => members.content = Some(scan.value()?.0),
-                    b"tool_calls" if scan.peek() == Some(b'[') => {
-                        let mut calls = 0;
-                        scan.array(|scan| {
-                            calls += 1;
-                            scan.value().map(|_| ())
-                        })?;
-                        members.calls = Some(calls);
-                    }
-                    b"function_call" => members.legacy |= scan.value()?.1 != Kind::Null,
-                    _ => {
-                        scan.value()?;
-                    }
-                }
-                Ok::<_, Malformed>(())
-            });
-        match walked {
-            Ok(_) => members,
-            Err(_) => Self::default(),
-        }
-    }
-
-    /// Whether the answer has exactly so many calls, all of them in `tool_calls`.
-    fn lists(&self, theirs: u32) -> bool {
-        !self.legacy && theirs > 0 && self.calls == Some(theirs as usize)
     }
 }
 

@@ -71,7 +71,7 @@ impl<'a> Gap<'a> {
         let weights = self.view.weights();
         if self.last.is_some() || place == Place::Message {
             let note = text::escape(text);
-            let json = format!(r#"{{"role":"user","content":"{note}"}}"#);
+            let json = self.view.conversation.format.text_item(Author::User, &note);
             let tokens = weights
                 .spelled(note.as_bytes())
                 .saturating_add(FRAME_TOKENS);
@@ -82,12 +82,8 @@ impl<'a> Gap<'a> {
             _ => text::escape(text),
         };
         let between = &mut self.between;
-        place::paragraph(
-            self.view.conversation,
-            self.before,
-            &note,
-            &mut between.edits,
-        );
+        let conversation = self.view.conversation;
+        conversation.append_text(self.before, &note, &mut between.edits);
         if place == Place::Block {
             // With the empty line before it.
             between.block += text::measure(b"\\n\\n");
@@ -99,8 +95,7 @@ impl<'a> Gap<'a> {
     }
 
     fn add_turn(&mut self, said: &[Said]) -> bool {
-        let (weights, profile) = (self.view.weights(), self.view.policy.profile);
-        let Some(turn) = injected_turns::read_turn(said, &weights, profile) else {
+        let Some(turn) = injected_turns::read_turn(said, self.view) else {
             return false;
         };
         let json: Vec<&str> = said.iter().map(|message| &*message.json).collect();

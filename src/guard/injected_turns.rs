@@ -1,20 +1,16 @@
 //! Injected turns as messages: read by the same index as the client's, so that what is put back
 //! weighs what it weighs, and nothing is put back that is no whole turn.
 
-use bytes::Bytes;
-
 use super::{
     estimate::{self, Weights},
     lint::Item,
-    profile::{PROFILES, Profile},
+    profile::PROFILES,
     record::{By, OwnCall, Said},
+    view::View,
 };
-use crate::{
-    conversation::{
-        Author, Conversation,
-        units::{self, UnitKind},
-    },
-    format::chat,
+use crate::conversation::{
+    Author, Format,
+    units::{self, UnitKind},
 };
 
 /// The messages of an injected turn.
@@ -27,13 +23,10 @@ pub(super) struct InjectedTurn {
 
 /// Reads a recorded turn; `None` where its messages are not what the record says, or a call of it is
 /// not answered in it.
-pub(super) fn read_turn(
-    said: &[Said],
-    weights: &Weights,
-    profile: &Profile,
-) -> Option<InjectedTurn> {
-    let messages: Vec<&str> = said.iter().map(|message| &*message.json).collect();
-    let read = index_messages(&messages.join(","), said.len())?;
+pub(super) fn read_turn(said: &[Said], view: View<'_>) -> Option<InjectedTurn> {
+    let (weights, profile) = (view.weights(), view.policy.profile);
+    let items: Vec<&str> = said.iter().map(|message| &*message.json).collect();
+    let read = view.conversation.format.index_items(&items)?;
     units::split(&read).ok()?;
     let mut turn = InjectedTurn {
         items: Vec::with_capacity(said.len()),
@@ -52,7 +45,7 @@ pub(super) fn read_turn(
             return None;
         }
         turn.items.push(item);
-        let tokens = estimate::message(&read, message, &message.sizes, weights, profile);
+        let tokens = estimate::message(&read, message, &message.sizes, &weights, profile);
         turn.tokens = turn.tokens.saturating_add(tokens);
     }
     (!said.is_empty()).then_some(turn)
@@ -60,19 +53,17 @@ pub(super) fn read_turn(
 
 /// Raw tokens of injected calls with their results; `None` where they do not answer each other.
 pub(super) fn weigh_step(
+    format: Format,
     calls: &[OwnCall],
     results: &[Box<str>],
     weights: &Weights,
 ) -> Option<u32> {
     let listed: Vec<&str> = calls.iter().map(|call| &*call.json).collect();
-    let asks = format!(
-        r#"{{"role":"assistant","tool_calls":[{}]}}"#,
-        listed.join(",")
-    );
-    let messages: Vec<&str> = std::iter::once(&*asks)
+    let asks = format.calls_item(&listed);
+    let items: Vec<&str> = std::iter::once(&*asks)
         .chain(results.iter().map(|result| &**result))
         .collect();
-    let read = index_messages(&messages.join(","), messages.len())?;
+    let read = format.index_items(&items)?;
     let units = units::split(&read).ok()?;
     let whole = matches!(&units[..], [unit] if unit.kind == UnitKind::Step);
     if !whole || read.calls.len() != calls.len() || results.len() != calls.len() {
@@ -85,11 +76,4 @@ pub(super) fn weigh_step(
         .iter()
         .map(|message| estimate::message(&read, message, &message.sizes, weights, profile));
     Some(tokens.fold(0, u32::saturating_add))
-}
-
-/// The messages, where they are so many and nothing else.
-fn index_messages(messages: &str, count: usize) -> Option<Conversation> {
-    let body = format!(r#"{{"messages":[{messages}]}}"#);
-    let read = chat::index(Bytes::from(body)).ok()?;
-    (read.items.len() == count && read.fields.len() == 1).then_some(read)
 }

@@ -8,7 +8,7 @@ use super::{
     profile::{Profile, Takes},
 };
 use crate::{
-    conversation::{Author, Content, Conversation, edit::Edits, units},
+    conversation::{Author, Content, Conversation, units},
     json::text::Walk,
 };
 
@@ -79,7 +79,7 @@ fn takes_text(conversation: &Conversation, at: usize) -> bool {
     match &conversation.items[at].content {
         Content::Text(text) => sound(conversation.raw(*text)),
         Content::Blocks(..) => true,
-        Content::Absent | Content::Null | Content::Other(_) => false,
+        Content::Absent | Content::Null(_) | Content::Other(_) => false,
     }
 }
 
@@ -91,24 +91,6 @@ pub(super) fn sound(raw: &[u8]) -> bool {
     let mut walk = Walk::new(raw);
     walk.by_ref().for_each(drop);
     walk.sound()
-}
-
-/// Adds a note at the end of a message, escaped: a paragraph of a string, a part of an array.
-pub(super) fn paragraph(conversation: &Conversation, at: usize, note: &str, edits: &mut Edits) {
-    match &conversation.items[at].content {
-        Content::Text(text) => {
-            let gap = if text.span.is_empty() { "" } else { "\\n\\n" };
-            edits.insert(text.span.end, format!("{gap}{note}"));
-        }
-        Content::Blocks(parts, array) => {
-            let comma = if parts.is_empty() { "" } else { "," };
-            edits.insert(
-                array.end - 1,
-                format!(r#"{comma}{{"type":"text","text":"{note}"}}"#),
-            );
-        }
-        _ => {}
-    }
 }
 
 #[cfg(test)]

@@ -11,7 +11,6 @@ use super::{
     fit::{Fit, PREFACE_FRAME},
     ledger,
     lint::Item,
-    place,
     profile::Takes,
     record::Ours,
     view::View,
@@ -259,16 +258,15 @@ impl<'a> LeftOut<'a> {
 
     /// Puts the note there, escaped. Returns whether that could be done.
     fn put(&self, place: Place, note: &str, edits: &mut Edits) -> bool {
-        let role = match place {
+        let author = match place {
             Place::Nowhere => return false,
             Place::Paragraph(at) => {
-                place::paragraph(self.view.conversation, at, note, edits);
+                self.view.conversation.append_text(at, note, edits);
                 return true;
             }
-            Place::Message(Author::User) => "user",
-            Place::Message(_) => "assistant",
+            Place::Message(author) => author,
         };
-        let message = format!(r#"{{"role":"{role}","content":"{note}"}}"#);
+        let message = self.view.conversation.format.text_item(author, note);
         if let Some(last) = self.pinned.checked_sub(1) {
             let after = self.view.message(self.view.units[last].messages.end - 1);
             edits.insert(after.span.end, format!(",{message}"));

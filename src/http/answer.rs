@@ -58,7 +58,7 @@ pub fn event(fault: &Fault) -> Bytes {
     [b"data: ", &fault.to_json()[..], b"\n\n"].concat().into()
 }
 
-pub fn stream(events: String) -> Response<Body> {
+pub fn stream(events: impl Into<Bytes>) -> Response<Body> {
     event_stream(whole(events))
 }
 

@@ -8,9 +8,8 @@ use http::request::Parts;
 
 use super::{App, request_options::RequestOptions};
 use crate::{
-    conversation::{Conversation, Unindexed},
+    conversation::{Conversation, Format, Unindexed},
     error::Failure,
-    format::chat,
     session::Inherited,
     telemetry::record::Notes,
     wire::shallow_parse::shallow_parse,
@@ -18,6 +17,7 @@ use crate::{
 
 /// The body of a chat completion, as far as it is understood.
 pub struct ParsedRequest {
+    pub format: Format,
     /// As it came.
     pub bytes: Bytes,
     /// `None`: JSON, but no conversation that can be followed. It goes on as it came.
@@ -75,8 +75,8 @@ impl ClientRequest {
 ///
 /// # Errors
 /// It is not JSON.
-pub fn parse_request(bytes: Bytes) -> Result<ParsedRequest, Failure> {
-    match chat::index(bytes.clone()) {
+pub fn parse_request(format: Format, bytes: Bytes) -> Result<ParsedRequest, Failure> {
+    match format.index(bytes.clone()) {
         Ok(conversation) => {
             let odd = conversation.odd_annotations();
             if odd > 0 {
@@ -87,6 +87,7 @@ pub fn parse_request(bytes: Bytes) -> Result<ParsedRequest, Failure> {
                 );
             }
             Ok(ParsedRequest {
+                format,
                 bytes,
                 model: conversation
                     .model()
@@ -100,6 +101,7 @@ pub fn parse_request(bytes: Bytes) -> Result<ParsedRequest, Failure> {
             tracing::warn!(%reason, "a request is forwarded without a guard");
             let shallow = shallow_parse(&bytes);
             Ok(ParsedRequest {
+                format,
                 model: shallow.model,
                 streams: shallow.streams,
                 conversation: None,

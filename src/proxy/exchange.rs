@@ -43,6 +43,7 @@ use super::{
     wait_for_summary::{begin_summary_wait, wait_for_summary},
 };
 use crate::{
+    conversation::Format,
     error::Failure,
     http::{
         admission::{Client, allows_target, no_such_model},
@@ -85,7 +86,7 @@ pub async fn exchange_chat(
     let received = body::read(&parts.headers, body, &app.config.server, &app.flight).await?;
 
     // 3. The index.
-    let parsed = parse_request(received.bytes)?;
+    let parsed = parse_request(Format::Chat, received.bytes)?;
     record.set_model(&parsed.model);
 
     // 4. The model.

@@ -2,10 +2,10 @@
 //! refusals that come after the head of a stream is out.
 
 use http::{HeaderValue, Response, StatusCode};
-use serde_json::json;
 
 use super::provider_reply::read_fault;
 use crate::{
+    conversation::Format,
     error::Failure,
     http::answer::{ERROR, event, failure_event, json, stream},
     provider::{
@@ -27,30 +27,19 @@ pub(super) fn too_long(overflow: &Overflow, window: Window) -> Response<Body> {
     answer
 }
 
-/// The end of an answer of which nothing is left for the client: the model called only tools of
-/// ours, round after round. Without an end the client would have an error, or wait for ever.
-pub(super) fn nothing_more(streams: bool, model: &str, usage: Option<Usage>) -> Response<Body> {
-    let envelope = |object: &str| json!({"id": "chatcmpl-plimsoll", "object": object, "created": 0, "model": model});
-    let usage = usage.map(|usage| {
-        let tokens = usage.prompt_tokens;
-        json!({"prompt_tokens": tokens, "completion_tokens": 0, "total_tokens": tokens})
-    });
-    if !streams {
-        let mut body = envelope("chat.completion");
-        let message = json!({"role": "assistant", "content": ""});
-        body["choices"] = json!([{"index": 0, "message": message, "finish_reason": "stop"}]);
-        if let Some(usage) = usage {
-            body["usage"] = usage;
-        }
-        return json(StatusCode::OK, body.to_string().into_bytes());
+/// The end of an answer of which nothing is left for the client: the model called only proxy-executed tools,
+/// turn after turn. Without an end the client would have an error, or wait for ever.
+pub(super) fn nothing_more(
+    format: Format,
+    streams: bool,
+    model: &str,
+    usage: Option<Usage>,
+) -> Response<Body> {
+    let body = format.empty_answer(streams, model, usage);
+    match streams {
+        true => stream(body),
+        false => json(StatusCode::OK, body),
     }
-    let mut last = envelope("chat.completion.chunk");
-    last["choices"] = json!([{"index": 0, "delta": {}, "finish_reason": "stop"}]);
-    // Not in a chunk without choices: on that a client may fail that never asked for one.
-    if let Some(usage) = usage {
-        last["usage"] = usage;
-    }
-    stream(format!("data: {last}\n\ndata: [DONE]\n\n"))
 }
 
 /// What came in the place of a stream whose head is out, as its last event: a refusal in its own

@@ -12,7 +12,7 @@ use self::{after_answer::Billed, kept::calls};
 use super::request_options::GuardMode;
 use crate::{
     config::RecoveryConfig,
-    conversation::Conversation,
+    conversation::{Conversation, Format},
     guard::{
         self, Policy,
         profile::{Profile, Takes},
@@ -59,6 +59,8 @@ pub struct RecoveryStep {
     bare: bool,
     /// The request lists tools: without any, calls of ours are refused in it.
     lists_tools: bool,
+    /// Of the conversation.
+    format: Format,
     offer: Offer,
     injected: Option<Due>,
     tight_chars: Option<usize>,
@@ -96,6 +98,7 @@ impl RecoveryStep {
             on,
             bare,
             lists_tools: conversation.asks_for("tools") || conversation.asks_for("functions"),
+            format: conversation.format,
             offer: Offer::Nothing,
             injected: None,
             tight_chars: None,

@@ -53,6 +53,7 @@ impl Rounds for ToolLoop {
             );
             let model = &self.placed.target.model;
             return Some(own_answers::nothing_more(
+                self.request.parsed.format,
                 self.streamed,
                 model,
                 spoken.usage,

@@ -7,12 +7,10 @@ mod arguments;
 mod offer;
 mod schema;
 
-use serde_json::json;
-
 use self::arguments::Arguments;
 pub use self::offer::{Offer, offered};
 use super::reminder::{self, Kept, Refused, Reminders};
-use crate::relay::Own;
+use crate::{conversation::Format, format::Own};
 
 const ADD: &str = "add_reminder";
 const UPDATE: &str = "update_reminder";
@@ -25,7 +23,7 @@ pub const NAMES: &[&str] = &[ADD, UPDATE, DELETE, CLEAR];
 /// What calls of our tools came to.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Executed {
-    /// For each call the whole message that answers it, a JSON object.
+    /// For each call the whole item that answers it, in the format of the conversation.
     pub results: Vec<Box<str>>,
     /// The model asks for a new course.
     pub clear: bool,
@@ -34,7 +32,7 @@ pub struct Executed {
 /// Executes the calls of our tools in one answer. Each gets an answer; the reminders change by those
 /// that could be carried out. A new course comes after all others, and not where one of them failed:
 /// what the model wanted to keep would be lost with it.
-pub fn execute(calls: &[Own], reminders: &mut Reminders) -> Executed {
+pub fn execute(format: Format, calls: &[Own], reminders: &mut Reminders) -> Executed {
     let clears = |call: &Own| &*call.name == CLEAR;
     let mut answers: Vec<_> = calls
         .iter()
@@ -55,20 +53,10 @@ pub fn execute(calls: &[Own], reminders: &mut Reminders) -> Executed {
     }
     let told = answers.into_iter().zip(calls).map(|(answer, call)| {
         let answer = answer.unwrap_or_else(|error| format!("Error: {error}"));
-        message(call, &answer)
+        format.result_item(call, &answer)
     });
     executed.results = told.collect();
     executed
-}
-
-/// The message that answers a call.
-fn message(call: &Own, answer: &str) -> Box<str> {
-    let message = if call.legacy {
-        json!({ "role": "function", "name": &*call.name, "content": answer })
-    } else {
-        json!({ "role": "tool", "tool_call_id": &*call.id, "content": answer })
-    };
-    message.to_string().into()
 }
 
 fn carry_out(call: &Own, reminders: &mut Reminders) -> Result<String, String> {

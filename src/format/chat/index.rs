@@ -284,7 +284,7 @@ impl<'a> Indexer<'a> {
             _ => {
                 let (span, kind) = scan.value()?;
                 Ok(if kind == Kind::Null {
-                    Content::Null
+                    Content::Null(span)
                 } else {
                     Content::Other(span)
                 })
@@ -406,6 +406,7 @@ impl<'a> Indexer<'a> {
             id,
             name,
             arguments,
+            listed: true,
         })
     }
 
@@ -420,6 +421,7 @@ impl<'a> Indexer<'a> {
             id: None,
             name,
             arguments,
+            listed: false,
         });
         Ok(())
     }

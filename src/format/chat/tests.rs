@@ -2,9 +2,7 @@ use bytes::Bytes;
 
 use super::*;
 use crate::{
-    conversation::{
-        Author, BlockKind, Content, Conversation, Unindexed, answer_digest, edit::Edits,
-    },
+    conversation::{Author, BlockKind, Conversation, Unindexed, answer_digest, edit::Edits},
     json::text,
 };
 

@@ -4,8 +4,6 @@
 //! others go; an image becomes a part of text, never nothing. Parts with a cache breakpoint keep
 //! their place and their marker: a text of theirs is shortened, and media of theirs stay.
 
-use bytes::Bytes;
-
 use super::{FRAME, RESULT, Small};
 use crate::{
     conversation::{Block, BlockKind, Content},
@@ -68,7 +66,9 @@ pub(super) fn result(view: View<'_>, at: usize) -> Option<Small> {
                     }
                     BlockKind::Image { .. } | BlockKind::Media => {
                         let with = notice(part)?;
-                        small.edits.replace(part.span, text_part(with));
+                        small
+                            .edits
+                            .replace(part.span, view.conversation.format.text_block(with));
                         with
                     }
                 };
@@ -94,7 +94,9 @@ pub(super) fn media(view: View<'_>, at: usize, tokens: u32) -> Option<Small> {
         };
         gone = gone.saturating_add(weight(view, part));
         sizes += text::measure(with.as_bytes());
-        small.edits.replace(part.span, text_part(with));
+        small
+            .edits
+            .replace(part.span, view.conversation.format.text_block(with));
         small.media += 1;
     }
     let notices = view.weights().whole(&sizes);
@@ -109,10 +111,6 @@ const fn notice(part: &Block) -> Option<&'static str> {
         BlockKind::Media => Some(MEDIA),
         BlockKind::Text(_) | BlockKind::Opaque => None,
     }
-}
-
-fn text_part(text: &str) -> Bytes {
-    Bytes::from(format!(r#"{{"type":"text","text":"{text}"}}"#))
 }
 
 /// Raw tokens of a medium.

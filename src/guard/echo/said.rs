@@ -34,7 +34,7 @@ struct Piece {
 
 /// The text of an answer.
 pub(super) struct Said<'a> {
-    conversation: &'a Conversation,
+    pub(super) conversation: &'a Conversation,
     pub(super) message: &'a Item,
     /// The whole of `content`.
     pub(super) span: Span,
@@ -43,11 +43,7 @@ pub(super) struct Said<'a> {
 
 impl<'a> Said<'a> {
     /// `None` where there is no content that text can be put into, or taken from.
-    pub(super) fn of(
-        conversation: &'a Conversation,
-        message: &'a Item,
-        content: Option<Span>,
-    ) -> Option<Self> {
+    pub(super) fn of(conversation: &'a Conversation, message: &'a Item) -> Option<Self> {
         let pieces = texts(conversation, message).map(|text| {
             let mut walk = Walk::new(conversation.raw(text));
             let chars = walk.by_ref().count();
@@ -57,14 +53,19 @@ impl<'a> Said<'a> {
         match message.content {
             Content::Absent | Content::Other(_) => return None,
             Content::Blocks(..) if pieces.is_empty() => return None,
-            Content::Null | Content::Text(_) | Content::Blocks(..) => {}
+            Content::Null(_) | Content::Text(_) | Content::Blocks(..) => {}
         }
         Some(Self {
             conversation,
             message,
-            span: content?,
+            span: message.content.span()?,
             pieces,
         })
+    }
+
+    /// Nothing is said, though there is a place for it.
+    pub(super) const fn is_null(&self) -> bool {
+        matches!(self.message.content, Content::Null(_))
     }
 
     /// How much goes where the text begins with what was spoken. Something must
@@ -159,7 +160,7 @@ impl<'a> Said<'a> {
     /// Puts text in after so many characters, `gone` of which are taken out. Returns whether
     /// there was a place for it.
     pub(super) fn put(&self, before: usize, gone: usize, escaped: &str, edits: &mut Edits) -> bool {
-        if self.message.content == Content::Null {
+        if self.is_null() {
             edits.replace(self.span, format!("\"{escaped}\""));
             return true;
         }

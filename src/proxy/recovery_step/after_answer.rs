@@ -2,17 +2,18 @@
 
 use super::{
     RecoveryStep,
-    kept::{message, put_back, user_message},
+    kept::{keep_answer, keep_call},
 };
 use crate::{
-    conversation::Conversation,
+    conversation::{Author, Conversation},
+    format::{Before, Spoken},
     guard::{
         Policy,
         record::{By, Said, What},
     },
     health::Level,
+    json::text,
     recovery::{Memory, clock::Did, tool},
-    relay::{Before, Spoken},
     wire::usage::Usage,
 };
 
@@ -47,23 +48,25 @@ impl RecoveryStep {
             self.rounds = self.max_rounds.saturating_add(1);
             return;
         }
+        let format = self.format;
         let mut said = vec![Said {
             by: By::Model {
                 calls: spoken.own.len() as u32,
             },
-            json: message(spoken),
+            json: keep_answer(format, spoken),
         }];
         let mut clear = false;
         if let Some(package) = &spoken.package {
             self.memory.reminders.keep_package(&package.text);
         }
         if spoken.own.is_empty() {
+            let go_on = self.prompts.go_on(self.language);
             said.push(Said {
                 by: By::User,
-                json: user_message(self.prompts.go_on(self.language)),
+                json: format.text_item(Author::User, &text::escape(go_on)).into(),
             });
         } else {
-            let executed = tool::execute(&spoken.own, &mut self.memory.reminders);
+            let executed = tool::execute(format, &spoken.own, &mut self.memory.reminders);
             clear = executed.clear;
             said.extend(
                 executed
@@ -106,11 +109,15 @@ impl RecoveryStep {
             });
         }
         if !last.own.is_empty() && last.theirs > 0 {
-            let executed = tool::execute(&last.own, &mut self.memory.reminders);
+            let executed = tool::execute(self.format, &last.own, &mut self.memory.reminders);
             self.memory.clear_due |= executed.clear;
             self.record(What::Calls {
                 theirs: last.theirs,
-                calls: last.own.iter().map(put_back).collect(),
+                calls: last
+                    .own
+                    .iter()
+                    .map(|call| keep_call(self.format, call))
+                    .collect(),
                 results: executed.results,
             });
         }

@@ -14,7 +14,7 @@ fn own(name: &str, arguments: &str) -> Own {
 
 /// What one call is answered, and whether a new course is asked for.
 fn said(call: &Own, reminders: &mut Reminders) -> (String, bool) {
-    let executed = execute(std::slice::from_ref(call), reminders);
+    let executed = execute(Format::Chat, std::slice::from_ref(call), reminders);
     let [message] = &executed.results[..] else {
         panic!("{} answers", executed.results.len());
     };
@@ -50,7 +50,7 @@ fn each_tool_does_what_it_says() {
         own(DELETE, r#"{"id":"r2"}"#),
         own(CLEAR, r#"{"reminder_content":"last"}"#),
     ];
-    let executed = execute(&calls, &mut notes);
+    let executed = execute(Format::Chat, &calls, &mut notes);
     assert!(executed.clear);
     assert_eq!(texts(&notes), ["first", "last"]);
     assert_eq!(
@@ -82,7 +82,7 @@ fn nothing_is_cleared_beside_a_call_that_failed() {
                 true => [clear, kept, failed.clone()],
                 false => [failed.clone(), kept, clear],
             };
-            let executed = execute(&calls, &mut notes);
+            let executed = execute(Format::Chat, &calls, &mut notes);
             assert!(!executed.clear);
             assert_eq!(texts(&notes), ["kept"], "what could be saved is");
             assert_eq!(executed.results.len(), 3);
@@ -236,7 +236,7 @@ fn adding_for_ever_ends_in_refusals() {
     let calls: Vec<_> = (0..1_000)
         .map(|n| own(ADD, &format!(r#"{{"content":"{n}"}}"#)))
         .collect();
-    let executed = execute(&calls, &mut notes);
+    let executed = execute(Format::Chat, &calls, &mut notes);
     assert_eq!(executed.results.len(), 1_000);
     assert_eq!(notes.notes().len(), reminder::MAX_NOTES);
     assert!(executed.results[999].contains("Error: there are 32 reminders already"));
@@ -253,7 +253,7 @@ proptest! {
             ..own(name, &arguments)
         }).collect();
         let mut notes = Reminders::default();
-        let executed = execute(&calls, &mut notes);
+        let executed = execute(Format::Chat, &calls, &mut notes);
         prop_assert_eq!(executed.results.len(), calls.len());
         for result in executed.results {
             prop_assert!(serde_json::from_str::<Value>(&result).is_ok());

@@ -95,7 +95,7 @@ fn message_nests(found: &Conversation, message: &Item) {
     text_within(found, message.call_id, span);
     text_within(found, message.name, span);
     match &message.content {
-        Content::Absent | Content::Null => {}
+        Content::Absent | Content::Null(_) => {}
         Content::Text(text) => text_within(found, Some(*text), span),
         Content::Blocks(_, parts) | Content::Other(parts) => within(*parts, span),
     }

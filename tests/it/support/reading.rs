@@ -71,7 +71,10 @@ fn message_is_right(body: &[u8], found: &Conversation, message: &Item, raw: &Mem
     assert_eq!(text(message.name), string(raw.get("name")));
     match (&message.content, raw.get("content")) {
         (Content::Absent, None) => {}
-        (Content::Null, Some(content)) => assert_eq!(content.get(), "null"),
+        (Content::Null(span), Some(content)) => {
+            assert_eq!(content.get(), "null");
+            assert_eq!(*span, place(body, content.get()));
+        }
         (Content::Text(text), Some(content)) => {
             assert_eq!(text.quoted(), place(body, content.get()));
             assert_eq!(text.escaped(), content.get().contains('\\'));

@@ -1,0 +1,123 @@
+//! Messages, calls, requests and answers of chat completions, as the proxy writes them.
+
+use std::borrow::Cow;
+
+use bytes::Bytes;
+use serde_json::{Value, json};
+
+use super::summary::usual_limit;
+use crate::{
+    conversation::Author,
+    format::{Own, Spoken, write::TextRequest},
+    wire::usage::Usage,
+};
+
+pub(in crate::format) fn request_of(messages: &[&str]) -> String {
+    format!(r#"{{"messages":[{}]}}"#, messages.join(","))
+}
+
+pub(in crate::format) fn text_item(author: Author, escaped: &str) -> String {
+    let role = match author {
+        Author::Model => "assistant",
+        _ => "user",
+    };
+    format!(r#"{{"role":"{role}","content":"{escaped}"}}"#)
+}
+
+pub(in crate::format) fn text_block(escaped: &str) -> String {
+    format!(r#"{{"type":"text","text":"{escaped}"}}"#)
+}
+
+pub(in crate::format) fn calls_item(calls: &[&str]) -> String {
+    let calls = calls.join(",");
+    format!(r#"{{"role":"assistant","content":null,"tool_calls":[{calls}]}}"#)
+}
+
+pub(in crate::format) fn answer_item(
+    spoken: &Spoken,
+    max_bytes: usize,
+    max_argument_bytes: usize,
+) -> Box<str> {
+    let overlong = |call: &Own| is_overlong(call, max_argument_bytes);
+    let kept = !spoken.message.is_empty() && spoken.message.len() <= max_bytes;
+    if kept && !spoken.own.iter().any(overlong) {
+        return spoken.message.clone();
+    }
+    // Too long to be kept and sent again: its calls alone, without which the results would be none.
+    let calls: Vec<_> = spoken
+        .own
+        .iter()
+        .map(|it| call(it, max_argument_bytes))
+        .collect();
+    let calls: Vec<&str> = calls.iter().map(|call| &**call).collect();
+    let legacy = spoken.own.first().is_some_and(|call| call.legacy);
+    match (&calls[..], &spoken.package) {
+        ([call], _) if legacy => {
+            format!(r#"{{"role":"assistant","content":null,"function_call":{call}}}"#)
+        }
+        ([], Some(package)) => json!({"role": "assistant", "content": &*package.text}).to_string(),
+        _ => calls_item(&calls),
+    }
+    .into()
+}
+
+fn is_overlong(call: &Own, max_argument_bytes: usize) -> bool {
+    call.overlong || call.arguments.len() > max_argument_bytes
+}
+
+pub(in crate::format) fn call(call: &Own, max_argument_bytes: usize) -> Cow<'_, str> {
+    if !is_overlong(call, max_argument_bytes) {
+        return Cow::Borrowed(&call.json);
+    }
+    let function = json!({"name": &*call.name, "arguments": "{}"});
+    let json = match call.legacy {
+        true => function,
+        false => json!({"id": &*call.id, "type": "function", "function": function}),
+    };
+    Cow::Owned(json.to_string())
+}
+
+pub(in crate::format) fn result_item(call: &Own, text: &str) -> Box<str> {
+    let message = match call.legacy {
+        true => json!({"role": "function", "name": &*call.name, "content": text}),
+        false => json!({"role": "tool", "tool_call_id": &*call.id, "content": text}),
+    };
+    message.to_string().into()
+}
+
+pub(in crate::format) fn text_request(request: &TextRequest<'_>) -> Bytes {
+    let body = json!({
+        "model": request.model,
+        "messages": [{"role": "user", "content": request.text}],
+        usual_limit(request.limit): request.limit.tokens,
+    });
+    Bytes::from(body.to_string())
+}
+
+/// Without it the client would have an error, or wait for ever.
+pub(in crate::format) fn empty_answer(streamed: bool, model: &str, usage: Option<Usage>) -> Bytes {
+    let usage = usage.map(|usage| {
+        let tokens = usage.prompt_tokens;
+        json!({"prompt_tokens": tokens, "completion_tokens": 0, "total_tokens": tokens})
+    });
+    let (object, member, says) = match streamed {
+        true => ("chat.completion.chunk", "delta", json!({})),
+        false => (
+            "chat.completion",
+            "message",
+            json!({"role": "assistant", "content": ""}),
+        ),
+    };
+    let mut body: Value = json!({
+        "id": "chatcmpl-plimsoll", "object": object, "created": 0, "model": model,
+        "choices": [{"index": 0, member: says, "finish_reason": "stop"}],
+    });
+    // Of a stream not in a chunk without choices: on that a client may fail that never asked for one.
+    if let Some(usage) = usage {
+        body["usage"] = usage;
+    }
+    match streamed {
+        true => Bytes::from(format!("data: {body}\n\ndata: [DONE]\n\n")),
+        false => Bytes::from(body.to_string()),
+    }
+}
