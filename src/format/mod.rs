@@ -10,6 +10,8 @@ mod blocks;
 pub mod chat;
 mod describe;
 mod listener;
+mod request;
+mod tools;
 mod visible;
 mod write;
 
@@ -19,5 +21,6 @@ pub use self::{
         Spoken, UsageReport,
     },
     listener::{Heard, Listener},
+    tools::{ToolArgument, ToolForm, ToolSchema},
     write::{AnswerLimit, TextRequest},
 };

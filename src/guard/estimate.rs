@@ -134,10 +134,9 @@ pub fn part_tokens(conversation: &Conversation, part: &Block, profile: &Profile)
 
 /// Raw tokens of what stands beside the messages and is read by the model all the same.
 pub fn beside(conversation: &Conversation, weights: &Weights) -> u32 {
-    ["tools", "functions", "response_format"]
-        .iter()
-        .filter_map(|name| conversation.field(name))
-        .map(|field| weights.spelled(conversation.bytes(field.value)))
+    conversation
+        .beside_items()
+        .map(|span| weights.spelled(conversation.bytes(span)))
         .fold(0, u32::saturating_add)
 }
 

@@ -213,29 +213,10 @@ fn stands_back(conversation: &Conversation, policy: &Policy<'_>) -> Result<Vec<U
     if !policy.settings.enabled {
         return Err(StoodBack::Disabled);
     }
-    if let Some(name) = manages_itself(conversation) {
+    if let Some(name) = conversation.managed_by_provider() {
         return Err(StoodBack::ProviderManages(name));
     }
     units::split(conversation).map_err(StoodBack::Invalid)
-}
-
-/// The member by which a request asks the provider to manage its context.
-fn manages_itself(conversation: &Conversation) -> Option<&'static str> {
-    if conversation.asks_for("context_management") {
-        return Some("context_management");
-    }
-    let says = |name: &str, word: &[u8]| {
-        conversation.field(name).is_some_and(|field| {
-            memchr::memmem::find(conversation.bytes(field.value), word).is_some()
-        })
-    };
-    if says("truncation", b"\"auto\"") {
-        return Some("truncation");
-    }
-    if says("transforms", b"\"middle-out\"") {
-        return Some("transforms");
-    }
-    says("plugins", b"\"context-compression\"").then_some("plugins")
 }
 
 #[cfg(test)]

@@ -97,7 +97,7 @@ impl RecoveryStep {
             language,
             on,
             bare,
-            lists_tools: conversation.asks_for("tools") || conversation.asks_for("functions"),
+            lists_tools: conversation.lists_tools(),
             format: conversation.format,
             offer: Offer::Nothing,
             injected: None,

@@ -1,9 +1,11 @@
 //! Chat completions.
 
 pub mod answer;
+pub(super) mod answer_shape;
 mod index;
-mod request;
+pub(super) mod request;
 pub(super) mod summary;
+pub(super) mod tools;
 pub(super) mod write;
 
 pub use self::index::index;

@@ -34,64 +34,98 @@ const BUDGETS: [&str; 6] = [
     "max_thinking_tokens",
 ];
 
+/// The lists of tools: today's, and the legacy one.
+const LISTS: [&str; 2] = ["tools", "functions"];
+
 /// The largest answer asked for, in tokens, up to which a request without tools is taken for a title or a probe.
 const AUXILIARY_MAX_TOKENS: u64 = 64;
 
-impl Conversation {
-    /// Whether it belongs to no conversation, as clients send to make a title or to try a key: no tools, and
-    /// room for a few words only.
-    pub fn is_auxiliary(&self) -> bool {
-        let asked = self.max_answer_tokens();
-        asked.is_some_and(|tokens| tokens <= AUXILIARY_MAX_TOKENS)
-            && !self.asks_for("tools")
-            && !self.asks_for("functions")
-    }
+/// Whether it belongs to no conversation, as clients send to make a title or to try a key: no tools, and
+/// room for a few words only.
+pub(in crate::format) fn is_auxiliary(conversation: &Conversation) -> bool {
+    let asked = max_answer_tokens(conversation);
+    asked.is_some_and(|tokens| tokens <= AUXILIARY_MAX_TOKENS) && !lists_tools(conversation)
+}
 
-    /// The largest answer asked for: `max_completion_tokens`, else `max_tokens`.
-    pub fn max_answer_tokens(&self) -> Option<u64> {
-        CAPS.iter().find_map(|name| self.number_value(name))
-    }
+/// The largest answer asked for: `max_completion_tokens`, else `max_tokens`.
+pub(in crate::format) fn max_answer_tokens(conversation: &Conversation) -> Option<u64> {
+    CAPS.iter().find_map(|name| conversation.number_value(name))
+}
 
-    /// The larger of the answer caps that the request names, in tokens.
-    pub fn largest_answer_cap(&self) -> Option<u64> {
-        CAPS.iter().filter_map(|name| self.number_value(name)).max()
-    }
+/// The larger of the answer caps that the request names, in tokens.
+pub(in crate::format) fn largest_answer_cap(conversation: &Conversation) -> Option<u64> {
+    CAPS.iter()
+        .filter_map(|name| conversation.number_value(name))
+        .max()
+}
 
-    /// Lowers every answer cap above `tokens` to it. None is raised, and none is added.
-    pub fn lower_answer_caps(&self, tokens: u32, edits: &mut Edits) {
-        for name in CAPS {
-            if let Some(field) = self.field(name)
-                && self
-                    .number_value(name)
-                    .is_some_and(|cap| cap > tokens.into())
-            {
-                edits.replace(field.value, tokens.to_string());
-            }
+/// Lowers every answer cap above `tokens` to it. None is raised, and none is added.
+pub(in crate::format) fn lower_answer_caps(
+    conversation: &Conversation,
+    tokens: u32,
+    edits: &mut Edits,
+) {
+    for name in CAPS {
+        if let Some(field) = conversation.field(name)
+            && conversation
+                .number_value(name)
+                .is_some_and(|cap| cap > tokens.into())
+        {
+            edits.replace(field.value, tokens.to_string());
         }
     }
+}
 
-    /// What the client itself said of `stream_options.include_usage`.
-    pub fn include_usage(&self) -> Option<bool> {
-        include_usage(self)
-    }
+/// The tokens that the request lets the model think for, where it names any. They are part of the answer,
+/// and providers refuse an answer cap that is not above them.
+pub(in crate::format) fn thinking_budget(conversation: &Conversation) -> Option<u64> {
+    let held = |name: &&str| {
+        let field = conversation.field(name)?;
+        let value: Value = serde_json::from_slice(conversation.bytes(field.value)).ok()?;
+        budget_in("", name, &value)
+    };
+    HOLDERS.iter().filter_map(held).max()
+}
 
-    /// Asks for the usage of a stream where the client left it open.
-    ///
-    /// An explicit `false` is respected. Returns whether something was asked.
-    pub fn ask_usage(&self, edits: &mut Edits) -> bool {
-        ask_usage(self, edits)
-    }
+/// What stands beside the messages and is read by the model all the same.
+pub(in crate::format) fn beside_items(conversation: &Conversation) -> impl Iterator<Item = Span> {
+    let fields = ["tools", "functions", "response_format"].iter();
+    fields.filter_map(|name| conversation.field(name).map(|field| field.value))
+}
 
-    /// The tokens that the request lets the model think for, where it names any. They are part of the answer,
-    /// and providers refuse an answer cap that is not above them.
-    pub fn thinking_budget(&self) -> Option<u64> {
-        let held = |name: &&str| {
-            let field = self.field(name)?;
-            let value: Value = serde_json::from_slice(self.bytes(field.value)).ok()?;
-            budget_in("", name, &value)
-        };
-        HOLDERS.iter().filter_map(held).max()
+/// The member by which a request asks the provider to manage its context.
+pub(in crate::format) fn managed_by_provider(conversation: &Conversation) -> Option<&'static str> {
+    if conversation.asks_for("context_management") {
+        return Some("context_management");
     }
+    let says = |name: &str, word: &[u8]| {
+        conversation.field(name).is_some_and(|field| {
+            memchr::memmem::find(conversation.bytes(field.value), word).is_some()
+        })
+    };
+    if says("truncation", b"\"auto\"") {
+        return Some("truncation");
+    }
+    if says("transforms", b"\"middle-out\"") {
+        return Some("transforms");
+    }
+    says("plugins", b"\"context-compression\"").then_some("plugins")
+}
+
+/// Whether the request lists tools.
+pub(in crate::format) fn lists_tools(conversation: &Conversation) -> bool {
+    LISTS.iter().any(|name| lists(conversation, name))
+}
+
+/// Whether a list of that name has anything in it; what is no list counts as one.
+fn lists(conversation: &Conversation, name: &str) -> bool {
+    conversation.field(name).is_some_and(|field| {
+        let inside = conversation.bytes(field.value);
+        let inside = inside
+            .strip_prefix(b"[")
+            .and_then(|it| it.strip_suffix(b"]"));
+        field.kind != Kind::Null && inside.is_none_or(|inside| !inside.trim_ascii().is_empty())
+    })
 }
 
 /// The largest thinking budget in the member `name` of the object `parent`.
@@ -128,7 +162,8 @@ fn usage_option(conversation: &Conversation) -> Option<(Span, Kind)> {
     found
 }
 
-fn include_usage(conversation: &Conversation) -> Option<bool> {
+/// What the client itself said of `stream_options.include_usage`.
+pub(in crate::format) fn include_usage(conversation: &Conversation) -> Option<bool> {
     match usage_option(conversation)?.1 {
         Kind::True => Some(true),
         Kind::False => Some(false),
@@ -136,7 +171,7 @@ fn include_usage(conversation: &Conversation) -> Option<bool> {
     }
 }
 
-fn ask_usage(conversation: &Conversation, edits: &mut Edits) -> bool {
+pub(in crate::format) fn ask_usage(conversation: &Conversation, edits: &mut Edits) -> bool {
     if !conversation.streams() || include_usage(conversation).is_some() {
         return false;
     }

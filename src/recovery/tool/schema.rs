@@ -5,32 +5,19 @@ use std::sync::LazyLock;
 use bytes::Bytes;
 
 use super::{ADD, CLEAR, DELETE, UPDATE};
-use crate::{guard::record::OwnTools, recovery::Language};
-
-/// How a request lists its tools.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Form {
-    Tools,
-    /// Every function of the client is `strict`.
-    StrictTools,
-    /// The legacy `functions`.
-    Functions,
-}
+use crate::{
+    format::{ToolArgument, ToolForm, ToolSchema},
+    guard::record::OwnTools,
+    recovery::Language,
+};
 
 /// The schemas, as a request of that form carries them.
-pub(super) fn own(form: Form, language: Language) -> OwnTools {
-    static WRITTEN: LazyLock<[[Bytes; 3]; 2]> = LazyLock::new(|| {
-        [&ENGLISH, &CHINESE].map(|texts| {
-            [Form::Tools, Form::StrictTools, Form::Functions]
-                .map(|form| Bytes::from(write(texts, form)))
-        })
+pub(super) fn own(form: ToolForm, language: Language) -> OwnTools {
+    static WRITTEN: LazyLock<[[Bytes; ToolForm::ALL.len()]; 2]> = LazyLock::new(|| {
+        [&ENGLISH, &CHINESE].map(|texts| ToolForm::ALL.map(|form| Bytes::from(write(texts, form))))
     });
-    let field = match form {
-        Form::Tools | Form::StrictTools => "tools",
-        Form::Functions => "functions",
-    };
     OwnTools {
-        field,
+        field: form.field(),
         json: WRITTEN[language as usize][form as usize].clone(),
     }
 }
@@ -67,15 +54,8 @@ const CHINESE: Texts = Texts {
     last: "最后要保存的提醒项",
 };
 
-/// One argument of a tool.
-struct Argument {
-    name: &'static str,
-    description: &'static str,
-    required: bool,
-}
-
-fn write(texts: &Texts, form: Form) -> String {
-    let argument = |name, description| Argument {
+fn write(texts: &Texts, form: ToolForm) -> String {
+    let argument = |name, description| ToolArgument {
         name,
         description,
         required: true,
@@ -84,64 +64,26 @@ fn write(texts: &Texts, form: Form) -> String {
         || argument("id", texts.id),
         || argument("content", texts.content),
     );
-    let last = Argument {
+    let last = ToolArgument {
         name: "reminder_content",
         description: texts.last,
         required: false,
     };
     let plain = argument("content", "");
+    let tool = |name, description, arguments: &[ToolArgument]| {
+        form.write_tool(&ToolSchema {
+            name,
+            description,
+            arguments,
+        })
+    };
     [
-        tool(form, ADD, texts.add, &[content()]),
-        tool(form, UPDATE, texts.update, &[id(), plain]),
-        tool(form, DELETE, texts.delete, &[id()]),
-        tool(form, CLEAR, texts.clear, &[last]),
+        tool(ADD, texts.add, &[content()]),
+        tool(UPDATE, texts.update, &[id(), plain]),
+        tool(DELETE, texts.delete, &[id()]),
+        tool(CLEAR, texts.clear, &[last]),
     ]
     .join(",")
-}
-
-/// One element of the list. Names and texts need no escapes, as a test holds.
-fn tool(form: Form, name: &str, description: &str, arguments: &[Argument]) -> String {
-    let strict = form == Form::StrictTools;
-    let properties: Vec<_> = arguments
-        .iter()
-        .map(|argument| property(argument, strict))
-        .collect();
-    let required: Vec<_> = arguments
-        .iter()
-        .filter(|argument| argument.required || strict)
-        .map(|argument| format!("\"{}\"", argument.name))
-        .collect();
-    let (properties, required) = (properties.join(","), required.join(","));
-    let required = match required.as_str() {
-        // Some validators want at least one name in it.
-        "" => String::new(),
-        names => format!(r#","required":[{names}]"#),
-    };
-    let (closed, strictly) = match strict {
-        true => (r#","additionalProperties":false"#, r#","strict":true"#),
-        false => ("", ""),
-    };
-    let parameters =
-        format!(r#"{{"type":"object","properties":{{{properties}}}{required}{closed}}}"#);
-    let function = format!(
-        r#"{{"name":"{name}","description":"{description}"{strictly},"parameters":{parameters}}}"#
-    );
-    match form {
-        Form::Functions => function,
-        _ => format!(r#"{{"type":"function","function":{function}}}"#),
-    }
-}
-
-fn property(argument: &Argument, strict: bool) -> String {
-    let kind = match strict && !argument.required {
-        true => r#"["string","null"]"#,
-        false => r#""string""#,
-    };
-    let description = match argument.description {
-        "" => String::new(),
-        text => format!(r#","description":"{text}""#),
-    };
-    format!(r#""{}":{{"type":{kind}{description}}}"#, argument.name)
 }
 
 #[cfg(test)]
@@ -151,7 +93,7 @@ mod tests {
     use super::*;
     use crate::recovery::tool::NAMES;
 
-    fn elements(form: Form, language: Language) -> Vec<Value> {
+    fn elements(form: ToolForm, language: Language) -> Vec<Value> {
         let own = own(form, language);
         let list = format!("[{}]", std::str::from_utf8(&own.json).unwrap());
         serde_json::from_str(&list).unwrap()
@@ -160,12 +102,16 @@ mod tests {
     #[test]
     fn they_are_valid_and_compact_in_every_form() {
         for language in [Language::English, Language::Chinese] {
-            for form in [Form::Tools, Form::StrictTools, Form::Functions] {
+            for form in [
+                ToolForm::ChatTools,
+                ToolForm::ChatStrictTools,
+                ToolForm::ChatFunctions,
+            ] {
                 let own = own(form, language);
-                assert_eq!(own.field == "functions", form == Form::Functions);
+                assert_eq!(own.field == "functions", form == ToolForm::ChatFunctions);
                 let text = std::str::from_utf8(&own.json).unwrap();
                 let chars = text.chars().count();
-                let most = if form == Form::StrictTools {
+                let most = if form == ToolForm::ChatStrictTools {
                     1_800
                 } else {
                     1_500
@@ -176,7 +122,7 @@ mod tests {
                 assert!(tokens <= 350, "{form:?} {language:?}: {tokens} tokens");
                 let elements = elements(form, language);
                 let function = |element: &Value| match form {
-                    Form::Functions => element.clone(),
+                    ToolForm::ChatFunctions => element.clone(),
                     _ => {
                         assert_eq!(element["type"], "function");
                         element["function"].clone()
@@ -189,7 +135,7 @@ mod tests {
                 assert_eq!(names, NAMES);
                 for element in &elements {
                     let function = function(element);
-                    let strict = form == Form::StrictTools;
+                    let strict = form == ToolForm::ChatStrictTools;
                     assert_eq!(function.get("strict").is_some(), strict);
                     let parameters = &function["parameters"];
                     assert_eq!(parameters.get("additionalProperties").is_some(), strict);
@@ -211,7 +157,7 @@ mod tests {
             let clear = elements(form, Language::English).pop().unwrap();
             clear["function"]["parameters"]["properties"]["reminder_content"]["type"].clone()
         };
-        assert_eq!(kind(Form::Tools), json!("string"));
-        assert_eq!(kind(Form::StrictTools), json!(["string", "null"]));
+        assert_eq!(kind(ToolForm::ChatTools), json!("string"));
+        assert_eq!(kind(ToolForm::ChatStrictTools), json!(["string", "null"]));
     }
 }

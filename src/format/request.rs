@@ -1,0 +1,119 @@
+//! What a request says of itself beside its items.
+
+use super::{chat, tools::ToolForm};
+use crate::{
+    conversation::{Conversation, Format, edit::Edits},
+    json::scan::Span,
+};
+
+impl Conversation {
+    /// Whether it belongs to no conversation, as clients send to make a title or to try a key: no tools, and
+    /// room for a few words only.
+    pub fn is_auxiliary(&self) -> bool {
+        match self.format {
+            Format::Chat => chat::request::is_auxiliary(self),
+        }
+    }
+
+    /// The largest answer asked for; tokens.
+    pub fn max_answer_tokens(&self) -> Option<u64> {
+        match self.format {
+            Format::Chat => chat::request::max_answer_tokens(self),
+        }
+    }
+
+    /// The largest of the answer caps that the request names; tokens.
+    pub fn largest_answer_cap(&self) -> Option<u64> {
+        match self.format {
+            Format::Chat => chat::request::largest_answer_cap(self),
+        }
+    }
+
+    /// Lowers every answer cap above `tokens` to it. None is raised, and none is added.
+    pub fn lower_answer_caps(&self, tokens: u32, edits: &mut Edits) {
+        match self.format {
+            Format::Chat => chat::request::lower_answer_caps(self, tokens, edits),
+        }
+    }
+
+    /// The tokens that the request lets the model think for, where it names any. They are part of the answer,
+    /// and providers refuse an answer cap that is not above them.
+    pub fn thinking_budget(&self) -> Option<u64> {
+        match self.format {
+            Format::Chat => chat::request::thinking_budget(self),
+        }
+    }
+
+    /// What the client itself said of the usage of a stream.
+    pub fn include_usage(&self) -> Option<bool> {
+        match self.format {
+            Format::Chat => chat::request::include_usage(self),
+        }
+    }
+
+    /// Asks for the usage of a stream where the client left it open.
+    ///
+    /// An explicit `false` is respected. Returns whether something was asked.
+    pub fn ask_usage(&self, edits: &mut Edits) -> bool {
+        match self.format {
+            Format::Chat => chat::request::ask_usage(self, edits),
+        }
+    }
+
+    /// The member by which the request asks the provider to manage its context.
+    pub fn managed_by_provider(&self) -> Option<&'static str> {
+        match self.format {
+            Format::Chat => chat::request::managed_by_provider(self),
+        }
+    }
+
+    /// What stands beside the items and is read by the model all the same: schemas of tools and of the answer.
+    pub fn beside_items(&self) -> impl Iterator<Item = Span> {
+        match self.format {
+            Format::Chat => chat::request::beside_items(self),
+        }
+    }
+
+    /// Whether the request lists tools.
+    pub fn lists_tools(&self) -> bool {
+        match self.format {
+            Format::Chat => chat::request::lists_tools(self),
+        }
+    }
+
+    /// Whether the model may choose among the tools.
+    pub fn may_call_tools(&self) -> bool {
+        match self.format {
+            Format::Chat => chat::answer_shape::may_call_tools(self),
+        }
+    }
+
+    /// How tools of the proxy with these `reserved` names stand beside the client's own. `None` where the request
+    /// has none, or a list that cannot be followed, or one with such a name.
+    pub fn tool_form(&self, reserved: &[&str]) -> Option<ToolForm> {
+        match self.format {
+            Format::Chat => chat::tools::tool_form(self, reserved),
+        }
+    }
+
+    /// Whether more than one answer is asked for.
+    pub fn asks_for_many(&self) -> bool {
+        match self.format {
+            Format::Chat => chat::answer_shape::asks_for_many(self),
+        }
+    }
+
+    /// Whether the answer is to continue an item that is there already.
+    pub fn begins_answer(&self) -> bool {
+        match self.format {
+            Format::Chat => chat::answer_shape::begins_answer(self),
+        }
+    }
+
+    /// Whether the answer is plain text that may end with a block.
+    pub fn takes_plain_text(&self) -> bool {
+        match self.format {
+            Format::Chat => chat::answer_shape::takes_plain_text(self),
+        }
+    }
+}

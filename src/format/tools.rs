@@ -1,0 +1,49 @@
+//! Tools of the proxy, added to those of a request.
+
+use super::chat;
+
+/// A tool of the proxy. Its name and texts need no escapes in JSON.
+pub struct ToolSchema<'a> {
+    pub name: &'a str,
+    pub description: &'a str,
+    pub arguments: &'a [ToolArgument],
+}
+
+/// One argument of a tool: a text.
+pub struct ToolArgument {
+    pub name: &'static str,
+    /// May be empty.
+    pub description: &'static str,
+    pub required: bool,
+}
+
+/// How a request lists its tools.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ToolForm {
+    ChatTools,
+    /// Every function of the client is `strict`.
+    ChatStrictTools,
+    /// The legacy `functions`.
+    ChatFunctions,
+}
+
+impl ToolForm {
+    pub const ALL: [Self; 3] = [Self::ChatTools, Self::ChatStrictTools, Self::ChatFunctions];
+
+    /// The top-level member that holds the list.
+    pub const fn field(self) -> &'static str {
+        match self {
+            Self::ChatTools | Self::ChatStrictTools => "tools",
+            Self::ChatFunctions => "functions",
+        }
+    }
+
+    /// The tool as an element of the list.
+    pub fn write_tool(self, tool: &ToolSchema<'_>) -> String {
+        match self {
+            Self::ChatTools | Self::ChatStrictTools | Self::ChatFunctions => {
+                chat::tools::write_tool(self, tool)
+            }
+        }
+    }
+}
