@@ -12,6 +12,7 @@ pub mod units;
 use std::borrow::Cow;
 
 use bytes::Bytes;
+use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
 pub use self::{
@@ -24,10 +25,11 @@ use crate::json::{
     text,
 };
 
-/// The wire format of a request.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+/// The wire format of a request. Stored with the state of a session: the order of the variants never changes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Format {
     /// OpenAI's chat completions.
+    #[default]
     Chat,
 }
 

@@ -26,8 +26,8 @@ pub(super) fn refuses_ours(status: StatusCode, text: &Bytes) -> bool {
         return false;
     }
     let text = String::from_utf8_lossy(text).to_lowercase();
-    let says = |words: &[&str]| words.iter().any(|word| text.contains(word));
-    status != StatusCode::INTERNAL_SERVER_ERROR || says(&["template", "role", "tool"])
+    let says = |words: &str| words.split(' ').any(|word| text.contains(word));
+    status != StatusCode::INTERNAL_SERVER_ERROR || says("template role tool")
 }
 
 #[cfg(test)]

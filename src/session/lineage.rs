@@ -11,7 +11,7 @@
 use xxhash_rust::xxh3::xxh3_128;
 
 use crate::{
-    conversation::{Author, Conversation, Item},
+    conversation::{Author, Conversation, Format},
     store::{Key, Keys, Tenant},
 };
 
@@ -22,6 +22,7 @@ const MAX_BOUNDARIES: usize = 256;
 #[derive(Clone, Debug)]
 pub struct Lineage {
     tenant: Tenant,
+    format: Format,
     /// Over all messages; `None` where nothing may be stored.
     whole: Option<u128>,
     /// Over all up to the last answer, where that is less than the whole.
@@ -37,11 +38,12 @@ pub struct Lineage {
 impl Lineage {
     /// Reads the chain of a conversation.
     pub fn of(conversation: &Conversation, tenant: &Tenant) -> Self {
-        let chain = Chain::read(&conversation.items, tenant);
+        let chain = Chain::read(conversation, tenant);
         let (probes, answers) = probes(&chain.boundaries);
         let writes = chain.said > 0 && !conversation.is_auxiliary();
         Self {
             tenant: *tenant,
+            format: conversation.format,
             whole: writes.then_some(chain.now),
             settled: chain.settled.filter(|settled| *settled != chain.now),
             opening: chain.opening,
@@ -53,6 +55,10 @@ impl Lineage {
 
     pub const fn tenant(&self) -> &Tenant {
         &self.tenant
+    }
+
+    pub const fn format(&self) -> Format {
+        self.format
     }
 
     /// What to look for, best first.
@@ -116,16 +122,16 @@ struct Chain {
 }
 
 impl Chain {
-    fn read(messages: &[Item], tenant: &Tenant) -> Self {
+    fn read(conversation: &Conversation, tenant: &Tenant) -> Self {
         let mut chain = Self {
-            now: u128::from_le_bytes(*tenant.id()),
+            now: seed(conversation.format, tenant),
             settled: None,
             opening: 0,
             said: 0,
             boundaries: Vec::new(),
         };
         let (mut user_seen, mut after_answer) = (false, false);
-        for message in messages {
+        for message in &conversation.items {
             if message.author.instructs() {
                 continue;
             }
@@ -153,6 +159,16 @@ impl Chain {
             }
         }
         chain
+    }
+}
+
+/// What the chain of a tenant's conversations begins with: another one for each format, so that none continues
+/// a conversation of another. That of chat completions is the tenant alone, as it was before there were others.
+fn seed(format: Format, tenant: &Tenant) -> u128 {
+    let tenant = u128::from_le_bytes(*tenant.id());
+    match format as u8 {
+        0 => tenant,
+        number => link(tenant, number.into()),
     }
 }
 

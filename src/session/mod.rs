@@ -113,6 +113,7 @@ impl Inherited {
         state.id = self.generation;
         state.generations = state.generations.saturating_add(1);
         state.messages = self.lineage.messages();
+        state.format = self.lineage.format();
         state.billed_prompt_tokens = None;
         state.billed_completion_tokens = None;
         state
@@ -218,6 +219,10 @@ impl Sessions {
         };
         let answer_at = lineage.answer_at(found.at).ok_or(StoreError::Damaged)?;
         let mut state = self.opened(lineage.tenant(), &found.state)?;
+        if state.format != lineage.format() {
+            // What is kept of it could not be put into this conversation.
+            return Ok(());
+        }
         let orders = self.readable(lineage.tenant(), state.session, &found.orders);
         let (generations, made) = (state.generations, state.compaction.made);
         state.compaction.take_over(orders.outcomes(), generations);

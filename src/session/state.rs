@@ -11,6 +11,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::{
     compaction,
+    conversation::Format,
     guard::{Answers, Memory, Recall, estimate::Calibration, record::Ours},
     health::{Health, Level, silent::Sample},
     recovery,
@@ -75,6 +76,9 @@ pub struct State {
     pub history: History,
     /// Seconds since 1970.
     pub updated_s: u64,
+    /// The format of the conversation, and so of what is kept of it whole: answers, calls, results.
+    #[serde(skip)]
+    pub format: Format,
     /// Completion tokens of the largest answer so far; 0 before any.
     #[serde(skip)]
     pub largest_answer: u32,
@@ -262,11 +266,15 @@ impl State {
 
     fn encoded(&self) -> Result<Vec<u8>, StateError> {
         let bytes = postcard::to_extend(self, vec![VERSION]).map_err(StateError::Malformed)?;
-        let later = Later::of(self);
-        if later == Later::default() {
+        let (later, format) = (Later::of(self), self.format);
+        if later == Later::default() && format == Format::default() {
             return Ok(bytes);
         }
-        postcard::to_extend(&later, bytes).map_err(StateError::Malformed)
+        let bytes = postcard::to_extend(&later, bytes).map_err(StateError::Malformed)?;
+        if format == Format::default() {
+            return Ok(bytes);
+        }
+        postcard::to_extend(&format, bytes).map_err(StateError::Malformed)
     }
 
     /// Reads a stored form.
@@ -288,6 +296,14 @@ impl State {
             (later, rest) =
                 postcard::take_from_bytes::<Later>(rest).map_err(StateError::Malformed)?;
             later.restore(&mut state);
+            // Of chat completions, whose states are the oldest, nothing more is written.
+            if !rest.is_empty() {
+                (state.format, rest) =
+                    postcard::take_from_bytes(rest).map_err(StateError::Malformed)?;
+                if state.format == Format::default() {
+                    return Err(StateError::Length);
+                }
+            }
         }
         match rest {
             [] => Ok(state),

@@ -40,6 +40,13 @@ fn a_state_of_the_version_before_is_read() {
 }
 
 #[test]
+fn a_state_of_chat_completions_is_stored_as_before_there_were_other_formats() {
+    let bytes = state().encode().unwrap().bytes;
+    let before = [&[VERSION][..], &postcard::to_allocvec(&state()).unwrap()].concat();
+    assert_eq!(bytes, before);
+}
+
+#[test]
 fn other_versions_and_leftovers_are_refused() {
     let current = State {
         largest_answer: 900,
