@@ -39,6 +39,7 @@ mod session;
 mod shutdown;
 mod silent;
 mod stored;
+mod stored_before;
 mod streaming;
 mod summary;
 mod support;
