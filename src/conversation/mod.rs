@@ -7,6 +7,7 @@ pub mod annotation;
 pub(crate) mod digest;
 pub mod edit;
 mod item;
+pub mod texts;
 pub mod units;
 
 use std::borrow::Cow;

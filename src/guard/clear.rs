@@ -182,7 +182,7 @@ impl Clearing {
 /// nothing of it can be cleared.
 fn shrink(view: View<'_>, at: usize, tokens: u32, names: &mut Names) -> Option<Small> {
     let settings = &view.policy.settings.clear;
-    match view.message(at).author {
+    match view.item(at).author {
         Author::Tool => {
             let mut name = || {
                 let name = names.whole(view.conversation, view.units, at);
@@ -256,9 +256,9 @@ fn excludes(settings: &ClearConfig, tool: &str) -> bool {
 /// [`Clearing::new`].
 pub(super) fn counts(view: View<'_>, unit: &Unit, first: &[u32]) -> bool {
     let inputs = view.policy.settings.clear.inputs;
-    let says = |at: usize| match view.message(at).author.answers() {
+    let says = |at: usize| match view.item(at).author.answers() {
         true => first[at] >= least(&view.policy),
-        false => inputs && inputs::long(view.conversation, view.message(at)),
+        false => inputs && inputs::long(view.conversation, view.item(at)),
     };
     unit.kind == UnitKind::Step && unit.messages.clone().any(says)
 }

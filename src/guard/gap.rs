@@ -45,7 +45,7 @@ impl<'a> Gap<'a> {
         Self {
             view,
             before,
-            next: answer.map(|answer| view.message(answer).author),
+            next: answer.map(|answer| view.item(answer).author),
             last: None,
             between: Between::default(),
         }
@@ -53,7 +53,7 @@ impl<'a> Gap<'a> {
 
     /// Adds a prompt or a turn, where it can stand there.
     pub(super) fn add(&mut self, what: &What) -> bool {
-        let before = self.view.message(self.before).author;
+        let before = self.view.item(self.before).author;
         let (conversation, profile) = (self.view.conversation, self.view.policy.profile);
         // Only what was asked has anything injected after it.
         let place = place::of_prompt(conversation, self.before, profile);
@@ -107,7 +107,7 @@ impl<'a> Gap<'a> {
     /// Puts whole messages there, where each may follow the one before it.
     fn say(&mut self, items: &[Item], json: &str, tokens: u32) -> bool {
         let profile = self.view.policy.profile;
-        let before = self.view.message(self.before);
+        let before = self.view.item(self.before);
         let mut last = self.last.unwrap_or(before.author);
         for item in items {
             let role = item.role(self.view.conversation);

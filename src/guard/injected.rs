@@ -233,7 +233,7 @@ impl<'a> Injected<'a> {
     fn echo(&self, standing: &Standing<'_>, stands: bool) -> Echo {
         let answer = standing
             .answer
-            .filter(|&at| self.view.message(at).author == Author::Model);
+            .filter(|&at| self.view.item(at).author == Author::Model);
         match answer {
             Some(answer) if !standing.into.is_empty() => {
                 let round = stands && standing.between.round;

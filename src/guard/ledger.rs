@@ -15,7 +15,8 @@ mod said;
 mod written;
 
 use self::{excerpt::head, written::Purse};
-use super::{estimate::Weights, texts::decode};
+use super::estimate::Weights;
+use crate::conversation::texts::decode;
 use crate::conversation::{Call, Conversation};
 
 /// Characters of what the user said, of an error, and of a call's arguments.

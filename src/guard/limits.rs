@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 
 use super::{
-    Policy, texts,
+    Policy,
     truncate::{self, Limit, Marker},
     view::View,
 };
@@ -95,14 +95,14 @@ pub(super) fn within(sizes: &Sizes, rule: &Rule, policy: &Policy<'_>) -> usize {
 /// `block` characters of ours at its end; `None` where the message is within them as it is.
 pub(super) fn chars_within_bytes(view: View<'_>, at: usize, block: usize) -> Option<usize> {
     let most = view.policy.profile.tool_message_bytes?;
-    let (conversation, message) = (view.conversation, view.message(at));
+    let (conversation, message) = (view.conversation, view.item(at));
     // No character is more than six bytes.
     let block = 6 * block;
     if message.span.len() + block <= most {
         return None;
     }
     let (mut said, mut text, mut heaviest) = (0, 0, 1);
-    for piece in texts::texts(conversation, message) {
+    for piece in conversation.texts(message) {
         said += piece.span.len();
         for character in Walk::new(conversation.raw(piece)) {
             let bytes = text::spelt_bytes(character.code);

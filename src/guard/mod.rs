@@ -39,7 +39,6 @@ mod replay;
 mod report;
 mod results;
 mod schemas;
-mod texts;
 pub mod truncate;
 mod view;
 

@@ -221,7 +221,7 @@ impl<'a> LeftOut<'a> {
         match user {
             // Where nothing is gone, two user messages in a row are the client's own.
             Some(_) if strict && tail_is_user && self.any() => Place::Message(Author::Model),
-            Some(first) if strict => match self.view.message(first).content {
+            Some(first) if strict => match self.view.item(first).content {
                 Content::Text(_) | Content::Blocks(..) => Place::Paragraph(first),
                 _ => Place::Nowhere,
             },
@@ -268,14 +268,14 @@ impl<'a> LeftOut<'a> {
         };
         let message = self.view.conversation.format.text_item(author, note);
         if let Some(last) = self.pinned.checked_sub(1) {
-            let after = self.view.message(self.view.units[last].messages.end - 1);
+            let after = self.view.item(self.view.units[last].messages.end - 1);
             edits.insert(after.span.end, format!(",{message}"));
             return true;
         }
         let Some(kept) = self.units(false).next() else {
             return false;
         };
-        let before = self.view.message(kept.messages.start);
+        let before = self.view.item(kept.messages.start);
         edits.insert(before.span.start, format!("{message},"));
         true
     }

@@ -207,7 +207,7 @@ impl<'a> Priorities<'a> {
     fn put(&mut self, at: usize, with: With, how: How, tokens: &mut [u32]) {
         let piece = &mut self.pieces[at];
         let message = piece.message;
-        let theirs = self.view.message(message);
+        let theirs = self.view.item(message);
         let sizes = self.sizes.entry(message).or_insert(theirs.sizes);
         // What frames the message, its calls and its media stay as they are.
         let beside = tokens[message] - self.weights.whole(sizes);

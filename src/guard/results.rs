@@ -18,7 +18,6 @@ pub(super) use self::{names::Names, tighten::level};
 use super::{
     injected::Injected,
     limits::{FIRST_SHARE, Held, LEAST_CHARS, Rule, TIGHT_SHARE, chars_within_bytes, within},
-    texts,
     truncate::{self, Cut, Limit, Marker},
     view::View,
 };
@@ -112,7 +111,7 @@ impl<'a> Results<'a> {
             ends: None,
             marker: Marker::NearlyFull,
         };
-        let digest = |at: usize| self.view.message(at).digest;
+        let digest = |at: usize| self.view.item(at).digest;
         let known: HashSet<u128> = self.answers(0..from).into_iter().map(digest).collect();
         let mut fresh = self.answers(from..self.tokens.len());
         fresh.retain(|&at| !known.contains(&digest(at)));
@@ -157,7 +156,7 @@ impl<'a> Results<'a> {
     /// The sizes of the text of a result, as far as it was cut.
     fn left(&self, at: usize) -> Sizes {
         self.cuts.get(&at).map_or_else(
-            || texts::cuttable_sizes(self.view.conversation, self.view.message(at)),
+            || self.view.conversation.result_text_sizes(self.view.item(at)),
             |cut| cut.sizes,
         )
     }
@@ -231,12 +230,12 @@ impl<'a> Results<'a> {
         self.tight
             .iter()
             .filter(|(at, _)| kept[**at])
-            .map(|(&at, &held)| (self.view.message(at).digest, held))
+            .map(|(&at, &held)| (self.view.item(at).digest, held))
     }
 
     fn answers(&self, messages: Range<usize>) -> Vec<usize> {
         messages
-            .filter(|&at| self.view.message(at).author.answers())
+            .filter(|&at| self.view.item(at).author.answers())
             .collect()
     }
 
@@ -255,12 +254,12 @@ impl<'a> Results<'a> {
     }
 
     fn cut(&mut self, at: usize, limit: Limit, marker: Marker) -> bool {
-        let message = self.view.message(at);
+        let message = self.view.item(at);
         let Some(cut) = truncate::cut(self.view.conversation, message, limit, marker) else {
             return false;
         };
         let mut sizes = cut.sizes;
-        sizes += texts::other_sizes(self.view.conversation, message);
+        sizes += self.view.conversation.opaque_sizes(message);
         self.tokens[at] = self.view.weigh(at, &sizes);
         self.cuts.insert(at, cut);
         true

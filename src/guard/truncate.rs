@@ -8,7 +8,6 @@
 
 use std::ops::Range;
 
-use super::texts;
 use crate::{
     conversation::{BlockKind, Content, Conversation, Item, edit::Edits},
     json::{
@@ -221,7 +220,7 @@ impl Pieces<'_> {
     fn drop_part(&self, piece: &Piece, cut: &mut Cut) -> bool {
         // The marker stands in an earlier part, so a comma stands before this one.
         let whole = piece.part;
-        let whole = whole.and_then(|part| texts::part_with_comma(self.conversation, part));
+        let whole = whole.and_then(|part| self.conversation.block_with_comma(part));
         whole.map(|span| cut.edits.remove(span)).is_some()
     }
 }

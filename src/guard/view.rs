@@ -21,7 +21,7 @@ pub(super) struct View<'a> {
 }
 
 impl<'a> View<'a> {
-    pub(super) fn message(self, at: usize) -> &'a Item {
+    pub(super) fn item(self, at: usize) -> &'a Item {
         &self.conversation.items[at]
     }
 
@@ -34,15 +34,9 @@ impl<'a> View<'a> {
         units::pinned(self.units)
     }
 
-    /// Raw tokens of message `at`, if its text had these sizes.
+    /// Raw tokens of item `at`, if its text had these sizes.
     pub(super) fn weigh(self, at: usize, sizes: &Sizes) -> u32 {
         let (weights, profile) = (self.weights(), self.policy.profile);
-        estimate::message(
-            self.conversation,
-            self.message(at),
-            sizes,
-            &weights,
-            profile,
-        )
+        estimate::message(self.conversation, self.item(at), sizes, &weights, profile)
     }
 }

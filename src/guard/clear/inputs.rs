@@ -26,7 +26,7 @@ pub(super) fn long(conversation: &Conversation, message: &Item) -> bool {
 /// Item `at` with long values in the arguments of its calls shortened; `None` where there are
 /// none.
 pub(super) fn shorten(view: View<'_>, at: usize) -> Option<Small> {
-    let message = view.message(at);
+    let message = view.item(at);
     let mut small = Small::default();
     let mut sizes = message.sizes;
     for call in view.conversation.calls(message) {

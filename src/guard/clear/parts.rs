@@ -7,7 +7,7 @@
 use super::{FRAME, RESULT, Small};
 use crate::{
     conversation::{Block, BlockKind, Content},
-    guard::{estimate, place, texts, view::View},
+    guard::{estimate, place, view::View},
     json::text::{self, Sizes},
 };
 
@@ -19,7 +19,7 @@ const REST: &str = "...";
 
 /// Message `at`, a tool result, as it would be; `None` where it cannot be edited.
 pub(super) fn result(view: View<'_>, at: usize) -> Option<Small> {
-    let (conversation, message) = (view.conversation, view.message(at));
+    let (conversation, message) = (view.conversation, view.item(at));
     let mut small = Small::default();
     // Of what stays.
     let mut sizes = Sizes::default();
@@ -45,7 +45,7 @@ pub(super) fn result(view: View<'_>, at: usize) -> Option<Small> {
                             return None;
                         }
                         let first = placeholder.take();
-                        let whole = texts::part_with_comma(conversation, part.span);
+                        let whole = conversation.block_with_comma(part.span);
                         if let (None, false, Some(whole)) = (first, part.marked, whole) {
                             small.edits.remove(whole);
                             continue;
@@ -88,7 +88,7 @@ pub(super) fn media(view: View<'_>, at: usize, tokens: u32) -> Option<Small> {
     let mut small = Small::default();
     let mut sizes = Sizes::default();
     let mut gone = 0u32;
-    for part in view.conversation.blocks(view.message(at)) {
+    for part in view.conversation.blocks(view.item(at)) {
         let Some(with) = notice(part).filter(|_| !part.marked) else {
             continue;
         };

@@ -2,7 +2,7 @@
 
 use crate::{
     conversation::{BlockKind, Content, Conversation, Item, edit::Edits},
-    guard::{estimate::Weights, texts::texts, truncate::offset},
+    guard::{estimate::Weights, truncate::offset},
     json::{
         scan::{Span, Text},
         text::{self, Digester, Walk},
@@ -44,7 +44,7 @@ pub(super) struct Said<'a> {
 impl<'a> Said<'a> {
     /// `None` where there is no content that text can be put into, or taken from.
     pub(super) fn of(conversation: &'a Conversation, message: &'a Item) -> Option<Self> {
-        let pieces = texts(conversation, message).map(|text| {
+        let pieces = conversation.texts(message).map(|text| {
             let mut walk = Walk::new(conversation.raw(text));
             let chars = walk.by_ref().count();
             walk.sound().then_some(Piece { text, chars })

@@ -5,10 +5,7 @@ use std::sync::LazyLock;
 use aho_corasick::AhoCorasick;
 
 use super::{LINE_CHARS, excerpt::head};
-use crate::{
-    conversation::Conversation,
-    guard::texts::{decode, texts},
-};
+use crate::conversation::{Conversation, texts::decode};
 
 /// Bytes of results that are searched, all together, and at the end of each.
 const MAX_SEARCHED: usize = 1 << 18;
@@ -60,7 +57,7 @@ pub(super) fn newest(conversation: &Conversation, removed: &[usize], most: usize
             continue;
         }
         let mut of_one = 0;
-        let texts: Vec<_> = texts(conversation, message).collect();
+        let texts: Vec<_> = conversation.texts(message).collect();
         for text in texts.into_iter().rev() {
             let raw = conversation.raw(text);
             let raw = &raw[raw.len() - raw.len().min(MAX_OF_ONE)..];

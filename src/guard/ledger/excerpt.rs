@@ -1,16 +1,13 @@
 //! Short excerpts of messages: their texts and the beginnings of these.
 
-use crate::{
-    conversation::{Conversation, Item},
-    guard::texts::{self, decode},
-};
+use crate::conversation::{Conversation, Item, texts::decode};
 
 /// The text of a message, a line for each of its texts.
 pub(super) fn content<'a>(
     conversation: &'a Conversation,
     message: &'a Item,
 ) -> impl Iterator<Item = char> + 'a {
-    let texts = texts::texts(conversation, message);
+    let texts = conversation.texts(message);
     texts.flat_map(|text| decode(conversation.raw(text)).chain(['\n']))
 }
 

@@ -6,7 +6,7 @@
 use std::collections::HashSet;
 
 use super::excerpt::head;
-use crate::{conversation::Conversation, guard::texts::decode};
+use crate::conversation::{Conversation, texts::decode};
 
 /// Characters of an argument that may name a file. A longer one is a file's contents.
 const MAX_NAMING_CHARS: usize = 400;

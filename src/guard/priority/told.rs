@@ -109,7 +109,7 @@ impl Texts {
                     &mut used.kept
                 }) += 1;
             }
-            if view.message(piece.message).author.instructs() {
+            if view.item(piece.message).author.instructs() {
                 let system = &mut texts.system;
                 match how {
                     Some(How::LeftOut) => system.left_out += 1,

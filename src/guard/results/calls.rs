@@ -10,7 +10,6 @@ use crate::{
     guard::{
         arguments::{Arguments, Keep, cut_arguments},
         limits::Held,
-        texts,
         truncate::{self, Limit, Marker},
     },
     json::text,
@@ -35,7 +34,7 @@ impl Results<'_> {
     pub(super) fn tighten_calls(&mut self, at: usize, excess: u32) -> u32 {
         let before = self.tokens[at];
         let target = before.saturating_sub(excess);
-        let message = self.view.message(at);
+        let message = self.view.item(at);
         let calls = self.view.conversation.calls(message).iter();
         let arguments = calls.filter_map(|call| call.arguments);
         let arguments: Vec<Arguments> = arguments
@@ -43,7 +42,7 @@ impl Results<'_> {
             .collect();
         let said = match self.echoes.contains(&at) {
             true => 0,
-            false => texts::sizes(self.view.conversation, message).chars(),
+            false => self.view.conversation.text_sizes(message).chars(),
         };
         let chars_within = |most: usize| -> usize {
             let arguments = arguments.iter().map(|it| it.chars_within(most));
@@ -83,7 +82,7 @@ impl Results<'_> {
     /// Holds every value of message `at` to so many characters.
     pub(super) fn hold_calls(&mut self, at: usize, most: usize) {
         let most = most.max(LEAST_CHARS);
-        let message = self.view.message(at);
+        let message = self.view.item(at);
         let mut cut = CallCut::default();
         let mut sizes = message.sizes;
         for call in self.view.conversation.calls(message) {
@@ -105,7 +104,7 @@ impl Results<'_> {
         let said = (!self.echoes.contains(&at))
             .then(|| truncate::cut(self.view.conversation, message, limit, Marker::Plain));
         if let Some(said) = said.flatten() {
-            sizes -= texts::sizes(self.view.conversation, message);
+            sizes -= self.view.conversation.text_sizes(message);
             sizes += said.sizes;
             cut.edits.merge(said.edits);
             let calls = self.view.conversation.calls(message).first();

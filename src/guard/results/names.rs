@@ -5,9 +5,10 @@ use std::{collections::HashMap, ops::Range};
 use crate::{
     conversation::{
         Conversation,
+        texts::decode,
         units::{self, Unit},
     },
-    guard::{texts, view::View},
+    guard::view::View,
     json::{scan::Text, text},
 };
 
@@ -67,7 +68,5 @@ impl Names {
 
 /// A tool's name, as far as it is shown.
 pub(super) fn show(conversation: &Conversation, name: Text) -> String {
-    texts::decode(conversation.raw(name))
-        .take(NAME_CHARS)
-        .collect()
+    decode(conversation.raw(name)).take(NAME_CHARS).collect()
 }

@@ -57,7 +57,7 @@ impl Results<'_> {
         let chars = self
             .cuts
             .get(&at)
-            .map_or(self.view.message(at).sizes.chars(), |cut| cut.after);
+            .map_or(self.view.item(at).sizes.chars(), |cut| cut.after);
         let chars = chars as u64 * u64::from(level) / u64::from(now.max(1));
         let marker = self.tight.get(&at).map_or(Marker::Plain, |it| it.marker());
         self.hold(at, Held::new((chars as usize).max(LEAST_CHARS), marker));

@@ -1,0 +1,64 @@
+//! The texts of an item, and what they weigh.
+
+use super::{BlockKind, Content, Conversation, Item};
+use crate::json::{
+    scan::{Span, Text},
+    text::{self, Sizes, Walk},
+};
+
+impl Conversation {
+    /// The texts of an item: a string, or its text blocks.
+    pub fn texts<'a>(&'a self, item: &'a Item) -> impl Iterator<Item = Text> + 'a {
+        let string = match item.content {
+            Content::Text(text) => Some(text),
+            _ => None,
+        };
+        let blocks = self.blocks(item).iter();
+        let blocks = blocks.filter_map(|block| match block.kind {
+            BlockKind::Text(text) => Some(text),
+            _ => None,
+        });
+        string.into_iter().chain(blocks)
+    }
+
+    /// The sizes of the texts of an item, names and arguments of calls apart.
+    pub fn text_sizes(&self, item: &Item) -> Sizes {
+        let mut sizes = Sizes::default();
+        for text in self.texts(item) {
+            sizes += text::measure(self.raw(text));
+        }
+        sizes
+    }
+
+    /// The same of a result, where the index has measured nothing but texts.
+    pub fn result_text_sizes(&self, item: &Item) -> Sizes {
+        let mut blocks = self.blocks(item).iter();
+        match blocks.any(|block| block.kind == BlockKind::Opaque) {
+            true => self.text_sizes(item),
+            false => item.sizes,
+        }
+    }
+
+    /// The sizes of the blocks of an item that are neither text nor media: never cut.
+    pub fn opaque_sizes(&self, item: &Item) -> Sizes {
+        let mut sizes = Sizes::default();
+        for block in self.blocks(item) {
+            if block.kind == BlockKind::Opaque {
+                sizes += self.measure(block.span);
+            }
+        }
+        sizes
+    }
+
+    /// A block with the comma before it, to be removed where a block that stays stands before it.
+    pub fn block_with_comma(&self, block: Span) -> Option<Span> {
+        let before = &self.body[..block.start as usize];
+        let comma = memchr::memrchr(b',', before)?;
+        Some(Span::new(comma, block.end as usize))
+    }
+}
+
+/// The characters of a text as it is spelled in JSON; what has no decoded form is shown as such.
+pub fn decode(raw: &[u8]) -> impl Iterator<Item = char> + '_ {
+    Walk::new(raw).map(|c| char::from_u32(c.code).unwrap_or(char::REPLACEMENT_CHARACTER))
+}
