@@ -5,7 +5,7 @@ use rusqlite::{Connection, Result};
 
 use super::{
     row::{GenerationRow, Head, KeyPlace, Owner, Stamp, key_place},
-    sql::{Transaction, all, blob, first, int},
+    sql::{Transaction, all, blob, first, first_of, int},
 };
 use crate::store::{Account, Found, Key, Page, Row, SessionId, Tenant, key::KeyKind};
 
@@ -20,7 +20,8 @@ pub(super) struct Hit {
     pub(super) used_s: u64,
 }
 
-/// The first of `keys` that is there. Those that the file does not have are added to `absent`.
+/// The first of `keys` that is there. Those that the file does not have are added to `absent`, unless it has
+/// none of the circle.
 pub(super) fn find(
     file: &Connection,
     tenant: &Tenant,
@@ -30,9 +31,15 @@ pub(super) fn find(
     absent: &mut Vec<KeyPlace>,
 ) -> Result<Option<Hit>> {
     let view = Transaction::begin(file)?;
+    let mut targets = view.prepare_cached(TARGET)?;
     for (at, key) in keys.iter().enumerate() {
         let place = key_place(circle, key);
-        let Some(target) = target(&view, &place)? else {
+        let Some(target) = first_of(&mut targets, [place], |row| int(row, 0))? else {
+            // A conversation that the file does not know has hundreds of keys, and nearly always a circle
+            // of its own.
+            if at == 0 && !has_keys(&view, circle)? {
+                return Ok(None);
+            }
             absent.push(place);
             continue;
         };
@@ -51,10 +58,18 @@ pub(super) fn find(
     Ok(None)
 }
 
+const TARGET: &str = "SELECT target FROM keys WHERE place = ?1";
+
 /// What a key's row points to.
 pub(super) fn target(file: &Connection, place: &KeyPlace) -> Result<Option<i64>> {
-    let sql = "SELECT target FROM keys WHERE place = ?1";
-    first(file, sql, [place], |row| int(row, 0))
+    first(file, TARGET, [place], |row| int(row, 0))
+}
+
+/// Whether the file has any key of a circle: they lie side by side.
+fn has_keys(file: &Connection, circle: u64) -> Result<bool> {
+    let [low, high] = [0, 0xff].map(|byte| key_place(circle, &Key::from_bytes([byte; 16])));
+    let sql = "SELECT 1 FROM keys WHERE place BETWEEN ?1 AND ?2 LIMIT 1";
+    Ok(first(file, sql, (low, high), |_| ())?.is_some())
 }
 
 /// A generation, if it is this tenant's and sound.

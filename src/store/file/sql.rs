@@ -2,7 +2,7 @@
 
 use std::ops::Deref;
 
-use rusqlite::{Connection, Params, Result, Row, types::ValueRef};
+use rusqlite::{Connection, Params, Result, Row, Statement, types::ValueRef};
 
 /// Executes a statement, and returns how many rows it changed.
 pub(super) fn execute(file: &Connection, sql: &str, params: impl Params) -> Result<usize> {
@@ -16,7 +16,15 @@ pub(super) fn first<T>(
     params: impl Params,
     read: impl FnOnce(&Row<'_>) -> T,
 ) -> Result<Option<T>> {
-    let mut asked = file.prepare_cached(sql)?;
+    first_of(&mut *file.prepare_cached(sql)?, params, read)
+}
+
+/// The same of a statement that is asked several times.
+pub(super) fn first_of<T>(
+    asked: &mut Statement<'_>,
+    params: impl Params,
+    read: impl FnOnce(&Row<'_>) -> T,
+) -> Result<Option<T>> {
     let mut rows = asked.query(params)?;
     Ok(rows.next()?.map(read))
 }
