@@ -26,8 +26,8 @@ use bytes::Bytes;
 use tokio::sync::{mpsc, oneshot};
 
 use super::{
-    Account, Found, Key, Page, Row, Saved, SessionId, Shared, Store, StoreError, Tenant,
-    check_orders, check_shared, limits::StoreLimits,
+    Account, Found, Key, MAX_ORDERS_BYTES, Page, Row, Saved, SessionId, Shared, Store, StoreError,
+    Tenant, check_bytes, check_shared, limits::StoreLimits,
 };
 use crate::config::StoreConfig;
 
@@ -216,7 +216,7 @@ impl Store for FileStore {
         id: SessionId,
         orders: Bytes,
     ) -> Result<bool, StoreError> {
-        check_orders(&orders)?;
+        check_bytes(orders.len(), MAX_ORDERS_BYTES)?;
         let account = account.copied();
         self.write(move |batch, when| save::order(batch, account.as_ref(), id, &orders, when))
             .await

@@ -13,8 +13,8 @@ use bytes::Bytes;
 use lru::LruCache;
 
 use super::{
-    Account, Found, Key, MAX_SHARED, Page, Row, Saved, SessionId, Shared, Store, StoreError,
-    Tenant, check_orders, check_shared, limits::StoreLimits,
+    Account, Found, Key, MAX_ORDERS_BYTES, MAX_SHARED, Page, Row, Saved, SessionId, Shared, Store,
+    StoreError, Tenant, check_bytes, check_shared, limits::StoreLimits,
 };
 use crate::config::StoreConfig;
 
@@ -55,12 +55,9 @@ impl MemoryStore {
     }
 
     /// Sessions held now, expired ones that no write has removed yet included.
-    pub fn len(&self) -> usize {
+    #[cfg(test)]
+    fn len(&self) -> usize {
         self.lock().records.len()
-    }
-
-    pub fn is_empty(&self) -> bool {
-        self.len() == 0
     }
 
     /// Bytes held now, counted with every map at its emptiest.
@@ -116,7 +113,7 @@ impl Store for MemoryStore {
         id: SessionId,
         orders: Bytes,
     ) -> Result<bool, StoreError> {
-        check_orders(&orders)?;
+        check_bytes(orders.len(), MAX_ORDERS_BYTES)?;
         let horizon = self.limits.horizon();
         let mut held = self.lock();
         let ordered = held.order(account, id, &orders, horizon);

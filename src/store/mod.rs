@@ -196,20 +196,18 @@ pub fn open(config: &StoreConfig, data_dir: &Path) -> io::Result<Arc<dyn Store>>
     }
 }
 
-/// Refuses to share what is too long.
-fn check_shared(name: &[u8], value: &[u8]) -> Result<(), StoreError> {
-    match name.len() <= MAX_SHARED_NAME_BYTES && value.len() <= MAX_SHARED_BYTES {
+/// Refuses what is too long.
+const fn check_bytes(bytes: usize, most: usize) -> Result<(), StoreError> {
+    match bytes <= most {
         true => Ok(()),
-        false => Err(StoreError::Overlong(name.len() + value.len())),
+        false => Err(StoreError::Overlong(bytes)),
     }
 }
 
-/// Refuses orders that are too long.
-const fn check_orders(orders: &[u8]) -> Result<(), StoreError> {
-    match orders.len() <= MAX_ORDERS_BYTES {
-        true => Ok(()),
-        false => Err(StoreError::Overlong(orders.len())),
-    }
+/// Refuses to share what is too long.
+fn check_shared(name: &[u8], value: &[u8]) -> Result<(), StoreError> {
+    check_bytes(name.len(), MAX_SHARED_NAME_BYTES)?;
+    check_bytes(value.len(), MAX_SHARED_BYTES)
 }
 
 #[cfg(test)]

@@ -20,8 +20,8 @@ use bytes::Bytes;
 use redis::{FromRedisValue, Value, from_redis_value};
 
 use super::{
-    Account, Found, Key, MAX_SHARED, Page, Row, Saved, SessionId, Shared, Store, StoreError,
-    Tenant, check_orders, check_shared, keep,
+    Account, Found, Key, MAX_ORDERS_BYTES, MAX_SHARED, Page, Row, Saved, SessionId, Shared, Store,
+    StoreError, Tenant, check_bytes, check_shared, keep,
 };
 use crate::config::{RedisConfig, StoreConfig};
 
@@ -46,8 +46,8 @@ pub struct RedisStore {
 }
 
 /// The newest state of a session, as scripts give it: tenant, session, seconds since 1970, state and
-/// orders. `None` where it is gone.
-type RowReply = Option<([u8; 16], [u8; 16], u64, Bytes, Bytes)>;
+/// orders.
+type RowReply = ([u8; 16], [u8; 16], u64, Bytes, Bytes);
 
 impl RedisStore {
     /// Begins to connect, and does not wait for it. Called from within a runtime.
@@ -117,22 +117,19 @@ impl RedisStore {
     /// The newest states of sessions of one account; those that are gone are left out.
     async fn rows(&self, account: Account, call: Call) -> Result<Vec<Row>, StoreError> {
         let rows: Vec<RowReply> = self.ask(call).await?;
-        let row = rows
-            .into_iter()
-            .flatten()
-            .map(|(tenant, session, saved_s, state, orders)| Row {
-                tenant: Tenant::from_parts(tenant, account),
-                session: SessionId::from_bytes(session),
-                saved_s,
-                state,
-                orders,
-            });
-        Ok(row.collect())
+        let row = |(tenant, session, saved_s, state, orders)| Row {
+            tenant: Tenant::from_parts(tenant, account),
+            session: SessionId::from_bytes(session),
+            saved_s,
+            state,
+            orders,
+        };
+        Ok(rows.into_iter().map(row).collect())
     }
 
     /// The newest state of one session of an account.
     async fn row(&self, account: Account, id: &[u8; 16]) -> Result<Option<Row>, StoreError> {
-        let call = call::ROWS.call(&self.name(Some(&account), "")).arg(id);
+        let call = call::ROW.call(&self.name(Some(&account), "")).arg(id);
         Ok(self.rows(account, call).await?.pop())
     }
 
@@ -227,7 +224,7 @@ impl Store for RedisStore {
         id: SessionId,
         orders: Bytes,
     ) -> Result<bool, StoreError> {
-        check_orders(&orders)?;
+        check_bytes(orders.len(), MAX_ORDERS_BYTES)?;
         let Some(owner) = self.owner(account, id).await? else {
             return Ok(false);
         };

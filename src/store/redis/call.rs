@@ -26,7 +26,7 @@ scripts! {
     FIND = "find.lua";
     SAVE = "save.lua";
     ENTER = "enter.lua";
-    ROWS = "rows.lua";
+    ROW = "row.lua";
     LIST = "list.lua";
     ORDER = "order.lua";
     SHARE = "share.lua";
