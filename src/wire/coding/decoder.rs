@@ -1,6 +1,6 @@
 //! One content coding, undone step by step. What the libraries know of their formats stays here.
 
-use brotli::{BrotliDecompressStream, BrotliResult, BrotliState, enc::StandardAlloc};
+use brotli_decompressor::{BrotliDecompressStream, BrotliResult, BrotliState, StandardAlloc};
 use bytes::{Buf, Bytes};
 use flate2::{Decompress, FlushDecompress, Status};
 use zstd::stream::raw::{DParameter, InBuffer, Operation, OutBuffer};
