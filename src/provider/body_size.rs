@@ -27,7 +27,7 @@ fn largest_window(config: &Config) -> u32 {
         let provider = config.providers.get(&place.provider)?;
         let catalogued = || {
             let provider = catalogue::name_of(&place.provider, provider.base_url.as_deref());
-            Some(catalogue::lookup(built_in(), &provider, &place.model)?.context)
+            Some(catalogue::lookup(built_in(), &provider, &place.model)?.tokens)
         };
         one.settings.context_length.or_else(catalogued)
     });

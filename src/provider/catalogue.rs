@@ -14,30 +14,13 @@ use std::ops::RangeInclusive;
 use http::Uri;
 
 use self::table::Table;
-use super::{Source, window::least};
+use super::{Source, Window, window::least};
 
 /// Longer names than this are no model's; it bounds the search.
 const MAX_NAME_BYTES: usize = 256;
 
 /// Windows that can be true, in tokens.
 pub(super) const SANE: RangeInclusive<u32> = 1_024..=100_000_000;
-
-/// What is known of one model, in tokens.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Entry {
-    /// Prompt and answer together.
-    pub context: u32,
-    /// The largest prompt, where it is lower than the window.
-    pub input: Option<u32>,
-}
-
-/// What the catalogue says of a model.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Found {
-    pub(super) entry: Entry,
-    /// By name where other providers say it of a model of that name, and nothing is known of this one's.
-    pub(super) source: Source,
-}
 
 /// Other names that people give these providers.
 const ALIASES: &[(&str, &str)] = &[
@@ -99,23 +82,28 @@ const HOSTS: &[(&str, &str)] = &[
 /// What a table knows of a model of that provider, by the catalogue's name for it (see
 /// [`name_of`]): the exact name, else the longest known name of which it is a release
 /// (`gpt-4o-2024-08-06` is one of `gpt-4o`, and `gpt-4-32k` is none of `gpt-4`).
-pub(super) fn lookup(table: &Table, provider: &str, model: &str) -> Option<Entry> {
+pub(super) fn lookup(table: &Table, provider: &str, model: &str) -> Option<Window> {
     find_release(model, |name| table.exact(provider, name))
 }
 
 /// What all providers that know the model say of it alike; the least of the limits of a prompt
 /// that any of them names. `None`: nobody knows the name, or they disagree on the window: the same
 /// name can mean different windows.
-pub(super) fn lookup_by_name(table: &Table, model: &str) -> Option<Entry> {
+pub(super) fn lookup_by_name(table: &Table, model: &str) -> Option<Window> {
     let entries = |name: &str| Some(table.of_model(name)).filter(|entries| !entries.is_empty());
     // The longest name that anybody knows decides: a shorter one is another model.
     let known = find_release(model, entries)?;
-    let (first, others) = known.split_first()?;
-    others.iter().try_fold(first.1, |agreed, (_, other)| {
-        (agreed.context == other.context).then_some(Entry {
-            context: agreed.context,
+    let mut windows = known.iter().map(|(_, window)| *window);
+    let first = windows.next()?;
+    let agreed = windows.try_fold(first, |agreed, other| {
+        (agreed.tokens == other.tokens).then_some(Window {
             input: least(agreed.input, other.input),
+            ..agreed
         })
+    })?;
+    Some(Window {
+        source: Source::CatalogueByName,
+        ..agreed
     })
 }
 

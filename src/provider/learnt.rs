@@ -18,7 +18,7 @@ use std::{
 
 use lru::LruCache;
 
-use super::{Window, overflow::Overflow};
+use super::{Bounds, Window, overflow::Overflow};
 
 mod dated;
 mod lesson;
@@ -27,15 +27,6 @@ pub use dated::{Dated, Lessons, wall_ms};
 
 /// Models that are remembered.
 const MAX_MODELS: NonZeroUsize = NonZeroUsize::new(1_024).expect("it is not zero");
-
-/// What is known of a model's window beyond what anybody claims; in tokens.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Known {
-    /// Prompt and answer together.
-    pub window: Option<u32>,
-    /// The largest prompt.
-    pub input: Option<u32>,
-}
 
 /// A request that was refused as too long.
 #[derive(Clone, Copy, Debug)]
@@ -151,7 +142,8 @@ impl Learnt {
         })
     }
 
-    pub fn known(&self, place: &str, model: &str, now: SystemTime) -> Known {
+    /// What is known of a model's window beyond what anybody claims.
+    pub fn known(&self, place: &str, model: &str, now: SystemTime) -> Bounds {
         let lessons = self.lessons(place, model, now).unwrap_or_default();
         lessons.known(now)
     }

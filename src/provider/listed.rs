@@ -21,7 +21,7 @@ use tokio::{
     time::{timeout, timeout_at},
 };
 
-use super::{Outgoing, Payload, Provider, Unsent, catalogue::SANE, headers};
+use super::{Bounds, Outgoing, Payload, Provider, Unsent, catalogue::SANE, headers};
 
 /// How long an answer holds, and how long is waited after a failure.
 const FRESH_FOR: Duration = Duration::from_secs(3_600);
@@ -32,14 +32,6 @@ const MAX_BYTES: usize = 4 << 20;
 const MAX_TIME: Duration = Duration::from_secs(10);
 const MAX_MODELS: usize = 10_000;
 const MAX_ID_BYTES: usize = 256;
-
-/// What a list says of one model, in tokens.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Facts {
-    pub context: Option<u32>,
-    /// The largest prompt.
-    pub input: Option<u32>,
-}
 
 /// Why a provider gave no list.
 #[derive(Debug, Error)]
@@ -70,7 +62,7 @@ struct List {
     asking: bool,
     /// When to ask again; `None` before the first answer or failure.
     due: Option<Instant>,
-    models: BTreeMap<String, Facts>,
+    models: BTreeMap<String, Bounds>,
 }
 
 impl Listed {
@@ -82,12 +74,12 @@ impl Listed {
     }
 
     /// What the provider said of a model; `None`: it lists none of that name.
-    pub(super) fn facts(&self, place: &str, model: &str) -> Option<Facts> {
+    pub(super) fn facts(&self, place: &str, model: &str) -> Option<Bounds> {
         self.lock().get(place)?.models.get(model).copied()
     }
 
     /// What the provider said of the only model that it lists; `None`: it lists several, or none.
-    pub(super) fn only(&self, place: &str) -> Option<Facts> {
+    pub(super) fn only(&self, place: &str) -> Option<Bounds> {
         let lists = self.lock();
         let mut models = lists.get(place)?.models.values();
         let only = models.next()?;
@@ -163,7 +155,7 @@ impl List {
     /// What came of asking: how many models there are.
     fn take(
         &mut self,
-        listed: Result<BTreeMap<String, Facts>, Unlisted>,
+        listed: Result<BTreeMap<String, Bounds>, Unlisted>,
         now: Instant,
     ) -> Result<usize, Unlisted> {
         self.asking = false;
@@ -177,7 +169,7 @@ impl List {
     }
 }
 
-async fn ask(provider: &Provider, client_keys: bool) -> Result<BTreeMap<String, Facts>, Unlisted> {
+async fn ask(provider: &Provider, client_keys: bool) -> Result<BTreeMap<String, Bounds>, Unlisted> {
     if let Some(reason) = provider.hides_its_list() {
         return Err(Unlisted::NotOurs(reason));
     }
@@ -198,7 +190,7 @@ async fn ask(provider: &Provider, client_keys: bool) -> Result<BTreeMap<String, 
 }
 
 /// Every model of a list, in any of the shapes seen at providers. `None`: it is no list.
-fn read(body: &[u8]) -> Option<BTreeMap<String, Facts>> {
+fn read(body: &[u8]) -> Option<BTreeMap<String, Bounds>> {
     let body: Value = serde_json::from_slice(body).ok()?;
     let list = match &body {
         Value::Array(list) => list,
@@ -219,7 +211,7 @@ fn read(body: &[u8]) -> Option<BTreeMap<String, Facts>> {
 
 /// The least of what is named: what a model could hold, and what it was loaded with, may stand side
 /// by side. llama.cpp's `meta.n_ctx_train` is no window: the server may have been started with less.
-fn facts(model: &Value) -> Facts {
+fn facts(model: &Value) -> Bounds {
     const CONTEXT: [&str; 6] = [
         "/context_length",
         "/max_model_len",
@@ -232,11 +224,11 @@ fn facts(model: &Value) -> Facts {
         let tokens = u32::try_from(model.pointer(path)?.as_u64()?).ok()?;
         SANE.contains(&tokens).then_some(tokens)
     };
-    let context = CONTEXT.into_iter().filter_map(tokens).min();
+    let window = CONTEXT.into_iter().filter_map(tokens).min();
     let input = tokens("/max_input_tokens");
-    Facts {
-        context,
-        input: input.filter(|input| context.is_none_or(|context| *input < context)),
+    Bounds {
+        window,
+        input: input.filter(|input| window.is_none_or(|window| *input < window)),
     }
 }
 

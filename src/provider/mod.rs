@@ -32,7 +32,7 @@ pub use self::{
     registry::{Asked, Offered, Registry, Target},
     upstream::{Outgoing, Payload, Provider, Unsent, Upload},
     warnings::{unknown_windows, warnings},
-    window::{ASSUMED_WINDOW, Source, Window},
+    window::{ASSUMED_WINDOW, Bounds, Source, Window},
 };
 pub use crate::config::{
     SIMULATED,

@@ -287,7 +287,7 @@ impl Registry {
         };
         let listed = listed.or_else(only).unwrap_or_default();
         let by_name = || {
-            let told = settings.context_length.or(listed.context);
+            let told = settings.context_length.or(listed.window);
             let found = told
                 .is_none()
                 .then(|| provider.known_by_name(model, &catalogue));

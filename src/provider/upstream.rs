@@ -17,9 +17,9 @@ use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
 use thiserror::Error;
 
 use super::{
-    SIMULATED, Source,
+    SIMULATED, Source, Window,
     breaker::Breaker,
-    catalogue::{self, Entry, Found, table::Table},
+    catalogue::{self, table::Table},
     client::Client,
     simulated,
 };
@@ -229,30 +229,23 @@ impl Provider {
     }
 
     /// What is known of a model without being told.
-    pub(super) fn known(&self, model: &str, catalogue: &Table) -> Option<Found> {
+    pub(super) fn known(&self, model: &str, catalogue: &Table) -> Option<Window> {
         let own = self.own_models().iter().find(|(name, _)| *name == model);
-        let own = own.map(|(_, window)| Entry {
-            context: *window,
+        let own = own.map(|(_, window)| Window {
+            tokens: *window,
             input: None,
-        });
-        let catalogued = || catalogue::lookup(catalogue, &self.catalogue_name, model);
-        let found = |entry| Found {
-            entry,
             source: Source::Catalogue,
-        };
-        own.or_else(catalogued).map(found)
+        });
+        own.or_else(|| catalogue::lookup(catalogue, &self.catalogue_name, model))
     }
 
     /// What others say alike of a model of that name. Not for servers that drop the front of a long
     /// prompt in silence: their window is what they were started with, and no error would correct it.
-    pub(super) fn known_by_name(&self, model: &str, catalogue: &Table) -> Option<Found> {
-        if !self.is_remote() || !self.config.profile.refuses_overflow {
-            return None;
-        }
-        Some(Found {
-            entry: catalogue::lookup_by_name(catalogue, model)?,
-            source: Source::CatalogueByName,
-        })
+    pub(super) fn known_by_name(&self, model: &str, catalogue: &Table) -> Option<Window> {
+        let is_taken = self.is_remote() && self.config.profile.refuses_overflow;
+        is_taken
+            .then(|| catalogue::lookup_by_name(catalogue, model))
+            .flatten()
     }
 
     /// Whether the built-in list or the catalogue has a model of exactly that name.

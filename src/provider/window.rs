@@ -3,7 +3,6 @@
 //! Best first: what an error taught, the provider's own list, the settings, the catalogue, and the
 //! catalogue by name. Settings win where they say less than the provider does. What nobody knows is assumed, and said to be.
 
-use super::{catalogue::Found, learnt::Known, listed::Facts};
 use crate::config::ModelConfig;
 
 /// The window of a model that nobody knows: it drives cutting only.
@@ -30,6 +29,15 @@ pub enum Source {
     /// The catalogue: not of that provider, but of all others that know the name, alike.
     CatalogueByName,
     Assumed,
+}
+
+/// What an error or a provider's list says of a model, in tokens.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Bounds {
+    /// Prompt and answer together.
+    pub window: Option<u32>,
+    /// The largest prompt.
+    pub input: Option<u32>,
 }
 
 impl Window {
@@ -67,31 +75,30 @@ impl Source {
 /// What all sources together come to. A largest prompt that an error taught does not change the
 /// source, which is the window's.
 pub(super) fn window(
-    learnt: Known,
-    listed: Facts,
+    learnt: Bounds,
+    listed: Bounds,
     told: &ModelConfig,
-    catalogue: Option<Found>,
+    catalogued: Option<Window>,
 ) -> Window {
-    let claimed = match (listed.context, told.context_length) {
-        (Some(listed), Some(told)) if listed < told => Some((listed, Source::Provider)),
-        (_, Some(told)) => Some((told, Source::Config)),
-        (Some(listed), None) => Some((listed, Source::Provider)),
-        (None, None) => None,
-    };
-    let claimed = claimed
-        .or_else(|| catalogue.map(|found| (found.entry.context, found.source)))
+    let input = least_said([
+        told.input_length.map(|tokens| (tokens, Source::Config)),
+        listed.input.map(|tokens| (tokens, Source::Provider)),
+    ]);
+    let context = least_said([
+        told.context_length.map(|tokens| (tokens, Source::Config)),
+        listed.window.map(|tokens| (tokens, Source::Provider)),
+    ]);
+    let claimed = context
+        .or_else(|| catalogued.map(|known| (known.tokens, known.source)))
         // A largest prompt alone stands for the window.
-        .or_else(|| {
-            least(told.input_length, listed.input).map(|input| (input, said(told, listed)))
-        });
-    let (tokens, source) = match (claimed, learnt.window) {
-        (Some((claimed, _)), Some(learnt)) if learnt < claimed => (learnt, Source::Learnt),
-        (Some(claimed), _) => claimed,
-        (None, Some(learnt)) => (learnt, Source::Learnt),
-        (None, None) => (ASSUMED_WINDOW, Source::Assumed),
+        .or(input);
+    let taught = learnt.window.map(|tokens| (tokens, Source::Learnt));
+    let named = least_said([claimed, taught]);
+    let (tokens, source) = named.unwrap_or((ASSUMED_WINDOW, Source::Assumed));
+    let input = match input {
+        Some((input, _)) => Some(input),
+        None => catalogued.and_then(|known| known.input),
     };
-    let catalogued = || catalogue.and_then(|found| found.entry.input);
-    let input = least(told.input_length, listed.input).or_else(catalogued);
     Window {
         tokens,
         input: least(input, learnt.input),
@@ -99,34 +106,21 @@ pub(super) fn window(
     }
 }
 
-/// Who says the lesser of the two largest prompts.
-fn said(told: &ModelConfig, listed: Facts) -> Source {
-    match (told.input_length, listed.input) {
-        (Some(told), Some(listed)) if listed < told => Source::Provider,
-        (Some(_), _) => Source::Config,
-        (None, _) => Source::Provider,
-    }
+/// The least number of tokens, and who says it; the first one of two that say the same.
+fn least_said(said: [Option<(u32, Source)>; 2]) -> Option<(u32, Source)> {
+    let said = said.into_iter().flatten();
+    said.min_by_key(|(tokens, _)| *tokens)
 }
 
 /// The lesser of two bounds of which each may be missing.
 pub(super) fn least(a: Option<u32>, b: Option<u32>) -> Option<u32> {
-    match (a, b) {
-        (Some(a), Some(b)) => Some(a.min(b)),
-        (a, b) => a.or(b),
-    }
+    a.into_iter().chain(b).min()
 }
 
 #[cfg(test)]
 mod tests {
-    use super::{ASSUMED_WINDOW, Source, Window, window};
-    use crate::{
-        config::ModelConfig,
-        provider::{
-            catalogue::{Entry, Found},
-            learnt::Known,
-            listed::Facts,
-        },
-    };
+    use super::{ASSUMED_WINDOW, Bounds, Source, Window, window};
+    use crate::config::ModelConfig;
 
     /// Window and largest prompt of each source.
     #[derive(Clone, Copy, Default)]
@@ -139,12 +133,12 @@ mod tests {
 
     fn check(says: Says, tokens: u32, input: u32, source: Source) {
         let some = |tokens: u32| (tokens > 0).then_some(tokens);
-        let known = Known {
+        let known = Bounds {
             window: some(says.learnt.0),
             input: some(says.learnt.1),
         };
-        let facts = Facts {
-            context: some(says.listed.0),
+        let facts = Bounds {
+            window: some(says.listed.0),
             input: some(says.listed.1),
         };
         let told = ModelConfig {
@@ -152,11 +146,9 @@ mod tests {
             input_length: some(says.told.1),
             ..ModelConfig::default()
         };
-        let found = some(says.catalogue.0).map(|context| Found {
-            entry: Entry {
-                context,
-                input: some(says.catalogue.1),
-            },
+        let found = some(says.catalogue.0).map(|tokens| Window {
+            tokens,
+            input: some(says.catalogue.1),
             source: match source {
                 Source::CatalogueByName => source,
                 _ => Source::Catalogue,

@@ -9,7 +9,8 @@ use std::{
 use serde::Deserialize;
 use serde_json::Value;
 
-use super::{Entry, MAX_NAME_BYTES, SANE};
+use super::{MAX_NAME_BYTES, SANE};
+use crate::provider::{Source, Window};
 
 const MAX_ROWS: usize = 200_000;
 
@@ -23,7 +24,7 @@ pub(crate) struct Table {
     rows: usize,
     providers: BTreeSet<Arc<str>>,
     /// What each provider of a model says of it.
-    models: HashMap<Box<str>, Vec<(Arc<str>, Entry)>>,
+    models: HashMap<Box<str>, Vec<(Arc<str>, Window)>>,
 }
 
 /// One provider of a list in the form of models.dev.
@@ -39,15 +40,15 @@ struct ListedModel {
 }
 
 impl Table {
-    pub(crate) fn exact(&self, provider: &str, model: &str) -> Option<Entry> {
+    pub(crate) fn exact(&self, provider: &str, model: &str) -> Option<Window> {
         let mut entries = self.of_model(model).iter();
         entries
             .find(|(of, _)| **of == *provider)
-            .map(|(_, entry)| *entry)
+            .map(|(_, window)| *window)
     }
 
     /// What each provider says of a model of exactly that name.
-    pub(super) fn of_model(&self, model: &str) -> &[(Arc<str>, Entry)] {
+    pub(super) fn of_model(&self, model: &str) -> &[(Arc<str>, Window)] {
         self.models.get(model).map_or(&[], Vec::as_slice)
     }
 
@@ -61,12 +62,12 @@ impl Table {
     }
 
     /// Adds a row that can be true, up to the bound of the whole.
-    fn add(&mut self, provider: &str, model: &str, entry: Entry) {
+    fn add(&mut self, provider: &str, model: &str, tokens: u32, input: Option<u32>) {
         let lengths = [provider, model].map(str::len);
         if self.rows >= MAX_ROWS
             || model.is_empty()
             || lengths.iter().any(|length| *length > MAX_NAME_BYTES)
-            || !SANE.contains(&entry.context)
+            || !SANE.contains(&tokens)
         {
             return;
         }
@@ -78,11 +79,10 @@ impl Table {
         entries.retain(|(of, _)| *of != provider);
         entries.push((
             provider,
-            Entry {
-                context: entry.context,
-                input: entry
-                    .input
-                    .filter(|input| (1..entry.context).contains(input)),
+            Window {
+                tokens,
+                input: input.filter(|input| (1..tokens).contains(input)),
+                source: Source::Catalogue,
             },
         ));
         self.rows += 1;
@@ -98,11 +98,7 @@ pub(crate) fn built_in() -> &'static Arc<Table> {
             let fields: Vec<&str> = line.split('\t').collect();
             let number = |at: usize| fields.get(at).and_then(|field| field.parse().ok());
             if let (&[provider, model, ..], Some(context)) = (&fields[..], number(2)) {
-                let entry = Entry {
-                    context,
-                    input: number(3),
-                };
-                table.add(provider, model, entry);
+                table.add(provider, model, context, number(3));
             }
         }
         Arc::new(table)
@@ -119,11 +115,7 @@ pub(super) fn read(bytes: &[u8]) -> Option<Table> {
         for (name, model) in &listed.models {
             let tokens = |key: &str| u32::try_from(model.limit.get(key)?.as_u64()?).ok();
             if let Some(context) = tokens("context") {
-                let entry = Entry {
-                    context,
-                    input: tokens("input"),
-                };
-                table.add(provider, name, entry);
+                table.add(provider, name, context, tokens("input"));
             }
         }
     }

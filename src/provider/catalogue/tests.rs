@@ -2,9 +2,10 @@ use proptest::prelude::*;
 use serde_json::Value;
 
 use super::{
-    ALIASES, Entry, HOSTS, lookup_by_name, name_of,
+    ALIASES, HOSTS, lookup_by_name, name_of,
     table::{BUILT_IN, Table, built_in, read},
 };
+use crate::provider::{Source, Window};
 
 /// Provider and model of each line of the table.
 fn rows() -> Vec<(&'static str, &'static str)> {
@@ -18,16 +19,16 @@ fn rows() -> Vec<(&'static str, &'static str)> {
     names
 }
 
-fn exact(provider: &str, model: &str) -> Option<Entry> {
+fn exact(provider: &str, model: &str) -> Option<Window> {
     built_in().exact(provider, model)
 }
 
-fn lookup(provider: &str, model: &str) -> Option<Entry> {
+fn lookup(provider: &str, model: &str) -> Option<Window> {
     super::lookup(built_in(), provider, model)
 }
 
 fn context(provider: &str, model: &str) -> Option<u32> {
-    lookup(provider, model).map(|entry| entry.context)
+    lookup(provider, model).map(|entry| entry.tokens)
 }
 
 #[test]
@@ -45,7 +46,7 @@ fn every_line_of_the_table_is_a_row_and_none_comes_twice() {
         let numbers = line.unwrap().split('\t').skip(2).take(2);
         let numbers: Vec<Option<u32>> = numbers.map(|number| number.parse().ok()).collect();
         let entry = exact(provider, model).unwrap();
-        let read = [Some(entry.context), entry.input];
+        let read = [Some(entry.tokens), entry.input];
         assert_eq!(read[..numbers.len()], numbers, "{provider}/{model}");
     }
 }
@@ -65,9 +66,10 @@ fn no_known_model_is_missing() {
             let tokens = |key: &str| u32::try_from(facts.get(key)?.as_u64()?).ok();
             let context = tokens("context").unwrap();
             // A window under 1,024 tokens is no chat model's.
-            let expected = (context >= 1_024).then_some(Entry {
-                context,
+            let expected = (context >= 1_024).then_some(Window {
+                tokens: context,
                 input: tokens("input").filter(|input| *input < context),
+                source: Source::Catalogue,
             });
             assert_eq!(lookup(provider, model), expected, "{provider}/{model}");
             models += 1;
@@ -164,7 +166,7 @@ fn a_model_of_another_size_is_unknown() {
 
 #[test]
 fn a_name_on_which_all_agree_is_known_anywhere() {
-    let context = |model: &str| lookup_by_name(built_in(), model).map(|entry| entry.context);
+    let context = |model: &str| lookup_by_name(built_in(), model).map(|entry| entry.tokens);
     assert_eq!(context("gpt-4o"), Some(128_000));
     assert_eq!(context("GPT-4o-2024-08-06"), Some(128_000));
     assert_eq!(context("gpt-4o-2031-01-01"), Some(128_000));
@@ -178,7 +180,7 @@ fn a_name_on_which_all_agree_is_known_anywhere() {
     assert_eq!(context("gpt-3.5-turbo-0613"), None);
     // The least of the largest prompts: Azure names none for this one.
     let codex = lookup_by_name(built_in(), "gpt-5-codex").unwrap();
-    assert_eq!((codex.context, codex.input), (400_000, Some(272_000)));
+    assert_eq!((codex.tokens, codex.input), (400_000, Some(272_000)));
 }
 
 #[test]
@@ -190,7 +192,7 @@ fn a_newer_list_can_agree_and_disagree() {
         );
         read(text.as_bytes()).unwrap()
     };
-    let context = |list: &Table, model: &str| lookup_by_name(list, model).map(|one| one.context);
+    let context = |list: &Table, model: &str| lookup_by_name(list, model).map(|one| one.tokens);
     assert_eq!(context(&list(128_000), "gpt-4o"), Some(128_000));
     assert_eq!(context(&list(222_222), "gpt-4o"), None);
     assert_eq!(context(&list(222_222), "gpt-new"), Some(222_222));

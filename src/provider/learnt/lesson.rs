@@ -3,9 +3,10 @@
 use std::time::{Duration, SystemTime};
 
 use super::{
-    Known, Lesson, Lessons, Refused,
+    Lesson, Lessons, Refused,
     dated::{Dated, at},
 };
+use crate::provider::Bounds;
 
 /// No provider has a smaller window; vLLM has been seen to print 3 for one.
 pub(super) const LEAST_WINDOW: u32 = 1_024;
@@ -25,9 +26,9 @@ const NEXT_BELOW_ACCEPTED: u32 = 90;
 const ESTIMATED: u32 = 95;
 
 impl Lessons {
-    pub(super) fn known(&self, now: SystemTime) -> Known {
+    pub(super) fn known(&self, now: SystemTime) -> Bounds {
         let limits = [at(self.named, now), at(self.inferred, now)];
-        Known {
+        Bounds {
             window: at(self.window, now),
             input: limits.into_iter().flatten().min(),
         }

@@ -2,7 +2,7 @@ use std::time::{Duration, SystemTime};
 
 use proptest::prelude::*;
 
-use super::{Known, Learnt, Lesson, MAX_MODELS, Refused};
+use super::{Bounds, Learnt, Lesson, MAX_MODELS, Refused};
 use crate::provider::{Source, Window, overflow::Overflow};
 
 const DAY: Duration = Duration::from_secs(86_400);
@@ -51,7 +51,7 @@ impl Model {
         self.learnt.accepted("p", "m", tokens, self.now);
     }
 
-    fn known(&self) -> Known {
+    fn known(&self) -> Bounds {
         self.learnt.known("p", "m", self.now)
     }
 
@@ -72,16 +72,16 @@ fn a_named_window_is_believed_until_it_expires() {
     assert_eq!((model.window(), model.input()), (Some(8_192), None));
     assert_eq!(
         model.learnt.known("p", "other", model.now),
-        Known::default()
+        Bounds::default()
     );
     assert_eq!(
         model.learnt.known("other", "m", model.now),
-        Known::default()
+        Bounds::default()
     );
     model.now += DAY - Duration::from_secs(1);
     assert_eq!(model.window(), Some(8_192));
     model.now += Duration::from_secs(1);
-    assert_eq!(model.known(), Known::default());
+    assert_eq!(model.known(), Bounds::default());
 }
 
 #[test]
@@ -235,7 +235,7 @@ fn the_answers_share_is_not_taken_for_the_prompts() {
     let lesson = model.refused(refused(overflow, 131_072, 100_000));
     assert_eq!(lesson, Lesson::Input(91_072));
     model.now += Duration::from_secs(300);
-    assert_eq!(model.known(), Known::default());
+    assert_eq!(model.known(), Bounds::default());
     // The answer fills the window by itself: no prompt is short enough.
     let overflow = Overflow {
         prompt_tokens: Some(10_535),
@@ -243,7 +243,7 @@ fn the_answers_share_is_not_taken_for_the_prompts() {
         ..named(131_072)
     };
     model.refused(refused(overflow, 131_072, 10_000));
-    assert_eq!(model.known(), Known::default());
+    assert_eq!(model.known(), Bounds::default());
 }
 
 #[test]
@@ -282,7 +282,7 @@ fn models_are_bounded() {
     }
     learnt.accepted("a", "only answered", 4_096, now);
     assert_eq!(learnt.models().len(), MAX_MODELS.get());
-    assert_eq!(learnt.known("p", "m0000", now), Known::default());
+    assert_eq!(learnt.known("p", "m0000", now), Bounds::default());
     let last = format!("m{:04}", models - 1);
     assert_eq!(learnt.known("p", &last, now).input, Some(4_096));
 }
@@ -346,7 +346,7 @@ fn a_refusal_that_a_lower_answer_cap_heals_says_nothing_of_prompts() {
     };
     let model = Model::new();
     model.refused(lowered);
-    assert_eq!(model.known(), Known::default());
+    assert_eq!(model.known(), Bounds::default());
     // The window is learnt all the same where it is smaller than was claimed.
     let elsewhere = Refused {
         claimed: Window {
@@ -396,7 +396,7 @@ proptest! {
             prop_assert!(most < sent, "{:?} after {:?}", known, refusal);
         }
         // And nothing is known for ever.
-        prop_assert_eq!(model.learnt.known("p", "m", model.now + DAY), Known::default());
+        prop_assert_eq!(model.learnt.known("p", "m", model.now + DAY), Bounds::default());
     }
 
     /// However often it refuses, a provider that says nothing gets less each time.
@@ -424,7 +424,7 @@ fn a_refusal_far_below_what_was_answered_teaches_nothing() {
         model.refused(refused(Overflow::default(), 128_000, 2_000)),
         Lesson::Input(2_000)
     );
-    assert_eq!(model.known(), Known::default());
+    assert_eq!(model.known(), Bounds::default());
     // One that says how much it counted does.
     let counted = Overflow {
         prompt_tokens: Some(2_000),

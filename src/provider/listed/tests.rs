@@ -6,12 +6,12 @@ use std::{
 
 use proptest::prelude::*;
 
-use super::{FRESH_FOR, Facts, Listed, PAUSE, Unlisted, read};
+use super::{Bounds, FRESH_FOR, Listed, PAUSE, Unlisted, read};
 
 fn check(model: &str, context: u32, input: u32) {
     let some = |tokens: u32| (tokens > 0).then_some(tokens);
-    let expected = Facts {
-        context: some(context),
+    let expected = Bounds {
+        window: some(context),
         input: some(input),
     };
     let body = format!(r#"{{"object":"list","data":[{{"id":"m",{model}}}]}}"#);
@@ -71,7 +71,7 @@ fn what_cannot_be_a_window_is_none() {
 
 #[test]
 fn lists_come_in_several_shapes() {
-    let window = |body: &str| read(body.as_bytes()).map(|list| list["m"].context);
+    let window = |body: &str| read(body.as_bytes()).map(|list| list["m"].window);
     let model = r#"{"id":"m","context_length":8192}"#;
     assert_eq!(window(&format!("[{model}]")), Some(Some(8_192)));
     assert_eq!(
@@ -95,7 +95,7 @@ fn a_single_model_stands_for_all() {
     let only = |list: &str| {
         let models = read(list.as_bytes()).unwrap();
         listed.lock().entry("p".into()).or_default().models = models;
-        listed.only("p").map(|facts| facts.context)
+        listed.only("p").map(|facts| facts.window)
     };
     assert_eq!(listed.only("p"), None);
     assert_eq!(only("[]"), None);

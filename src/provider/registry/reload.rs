@@ -80,7 +80,7 @@ mod tests {
     use super::Registry;
     use crate::{
         config::{Config, ProviderConfig},
-        provider::learnt::Known,
+        provider::Bounds,
     };
 
     /// Two providers that are set like the built-in one, but for their address.
@@ -144,17 +144,17 @@ mod tests {
         before
             .learnt
             .truncated(&place(&before, "b"), "m", 4_000, now);
-        assert_ne!(known(&after, "a"), Known::default());
-        assert_eq!(known(&after, "b"), Known::default());
+        assert_ne!(known(&after, "a"), Bounds::default());
+        assert_eq!(known(&after, "b"), Bounds::default());
         let awaited = |name: &str| after.listed.is_awaited(&after.providers[name].place);
         assert!(awaited("a") && !awaited("b"));
         // What is taught from now on holds for as long as the new settings say.
         after.learnt.truncated(&place(&after, "b"), "m", 5_000, now);
         let later = now + Duration::from_secs(11);
-        assert_ne!(known(&after, "b"), Known::default());
+        assert_ne!(known(&after, "b"), Bounds::default());
         let later = |name| after.learnt.known(&place(&after, name), "m", later);
-        assert_eq!(later("b"), Known::default());
-        assert_ne!(later("a"), Known::default());
+        assert_eq!(later("b"), Bounds::default());
+        assert_ne!(later("a"), Bounds::default());
     }
 
     #[tokio::test]

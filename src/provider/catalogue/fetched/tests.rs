@@ -7,9 +7,12 @@ use std::{
 use super::{FILE, Fetched, pause, seconds};
 use crate::{
     config::CatalogueConfig,
-    provider::catalogue::{
-        Entry, lookup,
-        table::{built_in, read},
+    provider::{
+        Source, Window,
+        catalogue::{
+            lookup,
+            table::{built_in, read},
+        },
     },
 };
 
@@ -29,8 +32,12 @@ const LIST: &str = r#"{
     "empty": {"models": {}}
 }"#;
 
-const fn entry(context: u32, input: Option<u32>) -> Option<Entry> {
-    Some(Entry { context, input })
+const fn entry(tokens: u32, input: Option<u32>) -> Option<Window> {
+    Some(Window {
+        tokens,
+        input,
+        source: Source::Catalogue,
+    })
 }
 
 fn config(url: Option<&str>) -> CatalogueConfig {
@@ -86,16 +93,16 @@ fn newer_rows_come_before_those_of_the_binary() {
     let newer = read(LIST.as_bytes()).unwrap();
     let found = |provider, model| lookup(&newer, provider, model);
     let shipped = |provider, model| lookup(built_in(), provider, model);
-    assert_eq!(found("openai", "gpt-4o").unwrap().context, 222_222);
+    assert_eq!(found("openai", "gpt-4o").unwrap().tokens, 222_222);
     let dated = found("openai", "gpt-4o-2031-01-01");
-    assert_eq!(dated.unwrap().context, 222_222);
+    assert_eq!(dated.unwrap().tokens, 222_222);
     // A longer name of the binary's is nearer than a shorter one of the list.
     assert_eq!(
         found("openai", "gpt-4o-mini"),
         shipped("openai", "gpt-4o-mini")
     );
     assert_eq!(found("openai", "gpt-4"), shipped("openai", "gpt-4"));
-    assert_eq!(found("mine", "M").unwrap().context, 5_000);
+    assert_eq!(found("mine", "M").unwrap().tokens, 5_000);
     assert_eq!(found("other", "m"), None);
     assert_eq!(found("openai", "m"), None);
 }
