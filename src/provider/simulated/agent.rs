@@ -3,90 +3,97 @@
 //! With tools, up to seven rounds of calls follow each user message, then a text. The same
 //! conversation gets the same answer, streamed or not.
 
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use super::{
     count::{count_tokens, find_end},
-    memory::{self, Wanted},
-    request::{ChatRequest, Choice, role},
+    memory,
+    request::{ChatRequest, role},
     schema::make_value,
 };
 
 /// The most rounds of calls of one turn.
 const MOST_ROUNDS: usize = 7;
 
-const TEXT: &str = "Here is what I found. The relevant part is small, and the rest of the code \
+pub(super) const TEXT: &str = "Here is what I found. The relevant part is small, and the rest of the code \
     depends on it in two places only. I kept the change local, so that the public interface stays \
     as it is. The next step would be a test for the empty case.";
 
 /// What is said: a text, or the arguments of a call.
-#[derive(Clone, Debug, PartialEq)]
-pub(super) struct Reply {
-    pub(super) call: Option<Call>,
-    /// Cut off where the answer ended for its length.
+#[derive(Debug)]
+pub(super) struct Said {
+    /// The tool that is called.
+    pub(super) tool: Option<String>,
     pub(super) text: String,
+}
+
+impl Said {
+    pub(super) fn call(tool: &str, arguments: &Value) -> Self {
+        Self {
+            tool: Some(tool.to_owned()),
+            text: arguments.to_string(),
+        }
+    }
+
+    pub(super) fn text(text: impl Into<String>) -> Self {
+        Self {
+            tool: None,
+            text: text.into(),
+        }
+    }
+}
+
+/// An answer with all that its length decides.
+#[derive(Debug)]
+pub(super) struct Reply {
+    /// Cut off where the answer ended for its length.
+    pub(super) said: Said,
     pub(super) finish: &'static str,
     pub(super) tokens: u32,
 }
 
-#[derive(Clone, Debug, PartialEq)]
-pub(super) struct Call {
-    pub(super) id: String,
-    pub(super) name: String,
-}
-
 /// The answer to a request, of at most `limit` tokens; `seed` differs from prompt to prompt.
 pub(super) fn make_reply(request: &ChatRequest<'_>, seed: u64, limit: u32) -> Reply {
-    let (name, mut text) = match (memory::find_wanted(request), &request.schema) {
-        (Some(Wanted::Call { name, arguments }), _) => (Some(name), arguments.to_string()),
-        (Some(Wanted::Summary(summary)), _) => (None, summary),
-        (Some(Wanted::Block(block)), _) => (None, format!("{TEXT}\n\n{block}")),
-        (None, schema) => match (choose_tool(request, seed), schema) {
-            (Some(tool), _) => {
-                let arguments = make_value(&tool["parameters"]);
-                let arguments = Some(arguments).filter(Value::is_object);
-                let arguments = arguments.map_or_else(|| "{}".to_owned(), |it| it.to_string());
-                (tool["name"].as_str(), arguments)
-            }
-            (None, Some(schema)) => (None, make_value(schema).to_string()),
-            (None, None) => (None, TEXT.to_owned()),
-        },
-    };
-    let overhead = name.map_or(0, |name| count_tokens(name).saturating_add(3));
-    let end = find_end(&text, limit.saturating_sub(overhead));
-    let finish = match name {
-        _ if end < text.len() => "length",
+    let mut said = memory::find_wanted(request)
+        .or_else(|| call_tool(request, seed))
+        .or_else(|| Some(Said::text(make_value(&request.schema()?).to_string())))
+        .unwrap_or_else(|| Said::text(TEXT));
+    let name = said.tool.as_deref().map(count_tokens);
+    let overhead = name.map_or(0, |tokens| tokens.saturating_add(3));
+    let end = find_end(&said.text, limit.saturating_sub(overhead));
+    let finish = match said.tool {
+        _ if end < said.text.len() => "length",
         Some(_) => "tool_calls",
         None => "stop",
     };
-    text.truncate(end);
+    said.text.truncate(end);
     Reply {
-        call: name.map(|name| Call {
-            id: format!("call_{seed:016x}"),
-            name: name.to_owned(),
-        }),
-        tokens: count_tokens(&text).saturating_add(overhead).min(limit),
-        text,
+        tokens: count_tokens(&said.text).saturating_add(overhead).min(limit),
+        said,
         finish,
     }
 }
 
-/// The tool to call, unless a text is due. Tools for the model's own memory are called only where
+/// A call, unless a text is due. Tools for the model's own memory are called only where
 /// a call is demanded and there is no other.
-fn choose_tool<'a>(request: &ChatRequest<'a>, seed: u64) -> Option<&'a Value> {
+fn call_tool(request: &ChatRequest<'_>, seed: u64) -> Option<Said> {
     let name = |tool: &Value| tool["name"].as_str().unwrap_or_default().to_owned();
-    let pick = |tools: Vec<&'a Value>| {
+    let (own, others): (Vec<_>, Vec<_>) = request
+        .tools()
+        .partition(|tool| memory::is_tool(&name(tool)));
+    let pick = |tools: &[&Value]| {
         let at = usize::try_from(seed).unwrap_or(usize::MAX) % tools.len().max(1);
-        tools.get(at).copied()
+        tools.get(at).map(|&tool| tool.clone())
     };
-    let tools = request.tools.iter().copied();
-    let others = tools.clone().filter(|tool| !memory::is_tool(&name(tool)));
-    match request.choice {
-        Choice::None => None,
-        Choice::Named(wanted) => tools.clone().find(|tool| name(tool) == wanted),
-        Choice::Required => pick(others.collect()).or_else(|| pick(tools.collect())),
-        Choice::Auto => pick(others.collect()).filter(|_| is_call_due(request.messages)),
-    }
+    let tool = match request.tool_choice() {
+        Some("none") => None,
+        Some("required") => pick(&others).or_else(|| pick(&own)),
+        None | Some("auto") => pick(&others).filter(|_| is_call_due(request.messages)),
+        Some(wanted) => request.tools().find(|tool| name(tool) == wanted).cloned(),
+    }?;
+    let arguments = make_value(&tool["parameters"]);
+    let arguments = Some(arguments).filter(Value::is_object);
+    Some(Said::call(&name(&tool), &arguments.unwrap_or(json!({}))))
 }
 
 /// The number of rounds depends on where the turn begins, so that turns differ in length.

@@ -2,7 +2,7 @@
 //!
 //! Text is split the way a byte-pair encoder splits it first: words with the space before them,
 //! groups of up to three digits, runs of punctuation, runs of white space, single CJK characters.
-//! A long word costs a token per piece. Deliberately not the guard's estimate, which goes by
+//! A long word is several pieces, and each piece is a token. Deliberately not the guard's estimate, which goes by
 //! characters per kind of text, so that a mistake in the estimate shows here.
 
 use std::{
@@ -13,10 +13,6 @@ use std::{
 use lru::LruCache;
 use serde_json::Value;
 use xxhash_rust::xxh3::xxh3_64_with_seed;
-
-/// Letters that a word may have as one token, and letters of each token after it.
-const WHOLE_WORD: usize = 8;
-const WORD_PIECE: usize = 5;
 
 /// Tokens of one block of the prefix cache.
 const BLOCK: u32 = 128;
@@ -63,7 +59,12 @@ pub(super) struct Prompt {
 }
 
 impl Prompt {
-    pub(super) fn count(seed: u64, schemas: &[&Value], messages: &[Value]) -> Self {
+    /// `seed`: of the model, and of whose cache it is.
+    pub(super) fn count<'a>(
+        seed: u64,
+        schemas: impl IntoIterator<Item = &'a Value>,
+        messages: &[Value],
+    ) -> Self {
         let mut prompt = Self {
             hash: seed,
             ..Self::default()
@@ -80,8 +81,8 @@ impl Prompt {
     }
 
     fn add_text(&mut self, text: &str) {
-        for (piece, tokens) in Pieces(text) {
-            self.add_piece(piece, tokens);
+        for piece in Pieces(text) {
+            self.add_piece(piece, 1);
         }
     }
 
@@ -113,49 +114,42 @@ impl Prompt {
         }
     }
 
-    /// How many tokens of this prompt were cached for this owner; all of it is from now on.
-    pub(super) fn read_cache(&self, owner: u64) -> u32 {
+    /// How many tokens of this prompt were cached; all of it is from now on.
+    pub(super) fn read_cache(&self) -> u32 {
         // A panic elsewhere leaves a cache of hashes in order.
         let mut cache = CACHE.lock().unwrap_or_else(PoisonError::into_inner);
         // The last token is always computed, so a block that ends with the prompt is none.
         let whole = (self.tokens.saturating_sub(1) / BLOCK) as usize;
-        let keys = self.blocks.iter().take(whole).map(|block| block ^ owner);
-        let hits = keys.clone().take_while(|key| cache.contains(key)).count();
+        let blocks = self.blocks.iter().take(whole);
+        let hits = blocks.clone().take_while(|block| cache.contains(block));
+        let cached = hits.map(|_| BLOCK).sum();
         // From the end, so that what all continuations share is dropped last.
-        for key in keys.rev() {
-            cache.put(key, ());
+        for block in blocks.rev() {
+            cache.put(*block, ());
         }
-        let cached = u32::try_from(hits)
-            .unwrap_or(u32::MAX)
-            .saturating_mul(BLOCK);
         if cached < LEAST_CACHED { 0 } else { cached }
     }
 }
 
 /// Tokens of a text.
 pub(super) fn count_tokens(text: &str) -> u32 {
-    Pieces(text).map(|(_, tokens)| tokens).sum()
+    Pieces(text).map(|_| 1).sum()
 }
 
 /// Where a text ends that may have `limit` tokens: a byte index at a piece's boundary.
 pub(super) fn find_end(text: &str, limit: u32) -> usize {
-    let (mut used, mut end) = (0u32, 0);
-    for (piece, tokens) in Pieces(text) {
-        used = used.saturating_add(tokens);
-        if used > limit {
-            break;
-        }
-        end += piece.len();
-    }
-    end
+    let pieces = (0..limit).zip(Pieces(text));
+    pieces.map(|(_, piece)| piece.len()).sum()
 }
 
-/// The pieces of a text, in order and without gaps, each with its tokens.
+/// The pieces of a text, in order and without gaps, each a token.
 pub(super) struct Pieces<'a>(pub(super) &'a str);
 
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Class {
     Letter,
+    /// Of an alphabet that the vocabulary knows less of.
+    ForeignLetter,
     Digit,
     Space,
     /// Han, kana, Hangul, pictographs: a token each.
@@ -164,46 +158,32 @@ enum Class {
 }
 
 impl<'a> Iterator for Pieces<'a> {
-    type Item = (&'a str, u32);
+    type Item = &'a str;
 
-    fn next(&mut self) -> Option<Self::Item> {
-        let mut characters = self.0.char_indices().peekable();
-        let mut class = classify(characters.next()?.1);
+    fn next(&mut self) -> Option<&'a str> {
+        let mut class = classify(self.0.chars().next()?);
         // One space belongs to the word or mark after it.
-        if self.0.starts_with(' ')
-            && let Some((_, after)) = characters
-                .next_if(|(_, next)| matches!(classify(*next), Class::Letter | Class::Mark))
+        let after_space = self
+            .0
+            .strip_prefix(' ')
+            .and_then(|text| text.chars().next());
+        if let Some(after @ (Class::Letter | Class::ForeignLetter | Class::Mark)) =
+            after_space.map(classify)
         {
-            class = classify(after);
+            class = after;
         }
-        let mut length = 1usize;
-        // No piece costs more than a few tokens.
         let longest = match class {
-            Class::Letter => 48,
-            Class::Digit => 3,
-            Class::Ideograph => 1,
+            Class::Letter => 6,
+            Class::ForeignLetter | Class::Digit | Class::Mark => 3,
             Class::Space => 16,
-            Class::Mark => 12,
+            Class::Ideograph => 1,
         };
-        while length < longest
-            && characters
-                .next_if(|(_, it)| classify(*it) == class)
-                .is_some()
-        {
-            length += 1;
-        }
-        let end = characters.peek().map_or(self.0.len(), |(at, _)| *at);
+        let mut rest = self.0.char_indices().enumerate().skip(1);
+        let end = rest.find(|(nth, (_, it))| *nth >= longest || classify(*it) != class);
+        let end = end.map_or(self.0.len(), |(_, (at, _))| at);
         let (piece, rest) = self.0.split_at(end);
         self.0 = rest;
-        let tokens = match class {
-            Class::Letter if piece.is_ascii() => {
-                1 + length.saturating_sub(WHOLE_WORD).div_ceil(WORD_PIECE)
-            }
-            // Alphabets that the vocabulary knows less of.
-            Class::Letter | Class::Mark => length.div_ceil(3),
-            Class::Digit | Class::Space | Class::Ideograph => 1,
-        };
-        Some((piece, tokens as u32))
+        Some(piece)
     }
 }
 
@@ -213,7 +193,7 @@ fn classify(character: char) -> Class {
         '0'..='9' => Class::Digit,
         '\u{1100}'..='\u{11ff}' | '\u{2600}'..='\u{27bf}' | '\u{2e80}'.. => Class::Ideograph,
         _ if character.is_whitespace() => Class::Space,
-        _ if character.is_alphabetic() => Class::Letter,
+        _ if character.is_alphabetic() => Class::ForeignLetter,
         _ => Class::Mark,
     }
 }
@@ -226,7 +206,7 @@ mod tests {
     use super::*;
 
     fn pieces(text: &str) -> Vec<&str> {
-        Pieces(text).map(|(piece, _)| piece).collect()
+        Pieces(text).collect()
     }
 
     #[test]
@@ -251,7 +231,7 @@ mod tests {
 
     #[test]
     fn a_prompt_counts_what_a_model_reads() {
-        let count = |message: Value| Prompt::count(0, &[], &[message]).tokens;
+        let count = |message: Value| Prompt::count(0, [], &[message]).tokens;
         let plain = count(json!({"role": "user", "content": "hello there"}));
         assert_eq!(plain, PER_MESSAGE + PRIMING + 1 + 2);
         let parts = json!({"role": "user", "content": [{"type": "text", "text": "hello there"}]});
@@ -266,12 +246,12 @@ mod tests {
     #[test]
     fn the_cache_is_per_owner_and_has_no_short_prompts() {
         let message = json!({"role": "user", "content": "alpha beta ".repeat(800)});
-        let prompt = Prompt::count(7, &[], &[message]);
-        assert_eq!(prompt.read_cache(1), 0);
-        assert!(prompt.read_cache(1) >= LEAST_CACHED);
-        assert_eq!(prompt.read_cache(2), 0, "another owner");
-        let short = Prompt::count(7, &[], &[json!({"role": "user", "content": "hi"})]);
-        assert_eq!((short.read_cache(1), short.read_cache(1)), (0, 0));
+        let prompt = |owner| Prompt::count(owner, [], std::slice::from_ref(&message));
+        assert_eq!(prompt(1).read_cache(), 0);
+        assert!(prompt(1).read_cache() >= LEAST_CACHED);
+        assert_eq!(prompt(2).read_cache(), 0, "another owner");
+        let short = Prompt::count(1, [], &[json!({"role": "user", "content": "hi"})]);
+        assert_eq!((short.read_cache(), short.read_cache()), (0, 0));
     }
 
     proptest! {

@@ -5,7 +5,10 @@
 
 use serde_json::{Value, json};
 
-use super::request::{ChatRequest, Choice, role};
+use super::{
+    agent::{Said, TEXT},
+    request::{ChatRequest, role},
+};
 
 const ADD: &str = "add_reminder";
 const UPDATE: &str = "update_reminder";
@@ -20,65 +23,45 @@ const SUMMARY: &str = "<summary key=\"";
 const REMAINING: [&str; 2] = ["this reply included: ", "（含本次）："];
 /// With so few answers left the model begins the new course itself.
 const FEW_REMAINING: u32 = 2;
-/// Notes from which on one is written anew instead of another one beside it.
-const MANY_NOTES: usize = 6;
-/// What stands before the number of a note: where it was saved, and where all are shown.
-const NOTE_IDS: [&str; 2] = ["Saved as r", "<reminder id=\"r"];
-/// Parts of a text that tells of what is not in the conversation any more.
-const RECORDS: [&str; 3] = ["<reminder id=", "<facts of=", "<summary>"];
+/// How the first note begins where all are shown.
+const FIRST_NOTE: &str = "<reminder id=\"r1\"";
 /// Characters of one quotation.
 const QUOTED: usize = 100;
-
-/// What the newest words ask for.
-#[derive(Clone, Debug, PartialEq)]
-pub(super) enum Wanted {
-    /// A call of one of the model's own tools.
-    Call {
-        name: &'static str,
-        arguments: Value,
-    },
-    /// This block at the end of the answer.
-    Block(String),
-    /// This text as the answer.
-    Summary(String),
-}
 
 pub(super) fn is_tool(name: &str) -> bool {
     TOOLS.contains(&name)
 }
 
 /// What the request asks for, if the model can do it.
-pub(super) fn find_wanted(request: &ChatRequest<'_>) -> Option<Wanted> {
+pub(super) fn find_wanted(request: &ChatRequest<'_>) -> Option<Said> {
     let messages = request.messages;
-    let is_text = request.schema.is_none();
+    let is_text = request.schema().is_none();
     if let Some(summary) = write_summary(messages).filter(|_| is_text) {
-        return Some(Wanted::Summary(summary));
+        return Some(Said::text(summary));
     }
     let texts = newest_texts(messages);
     let notice = texts.iter().rev().find(|text| is_notice(text))?;
     let note = write_note(messages, notice);
-    let free = matches!(request.choice, Choice::Auto | Choice::Required);
+    let free = matches!(request.tool_choice(), None | Some("auto" | "required"));
     let can = |name: &str| {
-        let mut tools = request.tools.iter();
-        free && notice.contains(name) && tools.any(|tool| tool["name"] == name)
+        free && notice.contains(name) && request.tools().any(|tool| tool["name"] == name)
     };
     if !can(ADD) {
         let asked = is_text && notice.contains(PACKAGE[0]);
-        return asked.then(|| Wanted::Block(format!("{}\n{note}\n{}", PACKAGE[0], PACKAGE[1])));
+        let [start, end] = PACKAGE;
+        return asked.then(|| Said::text(format!("{TEXT}\n\n{start}\n{note}\n{end}")));
     }
-    let ids = find_note_ids(messages);
-    let many = ids.len() >= MANY_NOTES;
     let few = read_remaining(notice).is_some_and(|left| left <= FEW_REMAINING);
-    let (name, arguments) = match few && can(CLEAR) {
-        true if many => (CLEAR, json!({})),
-        true => (CLEAR, json!({"reminder_content": note})),
-        false if many && can(UPDATE) => {
-            let id = &ids[messages.len() % ids.len()];
-            (UPDATE, json!({"id": id, "content": note}))
+    // Notes of an earlier course are brought up to date, so that they do not grow in number.
+    let has_note = messages.iter().any(|one| text_of(one).contains(FIRST_NOTE));
+    Some(match few && can(CLEAR) {
+        true if has_note => Said::call(CLEAR, &json!({})),
+        true => Said::call(CLEAR, &json!({"reminder_content": note})),
+        false if has_note && can(UPDATE) => {
+            Said::call(UPDATE, &json!({"id": "r1", "content": note}))
         }
-        false => (ADD, json!({"content": note})),
-    };
-    Some(Wanted::Call { name, arguments })
+        false => Said::call(ADD, &json!({"content": note})),
+    })
 }
 
 fn is_notice(text: &str) -> bool {
@@ -113,41 +96,17 @@ fn text_of(message: &Value) -> String {
     }
 }
 
-/// The newest words of a user that are neither a notice nor a record, else the first ones.
+/// The first words of a user.
 fn find_task(messages: &[Value]) -> String {
-    let users = messages.iter().filter(|one| role(one) == "user");
-    let mut users = users.map(text_of);
-    let is_record = |text: &str| RECORDS.iter().any(|tag| text.contains(tag));
-    let task = users
-        .clone()
-        .rfind(|text| !is_notice(text) && !is_record(text));
-    task.or_else(|| users.next()).unwrap_or_default()
-}
-
-/// The digits that a text begins with.
-fn leading_digits(text: &str) -> &str {
-    let end = text.find(|it: char| !it.is_ascii_digit());
-    &text[..end.unwrap_or(text.len())]
+    let task = messages.iter().find(|one| role(one) == "user");
+    task.map(text_of).unwrap_or_default()
 }
 
 /// The answers that remain, as the notice tells them.
 fn read_remaining(notice: &str) -> Option<u32> {
     let (_, after) = REMAINING.iter().find_map(|mark| notice.rsplit_once(mark))?;
-    leading_digits(after).parse().ok()
-}
-
-/// The ids of notes that the conversation tells of, each once.
-fn find_note_ids(messages: &[Value]) -> Vec<String> {
-    let mut ids: Vec<String> = Vec::new();
-    for text in messages.iter().map(text_of) {
-        for after in NOTE_IDS.iter().flat_map(|mark| text.split(mark).skip(1)) {
-            let id = format!("r{}", leading_digits(after));
-            if id.len() > 1 && !ids.contains(&id) {
-                ids.push(id);
-            }
-        }
-    }
-    ids
+    let end = after.find(|it: char| !it.is_ascii_digit());
+    after[..end.unwrap_or(after.len())].parse().ok()
 }
 
 /// A note from which the work can go on, in the language of the notice.
@@ -232,7 +191,7 @@ mod tests {
             "function": {"name": name, "arguments": "{}"}}]})
     }
 
-    fn find(messages: &[Value], more: &Value) -> Option<Wanted> {
+    fn find(messages: &[Value], more: &Value) -> Option<Said> {
         let names = ["read_file", ADD, UPDATE, CLEAR];
         let tools = names.map(|name| json!({"type": "function", "function": {"name": name}}));
         let mut body = json!({"model": "plimsoll-8k", "messages": messages, "tools": tools});
@@ -242,11 +201,9 @@ mod tests {
         find_wanted(&ChatRequest::read(&body).unwrap())
     }
 
-    fn find_call(messages: &[Value]) -> Option<&'static str> {
-        match find(messages, &json!({}))? {
-            Wanted::Call { name, .. } => Some(name),
-            other => panic!("{other:?}"),
-        }
+    fn find_call(messages: &[Value]) -> Option<String> {
+        let said = find(messages, &json!({}))?;
+        Some(said.tool.expect("a call"))
     }
 
     #[test]
@@ -260,7 +217,7 @@ mod tests {
             vec![user("a"), read.clone(), page, user(NOTICE)],
             vec![user("a"), read, result(&format!("text\n[{NOTICE}]"))],
         ] {
-            assert_eq!(find_call(&messages), Some(ADD), "{messages:?}");
+            assert_eq!(find_call(&messages).as_deref(), Some(ADD), "{messages:?}");
         }
     }
 
@@ -270,9 +227,9 @@ mod tests {
         assert_eq!(find_call(&answered), None);
         assert_eq!(find_call(&[user("Mend it")]), None);
         let none = json!({"tool_choice": "none"});
-        assert_eq!(find(&[user(NOTICE)], &none), None);
+        assert!(find(&[user(NOTICE)], &none).is_none());
         let other = json!({"tools": [{"type": "function", "function": {"name": "read_file"}}]});
-        assert_eq!(find(&[user(NOTICE)], &other), None);
+        assert!(find(&[user(NOTICE)], &other).is_none());
     }
 
     #[test]
@@ -282,31 +239,33 @@ mod tests {
             let chinese =
                 format!("还有回复（含本次）：{left} 次。请用 add_reminder 或 clear_mind。");
             for text in [english, chinese] {
-                assert_eq!(find_call(&[user(&text)]), Some(expected), "{text}");
+                assert_eq!(
+                    find_call(&[user(&text)]).as_deref(),
+                    Some(expected),
+                    "{text}"
+                );
             }
         }
     }
 
     #[test]
-    fn many_notes_are_brought_up_to_date() {
-        let saved = (1..=6).map(|id| format!("<reminder id=\"r{id}\">x</reminder>"));
-        let messages = [
-            user(&saved.collect::<String>()),
-            user("Saved as r1"),
-            user(NOTICE),
-        ];
-        assert_eq!(find_note_ids(&messages).len(), 6);
-        assert_eq!(find_call(&messages), Some(UPDATE));
+    fn a_note_of_an_earlier_course_is_brought_up_to_date() {
+        let kept = user("<reminder id=\"r1\">x</reminder>");
+        let find_said = |notice: &str| find(&[kept.clone(), user(notice)], &json!({})).unwrap();
+        let said = find_said(NOTICE);
+        assert_eq!(said.tool.as_deref(), Some(UPDATE));
+        assert!(said.text.contains("\"id\":\"r1\""), "{}", said.text);
+        let said = find_said(&NOTICE.replace('4', "1"));
+        assert_eq!((said.tool.as_deref(), &*said.text), (Some(CLEAR), "{}"));
     }
 
     #[test]
     fn without_tools_a_block_is_asked_for() {
         let asks =
             user("Please end your answer with <continuation_package>…</continuation_package>");
-        let wanted = find(&[user("Mend it"), asks], &json!({"tools": null}));
-        let Some(Wanted::Block(block)) = wanted else {
-            panic!("{wanted:?}");
-        };
+        let said = find(&[user("Mend it"), asks], &json!({"tools": null})).unwrap();
+        assert_eq!(said.tool, None);
+        let block = said.text.strip_prefix(TEXT).unwrap().trim_start();
         assert!(block.starts_with(PACKAGE[0]) && block.ends_with(PACKAGE[1]));
         assert!(block.contains("First step: go on with Mend it"));
     }

@@ -57,8 +57,10 @@ fn route_request(request: &Request<Bytes>) -> Result<Response<Body>, Refusal> {
         return complete_chat(request);
     }
     if *method != Method::GET || !path.ends_with("/models") {
-        let message = format!("Invalid URL ({method} {path})");
-        return Err(Refusal::of_request(StatusCode::NOT_FOUND, message));
+        return Err(Refusal {
+            status: StatusCode::NOT_FOUND,
+            ..Refusal::new(format!("Invalid URL ({method} {path})"))
+        });
     }
     let models = MODELS.iter().map(|(name, window)| {
         json!({"id": name, "object": "model", "created": write::CREATED, "owned_by": "plimsoll",
@@ -74,9 +76,10 @@ fn find_model(name: &str) -> Result<(&'static str, u32), Refusal> {
     let found = MODELS.iter().find(|(name, _)| *name == bare);
     found.copied().ok_or_else(|| Refusal {
         status: StatusCode::NOT_FOUND,
-        message: format!("The model `{name}` does not exist or you do not have access to it."),
-        param: None,
         code: Some("model_not_found"),
+        ..Refusal::new(format!(
+            "The model `{name}` does not exist or you do not have access to it."
+        ))
     })
 }
 
@@ -86,34 +89,33 @@ fn complete_chat(request: &Request<Bytes>) -> Result<Response<Body>, Refusal> {
     // SECURITY: a cache shared between keys would tell one client what another has sent.
     let owner = request.headers().get(header::AUTHORIZATION);
     let owner = xxh3_64(owner.map_or(b"", HeaderValue::as_bytes));
-    let seed = xxh3_64(chat.model.as_bytes());
-    let prompt = Prompt::count(seed, &chat.schemas, chat.messages);
-    check_window(&chat, prompt.tokens)?;
-    let room = chat.window - prompt.tokens;
+    let seed = xxh3_64_with_seed(chat.model.as_bytes(), owner);
+    let prompt = Prompt::count(seed, chat.schemas(), chat.messages);
+    let limit = chat.limit();
+    check_window(chat.window, prompt.tokens, limit)?;
+    let limit = limit.unwrap_or(chat.window - prompt.tokens);
+    let id = xxh3_64_with_seed(request.body(), prompt.hash);
     let completion = Completion {
-        id: format!(
-            "chatcmpl-{:016x}",
-            xxh3_64_with_seed(request.body(), prompt.hash)
-        ),
+        id: format!("chatcmpl-{id:016x}"),
+        call_id: format!("call_{:016x}", prompt.hash),
         model: chat.model,
-        reply: agent::make_reply(&chat, prompt.hash, chat.limit.unwrap_or(room)),
+        reply: agent::make_reply(&chat, prompt.hash, limit),
         prompt_tokens: prompt.tokens,
-        cached_tokens: prompt.read_cache(owner),
+        cached_tokens: prompt.read_cache(),
     };
-    Ok(match chat.stream {
-        true => completion.write_events(chat.include_usage),
+    Ok(match chat.is_streamed() {
+        true => completion.write_events(chat.includes_usage()),
         false => completion.write_whole(),
     })
 }
 
 /// Refuses what does not fit the window, in the sentence that every client looks for.
-fn check_window(chat: &ChatRequest<'_>, prompt: u32) -> Result<(), Refusal> {
-    let window = chat.window;
-    let total = prompt.saturating_add(chat.limit.unwrap_or(0));
+fn check_window(window: u32, prompt: u32, limit: Option<u32>) -> Result<(), Refusal> {
+    let total = prompt.saturating_add(limit.unwrap_or(0));
     if total <= window {
         return Ok(());
     }
-    let excess = match chat.limit {
+    let excess = match limit {
         None => format!(
             "your messages resulted in {prompt} tokens. Please reduce the length of the messages."
         ),
@@ -122,11 +124,12 @@ fn check_window(chat: &ChatRequest<'_>, prompt: u32) -> Result<(), Refusal> {
              Please reduce the length of the messages or completion."
         ),
     };
-    let message =
-        format!("This model's maximum context length is {window} tokens. However, {excess}");
     Err(Refusal {
         code: Some("context_length_exceeded"),
-        ..Refusal::of("messages", message)
+        ..Refusal::of(
+            "messages",
+            format!("This model's maximum context length is {window} tokens. However, {excess}"),
+        )
     })
 }
 

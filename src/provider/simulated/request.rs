@@ -18,8 +18,7 @@ const ROLES: &[&str] = &[
 ];
 
 /// A refused request. `code` and `param` are what clients branch on; the sentence is for people.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("{message}")]
+#[derive(Debug)]
 pub(super) struct Refusal {
     pub(super) status: StatusCode,
     pub(super) message: String,
@@ -28,29 +27,21 @@ pub(super) struct Refusal {
 }
 
 impl Refusal {
-    /// A 400 about one parameter.
-    pub(super) fn of(param: &str, message: impl Into<String>) -> Self {
+    /// A 400 about the request as a whole.
+    pub(super) fn new(message: impl Into<String>) -> Self {
         Self {
-            param: Some(param.to_owned()),
-            ..Self::of_request(StatusCode::BAD_REQUEST, message)
-        }
-    }
-
-    /// A 4xx about the request as a whole.
-    pub(super) fn of_request(status: StatusCode, message: impl Into<String>) -> Self {
-        Self {
-            status,
+            status: StatusCode::BAD_REQUEST,
             message: message.into(),
             param: None,
             code: None,
         }
     }
 
-    fn invalid(param: &str, expected: &str) -> Self {
-        let message = format!("Invalid type for '{param}': expected {expected}.");
+    /// A 400 about one parameter.
+    pub(super) fn of(param: impl Into<String>, message: impl Into<String>) -> Self {
         Self {
-            code: Some("invalid_type"),
-            ..Self::of(param, message)
+            param: Some(param.into()),
+            ..Self::new(message)
         }
     }
 
@@ -64,30 +55,11 @@ impl Refusal {
 /// A valid request, borrowed from its body.
 #[derive(Debug)]
 pub(super) struct ChatRequest<'a> {
+    body: &'a Value,
     pub(super) model: &'static str,
     /// Of the model, in tokens.
     pub(super) window: u32,
     pub(super) messages: &'a [Value],
-    /// The functions that are offered as tools.
-    pub(super) tools: Vec<&'a Value>,
-    pub(super) choice: Choice<'a>,
-    /// All that is counted beside the messages: tools, legacy functions, the response format.
-    pub(super) schemas: Vec<&'a Value>,
-    /// What the answer's text must fit.
-    pub(super) schema: Option<Value>,
-    /// Tokens that the answer may have.
-    pub(super) limit: Option<u32>,
-    pub(super) stream: bool,
-    pub(super) include_usage: bool,
-}
-
-/// Which tools the model may call.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Choice<'a> {
-    None,
-    Auto,
-    Required,
-    Named(&'a str),
 }
 
 impl<'a> ChatRequest<'a> {
@@ -97,48 +69,66 @@ impl<'a> ChatRequest<'a> {
     /// The first thing that OpenAI would refuse about the conversation and what goes with it.
     pub(super) fn read(body: &'a Value) -> Result<Self, Refusal> {
         if !body.is_object() {
-            return Err(Refusal::of_request(
-                StatusCode::BAD_REQUEST,
-                "We could not parse the JSON body of your request.",
-            ));
+            let message = "We could not parse the JSON body of your request.";
+            return Err(Refusal::new(message));
         }
-        let name = body["model"].as_str().ok_or_else(|| {
-            Refusal::of_request(
-                StatusCode::BAD_REQUEST,
-                "you must provide a model parameter",
-            )
-        })?;
+        let name = body["model"].as_str();
+        let name = name.ok_or_else(|| Refusal::new("you must provide a model parameter"))?;
         let (model, window) = find_model(name)?;
-        let tools = body["tools"].as_array().into_iter().flatten();
-        let schemas = ["tools", "functions", "response_format"];
-        let schemas = schemas.iter().filter_map(|name| body.get(name));
-        let limits = ["max_completion_tokens", "max_tokens"];
-        let mut limits = limits.iter().filter_map(|name| body[name].as_u64());
-        let format = &body["response_format"];
         Ok(Self {
+            body,
             model,
             window,
             messages: check_messages(&body["messages"])?,
-            tools: tools.filter_map(|tool| tool.get("function")).collect(),
-            choice: match &body["tool_choice"] {
-                Value::String(word) if word == "none" => Choice::None,
-                Value::String(word) if word == "required" => Choice::Required,
-                choice => choice["function"]["name"]
-                    .as_str()
-                    .map_or(Choice::Auto, Choice::Named),
-            },
-            schemas: schemas.filter(|schema| !schema.is_null()).collect(),
-            schema: match format["type"].as_str() {
-                Some("json_schema") => Some(format["json_schema"]["schema"].clone()),
-                Some("json_object") => Some(json!({"type": "object", "required": ["answer"]})),
-                _ => None,
-            },
-            limit: limits
-                .next()
-                .map(|limit| u32::try_from(limit).unwrap_or(u32::MAX)),
-            stream: body["stream"] == true,
-            include_usage: body["stream_options"]["include_usage"] == true,
         })
+    }
+
+    /// The functions that are offered as tools.
+    pub(super) fn tools(&self) -> impl Iterator<Item = &'a Value> + Clone + use<'a> {
+        let tools = self.body["tools"].as_array().into_iter().flatten();
+        tools.filter_map(|tool| tool.get("function"))
+    }
+
+    /// Which of them may be called: a word, or the name of one of them.
+    pub(super) fn tool_choice(&self) -> Option<&'a str> {
+        let choice = &self.body["tool_choice"];
+        choice
+            .as_str()
+            .or_else(|| choice["function"]["name"].as_str())
+    }
+
+    /// All that is counted beside the messages: tools, legacy functions, the response format.
+    pub(super) fn schemas(&self) -> impl Iterator<Item = &'a Value> + use<'a> {
+        let body = self.body;
+        let schemas = ["tools", "functions", "response_format"].into_iter();
+        schemas
+            .map(|name| &body[name])
+            .filter(|schema| !schema.is_null())
+    }
+
+    /// What the answer's text must fit.
+    pub(super) fn schema(&self) -> Option<Value> {
+        let format = &self.body["response_format"];
+        match format["type"].as_str()? {
+            "json_schema" => Some(format["json_schema"]["schema"].clone()),
+            "json_object" => Some(json!({"type": "object", "required": ["answer"]})),
+            _ => None,
+        }
+    }
+
+    /// Tokens that the answer may have.
+    pub(super) fn limit(&self) -> Option<u32> {
+        let limits = ["max_completion_tokens", "max_tokens"].into_iter();
+        let limit = limits.filter_map(|name| self.body[name].as_u64()).next()?;
+        Some(u32::try_from(limit).unwrap_or(u32::MAX))
+    }
+
+    pub(super) fn is_streamed(&self) -> bool {
+        self.body["stream"] == true
+    }
+
+    pub(super) fn includes_usage(&self) -> bool {
+        self.body["stream_options"]["include_usage"] == true
     }
 }
 
@@ -150,7 +140,7 @@ pub(super) fn role(message: &Value) -> &str {
 /// The messages of a valid conversation.
 fn check_messages(messages: &Value) -> Result<&[Value], Refusal> {
     let messages = messages.as_array().filter(|messages| !messages.is_empty());
-    let messages = messages.ok_or_else(|| Refusal::invalid("messages", "an array of objects"))?;
+    let messages = messages.ok_or_else(|| invalid_type("messages", "an array of objects"))?;
     let mut waiting: Vec<&Value> = Vec::new();
     for (at, message) in messages.iter().enumerate() {
         check_message(message, &format!("messages[{at}]"))?;
@@ -160,7 +150,7 @@ fn check_messages(messages: &Value) -> Result<&[Value], Refusal> {
                 .position(|id| **id == message["tool_call_id"]);
             let answered = answered.ok_or_else(|| {
                 Refusal::of(
-                    &format!("messages.[{at}].role"),
+                    format!("messages.[{at}].role"),
                     "Invalid parameter: messages with role 'tool' must be a response to a \
                      preceding message with 'tool_calls'.",
                 )
@@ -183,23 +173,30 @@ fn check_message(message: &Value, path: &str) -> Result<(), Refusal> {
             "Invalid value: '{role}'. Supported values are: {}.",
             ROLES.join(", ")
         );
-        return Err(Refusal::of(&format!("{path}.role"), message));
+        return Err(Refusal::of(format!("{path}.role"), message));
     }
     let spoken = ["tool_calls", "function_call", "refusal", "audio"];
     let spoken = role == "assistant" && spoken.iter().any(|name| !message[name].is_null());
-    let content = &message["content"];
-    match content {
-        Value::String(_) => Ok(()),
+    let is_sound = match &message["content"] {
+        Value::String(_) => true,
         // Agents write nothing to say beside a call as an empty list, too.
-        Value::Array(parts) if parts.iter().all(Value::is_object) => match parts.is_empty() {
-            true if !spoken => Err(Refusal::invalid(&format!("{path}.content"), "a part")),
-            _ => Ok(()),
-        },
-        Value::Null if spoken || role == "function" => Ok(()),
-        _ => Err(Refusal::invalid(
+        Value::Array(parts) => parts.iter().all(Value::is_object) && (spoken || !parts.is_empty()),
+        content => content.is_null() && (spoken || role == "function"),
+    };
+    match is_sound {
+        true => Ok(()),
+        false => Err(invalid_type(
             &format!("{path}.content"),
             "one of a string or array of objects",
         )),
+    }
+}
+
+fn invalid_type(param: &str, expected: &str) -> Refusal {
+    let message = format!("Invalid type for '{param}': expected {expected}.");
+    Refusal {
+        code: Some("invalid_type"),
+        ..Refusal::of(param, message)
     }
 }
 
@@ -210,7 +207,7 @@ fn check_answered(waiting: &[&Value], at: usize) -> Result<(), Refusal> {
     }
     let ids: Vec<&str> = waiting.iter().filter_map(|id| id.as_str()).collect();
     Err(Refusal::of(
-        &format!("messages.[{at}].role"),
+        format!("messages.[{at}].role"),
         format!(
             "An assistant message with 'tool_calls' must be followed by tool messages responding \
              to each 'tool_call_id'. The following tool_call_ids did not have response messages: {}",

@@ -21,6 +21,8 @@ pub(super) const CREATED: u64 = 1_740_000_000;
 #[derive(Debug)]
 pub(super) struct Completion {
     pub(super) id: String,
+    /// The same for one prompt, streamed or not.
+    pub(super) call_id: String,
     pub(super) model: &'static str,
     pub(super) reply: Reply,
     pub(super) prompt_tokens: u32,
@@ -44,11 +46,12 @@ fn write_response(status: StatusCode, kind: &'static str, body: Body) -> Respons
 impl Completion {
     /// The whole answer in one body.
     pub(super) fn write_whole(&self) -> Response<Body> {
-        let message = match &self.reply.call {
-            None => json!({"role": "assistant", "content": self.reply.text, "refusal": null}),
-            Some(_) => json!({"role": "assistant", "content": null, "refusal": null,
-                "tool_calls": [self.write_call(&self.reply.text)]}),
-        };
+        let said = &self.reply.said;
+        let mut message = json!({"role": "assistant", "content": null, "refusal": null});
+        match &said.tool {
+            None => message["content"] = said.text.as_str().into(),
+            Some(name) => message["tool_calls"] = json!([self.write_call(name, &said.text)]),
+        }
         let choice = json!({"index": 0, "message": message, "logprobs": null,
             "finish_reason": self.reply.finish});
         let mut body = self.write_head("chat.completion", json!([choice]));
@@ -58,22 +61,19 @@ impl Completion {
 
     /// The answer as server-sent events, each a frame of its own.
     pub(super) fn write_events(&self, include_usage: bool) -> Response<Body> {
-        let mut choices = self.write_deltas();
-        for choice in &mut choices {
-            *choice = json!([{"index": 0, "delta": *choice, "logprobs": null,
-                "finish_reason": null}]);
-        }
-        choices.push(json!([{"index": 0, "delta": {}, "logprobs": null,
-            "finish_reason": self.reply.finish}]));
-        let mut chunks: Vec<Value> = choices
-            .into_iter()
-            .map(|choices| self.write_head("chat.completion.chunk", choices))
-            .collect();
+        let write_chunk = |choices| self.write_head("chat.completion.chunk", choices);
+        let write_choice = |delta: Value, finish: Option<&str>| {
+            write_chunk(json!([{"index": 0, "delta": delta, "logprobs": null,
+                "finish_reason": finish}]))
+        };
+        let deltas = self.write_deltas().into_iter();
+        let mut chunks: Vec<Value> = deltas.map(|delta| write_choice(delta, None)).collect();
+        chunks.push(write_choice(json!({}), Some(self.reply.finish)));
         if include_usage {
-            chunks
-                .iter_mut()
-                .for_each(|chunk| chunk["usage"] = Value::Null);
-            let mut last = self.write_head("chat.completion.chunk", json!([]));
+            for chunk in &mut chunks {
+                chunk["usage"] = Value::Null;
+            }
+            let mut last = write_chunk(json!([]));
             last["usage"] = self.write_usage();
             chunks.push(last);
         }
@@ -94,32 +94,29 @@ impl Completion {
 
     /// All that is said before the finish, in order: the role, then the text or the call.
     fn write_deltas(&self) -> Vec<Value> {
-        let opening = self.reply.call.is_none().then_some("");
+        let said = &self.reply.said;
+        let opening = said.tool.is_none().then_some("");
         let mut deltas = vec![json!({"role": "assistant", "content": opening, "refusal": null})];
-        if self.reply.call.is_some() {
-            let mut call = self.write_call("");
+        if let Some(name) = &said.tool {
+            let mut call = self.write_call(name, "");
             call["index"] = json!(0);
             deltas.push(json!({"tool_calls": [call]}));
         }
-        let pieces = Pieces(&self.reply.text).map(|(piece, _)| match &self.reply.call {
+        deltas.extend(Pieces(&said.text).map(|piece| match said.tool {
             None => json!({"content": piece}),
             Some(_) => json!({"tool_calls": [{"index": 0, "function": {"arguments": piece}}]}),
-        });
-        deltas.extend(pieces);
+        }));
         deltas
     }
 
-    /// The call, with these of its arguments; null where there is none.
-    fn write_call(&self, arguments: &str) -> Value {
-        self.reply.call.as_ref().map_or(Value::Null, |call| {
-            json!({"id": call.id, "type": "function",
-                "function": {"name": call.name, "arguments": arguments}})
-        })
+    fn write_call(&self, name: &str, arguments: &str) -> Value {
+        json!({"id": self.call_id, "type": "function",
+            "function": {"name": name, "arguments": arguments}})
     }
 
     fn write_head(&self, object: &str, choices: Value) -> Value {
         json!({"id": self.id, "object": object, "created": CREATED, "choices": choices,
-            "model": self.model, "service_tier": "default", "system_fingerprint": "fp_plimsoll"})
+            "model": self.model})
     }
 
     fn write_usage(&self) -> Value {
@@ -128,9 +125,7 @@ impl Completion {
             "prompt_tokens": self.prompt_tokens,
             "completion_tokens": completion,
             "total_tokens": self.prompt_tokens + completion,
-            "prompt_tokens_details": {"cached_tokens": self.cached_tokens, "audio_tokens": 0},
-            "completion_tokens_details": {"reasoning_tokens": 0, "audio_tokens": 0,
-                "accepted_prediction_tokens": 0, "rejected_prediction_tokens": 0},
+            "prompt_tokens_details": {"cached_tokens": self.cached_tokens},
         })
     }
 }
