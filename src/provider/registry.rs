@@ -19,7 +19,10 @@ pub use self::offered::Offered;
 use super::{
     ASSUMED_WINDOW, Choice, Provider, Source, Window,
     background::Background,
-    catalogue::fetched::{Fetched, Unfetched},
+    catalogue::{
+        fetched::{Fetched, Unfetched},
+        table::{Table, built_in},
+    },
     learnt::{Learnt, Lesson, Refused},
     listed::{Listed, Unlisted},
     names::{Deployed, MAX_NAME_BYTES, Names, Unknown},
@@ -43,7 +46,8 @@ pub struct Registry {
     /// What providers taught of their windows.
     pub learnt: Arc<Learnt>,
     listed: Arc<Listed>,
-    fetched: Arc<Fetched>,
+    /// `None`: no address of a newer catalogue is configured.
+    fetched: Option<Arc<Fetched>>,
     background: Arc<Background>,
     reported: Arc<Mutex<HashSet<String>>>,
 }
@@ -67,14 +71,13 @@ impl Registry {
     /// # Errors
     /// The TLS roots of this machine cannot be read.
     pub fn new(config: &Config) -> io::Result<Self> {
-        let fetched = Fetched::open(&config.catalogue, &config.server.data_dir);
         let nothing = Self {
             providers: BTreeMap::new(),
             names: Names::new(config),
             client_keys: false,
             learnt: Arc::new(Learnt::new(config.catalogue.learnt_max_age)),
             listed: Arc::new(Listed::new()),
-            fetched: Arc::new(fetched),
+            fetched: None,
             background: Arc::default(),
             reported: Arc::default(),
         };
@@ -179,7 +182,7 @@ impl Registry {
         let full = format!("{}/{model}", provider.name);
         let is = |name: &str| name == model || name == full;
         self.listed.facts(&provider.place, model).is_some()
-            || provider.spells_out(model, &self.fetched.table())
+            || provider.spells_out(model, &self.catalogue())
             || self
                 .names
                 .spelt_out()
@@ -223,7 +226,7 @@ impl Registry {
             // Every model is looked at, and so every provider is asked whose list is wanted.
             let _ = self.offered();
             for provider in self.providers.values() {
-                self.want_list(provider, provider.is_catalogued(&self.fetched.table()));
+                self.want_list(provider, provider.is_catalogued(&self.catalogue()));
             }
             self.listed.settled(limit).await;
         }
@@ -241,17 +244,19 @@ impl Registry {
 
     /// Fetches the catalogue now: how many models there are. `None`: none is configured.
     pub async fn fetch_catalogue(&self) -> Option<Result<usize, Unfetched>> {
-        match self.fetched.is_on() {
-            true => Some(self.fetched.refresh().await),
-            false => None,
-        }
+        Some(self.fetched.as_ref()?.refresh().await)
+    }
+
+    /// The windows of models: what was fetched, else those of the binary.
+    fn catalogue(&self) -> Arc<Table> {
+        let fetched = self.fetched.as_ref().and_then(|fetched| fetched.table());
+        fetched.unwrap_or_else(|| Arc::clone(built_in()))
     }
 
     /// Begins to keep the catalogue fresh, in the place of another one.
     fn fetch(&self) {
-        let wanted = self.fetched.is_on();
-        let task = wanted.then(|| Arc::clone(&self.fetched).keep_fresh());
-        self.background.stand(task);
+        let fetched = self.fetched.clone();
+        self.background.stand(fetched.map(Fetched::keep_fresh));
     }
 
     fn target(&self, one: Deployed, chosen: Option<&str>) -> Result<Target, Unknown> {
@@ -274,7 +279,7 @@ impl Registry {
     }
 
     fn window(&self, provider: &Arc<Provider>, model: &str, settings: &ModelConfig) -> Window {
-        let catalogue = self.fetched.table();
+        let catalogue = self.catalogue();
         let own = provider.known(model, &catalogue);
         self.want_list(provider, own.is_some());
         let learnt = self.learnt.known(&provider.place, model, SystemTime::now());

@@ -4,9 +4,10 @@
 //! the catalogue of the binary holds. A damaged or foreign file is passed over and replaced.
 
 use std::{
-    fs, io,
+    fs,
+    io::{self, Write as _},
     path::{Path, PathBuf},
-    sync::{Arc, Mutex, PoisonError},
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
     time::{Duration, SystemTime, UNIX_EPOCH},
 };
 
@@ -15,9 +16,9 @@ use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 use sha2::{Digest, Sha256};
 use thiserror::Error;
-use tokio::{io::AsyncWriteExt, time::sleep};
+use tokio::time::sleep;
 
-use super::table::{Table, built_in, read};
+use super::table::{Table, read};
 use crate::{config::CatalogueConfig, error::chain};
 
 /// The copy on disk.
@@ -54,15 +55,10 @@ pub enum Unfetched {
 /// What was fetched, and from where.
 #[derive(Debug)]
 pub(crate) struct Fetched {
-    source: Option<Source>,
-    held: Mutex<Held>,
-}
-
-#[derive(Debug)]
-struct Source {
     url: Url,
     file: PathBuf,
     max_age: Duration,
+    held: Mutex<Held>,
 }
 
 #[derive(Debug, Default)]
@@ -71,8 +67,6 @@ struct Held {
     table: Option<Arc<Table>>,
     /// Seconds since 1970.
     fetched_at: u64,
-    /// What is wrong with the copy on disk.
-    problem: Option<&'static str>,
 }
 
 /// The file. The address stands in it as a digest, since it may hold a key.
@@ -86,58 +80,41 @@ struct Copy {
 }
 
 impl Fetched {
-    /// With what an earlier process has fetched.
-    pub(crate) fn open(config: &CatalogueConfig, data_dir: &Path) -> Self {
-        let url = config.url.as_deref().and_then(|url| Url::parse(url).ok());
-        let source = url.map(|url| Source {
-            url,
+    /// With what an earlier process has fetched. `None`: no address is configured.
+    pub(crate) fn open(config: &CatalogueConfig, data_dir: &Path) -> Option<Arc<Self>> {
+        let mut fetched = Self {
+            url: Url::parse(config.url.as_deref()?).ok()?,
             file: data_dir.join(FILE),
             max_age: config.max_age,
-        });
-        let held = source.as_ref().map_or_else(Held::default, Source::load);
-        Self {
-            source,
-            held: Mutex::new(held),
+            held: Mutex::default(),
+        };
+        match fetched.read_copy() {
+            Ok(held) => fetched.held = Mutex::new(held),
+            Err(problem) => {
+                let file = fetched.file.display();
+                tracing::warn!(%file, problem, "the fetched catalogue is passed over");
+            }
         }
+        Some(Arc::new(fetched))
     }
 
     /// Whether it is fetched as these settings want it.
     pub(crate) fn follows(&self, config: &CatalogueConfig) -> bool {
-        match (&self.source, config.url.as_deref()) {
-            (None, None) => true,
-            (Some(source), Some(url)) => {
-                source.max_age == config.max_age
-                    && Url::parse(url).is_ok_and(|url| url == source.url)
-            }
-            _ => false,
-        }
+        let url = config.url.as_deref().map(Url::parse);
+        self.max_age == config.max_age && url == Some(Ok(self.url.clone()))
     }
 
-    /// What is known now, the rows of the binary included.
-    pub(crate) fn table(&self) -> Arc<Table> {
-        let fetched = self.lock().table.clone();
-        fetched.unwrap_or_else(|| Arc::clone(built_in()))
+    /// What was fetched, the rows of the binary included.
+    pub(crate) fn table(&self) -> Option<Arc<Table>> {
+        self.lock().table.clone()
     }
 
-    /// Whether there is an address to fetch from.
-    pub(crate) fn is_on(&self) -> bool {
-        self.source.is_some()
-    }
-
-    /// Fetches whenever the copy is too old; ends only where there is nothing to fetch. One warning
-    /// is given until it works again.
+    /// Fetches whenever the copy is too old, and never ends. One warning is given until it works again.
     pub(crate) async fn keep_fresh(self: Arc<Self>) {
-        let Some(source) = &self.source else {
-            return;
-        };
-        if let Some(problem) = self.lock().problem.take() {
-            let file = source.file.display();
-            tracing::warn!(%file, problem, "the fetched catalogue is passed over");
-        }
         let mut failures = 0;
         loop {
             sleep(match failures {
-                0 => self.still_fresh(source, SystemTime::now()),
+                0 => self.still_fresh(SystemTime::now()),
                 failures => pause(failures),
             })
             .await;
@@ -160,63 +137,49 @@ impl Fetched {
     }
 
     /// Fetches now, and keeps what came: how many models there are.
-    pub(crate) async fn refresh(&self) -> Result<usize, Unfetched> {
-        let Some(source) = &self.source else {
-            return Ok(0);
-        };
-        let bytes = fetch(source.url.clone()).await?;
-        let read = tokio::task::spawn_blocking(move || {
-            let list = serde_json::from_slice::<Box<RawValue>>(&bytes).ok()?;
-            Some((read(list.get().as_bytes())?, list))
-        });
-        let read = read.await.ok().flatten();
-        let (table, list) = read.ok_or(Unfetched::NotAList)?;
+    pub(crate) async fn refresh(self: &Arc<Self>) -> Result<usize, Unfetched> {
+        let list = fetch(self.url.clone()).await?;
+        let this = Arc::clone(self);
+        let kept = tokio::task::spawn_blocking(move || this.keep(&list, SystemTime::now()));
+        kept.await.unwrap_or(Err(Unfetched::NotAList))
+    }
+
+    /// Holds a list and writes it to the disk: how many models there are.
+    fn keep(&self, list: &[u8], now: SystemTime) -> Result<usize, Unfetched> {
+        let list: Box<RawValue> = serde_json::from_slice(list).map_err(|_| Unfetched::NotAList)?;
+        let table = read(list.get().as_bytes()).ok_or(Unfetched::NotAList)?;
         let models = table.len();
-        let fetched_at = seconds(SystemTime::now());
-        let copy = source.copy(list, fetched_at);
-        {
-            let mut held = self.lock();
-            held.table = Some(Arc::new(table));
-            held.fetched_at = fetched_at;
-        }
-        source.save(&copy).await.map_err(Unfetched::Unkept)?;
+        let copy = Copy {
+            format: FORMAT.to_owned(),
+            source_sha256: self.digest(),
+            fetched_at: seconds(now),
+            list,
+        };
+        *self.lock() = Held {
+            table: Some(Arc::new(table)),
+            fetched_at: copy.fetched_at,
+        };
+        self.save(&copy).map_err(Unfetched::Unkept)?;
         Ok(models)
     }
 
     /// How long the copy is fresh. One from the future is not: a clock was wrong.
-    fn still_fresh(&self, source: &Source, now: SystemTime) -> Duration {
-        let (fetched_at, now) = (self.lock().fetched_at, seconds(now));
-        let age = now.checked_sub(fetched_at).map(Duration::from_secs);
-        age.map_or(Duration::ZERO, |age| source.max_age.saturating_sub(age))
+    fn still_fresh(&self, now: SystemTime) -> Duration {
+        let age = seconds(now).checked_sub(self.lock().fetched_at);
+        let age = age.map_or(Duration::MAX, Duration::from_secs);
+        self.max_age.saturating_sub(age)
     }
 
-    fn lock(&self) -> std::sync::MutexGuard<'_, Held> {
+    fn lock(&self) -> MutexGuard<'_, Held> {
         self.held.lock().unwrap_or_else(PoisonError::into_inner)
     }
-}
 
-impl Source {
     fn digest(&self) -> String {
         hex::encode(Sha256::digest(self.url.as_str()))
     }
 
-    fn copy(&self, list: Box<RawValue>, fetched_at: u64) -> Copy {
-        Copy {
-            format: FORMAT.to_owned(),
-            source_sha256: self.digest(),
-            fetched_at,
-            list,
-        }
-    }
-
-    /// The copy on disk; nothing where there is none, or none of ours.
-    fn load(&self) -> Held {
-        self.read_copy().unwrap_or_else(|problem| Held {
-            problem: Some(problem),
-            ..Held::default()
-        })
-    }
-
+    /// The copy on disk; nothing where there is none.
+    ///
     /// # Errors
     /// What is wrong with the copy.
     fn read_copy(&self) -> Result<Held, &'static str> {
@@ -238,30 +201,27 @@ impl Source {
         Ok(Held {
             table: Some(Arc::new(table)),
             fetched_at: copy.fetched_at,
-            problem: None,
         })
     }
 
     /// Whoever reads it finds the old copy or the new one, and never half of one.
-    async fn save(&self, copy: &Copy) -> io::Result<()> {
+    fn save(&self, copy: &Copy) -> io::Result<()> {
         let bytes = serde_json::to_vec(copy)?;
         if let Some(folder) = self.file.parent() {
-            tokio::fs::create_dir_all(folder).await?;
+            fs::create_dir_all(folder)?;
         }
         let name = format!(".{FILE}.{}", std::process::id());
         let part = self.file.with_file_name(name);
-        let written = async {
-            let mut file = tokio::fs::File::create(&part).await?;
-            file.write_all(&bytes).await?;
-            file.sync_all().await?;
-            tokio::fs::rename(&part, &self.file).await
+        let write = || {
+            let mut file = fs::File::create(&part)?;
+            file.write_all(&bytes)?;
+            file.sync_all()?;
+            fs::rename(&part, &self.file)
         };
-        let written = written.await;
-        if written.is_err() {
+        write().inspect_err(|_| {
             // Best effort: what failed is told by the error before.
-            let _ = tokio::fs::remove_file(&part).await;
-        }
-        written
+            let _ = fs::remove_file(&part);
+        })
     }
 }
 

@@ -1,6 +1,7 @@
 use std::{
     fs,
     path::Path,
+    sync::Arc,
     time::{Duration, UNIX_EPOCH},
 };
 
@@ -48,16 +49,15 @@ fn config(url: Option<&str>) -> CatalogueConfig {
     }
 }
 
-fn open(folder: &Path) -> Fetched {
-    Fetched::open(&config(Some("https://list.example/api.json?key=k")), folder)
+fn open(folder: &Path) -> Arc<Fetched> {
+    let config = config(Some("https://list.example/api.json?key=k"));
+    Fetched::open(&config, folder).unwrap()
 }
 
 /// What a process has fetched at some second, as another finds it.
-async fn kept(folder: &Path, fetched_at: u64) -> String {
-    let fetched = open(folder);
-    let source = fetched.source.as_ref().unwrap();
-    let copy = source.copy(serde_json::from_str(LIST).unwrap(), fetched_at);
-    source.save(&copy).await.unwrap();
+fn kept(folder: &Path, fetched_at: u64) -> String {
+    let now = UNIX_EPOCH + Duration::from_secs(fetched_at);
+    assert_eq!(open(folder).keep(LIST.as_bytes(), now).unwrap(), 3);
     fs::read_to_string(folder.join(FILE)).unwrap()
 }
 
@@ -107,17 +107,17 @@ fn newer_rows_come_before_those_of_the_binary() {
     assert_eq!(found("openai", "m"), None);
 }
 
-#[tokio::test]
-async fn what_was_fetched_is_there_after_a_restart() {
+#[test]
+fn what_was_fetched_is_there_after_a_restart() {
     let folder = tempfile::tempdir().unwrap();
     let data = folder.path().join("data");
-    let text = kept(&data, 500).await;
+    let text = kept(&data, 500);
     assert!(!text.contains("key=k"), "the address may hold a key");
     let again = open(&data);
-    assert_eq!(*again.table(), read(LIST.as_bytes()).unwrap());
+    assert_eq!(*again.table().unwrap(), read(LIST.as_bytes()).unwrap());
     let at = |second| {
         let now = UNIX_EPOCH + Duration::from_secs(second);
-        again.still_fresh(again.source.as_ref().unwrap(), now)
+        again.still_fresh(now)
     };
     assert_eq!(at(500), Duration::from_secs(1_000));
     assert_eq!(at(1_400), Duration::from_secs(100));
@@ -127,17 +127,16 @@ async fn what_was_fetched_is_there_after_a_restart() {
     assert_eq!(files, 1, "nothing is left behind");
 }
 
-#[tokio::test]
-async fn a_damaged_or_foreign_copy_is_passed_over() {
+#[test]
+fn a_damaged_or_foreign_copy_is_passed_over() {
     let folder = tempfile::tempdir().unwrap();
-    let sound = kept(folder.path(), 500).await;
+    let sound = kept(folder.path(), 500);
     let path = folder.path().join(FILE);
     let check = |text: &str, problem: Option<&str>| {
         fs::write(&path, text).unwrap();
         let fetched = open(folder.path());
-        assert_eq!(fetched.lock().problem, problem, "{text}");
-        let empty = fetched.table() == *built_in();
-        assert_eq!(empty, problem.is_some(), "{text}");
+        assert_eq!(fetched.read_copy().err(), problem, "{text}");
+        assert_eq!(fetched.table().is_none(), problem.is_some(), "{text}");
     };
     check(&sound, None);
     check(&sound[..sound.len() / 2], Some("it is damaged"));
@@ -152,17 +151,14 @@ async fn a_damaged_or_foreign_copy_is_passed_over() {
     fs::remove_file(&path).unwrap();
     fs::create_dir(&path).unwrap();
     let unreadable = open(folder.path());
-    assert_eq!(unreadable.lock().problem, Some("it cannot be read"));
+    assert_eq!(unreadable.read_copy().err(), Some("it cannot be read"));
 }
 
-#[tokio::test]
-async fn without_an_address_nothing_is_read() {
+#[test]
+fn without_an_address_nothing_is_read() {
     let folder = tempfile::tempdir().unwrap();
-    kept(folder.path(), seconds(std::time::SystemTime::now())).await;
-    let off = Fetched::open(&config(None), folder.path());
-    assert_eq!(off.table(), *built_in());
-    assert!(!off.is_on());
-    assert_eq!(off.refresh().await.unwrap(), 0);
+    kept(folder.path(), seconds(std::time::SystemTime::now()));
+    assert!(Fetched::open(&config(None), folder.path()).is_none());
 }
 
 #[test]
