@@ -2,24 +2,16 @@
 
 use std::sync::{Mutex, OnceLock, PoisonError};
 
-use tokio::{
-    runtime::Handle,
-    task::{AbortHandle, JoinSet},
-};
+use tokio::{runtime::Handle, task::JoinSet};
 
 /// Tasks that are dropped together with this. Before [`Background::start`] none is taken, so that a
 /// command that only looks at the settings asks nobody.
 #[derive(Debug, Default)]
 pub(super) struct Background {
     runtime: OnceLock<Handle>,
-    tasks: Mutex<Tasks>,
-}
-
-#[derive(Debug, Default)]
-struct Tasks {
-    all: JoinSet<()>,
+    tasks: Mutex<JoinSet<()>>,
     /// The one that goes on for ever.
-    standing: Option<AbortHandle>,
+    standing: Mutex<JoinSet<()>>,
 }
 
 impl Background {
@@ -39,8 +31,8 @@ impl Background {
             return;
         };
         let mut tasks = self.tasks.lock().unwrap_or_else(PoisonError::into_inner);
-        while tasks.all.try_join_next().is_some() {}
-        tasks.all.spawn_on(task, runtime);
+        while tasks.try_join_next().is_some() {}
+        tasks.spawn_on(task, runtime);
     }
 
     /// Ends the task that goes on for ever, and begins another one in its place, if any.
@@ -48,10 +40,10 @@ impl Background {
         let Some(runtime) = self.runtime.get() else {
             return;
         };
-        let mut tasks = self.tasks.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(before) = tasks.standing.take() {
-            before.abort();
+        let mut standing = JoinSet::new();
+        if let Some(task) = task {
+            standing.spawn_on(task, runtime);
         }
-        tasks.standing = task.map(|task| tasks.all.spawn_on(task, runtime));
+        *self.standing.lock().unwrap_or_else(PoisonError::into_inner) = standing;
     }
 }

@@ -36,15 +36,11 @@ const PING_EVERY: Duration = Duration::from_secs(30);
 #[derive(Debug)]
 pub(super) struct Client {
     base_url: String,
-    /// Behind that of every request.
-    query: Option<Secret>,
+    config: ProviderConfig,
     pooled: reqwest::Client,
     /// Never reuses a connection. In HTTP/1.1, which alone can be left, as websockets do.
     fresh: reqwest::Client,
     answered: Answered,
-    connect_timeout: Duration,
-    first_byte_timeout: Duration,
-    idle_timeout: Duration,
 }
 
 /// One attempt that brought no answer.
@@ -93,13 +89,10 @@ impl Client {
             .pool_max_idle_per_host(0);
         Ok(Self {
             base_url: base_url.to_owned(),
-            query: config.query.clone(),
+            config: config.clone(),
             pooled: build(pooled)?,
             fresh: build(fresh)?,
             answered,
-            connect_timeout: config.connect_timeout,
-            first_byte_timeout: config.first_byte_timeout,
-            idle_timeout: config.idle_timeout,
         })
     }
 
@@ -143,19 +136,24 @@ impl Client {
             });
         }
         let mut answer = Response::from(answer);
-        query::hide(&mut answer, self.query.as_ref().map(Secret::reveal));
+        query::hide(&mut answer, self.query());
         Ok(answer.map(|body: reqwest::Body| {
             // The URL can hold a key.
             let broken = |error: reqwest::Error| io::Error::other(error.without_url());
             let stalled = |limit| io::Error::new(io::ErrorKind::TimedOut, Stalled { limit });
-            Impatient::new(body, self.idle_timeout, broken, stalled).boxed_unsync()
+            Impatient::new(body, self.config.idle_timeout, broken, stalled).boxed_unsync()
         }))
+    }
+
+    /// What stands behind the query of every request.
+    fn query(&self) -> Option<&str> {
+        self.config.query.as_ref().map(Secret::reveal)
     }
 
     /// # Errors
     /// The base URL needs a model, and the request has none that fits; or it makes no URL.
     fn find_url(&self, provider: &str, outgoing: &Outgoing) -> Result<Url, Unsent> {
-        let path = query::with(&outgoing.path, self.query.as_ref().map(Secret::reveal));
+        let path = query::with(&outgoing.path, self.query());
         let address = address(&self.base_url, &path, outgoing.model.as_deref());
         let address = address.ok_or_else(|| Unsent::NoModel {
             provider: provider.to_owned(),
@@ -180,7 +178,7 @@ impl Client {
                 Ok(answer) => return Ok(answer),
                 Err(error) => Some(error.without_url()),
             },
-            () = progress.stalls(self.first_byte_timeout) => None,
+            () = progress.stalls(self.config.first_byte_timeout) => None,
         };
         let failure = error
             .as_ref()
@@ -198,7 +196,7 @@ impl Client {
             return Unsent::Timeout {
                 provider,
                 wait: Wait::FirstByte,
-                limit: self.first_byte_timeout,
+                limit: self.config.first_byte_timeout,
             };
         };
         if let Some(client) = cause::<Unsent>(&error) {
@@ -211,7 +209,7 @@ impl Client {
             Unsent::Timeout {
                 provider,
                 wait: Wait::Connect,
-                limit: self.connect_timeout,
+                limit: self.config.connect_timeout,
             }
         } else {
             Unsent::Unreachable { provider }

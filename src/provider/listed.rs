@@ -49,7 +49,7 @@ pub enum Unlisted {
 }
 
 /// The lists of all providers, by their places.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(super) struct Listed {
     lists: Mutex<HashMap<Arc<str>, List>>,
     /// Touched after every answer and failure.
@@ -66,13 +66,6 @@ struct List {
 }
 
 impl Listed {
-    pub(super) fn new() -> Self {
-        Self {
-            lists: Mutex::default(),
-            changed: watch::Sender::new(()),
-        }
-    }
-
     /// What the provider said of a model; `None`: it lists none of that name.
     pub(super) fn facts(&self, place: &str, model: &str) -> Option<Bounds> {
         self.lock().get(place)?.models.get(model).copied()

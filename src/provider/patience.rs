@@ -5,10 +5,7 @@
 use std::{
     future::Future as _,
     pin::Pin,
-    sync::{
-        Arc,
-        atomic::{AtomicU64, Ordering::Relaxed},
-    },
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
     task::{Context, Poll},
     time::Duration,
 };
@@ -19,30 +16,21 @@ use tokio::time::{Instant, Sleep};
 
 /// When a part of a request was last taken by the connection.
 #[derive(Clone, Debug)]
-pub(super) struct Progress {
-    begun: Instant,
-    last_ms: Arc<AtomicU64>,
-}
+pub(super) struct Progress(Arc<Mutex<Instant>>);
 
 impl Progress {
     pub(super) fn new() -> Self {
-        Self {
-            begun: Instant::now(),
-            last_ms: Arc::default(),
-        }
+        Self(Arc::new(Mutex::new(Instant::now())))
     }
 
-    fn note(&self) {
-        let elapsed = self.begun.elapsed().as_millis();
-        self.last_ms
-            .store(u64::try_from(elapsed).unwrap_or(u64::MAX), Relaxed);
+    fn last(&self) -> MutexGuard<'_, Instant> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Comes back once nothing was taken for `limit`.
     pub(super) async fn stalls(&self, limit: Duration) {
         loop {
-            let last = Duration::from_millis(self.last_ms.load(Relaxed));
-            let due = self.begun + last + limit;
+            let due = *self.last() + limit;
             if Instant::now() >= due {
                 return;
             }
@@ -67,7 +55,7 @@ impl<B: Body<Data = Bytes> + Unpin> Body for Watched<B> {
     ) -> Poll<Option<Result<Frame<Bytes>, B::Error>>> {
         let polled = Pin::new(&mut self.body).poll_frame(cx);
         if polled.is_ready() {
-            self.progress.note();
+            *self.progress.last() = Instant::now();
         }
         polled
     }

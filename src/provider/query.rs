@@ -22,22 +22,15 @@ pub(super) fn hide<B>(answer: &mut Response<B>, ours: Option<&str>) {
     let Some(ours) = ours.filter(|_| answer.status().is_redirection()) else {
         return;
     };
-    let Some(place) = answer.headers_mut().remove(LOCATION) else {
-        return;
-    };
+    let place = answer.headers_mut().remove(LOCATION);
     // What cannot be read may hold it.
-    let Ok(address) = place.to_str() else {
+    let Some(address) = place.as_ref().and_then(|place| place.to_str().ok()) else {
         return;
     };
-    let hidden = match address.split_once('?') {
-        Some((path, query)) => {
-            let kept: Vec<_> = others(query, ours).collect();
-            let mark = if kept.is_empty() { "" } else { "?" };
-            format!("{path}{mark}{}", kept.join("&"))
-        }
-        None => address.to_owned(),
-    };
-    if let Ok(hidden) = HeaderValue::try_from(hidden) {
+    let (path, query) = address.split_once('?').unwrap_or((address, ""));
+    let kept: Vec<_> = others(query, ours).collect();
+    let mark = if kept.is_empty() { "" } else { "?" };
+    if let Ok(hidden) = HeaderValue::try_from(format!("{path}{mark}{}", kept.join("&"))) {
         answer.headers_mut().insert(LOCATION, hidden);
     }
 }

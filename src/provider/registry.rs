@@ -76,7 +76,7 @@ impl Registry {
             names: Names::new(config),
             client_keys: false,
             learnt: Arc::new(Learnt::new(config.catalogue.learnt_max_age)),
-            listed: Arc::new(Listed::new()),
+            listed: Arc::default(),
             fetched: None,
             background: Arc::default(),
             reported: Arc::default(),

@@ -137,12 +137,7 @@ impl Budget {
         let factor = 2_u32.saturating_pow(retries);
         let longest = self.rules.base_delay.saturating_mul(factor);
         let half = longest.min(self.rules.max_delay) / 2;
-        let chance = if chance.is_nan() {
-            0.0
-        } else {
-            chance.clamp(0.0, 1.0)
-        };
-        half + half.mul_f64(chance)
+        half + half.mul_f64(chance.clamp(0.0, 1.0))
     }
 
     fn spent(&self, now: Instant) -> Duration {

@@ -294,15 +294,13 @@ async fn simulate(outgoing: Outgoing) -> Result<Response<Body>, Unsent> {
             .map_err(|_| Unsent::BodyBroken)?
             .to_bytes(),
     };
-    let mut request = Request::new(body);
-    *request.method_mut() = outgoing.method;
+    let request = Request::builder()
+        .method(outgoing.method)
+        .uri(format!("/v1{}", outgoing.path));
+    let mut request = request.body(body).map_err(|_| Unsent::Unreachable {
+        provider: SIMULATED.to_owned(),
+    })?;
     *request.headers_mut() = outgoing.headers;
-    *request.uri_mut() =
-        format!("/v1{}", outgoing.path)
-            .parse()
-            .map_err(|_| Unsent::Unreachable {
-                provider: SIMULATED.to_owned(),
-            })?;
     Ok(simulated::answer(request).await)
 }
 

@@ -6,7 +6,7 @@ use super::{
     Lesson, Lessons, Refused,
     dated::{Dated, at},
 };
-use crate::provider::Bounds;
+use crate::provider::{Bounds, window::least};
 
 /// No provider has a smaller window; vLLM has been seen to print 3 for one.
 pub(super) const LEAST_WINDOW: u32 = 1_024;
@@ -27,10 +27,9 @@ const ESTIMATED: u32 = 95;
 
 impl Lessons {
     pub(super) fn known(&self, now: SystemTime) -> Bounds {
-        let limits = [at(self.named, now), at(self.inferred, now)];
         Bounds {
             window: at(self.window, now),
-            input: limits.into_iter().flatten().min(),
+            input: least(at(self.named, now), at(self.inferred, now)),
         }
     }
 
@@ -68,10 +67,10 @@ impl Lessons {
             self.accepted = None;
         }
         let lesson = self.believe(refused, max_age, now);
-        if refused.overflow.answer_alone() || self.is_for_its_answer(refused, sent, now) {
-            return lesson.unwrap_or(Lesson::Input(sent));
-        }
-        if lesson.is_some() && self.room(refused, now) < sent {
+        if refused.overflow.answer_alone()
+            || self.is_for_its_answer(refused, sent, now)
+            || (lesson.is_some() && room(self.known(now), refused.reserve) < sent)
+        {
             return lesson.unwrap_or(Lesson::Input(sent));
         }
         let (next, most) = self.next(refused, sent, now);
@@ -83,10 +82,8 @@ impl Lessons {
     /// The prompt has room beside a lowered answer cap, and has none beside the one that was refused: that
     /// says nothing of how long a prompt may be.
     fn is_for_its_answer(&self, refused: &Refused, sent: u32, now: SystemTime) -> bool {
-        let known = self.known(now).window;
-        let window = known.map_or(refused.claimed.tokens, |known| {
-            known.min(refused.claimed.tokens)
-        });
+        let known = self.known(now).window.unwrap_or(u32::MAX);
+        let window = known.min(refused.claimed.tokens);
         let room = |answer: u32| window.saturating_sub(answer);
         sent <= room(refused.reserve) && sent > room(refused.answer)
     }
@@ -119,17 +116,6 @@ impl Lessons {
         window.map(Lesson::Window).or(limit.map(Lesson::Input))
     }
 
-    /// The largest prompt by what is known now, given what the request asks for its answer.
-    fn room(&self, refused: &Refused, now: SystemTime) -> u32 {
-        let known = self.known(now);
-        let room = known.window.map(|window| {
-            let reserve = refused.reserve.min(window / 2);
-            window - reserve
-        });
-        room.unwrap_or(u32::MAX)
-            .min(known.input.unwrap_or(u32::MAX))
-    }
-
     /// The largest prompt to try next, less than what was sent, and how long that is believed.
     fn next(&self, refused: &Refused, sent: u32, now: SystemTime) -> (u32, Duration) {
         let overflow = refused.overflow;
@@ -138,10 +124,8 @@ impl Lessons {
         let rest = overflow.requested.zip(overflow.prompt_tokens);
         let rest = rest.map(|(requested, prompt)| requested.saturating_sub(prompt));
         if let Some(answer) = overflow.answer.or(rest) {
-            let window = overflow.window.filter(|&window| window >= LEAST_WINDOW);
-            let window = window.map_or(refused.claimed.tokens, |window| {
-                window.min(refused.claimed.tokens)
-            });
+            let named = overflow.window.filter(|&window| window >= LEAST_WINDOW);
+            let window = named.unwrap_or(u32::MAX).min(refused.claimed.tokens);
             let room = window.saturating_sub(answer);
             if (LEAST_INPUT..sent).contains(&room) {
                 return (room, ANSWER_MAX_AGE);
@@ -149,7 +133,11 @@ impl Lessons {
         }
         // The claim holds, and by the provider's count it was passed: our estimate was too low.
         let named = overflow.prompt_limit.or(overflow.window);
-        let claimed = claimed_room(refused);
+        let claimed = Bounds {
+            window: Some(refused.claimed.tokens),
+            input: refused.claimed.input,
+        };
+        let claimed = room(claimed, refused.reserve);
         if named >= Some(refused.claimed.tokens)
             && refused.counted().is_some()
             && (LEAST_INPUT..sent).contains(&claimed)
@@ -182,11 +170,10 @@ fn sent(refused: &Refused) -> u32 {
     counts.find(|&tokens| tokens > 0).unwrap_or(1)
 }
 
-/// The largest prompt by what was claimed.
-fn claimed_room(refused: &Refused) -> u32 {
-    let window = refused.claimed.tokens;
-    let room = window - refused.reserve.min(window / 2);
-    room.min(refused.claimed.input.unwrap_or(u32::MAX))
+/// The largest prompt within these bounds beside an answer of `reserve` tokens.
+fn room(bounds: Bounds, reserve: u32) -> u32 {
+    let beside = bounds.window.map(|window| window - reserve.min(window / 2));
+    least(beside, bounds.input).unwrap_or(u32::MAX)
 }
 
 /// `percent` of `tokens`, rounded down.

@@ -91,7 +91,7 @@ fn lists_come_in_several_shapes() {
 
 #[test]
 fn a_single_model_stands_for_all() {
-    let listed = Listed::new();
+    let listed = Listed::default();
     let only = |list: &str| {
         let models = read(list.as_bytes()).unwrap();
         listed.lock().entry("p".into()).or_default().models = models;
@@ -112,7 +112,7 @@ fn a_single_model_stands_for_all() {
 
 #[test]
 fn a_provider_is_asked_once_at_a_time_and_seldom() {
-    let listed = Listed::new();
+    let listed = Listed::default();
     let name: Arc<str> = "p".into();
     let now = Instant::now();
     assert!(!listed.is_awaited("p"));
