@@ -13,7 +13,7 @@ use std::ops::RangeInclusive;
 
 use http::Uri;
 
-use self::table::Table;
+use self::table::{Table, built_in};
 use super::{Source, Window, window::least};
 
 /// Longer names than this are no model's; it bounds the search.
@@ -37,34 +37,14 @@ const ALIASES: &[(&str, &str)] = &[
     ("zhipu", "zhipuai"),
 ];
 
-/// Hosts of their APIs; one with a leading dot stands for all below it.
+/// Hosts of their APIs, but for those that are called `api.NAME.com` or the like; one with a leading dot stands
+/// for all below it.
 const HOSTS: &[(&str, &str)] = &[
     ("ai-gateway.vercel.sh", "vercel"),
     (".openai.azure.com", "azure"),
     (".services.ai.azure.com", "azure"),
     (".amazonaws.com", "amazon-bedrock"),
     ("aiplatform.googleapis.com", "google-vertex"),
-    ("api.anthropic.com", "anthropic"),
-    ("api.cerebras.ai", "cerebras"),
-    ("api.cohere.ai", "cohere"),
-    ("api.cohere.com", "cohere"),
-    ("api.deepinfra.com", "deepinfra"),
-    ("api.deepseek.com", "deepseek"),
-    ("api.fireworks.ai", "fireworks-ai"),
-    ("api.groq.com", "groq"),
-    ("api.llama.com", "llama"),
-    ("api.minimax.io", "minimax"),
-    ("api.mistral.ai", "mistral"),
-    ("api.moonshot.ai", "moonshotai"),
-    ("api.moonshot.cn", "moonshotai"),
-    ("api.novita.ai", "novita-ai"),
-    ("api.openai.com", "openai"),
-    ("api.perplexity.ai", "perplexity"),
-    ("api.siliconflow.cn", "siliconflow"),
-    ("api.siliconflow.com", "siliconflow"),
-    ("api.stepfun.com", "stepfun"),
-    ("api.together.ai", "togetherai"),
-    ("api.together.xyz", "togetherai"),
     ("api.x.ai", "xai"),
     ("api.z.ai", "zai"),
     ("dashscope-intl.aliyuncs.com", "alibaba"),
@@ -118,20 +98,26 @@ fn find_release<T>(model: &str, find: impl FnMut(&str) -> Option<T>) -> Option<T
 /// The catalogue's name for a configured provider: by its host, which is what really answers,
 /// else by the name the user gave it, in lower case.
 pub(super) fn name_of(name: &str, base_url: Option<&str>) -> String {
-    if let Some(provider) = base_url.and_then(provider_by_host) {
-        return provider.to_owned();
-    }
+    let by_host = base_url.and_then(provider_by_host);
+    by_host.unwrap_or_else(|| without_alias(name))
+}
+
+fn without_alias(name: &str) -> String {
     let name = name.to_ascii_lowercase();
     let alias = ALIASES.iter().find(|(alias, _)| *alias == name);
     alias.map_or(name, |(_, provider)| (*provider).to_owned())
 }
 
-fn provider_by_host(base_url: &str) -> Option<&'static str> {
+fn provider_by_host(base_url: &str) -> Option<String> {
     let uri: Uri = base_url.parse().ok()?;
     let host = uri.host()?.to_ascii_lowercase();
     let is = |known: &str| host == known || (known.starts_with('.') && host.ends_with(known));
-    let found = HOSTS.iter().find(|(known, _)| is(known));
-    found.map(|(_, provider)| *provider)
+    if let Some((_, provider)) = HOSTS.iter().find(|(known, _)| is(known)) {
+        return Some((*provider).to_owned());
+    }
+    let (name, domain) = host.strip_prefix("api.")?.split_once('.')?;
+    let provider = without_alias(name);
+    (!domain.contains('.') && built_in().has_provider(&provider)).then_some(provider)
 }
 
 #[cfg(test)]

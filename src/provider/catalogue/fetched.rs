@@ -33,9 +33,8 @@ const MAX_REDIRECTS: usize = 5;
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
 const MAX_TIME: Duration = Duration::from_secs(120);
 
-/// Waits after failures: doubled from the first to the longest.
-const FIRST_PAUSE: Duration = Duration::from_secs(60);
-const LONGEST_PAUSE: Duration = Duration::from_secs(6 * 3_600);
+/// The wait after a failure.
+const PAUSE: Duration = Duration::from_secs(10 * 60);
 
 /// Why no list came.
 #[derive(Debug, Error)]
@@ -111,13 +110,13 @@ impl Fetched {
 
     /// Fetches whenever the copy is too old, and never ends. One warning is given until it works again.
     pub(crate) async fn keep_fresh(self: Arc<Self>) {
-        let mut failures = 0;
+        let mut failures = 0u64;
         loop {
-            sleep(match failures {
+            let wait = match failures {
                 0 => self.still_fresh(SystemTime::now()),
-                failures => pause(failures),
-            })
-            .await;
+                _ => PAUSE,
+            };
+            sleep(wait).await;
             match self.refresh().await {
                 Ok(models) => {
                     failures = 0;
@@ -258,11 +257,6 @@ fn follow(attempt: redirect::Attempt<'_>) -> redirect::Action {
     } else {
         attempt.stop()
     }
-}
-
-fn pause(failures: u32) -> Duration {
-    let doubled = 2u32.saturating_pow(failures.saturating_sub(1).min(31));
-    FIRST_PAUSE.saturating_mul(doubled).min(LONGEST_PAUSE)
 }
 
 fn seconds(time: SystemTime) -> u64 {

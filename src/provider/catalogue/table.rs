@@ -22,9 +22,9 @@ pub(super) const BUILT_IN: &str = include_str!("../catalogue.tsv");
 pub(crate) struct Table {
     /// Those of another table that it began with are not counted.
     rows: usize,
-    providers: BTreeSet<Arc<str>>,
+    providers: BTreeSet<String>,
     /// What each provider of a model says of it.
-    models: HashMap<Box<str>, Vec<(Arc<str>, Window)>>,
+    models: HashMap<String, Vec<(String, Window)>>,
 }
 
 /// One provider of a list in the form of models.dev.
@@ -43,12 +43,12 @@ impl Table {
     pub(crate) fn exact(&self, provider: &str, model: &str) -> Option<Window> {
         let mut entries = self.of_model(model).iter();
         entries
-            .find(|(of, _)| **of == *provider)
+            .find(|(of, _)| of == provider)
             .map(|(_, window)| *window)
     }
 
     /// What each provider says of a model of exactly that name.
-    pub(super) fn of_model(&self, model: &str) -> &[(Arc<str>, Window)] {
+    pub(super) fn of_model(&self, model: &str) -> &[(String, Window)] {
         self.models.get(model).map_or(&[], Vec::as_slice)
     }
 
@@ -72,10 +72,10 @@ impl Table {
             return;
         }
         let (provider, model) = (provider.to_ascii_lowercase(), model.to_ascii_lowercase());
-        let known = self.providers.get(&*provider).cloned();
-        let provider = known.unwrap_or_else(|| provider.into());
-        self.providers.insert(Arc::clone(&provider));
-        let entries = self.models.entry(model.into()).or_default();
+        if !self.providers.contains(&provider) {
+            self.providers.insert(provider.clone());
+        }
+        let entries = self.models.entry(model).or_default();
         entries.retain(|(of, _)| *of != provider);
         entries.push((
             provider,

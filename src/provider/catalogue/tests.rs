@@ -86,6 +86,37 @@ fn every_alias_and_host_leads_into_the_table() {
 }
 
 #[test]
+fn hosts_that_are_called_after_their_provider_lead_into_the_table() {
+    for (host, provider) in [
+        ("api.anthropic.com", "anthropic"),
+        ("api.cerebras.ai", "cerebras"),
+        ("api.cohere.ai", "cohere"),
+        ("api.cohere.com", "cohere"),
+        ("api.deepinfra.com", "deepinfra"),
+        ("api.deepseek.com", "deepseek"),
+        ("api.fireworks.ai", "fireworks-ai"),
+        ("api.groq.com", "groq"),
+        ("api.llama.com", "llama"),
+        ("api.minimax.io", "minimax"),
+        ("api.mistral.ai", "mistral"),
+        ("api.moonshot.ai", "moonshotai"),
+        ("api.moonshot.cn", "moonshotai"),
+        ("api.novita.ai", "novita-ai"),
+        ("api.openai.com", "openai"),
+        ("api.perplexity.ai", "perplexity"),
+        ("api.siliconflow.cn", "siliconflow"),
+        ("api.siliconflow.com", "siliconflow"),
+        ("api.stepfun.com", "stepfun"),
+        ("api.together.ai", "togetherai"),
+        ("api.together.xyz", "togetherai"),
+    ] {
+        let found = name_of("mine", Some(&format!("https://{host}/v1")));
+        assert_eq!(found, provider, "{host}");
+        assert!(built_in().has_provider(&found), "{host}");
+    }
+}
+
+#[test]
 fn a_model_is_found_by_its_exact_name() {
     assert_eq!(context("openai", "gpt-4o"), Some(128_000));
     assert_eq!(context("openai", "gpt-4"), Some(8_192));
@@ -225,6 +256,8 @@ fn the_host_decides_before_the_name() {
         ("openai", Some("https://gateway.example/v1"), "openai"),
         ("mine", Some("http://127.0.0.1:8080/v1"), "mine"),
         ("mine", Some("https://api.openai.com.example/v1"), "mine"),
+        ("mine", Some("https://api.nobody.example/v1"), "mine"),
+        ("mine", Some("https://openai.example/v1"), "mine"),
         ("Mine", Some("not a url"), "mine"),
         ("ollama", Some("http://127.0.0.1:11434/v1"), "ollama"),
         ("simulated", None, "simulated"),

@@ -5,7 +5,7 @@ use std::{
     time::{Duration, UNIX_EPOCH},
 };
 
-use super::{FILE, Fetched, pause, seconds};
+use super::{FILE, Fetched, seconds};
 use crate::{
     config::CatalogueConfig,
     provider::{
@@ -159,12 +159,4 @@ fn without_an_address_nothing_is_read() {
     let folder = tempfile::tempdir().unwrap();
     kept(folder.path(), seconds(std::time::SystemTime::now()));
     assert!(Fetched::open(&config(None), folder.path()).is_none());
-}
-
-#[test]
-fn the_waits_grow_up_to_a_bound() {
-    let waits: Vec<_> = [1, 2, 3, 10, u32::MAX]
-        .map(|failures| pause(failures).as_secs())
-        .into();
-    assert_eq!(waits, [60, 120, 240, 21_600, 21_600]);
 }
