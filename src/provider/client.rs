@@ -7,7 +7,7 @@
 
 use std::{error::Error, io, time::Duration};
 
-use http::{HeaderMap, Method, Response, header::UPGRADE};
+use http::{Response, header::UPGRADE};
 use http_body_util::BodyExt;
 use hyper_util::client::legacy;
 use reqwest::{Url, redirect, retry};
@@ -49,13 +49,6 @@ struct Lost {
     error: Option<reqwest::Error>,
     /// The connection had brought an answer before.
     reused: bool,
-}
-
-/// What is the same in both attempts.
-struct Head {
-    method: Method,
-    url: Url,
-    headers: HeaderMap,
 }
 
 impl Client {
@@ -109,23 +102,20 @@ impl Client {
             true => &self.fresh,
             false => &self.pooled,
         };
-        let head = Head {
-            method: outgoing.method,
-            url,
-            headers: outgoing.headers,
-        };
+        let mut head = reqwest::Request::new(outgoing.method, url);
+        *head.headers_mut() = outgoing.headers;
         let again = match &outgoing.body {
-            Payload::Empty => Some(Payload::Empty),
-            Payload::Whole(rope) => Some(Payload::Whole(rope.clone())),
+            Payload::Empty => head.try_clone().zip(Some(Payload::Empty)),
+            Payload::Whole(rope) => head.try_clone().zip(Some(Payload::Whole(rope.clone()))),
             Payload::Stream(_) => None,
         };
-        let mut sent = self.attempt(client, &head, outgoing.body).await;
+        let mut sent = self.attempt(client, head, outgoing.body).await;
         if let Err(lost) = &sent
             && lost.died_in_the_pool()
-            && let Some(body) = again
+            && let Some((head, body)) = again
         {
             tracing::debug!(provider, "a pooled connection was closed; sending again");
-            sent = self.attempt(&self.fresh, &head, body).await;
+            sent = self.attempt(&self.fresh, head, body).await;
         }
         let answer = sent.map_err(|lost| self.explain(provider, lost))?;
         if answer.status().is_informational() && !leaves_http {
@@ -166,12 +156,10 @@ impl Client {
     async fn attempt(
         &self,
         client: &reqwest::Client,
-        head: &Head,
+        mut request: reqwest::Request,
         body: Payload,
     ) -> Result<reqwest::Response, Lost> {
         let progress = Progress::new();
-        let mut request = reqwest::Request::new(head.method.clone(), head.url.clone());
-        *request.headers_mut() = head.headers.clone();
         *request.body_mut() = upload(body, &progress);
         let error = tokio::select! {
             answer = self.answered.watch(client.execute(request)) => match answer {
