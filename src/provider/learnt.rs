@@ -47,11 +47,9 @@ impl Refused {
     /// The prompt as the provider counted it. Where this is far from `expected` the estimate was off,
     /// and has to be put right as well: limits are in the provider's tokens.
     pub fn counted(&self) -> Option<u32> {
-        let overflow = self.overflow;
-        let whole = overflow.requested;
-        let counted = overflow
-            .prompt_tokens
-            .or_else(|| whole?.checked_sub(self.answer));
+        let whole = self.overflow.requested;
+        let beside = whole.and_then(|whole| whole.checked_sub(self.answer));
+        let counted = self.overflow.prompt_tokens.or(beside);
         counted.filter(|&tokens| tokens > 0)
     }
 }

@@ -39,14 +39,30 @@ pub struct Overflow {
 }
 
 impl Overflow {
-    /// The answer that was asked for fills the window by itself: no cut of the prompt can help.
-    pub fn answer_alone(&self) -> bool {
+    /// What the table of wordings calls so.
+    fn figure(&mut self, name: &str) -> Option<&mut Option<u32>> {
+        match name {
+            "window" => Some(&mut self.window),
+            "limit" => Some(&mut self.prompt_limit),
+            "prompt" => Some(&mut self.prompt_tokens),
+            "answer" => Some(&mut self.answer),
+            "requested" => Some(&mut self.requested),
+            "excess" => Some(&mut self.excess),
+            _ => None,
+        }
+    }
+
+    /// The answer that was asked for, also where it is what all leaves beside the prompt.
+    pub(super) fn asked_answer(&self) -> Option<u32> {
         let rest = self.requested.zip(self.prompt_tokens);
         let rest = rest.map(|(requested, prompt)| requested.saturating_sub(prompt));
-        let answer = self.answer.or(rest);
-        answer
-            .zip(self.window)
-            .is_some_and(|(answer, window)| answer >= window)
+        self.answer.or(rest)
+    }
+
+    /// The answer that was asked for fills the window by itself: no cut of the prompt can help.
+    pub fn answer_alone(&self) -> bool {
+        let sizes = self.asked_answer().zip(self.window);
+        sizes.is_some_and(|(answer, window)| answer >= window)
     }
 }
 

@@ -162,7 +162,7 @@ impl Provider {
         };
         Ok(Self {
             name: name.into(),
-            place: place(name, config).into(),
+            place: format!("{name} {}", config.base_url.as_deref().unwrap_or_default()).into(),
             catalogue_name: catalogue::name_of(name, config.base_url.as_deref()),
             config: config.clone(),
             breaker: Breaker::new(config.breaker_failures, config.breaker_open),
@@ -189,11 +189,6 @@ impl Provider {
     fn usage_refused(&self) -> MutexGuard<'_, LruCache<Box<str>, ()>> {
         let refused = self.usage_refused.lock();
         refused.unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// Whether settings are of the same provider, however they differ otherwise.
-    pub(super) fn is_of(&self, config: &ProviderConfig) -> bool {
-        self.config.base_url == config.base_url
     }
 
     pub(super) fn is_remote(&self) -> bool {
@@ -264,10 +259,6 @@ impl Provider {
             Transport::Simulated => simulate(outgoing).await,
         }
     }
-}
-
-fn place(name: &str, config: &ProviderConfig) -> String {
-    format!("{name} {}", config.base_url.as_deref().unwrap_or_default())
 }
 
 /// The address of a path (with its query) below a base URL, with the model in the place of `{model}`.

@@ -121,9 +121,7 @@ impl Lessons {
         let overflow = refused.overflow;
         // The error counts the answer: what is left beside it in the smallest window of the named
         // and the claimed one.
-        let rest = overflow.requested.zip(overflow.prompt_tokens);
-        let rest = rest.map(|(requested, prompt)| requested.saturating_sub(prompt));
-        if let Some(answer) = overflow.answer.or(rest) {
+        if let Some(answer) = overflow.asked_answer() {
             let named = overflow.window.filter(|&window| window >= LEAST_WINDOW);
             let window = named.unwrap_or(u32::MAX).min(refused.claimed.tokens);
             let room = window.saturating_sub(answer);
@@ -166,8 +164,8 @@ impl Lessons {
 fn sent(refused: &Refused) -> u32 {
     let most = refused.claimed.input.unwrap_or(refused.claimed.tokens);
     let counts = [refused.counted(), Some(refused.expected), Some(most)];
-    let mut counts = counts.into_iter().flatten();
-    counts.find(|&tokens| tokens > 0).unwrap_or(1)
+    let known = counts.into_iter().flatten().find(|&tokens| tokens > 0);
+    known.unwrap_or(1)
 }
 
 /// The largest prompt within these bounds beside an answer of `reserve` tokens.

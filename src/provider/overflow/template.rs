@@ -12,50 +12,33 @@ pub(super) fn find(template: &str, text: &str) -> bool {
 
 /// Takes over those numbers of the wording that are not known yet.
 pub(super) fn read(template: &str, text: &str, known: &mut Overflow) {
-    // A wording without holes has nothing to read.
-    if !template.contains('{') {
-        return;
-    }
-    if let Some(found) = first(template, text) {
-        known.window = known.window.or(found.window);
-        known.prompt_limit = known.prompt_limit.or(found.prompt_limit);
-        known.prompt_tokens = known.prompt_tokens.or(found.prompt_tokens);
-        known.answer = known.answer.or(found.answer);
-        known.requested = known.requested.or(found.requested);
-        known.excess = known.excess.or(found.excess);
+    for (name, number) in first(template, text).into_iter().flatten() {
+        if let Some(figure) = known.figure(name) {
+            *figure = figure.or(number);
+        }
     }
 }
 
-fn first(template: &str, text: &str) -> Option<Overflow> {
+/// A hole's name, and what stands in its place.
+type Hole<'t> = (&'t str, Option<u32>);
+
+/// The holes of the wording where it is first found.
+fn first<'t>(template: &'t str, text: &str) -> Option<Vec<Hole<'t>>> {
     let head = template.split('{').next()?;
-    let places = text.match_indices(head);
-    places
-        .filter_map(|(place, _)| at(template, text.get(place..)?))
-        .next()
+    let mut places = text.match_indices(head);
+    places.find_map(|(place, _)| at(template, text.get(place..)?))
 }
 
 /// The wording at the very start of a text.
-fn at(template: &str, text: &str) -> Option<Overflow> {
-    let mut found = Overflow::default();
-    let (mut template, mut text) = (template, text);
+fn at<'t>(mut template: &'t str, mut text: &str) -> Option<Vec<Hole<'t>>> {
+    let mut holes = Vec::new();
     while let Some((literal, rest)) = template.split_once('{') {
         let (name, rest) = rest.split_once('}')?;
         let (number, after) = number(text.strip_prefix(literal)?)?;
-        let hole = match name {
-            "window" => Some(&mut found.window),
-            "limit" => Some(&mut found.prompt_limit),
-            "prompt" => Some(&mut found.prompt_tokens),
-            "answer" => Some(&mut found.answer),
-            "requested" => Some(&mut found.requested),
-            "excess" => Some(&mut found.excess),
-            _ => None,
-        };
-        if let Some(hole) = hole {
-            *hole = number;
-        }
+        holes.push((name, number));
         (template, text) = (rest, after);
     }
-    text.starts_with(template).then_some(found)
+    text.starts_with(template).then_some(holes)
 }
 
 /// A whole number at the start of a text, `1234` or `1,234`, and what comes after it. One too large
@@ -84,13 +67,13 @@ fn number(text: &str) -> Option<(Option<u32>, &str)> {
 
 #[cfg(test)]
 mod tests {
-    use super::{Overflow, find, first};
+    use super::{Overflow, find, first, read};
 
     #[test]
     fn numbers_are_read_whole_or_not_at_all() {
         let check = |text: &str, window: Option<Option<u32>>| {
             let found = first("of {window}", text);
-            assert_eq!(found.map(|found| found.window), window, "{text}");
+            assert_eq!(found.map(|holes| holes[0].1), window, "{text}");
         };
         check("of 8192", Some(Some(8_192)));
         check("of 8192.", Some(Some(8_192)));
@@ -108,13 +91,15 @@ mod tests {
     #[test]
     fn holes_must_be_filled_where_they_are() {
         let row = "length {prompt} exceeds {limit} tokens";
-        let found = first(row, "the length 12 exceeds the length 13 exceeds 10 tokens");
+        let text = "the length 12 exceeds the length 13 exceeds 10 tokens";
+        let mut found = Overflow::default();
+        read(row, text, &mut found);
         let expected = Overflow {
             prompt_tokens: Some(13),
             prompt_limit: Some(10),
             ..Overflow::default()
         };
-        assert_eq!(found, Some(expected));
+        assert_eq!(found, expected);
         assert!(!find(row, "length 12 exceeds 10 characters"));
         assert!(find("got -{_}", "got -186."));
         assert!(!find("got -{_}", "got 0."));
