@@ -34,23 +34,16 @@ pub fn to_provider(
     client_keys: bool,
     identity: bool,
 ) -> HeaderMap {
-    let named = named_by_connection(headers);
     let pass = matches!(provider.auth, Auth::Client) && !client_keys;
-    let mut out = HeaderMap::with_capacity(headers.len() + 1 + provider.headers.len());
-    for (name, value) in headers {
+    let mut out = end_to_end(headers, 1 + provider.headers.len(), |name| {
         let credential = *name == AUTHORIZATION
             || CREDENTIALS.contains(&name.as_str())
             || provider.key_header.as_ref() == Some(name);
-        let dropped = belongs_to_connection(name)
-            || named.contains(name)
-            || (credential && !pass)
+        (credential && !pass)
             || (identity && *name == ACCEPT_ENCODING)
             || provider.headers.contains_key(name)
-            || [HOST, CONTENT_LENGTH, COOKIE, EXPECT].contains(name);
-        if !dropped {
-            out.append(name, value.clone());
-        }
-    }
+            || [HOST, CONTENT_LENGTH, COOKIE, EXPECT].contains(name)
+    });
     for (name, value) in &provider.headers {
         out.append(name, value.clone());
     }
@@ -75,15 +68,22 @@ pub fn to_provider(
 /// SECURITY: a length beside a transfer coding is not that of the body and goes no further
 /// (RFC 9112, 6.3): what came after it would be read as the answer to the next request.
 pub fn to_client(headers: &HeaderMap) -> HeaderMap {
-    let named = named_by_connection(headers);
     let coded = headers.contains_key(TRANSFER_ENCODING);
-    let mut out = HeaderMap::with_capacity(headers.len() + 16);
+    end_to_end(headers, 16, |name| {
+        *name == SET_COOKIE || (coded && *name == CONTENT_LENGTH)
+    })
+}
+
+/// The headers that go on but for the dropped ones, with room for so many more.
+fn end_to_end(
+    headers: &HeaderMap,
+    more: usize,
+    is_dropped: impl Fn(&HeaderName) -> bool,
+) -> HeaderMap {
+    let named = named_by_connection(headers);
+    let mut out = HeaderMap::with_capacity(headers.len() + more);
     for (name, value) in headers {
-        let dropped = belongs_to_connection(name)
-            || named.contains(name)
-            || *name == SET_COOKIE
-            || (coded && *name == CONTENT_LENGTH);
-        if !dropped {
+        if !belongs_to_connection(name) && !named.contains(name) && !is_dropped(name) {
             out.append(name, value.clone());
         }
     }

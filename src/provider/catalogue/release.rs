@@ -5,6 +5,8 @@
 //! listed here is taken off. A release whose window differs all the same has a row of its own in the
 //! table (`gpt-4-1106-preview`), which is found first.
 
+use std::ops::RangeInclusive;
+
 const SEPARATORS: [char; 4] = ['-', ':', '@', '_'];
 
 /// Words for the state of a release. `default` is Google Vertex's, `exp` Gemini's.
@@ -53,22 +55,23 @@ fn is_release(rest: &str) -> bool {
     !words.is_empty()
 }
 
-/// A number of exactly so many digits.
-fn number(word: &str, digits: usize) -> Option<u32> {
-    let plain = word.len() == digits && word.bytes().all(|byte| byte.is_ascii_digit());
-    plain.then(|| word.parse().ok()).flatten()
+/// A number of exactly so many digits, in that range.
+fn is_number(word: &str, digits: usize, range: RangeInclusive<u32>) -> bool {
+    word.len() == digits
+        && word.bytes().all(|byte| byte.is_ascii_digit())
+        && word.parse().is_ok_and(|number| range.contains(&number))
 }
 
 fn is_year(word: &str) -> bool {
-    number(word, 4).is_some_and(|year| (2000..2100).contains(&year))
+    is_number(word, 4, 2000..=2099)
 }
 
 fn is_month(word: &str) -> bool {
-    number(word, 2).is_some_and(|month| (1..=12).contains(&month))
+    is_number(word, 2, 1..=12)
 }
 
 fn is_day(word: &str) -> bool {
-    number(word, 2).is_some_and(|day| (1..=31).contains(&day))
+    is_number(word, 2, 1..=31)
 }
 
 /// A date in one word: `20240620`, `240620`, and of four digits month and day (`0613`) or year and
@@ -77,7 +80,7 @@ fn is_date(word: &str) -> bool {
     if !word.is_ascii() {
         return false;
     }
-    let is_short_year = |word: &str| number(word, 2).is_some_and(|year| (20..40).contains(&year));
+    let is_short_year = |word: &str| is_number(word, 2, 20..=39);
     match word.len() {
         8 => is_year(&word[..4]) && is_month(&word[4..6]) && is_day(&word[6..]),
         6 => is_short_year(&word[..2]) && is_month(&word[2..4]) && is_day(&word[4..]),
@@ -91,7 +94,7 @@ fn is_date(word: &str) -> bool {
 
 /// `001`: Google's numbers of releases.
 fn is_number_of_release(word: &str) -> bool {
-    word.starts_with('0') && number(word, 3).is_some()
+    is_number(word, 3, 0..=99)
 }
 
 /// `v2`.
@@ -100,7 +103,7 @@ fn is_version(word: &str) -> bool {
 }
 
 fn is_digit(word: &str) -> bool {
-    number(word, 1).is_some()
+    is_number(word, 1, 0..=9)
 }
 
 #[cfg(test)]

@@ -53,8 +53,8 @@ impl Registry {
         }
         self.learnt.believe_for(config.catalogue.learnt_max_age);
         let places: Vec<_> = self.providers.values().map(|one| &one.place).collect();
-        let mut before = before.providers.values().map(|one| &one.place);
-        while let Some(gone) = before.find(|place| !places.contains(place)) {
+        let before = before.providers.values().map(|one| &one.place);
+        for gone in before.filter(|place| !places.contains(place)) {
             self.learnt.forget(gone);
         }
         self.listed.keep_only(&places);
