@@ -155,7 +155,7 @@ async fn play(
 }
 
 fn window(name: &str) -> Result<Window, String> {
-    let mut models = simulated::models().iter();
+    let mut models = simulated::MODELS.iter();
     let found = models.find(|(model, _)| model.strip_prefix("plimsoll-") == Some(name));
     let (model, tokens) = found.ok_or("one of 8k, 32k, 128k, 200k, 1m is expected")?;
     Ok(Window {

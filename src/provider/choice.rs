@@ -8,20 +8,13 @@ use super::Target;
 #[derive(Clone, Debug)]
 pub struct Choice {
     /// The places that serve it with their weights, then those of each fallback; nobody twice.
-    groups: Vec<Vec<(Target, u32)>>,
+    pub(super) groups: Vec<Vec<(Target, u32)>>,
     /// Whether the name that was asked for is one of the settings' own: an alias, or a model with
     /// deployments. Such a name may be given to a client by itself, whoever answers then.
     pub asked_is_configured: bool,
 }
 
 impl Choice {
-    pub(super) fn new(groups: Vec<Vec<(Target, u32)>>, asked_is_configured: bool) -> Self {
-        Self {
-            groups,
-            asked_is_configured,
-        }
-    }
-
     /// Leaves out the places of the model that the client may not use; whether any is left. Fallbacks
     /// are whoever runs the proxy's to decide, and go with them.
     pub fn permit(&mut self, allowed: impl Fn(&Target) -> bool) -> bool {

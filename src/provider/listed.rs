@@ -16,16 +16,16 @@ use http::{HeaderMap, Method, StatusCode};
 use http_body_util::{BodyExt, Limited};
 use serde_json::Value;
 use thiserror::Error;
-use tokio::{
-    sync::watch,
-    time::{timeout, timeout_at},
-};
+use tokio::time::{sleep, timeout};
 
 use super::{Bounds, Outgoing, Payload, Provider, Unsent, catalogue::SANE, headers};
 
 /// How long an answer holds, and how long is waited after a failure.
 const FRESH_FOR: Duration = Duration::from_secs(3_600);
 const PAUSE: Duration = Duration::from_secs(60);
+
+/// How often is looked whether first answers have come.
+const LOOK_EVERY: Duration = Duration::from_millis(5);
 
 /// The whole answer.
 const MAX_BYTES: usize = 4 << 20;
@@ -52,8 +52,6 @@ pub enum Unlisted {
 #[derive(Debug, Default)]
 pub(super) struct Listed {
     lists: Mutex<HashMap<Arc<str>, List>>,
-    /// Touched after every answer and failure.
-    changed: watch::Sender<()>,
 }
 
 /// What is known of one provider's list.
@@ -111,10 +109,7 @@ impl Listed {
         let listed = listed.unwrap_or(Err(Unlisted::TooMuch));
         let mut lists = self.lock();
         let list = lists.entry(Arc::clone(&provider.place)).or_default();
-        let told = list.take(listed, Instant::now());
-        drop(lists);
-        self.changed.send_replace(());
-        told
+        list.take(listed, Instant::now())
     }
 
     /// Forgets the lists of all other places.
@@ -124,15 +119,13 @@ impl Listed {
 
     /// Waits until nobody is being asked for the first time, but no longer than `limit`.
     pub(super) async fn settled(&self, limit: Duration) {
-        let until = tokio::time::Instant::now() + limit;
-        let mut changed = self.changed.subscribe();
-        loop {
-            changed.borrow_and_update();
-            let first = self.lock().values().any(List::is_awaited);
-            if !first || timeout_at(until, changed.changed()).await.is_err() {
-                return;
+        let settled = async {
+            while self.lock().values().any(List::is_awaited) {
+                sleep(LOOK_EVERY).await;
             }
-        }
+        };
+        // Whoever is still silent then is told of later.
+        let _ = timeout(limit, settled).await;
     }
 
     fn lock(&self) -> MutexGuard<'_, HashMap<Arc<str>, List>> {

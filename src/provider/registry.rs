@@ -129,7 +129,7 @@ impl Registry {
         }
         let name = self.names.plain(model, chosen);
         let deployed = self.names.deployed(&name, chosen);
-        let is_configured = *name != *model || deployed.is_some();
+        let asked_is_configured = *name != *model || deployed.is_some();
         let own = match deployed {
             Some(own) => own,
             None => self.names.places(&name, chosen)?,
@@ -152,8 +152,10 @@ impl Registry {
             });
             targets.collect()
         });
-        let groups = groups.collect();
-        Ok(Choice::new(groups, is_configured))
+        Ok(Choice {
+            groups: groups.collect(),
+            asked_is_configured,
+        })
     }
 
     /// The model to use instead of cutting a conversation, where one is configured and its window

@@ -198,7 +198,7 @@ impl Provider {
     /// Names and windows of the models of the built-in provider.
     pub(super) fn own_models(&self) -> &'static [(&'static str, u32)] {
         match self.transport {
-            Transport::Simulated => simulated::models(),
+            Transport::Simulated => simulated::MODELS,
             Transport::Remote(_) => &[],
         }
     }

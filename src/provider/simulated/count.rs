@@ -163,12 +163,9 @@ impl<'a> Iterator for Pieces<'a> {
     fn next(&mut self) -> Option<&'a str> {
         let mut class = classify(self.0.chars().next()?);
         // One space belongs to the word or mark after it.
-        let after_space = self
-            .0
-            .strip_prefix(' ')
-            .and_then(|text| text.chars().next());
+        let mut after_space = self.0.strip_prefix(' ').into_iter().flat_map(str::chars);
         if let Some(after @ (Class::Letter | Class::ForeignLetter | Class::Mark)) =
-            after_space.map(classify)
+            after_space.next().map(classify)
         {
             class = after;
         }

@@ -24,18 +24,13 @@ use request::{ChatRequest, Refusal};
 use write::{Body, Completion, json_response};
 
 /// Names of all models, with their windows in tokens, the answer included.
-const MODELS: &[(&str, u32)] = &[
+pub const MODELS: &[(&str, u32)] = &[
     ("plimsoll-8k", 8_192),
     ("plimsoll-32k", 32_768),
     ("plimsoll-128k", 128_000),
     ("plimsoll-200k", 200_000),
     ("plimsoll-1m", 1_000_000),
 ];
-
-/// Every model with its window in tokens.
-pub fn models() -> &'static [(&'static str, u32)] {
-    MODELS
-}
 
 /// Answers one request. The path may have any prefix before `/chat/completions` or `/models`.
 ///

@@ -216,12 +216,12 @@ async fn models_are_listed_and_other_paths_refused() {
     let (status, list) = call("GET", "/v1/models").await;
     assert_eq!(
         (status.as_u16(), list["data"].as_array().unwrap().len()),
-        (200, models().len())
+        (200, MODELS.len())
     );
     assert_eq!(list["data"][0]["context_length"], 8_192);
     assert_eq!(call("GET", "/v1/chat/completions").await.0, 404);
     assert_eq!(call("POST", "/v1/embeddings").await.0, 404);
-    for (name, window) in models() {
+    for (name, window) in MODELS {
         assert_eq!(find_model(&format!("simulated/{name}")).unwrap().1, *window);
     }
 }
