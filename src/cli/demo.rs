@@ -8,25 +8,25 @@ mod agent;
 mod report;
 
 use std::{
+    future::pending,
     io::{self, IsTerminal as _, Write},
     sync::Arc,
     time::Duration,
 };
 
-use http::header;
-use serde_json::Value;
-use tokio::{net::TcpListener, sync::oneshot, time};
+use http::header::CONTENT_TYPE;
+use tokio::{net::TcpListener, time};
 
 use self::{
     agent::Agent,
-    report::{Reading, Report, Session},
+    report::{Answer, Report, Session},
 };
-use super::Failed;
+use super::{Failed, block_on};
 use crate::{
     CurrentConfig,
-    config::{Config, ModelConfig, StorePlace, secret::SecretKey},
-    health::limits::limits,
+    config::{Config, StorePlace, secret::SecretKey},
     provider::simulated,
+    proxy::App,
 };
 
 /// Pause after a step where the output is a terminal, so that a reader can follow.
@@ -41,18 +41,11 @@ pub(super) struct Args {
     #[arg(long, default_value_t = 150, value_parser = clap::value_parser!(u32).range(1..=100_000))]
     steps: u32,
     /// The model's window: 8k, 32k, 128k, 200k or 1m.
-    #[arg(long, default_value = "32k", value_parser = window)]
-    window: Window,
+    #[arg(long, default_value = "32k", value_parser = model)]
+    window: &'static str,
     /// Switch the guard off, and see what happens without it.
     #[arg(long)]
     unguarded: bool,
-}
-
-/// A model of the simulated provider.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Window {
-    model: &'static str,
-    tokens: u32,
 }
 
 /// Plays the session to its end, or until Ctrl-C. Logs nothing, so that the lines stay whole.
@@ -62,106 +55,75 @@ struct Window {
 /// No loopback port, no output, or a proxy that does not answer. A refused request is none: it
 /// is counted and shown.
 pub(super) fn run(args: &Args, out: &mut io::Stdout) -> Result<(), Failed> {
-    let runtime = tokio::runtime::Builder::new_multi_thread()
-        .enable_all()
-        .build()
-        .map_err(Failed::Start)?;
     let pace = match out.is_terminal() {
         true => PACE,
         false => Duration::ZERO,
     };
-    runtime.block_on(show(args, out, pace))
+    block_on(show(args, out, pace))?
 }
 
 async fn show(args: &Args, out: &mut impl Write, pace: Duration) -> Result<(), Failed> {
     let listener = TcpListener::bind(("127.0.0.1", 0)).await;
     let listener = listener.map_err(Failed::Start)?;
-    let address = listener.local_addr().map_err(Failed::Start)?;
     let mut config = Config::default();
-    config.server.listen = address;
+    config.server.listen = listener.local_addr().map_err(Failed::Start)?;
     // It ends with what it shows, so neither sessions nor a secret go to the disk.
     config.store.place = StorePlace::Memory;
     config.server.secret = Some(SecretKey::new([0; 32]));
     // It keeps a session of this length healthy; what is shown here is what follows where it does not.
     config.guard.clear.enabled = false;
-    let session = Session {
-        model: format!("simulated/{}", args.window.model),
-        window: args.window.tokens,
-        // The simulated provider counts answers inside the window, and has no other limit.
-        limits: limits(
-            Some(args.window.tokens),
-            None,
-            true,
-            &config.guard,
-            &ModelConfig::default(),
-            None,
-        ),
-        steps: args.steps,
-    };
-    let (stop, stopped) = oneshot::channel::<()>();
     let live = CurrentConfig::new(config).map_err(Failed::Start)?;
-    let served = crate::serve(Arc::new(live), listener, async {
-        // An error means that the session is over as well.
-        let _ = stopped.await;
-    });
-    let client = super::http_client(ANSWER_TIMEOUT).map_err(Failed::Demo)?;
-    let mut request = client
-        .post(format!("http://{address}/v1/chat/completions"))
-        .header(header::CONTENT_TYPE, "application/json");
-    if args.unguarded {
-        request = request.header("x-plimsoll-guard", "off");
+    let app = live.app();
+    tokio::select! {
+        served = crate::serve(Arc::new(live), listener, pending()) => served.map_err(Failed::Start),
+        played = play(args, &app, out, pace) => played,
+        _ = tokio::signal::ctrl_c() => Ok(()),
     }
-    let played = async {
-        let done = tokio::select! {
-            done = play(session, &request, out, pace) => done,
-            _ = tokio::signal::ctrl_c() => Ok(()),
-        };
-        // The server may have ended by itself; there is nobody to stop then.
-        let _ = stop.send(());
-        done
-    };
-    let (served, played) = tokio::join!(served, played);
-    played.and(served.map_err(Failed::Start))
 }
 
-/// `request` has all but its body.
-async fn play(
-    session: Session,
-    request: &reqwest::RequestBuilder,
-    out: &mut impl Write,
-    pace: Duration,
-) -> Result<(), Failed> {
+async fn play(args: &Args, app: &App, out: &mut impl Write, pace: Duration) -> Result<(), Failed> {
+    let model = format!("simulated/{}", args.window);
+    let target = app.registry.resolve(&model, None);
+    let target = target.map_err(|unknown| Failed::Command(unknown.to_string()))?;
+    let session = Session {
+        window: target.window.tokens,
+        limits: target.limits(&app.config.guard, None),
+        steps: args.steps,
+        model,
+    };
+    let client = super::http_client(ANSWER_TIMEOUT).map_err(Failed::Demo)?;
+    let url = format!("http://{}/v1/chat/completions", app.config.server.listen);
     let mut agent = Agent::new(session.model.clone());
-    let steps = session.steps;
     let mut report = Report::begin(out, session)?;
-    for _ in 0..steps {
-        let turn = agent.turn;
-        let request = request.try_clone().map(|it| it.body(agent.write_request()));
-        // A request without a body can always be cloned.
-        let Some(request) = request else { break };
+    for _ in 0..args.steps {
+        let mut request = client.post(&url).header(CONTENT_TYPE, "application/json");
+        if args.unguarded {
+            request = request.header("x-plimsoll-guard", "off");
+        }
+        let (turn, request) = (agent.turn, request.body(agent.write_request()));
         let answer = request.send().await.map_err(Failed::Demo)?;
         let (status, headers) = (answer.status().as_u16(), answer.headers().clone());
         let body = answer.bytes().await.map_err(Failed::Demo)?;
-        let body: Value = serde_json::from_slice(&body).unwrap_or_default();
-        let reading = Reading::read(status, &headers, &body);
-        match reading.is_refused() {
-            true => agent.start_over(),
-            false => agent.take_answer(&body["choices"][0]["message"]),
+        let answer = Answer {
+            status,
+            headers,
+            body: serde_json::from_slice(&body).unwrap_or_default(),
+        };
+        match answer.refusal() {
+            Some(_) => agent.start_over(),
+            None => agent.take_answer(&answer.body["choices"][0]["message"]),
         }
-        report.add_step(turn, &reading)?;
+        report.add_step(turn, &answer)?;
         time::sleep(pace).await;
     }
     Ok(report.end()?)
 }
 
-fn window(name: &str) -> Result<Window, String> {
-    let mut models = simulated::MODELS.iter();
-    let found = models.find(|(model, _)| model.strip_prefix("plimsoll-") == Some(name));
-    let (model, tokens) = found.ok_or("one of 8k, 32k, 128k, 200k, 1m is expected")?;
-    Ok(Window {
-        model,
-        tokens: *tokens,
-    })
+/// The model of the simulated provider whose window has that name.
+fn model(window: &str) -> Result<&'static str, String> {
+    let mut models = simulated::MODELS.iter().map(|(model, _)| *model);
+    let found = models.find(|model| model.strip_prefix("plimsoll-") == Some(window));
+    found.ok_or_else(|| "one of 8k, 32k, 128k, 200k, 1m is expected".to_owned())
 }
 
 #[cfg(test)]
@@ -170,15 +132,15 @@ mod tests {
 
     #[test]
     fn windows_are_named_as_the_models_are() {
-        assert_eq!(window("8k").unwrap().tokens, 8_192);
-        assert_eq!(window("1m").unwrap().model, "plimsoll-1m");
-        assert!(window("9k").is_err());
+        assert_eq!(model("8k").unwrap(), "plimsoll-8k");
+        assert_eq!(model("1m").unwrap(), "plimsoll-1m");
+        assert!(model("9k").is_err());
     }
 
     async fn shown(steps: u32, unguarded: bool) -> String {
         let args = Args {
             steps,
-            window: window("8k").unwrap(),
+            window: model("8k").unwrap(),
             unguarded,
         };
         let mut out = Vec::new();
@@ -195,6 +157,7 @@ mod tests {
                 .count(),
             60
         );
+        assert!(text.contains("in a window of 8,192 tokens"), "{text}");
         assert!(text.contains("dropped="), "{text}");
         assert!(
             text.lines()

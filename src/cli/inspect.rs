@@ -73,16 +73,16 @@ pub(super) fn run(
         true => read(input, limit),
         false => File::open(&args.file).and_then(|file| read(file, limit)),
     };
-    let body = body.map_err(|error| Failed::Inspect(format!("{name}: cannot be read: {error}")))?;
+    let body = body.map_err(|error| Failed::Command(format!("{name}: cannot be read: {error}")))?;
     if body.len() > limit {
-        return Err(Failed::Inspect(format!(
+        return Err(Failed::Command(format!(
             "{name}: is larger than {limit} bytes, so the proxy would refuse it; raise \
              server.max_body_bytes"
         )));
     }
     let conversation =
-        chat::index(body).map_err(|reason| Failed::Inspect(format!("{name}: {reason}")))?;
-    let aim = aim(args, &conversation, &registry).map_err(Failed::Inspect)?;
+        chat::index(body).map_err(|reason| Failed::Command(format!("{name}: {reason}")))?;
+    let aim = aim(args, &conversation, &registry).map_err(Failed::Command)?;
     let policy = Policy {
         profile: aim.profile,
         window: aim.window.tokens,
@@ -92,7 +92,7 @@ pub(super) fn run(
     let (fitted, found) = Found::plan(&conversation, &policy, &aim);
     if let Some(path) = &args.output {
         fs::write(path, &fitted).map_err(|error| {
-            Failed::Inspect(format!("{}: cannot be written: {error}", path.display()))
+            Failed::Command(format!("{}: cannot be written: {error}", path.display()))
         })?;
     }
     if args.json {

@@ -76,10 +76,9 @@ enum Failed {
     Start(io::Error),
     #[error("the demo ended early: the proxy did not answer: {0}")]
     Demo(reqwest::Error),
+    /// What a command says of itself.
     #[error("{0}")]
-    Inspect(String),
-    #[error("{0}")]
-    Sessions(String),
+    Command(String),
     #[error("the output could not be written: {0}")]
     Output(#[from] io::Error),
 }

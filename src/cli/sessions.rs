@@ -68,10 +68,10 @@ pub(super) fn run(
         Some(url) => url.clone(),
         None => format!("http://{}", load(flags, environment)?.config.server.listen),
     };
-    let url = parse_address(&address).map_err(Failed::Sessions)?;
+    let url = parse_address(&address).map_err(Failed::Command)?;
     let key = environment.value(&args.key_env).map(Secret::new);
     let listed = block_on(fetch_sessions(&url, key.as_ref(), &args.key_env))?;
-    let listed = listed.map_err(Failed::Sessions)?;
+    let listed = listed.map_err(Failed::Command)?;
     if args.json {
         let text = serde_json::to_string(&listed).map_err(io::Error::from)?;
         writeln!(out, "{text}")?;

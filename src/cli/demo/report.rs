@@ -20,19 +20,12 @@ pub(super) struct Session {
     pub(super) steps: u32,
 }
 
-/// What one answer told.
-#[derive(Clone, Debug, Default, PartialEq)]
-pub(super) struct Reading {
-    /// The provider's words, where it refused the request.
-    refused: Option<String>,
-    prompt_tokens: u32,
-    cached_tokens: u64,
-    level: String,
-    actions: String,
-    course: u32,
-    reminders: u32,
-    /// Answers left before a new course, while critical.
-    countdown: Option<u32>,
+/// What came back for one request.
+pub(super) struct Answer {
+    pub(super) status: u16,
+    pub(super) headers: HeaderMap,
+    /// `null` where it is no JSON.
+    pub(super) body: Value,
 }
 
 /// Writes a line for each answer, and keeps the sums over all of them.
@@ -49,56 +42,27 @@ pub(super) struct Report<'a, W> {
     reminders: u32,
 }
 
-impl Reading {
-    /// Reads an answer's headers, as any client could, and its usage. What is missing counts as
-    /// zero.
-    pub(super) fn read(status: u16, headers: &HeaderMap, answer: &Value) -> Self {
-        let header = |name: &str| headers.get(name).and_then(|value| value.to_str().ok());
-        let number = |name: &str| header(name).and_then(|value| value.parse().ok());
-        let said = answer["error"]["message"].as_str().unwrap_or("no message");
-        let usage = &answer["usage"];
-        let cached = usage["prompt_tokens_details"]["cached_tokens"].as_u64();
-        Self {
-            refused: (status != 200).then(|| format!("{status}: {said}")),
-            prompt_tokens: usage["prompt_tokens"].as_u64().unwrap_or(0) as u32,
-            cached_tokens: cached.unwrap_or(0),
-            level: header("x-plimsoll-health").unwrap_or("unknown").to_owned(),
-            actions: header("x-plimsoll-actions").unwrap_or("none").to_owned(),
-            course: number("x-plimsoll-course").unwrap_or(1),
-            reminders: number("x-plimsoll-reminders").unwrap_or(0),
-            countdown: number("x-plimsoll-countdown"),
-        }
+impl Answer {
+    /// The provider's words, where it refused the request.
+    pub(super) fn refusal(&self) -> Option<String> {
+        let words = self.body["error"]["message"].as_str();
+        let words = words.unwrap_or("no message");
+        (self.status != 200).then(|| format!("{}: {words}", self.status))
     }
 
-    pub(super) const fn is_refused(&self) -> bool {
-        self.refused.is_some()
+    fn header(&self, name: &str) -> Option<&str> {
+        self.headers.get(name)?.to_str().ok()
+    }
+
+    fn number(&self, name: &str) -> Option<u32> {
+        self.header(name)?.parse().ok()
     }
 
     /// The value of one of `x-plimsoll-actions`.
     fn action(&self, name: &str) -> Option<&str> {
-        let actions = self.actions.split(',');
+        let actions = self.header("x-plimsoll-actions")?.split(',');
         let mut pairs = actions.filter_map(|action| action.trim().split_once('='));
         pairs.find(|(key, _)| *key == name).map(|(_, value)| value)
-    }
-
-    /// What recovery did with this request, each with a line of its own.
-    fn describe_events(&self) -> impl Iterator<Item = String> {
-        let prompt = self.action("injected").map(|level| match self.countdown {
-            _ if level == "caution" => {
-                "the model was asked to write down what must not be lost".to_owned()
-            }
-            None => "the model was told that a new course is near".to_owned(),
-            Some(left) => {
-                format!("the model was told that a new course is near; answers until then: {left}")
-            }
-        });
-        let course = self.action("course").map(|number| {
-            let reminders = self.reminders;
-            format!(
-                "course {number} begins: the task, {reminders} reminders and the newest steps go on"
-            )
-        });
-        prompt.into_iter().chain(course)
     }
 }
 
@@ -127,38 +91,73 @@ impl<'a, W: Write> Report<'a, W> {
         })
     }
 
-    /// Writes the line of one request, and a line for each event of recovery.
-    pub(super) fn add_step(&mut self, turn: usize, reading: &Reading) -> io::Result<()> {
+    /// Writes the line of one request, and a line for each event of recovery. What an answer does not tell
+    /// counts as zero.
+    pub(super) fn add_step(&mut self, turn: usize, answer: &Answer) -> io::Result<()> {
+        let usage = &answer.body["usage"];
+        let prompt_tokens = usage["prompt_tokens"].as_u64().unwrap_or(0);
+        let cached = usage["prompt_tokens_details"]["cached_tokens"].as_u64();
         self.requests += 1;
-        self.refused += u64::from(reading.is_refused());
-        self.prompt_tokens += u64::from(reading.prompt_tokens);
-        self.cached_tokens += reading.cached_tokens;
-        self.prompts += u64::from(reading.action("injected").is_some());
-        self.courses += u64::from(reading.action("course").is_some());
-        self.reminders = reading.reminders;
-        let recovery = match (reading.course, reading.reminders) {
-            (1, 0) => String::new(),
-            (course, reminders) => format!("  (course {course}, {reminders} reminders)"),
-        };
+        self.refused += u64::from(answer.refusal().is_some());
+        self.prompt_tokens += prompt_tokens;
+        self.cached_tokens += cached.unwrap_or(0);
+        self.prompts += u64::from(answer.action("injected").is_some());
+        self.courses += u64::from(answer.action("course").is_some());
+        self.reminders = answer.number("x-plimsoll-reminders").unwrap_or(0);
         let (cached, session) = (self.cached_percent(), &self.session);
         write!(
             self.out,
-            "step {:>4}  turn {turn:>3}  [{}] {:>9} of {} tokens  {:<8}  cached {cached:>4.1} %  {}{recovery}",
+            "step {:>4}  turn {turn:>3}  [{}] {:>9} of {} tokens  {:<8}  cached {cached:>4.1} %  {}",
             self.requests,
-            draw_gauge(reading.prompt_tokens, session.window, &session.limits),
-            grouped(reading.prompt_tokens),
+            draw_gauge(prompt_tokens, session.window, &session.limits),
+            grouped(prompt_tokens),
             grouped(session.window),
-            reading.level,
-            reading.actions,
+            answer.header("x-plimsoll-health").unwrap_or("unknown"),
+            answer.header("x-plimsoll-actions").unwrap_or("none"),
         )?;
-        match &reading.refused {
+        let course = answer.number("x-plimsoll-course").unwrap_or(1);
+        if (course, self.reminders) != (1, 0) {
+            write!(
+                self.out,
+                "  (course {course}, {} reminders)",
+                self.reminders
+            )?;
+        }
+        match answer.refusal() {
             Some(said) => writeln!(self.out, "  REFUSED {said}")?,
             None => writeln!(self.out)?,
         }
-        for event in reading.describe_events() {
-            writeln!(self.out, "  ==> {event}")?;
-        }
+        self.write_events(answer)?;
         self.out.flush()
+    }
+
+    /// What recovery did with this request, each with a line of its own.
+    fn write_events(&mut self, answer: &Answer) -> io::Result<()> {
+        let left = answer.number("x-plimsoll-countdown");
+        match (answer.action("injected"), left) {
+            (None, _) => {}
+            (Some("caution"), _) => writeln!(
+                self.out,
+                "  ==> the model was asked to write down what must not be lost"
+            )?,
+            (Some(_), left) => {
+                let left = left.map_or(String::new(), |left| {
+                    format!("; answers until then: {left}")
+                });
+                writeln!(
+                    self.out,
+                    "  ==> the model was told that a new course is near{left}"
+                )?;
+            }
+        }
+        if let Some(number) = answer.action("course") {
+            writeln!(
+                self.out,
+                "  ==> course {number} begins: the task, {} reminders and the newest steps go on",
+                self.reminders
+            )?;
+        }
+        Ok(())
     }
 
     /// Writes the sums.
@@ -186,13 +185,14 @@ impl<'a, W: Write> Report<'a, W> {
 }
 
 /// How full the window is, with a mark at each limit, never both in the same cell.
-fn draw_gauge(prompt_tokens: u32, window: u32, limits: &Limits) -> String {
-    let cell = |tokens: u32| {
-        let share = f64::from(tokens) / f64::from(window.max(1));
+fn draw_gauge(prompt_tokens: u64, window: u32, limits: &Limits) -> String {
+    let cell = |tokens: u64| {
+        let share = tokens as f64 / f64::from(window.max(1));
         ((share * CELLS as f64).round() as usize).min(CELLS)
     };
-    let critical = cell(limits.critical_max_tokens.unwrap_or(window)).clamp(1, CELLS - 1);
-    let optimal = cell(limits.optimal_max_tokens).min(critical - 1);
+    let critical = limits.critical_max_tokens.unwrap_or(window);
+    let critical = cell(critical.into()).clamp(1, CELLS - 1);
+    let optimal = cell(limits.optimal_max_tokens.into()).min(critical - 1);
     let filled = cell(prompt_tokens);
     let cells = (0..CELLS).map(|at| match at {
         _ if at == critical => '┃',
@@ -205,6 +205,9 @@ fn draw_gauge(prompt_tokens: u32, window: u32, limits: &Limits) -> String {
 
 #[cfg(test)]
 mod tests {
+    use http::HeaderName;
+    use serde_json::json;
+
     use super::*;
 
     const LIMITS: Limits = Limits {
@@ -212,15 +215,33 @@ mod tests {
         critical_max_tokens: Some(750),
     };
 
-    fn read(actions: &str) -> Reading {
-        Reading {
-            actions: actions.to_owned(),
-            prompt_tokens: 100,
-            cached_tokens: 50,
-            reminders: 3,
-            course: 2,
-            ..Reading::default()
+    fn read(status: u16, headers: &[(&'static str, &'static str)], body: Value) -> Answer {
+        let headers = headers.iter().map(|(name, value)| {
+            let value = value.parse().unwrap();
+            (HeaderName::from_static(name), value)
+        });
+        Answer {
+            status,
+            headers: headers.collect(),
+            body,
         }
+    }
+
+    /// What is written of one answer: its line, and what follows.
+    fn step(answer: &Answer) -> (String, String) {
+        let session = Session {
+            model: "m".to_owned(),
+            window: 1_000,
+            limits: LIMITS,
+            steps: 9,
+        };
+        let mut out = Vec::new();
+        let mut report = Report::begin(&mut out, session).unwrap();
+        report.add_step(4, answer).unwrap();
+        let text = String::from_utf8(out).unwrap();
+        let (_, text) = text.split_once("\n\n").unwrap();
+        let (step, events) = text.split_once('\n').unwrap();
+        (step.to_owned(), events.to_owned())
     }
 
     #[test]
@@ -242,20 +263,15 @@ mod tests {
 
     #[test]
     fn a_new_course_has_a_line_of_its_own() {
-        let session = Session {
-            model: "m".to_owned(),
-            window: 1_000,
-            limits: LIMITS,
-            steps: 9,
-        };
-        let mut out = Vec::new();
-        let mut report = Report::begin(&mut out, session).unwrap();
-        report.add_step(4, &read("course=2")).unwrap();
-        let text = String::from_utf8(out).unwrap();
-        let (_, text) = text.split_once("\n\n").unwrap();
-        let (step, event) = text.split_once('\n').unwrap();
+        let headers = [
+            ("x-plimsoll-actions", "course=2"),
+            ("x-plimsoll-course", "2"),
+            ("x-plimsoll-reminders", "3"),
+        ];
+        let usage = json!({"prompt_tokens": 100, "prompt_tokens_details": {"cached_tokens": 50}});
+        let (step, event) = step(&read(200, &headers, json!({"usage": usage})));
         assert!(
-            step.ends_with("course=2  (course 2, 3 reminders)"),
+            step.ends_with("cached 50.0 %  course=2  (course 2, 3 reminders)"),
             "{step}"
         );
         assert_eq!(
@@ -266,11 +282,19 @@ mod tests {
 
     #[test]
     fn odd_headers_do_no_harm() {
-        let mut headers = HeaderMap::new();
-        headers.insert("x-plimsoll-course", "x".parse().unwrap());
-        headers.insert("x-plimsoll-countdown", "soon".parse().unwrap());
-        let reading = Reading::read(400, &headers, &Value::Null);
-        assert_eq!((reading.course, reading.countdown), (1, None));
-        assert_eq!(reading.refused.as_deref(), Some("400: no message"));
+        let headers = [
+            ("x-plimsoll-actions", "injected=critical"),
+            ("x-plimsoll-course", "x"),
+            ("x-plimsoll-countdown", "soon"),
+        ];
+        let (step, event) = step(&read(400, &headers, Value::Null));
+        assert!(
+            step.ends_with("injected=critical  REFUSED 400: no message"),
+            "{step}"
+        );
+        assert_eq!(
+            event,
+            "  ==> the model was told that a new course is near\n"
+        );
     }
 }
