@@ -8,7 +8,10 @@ use std::{io, sync::Arc};
 use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
 
-use self::{reload::Reloading, signals::Signals};
+use self::{
+    reload::Reloading,
+    signals::{Signals, wait_to_be_asked_twice},
+};
 use super::Failed;
 use crate::{
     CurrentConfig,
@@ -50,7 +53,7 @@ async fn serve(loaded: Loaded, watch: Watch) -> Result<(), Failed> {
     let told_twice = async {
         // Settings that come while it stops are of no use to anybody.
         let reloaded = told.run_until_cancelled(reloading.run(reload));
-        tokio::join!(stop.asked_twice(&told), reloaded);
+        tokio::join!(wait_to_be_asked_twice(stop, &told), reloaded);
     };
     tokio::select! {
         served = crate::serve(live, listener, told.cancelled()) => {

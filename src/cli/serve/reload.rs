@@ -2,12 +2,12 @@
 
 use std::{sync::Arc, time::Duration};
 
+use futures_util::stream::{BoxStream, StreamExt as _};
 use tokio::{
     task::spawn_blocking,
     time::{MissedTickBehavior, interval},
 };
 
-use super::signals::Reload;
 use crate::{
     CurrentConfig,
     config::{Loaded, Problem, Watch},
@@ -44,12 +44,12 @@ impl Reloading {
     }
 
     /// Goes on for as long as it is polled. Files are read where nobody waits for it.
-    pub(super) async fn run(mut self, mut signal: Reload) {
+    pub(super) async fn run(mut self, mut asked: BoxStream<'static, &'static str>) {
         let mut looks = interval(LOOK_EVERY);
         looks.set_missed_tick_behavior(MissedTickBehavior::Delay);
         loop {
             let cause = tokio::select! {
-                () = signal.asked() => ASKED,
+                Some(_) = asked.next() => ASKED,
                 _ = looks.tick() => FILE_CHANGED,
             };
             let looked = spawn_blocking(move || {

@@ -1,104 +1,66 @@
 //! The signals that a running proxy is told something by.
 
-use std::{future::pending, io};
+use std::io;
 
+use futures_util::stream::{self, BoxStream, StreamExt as _};
 use tokio_util::sync::CancellationToken;
 
+/// Each by its name, as often as it comes. From the moment that they are made, none ends the process.
 pub(super) struct Signals {
-    pub(super) stop: Stop,
-    pub(super) reload: Reload,
-}
-
-impl Stop {
-    /// Cancels `stopping` at the first signal, and comes back at the second: whoever asks again does not
-    /// want to wait for running answers.
-    pub(crate) async fn asked_twice(mut self, stopping: &CancellationToken) {
-        let signal = self.next().await;
-        tracing::info!(signal, "stopping; running answers may end");
-        stopping.cancel();
-        let signal = self.next().await;
-        tracing::warn!(signal, "told again to stop; running answers are cut off");
-    }
-}
-
-#[cfg(unix)]
-mod platform {
-    use tokio::signal::unix::{Signal, SignalKind, signal};
-
-    use super::{Signals, io, pending};
-
     /// Those that ask the process to end.
-    pub(crate) struct Stop {
-        interrupt: Signal,
-        terminate: Signal,
-    }
-
-    /// The one that asks to read the settings again.
-    pub(crate) struct Reload(Signal);
-
-    impl Signals {
-        /// From now on none of them ends the process.
-        pub(crate) fn new() -> io::Result<Self> {
-            Ok(Self {
-                stop: Stop {
-                    interrupt: signal(SignalKind::interrupt())?,
-                    terminate: signal(SignalKind::terminate())?,
-                },
-                reload: Reload(signal(SignalKind::hangup())?),
-            })
-        }
-    }
-
-    impl Stop {
-        pub(super) async fn next(&mut self) -> &'static str {
-            tokio::select! {
-                _ = self.interrupt.recv() => "SIGINT",
-                _ = self.terminate.recv() => "SIGTERM",
-            }
-        }
-    }
-
-    impl Reload {
-        /// Waits for the next one. Several that came at once are one.
-        pub(crate) async fn asked(&mut self) {
-            if self.0.recv().await.is_none() {
-                pending::<()>().await;
-            }
-        }
-    }
+    pub(super) stop: BoxStream<'static, &'static str>,
+    /// The one that asks to read the settings again. Several that came at once are one.
+    pub(super) reload: BoxStream<'static, &'static str>,
 }
 
-#[cfg(not(unix))]
-mod platform {
-    use super::{Signals, io, pending};
+impl Signals {
+    #[cfg(unix)]
+    pub(super) fn new() -> io::Result<Self> {
+        use std::task::Context;
 
-    pub(crate) struct Stop;
+        use tokio::signal::unix::{SignalKind, signal};
 
-    /// There is no such signal here; settings are read again when their file changes.
-    pub(crate) struct Reload;
-
-    impl Signals {
-        pub(crate) fn new() -> io::Result<Self> {
-            let (stop, reload) = (Stop, Reload);
-            Ok(Self { stop, reload })
-        }
+        let named = |name: &'static str, kind| {
+            let mut signal = signal(kind)?;
+            let told = move |context: &mut Context<'_>| {
+                signal.poll_recv(context).map(|it| it.map(|()| name))
+            };
+            io::Result::Ok(stream::poll_fn(told))
+        };
+        let interrupt = named("SIGINT", SignalKind::interrupt())?;
+        let terminate = named("SIGTERM", SignalKind::terminate())?;
+        Ok(Self {
+            stop: stream::select(interrupt, terminate).boxed(),
+            reload: named("SIGHUP", SignalKind::hangup())?.boxed(),
+        })
     }
 
-    impl Stop {
-        pub(super) async fn next(&mut self) -> &'static str {
+    /// No signal asks for a reload here: settings are read again when their file changes.
+    #[cfg(not(unix))]
+    pub(super) fn new() -> io::Result<Self> {
+        let stop = stream::repeat(()).then(|()| async {
             match tokio::signal::ctrl_c().await {
                 Ok(()) => "Ctrl-C",
                 // Without a handler there is no way to be asked, so the proxy goes on.
-                Err(_) => pending().await,
+                Err(_) => std::future::pending().await,
             }
-        }
-    }
-
-    impl Reload {
-        pub(crate) async fn asked(&mut self) {
-            pending().await
-        }
+        });
+        Ok(Self {
+            stop: stop.boxed(),
+            reload: stream::pending().boxed(),
+        })
     }
 }
 
-pub(super) use platform::{Reload, Stop};
+/// Cancels `stopping` at the first signal, and comes back at the second: whoever asks again does not
+/// want to wait for running answers.
+pub(super) async fn wait_to_be_asked_twice(
+    mut stop: BoxStream<'static, &'static str>,
+    stopping: &CancellationToken,
+) {
+    let signal = stop.next().await;
+    tracing::info!(signal, "stopping; running answers may end");
+    stopping.cancel();
+    let signal = stop.next().await;
+    tracing::warn!(signal, "told again to stop; running answers are cut off");
+}
