@@ -26,15 +26,13 @@ impl Change {
     /// Compares, and puts back in `next` what cannot change while the proxy runs.
     pub fn settle(running: &Config, next: &mut Config) -> Self {
         let (old, new) = (&running.server, &next.server);
-        let fixed = [
+        let waiting = differing([
             ("server.listen", new.listen != old.listen),
             ("server.data_dir", new.data_dir != old.data_dir),
             ("server.secret_env", new.secret != old.secret),
             ("store", next.store != running.store),
             ("traces", next.traces != running.traces),
-        ];
-        let differ = fixed.into_iter().filter(|(_, differs)| *differs);
-        let waiting: Vec<_> = differ.map(|(key, _)| key).collect();
+        ]);
         next.server.listen = old.listen;
         next.server.data_dir.clone_from(&old.data_dir);
         next.server.secret.clone_from(&old.secret);
@@ -74,28 +72,31 @@ impl Config {
 
 /// Sections, and entries of those that have some.
 fn changed_sections(old: &Config, new: &Config) -> Vec<String> {
-    let mut changed = Vec::new();
-    let mut note = |section: &str, differs| {
-        if differs {
-            changed.push(section.to_owned());
-        }
-    };
-    note(
-        "default_provider",
-        old.default_provider != new.default_provider,
-    );
-    note("server", old.server != new.server);
-    note("admin", old.admin != new.admin);
-    note("retry", old.retry != new.retry);
-    note("catalogue", old.catalogue != new.catalogue);
-    note("guard", old.guard != new.guard);
-    note("recovery", old.recovery != new.recovery);
-    note("compaction", old.compaction != new.compaction);
-    changed.extend(changed_entries("clients", &old.clients, &new.clients));
-    changed.extend(changed_entries("providers", &old.providers, &new.providers));
-    changed.extend(changed_entries("aliases", &old.aliases, &new.aliases));
-    changed.extend(changed_entries("models", &old.models, &new.models));
-    changed
+    let default_provider = old.default_provider != new.default_provider;
+    let sections = differing([
+        ("default_provider", default_provider),
+        ("server", old.server != new.server),
+        ("admin", old.admin != new.admin),
+        ("retry", old.retry != new.retry),
+        ("catalogue", old.catalogue != new.catalogue),
+        ("guard", old.guard != new.guard),
+        ("recovery", old.recovery != new.recovery),
+        ("compaction", old.compaction != new.compaction),
+    ]);
+    let entries = [
+        changed_entries("clients", &old.clients, &new.clients),
+        changed_entries("providers", &old.providers, &new.providers),
+        changed_entries("aliases", &old.aliases, &new.aliases),
+        changed_entries("models", &old.models, &new.models),
+    ];
+    let sections = sections.into_iter().map(str::to_owned);
+    sections.chain(entries.into_iter().flatten()).collect()
+}
+
+/// The keys of what differs.
+fn differing<const N: usize>(keys: [(&'static str, bool); N]) -> Vec<&'static str> {
+    let differing = keys.into_iter().filter(|(_, differs)| *differs);
+    differing.map(|(key, _)| key).collect()
 }
 
 /// Entries that came, went, or are different.

@@ -82,9 +82,9 @@ pub struct Loaded {
 
 /// All sources as they are written, each read once: a pipe holds nothing for whoever reads it again.
 pub(super) struct Written {
-    file: Option<PathBuf>,
-    /// The file says nothing at all.
-    pub(super) empty: bool,
+    pub(super) file: Option<PathBuf>,
+    /// There is a file, and it says something.
+    pub(super) says: bool,
     layers: Layers,
     warnings: Vec<Problem>,
 }
@@ -111,10 +111,8 @@ impl Written {
                 return Err(Problems::of_file(path.display(), message));
             }
         };
-        let file = text.is_some().then(|| path.to_path_buf());
         let named = text.map(|text| (path.display().to_string(), text));
-        let read = Self::of(named, environment, flags.listen.as_deref())?;
-        Ok(Self { file, ..read })
+        Self::of(named, environment, flags.listen.as_deref())
     }
 
     /// The directory of texts that [`Written::check`] reads.
@@ -141,10 +139,8 @@ impl Written {
         listen: Option<&str>,
     ) -> Result<Self, Problems> {
         let mut this = Self {
-            file: None,
-            empty: text
-                .as_ref()
-                .is_some_and(|(_, text)| text.trim().is_empty()),
+            file: text.as_ref().map(|(name, _)| name.into()),
+            says: matches!(&text, Some((_, text)) if !text.trim().is_empty()),
             layers: Layers::default(),
             warnings: Vec::new(),
         };

@@ -16,7 +16,7 @@ use super::{
     layer::Layers,
     load::Environment,
     problem::{Problem, dotted},
-    setting::{Setting, Show, Source},
+    setting::{Setting, Show, Source, is_under},
 };
 pub(super) use values::is_pattern;
 
@@ -175,12 +175,9 @@ impl<'a> Section<'a> {
             value,
             ..self.problem(path, message.into())
         };
-        let is_in = |known: &Problem| {
-            let rest = problem.key.strip_prefix(&known.key);
-            rest.is_some_and(|rest| rest.starts_with('.'))
-        };
-        let mut known = self.misfits.iter().chain(&self.refused);
-        if known.all(|known| known.key != problem.key) && !self.misfits.iter().any(is_in) {
+        let mut misfits = self.misfits.iter();
+        let is_misfit = misfits.any(|known| is_under(&problem.key, &known.key));
+        if !is_misfit && self.refused.iter().all(|known| known.key != problem.key) {
             self.refused.push(problem);
         }
     }

@@ -56,17 +56,20 @@ impl Show {
 /// The settings that are in force after a change: of `waiting`, keys or sections that need a restart, those
 /// of before.
 pub(super) fn settle(before: &[Setting], next: &[Setting], waiting: &[&str]) -> Vec<Setting> {
-    let waits = |setting: &&Setting| {
-        let under = |key: &&str| {
-            let rest = setting.key.strip_prefix(*key);
-            rest.is_some_and(|rest| rest.is_empty() || rest.starts_with('.'))
-        };
-        waiting.iter().any(under)
+    let in_force = |setting: &Setting| {
+        let waits = waiting.iter().any(|key| is_under(&setting.key, key));
+        let before = || before.iter().find(|before| before.key == setting.key);
+        let before = waits.then(before).flatten();
+        before.unwrap_or(setting).clone()
     };
-    let taken = next.iter().filter(|setting| !waits(setting));
-    let mut all: Vec<_> = taken.chain(before.iter().filter(waits)).cloned().collect();
-    all.sort_by(|one, other| one.key.cmp(&other.key));
-    all
+    // Sections that wait have the same keys always.
+    next.iter().map(in_force).collect()
+}
+
+/// Whether a key is that of a section or of something in it.
+pub(super) fn is_under(key: &str, section: &str) -> bool {
+    let rest = key.strip_prefix(section);
+    rest.is_some_and(|rest| rest.is_empty() || rest.starts_with('.'))
 }
 
 /// Whether a text is written as names of environment variables are. Anything else may be the secret itself,

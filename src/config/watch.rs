@@ -7,8 +7,8 @@
 
 use std::{
     fs::{self, Metadata},
+    hash::{DefaultHasher, Hash as _, Hasher as _},
     path::{Path, PathBuf},
-    time::SystemTime,
 };
 
 use super::{
@@ -27,26 +27,14 @@ pub struct Watch {
     flags: Flags,
     environment: Environment,
     paths: Vec<PathBuf>,
-    /// As it was when the settings were read last.
-    read: Vec<Stamp>,
-    /// As it was at the last look.
-    seen: Vec<Stamp>,
-    /// The file that the settings in force are from.
-    file: Option<PathBuf>,
-    /// It says something.
+    /// The stamps of all paths when the settings were read last.
+    read: Vec<u64>,
+    /// Those at the last look.
+    seen: Vec<u64>,
+    /// The settings in force are from a file that says something.
     says: bool,
-    /// It was read before.
+    /// The file was read before.
     begun: bool,
-}
-
-/// What the file system says of a file.
-#[derive(Clone, Debug, PartialEq, Eq)]
-struct Stamp {
-    path: PathBuf,
-    /// Without links on the way to it; `None` of one that is not there.
-    place: Option<PathBuf>,
-    modified: Option<SystemTime>,
-    length: Option<u64>,
 }
 
 impl Watch {
@@ -57,7 +45,6 @@ impl Watch {
             paths: Vec::new(),
             read: Vec::new(),
             seen: Vec::new(),
-            file: None,
             says: false,
             begun: false,
         }
@@ -71,45 +58,38 @@ impl Watch {
     /// before.
     pub fn load(&mut self) -> Result<Loaded, Problems> {
         let file = file_of(&self.flags).to_owned();
+        let refuse = |message| Err(Problems::of_file(file.display(), message));
         let again = std::mem::replace(&mut self.begun, true);
         let lasting = lasts(&file);
         if again && !lasting {
             self.note(stamps(&self.paths));
-            return Err(Problems::of_file(
-                file.display(),
+            return refuse(
                 "is no file that can be read again; restart the proxy with what it says now",
-            ));
+            );
         }
         // Noted before they are read: what changes in between is a change.
-        self.paths.clear();
-        self.paths.extend(lasting.then_some(file));
+        self.paths = lasting.then(|| file.clone()).into_iter().collect();
         let mut before = stamps(&self.paths);
         let written = Written::read(&self.flags, &self.environment);
         if let Some(texts) = written.as_ref().ok().and_then(Written::texts) {
-            before.append(&mut stamps(std::slice::from_ref(&texts)));
+            before.push(stamp(&texts));
             self.paths.push(texts);
         }
         self.note(before);
         let written = written?;
-        let says = !written.empty;
-        let loaded = written.check(&self.environment)?;
-        if let Some(file) = &self.file {
-            if loaded.file.is_none() {
-                let message = "is gone; put it back, or restart the proxy to run without it";
-                return Err(Problems::of_file(file.display(), message));
-            }
-            if self.says && !says {
-                let message =
-                    "is empty now; write it again, or restart the proxy to run without it";
-                return Err(Problems::of_file(file.display(), message));
-            }
+        let says = written.says;
+        if self.says && !says {
+            return refuse(match written.file {
+                None => "is gone; put it back, or restart the proxy to run without it",
+                Some(_) => "is empty now; write it again, or restart the proxy to run without it",
+            });
         }
-        self.file.clone_from(&loaded.file);
+        let loaded = written.check(&self.environment)?;
         self.says = says;
         Ok(loaded)
     }
 
-    fn note(&mut self, read: Vec<Stamp>) {
+    fn note(&mut self, read: Vec<u64>) {
         self.seen.clone_from(&read);
         self.read = read;
     }
@@ -130,31 +110,33 @@ fn lasts(path: &Path) -> bool {
     fs::metadata(path).map_or(true, |data| data.is_file() || data.is_dir())
 }
 
-/// All files, those of directories and of the directories in them included.
-fn stamps(paths: &[PathBuf]) -> Vec<Stamp> {
-    let mut stamps = Vec::new();
-    for path in paths {
-        stamp(path, 2, &mut stamps);
-    }
-    stamps
+fn stamps(paths: &[PathBuf]) -> Vec<u64> {
+    paths.iter().map(|path| stamp(path)).collect()
 }
 
-fn stamp(path: &Path, depth: u32, stamps: &mut Vec<Stamp>) {
+/// A digest of what the file system says of a file, or of all files of a directory and of the directories in
+/// it.
+fn stamp(path: &Path) -> u64 {
+    let mut digest = DefaultHasher::new();
+    add_file(path, 2, &mut digest);
+    digest.finish()
+}
+
+fn add_file(path: &Path, depth: u32, digest: &mut DefaultHasher) {
     let data = fs::metadata(path).ok();
     if depth > 0 && data.as_ref().is_some_and(Metadata::is_dir) {
         let entries = fs::read_dir(path).into_iter().flatten().flatten();
         let mut names: Vec<_> = entries.take(MAX_ENTRIES).map(|one| one.path()).collect();
         names.sort();
         for name in names {
-            stamp(&name, depth - 1, stamps);
+            add_file(&name, depth - 1, digest);
         }
     }
-    stamps.push(Stamp {
-        path: path.to_owned(),
-        place: fs::canonicalize(path).ok(),
-        modified: data.as_ref().and_then(|data| data.modified().ok()),
-        length: data.as_ref().map(Metadata::len),
-    });
+    // The place behind all links; none of one that is not there.
+    let place = fs::canonicalize(path).ok();
+    let modified = data.as_ref().and_then(|data| data.modified().ok());
+    let length = data.as_ref().map(Metadata::len);
+    (path, place, modified, length).hash(digest);
 }
 
 #[cfg(test)]

@@ -53,19 +53,21 @@ pub(in crate::config) fn read_prompts(s: &mut Section, folder: Option<&Path>) ->
 
 /// Puts one text of a directory in the place of the built-in one.
 fn take_text(folder: &Path, name: &str, prompts: &mut Prompts) -> Result<(), String> {
-    let known = names();
-    if !known.contains(&name) {
-        return Err(match nearest(name, &known) {
-            Some(near) => format!("is not the name of a text; did you mean {near}?"),
-            None => format!("is not the name of a text; there are {}", known.join(", ")),
-        });
-    }
+    let at = find(name)?;
     let text = read_text(&folder.join(name)).map_err(|error| {
         format!("cannot be read: {error}; make it a readable file of UTF-8 text")
     })?;
-    prompts
-        .replace(name, &text)
-        .map_err(|unfit| unfit.to_string())
+    prompts.replace(at, &text)
+}
+
+/// The number of a text by its name, else which there are.
+pub(super) fn find(name: &str) -> Result<usize, String> {
+    let known = names();
+    let found = known.iter().position(|known| *known == name);
+    found.ok_or_else(|| match nearest(name, &known) {
+        Some(near) => format!("is not the name of a text; did you mean {near}?"),
+        None => format!("is not the name of a text; there are {}", known.join(", ")),
+    })
 }
 
 /// The names in a directory, in order.

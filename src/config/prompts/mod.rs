@@ -9,8 +9,6 @@ mod directory;
 
 use std::borrow::Cow;
 
-use thiserror::Error;
-
 use super::Language;
 pub(super) use directory::read_prompts;
 
@@ -38,19 +36,6 @@ pub enum Way {
 pub struct Prompts {
     /// In the order of [`BUILT_IN`].
     texts: [Cow<'static, str>; 2 * KINDS],
-}
-
-/// Why a text cannot be used, and what to do; the text's name stands before it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
-pub enum Unfit {
-    #[error("is not the name of a text; remove it")]
-    Unknown,
-    #[error("is empty; write a text, or remove it for the built-in one")]
-    Empty,
-    #[error("is longer than {0} characters; shorten it")]
-    TooLong(usize),
-    #[error("must contain {{remaining}}, which stands for the answers that are left")]
-    NoCount,
 }
 
 const KINDS: usize = 9;
@@ -143,27 +128,26 @@ impl Prompts {
         self.text(language, Kind::GoOn)
     }
 
-    /// Puts a text in the place of the built-in one of that name.
+    /// Puts a text in the place of the built-in one of that number among [`names`].
     ///
     /// # Errors
-    /// It cannot be used; the built-in one stays.
-    pub fn replace(&mut self, name: &str, text: &str) -> Result<(), Unfit> {
-        let known = BUILT_IN.iter().position(|(known, _)| *known == name);
-        let at = known.ok_or(Unfit::Unknown)?;
+    /// Why it cannot be used, and what to do, to be read after its name; the built-in one stays.
+    fn replace(&mut self, at: usize, text: &str) -> Result<(), String> {
         let text = text.trim_start_matches('\u{FEFF}').trim();
-        if text.is_empty() {
-            return Err(Unfit::Empty);
-        }
         let built_in = BUILT_IN[at].1;
         let most = match built_in.contains(COURSE) {
             true => MAX_HEAD_CHARS,
             false => MAX_CHARS,
         };
+        if text.is_empty() {
+            return Err("is empty; write a text, or remove it for the built-in one".to_owned());
+        }
         if text.chars().nth(most).is_some() {
-            return Err(Unfit::TooLong(most));
+            return Err(format!("is longer than {most} characters; shorten it"));
         }
         if built_in.contains(REMAINING) && !text.contains(REMAINING) {
-            return Err(Unfit::NoCount);
+            let message = "must contain {remaining}, which stands for the answers that are left";
+            return Err(message.to_owned());
         }
         self.texts[at] = Cow::Owned(text.to_owned());
         Ok(())
@@ -180,7 +164,7 @@ impl Prompts {
 
 #[cfg(test)]
 mod tests {
-    use super::*;
+    use super::{directory::find, *};
     use Language::{Chinese, English};
 
     #[test]
@@ -201,7 +185,7 @@ mod tests {
                 let name = format!("{folder}/{name}.txt");
                 let mut changed = prompts.clone();
                 changed
-                    .replace(&name, " other {remaining} {course}\n")
+                    .replace(find(&name).unwrap(), " other {remaining} {course}\n")
                     .unwrap();
                 let now = changed.text(language, kind);
                 assert_eq!(now, "other {remaining} {course}", "{name}");
@@ -271,22 +255,36 @@ mod tests {
     fn what_cannot_be_used_is_refused() {
         let mut prompts = Prompts::default();
         let long = "字".repeat(MAX_CHARS + 1);
+        for name in ["en/caution.txt", "caution-tools.txt"] {
+            let refused = find(name).unwrap_err();
+            assert!(refused.starts_with("is not the name of a text; "), "{name}");
+        }
         for (name, text, unfit) in [
-            ("en/caution.txt", "x", Unfit::Unknown),
-            ("caution-tools.txt", "x", Unfit::Unknown),
-            ("zh/go-on.txt", "\u{FEFF} \n", Unfit::Empty),
-            ("zh/go-on.txt", long.as_str(), Unfit::TooLong(MAX_CHARS)),
+            ("zh/go-on.txt", "\u{FEFF} \n", "is empty; "),
+            (
+                "zh/go-on.txt",
+                long.as_str(),
+                "is longer than 8000 characters; ",
+            ),
             (
                 "en/course-facts.txt",
                 &long[..3 * (MAX_HEAD_CHARS + 1)],
-                Unfit::TooLong(MAX_HEAD_CHARS),
+                "is longer than 2000 characters; ",
             ),
-            ("en/critical-text.txt", "soon", Unfit::NoCount),
+            (
+                "en/critical-text.txt",
+                "soon",
+                "must contain {remaining}, which",
+            ),
         ] {
-            assert_eq!(prompts.replace(name, text), Err(unfit), "{name}");
+            let refused = prompts.replace(find(name).unwrap(), text).unwrap_err();
+            assert!(refused.starts_with(unfit), "{name}: {refused}");
         }
         assert_eq!(prompts, Prompts::default());
         let full = "字".repeat(MAX_CHARS);
-        assert_eq!(prompts.replace("zh/go-on.txt", &full), Ok(()));
+        assert_eq!(
+            prompts.replace(find("zh/go-on.txt").unwrap(), &full),
+            Ok(())
+        );
     }
 }
