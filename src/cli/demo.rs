@@ -87,7 +87,6 @@ async fn play(args: &Args, app: &App, out: &mut impl Write, pace: Duration) -> R
     let target = target.map_err(|unknown| Failed::Command(unknown.to_string()))?;
     let session = Session {
         window: target.window.tokens,
-        limits: target.limits(&app.config.guard, None),
         steps: args.steps,
         model,
     };

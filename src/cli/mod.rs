@@ -14,12 +14,11 @@ mod table;
 use std::{
     ffi::OsString,
     io::{self, Write},
-    path::PathBuf,
     process::ExitCode,
     time::Duration,
 };
 
-use clap::{Args, Parser, Subcommand};
+use clap::{Parser, Subcommand};
 use thiserror::Error;
 
 use crate::config::{Environment, Flags, Problems};
@@ -29,19 +28,9 @@ use crate::config::{Environment, Flags, Problems};
 #[command(name = "plimsoll", version)]
 struct Arguments {
     #[command(flatten)]
-    settings: Settings,
+    flags: Flags,
     #[command(subcommand)]
     command: Option<Command>,
-}
-
-#[derive(Args, Debug)]
-struct Settings {
-    /// Settings file [default: config.toml, if there is one]
-    #[arg(long, value_name = "FILE", global = true)]
-    config: Option<PathBuf>,
-    /// Address and port to listen on [default: 127.0.0.1:1876]
-    #[arg(long, value_name = "ADDRESS", global = true)]
-    listen: Option<String>,
 }
 
 #[derive(Clone, Debug, Subcommand)]
@@ -97,10 +86,7 @@ pub fn run(arguments: impl IntoIterator<Item = OsString>, environment: &Environm
             };
         }
     };
-    let flags = Flags {
-        config: arguments.settings.config,
-        listen: arguments.settings.listen,
-    };
+    let flags = arguments.flags;
     let out = &mut io::stdout();
     let done = match arguments.command.unwrap_or(Command::Serve) {
         Command::Serve => serve::run(&flags, environment),
@@ -168,7 +154,7 @@ mod tests {
         ] {
             let parsed = Arguments::try_parse_from(line.split(' ')).unwrap();
             assert!(matches!(parsed.command, Some(Command::Check)));
-            assert_eq!(parsed.settings.listen.as_deref(), Some("[::1]:1"));
+            assert_eq!(parsed.flags.listen.as_deref(), Some("[::1]:1"));
         }
         let bare = Arguments::try_parse_from(["plimsoll"]).unwrap();
         assert!(bare.command.is_none());

@@ -1,14 +1,13 @@
 //! `plimsoll sessions`: prints the sessions of a running proxy once, read from its API.
 
 use std::{
-    io::{self, Write},
+    io::Write,
     time::{Duration, SystemTime, UNIX_EPOCH},
 };
 
 use http_body_util::{BodyExt, Limited};
 use reqwest::{StatusCode, Url};
-use serde::{Deserialize, Serialize};
-use serde_json::{Value, value::RawValue};
+use serde_json::Value;
 
 use super::{
     Failed, block_on,
@@ -39,20 +38,6 @@ pub(super) struct Args {
     json: bool,
 }
 
-/// The body of the API's answer. A session stays JSON until a table is made of it, so that `--json`
-/// prints every field.
-#[derive(Default, Deserialize, Serialize)]
-struct Sessions {
-    sessions: Vec<Box<RawValue>>,
-    /// What to skip for the next page; `None` after the last one.
-    next: Option<usize>,
-    /// Sessions of other keys, and what to do to see them; only where the proxy has no client keys.
-    #[serde(default)]
-    of_other_keys: Option<u64>,
-    #[serde(default)]
-    hint: Option<String>,
-}
-
 /// Prints the list of sessions, newest first.
 ///
 /// # Errors
@@ -73,20 +58,21 @@ pub(super) fn run(
     let listed = block_on(fetch_sessions(&url, key.as_ref(), &args.key_env))?;
     let listed = listed.map_err(Failed::Command)?;
     if args.json {
-        let text = serde_json::to_string(&listed).map_err(io::Error::from)?;
-        writeln!(out, "{text}")?;
+        writeln!(out, "{listed}")?;
         return Ok(());
     }
-    if listed.sessions.is_empty() {
-        writeln!(
+    let sessions = listed["sessions"].as_array();
+    match sessions.filter(|sessions| !sessions.is_empty()) {
+        Some(sessions) => table::write(out, &format_rows(sessions))?,
+        None => writeln!(
             out,
             "No sessions yet: a request through the proxy begins one. A client's key shows that \
              client's sessions, the administrator's key all of them."
-        )?;
-    } else {
-        table::write(out, &format_rows(&listed.sessions))?;
+        )?,
     }
-    if let (Some(others), Some(hint)) = (listed.of_other_keys.filter(|it| *it > 0), &listed.hint) {
+    // Only where the proxy has no client keys.
+    let others = listed["of_other_keys"].as_u64().filter(|it| *it > 0);
+    if let (Some(others), Some(hint)) = (others, listed["hint"].as_str()) {
         writeln!(out, "Sessions of other keys: {others}. {hint}")?;
     }
     Ok(())
@@ -103,26 +89,19 @@ fn parse_address(address: &str) -> Result<Url, String> {
     Ok(url)
 }
 
-/// All pages of the list as one.
+/// All pages of the list as one, with every field of every session.
 ///
 /// # Errors
 /// The proxy is not there, refuses the key, or is none; the text says what to do.
-async fn fetch_sessions(
-    url: &Url,
-    key: Option<&Secret>,
-    key_env: &str,
-) -> Result<Sessions, String> {
+async fn fetch_sessions(url: &Url, key: Option<&Secret>, key_env: &str) -> Result<Value, String> {
     let client = super::http_client(TIMEOUT).map_err(|error| chain(&error).to_string())?;
     let no_list = |reason: String| {
         format!(
             "{url} answers with no list of sessions; is this a Plimsoll proxy of the same release? {reason}"
         )
     };
-    let mut all = Sessions {
-        next: Some(0),
-        ..Sessions::default()
-    };
-    while let Some(skip) = all.next {
+    let (mut sessions, mut skip) = (Vec::new(), 0);
+    loop {
         let mut page = url.clone();
         page.set_query(Some(&format!("skip={skip}&take={PAGE_SIZE}")));
         let mut request = client.get(page);
@@ -154,29 +133,34 @@ async fn fetch_sessions(
         let body = body.collect().await;
         let body = body.map_err(|error| no_list(error.to_string()))?;
         let page = serde_json::from_slice(&body.to_bytes());
-        let mut page: Sessions = page.map_err(|error| no_list(error.to_string()))?;
-        all.sessions.append(&mut page.sessions);
-        // A page that leads to itself or back would never end.
-        page.next = page.next.filter(|next| *next > skip);
-        all = Sessions {
-            sessions: all.sessions,
-            ..page
+        let mut page: Value = page.map_err(|error| no_list(error.to_string()))?;
+        let of_page = page.get_mut("sessions").and_then(Value::as_array_mut);
+        let Some(of_page) = of_page else {
+            return Err(no_list("It has no sessions.".to_owned()));
         };
+        sessions.append(of_page);
+        // A page that leads to itself or back would never end.
+        match page["next"].as_u64().filter(|next| *next > skip) {
+            Some(next) => skip = next,
+            None => {
+                page["sessions"] = sessions.into();
+                page["next"] = Value::Null;
+                return Ok(page);
+            }
+        }
     }
-    Ok(all)
 }
 
 /// One row per session, the heading first.
-fn format_rows(sessions: &[Box<RawValue>]) -> Vec<[String; 8]> {
+fn format_rows(sessions: &[Value]) -> Vec<[String; 8]> {
     let heading = [
         "session", "level", "tokens", "window", "full", "model", "course", "age",
     ];
     let now = SystemTime::now().duration_since(UNIX_EPOCH);
     let now_s = now.map_or(0, |now| now.as_secs());
     let mut rows = vec![heading.map(str::to_owned)];
-    // What is JSON as a whole is JSON in its parts.
-    let sessions = sessions.iter().map(|one| serde_json::from_str(one.get()));
-    rows.extend(sessions.map(|session| format_session(&session.unwrap_or_default(), now_s)));
+    let sessions = sessions.iter();
+    rows.extend(sessions.map(|session| format_session(session, now_s)));
     rows
 }
 

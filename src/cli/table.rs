@@ -36,6 +36,13 @@ pub(super) fn grouped(number: impl Display) -> String {
     text
 }
 
+/// A bar of so many cells. What is there is seen, however little it is.
+pub(super) fn draw_bar(part: u64, whole: u64, cells: usize) -> String {
+    let filled = (part * cells as u64).div_ceil(whole.max(1)) as usize;
+    let filled = filled.min(cells);
+    "#".repeat(filled) + &".".repeat(cells - filled)
+}
+
 #[cfg(test)]
 mod tests {
     #[test]
@@ -48,6 +55,15 @@ mod tests {
             String::from_utf8(out).unwrap(),
             "  a     bbb  c\n  aaaa  ü\n"
         );
+    }
+
+    #[test]
+    fn a_bar_fills_and_keeps_its_length() {
+        for (part, filled) in [(0, 0), (1, 1), (500, 28), (1_000, 56), (5_000, 56)] {
+            let bar = super::draw_bar(part, 1_000, 56);
+            assert_eq!(bar, "#".repeat(filled) + &".".repeat(56 - filled));
+        }
+        assert_eq!(super::draw_bar(10, 0, 3), "###");
     }
 
     #[test]

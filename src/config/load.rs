@@ -62,11 +62,14 @@ impl<K: Into<String>, V: Into<String>> FromIterator<(K, V)> for Environment {
 }
 
 /// What the command line says about settings.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, clap::Args)]
 pub struct Flags {
-    /// `--config`: this file, and an error if it is not there.
+    // An error if it is not there.
+    /// Settings file [default: config.toml, if there is one]
+    #[arg(long, value_name = "FILE", global = true)]
     pub config: Option<PathBuf>,
-    /// `--listen`
+    /// Address and port to listen on [default: 127.0.0.1:1876]
+    #[arg(long, value_name = "ADDRESS", global = true)]
     pub listen: Option<String>,
 }
 

@@ -4,47 +4,41 @@ use std::fmt;
 
 /// Hidden in `Debug` and `Display`; not `Serialize`, so that no config dump can leak it.
 #[derive(Clone, PartialEq, Eq)]
-pub struct Secret(String);
+pub struct Hidden<T>(T);
 
-impl Secret {
-    pub fn new(value: impl Into<String>) -> Self {
+/// A text that is never shown.
+pub type Secret = Hidden<String>;
+
+/// 256 bits that are never shown.
+pub type SecretKey = Hidden<[u8; 32]>;
+
+impl<T> Hidden<T> {
+    pub fn new(value: impl Into<T>) -> Self {
         Self(value.into())
     }
+}
 
+impl Secret {
     /// The value itself, for the one place that sends it.
     pub fn reveal(&self) -> &str {
         &self.0
     }
 }
 
-impl fmt::Debug for Secret {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("[hidden]")
-    }
-}
-
-impl fmt::Display for Secret {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("[hidden]")
-    }
-}
-
-/// 256 bits that are never shown.
-#[derive(Clone, PartialEq, Eq)]
-pub struct SecretKey([u8; 32]);
-
 impl SecretKey {
-    pub const fn new(bytes: [u8; 32]) -> Self {
-        Self(bytes)
-    }
-
     /// The key itself, for the one place that uses it.
     pub const fn reveal(&self) -> &[u8; 32] {
         &self.0
     }
 }
 
-impl fmt::Debug for SecretKey {
+impl<T> fmt::Debug for Hidden<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("[hidden]")
+    }
+}
+
+impl<T> fmt::Display for Hidden<T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("[hidden]")
     }

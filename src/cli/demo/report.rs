@@ -5,18 +5,16 @@ use std::io::{self, Write};
 use http::HeaderMap;
 use serde_json::Value;
 
-use crate::{cli::table::grouped, health::limits::Limits};
+use crate::cli::table::{draw_bar, grouped};
 
-/// Cells of the gauge.
+/// Cells of the bar.
 const CELLS: usize = 56;
 
 /// What stays the same for the whole session.
-#[derive(Clone, Debug)]
 pub(super) struct Session {
     pub(super) model: String,
     /// In tokens.
     pub(super) window: u32,
-    pub(super) limits: Limits,
     pub(super) steps: u32,
 }
 
@@ -72,7 +70,7 @@ impl<'a, W: Write> Report<'a, W> {
         writeln!(
             out,
             "A coding session of {} requests in a window of {} tokens ({}), simulated: no key, no \
-             network.\nIn the gauge, │ is the optimal limit and ┃ the critical one.\n",
+             network.\n",
             session.steps,
             grouped(session.window),
             session.model
@@ -109,7 +107,7 @@ impl<'a, W: Write> Report<'a, W> {
             self.out,
             "step {:>4}  turn {turn:>3}  [{}] {:>9} of {} tokens  {:<8}  cached {cached:>4.1} %  {}",
             self.requests,
-            draw_gauge(prompt_tokens, session.window, &session.limits),
+            draw_bar(prompt_tokens, session.window.into(), CELLS),
             grouped(prompt_tokens),
             grouped(session.window),
             answer.header("x-plimsoll-health").unwrap_or("unknown"),
@@ -184,36 +182,12 @@ impl<'a, W: Write> Report<'a, W> {
     }
 }
 
-/// How full the window is, with a mark at each limit, never both in the same cell.
-fn draw_gauge(prompt_tokens: u64, window: u32, limits: &Limits) -> String {
-    let cell = |tokens: u64| {
-        let share = tokens as f64 / f64::from(window.max(1));
-        ((share * CELLS as f64).round() as usize).min(CELLS)
-    };
-    let critical = limits.critical_max_tokens.unwrap_or(window);
-    let critical = cell(critical.into()).clamp(1, CELLS - 1);
-    let optimal = cell(limits.optimal_max_tokens.into()).min(critical - 1);
-    let filled = cell(prompt_tokens);
-    let cells = (0..CELLS).map(|at| match at {
-        _ if at == critical => '┃',
-        _ if at == optimal => '│',
-        _ if at < filled => '#',
-        _ => '.',
-    });
-    cells.collect()
-}
-
 #[cfg(test)]
 mod tests {
     use http::HeaderName;
     use serde_json::json;
 
     use super::*;
-
-    const LIMITS: Limits = Limits {
-        optimal_max_tokens: 500,
-        critical_max_tokens: Some(750),
-    };
 
     fn read(status: u16, headers: &[(&'static str, &'static str)], body: Value) -> Answer {
         let headers = headers.iter().map(|(name, value)| {
@@ -232,7 +206,6 @@ mod tests {
         let session = Session {
             model: "m".to_owned(),
             window: 1_000,
-            limits: LIMITS,
             steps: 9,
         };
         let mut out = Vec::new();
@@ -242,23 +215,6 @@ mod tests {
         let (_, text) = text.split_once("\n\n").unwrap();
         let (step, events) = text.split_once('\n').unwrap();
         (step.to_owned(), events.to_owned())
-    }
-
-    #[test]
-    fn the_gauge_fills_and_keeps_its_marks() {
-        for tokens in [0, 1, 250, 500, 999, 1_000, 5_000] {
-            let gauge = draw_gauge(tokens, 1_000, &LIMITS);
-            assert_eq!(gauge.chars().count(), CELLS);
-            assert_eq!(gauge.chars().position(|one| one == '│'), Some(28));
-            assert_eq!(gauge.chars().position(|one| one == '┃'), Some(42));
-        }
-        for (optimal, critical) in [(0, 0), (2_000, 2_000), (900, 100)] {
-            let limits = Limits {
-                optimal_max_tokens: optimal,
-                critical_max_tokens: Some(critical),
-            };
-            assert_eq!(draw_gauge(10, 0, &limits).chars().count(), CELLS);
-        }
     }
 
     #[test]

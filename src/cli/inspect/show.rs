@@ -3,12 +3,12 @@
 use std::io::{self, Write};
 
 use crate::{
-    cli::table::{self, grouped},
+    cli::table::{self, draw_bar, grouped},
     guard::found::{Cleared, Found, Made, Next, Span},
 };
 
 /// Cells of a bar.
-const CELLS: u64 = 20;
+const CELLS: usize = 20;
 /// Characters of a name that are shown.
 const MODEL_CHARS: usize = 60;
 const TOOL_CHARS: usize = 20;
@@ -86,9 +86,7 @@ fn write_shares(out: &mut impl Write, found: &Found) -> io::Result<()> {
             continue;
         }
         let goes = if edited { cell(after) } else { String::new() };
-        // What is there is seen, however little it is.
-        let filled = (u64::from(after) * CELLS).div_ceil(window).min(CELLS) as usize;
-        let bar = "#".repeat(filled) + &".".repeat(CELLS as usize - filled);
+        let bar = draw_bar(after.into(), window, CELLS);
         writeln!(out, "  {name:<12}{}{goes}  {bar}", cell(before))?;
     }
     Ok(())

@@ -75,7 +75,7 @@ const BUILT_IN: [(&str, &str); 2 * KINDS] = texts! {
 };
 
 /// The names of all texts: a folder for each language, a file for each text.
-pub fn names() -> [&'static str; 2 * KINDS] {
+pub(super) fn names() -> [&'static str; 2 * KINDS] {
     BUILT_IN.map(|(name, _)| name)
 }
 
