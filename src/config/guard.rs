@@ -87,24 +87,22 @@ pub enum Preset {
 }
 
 impl Preset {
-    /// Tokens of each layer: parts named `schema`, parts named `static_context`, the whole prompt.
-    const fn layers(self) -> [u32; 3] {
+    /// Names, and tokens that a part of that name may have.
+    const fn caps(self) -> [(&'static str, u32); 2] {
         match self {
-            Self::Light => [4_000, 12_000, 8_000],
-            Self::Standard => [4_000, 16_000, 12_000],
-            Self::Complex => [6_000, 20_000, 16_000],
+            Self::Light => [("schema", 4_000), ("static_context", 12_000)],
+            Self::Standard => [("schema", 4_000), ("static_context", 16_000)],
+            Self::Complex => [("schema", 6_000), ("static_context", 20_000)],
         }
     }
 
-    /// Names, and tokens that a part of that name may have.
-    pub const fn caps(self) -> [(&'static str, u32); 2] {
-        let [schema, context, _] = self.layers();
-        [("schema", schema), ("static_context", context)]
-    }
-
     /// Tokens that the whole prompt may have.
-    pub const fn max_prompt_tokens(self) -> u32 {
-        self.layers()[2]
+    const fn max_prompt_tokens(self) -> u32 {
+        match self {
+            Self::Light => 8_000,
+            Self::Standard => 12_000,
+            Self::Complex => 16_000,
+        }
     }
 }
 
@@ -142,9 +140,8 @@ fn read_system_share(s: &mut Section, preset: Option<Preset>) -> f64 {
 /// Those of the preset, and those that are written over them.
 fn read_caps(s: &mut Section, preset: Option<Preset>) -> BTreeMap<String, u32> {
     let preset = preset.map(Preset::caps).into_iter().flatten();
-    let mut caps: BTreeMap<_, _> = preset
-        .map(|(name, tokens)| (name.to_owned(), tokens))
-        .collect();
+    let preset = preset.map(|(name, tokens)| (name.to_owned(), tokens));
+    let mut caps: BTreeMap<_, _> = preset.collect();
     caps.extend(s.entries("caps", |s, name| {
         let why = "it is what a part of that name may have, in tokens";
         let tokens = s.optional_number(name, 64..=10_000_000, why);

@@ -59,9 +59,9 @@ settings! {
 
 /// The providers of the settings, and the one that is built in.
 pub(super) fn read_providers(root: &mut Section) -> BTreeMap<String, ProviderConfig> {
-    let mut providers = root.sections("providers", |s| {
-        hold_name(s);
-        ProviderConfig::read(s)
+    let mut providers = root.entries("providers", |s, name| {
+        hold_name(s, name);
+        Some(s.section(name, ProviderConfig::read))
     });
     providers.insert(SIMULATED.to_owned(), make_simulated());
     providers
@@ -78,9 +78,8 @@ fn make_simulated() -> ProviderConfig {
     }
 }
 
-fn hold_name(s: &mut Section) {
+fn hold_name(s: &mut Section, name: &str) {
     let plain = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '_' || c == '-';
-    let name = s.name();
     let message = if name == SIMULATED {
         "is built in and cannot be configured; choose another name"
     } else if RESERVED.contains(&name) {
@@ -90,7 +89,7 @@ fn hold_name(s: &mut Section) {
     } else {
         return;
     };
-    s.refuse_name(message);
+    s.refuse(name, None, message);
 }
 
 /// The name of a provider, of which there must be one.
@@ -100,14 +99,14 @@ pub(super) fn read_provider(s: &mut Section, key: &str) -> Option<String> {
     known.push(SIMULATED.to_owned());
     if !known.contains(&name) {
         let known: Vec<&str> = known.iter().map(String::as_str).collect();
-        let message = match nearest(&name, &known) {
-            Some(near) => format!("there is no such provider; did you mean {near:?}?"),
+        let remedy = match nearest(&name, &known) {
+            Some(near) => format!("did you mean {near:?}?"),
             None => format!(
-                "there is no such provider; add [providers.{name}], or write one of {}",
+                "add [providers.{name}], or write one of {}",
                 known.join(", ")
             ),
         };
-        s.refuse_text(key, &name, message);
+        s.refuse_text(key, &name, format!("there is no such provider; {remedy}"));
     }
     Some(name)
 }

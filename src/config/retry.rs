@@ -37,11 +37,11 @@ settings! {
         /// A list in the form of models.dev; unset: none is fetched.
         pub url: Option<String> = read_url(s);
         /// How old the copy on disk may be before it is fetched again.
-        pub max_age: Duration = s.seconds("max_age_s", 604_800, 60..=MAX_AGE_S,
-            "it is how old the fetched list may be, in seconds");
+        pub max_age: Duration = Duration::from_secs(s.number("max_age_s", 604_800, 60..=MAX_AGE_S,
+            "it is how old the fetched list may be, in seconds"));
         /// How long what an error taught of a window is believed.
-        pub learnt_max_age: Duration = s.seconds("learnt_max_age_s", 86_400, 60..=MAX_AGE_S,
-            "it is how long a window that an error named is believed, in seconds");
+        pub learnt_max_age: Duration = Duration::from_secs(s.number("learnt_max_age_s", 86_400, 60..=MAX_AGE_S,
+            "it is how long a window that an error named is believed, in seconds"));
     }
 }
 

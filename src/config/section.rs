@@ -159,11 +159,6 @@ impl<'a> Section<'a> {
         self.refuse(key, Some(format!("{text:?}")), message);
     }
 
-    /// Notes that the section itself cannot be, with that name.
-    pub(super) fn refuse_name(&mut self, message: &str) {
-        self.refuse_at(&self.path.clone(), None, message);
-    }
-
     /// Notes a value that is not allowed, unless that key or its section has been found wrong before.
     pub(super) fn refuse_at<S: AsRef<str>>(
         &mut self,

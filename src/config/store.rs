@@ -23,8 +23,8 @@ settings! {
         pub max_bytes: usize = s.number("max_bytes", place.usual_limits().1, 1 << 20..=1 << 40,
             "it is what all sessions may take, of memory or disk, in bytes");
         /// Since a session was last used.
-        pub max_age: Duration = s.seconds("max_age_s", 604_800, 60..=315_360_000,
-            "it is how long an idle session is remembered, in seconds");
+        pub max_age: Duration = Duration::from_secs(s.number("max_age_s", 604_800, 60..=315_360_000,
+            "it is how long an idle session is remembered, in seconds"));
         /// How long a request waits for an answer before it goes on without a state.
         pub timeout: Duration = Duration::from_millis(s.number("timeout_ms", 250, 10..=60_000,
             "it is how long a request waits for the store, in milliseconds"));

@@ -7,7 +7,10 @@
 mod overrides;
 mod references;
 
-use std::{borrow::Cow, collections::BTreeMap};
+use std::{
+    borrow::Cow,
+    collections::{BTreeMap, BTreeSet},
+};
 
 use thiserror::Error;
 
@@ -66,6 +69,11 @@ pub fn matches(pattern: &str, name: &str) -> bool {
     }
 }
 
+/// How much of a name a pattern says that fits: all of it, or so many bytes of its beginning.
+fn exactness(pattern: &str) -> (bool, usize) {
+    (!pattern.ends_with('*'), pattern.len())
+}
+
 impl Names {
     pub fn new(config: &Config) -> Self {
         Self {
@@ -100,23 +108,16 @@ impl Names {
     /// What the alias of that name stands for: the exact one, else that with the longest beginning.
     /// A name that would stand for itself (as where `*` is one model) stands for nothing more.
     fn alias(&self, model: &str) -> Option<String> {
-        let found = self.aliased(model).filter(|_| !model.is_empty());
-        found.filter(|name| name != model)
-    }
-
-    fn aliased(&self, model: &str) -> Option<String> {
-        if let Some(exact) = self.aliases.get(model).filter(|_| !model.ends_with('*')) {
-            return Some(exact.clone());
-        }
-        let fitting = self.aliases.iter().filter_map(|(pattern, to)| {
-            let start = pattern.strip_suffix('*')?;
-            Some((start.len(), model.strip_prefix(start)?, to))
-        });
-        let (_, rest, to) = fitting.max_by_key(|(length, ..)| *length)?;
-        Some(match to.strip_suffix('*') {
-            Some(start) => format!("{start}{rest}"),
-            None => to.clone(),
-        })
+        let aliases = self.aliases.iter();
+        let fitting = aliases.filter(|(pattern, _)| matches(pattern, model));
+        let (pattern, to) = fitting.max_by_key(|(pattern, _)| exactness(pattern))?;
+        let rest = pattern.strip_suffix('*');
+        let rest = rest.and_then(|start| model.strip_prefix(start));
+        let name = match (to.strip_suffix('*'), rest) {
+            (Some(to), Some(rest)) => format!("{to}{rest}"),
+            _ => to.clone(),
+        };
+        (!model.is_empty() && name != model).then_some(name)
     }
 
     /// Whether the settings give places to a model of that name.
@@ -183,13 +184,11 @@ impl Names {
     /// # Errors
     /// There are several, and none is the default.
     pub fn fallback(&self) -> Result<&str, Unknown> {
-        if let Some(name) = &self.default_provider {
-            return self.provider(name);
-        }
         let remote = self.providers.iter();
         let mut remote = remote.filter(|(_, provider)| provider.base_url.is_some());
-        match (remote.next(), remote.next()) {
-            (Some((only, _)), None) => Ok(only),
+        match (&self.default_provider, remote.next(), remote.next()) {
+            (Some(name), ..) => self.provider(name),
+            (None, Some((only, _)), None) => Ok(only),
             _ => Err(self.unknown_model("")),
         }
     }
@@ -224,24 +223,20 @@ impl Names {
     /// Every name that the settings spell out, without patterns and without aliases, with the
     /// provider that is said beside it.
     pub fn spelt_out(&self) -> Vec<(&str, Option<&str>)> {
-        let mut names: Vec<(&str, Option<&str>)> = Vec::new();
+        let mut names: Vec<(&String, Option<&str>)> = Vec::new();
         for (name, provider) in &self.providers {
-            let own = provider.models.iter().map(String::as_str);
+            let own = provider.models.iter();
             names.extend(own.map(|model| (model, Some(name.as_str()))));
         }
         for (name, model) in &self.models {
             names.push((name, model.provider.as_deref()));
-            let places = model.deployments.iter().map(|one| one.model.as_str());
-            let others = model.fallback.iter().chain(&model.larger);
-            names.extend(
-                places
-                    .chain(others.map(String::as_str))
-                    .map(|name| (name, None)),
-            );
+            let places = model.deployments.iter().map(|one| &one.model);
+            let others = places.chain(&model.fallback).chain(&model.larger);
+            names.extend(others.map(|name| (name, None)));
         }
-        names.extend(self.aliases.values().map(|name| (name.as_str(), None)));
-        names.retain(|(name, _)| !name.ends_with('*'));
-        names
+        names.extend(self.aliases.values().map(|name| (name, None)));
+        let names = names.into_iter().map(|(name, of)| (name.as_str(), of));
+        names.filter(|(name, _)| !name.ends_with('*')).collect()
     }
 
     /// Every alias that is a whole name.
@@ -278,28 +273,23 @@ impl Names {
                 .ends_with('*')
                 .then_some((pattern.as_str(), provider))
         });
-        let fitting = own
-            .chain(told)
-            .filter(|(pattern, _)| matches(pattern, model));
-        let fitting = fitting.map(|(pattern, provider)| {
-            let exactness = (!pattern.ends_with('*'), pattern.len());
-            (exactness, provider)
-        });
-        let fitting: Vec<_> = fitting.collect();
-        let Some(best) = fitting.iter().map(|(exactness, _)| *exactness).max() else {
-            return Ok(None);
-        };
-        let best = fitting.iter().filter(|(exactness, _)| *exactness == best);
-        let mut names: Vec<_> = best.map(|(_, provider)| *provider).collect();
-        names.sort_unstable();
-        names.dedup();
-        if let [only] = names[..] {
-            return Ok(Some(only));
+        let mut fitting: BTreeMap<_, BTreeSet<_>> = BTreeMap::new();
+        for (pattern, provider) in own.chain(told) {
+            if matches(pattern, model) {
+                let best = fitting.entry(exactness(pattern)).or_default();
+                best.insert(provider);
+            }
         }
-        Err(Unknown::Ambiguous {
-            model: model.to_owned(),
-            candidates: names.join(", "),
-        })
+        let best = fitting.pop_last().map(|(_, providers)| providers);
+        let best: Vec<_> = best.into_iter().flatten().collect();
+        match best[..] {
+            [] => Ok(None),
+            [only] => Ok(Some(only)),
+            _ => Err(Unknown::Ambiguous {
+                model: model.to_owned(),
+                candidates: best.join(", "),
+            }),
+        }
     }
 
     pub(crate) fn unknown_provider(&self, name: &str) -> Unknown {

@@ -20,6 +20,9 @@ const CONNECTION_HEADERS: [&str; 6] = [
     "te",
 ];
 
+const NO_HEADER: &str = "is not the name of a header that can be set; write one that the provider knows, \
+                         such as api-key";
+
 /// Whose credentials go to a provider.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Auth {
@@ -42,19 +45,13 @@ pub(super) fn read_auth(s: &mut Section) -> Auth {
     let key = "auth";
     let auth: Option<WrittenAuth> = s.option(key, Show::Plain);
     let variable: Option<String> = s.option("api_key_env", Show::Variable);
-    match (auth, variable) {
-        (None, None) => s.refuse(
-            key,
-            None,
+    let message = match (auth, variable) {
+        (None, None) => {
             "say whose credentials go there: api_key_env = \"NAME\" for a key of yours, \
-             auth = \"client\" to pass the client's own on, or auth = \"none\"",
-        ),
-        (Some(_), Some(_)) => s.refuse(
-            key,
-            None,
-            "auth and api_key_env exclude each other; leave one of them out",
-        ),
-        (Some(WrittenAuth::None), None) => {}
+             auth = \"client\" to pass the client's own on, or auth = \"none\""
+        }
+        (Some(_), Some(_)) => "auth and api_key_env exclude each other; leave one of them out",
+        (Some(WrittenAuth::None), None) => return Auth::None,
         (Some(WrittenAuth::Client), None) => {
             // SECURITY: a client's `Authorization` would be its key to the proxy, not to the provider.
             if !s.names("clients").is_empty() {
@@ -65,7 +62,8 @@ pub(super) fn read_auth(s: &mut Section) -> Auth {
             return Auth::Client;
         }
         (None, Some(variable)) => return resolve_key(s, &variable).map_or(Auth::None, Auth::Key),
-    }
+    };
+    s.refuse(key, None, message);
     Auth::None
 }
 
@@ -84,8 +82,10 @@ fn resolve_key(s: &mut Section, variable: &str) -> Option<Secret> {
 pub(super) fn read_key_header(s: &mut Section) -> Option<HeaderName> {
     let key = "key_header";
     let written: String = s.option(key, Show::Plain)?;
-    let shown = Some(format!("{written:?}"));
-    let name = parse_header_name(s, key, &written, shown)?;
+    let Some(name) = parse_header_name(&written) else {
+        s.refuse_text(key, &written, NO_HEADER);
+        return None;
+    };
     if !s.is_set("api_key_env") {
         s.refuse(key, None, "has no key to carry; name one in api_key_env");
     }
@@ -96,44 +96,30 @@ pub(super) fn read_headers(s: &mut Section) -> HeaderMap {
     let mut headers = HeaderMap::new();
     s.entries("headers", |s, name| {
         let value: String = s.option(name, Show::Hidden)?;
-        let header = parse_header_name(s, name, name, None)?;
-        // SECURITY: a key stands in the environment, never in the file.
-        if header == AUTHORIZATION {
-            let message = "carries a key; name its variable in api_key_env";
-            s.refuse(name, None, message);
-            return None;
-        }
-        match HeaderValue::from_str(&value) {
-            Ok(mut value) => {
+        match (parse_header_name(name), HeaderValue::from_str(&value)) {
+            (None, _) => s.refuse(name, None, NO_HEADER),
+            // SECURITY: a key stands in the environment, never in the file.
+            (Some(AUTHORIZATION), _) => {
+                let message = "carries a key; name its variable in api_key_env";
+                s.refuse(name, None, message);
+            }
+            (_, Err(_)) => s.refuse(name, None, "holds characters that no header can have"),
+            (Some(header), Ok(mut value)) => {
                 // It may be a key all the same, under a name that nobody knows.
                 value.set_sensitive(true);
                 headers.insert(header, value);
             }
-            Err(_) => s.refuse(name, None, "holds characters that no header can have"),
         }
         Some(())
     });
     headers
 }
 
-fn parse_header_name(
-    s: &mut Section,
-    key: &str,
-    name: &str,
-    shown: Option<String>,
-) -> Option<HeaderName> {
-    let header = HeaderName::from_bytes(name.as_bytes()).ok();
-    let can_be_set = |header: &HeaderName| {
-        let name = header.as_str();
-        !name.starts_with(OWN_HEADERS) && !CONNECTION_HEADERS.contains(&name)
-    };
-    let header = header.filter(can_be_set);
-    if header.is_none() {
-        let message = "is not the name of a header that can be set; write one that the \
-                       provider knows, such as api-key";
-        s.refuse(key, shown, message);
-    }
-    header
+/// The header of that name, if it can be set.
+fn parse_header_name(name: &str) -> Option<HeaderName> {
+    let header = HeaderName::from_bytes(name.as_bytes()).ok()?;
+    let of_proxy = header.as_str().starts_with(OWN_HEADERS);
+    (!of_proxy && !CONNECTION_HEADERS.contains(&header.as_str())).then_some(header)
 }
 
 pub(super) fn read_query(s: &mut Section) -> Option<Secret> {

@@ -86,17 +86,6 @@ impl Section<'_> {
         Duration::from_millis(self.number(key, default, least..=MAX_WAIT_MS, why))
     }
 
-    /// A time in seconds.
-    pub(in crate::config) fn seconds(
-        &mut self,
-        key: &str,
-        default: u64,
-        range: RangeInclusive<u64>,
-        why: &str,
-    ) -> Duration {
-        Duration::from_secs(self.number(key, default, range, why))
-    }
-
     /// Names, or beginnings of names with a `*` at their end; `what` says of what.
     pub(in crate::config) fn patterns(
         &mut self,
@@ -135,12 +124,6 @@ impl Section<'_> {
             self.refuse(key, None, message);
         }
         Some(digest)
-    }
-
-    /// What the environment variable holds that a setting names.
-    pub(in crate::config) fn named_secret(&mut self, key: &str) -> Option<Secret> {
-        let variable: String = self.option(key, Show::Variable)?;
-        self.resolve_secret(key, &variable)
     }
 
     /// What an environment variable holds.
