@@ -4,10 +4,7 @@
 //! SECURITY: never shows a key. What may be one was taken out of [`Config::settings`] when the settings were
 //! read (`config/setting.rs`).
 
-use std::{
-    collections::BTreeMap,
-    io::{self, Write},
-};
+use std::io::{self, Write};
 
 use serde_json::Value;
 
@@ -18,9 +15,6 @@ use crate::{
     guard::budget,
     provider::{Registry, Target, fit_body_to_windows, unknown_windows, warnings},
 };
-
-/// What settings that depend on others come to, by key.
-type Effective = BTreeMap<&'static str, String>;
 
 /// Settings that a preset of the guard gives where they are not written.
 const OF_PRESET: [&str; 2] = ["guard.max_prompt_tokens", "guard.system_share"];
@@ -38,7 +32,7 @@ pub(super) fn run(
         Some(path) => writeln!(out, "settings of {}", path.display())?,
         None => writeln!(out, "settings, without a file")?,
     }
-    table::write(out, &setting_rows(config, effective(config, &registry)))?;
+    table::write(out, &setting_rows(config, &registry))?;
     writeln!(out, "\nmodels")?;
     table::write(out, &models::rows(config, &registry))?;
     write_thresholds(out, config, &registry)?;
@@ -61,25 +55,63 @@ pub(super) fn run(
 }
 
 /// Key, value and origin of each setting, by key.
-fn setting_rows(config: &Config, mut effective: Effective) -> Vec<[String; 3]> {
-    let mut rows = Vec::new();
-    for setting in &*config.settings {
+fn setting_rows(config: &Config, registry: &Registry) -> Vec<[String; 3]> {
+    let row = |setting: &Setting| {
         let key = setting.key.as_str();
-        let value = effective.remove(key);
-        let value = value.unwrap_or_else(|| format_value(setting, config));
         let origin = match &setting.origin {
             Some(origin) => origin,
             None if config.guard.preset.is_some() && OF_PRESET.contains(&key) => "guard.preset",
             None => "default",
         };
-        rows.push([key.to_owned(), value, origin.to_owned()]);
-    }
+        [key, &describe(setting, config, registry), origin].map(str::to_owned)
+    };
+    let mut rows: Vec<_> = config.settings.iter().map(row).collect();
     // What is set in no file, and still holds.
-    let rest = effective.into_iter();
-    rows.extend(rest.map(|(key, value)| [key.to_owned(), value, String::new()]));
+    if !config.guard.caps.is_empty() {
+        let caps = config.guard.caps.iter();
+        let caps: Vec<_> = caps.map(|(name, cap)| format!("{name} {cap}")).collect();
+        rows.push(["guard.caps", &caps.join(", "), ""].map(str::to_owned));
+    }
+    if config.clients.is_empty() {
+        let anyone = "anyone on this machine, without a key";
+        rows.push(["clients", anyone, ""].map(str::to_owned));
+    }
     rows.sort();
     rows.insert(0, ["setting", "value", "from"].map(str::to_owned));
     rows
+}
+
+/// What a setting comes to, that of others included.
+fn describe(setting: &Setting, config: &Config, registry: &Registry) -> String {
+    let (guard, compaction) = (&config.guard, &config.compaction);
+    match (setting.key.as_str(), &config.store.place) {
+        ("default_provider", _) => match registry.fallback() {
+            Ok(provider) => provider.name.to_string(),
+            Err(_) => "none: a name that no provider claims is refused".to_owned(),
+        },
+        ("server.max_body_bytes", _) => config.server.max_body_bytes.to_string(),
+        ("guard.system_share", _) => format!("{:.3}", guard.system_share),
+        ("guard.max_prompt_tokens", _) => guard
+            .max_prompt_tokens
+            .map_or("no cap".to_owned(), |tokens| tokens.to_string()),
+        ("compaction.threshold", _) => {
+            format!("{} ({})", compaction.threshold, compaction.strategy())
+        }
+        ("traces.endpoint", _) => {
+            let url = config.traces.endpoint.as_deref().map(reqwest::Url::parse);
+            match url {
+                // What follows the origin of an address can hold a key.
+                Some(Ok(url)) => url.origin().ascii_serialization(),
+                _ => "none: no traces are made".to_owned(),
+            }
+        }
+        ("store.url", StorePlace::Redis(server)) => {
+            let cluster = if server.cluster { ", a cluster" } else { "" };
+            let tls = if server.is_tls() { ", with TLS" } else { "" };
+            format!("{}{cluster}{tls}", server.hosts().join(", "))
+        }
+        _ => format_value(setting, config),
+    }
 }
 
 fn format_value(setting: &Setting, config: &Config) -> String {
@@ -116,59 +148,11 @@ fn describe_unset<'c>(key: &str, config: &'c Config) -> &'c str {
         "compaction.model" => "the conversation's own model",
         "guard.clear_at_least" => "0.2 for windows of up to 64k, else 0.1",
         "guard.low_water" => "0.5 for windows of up to 64k, else 0.7",
-        "guard.max_prompt_tokens" => "no cap",
         "recovery.prompts_dir" => "built in",
         "server.secret_env" => "data_dir/secret, made on the first start",
         "store.ca_file" => "those of the system",
         _ => "not set",
     }
-}
-
-fn effective(config: &Config, registry: &Registry) -> Effective {
-    let guard = &config.guard;
-    let fallback = registry
-        .fallback()
-        .map(|provider| provider.name.to_string());
-    let (threshold, strategy) = (config.compaction.threshold, config.compaction.strategy());
-    // What follows the origin of an address can hold a key.
-    let collector = config.traces.endpoint.as_ref();
-    let collector = collector.and_then(|url| reqwest::Url::parse(url).ok());
-    let collector = collector.map(|url| url.origin().ascii_serialization());
-    let mut all = Effective::from([
-        (
-            "default_provider",
-            fallback.unwrap_or_else(|_| "none: a name that no provider claims is refused".into()),
-        ),
-        (
-            "server.max_body_bytes",
-            config.server.max_body_bytes.to_string(),
-        ),
-        ("guard.system_share", format!("{:.3}", guard.system_share)),
-        ("compaction.threshold", format!("{threshold} ({strategy})")),
-        (
-            "traces.endpoint",
-            collector.unwrap_or_else(|| "none: no traces are made".into()),
-        ),
-    ]);
-    if let Some(tokens) = guard.max_prompt_tokens {
-        all.insert("guard.max_prompt_tokens", tokens.to_string());
-    }
-    if !guard.caps.is_empty() {
-        let caps = guard.caps.iter();
-        let caps = caps.map(|(name, tokens)| format!("{name} {tokens}"));
-        all.insert("guard.caps", caps.collect::<Vec<_>>().join(", "));
-    }
-    if let StorePlace::Redis(server) = &config.store.place {
-        let cluster = if server.cluster { ", a cluster" } else { "" };
-        let tls = if server.is_tls() { ", with TLS" } else { "" };
-        let hosts = server.hosts().join(", ");
-        all.insert("store.url", format!("{hosts}{cluster}{tls}"));
-    }
-    if config.clients.is_empty() {
-        let anyone = "anyone on this machine, without a key";
-        all.insert("clients", anyone.to_owned());
-    }
-    all
 }
 
 /// From how many tokens on the conversations of models that the settings name are summarised.

@@ -63,25 +63,23 @@ pub(super) fn run(
     let mut config = load(flags, environment)?.config;
     fit_body_to_windows(&mut config);
     let registry = Registry::new(&config).map_err(Failed::Start)?;
-    let is_stdin = args.file == Path::new("-");
-    let name = match is_stdin {
-        true => "standard input".to_owned(),
-        false => args.file.display().to_string(),
-    };
     let limit = config.server.max_body_bytes;
-    let body = match is_stdin {
-        true => read(input, limit),
-        false => File::open(&args.file).and_then(|file| read(file, limit)),
+    let (name, body) = match args.file == Path::new("-") {
+        true => ("standard input".to_owned(), read(input, limit)),
+        false => {
+            let body = File::open(&args.file).and_then(|file| read(file, limit));
+            (args.file.display().to_string(), body)
+        }
     };
-    let body = body.map_err(|error| Failed::Command(format!("{name}: cannot be read: {error}")))?;
+    let fail = |reason: String| Failed::Command(format!("{name}: {reason}"));
+    let body = body.map_err(|error| fail(format!("cannot be read: {error}")))?;
     if body.len() > limit {
-        return Err(Failed::Command(format!(
-            "{name}: is larger than {limit} bytes, so the proxy would refuse it; raise \
+        return Err(fail(format!(
+            "is larger than {limit} bytes, so the proxy would refuse it; raise \
              server.max_body_bytes"
         )));
     }
-    let conversation =
-        chat::index(body).map_err(|reason| Failed::Command(format!("{name}: {reason}")))?;
+    let conversation = chat::index(body).map_err(|reason| fail(reason.to_string()))?;
     let aim = aim(args, &conversation, &registry).map_err(Failed::Command)?;
     let policy = Policy {
         profile: aim.profile,
@@ -113,23 +111,18 @@ fn aim(args: &Args, conversation: &Conversation, registry: &Registry) -> Result<
     let model = args.model.clone();
     let model = model.or_else(|| conversation.model().map(Into::into));
     let resolved = registry.resolve(model.as_deref().unwrap_or_default(), None);
-    // The limit of the prompt belongs to the window that is looked up.
-    let given = args.window.map(|tokens| WindowFound {
-        tokens,
-        input_limit: None,
-        source: "--window",
-    });
-    let (provider, profile, window) = match (resolved, given) {
-        (Ok(target), given) => (
-            Some(target.provider.name.to_string()),
-            target.provider.config.profile,
-            given.unwrap_or(WindowFound {
-                tokens: target.window.tokens,
-                input_limit: target.window.input,
-                source: target.window.source.word(),
-            }),
-        ),
-        (Err(_), Some(given)) => (None, named(STRICTEST).unwrap_or(&PROFILES[0]), given),
+    let window = match (&resolved, args.window) {
+        // The limit of the prompt belongs to the window that is looked up.
+        (_, Some(tokens)) => WindowFound {
+            tokens,
+            input_limit: None,
+            source: "--window",
+        },
+        (Ok(target), None) => WindowFound {
+            tokens: target.window.tokens,
+            input_limit: target.window.input,
+            source: target.window.source.word(),
+        },
         (Err(_), None) if model.is_none() => {
             let message = "the request names no model; name one with --model, or give its --window";
             return Err(message.to_owned());
@@ -140,10 +133,13 @@ fn aim(args: &Args, conversation: &Conversation, registry: &Registry) -> Result<
             ));
         }
     };
+    let provider = resolved.ok().map(|target| target.provider);
+    let profile = provider.as_ref().map(|provider| provider.config.profile);
+    let profile = args.profile.or(profile).or_else(|| named(STRICTEST));
     Ok(Aim {
         model,
-        provider,
-        profile: args.profile.unwrap_or(profile),
+        provider: provider.map(|provider| provider.name.to_string()),
+        profile: profile.unwrap_or(&PROFILES[0]),
         window,
         // Nothing is remembered of any model.
         calibration: Calibration::default(),

@@ -13,7 +13,6 @@ use crate::{
     config::{Loaded, Problem, Watch},
     error::chain,
     provider::{fit_body_to_windows, warnings},
-    server::current_config::Refused,
 };
 
 /// How often the files are looked at. A change is read once it has been left alone for so long.
@@ -69,13 +68,12 @@ impl Reloading {
     }
 
     fn reload(&mut self, cause: &'static str) {
-        let (config, foreign) = match self.watch.load() {
-            Ok(mut loaded) => {
-                fit_body_to_windows(&mut loaded.config);
-                (Ok(loaded.config), loaded.warnings)
-            }
-            Err(problems) => (Err(problems), Vec::new()),
-        };
+        let mut foreign = Vec::new();
+        let config = self.watch.load().map(|mut loaded| {
+            fit_body_to_windows(&mut loaded.config);
+            foreign = loaded.warnings;
+            loaded.config
+        });
         match self.live.reload(config) {
             Ok(change) => {
                 if change.taken.is_empty() {
@@ -94,10 +92,7 @@ impl Reloading {
                 self.doubt(&foreign);
             }
             Err(refused) => {
-                let reasons = match &refused {
-                    Refused::Settings(problems) => problems.to_string(),
-                    Refused::Start(_) => chain(&refused),
-                };
+                let reasons = chain(&refused);
                 tracing::error!(
                     cause,
                     "the new settings cannot be used, and the old ones stay in force:\n{reasons}"
