@@ -88,7 +88,7 @@ pub(super) struct Written {
     pub(super) file: Option<PathBuf>,
     /// There is a file, and it says something.
     pub(super) says: bool,
-    layers: Layers,
+    pub(super) layers: Layers,
     warnings: Vec<Problem>,
 }
 
@@ -106,7 +106,7 @@ impl Written {
     pub(super) fn read(flags: &Flags, environment: &Environment) -> Result<Self, Problems> {
         let path = file_of(flags);
         let must_exist = flags.config.is_some();
-        let text = match read(path) {
+        let text = match read_text(path, MAX_FILE_BYTES, "a settings file") {
             Ok(text) => Some(text),
             Err(error) if !must_exist && error.kind() == io::ErrorKind::NotFound => None,
             Err(error) => {
@@ -136,7 +136,7 @@ impl Written {
     }
 
     /// Without the file system: `text` is the file's name and contents.
-    fn of(
+    pub(super) fn of(
         text: Option<(String, String)>,
         environment: &Environment,
         listen: Option<&str>,
@@ -174,35 +174,14 @@ pub(super) fn file_of(flags: &Flags) -> &Path {
     flags.config.as_deref().unwrap_or(Path::new(DEFAULT_FILE))
 }
 
-fn read(path: &Path) -> io::Result<String> {
+/// A whole text. One of more bytes than `most` is not read; `what` says of what it is.
+pub(super) fn read_text(path: &Path, most: u64, what: &str) -> io::Result<String> {
     let size = fs::metadata(path)?.len();
-    if size > MAX_FILE_BYTES {
-        let message = format!("{size} bytes are too many for a settings file");
+    if size > most {
+        let message = format!("{size} bytes are too many for {what}");
         return Err(io::Error::new(io::ErrorKind::InvalidData, message));
     }
     fs::read_to_string(path)
-}
-
-/// [`load`] without the file system: `text` is the file's name and contents.
-pub(super) fn merge(
-    text: Option<(String, String)>,
-    environment: &Environment,
-    listen: Option<&str>,
-) -> Result<(Config, Vec<Problem>), Problems> {
-    let loaded = Written::of(text, environment, listen)?.check(environment)?;
-    Ok((loaded.config, loaded.warnings))
-}
-
-/// The settings of a text as they would be shown, whatever is wrong with them.
-#[cfg(test)]
-pub(super) fn shown(
-    text: Option<(String, String)>,
-    environment: &Environment,
-) -> Vec<super::Setting> {
-    let written = Written::of(text, environment, None).unwrap_or_else(|all| panic!("{all}"));
-    let mut section = Section::new(&written.layers, environment);
-    Config::read(&mut section);
-    section.finish().0
 }
 
 /// The parser's message without its picture of the line, which may show a key.

@@ -48,6 +48,7 @@ pub use watch::Watch;
 
 use std::{collections::BTreeMap, sync::Arc};
 
+use load::Written;
 use section::{Section, settings};
 
 /// The sections of the settings.
@@ -118,9 +119,9 @@ impl Default for Config {
     /// What holds when nothing is configured: loopback, and the simulated provider alone.
     fn default() -> Self {
         let nothing = Environment::default();
-        let (config, _) = load::merge(None, &nothing, None)
-            .expect("the built-in defaults pass their own checks, as a test holds");
-        config
+        let checked = Written::of(None, &nothing, None).and_then(|it| it.check(&nothing));
+        let loaded = checked.expect("the built-in defaults pass their own checks, as a test holds");
+        loaded.config
     }
 }
 

@@ -4,8 +4,8 @@
 use std::{collections::BTreeMap, fs, path::Path};
 
 use super::{
-    AddTools, Auth, Config, Environment, Flags, Setting, load, load::merge, load::shown,
-    setting::Source,
+    AddTools, Auth, Config, Environment, Flags, Problem, Problems, Setting, load, load::Written,
+    section::Section, setting::Source,
 };
 use crate::{
     provider::{self, Registry},
@@ -13,6 +13,24 @@ use crate::{
 };
 
 const SHIPPED: &str = include_str!("../../config.toml");
+
+/// [`load`] without the file system: `text` is the file's name and contents.
+pub(super) fn merge(
+    text: Option<(String, String)>,
+    environment: &Environment,
+    listen: Option<&str>,
+) -> Result<(Config, Vec<Problem>), Problems> {
+    let loaded = Written::of(text, environment, listen)?.check(environment)?;
+    Ok((loaded.config, loaded.warnings))
+}
+
+/// The settings of a text as they would be shown, whatever is wrong with them.
+pub(super) fn shown(text: Option<(String, String)>, environment: &Environment) -> Vec<Setting> {
+    let written = Written::of(text, environment, None).unwrap_or_else(|all| panic!("{all}"));
+    let mut section = Section::new(&written.layers, environment);
+    Config::read(&mut section);
+    section.finish().0
+}
 
 fn environment(variables: &[(&str, &str)]) -> Environment {
     variables.iter().copied().collect()

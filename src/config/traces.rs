@@ -3,10 +3,7 @@
 use http::{HeaderMap, HeaderName, HeaderValue};
 use reqwest::Url;
 
-use super::{
-    section::{Section, settings},
-    setting::Show,
-};
+use super::section::{Section, settings};
 
 const MAX_NAME: usize = 128;
 
@@ -25,16 +22,14 @@ settings! {
 }
 
 fn read_headers(s: &mut Section) -> HeaderMap {
-    let key = "headers_env";
-    let variable: Option<String> = s.option(key, Show::Variable);
-    let Some(written) = variable.and_then(|variable| s.resolve_secret(key, &variable)) else {
+    let Some(written) = s.named_secret("headers_env") else {
         return HeaderMap::new();
     };
     let headers: Option<_> = written.reveal().split(',').map(parse_header).collect();
     headers.unwrap_or_else(|| {
         let message = "must name a variable of headers: name=value, with a comma between two (the value \
                        is not shown, it may hold a key)";
-        s.refuse(key, None, message);
+        s.refuse("headers_env", None, message);
         HeaderMap::new()
     })
 }

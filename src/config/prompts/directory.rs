@@ -6,10 +6,13 @@
 use std::{fs, io, path::Path};
 
 use super::{MAX_CHARS, Prompts, names};
-use crate::config::{problem::nearest, section::Section};
+use crate::config::{load::read_text, problem::nearest, section::Section};
 
 /// Files of a folder that are looked at. With the right names there are nine.
 const MAX_FILES: usize = 100;
+
+/// Bytes of the longest text.
+const MAX_BYTES: u64 = 4 * MAX_CHARS as u64 + 4;
 
 const KEY: &str = "prompts_dir";
 
@@ -54,7 +57,13 @@ pub(in crate::config) fn read_prompts(s: &mut Section, folder: Option<&Path>) ->
 /// Puts one text of a directory in the place of the built-in one.
 fn take_text(folder: &Path, name: &str, prompts: &mut Prompts) -> Result<(), String> {
     let at = find(name)?;
-    let text = read_text(&folder.join(name)).map_err(|error| {
+    let path = folder.join(name);
+    // What is no file, such as a pipe, might never end.
+    let text = match path.metadata() {
+        Ok(data) if !data.is_file() => Err(io::Error::other("it is no file")),
+        _ => read_text(&path, MAX_BYTES, "a text"),
+    };
+    let text = text.map_err(|error| {
         format!("cannot be read: {error}; make it a readable file of UTF-8 text")
     })?;
     prompts.replace(at, &text)
@@ -81,19 +90,4 @@ fn list_files(folder: &Path) -> io::Result<Vec<String>> {
     }
     names.sort();
     Ok(names)
-}
-
-/// A whole text. One that is longer than any can be is not read.
-fn read_text(path: &Path) -> io::Result<String> {
-    const MAX_BYTES: u64 = 4 * MAX_CHARS as u64 + 4;
-    let data = fs::metadata(path)?;
-    // What is no file, such as a pipe, might never end.
-    if !data.is_file() {
-        return Err(io::Error::new(io::ErrorKind::InvalidInput, "it is no file"));
-    }
-    if data.len() > MAX_BYTES {
-        let message = format!("{} bytes are too many for a text", data.len());
-        return Err(io::Error::new(io::ErrorKind::InvalidData, message));
-    }
-    fs::read_to_string(path)
 }

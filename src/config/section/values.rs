@@ -126,6 +126,12 @@ impl Section<'_> {
         Some(digest)
     }
 
+    /// What the environment variable holds that a setting names.
+    pub(in crate::config) fn named_secret(&mut self, key: &str) -> Option<Secret> {
+        let variable: String = self.option(key, Show::Variable)?;
+        self.resolve_secret(key, &variable)
+    }
+
     /// What an environment variable holds.
     pub(in crate::config) fn resolve_secret(
         &mut self,

@@ -1,5 +1,5 @@
 use super::*;
-use crate::config::{Change, Config, Environment, load::merge};
+use crate::config::{Change, Config, Environment, tests::merge};
 
 const HASH: &str = "2bd806c97f0e00af1a1fc3328fa763a9269723c8db8fac4f93af71db186d6e90";
 
@@ -77,7 +77,7 @@ fn no_secret_is_shown() {
     let variables = [("UP_KEY", "sk-oh-no")];
     let environment: Environment = variables.into_iter().collect();
     let written = Some(("config.toml".to_owned(), text));
-    let all = crate::config::load::shown(written, &environment);
+    let all = crate::config::tests::shown(written, &environment);
     let said = serde_json::to_string(&all).unwrap();
     assert!(
         !said.contains("oh-no") && !said.contains(&HASH[..8]),
