@@ -10,6 +10,7 @@ mod report;
 use std::{
     future::pending,
     io::{self, IsTerminal as _, Write},
+    net::SocketAddr,
     sync::Arc,
     time::Duration,
 };
@@ -19,14 +20,13 @@ use tokio::{net::TcpListener, time};
 
 use self::{
     agent::Agent,
-    report::{Answer, Report, Session},
+    report::{Answer, Report},
 };
-use super::{Failed, block_on};
+use super::{Failed, block_on, table::grouped};
 use crate::{
     CurrentConfig,
     config::{Config, StorePlace, secret::SecretKey},
     provider::simulated,
-    proxy::App,
 };
 
 /// Pause after a step where the output is a terminal, so that a reader can follow.
@@ -41,8 +41,8 @@ pub(super) struct Args {
     #[arg(long, default_value_t = 150, value_parser = clap::value_parser!(u32).range(1..=100_000))]
     steps: u32,
     /// The model's window: 8k, 32k, 128k, 200k or 1m.
-    #[arg(long, default_value = "32k", value_parser = model)]
-    window: &'static str,
+    #[arg(long, default_value = "32k", value_parser = window)]
+    window: (&'static str, u32),
     /// Switch the guard off, and see what happens without it.
     #[arg(long)]
     unguarded: bool,
@@ -66,34 +66,40 @@ async fn show(args: &Args, out: &mut impl Write, pace: Duration) -> Result<(), F
     let listener = TcpListener::bind(("127.0.0.1", 0)).await;
     let listener = listener.map_err(Failed::Start)?;
     let mut config = Config::default();
-    config.server.listen = listener.local_addr().map_err(Failed::Start)?;
+    let address = listener.local_addr().map_err(Failed::Start)?;
+    config.server.listen = address;
     // It ends with what it shows, so neither sessions nor a secret go to the disk.
     config.store.place = StorePlace::Memory;
     config.server.secret = Some(SecretKey::new([0; 32]));
     // It keeps a session of this length healthy; what is shown here is what follows where it does not.
     config.guard.clear.enabled = false;
     let live = CurrentConfig::new(config).map_err(Failed::Start)?;
-    let app = live.app();
     tokio::select! {
         served = crate::serve(Arc::new(live), listener, pending()) => served.map_err(Failed::Start),
-        played = play(args, &app, out, pace) => played,
+        played = play(args, address, out, pace) => played,
         _ = tokio::signal::ctrl_c() => Ok(()),
     }
 }
 
-async fn play(args: &Args, app: &App, out: &mut impl Write, pace: Duration) -> Result<(), Failed> {
-    let model = format!("simulated/{}", args.window);
-    let target = app.registry.resolve(&model, None);
-    let target = target.map_err(|unknown| Failed::Command(unknown.to_string()))?;
-    let session = Session {
-        window: target.window.tokens,
-        steps: args.steps,
-        model,
-    };
+async fn play(
+    args: &Args,
+    address: SocketAddr,
+    out: &mut impl Write,
+    pace: Duration,
+) -> Result<(), Failed> {
+    let (model, window) = args.window;
+    let model = format!("simulated/{model}");
+    writeln!(
+        out,
+        "A coding session of {} requests in a window of {} tokens ({model}), simulated: no key, no \
+         network.\n",
+        args.steps,
+        grouped(window),
+    )?;
     let client = super::http_client(ANSWER_TIMEOUT).map_err(Failed::Demo)?;
-    let url = format!("http://{}/v1/chat/completions", app.config.server.listen);
-    let mut agent = Agent::new(session.model.clone());
-    let mut report = Report::begin(out, session)?;
+    let url = format!("http://{address}/v1/chat/completions");
+    let mut report = Report::default();
+    let mut agent = Agent::new(model);
     for _ in 0..args.steps {
         let mut request = client.post(&url).header(CONTENT_TYPE, "application/json");
         if args.unguarded {
@@ -112,16 +118,19 @@ async fn play(args: &Args, app: &App, out: &mut impl Write, pace: Duration) -> R
             Some(_) => agent.start_over(),
             None => agent.take_answer(&answer.body["choices"][0]["message"]),
         }
-        report.add_step(turn, &answer)?;
+        writeln!(out, "{}", report.add_step(turn, window, &answer))?;
+        out.flush()?;
         time::sleep(pace).await;
     }
-    Ok(report.end()?)
+    writeln!(out, "\n{} (simulated/{})", report.summary(), args.window.0)?;
+    Ok(out.flush()?)
 }
 
-/// The model of the simulated provider whose window has that name.
-fn model(window: &str) -> Result<&'static str, String> {
-    let mut models = simulated::MODELS.iter().map(|(model, _)| *model);
-    let found = models.find(|model| model.strip_prefix("plimsoll-") == Some(window));
+/// The model of the simulated provider whose window has that name, and its tokens.
+fn window(name: &str) -> Result<(&'static str, u32), String> {
+    let mut models = simulated::MODELS.iter();
+    let found = models.find(|(model, _)| model.strip_prefix("plimsoll-") == Some(name));
+    let found = found.copied();
     found.ok_or_else(|| "one of 8k, 32k, 128k, 200k, 1m is expected".to_owned())
 }
 
@@ -131,15 +140,15 @@ mod tests {
 
     #[test]
     fn windows_are_named_as_the_models_are() {
-        assert_eq!(model("8k").unwrap(), "plimsoll-8k");
-        assert_eq!(model("1m").unwrap(), "plimsoll-1m");
-        assert!(model("9k").is_err());
+        assert_eq!(window("8k").unwrap().1, 8_192);
+        assert_eq!(window("1m").unwrap().0, "plimsoll-1m");
+        assert!(window("9k").is_err());
     }
 
     async fn shown(steps: u32, unguarded: bool) -> String {
         let args = Args {
             steps,
-            window: model("8k").unwrap(),
+            window: window("8k").unwrap(),
             unguarded,
         };
         let mut out = Vec::new();

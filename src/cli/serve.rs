@@ -15,7 +15,7 @@ use self::{
 use super::Failed;
 use crate::{
     CurrentConfig,
-    config::{Auth, Config, Environment, Flags, Loaded, Watch},
+    config::{Auth, Environment, Flags, Loaded, Watch},
     provider::fit_body_to_windows,
     telemetry,
 };
@@ -67,15 +67,8 @@ async fn serve(loaded: Loaded, watch: Watch) -> Result<(), Failed> {
 
 /// Says where we listen, for whom, and within which limits.
 fn announce(loaded: &Loaded, listener: &TcpListener) -> io::Result<()> {
-    let Config {
-        server,
-        admin,
-        clients,
-        providers,
-        guard,
-        ..
-    } = &loaded.config;
-    for (name, provider) in providers {
+    let config = &loaded.config;
+    for (name, provider) in &config.providers {
         tracing::info!(
             provider = name,
             base_url = provider.base_url.as_deref().unwrap_or("built in"),
@@ -92,14 +85,14 @@ fn announce(loaded: &Loaded, listener: &TcpListener) -> io::Result<()> {
     tracing::info!(
         %listen,
         settings = loaded.file.as_ref().map(|path| path.display().to_string()),
-        clients = clients.len(),
-        guard = guard.enabled,
-        max_body_bytes = server.max_body_bytes,
-        max_bytes_in_flight = server.max_bytes_in_flight,
-        max_connections = server.max_connections,
+        clients = config.clients.len(),
+        guard = config.guard.enabled,
+        max_body_bytes = config.server.max_body_bytes,
+        max_bytes_in_flight = config.server.max_bytes_in_flight,
+        max_connections = config.server.max_connections,
         "listening on http://{listen}"
     );
-    if clients.is_empty() && !admin.local {
+    if config.clients.is_empty() && !config.admin.local {
         tracing::info!(
             "there are no client keys, so sessions are kept apart by the key that a client sends, if any; \
              http://{listen}/plimsoll/ shows those of the key that is entered there, and those of all keys \

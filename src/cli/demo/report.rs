@@ -1,7 +1,5 @@
 //! What the answers of the demo's session tell: a line for each, and sums over all of them.
 
-use std::io::{self, Write};
-
 use http::HeaderMap;
 use serde_json::Value;
 
@@ -9,14 +7,6 @@ use crate::cli::table::{draw_bar, grouped};
 
 /// Cells of the bar.
 const CELLS: usize = 56;
-
-/// What stays the same for the whole session.
-pub(super) struct Session {
-    pub(super) model: String,
-    /// In tokens.
-    pub(super) window: u32,
-    pub(super) steps: u32,
-}
 
 /// What came back for one request.
 pub(super) struct Answer {
@@ -26,10 +16,9 @@ pub(super) struct Answer {
     pub(super) body: Value,
 }
 
-/// Writes a line for each answer, and keeps the sums over all of them.
-pub(super) struct Report<'a, W> {
-    out: &'a mut W,
-    session: Session,
+/// A line for each answer, and the sums over all of them.
+#[derive(Default)]
+pub(super) struct Report {
     requests: u64,
     refused: u64,
     prompt_tokens: u64,
@@ -64,34 +53,10 @@ impl Answer {
     }
 }
 
-impl<'a, W: Write> Report<'a, W> {
-    /// Writes what is about to be shown.
-    pub(super) fn begin(out: &'a mut W, session: Session) -> io::Result<Self> {
-        writeln!(
-            out,
-            "A coding session of {} requests in a window of {} tokens ({}), simulated: no key, no \
-             network.\n",
-            session.steps,
-            grouped(session.window),
-            session.model
-        )?;
-        out.flush()?;
-        Ok(Self {
-            out,
-            session,
-            requests: 0,
-            refused: 0,
-            prompt_tokens: 0,
-            cached_tokens: 0,
-            prompts: 0,
-            courses: 0,
-            reminders: 0,
-        })
-    }
-
-    /// Writes the line of one request, and a line for each event of recovery. What an answer does not tell
-    /// counts as zero.
-    pub(super) fn add_step(&mut self, turn: usize, answer: &Answer) -> io::Result<()> {
+impl Report {
+    /// The line of one request, and a line for each event of recovery. What an answer does not tell counts as
+    /// zero; `window` is the model's, in tokens.
+    pub(super) fn add_step(&mut self, turn: usize, window: u32, answer: &Answer) -> String {
         let usage = &answer.body["usage"];
         let prompt_tokens = usage["prompt_tokens"].as_u64().unwrap_or(0);
         let cached = usage["prompt_tokens_details"]["cached_tokens"].as_u64();
@@ -102,68 +67,55 @@ impl<'a, W: Write> Report<'a, W> {
         self.prompts += u64::from(answer.action("injected").is_some());
         self.courses += u64::from(answer.action("course").is_some());
         self.reminders = answer.number("x-plimsoll-reminders").unwrap_or(0);
-        let (cached, session) = (self.cached_percent(), &self.session);
-        write!(
-            self.out,
-            "step {:>4}  turn {turn:>3}  [{}] {:>9} of {} tokens  {:<8}  cached {cached:>4.1} %  {}",
+        let mut line = format!(
+            "step {:>4}  turn {turn:>3}  [{}] {:>9} of {} tokens  {:<8}  cached {:>4.1} %  {}",
             self.requests,
-            draw_bar(prompt_tokens, session.window.into(), CELLS),
+            draw_bar(prompt_tokens, window.into(), CELLS),
             grouped(prompt_tokens),
-            grouped(session.window),
+            grouped(window),
             answer.header("x-plimsoll-health").unwrap_or("unknown"),
+            self.cached_percent(),
             answer.header("x-plimsoll-actions").unwrap_or("none"),
-        )?;
-        let course = answer.number("x-plimsoll-course").unwrap_or(1);
-        if (course, self.reminders) != (1, 0) {
-            write!(
-                self.out,
-                "  (course {course}, {} reminders)",
-                self.reminders
-            )?;
+        );
+        let reminders = self.reminders;
+        match answer.number("x-plimsoll-course").unwrap_or(1) {
+            1 if reminders == 0 => {}
+            course => line += &format!("  (course {course}, {reminders} reminders)"),
         }
-        match answer.refusal() {
-            Some(said) => writeln!(self.out, "  REFUSED {said}")?,
-            None => writeln!(self.out)?,
+        if let Some(said) = answer.refusal() {
+            line += &format!("  REFUSED {said}");
         }
-        self.write_events(answer)?;
-        self.out.flush()
+        for event in self.describe_events(answer) {
+            line += &format!("\n  ==> {event}");
+        }
+        line
     }
 
-    /// What recovery did with this request, each with a line of its own.
-    fn write_events(&mut self, answer: &Answer) -> io::Result<()> {
+    /// What recovery did with a request.
+    fn describe_events(&self, answer: &Answer) -> impl Iterator<Item = String> {
         let left = answer.number("x-plimsoll-countdown");
-        match (answer.action("injected"), left) {
-            (None, _) => {}
-            (Some("caution"), _) => writeln!(
-                self.out,
-                "  ==> the model was asked to write down what must not be lost"
-            )?,
-            (Some(_), left) => {
-                let left = left.map_or(String::new(), |left| {
-                    format!("; answers until then: {left}")
-                });
-                writeln!(
-                    self.out,
-                    "  ==> the model was told that a new course is near{left}"
-                )?;
-            }
-        }
-        if let Some(number) = answer.action("course") {
-            writeln!(
-                self.out,
-                "  ==> course {number} begins: the task, {} reminders and the newest steps go on",
-                self.reminders
-            )?;
-        }
-        Ok(())
+        let left = left.map(|left| format!("; answers until then: {left}"));
+        let prompt = answer.action("injected").map(|level| match level {
+            "caution" => "the model was asked to write down what must not be lost".to_owned(),
+            _ => format!(
+                "the model was told that a new course is near{}",
+                left.unwrap_or_default()
+            ),
+        });
+        let course = answer.action("course").map(|number| {
+            let reminders = self.reminders;
+            format!(
+                "course {number} begins: the task, {reminders} reminders and the newest steps go on"
+            )
+        });
+        prompt.into_iter().chain(course)
     }
 
-    /// Writes the sums.
-    pub(super) fn end(self) -> io::Result<()> {
-        writeln!(
-            self.out,
-            "\n{} requests, {} refused, {:.1} % of {} prompt tokens read from the provider's cache, \
-             {} recovery prompts, {} new courses, {} reminders kept ({})",
+    /// The sums, in a line.
+    pub(super) fn summary(&self) -> String {
+        format!(
+            "{} requests, {} refused, {:.1} % of {} prompt tokens read from the provider's cache, \
+             {} recovery prompts, {} new courses, {} reminders kept",
             self.requests,
             self.refused,
             self.cached_percent(),
@@ -171,9 +123,7 @@ impl<'a, W: Write> Report<'a, W> {
             self.prompts,
             self.courses,
             self.reminders,
-            self.session.model,
-        )?;
-        self.out.flush()
+        )
     }
 
     /// The share of all prompt tokens that the provider read from its cache, in percent.
@@ -203,16 +153,7 @@ mod tests {
 
     /// What is written of one answer: its line, and what follows.
     fn step(answer: &Answer) -> (String, String) {
-        let session = Session {
-            model: "m".to_owned(),
-            window: 1_000,
-            steps: 9,
-        };
-        let mut out = Vec::new();
-        let mut report = Report::begin(&mut out, session).unwrap();
-        report.add_step(4, answer).unwrap();
-        let text = String::from_utf8(out).unwrap();
-        let (_, text) = text.split_once("\n\n").unwrap();
+        let text = Report::default().add_step(4, 1_000, answer);
         let (step, events) = text.split_once('\n').unwrap();
         (step.to_owned(), events.to_owned())
     }
@@ -232,7 +173,7 @@ mod tests {
         );
         assert_eq!(
             event,
-            "  ==> course 2 begins: the task, 3 reminders and the newest steps go on\n"
+            "  ==> course 2 begins: the task, 3 reminders and the newest steps go on"
         );
     }
 
@@ -248,9 +189,6 @@ mod tests {
             step.ends_with("injected=critical  REFUSED 400: no message"),
             "{step}"
         );
-        assert_eq!(
-            event,
-            "  ==> the model was told that a new course is near\n"
-        );
+        assert_eq!(event, "  ==> the model was told that a new course is near");
     }
 }
