@@ -12,8 +12,8 @@ use super::{Failed, models, table};
 use crate::{
     compaction,
     config::{Auth, Config, Environment, Flags, Setting, StorePlace, load},
-    guard::budget,
-    provider::{Registry, Target, fit_body_to_windows, unknown_windows, warnings},
+    guard::{Policy, budget::usual},
+    provider::{Registry, fit_body_to_windows, unknown_windows, warnings},
 };
 
 /// Settings that a preset of the guard gives where they are not written.
@@ -155,14 +155,24 @@ fn describe_unset<'c>(key: &str, config: &'c Config) -> &'c str {
     }
 }
 
-/// From how many tokens on the conversations of models that the settings name are summarised.
+/// From how many tokens on the conversations of models that the settings name are summarised, where a request
+/// says nothing of its answer's length.
 fn write_thresholds(out: &mut impl Write, config: &Config, registry: &Registry) -> io::Result<()> {
     let names = config.models.keys().filter(|name| !name.ends_with('*'));
     let rows = names.filter_map(|name| {
         let target = registry.resolve(name, None).ok()?;
         let from = match target.window.known() {
             None => "never by itself, since nobody knows its window".to_owned(),
-            Some(_) => format!("from {} tokens on", threshold(&target, config)),
+            Some(window) => {
+                let policy = Policy {
+                    profile: target.provider.config.profile,
+                    window,
+                    input_limit: target.window.input,
+                    settings: &config.guard,
+                };
+                let threshold = compaction::threshold(&usual(&policy), &config.compaction);
+                format!("from {threshold} tokens on")
+            }
         };
         Some([name.clone(), from])
     });
@@ -172,21 +182,6 @@ fn write_thresholds(out: &mut impl Write, config: &Config, registry: &Registry) 
     }
     writeln!(out, "\nsummaries")?;
     table::write(out, &rows)
-}
-
-/// Of a request that says nothing of its answer's length.
-fn threshold(target: &Target, config: &Config) -> u32 {
-    let window = target.window.tokens;
-    let reserve = match target.provider.config.profile.answer_inside_window {
-        true => budget::default_reserve(window, &config.guard),
-        false => 0,
-    };
-    let budget = budget::Budget {
-        window,
-        reserve,
-        tokens: window - reserve,
-    };
-    compaction::threshold(&budget, &config.compaction)
 }
 
 #[cfg(test)]

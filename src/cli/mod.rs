@@ -96,20 +96,20 @@ pub fn run(arguments: impl IntoIterator<Item = OsString>, environment: &Environm
         Command::Demo(args) => demo::run(&args, out),
         Command::Sessions(args) => sessions::run(&args, &flags, environment, out),
     };
-    let code = match &done {
+    let failed = match done {
         Ok(()) => return ExitCode::SUCCESS,
-        // Whoever read our output has seen enough.
+        // Whoever read the output has seen enough.
         Err(Failed::Output(error)) if error.kind() == io::ErrorKind::BrokenPipe => {
             return ExitCode::SUCCESS;
         }
-        Err(Failed::Settings(_)) => 2,
-        Err(_) => 1,
+        Err(failed) => failed,
     };
-    if let Err(failed) = done {
-        // With standard error closed too, the exit code says it.
-        let _ = writeln!(io::stderr().lock(), "plimsoll: {failed}");
-    }
-    ExitCode::from(code)
+    // With standard error closed too, the exit code says it.
+    let _ = writeln!(io::stderr().lock(), "plimsoll: {failed}");
+    ExitCode::from(match failed {
+        Failed::Settings(_) => 2,
+        _ => 1,
+    })
 }
 
 /// A client for the proxy that a command talks to.

@@ -41,13 +41,22 @@ settings! {
         /// Where caps come from beside those that are written; they are in `caps`.
         pub preset: Option<Preset> = s.option("preset", Show::Plain);
         /// A cap on the prompt, whatever the window; the smaller of the written one and the preset's.
-        pub max_prompt_tokens: Option<u32> = read_max_prompt_tokens(s, preset);
+        pub max_prompt_tokens: Option<u32> = s
+            .optional_number("max_prompt_tokens", 1024..=u32::MAX,
+                "it caps the prompt whatever the window is, in tokens")
+            .into_iter()
+            .chain(preset.map(Preset::max_prompt_tokens))
+            .min();
         pub usage: UsageMode = s.plain("usage", UsageMode::AsSent);
         pub clear: ClearConfig = ClearConfig::read(s);
         /// Tokens that a part of that name may have, in raw tokens; those of a preset included.
         pub caps: BTreeMap<String, u32> = read_caps(s, preset);
-        /// The share of the budget from which on annotated system text goes.
-        pub system_share: f64 = read_system_share(s, preset);
+        /// The share of the budget from which on annotated system text goes. The layers of a preset bound
+        /// system text already.
+        pub system_share: f64 = s
+            .optional_number("system_share", 0.05..=0.9,
+                "it is the share of the budget that system text may take")
+            .unwrap_or(if preset.is_some() { 1.0 } else { 1.0 / 3.0 });
         /// Whether system text without annotations is shortened then too.
         pub trim_system: bool = s.plain("trim_system", false);
     }
@@ -114,27 +123,6 @@ pub enum UsageMode {
     AsSent,
     /// With the estimate of what was left out, for clients whose own meter steers them.
     AsReceived,
-}
-
-/// The smaller of what is written and what the preset says.
-fn read_max_prompt_tokens(s: &mut Section, preset: Option<Preset>) -> Option<u32> {
-    let written = s.optional_number(
-        "max_prompt_tokens",
-        1024..=u32::MAX,
-        "it caps the prompt whatever the window is, in tokens",
-    );
-    let preset = preset.map(Preset::max_prompt_tokens);
-    [written, preset].into_iter().flatten().min()
-}
-
-fn read_system_share(s: &mut Section, preset: Option<Preset>) -> f64 {
-    let written = s.optional_number(
-        "system_share",
-        0.05..=0.9,
-        "it is the share of the budget that system text may take",
-    );
-    // The layers of a preset bound system text already.
-    written.unwrap_or_else(|| preset.map_or(1.0 / 3.0, |_| 1.0))
 }
 
 /// Those of the preset, and those that are written over them.

@@ -138,14 +138,13 @@ impl<'a> Section<'a> {
     }
 
     fn note_unknown(&mut self) {
-        let known: Vec<&str> = self.known.iter().map(String::as_str).collect();
-        let keys = self.layers.keys(&self.path).into_iter();
-        let unknown = keys.filter(|key| !known.contains(&key.as_str()));
-        let unknown = unknown.take(MAX_PROBLEMS);
-        let problem =
-            |key: String| self.problem(&self.path_of(&key), explain_unknown(&key, &known));
-        for problem in unknown.map(problem).collect::<Vec<_>>() {
-            self.note_misfit(problem);
+        let known = std::mem::take(&mut self.known);
+        let known: Vec<&str> = known.iter().map(String::as_str).collect();
+        let mut unknown = self.layers.keys(&self.path);
+        unknown.retain(|key| !known.contains(&key.as_str()));
+        for key in unknown.iter().take(MAX_PROBLEMS) {
+            let message = explain_unknown(key, &known);
+            self.note_misfit(self.problem(&self.path_of(key), message));
         }
     }
 

@@ -34,7 +34,7 @@ pub fn budget(conversation: &Conversation, policy: &Policy<'_>) -> Budget {
 }
 
 /// The budget where the request says nothing of its own; ground of the fold's grid.
-pub(super) fn usual(policy: &Policy<'_>) -> Budget {
+pub fn usual(policy: &Policy<'_>) -> Budget {
     let reserve = match policy.profile.answer_inside_window {
         true => default_reserve(policy.window, policy.settings),
         false => 0,
