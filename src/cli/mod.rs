@@ -143,7 +143,10 @@ mod tests {
 
     #[test]
     fn the_arguments_are_consistent() {
-        Arguments::command().debug_assert();
+        let command = Arguments::command();
+        let about = command.get_about().unwrap().to_string();
+        assert!(about.starts_with("Keeps every conversation"), "{about}");
+        command.debug_assert();
     }
 
     #[test]

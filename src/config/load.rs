@@ -61,7 +61,8 @@ impl<K: Into<String>, V: Into<String>> FromIterator<(K, V)> for Environment {
     }
 }
 
-/// What the command line says about settings.
+// What the command line says about settings. A comment of documentation would take the place of what
+// `plimsoll --help` says first.
 #[derive(Clone, Debug, Default, clap::Args)]
 pub struct Flags {
     // An error if it is not there.

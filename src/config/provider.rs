@@ -60,8 +60,9 @@ settings! {
 /// The providers of the settings, and the one that is built in.
 pub(super) fn read_providers(root: &mut Section) -> BTreeMap<String, ProviderConfig> {
     let mut providers = root.entries("providers", |s, name| {
+        let provider = s.section(name, ProviderConfig::read);
         hold_name(s, name);
-        Some(s.section(name, ProviderConfig::read))
+        Some(provider)
     });
     providers.insert(SIMULATED.to_owned(), make_simulated());
     providers
