@@ -217,8 +217,8 @@ impl Failure {
                 limit.as_secs_f64()
             ),
             Self::Encoded(encoding) => format!(
-                "The content encoding `{encoding}` is not supported; use {}, at most four of \
-                 them, or send the body as it is.",
+                "The content encoding `{encoding}` is not supported; use one of {}, \
+                 or send the body as it is.",
                 coding::READ
             ),
             Self::BodyDamaged => "The request body is not what its content-encoding says, or is \

@@ -17,13 +17,12 @@ mod who;
 use std::sync::Arc;
 
 use http::{HeaderValue, Method, Response, StatusCode, header::CACHE_CONTROL, request::Parts};
-use hyper::body::Incoming;
 use serde::Serialize;
 
 pub(super) use self::who::Who;
 use crate::{
     error::{Failure, chain},
-    http::{answer, body},
+    http::{answer, body::RequestBody},
     proxy::App,
     session::{SessionError, SessionId, Wanted},
     store::Page,
@@ -69,23 +68,17 @@ enum Wants {
 pub async fn api(
     app: &Arc<App>,
     parts: &Parts,
-    body: Incoming,
+    body: &mut RequestBody,
     path: &str,
     record: &mut Record,
 ) -> Result<Response<Body>, Failure> {
-    let asked = Who::of(app, &parts.headers).and_then(|who| Ok((who, wants(parts, path)?)));
-    let (who, wants) = match asked {
-        Ok(asked) => asked,
-        Err(failure) => {
-            let limit = app.config.server.max_body_bytes;
-            return Err(body::turn_away(&parts.headers, body, limit, failure).await);
-        }
-    };
+    let who = Who::of(app, &parts.headers)?;
+    let wants = wants(parts, path)?;
     let mut answer = match wants {
         Wants::Fit => fit::fit(app, parts, body, &who, record).await?,
         Wants::Switch(id) => session::switch(app, parts, body, &who, id).await?,
         wants => {
-            body::discard(&parts.headers, body, MAX_BODY_BYTES, &app.config.server).await?;
+            body.discard(MAX_BODY_BYTES, &app.config.server).await?;
             match wants {
                 Wants::List(page) => list::list(app, &who, page).await?,
                 Wants::Report(id) => session::report(app, &who, id).await?,

@@ -3,13 +3,12 @@
 use std::time::Instant;
 
 use http::{HeaderValue, Response, StatusCode, header::CONTENT_TYPE, request::Parts};
-use hyper::body::Incoming;
 use serde_json::{Map, Value, json};
 
 use super::api::Who;
 use crate::{
     error::Failure,
-    http::{answer::json, body},
+    http::answer::json,
     provider::breaker::State,
     proxy::App,
     wire::{Body, whole},
@@ -40,15 +39,9 @@ pub fn ready(app: &App) -> Response<Body> {
 ///
 /// # Errors
 /// The request has no such key.
-pub async fn metrics(app: &App, parts: &Parts, body: Incoming) -> Result<Response<Body>, Failure> {
-    let who = Who::of(app, &parts.headers);
-    let allowed = who.and_then(|who| match who.watches() {
-        true => Ok(()),
-        false => Err(Failure::PathNotAllowed),
-    });
-    if let Err(failure) = allowed {
-        let limit = app.config.server.max_body_bytes;
-        return Err(body::turn_away(&parts.headers, body, limit, failure).await);
+pub fn metrics(app: &App, parts: &Parts) -> Result<Response<Body>, Failure> {
+    if !Who::of(app, &parts.headers)?.watches() {
+        return Err(Failure::PathNotAllowed);
     }
     let numbered = breakers(app).map(|(name, state)| {
         let number = match state {

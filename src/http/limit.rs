@@ -99,6 +99,11 @@ impl Hold {
         has_grown
     }
 
+    /// Takes as much as is missing to hold `amount`; `false` if there is no room.
+    pub fn grow_to(&mut self, amount: usize) -> bool {
+        self.grow(amount.saturating_sub(self.amount))
+    }
+
     /// Bytes that keep their room until the last of them is gone: a client that reads slowly leaves an
     /// answer in the server's write queue, long after its body was taken.
     pub fn keep(self, bytes: Bytes) -> Bytes {

@@ -15,7 +15,6 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use http::{HeaderMap, Response, header::AUTHORIZATION, request::Parts};
-use hyper::body::Incoming;
 use xxhash_rust::xxh3::xxh3_64;
 
 use self::{
@@ -28,7 +27,7 @@ use crate::{
     error::Failure,
     http::{
         admission::{Client, allows_provider, allows_target, no_such_model},
-        body,
+        body::RequestBody,
         limit::Hold,
     },
     provider::{Outgoing, Payload, Provider},
@@ -70,13 +69,13 @@ struct Served {
 pub async fn forward(
     app: &App,
     parts: &Parts,
-    body: Incoming,
+    body: &mut RequestBody,
     caller: Caller<'_>,
     path: &str,
     record: &mut Record,
 ) -> Result<Response<Body>, Failure> {
     // What its body and its query say of its model.
-    let mut opened = opened::open(app, parts, body, caller.client.unlimited()).await?;
+    let opened = opened::open(app, parts, body, caller.client.unlimited()).await?;
     let in_query = in_query(parts.uri.query().unwrap_or_default());
     let named = opened.found.model.as_ref().or(in_query.model.as_ref());
     if let Some(named) = named {
@@ -85,22 +84,11 @@ pub async fn forward(
 
     // Who answers.
     let websocket = wants_websocket(parts).filter(|_| !opened.has_body);
-    let served = check(&opened, &in_query, caller.client)
-        .and_then(|()| match websocket {
-            Some(_) => check_websocket(path, &in_query, caller.client),
-            None => Ok(()),
-        })
-        .and_then(|()| serve(app, parts, caller, [&opened.found, &in_query]));
-    let served = match served {
-        Ok(served) => served,
-        Err(failure) => {
-            let limit = app.config.server.max_body_bytes;
-            return Err(match opened.rest.take() {
-                Some(rest) => body::turn_away(&parts.headers, rest, limit, failure).await,
-                None => failure,
-            });
-        }
-    };
+    check(&opened, &in_query, caller.client)?;
+    if websocket.is_some() {
+        check_websocket(path, &in_query, caller.client)?;
+    }
+    let served = serve(app, parts, caller, [&opened.found, &in_query])?;
     let provider = &*served.provider;
     record.notes().facts().provider = Some(provider.name.to_string());
 
@@ -129,7 +117,7 @@ pub async fn forward(
         replace(&mut edits, named, model);
     }
     let limit = app.config.server.body_timeout;
-    outgoing.body = opened.payload(&edits, &mut outgoing.headers, limit);
+    outgoing.body = opened.payload(&edits, &mut outgoing.headers, body, limit);
     let operation = Operation::of(path);
     if let (Some(operation), Some(model)) = (operation, model) {
         let spelt_out = || app.registry.is_spelt_out(provider, model);

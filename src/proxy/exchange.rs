@@ -24,7 +24,6 @@ use std::sync::Arc;
 
 use futures_util::FutureExt;
 use http::{HeaderMap, Response, request::Parts};
-use hyper::body::Incoming;
 
 use super::{
     App,
@@ -47,7 +46,8 @@ use crate::{
     error::Failure,
     http::{
         admission::{Client, allows_target, no_such_model},
-        answer, body,
+        answer,
+        body::RequestBody,
         limit::Hold,
     },
     provider::Target,
@@ -60,7 +60,7 @@ use crate::{
 /// A chat completion, before its body is read.
 pub struct ChatRequest<'a> {
     pub parts: Parts,
-    pub body: Incoming,
+    pub body: &'a mut RequestBody,
     pub client: &'a Client,
     /// The provider that the path names.
     pub provider: Option<String>,
@@ -83,7 +83,8 @@ pub async fn exchange_chat(
     } = request;
 
     // 2. The body, within limits.
-    let received = body::read(&parts.headers, body, &app.config.server, &app.flight).await?;
+    let limits = &app.config.server;
+    let received = body.read(&parts.headers, limits, &app.flight).await?;
 
     // 3. The index.
     let parsed = parse_request(Format::Chat, received.bytes)?;

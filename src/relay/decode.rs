@@ -7,7 +7,7 @@
 use bytes::Bytes;
 use http::HeaderMap;
 
-use crate::wire::coding::{PIECE, Pulled, Unpacker};
+use crate::wire::coding::{PIECE, Unpacker};
 
 /// Bytes that one push may unpack to: a few kilobytes can hold hundreds of megabytes.
 const MAX_OUTPUT: usize = 4 << 20;
@@ -43,7 +43,7 @@ fn unpack(unpacker: &mut Unpacker, bytes: Bytes) -> Option<Vec<u8>> {
     unpacker.renew();
     unpacker.push(bytes);
     let (mut text, mut piece) = (Vec::new(), vec![0; PIECE]);
-    while let Pulled::Bytes(made) = unpacker.pull(&mut piece).ok()? {
+    while let Some(made) = unpacker.pull(&mut piece).ok()? {
         text.extend_from_slice(&piece[..made]);
     }
     Some(text)

@@ -2,15 +2,14 @@
 
 use std::sync::Arc;
 
-use http::{Request, Response};
-use hyper::body::Incoming;
+use http::{Response, request::Parts};
 use percent_encoding::percent_decode_str;
 
 use super::route::{self, Route};
 use crate::{
     admin::{api::api, dashboard, probe_endpoints},
     error::Failure,
-    http::{admission::check_own_paths, body},
+    http::{admission::check_own_paths, body::RequestBody},
     passthrough::{Caller, forward},
     proxy::{
         App,
@@ -21,24 +20,19 @@ use crate::{
     wire::Body,
 };
 
-/// Answers one request.
+/// Answers one request. What is left of its body where that fails is not looked at.
 ///
 /// # Errors
 /// The proxy answers it, with an error.
 pub(super) async fn handle_request(
     app: &Arc<App>,
-    request: Request<Incoming>,
+    parts: Parts,
+    body: &mut RequestBody,
     record: &mut Record,
 ) -> Result<Response<Body>, Failure> {
-    let (parts, body) = request.into_parts();
-    let limit = app.config.server.max_body_bytes;
-    let found = app.clients.check_origin(&parts);
-    let found = found.and_then(|()| check_own_paths(&parts));
-    let found = found.and_then(|()| route::find(&parts.method, parts.uri.path()));
-    let route = match found {
-        Ok(route) => route,
-        Err(failure) => return Err(body::turn_away(&parts.headers, body, limit, failure).await),
-    };
+    app.clients.check_origin(&parts)?;
+    check_own_paths(&parts)?;
+    let route = route::find(&parts.method, parts.uri.path())?;
     match route {
         Route::Health | Route::Ready => {
             record.set_quiet();
@@ -50,7 +44,7 @@ pub(super) async fn handle_request(
         }
         Route::Metrics => {
             record.set_quiet();
-            return probe_endpoints::metrics(app, &parts, body).await;
+            return probe_endpoints::metrics(app, &parts);
         }
         Route::Api { path } => {
             record.in_flight = None;
@@ -66,15 +60,10 @@ pub(super) async fn handle_request(
     record.set_trace(app.tracing.begin(&parts.headers));
     let (shape, operation) = route.asks();
     (record.route, record.operation) = (Some(shape), operation);
-    let admitted = app.clients.recognise(&parts.headers).and_then(|client| {
-        record.client.clone_from(&client.name);
-        route.check_path(&client)?;
-        Ok((client.begin()?, client))
-    });
-    let (running, client) = match admitted {
-        Ok(admitted) => admitted,
-        Err(failure) => return Err(body::turn_away(&parts.headers, body, limit, failure).await),
-    };
+    let client = app.clients.recognise(&parts.headers)?;
+    record.client.clone_from(&client.name);
+    route.check_path(&client)?;
+    let running = client.begin()?;
     let answer = match route {
         Route::Chat { provider } => {
             let provider = provider.map(str::to_owned);

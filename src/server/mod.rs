@@ -35,7 +35,7 @@ pub use self::current_config::CurrentConfig;
 use self::handle::handle_request;
 use crate::{
     config::ServerConfig,
-    http::{answer, limit::Hold, tasks::Tasks},
+    http::{answer, body::RequestBody, limit::Hold, tasks::Tasks},
     proxy::App,
     telemetry::record::Record,
     wire::Body,
@@ -201,17 +201,22 @@ async fn connection(
 async fn respond(app: Arc<App>, request: Request<Incoming>) -> Result<Response<Body>, Infallible> {
     let mut record = Record::new(request.method(), request.uri().path());
     record.in_flight = Some(app.metrics.begin());
-    let version = request.version();
-    let answer = handle_request(&app, request, &mut record).await;
-    let answer = answer.unwrap_or_else(|failure| {
-        record.outcome = Some(failure.code());
-        let mut answer = answer::failure(&failure);
-        // What is left of the body is not read, so that nothing can follow it on this connection.
-        if failure.leaves_body() && version == Version::HTTP_11 {
-            let close = HeaderValue::from_static("close");
-            answer.headers_mut().insert(CONNECTION, close);
+    let (parts, body) = request.into_parts();
+    let version = parts.version;
+    let mut body = RequestBody::new(&parts.headers, body);
+    let answer = match handle_request(&app, parts, &mut body, &mut record).await {
+        Ok(answer) => answer,
+        Err(failure) => {
+            body.turn_away(app.config.server.max_body_bytes).await;
+            record.outcome = Some(failure.code());
+            let mut answer = answer::failure(&failure);
+            // What is left of the body is not read, so that nothing can follow it on this connection.
+            if failure.leaves_body() && version == Version::HTTP_11 {
+                let close = HeaderValue::from_static("close");
+                answer.headers_mut().insert(CONNECTION, close);
+            }
+            answer
         }
-        answer
-    });
+    };
     Ok(record.attach(answer))
 }

@@ -88,17 +88,9 @@ async fn the_plain_body_goes_on() {
                 arrives(&up, &client, &[name], body, count).await;
             }
         }
-        let mut packed = ASK.as_bytes().to_vec();
-        for coding in ["br", "gzip", "deflate", "zstd"] {
-            packed = pack(coding, &packed);
-        }
-        for list in [
-            &["br, gzip, deflate, zstd"][..],
-            &["BR", "identity,GZip", "Deflate ,zstd"],
-        ] {
-            count += 1;
-            arrives(&up, &client, list, full(packed.clone()), count).await;
-        }
+        count += 1;
+        let packed = full(pack("gzip", ASK.as_bytes()));
+        arrives(&up, &client, &["identity,GZip"], packed, count).await;
     }
     // What is in no encoding has nothing taken from its headers.
     up.then([answer("200 OK", "", COMPLETION)]);
@@ -115,7 +107,7 @@ async fn what_cannot_be_unpacked_says_why() {
     let up = Provider::start().await;
     let proxy = proxy_of(&up).await;
     for client in [proxy.client(), proxy.client_h2()] {
-        for encodings in [&["compress"][..], &["gzip", "x"], &["br,br,br,br,br"]] {
+        for encodings in [&["compress"][..], &["gzip", "x"], &["gzip, br"]] {
             let got = client.send(request(&client, encodings, full("x"))).await;
             got.is_error(415, "unsupported_content_encoding");
             assert_eq!(got.headers["accept-encoding"], "gzip, deflate, br, zstd");
@@ -153,13 +145,13 @@ async fn bombs_are_refused_and_leave_nothing_behind() {
     let bombs = [
         ("br", pack("br", &zeros)),
         ("zstd", pack("zstd", &zeros)),
-        ("gzip, gzip", pack("gzip", &pack("gzip", &zeros))),
-        ("deflate, br", pack("br", &pack("deflate", &zeros))),
+        ("gzip", pack("gzip", &zeros)),
+        ("deflate", pack("deflate", &zeros)),
     ];
-    for (list, bomb) in bombs {
-        assert!(bomb.len() < 32 << 10, "{list}: {}", bomb.len());
+    for (coding, bomb) in bombs {
+        assert!(bomb.len() < 128 << 10, "{coding}: {}", bomb.len());
         for body in [full(bomb.clone()), pieces(&bomb, 100)] {
-            let got = client.send(request(&client, &[list], body)).await;
+            let got = client.send(request(&client, &[coding], body)).await;
             got.is_error(413, "body_too_large");
         }
     }

@@ -6,7 +6,6 @@
 
 use bytes::Bytes;
 use http::{Response, StatusCode, request::Parts};
-use hyper::body::Incoming;
 use serde::Serialize;
 use serde_json::value::RawValue;
 
@@ -16,7 +15,7 @@ use crate::{
     error::Failure,
     format::chat,
     guard::found::{Aim, Found, WindowFound},
-    http::{admission::no_such_model, answer, body},
+    http::{admission::no_such_model, answer, body::RequestBody},
     provider::Target,
     proxy::{App, outgoing::chosen, plan::guard_policy},
     telemetry::record::Record,
@@ -36,19 +35,17 @@ struct Fitted<'a> {
 pub(super) async fn fit(
     app: &App,
     parts: &Parts,
-    body: Incoming,
+    body: &mut RequestBody,
     who: &Who,
     record: &mut Record,
 ) -> Result<Response<Body>, Failure> {
-    let running = who.client.as_ref().map(|client| client.begin()).transpose();
-    let running = match running {
-        Ok(running) => running,
-        Err(failure) => {
-            let limit = app.config.server.max_body_bytes;
-            return Err(body::turn_away(&parts.headers, body, limit, failure).await);
-        }
-    };
-    let received = body::read(&parts.headers, body, &app.config.server, &app.flight).await?;
+    let running = who
+        .client
+        .as_ref()
+        .map(|client| client.begin())
+        .transpose()?;
+    let limits = &app.config.server;
+    let received = body.read(&parts.headers, limits, &app.flight).await?;
     let mut hold = received.hold;
     let (request, report) = fitted(app, parts, who, received.bytes)?;
     let text = request.strip_prefix(b"\xEF\xBB\xBF").unwrap_or(&request);

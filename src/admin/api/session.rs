@@ -4,14 +4,13 @@
 //! does not exist, so that ids cannot be tried out.
 
 use http::{Response, request::Parts};
-use hyper::body::Incoming;
 use serde_json::Value;
 
 use super::{MAX_BODY_BYTES, Who, respond, shorten, unknown};
 use crate::{
     config::ServerConfig,
     error::Failure,
-    http::body,
+    http::body::RequestBody,
     proxy::App,
     session::{self, Known, SessionId, Wanted},
     wire::Body,
@@ -34,7 +33,7 @@ pub(super) async fn report(app: &App, who: &Who, id: SessionId) -> Result<Respon
 pub(super) async fn switch(
     app: &App,
     parts: &Parts,
-    body: Incoming,
+    body: &mut RequestBody,
     who: &Who,
     id: SessionId,
 ) -> Result<Response<Body>, Failure> {
@@ -71,12 +70,12 @@ fn shown(app: &App, who: &Who, known: &Known) -> Response<Body> {
 }
 
 /// Reads what is to be switched.
-async fn wanted(app: &App, parts: &Parts, body: Incoming) -> Result<Wanted, Failure> {
+async fn wanted(app: &App, parts: &Parts, body: &mut RequestBody) -> Result<Wanted, Failure> {
     let limits = ServerConfig {
         max_body_bytes: MAX_BODY_BYTES,
         ..app.config.server.clone()
     };
-    let received = body::read(&parts.headers, body, &limits, &app.flight).await;
+    let received = body.read(&parts.headers, &limits, &app.flight).await;
     let received = received.map_err(|failure| match failure {
         Failure::BodyTooLarge { limit } => Failure::SwitchTooLarge { limit },
         failure => failure,

@@ -1,108 +1,84 @@
-//! A body in a content coding, unpacked as it comes.
-//!
-//! What comes out is bounded like a body that came as it is, and holds its room as it grows; so do
-//! the windows of the codings while they are at work. Between pieces others may run.
+//! A body in a content coding, unpacked. Between pieces others may run.
 
 use bytes::{Bytes, BytesMut};
-use hyper::body::Incoming;
+use http::{HeaderMap, header::CONTENT_ENCODING};
 
-use super::next;
+use super::Received;
 use crate::{
     config::ServerConfig,
     error::Failure,
-    http::limit::{Flight, Hold},
-    wire::coding::{PIECE, Pulled, Unpacker, Unreadable},
+    http::limit::Flight,
+    wire::coding::{PIECE, Unknown, Unpacker, Unreadable},
 };
 
 /// Pieces that are unpacked before others may run: well under a millisecond.
 const PIECES_AT_A_TIME: u32 = 8;
 
-pub(super) struct Unpacking<'a> {
-    unpacker: Unpacker,
-    limits: &'a ServerConfig,
-    text: BytesMut,
-    hold: Hold,
-    /// Room for what the codings keep to themselves.
-    kept: Hold,
-    kept_bytes: usize,
-    pieces: u32,
+/// What a body is without its encoding; `None` where it has none.
+///
+/// # Errors
+/// A limit was passed, it is not what its encoding says, or the encoding is not one we read.
+pub async fn unpacked(
+    headers: &HeaderMap,
+    body: Bytes,
+    limits: &ServerConfig,
+    flight: &Flight,
+) -> Result<Option<Bytes>, Failure> {
+    let Some(unpacker) = unpacker(headers, limits.max_body_bytes)? else {
+        return Ok(None);
+    };
+    let unpacked = unpack(unpacker, body, limits, flight).await?;
+    Ok(Some(unpacked.hold.keep(unpacked.bytes)))
 }
 
-impl<'a> Unpacking<'a> {
-    pub(super) fn new(unpacker: Unpacker, limits: &'a ServerConfig, flight: &Flight) -> Self {
-        Self {
-            unpacker,
-            limits,
-            text: BytesMut::new(),
-            hold: flight.hold(),
-            kept: flight.hold(),
-            kept_bytes: 0,
-            pieces: 0,
+/// # Errors
+/// The encoding is not one we read, or there are several.
+pub(super) fn unpacker(headers: &HeaderMap, limit: usize) -> Result<Option<Unpacker>, Failure> {
+    Unpacker::of(headers, limit)
+        .map_err(|Unknown(named)| Failure::Encoded(named.chars().take(50).collect()))
+}
+
+/// Unpacks a body that is all there. What comes out holds its room as it grows; so does the window of the
+/// coding while that is at work.
+///
+/// # Errors
+/// A limit was passed, or it is not what its encoding says.
+pub(super) async fn unpack(
+    mut unpacker: Unpacker,
+    body: Bytes,
+    limits: &ServerConfig,
+    flight: &Flight,
+) -> Result<Received, Failure> {
+    let limit = limits.max_body_bytes;
+    let refuse = |why| match why {
+        Unreadable::Damaged => Failure::BodyDamaged,
+        Unreadable::TooMuch => Failure::BodyTooLarge { limit },
+        Unreadable::Bomb => Failure::BodyBomb,
+    };
+    let (mut hold, mut window) = (flight.hold(), flight.hold());
+    let (mut text, mut piece) = (BytesMut::new(), vec![0; PIECE]);
+    let mut pieces = 0_u32;
+    unpacker.push(body);
+    while let Some(made) = unpacker.pull(&mut piece).map_err(refuse)? {
+        if !hold.grow(made) || !window.grow_to(unpacker.kept()) {
+            return Err(Failure::Busy);
+        }
+        text.extend_from_slice(&piece[..made]);
+        pieces = pieces.wrapping_add(1);
+        if pieces.is_multiple_of(PIECES_AT_A_TIME) {
+            tokio::task::yield_now().await;
         }
     }
+    unpacker.end().map_err(refuse)?;
+    let bytes = text.freeze();
+    Ok(Received { bytes, hold })
+}
 
-    /// Reads and unpacks all of a body.
-    ///
-    /// # Errors
-    /// A limit was passed, the body broke off, or it is not what its encoding says.
-    pub(super) async fn read(mut self, body: &mut Incoming) -> Result<(Bytes, Hold), Failure> {
-        let limit = self.limits.max_body_bytes;
-        let mut came = 0;
-        let mut piece = vec![0; PIECE];
-        while let Some(chunk) = next(body, self.limits.body_timeout).await? {
-            came += chunk.len();
-            if came > limit {
-                return Err(Failure::BodyTooLarge { limit });
-            }
-            self.unpacker.push(chunk);
-            self.pull(&mut piece).await?;
-        }
-        self.unpacker.end();
-        self.pull(&mut piece).await?;
-        Ok((self.text.freeze(), self.hold))
-    }
-
-    /// Unpacks a body that is all there.
-    ///
-    /// # Errors
-    /// A limit was passed, or it is not what its encoding says.
-    pub(super) async fn all(mut self, body: Bytes) -> Result<(Bytes, Hold), Failure> {
-        let mut piece = vec![0; PIECE];
-        self.unpacker.push(body);
-        self.pull(&mut piece).await?;
-        self.unpacker.end();
-        self.pull(&mut piece).await?;
-        Ok((self.text.freeze(), self.hold))
-    }
-
-    /// Takes out all that can be had of what came.
-    async fn pull(&mut self, piece: &mut [u8]) -> Result<(), Failure> {
-        loop {
-            let pulled = self.unpacker.pull(piece).map_err(|why| self.refusal(why))?;
-            let Pulled::Bytes(made) = pulled else {
-                return Ok(());
-            };
-            let kept = self.unpacker.kept();
-            let more = kept.saturating_sub(self.kept_bytes);
-            if !self.hold.grow(made) || !self.kept.grow(more) {
-                return Err(Failure::Busy);
-            }
-            self.kept_bytes += more;
-            self.text.extend_from_slice(&piece[..made]);
-            self.pieces += 1;
-            if self.pieces.is_multiple_of(PIECES_AT_A_TIME) {
-                tokio::task::yield_now().await;
-            }
-        }
-    }
-
-    const fn refusal(&self, why: Unreadable) -> Failure {
-        match why {
-            Unreadable::Damaged => Failure::BodyDamaged,
-            Unreadable::TooMuch => Failure::BodyTooLarge {
-                limit: self.limits.max_body_bytes,
-            },
-            Unreadable::Bomb => Failure::BodyBomb,
-        }
+/// Takes the encoding out of the headers of a body that has none any more; `identity`, which is
+/// none, may stay.
+pub fn without_encoding(headers: &mut HeaderMap) {
+    // A bound of any size: nothing is unpacked.
+    if !matches!(Unpacker::of(headers, 0), Ok(None)) {
+        headers.remove(CONTENT_ENCODING);
     }
 }
