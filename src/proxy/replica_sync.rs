@@ -9,6 +9,8 @@
 //! Names come from requests and values from the store: both are bounded. What cannot be read, and what is about
 //! a provider that is not configured, is ignored.
 
+mod row;
+
 use std::{
     collections::BTreeSet,
     fmt,
@@ -20,28 +22,28 @@ use std::{
 use bytes::Bytes;
 use futures_util::future::join_all;
 use lru::LruCache;
-use tokio::time::{timeout, timeout_at};
+use tokio::time::{error::Elapsed, timeout, timeout_at};
 
+use self::row::{Learnt, RowName, Stamped};
 use crate::{
-    provider::{Registry, learnt::Lessons},
+    provider::{Registry, learnt::wall_ms},
     session::ratios::Ratios,
-    store::{MAX_SHARED_NAME_BYTES, Store},
+    store::{MAX_SHARED_NAME_BYTES, Store, StoreError},
     telemetry::metrics::{Metrics, StoreOperation},
 };
-
-mod publication;
-mod spelling;
-
-use publication::{Publication, Stamped, What, moved, newer, stamped};
-use spelling::{Kind, Model, name, place, read_name};
 
 /// How long nothing is pulled after a failure.
 const REST: Duration = Duration::from_secs(1);
 /// A request that asked the store for nothing has not seen its version: it pulls if nobody did for so long.
 const UNSEEN_FOR: Duration = Duration::from_secs(1);
 
-/// Models whose published values are remembered; what is learnt of models has the same bound.
-const MAX_MODELS: NonZeroUsize = NonZeroUsize::new(1_024).expect("it is not zero");
+/// Models of which something may be unpublished; what is learnt of models has the same bound.
+const MAX_MODELS: usize = 1_024;
+/// Published values that are remembered: two of each model.
+const MAX_ROWS: NonZeroUsize = NonZeroUsize::new(2 * MAX_MODELS).expect("it is not zero");
+
+/// A stamp that is further ahead does not come from the clock of a replica.
+const MOST_AHEAD_MS: u64 = 24 * 60 * 60 * 1_000;
 
 /// Publishes and pulls.
 pub struct ReplicaSync {
@@ -49,9 +51,8 @@ pub struct ReplicaSync {
     metrics: Arc<Metrics>,
     pull_within: Duration,
     known: Mutex<Known>,
-    pulling: Mutex<Pulling>,
     /// Held while one request pulls for all.
-    one: tokio::sync::Mutex<()>,
+    pulling: tokio::sync::Mutex<()>,
     /// Held while one request publishes for all. Others wait: what they learnt may be on its way.
     publishing: tokio::sync::Mutex<()>,
 }
@@ -64,14 +65,10 @@ pub struct LearntState<'a> {
 }
 
 struct Known {
-    /// Models of which something may have been learnt that is not published.
-    changed: BTreeSet<Model>,
-    /// What was published last, by name.
-    windows: LruCache<Bytes, Stamped<Lessons>>,
-    ratios: LruCache<Bytes, Stamped<f64>>,
-}
-
-struct Pulling {
+    /// Models, with their providers, of which something may have been learnt that is not published.
+    changed: BTreeSet<(Box<str>, Box<str>)>,
+    /// What was published last, by its name in the store.
+    published: LruCache<Bytes, Stamped>,
     /// The version that was pulled last.
     version: Option<u64>,
     pulled: Option<Instant>,
@@ -87,35 +84,30 @@ impl ReplicaSync {
             pull_within,
             known: Mutex::new(Known {
                 changed: BTreeSet::new(),
-                windows: LruCache::new(MAX_MODELS),
-                ratios: LruCache::new(MAX_MODELS),
-            }),
-            pulling: Mutex::new(Pulling {
+                published: LruCache::new(MAX_ROWS),
                 version: None,
                 pulled: None,
                 failed: None,
             }),
-            one: tokio::sync::Mutex::new(()),
-            publishing: tokio::sync::Mutex::new(()),
+            pulling: tokio::sync::Mutex::default(),
+            publishing: tokio::sync::Mutex::default(),
         }
     }
 
     /// Something may have been learnt of that model: it is looked at when the next answer publishes.
     pub fn mark_changed(&self, provider: &str, model: &str) {
-        let mut known = self.known();
-        if known.changed.len() < MAX_MODELS.get() {
-            known.changed.insert((provider.into(), model.into()));
-        }
+        self.known().mark_changed(provider, model);
     }
 
-    /// Merges what others published since the last time; returns whether this call read it.
+    /// Merges what others published since the last time; returns whether it was read.
     /// `passed`: the store was asked for something for this request, and its answer had the version.
     pub async fn pull(&self, learnt_state: LearntState<'_>, passed: bool) -> bool {
         if !self.is_due(passed) {
             return false;
         }
+        let begun = Instant::now();
         let read = timeout(self.pull_within, async {
-            let _one = self.one.lock().await;
+            let _one = self.pulling.lock().await;
             // Another request may have pulled while this one waited.
             if !self.is_due(passed) {
                 return Ok(());
@@ -124,74 +116,76 @@ impl ReplicaSync {
             for (name, value) in &shared.all {
                 self.merge(learnt_state, name, value);
             }
-            let mut pulling = self.pulling();
-            pulling.version = Some(shared.version);
-            pulling.pulled = Some(Instant::now());
-            pulling.failed = None;
-            Ok::<_, crate::store::StoreError>(())
+            let mut known = self.known();
+            known.version = Some(shared.version);
+            known.pulled = Some(Instant::now());
+            known.failed = None;
+            Ok(())
         });
-        let begun = Instant::now();
-        let read = read.await;
-        self.count(begun, matches!(read, Ok(Ok(()))));
-        let failed = match read {
-            Ok(Ok(())) => return true,
-            Ok(Err(error)) => error.to_string(),
-            Err(_) => format!("no answer within {:?}", self.pull_within),
-        };
-        self.pulling().failed = Some(Instant::now());
-        tracing::debug!(
-            error = failed,
-            "what other replicas learnt could not be read"
-        );
-        false
+        let is_read = self.note_call(begun, read.await);
+        if !is_read {
+            self.known().failed = Some(Instant::now());
+        }
+        is_read
     }
 
     /// Has the next request pull everything again, since providers came and went.
     pub fn pull_again(&self) {
         let mut known = self.known();
-        known.windows.clear();
-        known.ratios.clear();
-        drop(known);
-        self.pulling().version = None;
+        known.published.clear();
+        known.version = None;
     }
 
     fn is_due(&self, passed: bool) -> bool {
         let version = self.store.shared_version();
-        let pulling = self.pulling();
-        if pulling.failed.is_some_and(|at| at.elapsed() < REST) {
+        let known = self.known();
+        if known.failed.is_some_and(|at| at.elapsed() < REST) {
             return false;
         }
-        let unseen = pulling.pulled.is_none_or(|at| at.elapsed() >= UNSEEN_FOR);
-        pulling.version != Some(version) || (!passed && unseen)
+        let unseen = known.pulled.is_none_or(|at| at.elapsed() >= UNSEEN_FOR);
+        known.version != Some(version) || (!passed && unseen)
     }
 
-    /// Merges one value, where it is newer than what is known.
+    /// Merges one value, where it is newer than what is known. What is known here and not there is published
+    /// with the next answer.
     fn merge(&self, learnt_state: LearntState<'_>, name: &Bytes, value: &[u8]) {
-        let Some((kind, at, (provider, model))) = read_name(name) else {
+        let Some(row) = RowName::read(name) else {
             return;
         };
-        let there = learnt_state.registry.named(&provider).ok();
-        let Some(there) = there.filter(|there| place(there) == at) else {
+        let LearntState { registry, ratios } = learnt_state;
+        let there = registry.named(&row.provider).ok();
+        let Some(there) = there.filter(|there| row.is_of(there)) else {
             return;
         };
         let now = SystemTime::now();
-        let mut known = self.known();
-        let known = &mut *known;
-        let key = (provider, model);
-        let publish = match kind {
-            Kind::Window => newer(&mut known.windows, name, value, now).map(|theirs| {
-                let learnt = &learnt_state.registry.learnt;
-                let merged = learnt.hear(&there.place, &key.1, theirs.what, theirs.at_ms, now);
-                // Something learnt here contradicts it, and is published in turn.
-                merged.is_news(&theirs.what)
-            }),
-            Kind::Ratio => newer(&mut known.ratios, name, value, now).map(|theirs| {
-                learnt_state.ratios.hear(&key.0, &key.1, theirs.what);
-                false
-            }),
+        let theirs = Stamped::read(row.letter, value);
+        let theirs = theirs.filter(|it| it.at_ms <= wall_ms(now).saturating_add(MOST_AHEAD_MS));
+        let Some(theirs) = theirs else {
+            return;
         };
-        if publish.unwrap_or_else(|older| older) && known.changed.len() < MAX_MODELS.get() {
-            known.changed.insert(key);
+        let mut known = self.known();
+        let stamp = known.published.get(name).map(|published| published.at_ms);
+        let kept = Stamped {
+            // Where the own stamp is later, the next one has to be later than that.
+            at_ms: stamp.unwrap_or(0).max(theirs.at_ms),
+            ..theirs
+        };
+        known.published.put(name.clone(), kept);
+        let publishes = match (stamp, theirs.learnt) {
+            (Some(stamp), _) if theirs.at_ms <= stamp => theirs.at_ms < stamp,
+            (_, Learnt::Window(lessons)) => {
+                let learnt = &registry.learnt;
+                let merged = learnt.hear(&there.place, &row.model, lessons, theirs.at_ms, now);
+                // Something learnt here contradicts it.
+                merged.is_news(&lessons)
+            }
+            (_, Learnt::Ratio(ratio)) => {
+                ratios.hear(&row.provider, &row.model, ratio);
+                false
+            }
+        };
+        if publishes {
+            known.mark_changed(&row.provider, &row.model);
         }
     }
 
@@ -204,116 +198,93 @@ impl ReplicaSync {
         let Ok(_one) = timeout_at(until.into(), self.publishing.lock()).await else {
             return;
         };
-        let mut unpublished = Unpublished {
-            replica_sync: self,
-            models: std::mem::take(&mut self.known().changed),
-        };
-        if unpublished.models.is_empty() {
+        let rows = self.unpublished(learnt_state);
+        if rows.is_empty() {
             return;
         }
-        let now = SystemTime::now();
-        let models = unpublished.models.iter();
-        let publications: Vec<_> = models
-            .flat_map(|model| self.publications(learnt_state, model, now))
-            .collect();
-        let published = publications.iter().map(|it| async {
-            let shared = self.store.share(&it.name, it.value.clone());
+        let published = rows.into_iter().map(|(name, value)| async move {
             let begun = Instant::now();
+            let shared = self.store.share(&name, value.to_bytes());
             let shared = timeout_at(until.into(), shared).await;
-            self.count(begun, matches!(shared, Ok(Ok(()))));
-            let failed = match shared {
-                Ok(Ok(())) => return true,
-                Ok(Err(error)) => error.to_string(),
-                Err(_) => format!("no answer within {within:?}"),
-            };
-            tracing::debug!(error = failed, "what was learnt could not be published");
-            false
+            (self.note_call(begun, shared)).then_some((name, value))
         });
         let published = join_all(published).await;
         let mut known = self.known();
-        let mut failed = BTreeSet::new();
-        for (publication, published) in publications.iter().zip(published) {
-            match published {
-                true => publication.note(&mut known),
-                false => drop(failed.insert(publication.model.clone())),
-            }
+        for (name, value) in published.into_iter().flatten() {
+            known.published.put(name, value);
         }
         drop(known);
-        unpublished.models = failed;
+        // Models of which all is published are changed no more.
+        self.unpublished(learnt_state);
     }
 
-    /// What is known of a model and is worth publishing.
-    fn publications(
-        &self,
-        learnt_state: LearntState<'_>,
-        model: &Model,
-        now: SystemTime,
-    ) -> Vec<Publication> {
-        let (provider, called) = (&*model.0, &*model.1);
-        let Ok(there) = learnt_state.registry.named(provider) else {
-            return Vec::new();
-        };
-        let lessons = learnt_state
-            .registry
-            .learnt
-            .lessons(&there.place, called, now);
-        let ratio = learnt_state.ratios.known(provider, called);
-        let named = |kind| {
-            let name =
-                name(kind, place(there), model).filter(|name| name.len() <= MAX_SHARED_NAME_BYTES);
-            name.map(Bytes::from)
-        };
-        let known = self.known();
-        let window = lessons
-            .zip(named(Kind::Window))
-            .and_then(|(lessons, name)| {
-                let told = known.windows.peek(&name);
-                let before = told.map(|told| told.what).unwrap_or_default();
-                let news = lessons
-                    .is_news(&before)
-                    .then(|| stamped(lessons, told, now))?;
-                Publication::of(model, name, What::Lessons(news))
-            });
-        let ratio = ratio.zip(named(Kind::Ratio)).and_then(|(ratio, name)| {
-            let told = known.ratios.peek(&name);
-            let news = told.is_none_or(|told| moved(ratio, told, now));
-            let news = news.then(|| stamped(ratio, told, now))?;
-            Publication::of(model, name, What::Ratio(news))
+    /// What was learnt of models and is worth publishing, by names in the store. Models of which there is
+    /// nothing are changed no more.
+    fn unpublished(&self, learnt_state: LearntState<'_>) -> Vec<(Bytes, Stamped)> {
+        let now = SystemTime::now();
+        let mut rows = Vec::new();
+        let known = &mut *self.known();
+        known.changed.retain(|(provider, model)| {
+            let before = rows.len();
+            for (name, learnt) in learnt_state.rows(provider, model, now) {
+                let published = known.published.peek(&name);
+                if learnt.is_news(published, now) {
+                    rows.push((name, Stamped::after(published, learnt, now)));
+                }
+            }
+            rows.len() > before
         });
-        window.into_iter().chain(ratio).collect()
+        rows
     }
 
-    fn count(&self, begun: Instant, done: bool) {
+    /// Counts a call to the store, and returns whether it did what it was to do.
+    fn note_call(&self, begun: Instant, called: Result<Result<(), StoreError>, Elapsed>) -> bool {
+        let failed = match called {
+            Ok(Ok(())) => None,
+            Ok(Err(error)) => Some(error.to_string()),
+            Err(_) => Some(format!("no answer within {:?}", begun.elapsed())),
+        };
         let metrics = &self.metrics;
-        metrics.record_store(StoreOperation::Share, begun.elapsed(), !done);
+        metrics.record_store(StoreOperation::Share, begun.elapsed(), failed.is_some());
+        if let Some(error) = &failed {
+            tracing::debug!(error, "what replicas learnt could not be shared");
+        }
+        failed.is_none()
     }
 
     fn known(&self) -> MutexGuard<'_, Known> {
         self.known.lock().unwrap_or_else(PoisonError::into_inner)
     }
+}
 
-    fn pulling(&self) -> MutexGuard<'_, Pulling> {
-        self.pulling.lock().unwrap_or_else(PoisonError::into_inner)
+impl Known {
+    fn mark_changed(&mut self, provider: &str, model: &str) {
+        if self.changed.len() < MAX_MODELS {
+            self.changed.insert((provider.into(), model.into()));
+        }
+    }
+}
+
+impl LearntState<'_> {
+    /// What is known of a model, by names in the store.
+    fn rows(&self, provider: &str, model: &str, now: SystemTime) -> Vec<(Bytes, Learnt)> {
+        let Ok(there) = self.registry.named(provider) else {
+            return Vec::new();
+        };
+        let lessons = self.registry.learnt.lessons(&there.place, model, now);
+        let ratio = self.ratios.known(provider, model);
+        let learnt = [lessons.map(Learnt::Window), ratio.map(Learnt::Ratio)];
+        let rows = learnt.into_iter().flatten().filter_map(|learnt| {
+            let name = RowName::new(learnt.letter(), there, model).to_bytes()?;
+            (name.len() <= MAX_SHARED_NAME_BYTES).then_some((name, learnt))
+        });
+        rows.collect()
     }
 }
 
 impl fmt::Debug for ReplicaSync {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("ReplicaSync").finish_non_exhaustive()
-    }
-}
-
-/// Models that are being published; those that are left when this is dropped are marked as changed again.
-struct Unpublished<'a> {
-    replica_sync: &'a ReplicaSync,
-    models: BTreeSet<Model>,
-}
-
-impl Drop for Unpublished<'_> {
-    fn drop(&mut self) {
-        if !self.models.is_empty() {
-            self.replica_sync.known().changed.append(&mut self.models);
-        }
     }
 }
 

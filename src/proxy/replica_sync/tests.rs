@@ -1,10 +1,13 @@
 use std::time::UNIX_EPOCH;
 
-use super::{spelling::value, *};
+use super::{
+    row::{RATIO, WINDOW},
+    *,
+};
 use crate::{
     config::{Config, StoreConfig},
     provider::{
-        learnt::{Refused, wall_ms},
+        learnt::{Lessons, Refused},
         overflow::Overflow,
     },
     store::memory::MemoryStore,
@@ -85,6 +88,21 @@ impl Replica {
     }
 }
 
+/// The name of a row about the model `m`.
+fn name(letter: u8, place: u64, provider: &str) -> Bytes {
+    let name = RowName {
+        letter,
+        place,
+        provider: provider.into(),
+        model: "m".into(),
+    };
+    name.to_bytes().unwrap()
+}
+
+fn stamped(at_ms: u64, learnt: Learnt) -> Bytes {
+    Stamped { at_ms, learnt }.to_bytes()
+}
+
 fn store() -> Arc<MemoryStore> {
     Arc::new(MemoryStore::new(&StoreConfig::default()))
 }
@@ -160,13 +178,10 @@ async fn what_is_disproved_is_forgotten_by_all() {
         }),
         ..Lessons::default()
     };
-    let told = value(&Stamped {
-        at_ms,
-        what: lessons,
-    });
-    let name = name(Kind::Window, HERE, &("simulated".into(), "m".into())).unwrap();
+    let told = stamped(at_ms, Learnt::Window(lessons));
+    let name = name(WINDOW, HERE, "simulated");
     let store = Arc::clone(&third.replica_sync.store);
-    store.share(&name, told.unwrap().into()).await.unwrap();
+    store.share(&name, told).await.unwrap();
     assert!(third.pull().await);
     assert_eq!(third.window(), None);
     // And the others hear of that with its next answer.
@@ -190,20 +205,6 @@ async fn a_ratio_is_told_when_it_moved() {
     }
 }
 
-#[test]
-fn small_moves_are_told_now_and_then() {
-    let told = Stamped {
-        at_ms: 1_000_000,
-        what: 1.0,
-    };
-    let at = |ms| UNIX_EPOCH + Duration::from_millis(ms);
-    assert!(!moved(1.004, &told, at(9_000_000)));
-    assert!(moved(1.006, &told, at(9_000_000)));
-    assert!(moved(0.994, &told, at(9_000_000)));
-    assert!(!moved(1.006, &told, at(1_000_001)));
-    assert!(moved(1.06, &told, at(1_000_001)));
-}
-
 /// Lessons are dated in milliseconds: two of one millisecond cannot be told apart.
 fn let_the_clock_move() {
     let begun = wall_ms(SystemTime::now());
@@ -218,26 +219,22 @@ async fn the_newest_wins_whatever_the_clocks_say() {
     one.refuse(16_000);
     one.publish().await;
     other.pull().await;
-    let name = name(Kind::Window, HERE, &("simulated".into(), "m".into()));
-    let name = Bytes::from(name.unwrap());
+    let name = name(WINDOW, HERE, "simulated");
     // A clock that is behind does not keep it from being pulled.
     let behind = UNIX_EPOCH + Duration::from_millis(5);
-    let known = other.replica_sync.known().windows.peek(&name).copied();
-    let stamp = stamped(Lessons::default(), known.as_ref(), behind);
-    let told = value(&stamp).unwrap();
-    store.share(&name, told.into()).await.unwrap();
+    let nothing = Learnt::Window(Lessons::default());
+    let known = other.replica_sync.known().published.peek(&name).copied();
+    let stamp = Stamped::after(known.as_ref(), nothing, behind);
+    store.share(&name, stamp.to_bytes()).await.unwrap();
     one.pull().await;
-    assert_eq!(one.replica_sync.known().windows.len(), 1);
+    assert_eq!(one.replica_sync.known().published.len(), 1);
     assert_eq!(one.window(), None);
     // What is older than what is known is told again.
     let_the_clock_move();
     one.refuse(12_000);
     one.publish().await;
-    let older = value(&Stamped {
-        at_ms: 7,
-        what: Lessons::default(),
-    });
-    store.share(&name, older.unwrap().into()).await.unwrap();
+    let older = stamped(7, nothing);
+    store.share(&name, older).await.unwrap();
     assert!(one.pull().await);
     assert_eq!(one.window(), Some(12_000));
     one.replica_sync.publish(one.learnt_state(), WITHIN).await;
@@ -248,37 +245,29 @@ async fn the_newest_wins_whatever_the_clocks_say() {
 #[tokio::test]
 async fn what_cannot_be_read_is_passed_over() {
     let (store, one, _) = pair();
-    let model = ("simulated".into(), "m".into());
-    let window = name(Kind::Window, HERE, &model).unwrap();
-    let ahead = value(&Stamped {
-        at_ms: u64::MAX,
-        what: 1.5,
-    });
-    let gone = name(Kind::Ratio, HERE, &("renamed".into(), "m".into())).unwrap();
-    let elsewhere = name(Kind::Ratio, HERE + 1, &model).unwrap();
-    let fine = value(&Stamped {
-        at_ms: 7,
-        what: 1.5,
-    });
-    let ratio = name(Kind::Ratio, HERE, &model).unwrap();
+    let window = name(WINDOW, HERE, "simulated");
+    let ahead = stamped(u64::MAX, Learnt::Ratio(1.5));
+    let gone = name(RATIO, HERE, "renamed");
+    let elsewhere = name(RATIO, HERE + 1, "simulated");
+    let fine = stamped(7, Learnt::Ratio(1.5));
+    let ratio = name(RATIO, HERE, "simulated");
     for (name, value) in [
-        (&b""[..], b"".to_vec()),
-        (b"x", b"\x01".to_vec()),
-        (b"w12345678\xff\xffa", b"\x01".to_vec()),
-        (&elsewhere, fine.clone().unwrap()),
-        (&window, b"".to_vec()),
-        (&window, b"\x02later".to_vec()),
-        (&window, vec![0xff; 200]),
-        (&ratio, ahead.unwrap()),
-        (&gone, fine.clone().unwrap()),
+        (&b""[..], Bytes::new()),
+        (b"x", b"\x01"[..].into()),
+        (b"w12345678\xff\xffa", b"\x01"[..].into()),
+        (&elsewhere, fine.clone()),
+        (&window, Bytes::new()),
+        (&window, b"\x02later"[..].into()),
+        (&window, vec![0xff; 200].into()),
+        (&ratio, ahead),
+        (&gone, fine.clone()),
     ] {
-        let value = Bytes::from(value);
         store.share(name, value).await.unwrap();
         assert!(one.pull().await);
     }
     assert_eq!((one.window(), one.ratio()), (None, None));
     assert_eq!(one.ratios.known("renamed", "m"), None);
-    store.share(&ratio, fine.unwrap().into()).await.unwrap();
+    store.share(&ratio, fine).await.unwrap();
     one.pull().await;
     assert_eq!(one.ratio(), Some(1.5));
 }
