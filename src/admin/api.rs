@@ -14,7 +14,7 @@ mod providers;
 mod session;
 mod who;
 
-use std::sync::Arc;
+use std::{borrow::Cow, sync::Arc};
 
 use http::{HeaderValue, Method, Response, StatusCode, header::CACHE_CONTROL, request::Parts};
 use serde::Serialize;
@@ -25,7 +25,6 @@ use crate::{
     http::{answer, body::RequestBody},
     proxy::App,
     session::{SessionError, SessionId, Wanted},
-    store::Page,
     telemetry::record::Record,
     wire::Body,
 };
@@ -35,30 +34,21 @@ const MAX_BODY_BYTES: usize = 64 << 10;
 /// Characters of a client's own word that an error repeats.
 const MAX_WORD: usize = 64;
 
-/// What a request wants.
-#[derive(Clone, Copy)]
-enum Wants {
-    /// `GET sessions`.
-    List(Page),
-    /// `GET sessions/{id}`.
-    Report(SessionId),
-    /// `PATCH sessions/{id}`.
-    Switch(SessionId),
-    /// `POST sessions/{id}/clear` or `/compact`.
-    Order(SessionId, Wanted),
-    /// `GET providers`.
-    Providers,
-    /// `GET events`.
-    Events,
-    /// `POST fit`.
-    Fit,
-    /// `GET about`.
-    About,
-    /// `GET settings`.
-    Settings,
-    /// `GET openapi.json`.
-    Description,
-}
+const READ: &str = "GET, HEAD";
+
+/// All paths behind `/plimsoll/api/`, and their methods.
+const PATHS: [(&str, &str); 10] = [
+    ("sessions", READ),
+    ("sessions/{id}", "GET, HEAD, PATCH"),
+    ("sessions/{id}/clear", "POST"),
+    ("sessions/{id}/compact", "POST"),
+    ("providers", READ),
+    ("events", READ),
+    ("fit", "POST"),
+    ("about", READ),
+    ("settings", READ),
+    ("openapi.json", READ),
+];
 
 /// Answers a request whose path begins with `/plimsoll/api/`; `path` is what follows.
 ///
@@ -73,73 +63,60 @@ pub async fn api(
     record: &mut Record,
 ) -> Result<Response<Body>, Failure> {
     let who = Who::of(app, &parts.headers)?;
-    let wants = wants(parts, path)?;
-    let mut answer = match wants {
-        Wants::Fit => fit::fit(app, parts, body, &who, record).await?,
-        Wants::Switch(id) => session::switch(app, parts, body, &who, id).await?,
-        wants => {
-            body.discard(MAX_BODY_BYTES, &app.config.server).await?;
-            match wants {
-                Wants::List(page) => list::list(app, &who, page).await?,
-                Wants::Report(id) => session::report(app, &who, id).await?,
-                Wants::Order(id, wanted) => session::order(app, &who, id, wanted).await?,
-                Wants::Providers => respond(&providers::known(app, &who)),
-                Wants::Events => {
-                    // It ends when its reader leaves, and is no work that anybody waits for.
-                    record.in_flight = None;
-                    events::events(app, who)?
-                }
-                Wants::About => about::about(app, &who),
-                Wants::Settings => about::settings(app, &who)?,
-                Wants::Description | Wants::Fit | Wants::Switch(_) => openapi::description(),
-            }
+    let (path, id) = find_path(&parts.method, path)?;
+    let switches = parts.method == Method::PATCH;
+    if !switches && path != "fit" {
+        body.discard(MAX_BODY_BYTES, &app.config.server).await?;
+    }
+    let mut answer = match (path, id) {
+        ("sessions/{id}", Some(id)) if switches => {
+            session::switch(app, parts, body, &who, id).await?
         }
+        ("sessions/{id}", Some(id)) => session::report(app, &who, id).await?,
+        ("sessions/{id}/clear", Some(id)) => session::order(app, &who, id, Wanted::Clear).await?,
+        ("sessions/{id}/compact", Some(id)) => {
+            session::order(app, &who, id, Wanted::Compact).await?
+        }
+        ("sessions", _) => list::list(app, &who, list::page(parts.uri.query())?).await?,
+        ("providers", _) => respond(&providers::known(app, &who)),
+        ("events", _) => {
+            // It ends when its reader leaves, and is no work that anybody waits for.
+            record.in_flight = None;
+            events::events(app, who)?
+        }
+        ("fit", _) => fit::fit(app, parts, body, &who, record).await?,
+        ("about", _) => about::about(app, &who),
+        ("settings", _) => about::settings(app, &who)?,
+        ("openapi.json", _) => openapi::description(),
+        _ => return Err(Failure::PathNotFound),
     };
     let never = HeaderValue::from_static("no-store");
     answer.headers_mut().insert(CACHE_CONTROL, never);
     Ok(answer)
 }
 
-/// What is asked for.
-fn wants(parts: &Parts, path: &str) -> Result<Wants, Failure> {
-    let only = |methods: &[Method], allow| match methods.contains(&parts.method) {
-        true => Ok(()),
-        false => Err(Failure::WrongMethod { allow }),
-    };
-    let reads = || only(&[Method::GET, Method::HEAD], "GET, HEAD");
-    let posts = || only(&[Method::POST], "POST");
-    match path {
-        "sessions" => {
-            reads()?;
-            return Ok(Wants::List(list::page(parts.uri.query())?));
+/// The entry of [`PATHS`] that is asked for, and the session that it names.
+fn find_path(method: &Method, path: &str) -> Result<(&'static str, Option<SessionId>), Failure> {
+    let (id, path) = match path.strip_prefix("sessions/") {
+        Some(rest) => {
+            let (id, part) = rest.split_at(rest.find('/').unwrap_or(rest.len()));
+            (Some(id), Cow::from(format!("sessions/{{id}}{part}")))
         }
-        "providers" => return reads().map(|()| Wants::Providers),
-        "events" => return reads().map(|()| Wants::Events),
-        "about" => return reads().map(|()| Wants::About),
-        "settings" => return reads().map(|()| Wants::Settings),
-        "openapi.json" => return reads().map(|()| Wants::Description),
-        "fit" => return posts().map(|()| Wants::Fit),
-        _ => {}
-    }
-    let path = path.strip_prefix("sessions/");
-    let path = path.ok_or(Failure::PathNotFound)?;
-    let (id, part) = match path.split_once('/') {
-        Some((id, part)) => (id, Some(part)),
-        None => (path, None),
+        None => (None, path.into()),
     };
-    let id = SessionId::parse(id).ok_or(Failure::SessionNotFound);
-    match part {
-        Some("clear") => posts().and(id).map(|id| Wants::Order(id, Wanted::Clear)),
-        Some("compact") => posts().and(id).map(|id| Wants::Order(id, Wanted::Compact)),
-        Some(_) => Err(Failure::SessionNotFound),
-        None => match parts.method {
-            Method::GET | Method::HEAD => id.map(Wants::Report),
-            Method::PATCH => id.map(Wants::Switch),
-            _ => Err(Failure::WrongMethod {
-                allow: "GET, HEAD, PATCH",
-            }),
-        },
+    let missing = match id {
+        Some(_) => Failure::SessionNotFound,
+        None => Failure::PathNotFound,
+    };
+    let found = PATHS.iter().find(|(known, _)| *known == path);
+    let (path, allow) = *found.ok_or(missing.clone())?;
+    if !allow.split(", ").any(|allowed| *method == allowed) {
+        return Err(Failure::WrongMethod { allow });
     }
+    let session = id
+        .map(|id| SessionId::parse(id).ok_or(missing))
+        .transpose()?;
+    Ok((path, session))
 }
 
 /// A client's own word as an error repeats it.

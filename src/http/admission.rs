@@ -36,23 +36,28 @@ const KEY_PROTOCOL: &str = "openai-insecure-api-key.";
 pub struct Client {
     /// The name of its key; `None` where no keys are set.
     pub name: Option<Arc<str>>,
-    models: Arc<[String]>,
-    paths: Arc<[String]>,
+    config: Arc<ClientConfig>,
     /// Of the requests that it may have running.
     limit: Arc<Limit>,
-    recovers: bool,
 }
 
 /// All client keys.
 #[derive(Clone, Debug)]
 pub struct Clients {
-    keys: Vec<([u8; 32], Client)>,
+    with_keys: Vec<Client>,
+    /// Whoever asks where no keys are set.
+    anonymous: Client,
 }
 
 impl Client {
     /// Whether the client may use one of these names of a model.
     pub fn may_use(&self, names: &[&str]) -> bool {
-        let allows = |name: &&str| self.models.iter().any(|p| provider::matches(p, name));
+        let allows = |name: &&str| {
+            self.config
+                .models
+                .iter()
+                .any(|p| provider::matches(p, name))
+        };
         names.iter().any(allows)
     }
 
@@ -60,7 +65,7 @@ impl Client {
     ///
     /// It is compared as it stands: another spelling of an allowed path is not allowed.
     pub fn may_reach(&self, path: &str) -> bool {
-        self.paths.iter().any(|p| provider::matches(p, path))
+        self.config.paths.iter().any(|p| provider::matches(p, path))
     }
 
     /// Takes one of the requests that it may have running.
@@ -73,13 +78,13 @@ impl Client {
     }
 
     /// Whether its conversations have recovery.
-    pub const fn recovers(&self) -> bool {
-        self.recovers
+    pub fn recovers(&self) -> bool {
+        self.config.recovery
     }
 
     /// Whether the client may use every model.
     pub fn unlimited(&self) -> bool {
-        self.models.iter().any(|pattern| pattern == "*")
+        self.config.models.iter().any(|pattern| pattern == "*")
     }
 }
 
@@ -87,24 +92,35 @@ impl Clients {
     /// `limits`: of the requests that run already, counted by the client's name, so that a limit holds
     /// also where it, or the client's key, was changed while requests were running.
     pub fn new(config: &BTreeMap<String, ClientConfig>, limits: &LimitMap<String>) -> Self {
-        let keys = config.iter().map(|(name, client)| {
-            let known = Client {
+        let with_keys = config.iter().map(|(name, client)| {
+            let max = client.max_in_flight.map_or(usize::MAX, |max| max as usize);
+            Client {
                 name: Some(name.as_str().into()),
-                models: client.models.clone().into(),
-                paths: client.paths.clone().into(),
-                limit: limits.get(name.clone(), max_in_flight(client)),
-                recovers: client.recovery,
-            };
-            (client.key_sha256, known)
+                config: Arc::new(client.clone()),
+                limit: limits.get(name.clone(), max),
+            }
         });
+        let all = || vec!["*".to_owned()];
+        let anonymous = ClientConfig {
+            key_sha256: [0; 32],
+            models: all(),
+            paths: all(),
+            max_in_flight: None,
+            recovery: true,
+        };
         Self {
-            keys: keys.collect(),
+            with_keys: with_keys.collect(),
+            anonymous: Client {
+                name: None,
+                config: Arc::new(anonymous),
+                limit: Limit::new(usize::MAX),
+            },
         }
     }
 
     /// Whether clients need keys.
     pub fn have_keys(&self) -> bool {
-        !self.keys.is_empty()
+        !self.with_keys.is_empty()
     }
 
     /// Refuses what may come from a web page elsewhere.
@@ -145,29 +161,19 @@ impl Clients {
     /// Keys are set, and the request has none or another.
     pub fn recognise(&self, headers: &HeaderMap) -> Result<Client, Failure> {
         if !self.have_keys() {
-            return Ok(Client {
-                name: None,
-                models: Arc::from(["*".to_owned()]),
-                paths: Arc::from(["*".to_owned()]),
-                limit: Limit::new(usize::MAX),
-                recovers: true,
-            });
+            return Ok(self.anonymous.clone());
         }
         let key = key_of(headers)?;
         let digest: [u8; 32] = Sha256::digest(key).into();
         // Every key is looked at, so that time tells nothing of which one came close.
         let mut found = u32::MAX;
-        for (index, (key, _)) in (0u32..).zip(&self.keys) {
-            let same: Choice = key.ct_eq(&digest);
+        for (index, client) in (0u32..).zip(&self.with_keys) {
+            let same: Choice = client.config.key_sha256.ct_eq(&digest);
             found.conditional_assign(&index, same);
         }
-        let (_, client) = self.keys.get(found as usize).ok_or(Failure::KeyWrong)?;
-        Ok(client.clone())
+        let client = self.with_keys.get(found as usize);
+        client.cloned().ok_or(Failure::KeyWrong)
     }
-}
-
-fn max_in_flight(client: &ClientConfig) -> usize {
-    client.max_in_flight.map_or(usize::MAX, |max| max as usize)
 }
 
 /// Refuses what a page of another origin asks of `/plimsoll/`, the API and the pages of our own.
@@ -256,7 +262,7 @@ pub fn allows_provider(registry: &Registry, client: &Client, provider: &str) -> 
         Some((name, _)) if registry.named(name).is_ok() => name == provider,
         _ => true,
     };
-    client.models.iter().any(opens)
+    client.config.models.iter().any(opens)
 }
 
 /// The key that a request carries; of several the first in the order of this function counts.

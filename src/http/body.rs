@@ -20,9 +20,10 @@ pub use self::unpack::{unpacked, without_encoding};
 use super::limit::{Flight, Hold};
 use crate::{
     config::ServerConfig,
+    conversation::edit::Rope,
     error::Failure,
     provider::{Impatient, Payload, Unsent},
-    wire::{edit::Rope, gather::Gather},
+    wire::gather::Gather,
 };
 
 /// How long what follows a body that is refused is read and thrown away, so that the client

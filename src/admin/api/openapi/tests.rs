@@ -5,14 +5,13 @@ use std::{
     time::Duration,
 };
 
-use http::{Method, Request, request::Parts};
+use http::Method;
 use serde::Serialize;
 use serde_json::{Value, json};
 
 use super::DESCRIPTION;
 use crate::{
-    admin::api::{Wants, about, list, providers, wants},
-    format::chat,
+    admin::api::{PATHS, about, find_path, list, providers},
     guard::{
         self, Policy,
         estimate::Calibration,
@@ -23,8 +22,7 @@ use crate::{
     health::Level,
     provider::Source,
     session::{
-        self, Account, Known, Orders, Reader, SessionId, State, Wanted, history::Point,
-        state::MadeOf,
+        self, Account, Known, Orders, Reader, SessionId, State, history::Point, state::MadeOf,
     },
     telemetry::{metrics::Metrics, recent::Recent},
 };
@@ -124,27 +122,6 @@ fn check(name: &str, value: &impl Serialize) {
     conforms(&whole, &value, &described, name);
 }
 
-fn parts(method: &Method, path: &str) -> Parts {
-    let request = Request::builder().method(method).uri(path);
-    request.body(()).unwrap().into_parts().0
-}
-
-/// The path that a wish stands for: one for each, so that a new one is not forgotten.
-const fn path(wants: Wants) -> &'static str {
-    match wants {
-        Wants::List(_) => "/sessions",
-        Wants::Report(_) | Wants::Switch(_) => "/sessions/{id}",
-        Wants::Order(_, Wanted::Compact) => "/sessions/{id}/compact",
-        Wants::Order(..) => "/sessions/{id}/clear",
-        Wants::Providers => "/providers",
-        Wants::Events => "/events",
-        Wants::Fit => "/fit",
-        Wants::About => "/about",
-        Wants::Settings => "/settings",
-        Wants::Description => "/openapi.json",
-    }
-}
-
 #[test]
 fn every_path_is_described_and_no_other() {
     let whole = description();
@@ -160,19 +137,19 @@ fn every_path_is_described_and_no_other() {
             Method::DELETE,
         ] {
             let name = method.as_str().to_lowercase();
-            let wanted = wants(&parts(&method, &format!("/{real}")), real);
+            let wanted = find_path(&method, real);
             assert_eq!(
                 wanted.is_ok(),
                 methods.get(&name).is_some(),
                 "{name} {described}"
             );
-            if let Ok(wanted) = wanted {
-                assert_eq!(path(wanted), described);
-                found.insert(path(wanted));
+            if let Ok((path, _)) = wanted {
+                assert_eq!(path, &described[1..]);
+                found.insert(path);
             }
         }
     }
-    assert_eq!(found.len(), 10, "each wish has a path");
+    assert_eq!(found, PATHS.map(|(path, _)| path).into());
 }
 
 /// A session of which everything is known.
