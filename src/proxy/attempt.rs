@@ -9,7 +9,6 @@
 
 use std::time::Instant;
 
-use http::Method;
 use serde_json::Value;
 
 use super::{
@@ -22,13 +21,8 @@ use super::{
     },
     plan::{plan_without_additions, plan_without_prompt_after_tool},
     provider_reply::{CallCount, ProviderReply, SendError},
-    traced_send,
 };
-use crate::{
-    conversation::edit::{Edits, Rope},
-    provider::{Outgoing, Payload},
-    telemetry::Operation,
-};
+use crate::conversation::edit::{Edits, Rope};
 
 /// Asks the place of `placed`. A request that is changed on the way takes its place there.
 ///
@@ -102,23 +96,15 @@ async fn send_once(
     calls: &mut CallCount,
 ) -> Result<ProviderReply, SendError> {
     let edited = edit_body(request, placed, asks_usage);
-    let provider = &placed.target.provider;
-    let outgoing = Outgoing {
-        method: Method::POST,
-        path: placed.path.clone(),
-        headers: placed.headers.clone(),
-        body: Payload::Whole(edited.body),
-        model: Some(placed.target.model.clone()),
-    };
-    let trace = &request.notes.trace;
+    let (trace, target) = (&request.notes.trace, &placed.target);
     let begun = Instant::now();
-    let sent = traced_send::send(trace, provider, Some(Operation::Chat), outgoing).await;
+    let sent = placed.head.send(trace, target, edited.body).await;
     let took = begun.elapsed();
     calls.took += took;
     calls.calls += 1;
     let answer = sent?;
     if answer.status().is_success() {
-        request.app.recent.answered(&provider.name, took);
+        request.app.recent.answered(&target.provider.name, took);
     }
     Ok(ProviderReply {
         answer: cleaned(answer),

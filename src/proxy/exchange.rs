@@ -34,7 +34,7 @@ use super::{
     outgoing::chosen,
     plan::PlannedRequest,
     provider_reply::is_stream,
-    request_options::{RequestOptions, wants_comment},
+    request_options::RequestOptions,
     response_headers::{TRAILERS, head},
     settle::{AnswerEnd, settle, settle_stream},
     summary_source::{SummarySource, keep_for_summary},
@@ -200,7 +200,6 @@ async fn hear(app: &App, inherited: &Inherited) {
 fn relay_stream(request: ClientRequest, answered: Answered, hold: Hold) -> Response<Body> {
     let Answered { mut reply, placed } = answered;
     request.notes.facts().is_stream = true;
-    let comment = wants_comment(&request.parts.headers);
     let (Some(session), Some(planned)) = (&request.session, &placed.planned) else {
         return relay::stream(reply.answer, Ending::silent());
     };
@@ -219,7 +218,6 @@ fn relay_stream(request: ClientRequest, answered: Answered, hold: Hold) -> Respo
             request,
             placed,
             streamed: true,
-            comment,
             // The request may go out again, so that its body is kept.
             hold: Some(hold),
         };
@@ -234,7 +232,7 @@ fn relay_stream(request: ClientRequest, answered: Answered, hold: Hold) -> Respo
         strip_usage: reply.asked_usage,
         left_out,
         foot,
-        on_end: Box::new(move |heard| end_stream(session, planned, heard, source, comment).boxed()),
+        on_end: Box::new(move |heard| end_stream(session, planned, heard, source).boxed()),
     };
     relay::stream(reply.answer, ending)
 }
@@ -245,7 +243,6 @@ async fn end_stream(
     planned: Option<Box<PlannedRequest>>,
     heard: Heard,
     source: Option<SummarySource>,
-    comment: bool,
 ) -> Closing {
     let (Some(session), Some(planned)) = (session, planned) else {
         return Closing::default();
@@ -256,7 +253,7 @@ async fn end_stream(
         before: Before::default(),
         source,
     };
-    settle_stream(&session, *planned, end, comment).await
+    settle_stream(&session, *planned, end).await
 }
 
 /// Step 9, in one piece: all of it is known before its head is released.
@@ -282,7 +279,6 @@ async fn relay_whole(
         request,
         placed,
         streamed: false,
-        comment: false,
         hold: None,
     };
     let (read, last, before) = if sifting.any() {

@@ -3,19 +3,16 @@
 
 use std::time::Instant;
 
-use http::HeaderMap;
-
 use super::{
     begin_summary::begin_compaction,
     candidates::Candidates,
     client_request::{ClientRequest, Followed},
-    outgoing::{outgoing_headers, with_query},
+    outgoing::ChatHead,
     plan::{PlannedRequest, note_plan, plan_request, wants_larger_model},
 };
 use crate::{
     compaction::CompactionStep,
     config::GuardConfig,
-    http::body,
     provider::{Target, retry::Budget},
 };
 
@@ -23,9 +20,7 @@ use crate::{
 pub struct PlacedRequest {
     /// Who is asked; the target of the plan is the same one.
     pub target: Target,
-    pub path: String,
-    /// As they go to the provider.
-    pub headers: HeaderMap,
+    pub head: ChatHead,
     /// `None` where there is no conversation to follow.
     pub planned: Option<Box<PlannedRequest>>,
 }
@@ -143,15 +138,11 @@ impl Fallbacks {
             self.candidates.put_first(smaller);
             planned = plan(&target, Some(smaller_plan.compaction.clone()));
         }
-        let (app, parts, provider) = (&request.app, &request.parts, &target.provider);
-        let mut headers = outgoing_headers(app, parts, provider, true);
-        body::without_encoding(&mut headers);
         if let (Some(session), Some(planned)) = (&request.session, &planned) {
             note_plan(session, planned);
         }
         PlacedRequest {
-            path: with_query(app, "/chat/completions", parts, provider),
-            headers,
+            head: ChatHead::new(&request.app, &request.parts, &target.provider),
             planned: planned.map(Box::new),
             target,
         }

@@ -1,13 +1,14 @@
 //! What goes on to a provider beside the body: path, query and headers, without what is not for it.
 
-use http::{HeaderMap, HeaderName, Response, request::Parts};
+use http::{HeaderMap, HeaderName, Method, Response, request::Parts};
 
-use super::App;
+use super::{App, traced_send};
 use crate::{
     config::Auth,
-    http::admission,
-    provider::{Provider, headers},
-    wire::Body,
+    http::{admission, body},
+    provider::{Outgoing, Payload, Provider, Target, Unsent, headers},
+    telemetry::{Operation, trace::Trace},
+    wire::{Body, edit::Rope},
 };
 
 /// Names a provider for one request.
@@ -34,10 +35,44 @@ pub fn chosen(headers: &HeaderMap) -> Option<&str> {
     headers.get(CHOSEN)?.to_str().ok()
 }
 
-/// A path at a provider, with the query of the request as it goes on there.
-pub fn with_query(app: &App, path: &str, parts: &Parts, provider: &Provider) -> String {
-    let query = parts.uri.query();
-    path.to_owned() + &query.map_or_else(String::new, |query| without_key(app, provider, query))
+/// Path and headers of a chat completion at one provider.
+pub struct ChatHead {
+    path: String,
+    pub headers: HeaderMap,
+}
+
+impl ChatHead {
+    /// For a request whose body goes on without its content encoding.
+    pub fn new(app: &App, parts: &Parts, provider: &Provider) -> Self {
+        let mut headers = outgoing_headers(app, parts, provider, true);
+        body::without_encoding(&mut headers);
+        let query = parts.uri.query();
+        let query = query.map_or_else(String::new, |query| without_key(app, provider, query));
+        Self {
+            path: format!("/chat/completions{query}"),
+            headers,
+        }
+    }
+
+    /// Sends a chat completion, and waits for the head of its answer.
+    ///
+    /// # Errors
+    /// No answer began.
+    pub async fn send(
+        &self,
+        trace: &Trace,
+        target: &Target,
+        body: Rope,
+    ) -> Result<Response<Body>, Unsent> {
+        let outgoing = Outgoing {
+            method: Method::POST,
+            path: self.path.clone(),
+            headers: self.headers.clone(),
+            body: Payload::Whole(body),
+            model: Some(target.model.clone()),
+        };
+        traced_send::send(trace, &target.provider, Some(Operation::Chat), outgoing).await
+    }
 }
 
 /// The headers that go on to a provider.

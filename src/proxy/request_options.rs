@@ -17,50 +17,36 @@ pub enum GuardMode {
     Off,
 }
 
-impl GuardMode {
-    pub fn of(headers: &HeaderMap) -> Self {
-        match headers.get(GUARD).map(HeaderValue::as_bytes) {
-            Some(b"off") => Self::Off,
-            Some(b"dry-run") => Self::DryRun,
-            _ => Self::Guard,
-        }
-    }
-}
-
 /// What a client and its request ask of the guard, of recovery and of compaction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RequestOptions {
     pub mode: GuardMode,
-    /// Recovery may begin something new.
+    /// Recovery may begin something new: a prompt, tools, a course. What its session has already stays either
+    /// way, so that its prefix does.
     pub recovers: bool,
     /// Whether the conversation is summarised by itself; `None`: as its session, or the settings, say.
     pub auto_compact: Option<bool>,
+    /// The level of a stream comes as a comment at its end.
+    pub comment: bool,
 }
 
 impl RequestOptions {
     /// `recovers`: whether the client may have recovery.
     pub fn of(headers: &HeaderMap, recovers: bool) -> Self {
+        let asked = |name| headers.get(name).map(HeaderValue::as_bytes);
         Self {
-            mode: GuardMode::of(headers),
-            recovers: recovers && !without_recovery(headers),
-            auto_compact: match headers.get(AUTO_COMPACT).map(HeaderValue::as_bytes) {
+            mode: match asked(GUARD) {
+                Some(b"off") => GuardMode::Off,
+                Some(b"dry-run") => GuardMode::DryRun,
+                _ => GuardMode::Guard,
+            },
+            recovers: recovers && asked(RECOVERY) != Some(b"off"),
+            auto_compact: match asked(AUTO_COMPACT) {
                 Some(b"on") => Some(true),
                 Some(b"off") => Some(false),
                 _ => None,
             },
+            comment: asked(STREAM_HEALTH) == Some(b"comment"),
         }
     }
-}
-
-/// Whether the request wants nothing new of recovery: no prompt, no tools, no new course. What its
-/// session has already stays, so that its prefix does.
-fn without_recovery(headers: &HeaderMap) -> bool {
-    headers.get(RECOVERY).is_some_and(|value| value == "off")
-}
-
-/// Whether the client wants the level of a stream as a comment at its end.
-pub fn wants_comment(headers: &HeaderMap) -> bool {
-    headers
-        .get(STREAM_HEALTH)
-        .is_some_and(|value| value == "comment")
 }

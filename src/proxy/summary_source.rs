@@ -4,23 +4,20 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use http::{
-    HeaderMap, HeaderName, HeaderValue, Method, Request, Response,
+    HeaderName, HeaderValue, Request, Response,
     header::{ACCEPT, CONTENT_TYPE, USER_AGENT},
 };
 
 use super::{
-    client_request::ClientRequest,
-    fallbacks::PlacedRequest,
-    outgoing::{outgoing_headers, with_query},
+    client_request::ClientRequest, fallbacks::PlacedRequest, outgoing::ChatHead,
     summary_due::may_begin_after_answer,
-    traced_send,
 };
 use crate::{
     compaction::{SummaryClient, choose_summary_model},
     conversation::{Conversation, edit::Rope},
-    http::{body, limit::Hold},
-    provider::{Outgoing, Payload, Target, Unsent},
-    telemetry::{Operation, trace::Trace},
+    http::limit::Hold,
+    provider::{Target, Unsent},
+    telemetry::trace::Trace,
     wire::Body,
 };
 
@@ -32,28 +29,14 @@ pub struct SummarySource {
     pub conversation: Arc<Conversation>,
     /// The summary model.
     pub target: Target,
-    path: String,
-    headers: HeaderMap,
+    head: ChatHead,
     /// Room for the body.
     _hold: Hold,
 }
 
 impl SummaryClient for SummarySource {
     async fn send(&self, trace: &Trace, body: Bytes) -> Result<Response<Body>, Unsent> {
-        let outgoing = Outgoing {
-            method: Method::POST,
-            path: self.path.clone(),
-            headers: self.headers.clone(),
-            body: Payload::Whole(Rope::from(body)),
-            model: Some(self.target.model.clone()),
-        };
-        traced_send::send(
-            trace,
-            &self.target.provider,
-            Some(Operation::Chat),
-            outgoing,
-        )
-        .await
+        self.head.send(trace, &self.target, Rope::from(body)).await
     }
 }
 
@@ -83,9 +66,8 @@ pub(super) fn summary_source(request: &ClientRequest, own: &Target) -> Option<Su
     }
     let same = provider.config.base_url == own.provider.config.base_url;
     let parts = if same { &request.parts } else { &bare };
-    let path = with_query(app, "/chat/completions", parts, provider);
-    let mut headers = outgoing_headers(app, parts, provider, true);
-    body::without_encoding(&mut headers);
+    let mut head = ChatHead::new(app, parts, provider);
+    let headers = &mut head.headers;
     headers.remove(IDEMPOTENCY_KEY);
     let json = HeaderValue::from_static("application/json");
     headers.insert(ACCEPT, json.clone());
@@ -93,8 +75,7 @@ pub(super) fn summary_source(request: &ClientRequest, own: &Target) -> Option<Su
     Some(SummarySource {
         conversation: Arc::clone(conversation),
         target,
-        path,
-        headers,
+        head,
         _hold: hold,
     })
 }

@@ -29,8 +29,6 @@ pub struct ToolLoop {
     pub placed: PlacedRequest,
     /// As the first answer came; those that follow must come alike.
     pub streamed: bool,
-    /// The client wants the level of a stream as a comment.
-    pub comment: bool,
     /// Room for the body, for as long as it may have to be sent again.
     pub hold: Option<Hold>,
 }
@@ -93,7 +91,7 @@ impl Rounds for ToolLoop {
             before,
             source,
         };
-        settle_stream(session, *planned, end, self.comment).await
+        settle_stream(session, *planned, end).await
     }
 }
 

@@ -83,12 +83,11 @@ pub async fn settle(
     foot
 }
 
-/// What is added to the end of a stream. `comment`: the client wants it as a comment too.
+/// What is added to the end of a stream.
 pub async fn settle_stream(
     session: &SessionContext,
     planned: PlannedRequest,
     end: AnswerEnd<'_>,
-    comment: bool,
 ) -> Closing {
     let heard = end.heard;
     // Half an answer is no generation; of one that cannot be read, nothing else is known.
@@ -100,7 +99,10 @@ pub async fn settle_stream(
     }
     let trailers = settle(session, planned, end).await;
     Closing {
-        comment: comment.then(|| stream_comment(&trailers).into()),
+        comment: session
+            .options
+            .comment
+            .then(|| stream_comment(&trailers).into()),
         trailers,
     }
 }

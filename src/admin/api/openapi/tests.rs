@@ -12,6 +12,7 @@ use serde_json::{Value, json};
 use super::DESCRIPTION;
 use crate::{
     admin::api::{PATHS, about, find_path, list, providers},
+    format::chat,
     guard::{
         self, Policy,
         estimate::Calibration,
