@@ -17,36 +17,49 @@ const MAX_NAME: usize = 1 << 10;
 /// It is [`Found::surely`] the only one where `body` is a whole form of the plainest kind.
 pub fn in_multipart(body: &[u8], boundary: &[u8]) -> Found {
     let dash = [b"--", boundary].concat();
-    let mut parts = Parts {
-        body,
-        delimiter: [b"\r\n", &dash[..]].concat(),
-        at: None,
-        seen: 0,
-    };
     let mut model = None;
     let mut candidates = 0;
     let mut clean = body.starts_with(&dash);
-    let closed = loop {
-        match parts.next() {
-            Next::Part { head, value } => {
-                let name = part_name(&body[head.range()]);
-                clean &= name != Name::Odd;
-                candidates += usize::from(name != Name::Other);
-                if name == Name::Model && model.is_none() {
-                    model = named(body, value);
-                }
-            }
-            Next::Closed => break true,
-            Next::Broken => break false,
+    let mut closed = false;
+    // Where the line of the delimiter before ends, and the head of a part begins.
+    let mut part = None;
+    for begin in memmem::find_iter(body, &dash) {
+        let end = begin + dash.len();
+        let begins_line = begin == 0 || body[..begin].ends_with(b"\r\n");
+        let closes = body[end..].starts_with(b"--");
+        let line = line_end(body, end);
+        // A boundary that stands anywhere else is one to some reader, and so is a longer word that begins with it.
+        if closed || !begins_line || !(closes || line.is_some()) {
+            clean = false;
+            continue;
         }
-    };
-    // A boundary that stands anywhere else is one to some reader.
-    let all = memmem::find_iter(body, &dash).count() == parts.seen;
+        if let Some(start) = part {
+            let Some((head, value)) = split_part(body, start, begin - 2) else {
+                clean = false;
+                break;
+            };
+            let name = part_name(&body[head.range()]);
+            clean &= name != Name::Odd;
+            candidates += usize::from(name != Name::Other);
+            if name == Name::Model && model.is_none() {
+                model = named(body, value);
+            }
+        }
+        (closed, part) = (closes, line);
+    }
     let one = candidates == usize::from(model.is_some());
     Found {
-        surely: clean && closed && all && one,
+        surely: clean && closed && one,
         model,
     }
+}
+
+/// Head and value of the part between the end of a delimiter's line and the line break before the next one.
+/// `None`: its head has no end.
+fn split_part(body: &[u8], start: usize, end: usize) -> Option<(Span, Span)> {
+    // The line break of the delimiter's own line may be the first half of an empty head's end.
+    let head_end = start + memmem::find(body.get(start..end)?, b"\r\n\r\n")?;
+    Some((Span::new(start, head_end), Span::new(head_end + 4, end)))
 }
 
 fn named(body: &[u8], value: Span) -> Option<Named> {
@@ -56,76 +69,6 @@ fn named(body: &[u8], value: Span) -> Option<Named> {
         span: value,
         spelling: Spelling::Plain,
     })
-}
-
-/// Walks the parts of a body.
-struct Parts<'b> {
-    body: &'b [u8],
-    /// Line break, dashes, boundary.
-    delimiter: Vec<u8>,
-    /// The end of the delimiter that was found last.
-    at: Option<usize>,
-    /// Delimiters up to now.
-    seen: usize,
-}
-
-enum Next {
-    Part {
-        head: Span,
-        value: Span,
-    },
-    Closed,
-    /// Not a form, or cut short.
-    Broken,
-}
-
-impl Parts<'_> {
-    fn next(&mut self) -> Next {
-        let at = match self.at {
-            Some(at) => Some(at),
-            None if self.body.starts_with(&self.delimiter[2..]) => {
-                self.seen = 1;
-                Some(self.delimiter.len() - 2)
-            }
-            None => self.find(0).map(|(_, end)| end),
-        };
-        let Some(at) = at else {
-            return Next::Broken;
-        };
-        if self.body[at..].starts_with(b"--") {
-            return Next::Closed;
-        }
-        // The line break of the delimiter's own line may be the first half of an empty head's end.
-        let Some(line) = line_end(self.body, at) else {
-            return Next::Broken;
-        };
-        let Some(end) = memmem::find(&self.body[line..], b"\r\n\r\n") else {
-            return Next::Broken;
-        };
-        let (head, start) = (Span::new(line, line + end), line + end + 4);
-        let Some((end, next)) = self.find(start) else {
-            return Next::Broken;
-        };
-        self.at = Some(next);
-        Next::Part {
-            head,
-            value: Span::new(start, end),
-        }
-    }
-
-    /// Where the next delimiter begins, and where its boundary ends.
-    fn find(&mut self, mut from: usize) -> Option<(usize, usize)> {
-        loop {
-            let begin = from + memmem::find(self.body.get(from..)?, &self.delimiter)?;
-            let end = begin + self.delimiter.len();
-            // A longer word that begins with the boundary is text.
-            if self.body[end..].starts_with(b"--") || line_end(self.body, end).is_some() {
-                self.seen += 1;
-                return Some((begin, end));
-            }
-            from = begin + 1;
-        }
-    }
 }
 
 /// Where the line break stands that ends a delimiter's line.
