@@ -4,10 +4,7 @@ use std::{io, sync::Arc};
 
 use tokio_util::sync::CancellationToken;
 
-use super::{
-    replica_sync::{LearntState, ReplicaSync},
-    session_events::News,
-};
+use super::{replica_sync::ReplicaSync, session_events::News};
 use crate::{
     compaction::SummaryJobs,
     config::Config,
@@ -65,6 +62,7 @@ impl App {
         };
         let client_limits = Arc::default();
         let metrics = Arc::new(Metrics::default());
+        let ratios = Arc::default();
         let patience = config.store.timeout;
         let draining = CancellationToken::new();
         let sessions = Sessions::new(Arc::clone(&store), Tenants::new(secret))
@@ -72,8 +70,13 @@ impl App {
             .map_err(io::Error::other)?;
         Ok(Self {
             sessions,
-            replica_sync: Arc::new(ReplicaSync::new(store, Arc::clone(&metrics), patience)),
-            ratios: Arc::default(),
+            replica_sync: Arc::new(ReplicaSync::new(
+                store,
+                Arc::clone(&metrics),
+                Arc::clone(&ratios),
+                patience,
+            )),
+            ratios,
             clients: Clients::new(&config.clients, &client_limits),
             registry: Registry::new(&config)?,
             flight: Limit::new(config.server.max_bytes_in_flight),
@@ -130,14 +133,6 @@ impl App {
         self.flight.set_max(self.config.server.max_bytes_in_flight);
         // Something may have been told of a provider that was not there.
         self.replica_sync.pull_again();
-    }
-
-    /// What answers teach.
-    pub fn learnt_state(&self) -> LearntState<'_> {
-        LearntState {
-            registry: &self.registry,
-            ratios: &self.ratios,
-        }
     }
 
     /// Whether the server is on its way out.

@@ -82,7 +82,7 @@ pub(super) async fn attempt(
     if reply.too_long {
         // No answer ends at which it would be told.
         let within = app.config.store.save_timeout();
-        app.replica_sync.publish(app.learnt_state(), within).await;
+        app.replica_sync.publish(&app.registry, within).await;
     }
     (reply.attempts, reply.took) = (calls.calls, calls.took);
     Ok(reply)

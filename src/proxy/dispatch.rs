@@ -138,46 +138,33 @@ fn judge(
     tried: &Result<ProviderReply, SendError>,
     permit: Permit<'_>,
 ) -> Judgement {
-    let (now, name) = (Instant::now(), &*provider.name);
-    let without_answer = |outcome| Judgement {
-        outcome,
-        retry_after: None,
-    };
-    let sent = match tried {
-        Ok(sent) => sent,
+    let own_key = matches!(provider.config.auth, Auth::Key(_));
+    let (outcome, word) = match tried {
+        Ok(reply) if reply.too_long => (Outcome::Final, "answer"),
+        Ok(reply) => match retry::outcome(reply.answer.status(), own_key) {
+            Outcome::Final => (Outcome::Final, "answer"),
+            Outcome::Busy => (Outcome::Busy, "busy"),
+            Outcome::Failed => (Outcome::Failed, "failed"),
+            Outcome::Denied => (Outcome::Denied, "denied"),
+        },
         // The client's own doing.
         Err(SendError::Unsent(
             Unsent::BodyBroken | Unsent::BodySlow { .. } | Unsent::NoModel { .. },
-        )) => {
-            metrics.count_attempt(name, "unsent");
-            return without_answer(Outcome::Final);
-        }
-        Err(SendError::Unsent(_)) => {
-            permit.failed(now);
-            metrics.count_attempt(name, "unsent");
-            return without_answer(Outcome::Failed);
-        }
-        Err(SendError::Failing(_)) => {
-            permit.failed(now);
-            metrics.count_attempt(name, "failed");
-            return without_answer(Outcome::Failed);
-        }
-        Err(SendError::Broken(_)) => {
-            permit.failed(now);
-            metrics.count_attempt(name, "failed");
-            return without_answer(Outcome::Final);
-        }
+        )) => (Outcome::Final, "unsent"),
+        Err(SendError::Unsent(_)) => (Outcome::Failed, "unsent"),
+        Err(SendError::Failing(_)) => (Outcome::Failed, "failed"),
+        Err(SendError::Broken(_)) => (Outcome::Final, "failed"),
     };
-    let own_key = matches!(provider.config.auth, Auth::Key(_));
-    let outcome = match sent.too_long {
-        true => Outcome::Final,
-        false => retry::outcome(sent.answer.status(), own_key),
-    };
-    let retry_after = retry::retry_after(sent.answer.headers(), SystemTime::now());
-    match outcome {
-        Outcome::Failed => permit.failed(now),
-        _ => permit.succeeded(),
+    metrics.count_attempt(&provider.name, word);
+    let now = Instant::now();
+    match (outcome, tried) {
+        (Outcome::Failed, _) | (_, Err(SendError::Broken(_))) => permit.failed(now),
+        (_, Ok(_)) => permit.succeeded(),
+        // The request did not reach the provider.
+        (_, Err(_)) => {}
     }
+    let headers = tried.as_ref().map(|reply| reply.answer.headers()).ok();
+    let retry_after = headers.and_then(|headers| retry::retry_after(headers, SystemTime::now()));
     // A client's own account may have reached its limit: the others have theirs.
     if outcome == Outcome::Busy
         && !matches!(provider.config.auth, Auth::Client)
@@ -185,13 +172,6 @@ fn judge(
     {
         provider.breaker.rest(now, length);
     }
-    let word = match outcome {
-        Outcome::Final => "answer",
-        Outcome::Busy => "busy",
-        Outcome::Failed => "failed",
-        Outcome::Denied => "denied",
-    };
-    metrics.count_attempt(name, word);
     Judgement {
         outcome,
         retry_after,

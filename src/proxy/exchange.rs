@@ -191,7 +191,7 @@ async fn hear(app: &App, inherited: &Inherited) {
     // Where the store does not answer, it is not waited for twice.
     if !inherited.lost {
         let passed = !inherited.lineage.probes().is_empty();
-        app.replica_sync.pull(app.learnt_state(), passed).await;
+        app.replica_sync.pull(&app.registry, passed).await;
     }
 }
 

@@ -49,6 +49,7 @@ const MOST_AHEAD_MS: u64 = 24 * 60 * 60 * 1_000;
 pub struct ReplicaSync {
     store: Arc<dyn Store>,
     metrics: Arc<Metrics>,
+    ratios: Arc<Ratios>,
     pull_within: Duration,
     known: Mutex<Known>,
     /// Held while one request pulls for all.
@@ -57,16 +58,12 @@ pub struct ReplicaSync {
     publishing: tokio::sync::Mutex<()>,
 }
 
-/// What answers teach.
-#[derive(Clone, Copy)]
-pub struct LearntState<'a> {
-    pub registry: &'a Registry,
-    pub ratios: &'a Ratios,
-}
+/// The names of a provider and of a model.
+type Model = (Box<str>, Box<str>);
 
 struct Known {
-    /// Models, with their providers, of which something may have been learnt that is not published.
-    changed: BTreeSet<(Box<str>, Box<str>)>,
+    /// Models of which something may have been learnt that is not published.
+    changed: BTreeSet<Model>,
     /// What was published last, by its name in the store.
     published: LruCache<Bytes, Stamped>,
     /// The version that was pulled last.
@@ -77,10 +74,16 @@ struct Known {
 
 impl ReplicaSync {
     /// `pull_within`: how long a request waits for what others published.
-    pub fn new(store: Arc<dyn Store>, metrics: Arc<Metrics>, pull_within: Duration) -> Self {
+    pub fn new(
+        store: Arc<dyn Store>,
+        metrics: Arc<Metrics>,
+        ratios: Arc<Ratios>,
+        pull_within: Duration,
+    ) -> Self {
         Self {
             store,
             metrics,
+            ratios,
             pull_within,
             known: Mutex::new(Known {
                 changed: BTreeSet::new(),
@@ -101,7 +104,7 @@ impl ReplicaSync {
 
     /// Merges what others published since the last time; returns whether it was read.
     /// `passed`: the store was asked for something for this request, and its answer had the version.
-    pub async fn pull(&self, learnt_state: LearntState<'_>, passed: bool) -> bool {
+    pub async fn pull(&self, registry: &Registry, passed: bool) -> bool {
         if !self.is_due(passed) {
             return false;
         }
@@ -114,7 +117,7 @@ impl ReplicaSync {
             }
             let shared = self.store.shared().await?;
             for (name, value) in &shared.all {
-                self.merge(learnt_state, name, value);
+                self.merge(registry, name, value);
             }
             let mut known = self.known();
             known.version = Some(shared.version);
@@ -148,11 +151,10 @@ impl ReplicaSync {
 
     /// Merges one value, where it is newer than what is known. What is known here and not there is published
     /// with the next answer.
-    fn merge(&self, learnt_state: LearntState<'_>, name: &Bytes, value: &[u8]) {
+    fn merge(&self, registry: &Registry, name: &Bytes, value: &[u8]) {
         let Some(row) = RowName::read(name) else {
             return;
         };
-        let LearntState { registry, ratios } = learnt_state;
         let there = registry.named(&row.provider).ok();
         let Some(there) = there.filter(|there| row.is_of(there)) else {
             return;
@@ -180,7 +182,7 @@ impl ReplicaSync {
                 merged.is_news(&lessons)
             }
             (_, Learnt::Ratio(ratio)) => {
-                ratios.hear(&row.provider, &row.model, ratio);
+                self.ratios.hear(&row.provider, &row.model, ratio);
                 false
             }
         };
@@ -193,12 +195,12 @@ impl ReplicaSync {
     /// too, when this returns. What fails is published with a later answer.
     ///
     /// CANCEL: what a dropped call did not publish stays marked as changed.
-    pub async fn publish(&self, learnt_state: LearntState<'_>, within: Duration) {
+    pub async fn publish(&self, registry: &Registry, within: Duration) {
         let until = Instant::now() + within;
         let Ok(_one) = timeout_at(until.into(), self.publishing.lock()).await else {
             return;
         };
-        let rows = self.unpublished(learnt_state);
+        let rows = self.unpublished(registry);
         if rows.is_empty() {
             return;
         }
@@ -206,7 +208,7 @@ impl ReplicaSync {
             let begun = Instant::now();
             let shared = self.store.share(&name, value.to_bytes());
             let shared = timeout_at(until.into(), shared).await;
-            (self.note_call(begun, shared)).then_some((name, value))
+            self.note_call(begun, shared).then_some((name, value))
         });
         let published = join_all(published).await;
         let mut known = self.known();
@@ -215,18 +217,18 @@ impl ReplicaSync {
         }
         drop(known);
         // Models of which all is published are changed no more.
-        self.unpublished(learnt_state);
+        self.unpublished(registry);
     }
 
     /// What was learnt of models and is worth publishing, by names in the store. Models of which there is
     /// nothing are changed no more.
-    fn unpublished(&self, learnt_state: LearntState<'_>) -> Vec<(Bytes, Stamped)> {
+    fn unpublished(&self, registry: &Registry) -> Vec<(Bytes, Stamped)> {
         let now = SystemTime::now();
         let mut rows = Vec::new();
         let known = &mut *self.known();
-        known.changed.retain(|(provider, model)| {
+        known.changed.retain(|model| {
             let before = rows.len();
-            for (name, learnt) in learnt_state.rows(provider, model, now) {
+            for (name, learnt) in self.rows(registry, model, now) {
                 let published = known.published.peek(&name);
                 if learnt.is_news(published, now) {
                     rows.push((name, Stamped::after(published, learnt, now)));
@@ -235,6 +237,26 @@ impl ReplicaSync {
             rows.len() > before
         });
         rows
+    }
+
+    /// What is known of a model, by names in the store.
+    fn rows(
+        &self,
+        registry: &Registry,
+        (provider, model): &Model,
+        now: SystemTime,
+    ) -> Vec<(Bytes, Learnt)> {
+        let Ok(there) = registry.named(provider) else {
+            return Vec::new();
+        };
+        let lessons = registry.learnt.lessons(&there.place, model, now);
+        let ratio = self.ratios.known(provider, model);
+        let learnt = [lessons.map(Learnt::Window), ratio.map(Learnt::Ratio)];
+        let rows = learnt.into_iter().flatten().filter_map(|learnt| {
+            let name = RowName::new(learnt.letter(), there, model).to_bytes()?;
+            (name.len() <= MAX_SHARED_NAME_BYTES).then_some((name, learnt))
+        });
+        rows.collect()
     }
 
     /// Counts a call to the store, and returns whether it did what it was to do.
@@ -262,23 +284,6 @@ impl Known {
         if self.changed.len() < MAX_MODELS {
             self.changed.insert((provider.into(), model.into()));
         }
-    }
-}
-
-impl LearntState<'_> {
-    /// What is known of a model, by names in the store.
-    fn rows(&self, provider: &str, model: &str, now: SystemTime) -> Vec<(Bytes, Learnt)> {
-        let Ok(there) = self.registry.named(provider) else {
-            return Vec::new();
-        };
-        let lessons = self.registry.learnt.lessons(&there.place, model, now);
-        let ratio = self.ratios.known(provider, model);
-        let learnt = [lessons.map(Learnt::Window), ratio.map(Learnt::Ratio)];
-        let rows = learnt.into_iter().flatten().filter_map(|learnt| {
-            let name = RowName::new(learnt.letter(), there, model).to_bytes()?;
-            (name.len() <= MAX_SHARED_NAME_BYTES).then_some((name, learnt))
-        });
-        rows.collect()
     }
 }
 

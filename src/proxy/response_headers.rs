@@ -9,7 +9,7 @@ use super::{
     request_options::GuardMode,
 };
 use crate::{
-    health::{self, From, Health},
+    health::{self, From},
     recovery,
     session::State,
 };
@@ -42,15 +42,12 @@ pub fn head(
     planned: &PlannedRequest,
     reply: &ProviderReply,
 ) -> HeaderMap {
-    let mut headers: HeaderMap =
-        health::headers(&previous_health(session, planned), From::Previous).collect();
     // A dry run begins no course.
     let memory = match planned.mode {
         GuardMode::Guard => planned.recovery.memory(),
         GuardMode::DryRun | GuardMode::Off => planned.recovery.before(),
     };
-    headers.extend(recovery::headers::headers(memory));
-    put(&mut headers, SESSION, session.inherited.session.to_string());
+    let mut headers = head_of_session(session, planned, memory);
     put(&mut headers, ACTIONS, planned.actions(false));
     put(
         &mut headers,
@@ -74,10 +71,7 @@ pub fn head(
 
 /// The same while the request still waits for its summary: nobody was asked yet.
 pub fn early_head(session: &SessionContext, planned: &PlannedRequest) -> HeaderMap {
-    let health = previous_health(session, planned);
-    let mut headers: HeaderMap = health::headers(&health, From::Previous).collect();
-    headers.extend(recovery::headers::headers(planned.recovery.memory()));
-    put(&mut headers, SESSION, session.inherited.session.to_string());
+    let mut headers = head_of_session(session, planned, planned.recovery.memory());
     headers.insert(ACTIONS, HeaderValue::from_static("compacting"));
     headers
 }
@@ -97,14 +91,22 @@ pub fn foot(planned: &PlannedRequest, state: &State, actions: String) -> HeaderM
     headers
 }
 
-/// The level of the generation before, unknown where there is none.
-fn previous_health(session: &SessionContext, planned: &PlannedRequest) -> Health {
+/// The session, its memory, and the health of the generation before, unknown where there is none.
+fn head_of_session(
+    session: &SessionContext,
+    planned: &PlannedRequest,
+    memory: &recovery::Memory,
+) -> HeaderMap {
     let state = session.inherited.state.as_ref();
     let window = planned.target.window.known();
-    state.map_or_else(
+    let health = state.map_or_else(
         || health::judge(None, window, &planned.limits),
         State::health,
-    )
+    );
+    let mut headers: HeaderMap = health::headers(&health, From::Previous).collect();
+    headers.extend(recovery::headers::headers(memory));
+    put(&mut headers, SESSION, session.inherited.session.to_string());
+    headers
 }
 
 fn put(headers: &mut HeaderMap, name: HeaderName, value: String) {

@@ -76,7 +76,7 @@ pub async fn serve(
     let app = live.app();
     tasks.spawn(async move {
         // From before the last restart, and of other replicas. Requests do not wait for it.
-        app.replica_sync.pull(app.learnt_state(), false).await
+        app.replica_sync.pull(&app.registry, false).await
     });
     let graceful = GracefulShutdown::new();
     tokio::pin!(stop);

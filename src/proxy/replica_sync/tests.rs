@@ -20,37 +20,32 @@ const HERE: u64 = 0x2d06_8005_38d3_94c2;
 /// One process.
 struct Replica {
     registry: Registry,
-    ratios: Ratios,
+    ratios: Arc<Ratios>,
     replica_sync: ReplicaSync,
 }
 
 impl Replica {
     fn new(store: &Arc<MemoryStore>) -> Self {
+        let ratios = Arc::<Ratios>::default();
         Self {
             registry: Registry::new(&Config::default()).unwrap(),
-            ratios: Ratios::default(),
+            ratios: Arc::clone(&ratios),
             replica_sync: ReplicaSync::new(
                 Arc::clone(store) as Arc<dyn Store>,
                 Arc::default(),
+                ratios,
                 StoreConfig::default().timeout,
             ),
         }
     }
 
-    fn learnt_state(&self) -> LearntState<'_> {
-        LearntState {
-            registry: &self.registry,
-            ratios: &self.ratios,
-        }
-    }
-
     async fn publish(&self) {
         self.replica_sync.mark_changed("simulated", "m");
-        self.replica_sync.publish(self.learnt_state(), WITHIN).await;
+        self.replica_sync.publish(&self.registry, WITHIN).await;
     }
 
     async fn pull(&self) -> bool {
-        self.replica_sync.pull(self.learnt_state(), true).await
+        self.replica_sync.pull(&self.registry, true).await
     }
 
     fn refuse(&self, window: u32) {
@@ -186,10 +181,7 @@ async fn what_is_disproved_is_forgotten_by_all() {
     assert_eq!(third.window(), None);
     // And the others hear of that with its next answer.
     let version = store.shared_version();
-    third
-        .replica_sync
-        .publish(third.learnt_state(), WITHIN)
-        .await;
+    third.replica_sync.publish(&third.registry, WITHIN).await;
     assert!(store.shared_version() > version);
 }
 
@@ -237,7 +229,7 @@ async fn the_newest_wins_whatever_the_clocks_say() {
     store.share(&name, older).await.unwrap();
     assert!(one.pull().await);
     assert_eq!(one.window(), Some(12_000));
-    one.replica_sync.publish(one.learnt_state(), WITHIN).await;
+    one.replica_sync.publish(&one.registry, WITHIN).await;
     other.pull().await;
     assert_eq!(other.window(), Some(12_000));
 }
@@ -279,12 +271,12 @@ async fn what_could_not_be_told_is_told_later() {
     one.refuse(16_000);
     one.replica_sync.mark_changed("simulated", "m");
     // Dropped before it is done.
-    let told = one.replica_sync.publish(one.learnt_state(), WITHIN);
+    let told = one.replica_sync.publish(&one.registry, WITHIN);
     drop(told);
     let long = "m".repeat(MAX_SHARED_NAME_BYTES);
     one.ratios.learn("simulated", &long, 10_000, 13_000);
     one.replica_sync.mark_changed("simulated", &long);
-    one.replica_sync.publish(one.learnt_state(), WITHIN).await;
+    one.replica_sync.publish(&one.registry, WITHIN).await;
     assert_eq!(store.shared().await.unwrap().all.len(), 1);
     assert!(one.replica_sync.known().changed.is_empty());
 }

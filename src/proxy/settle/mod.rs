@@ -63,7 +63,7 @@ pub async fn settle(
     let (stored, ()) = tokio::join!(
         app.sessions
             .save(&inherited.lineage, digest, &state, within),
-        app.replica_sync.publish(app.learnt_state(), within),
+        app.replica_sync.publish(&app.registry, within),
     );
     drop(child);
     if stored {
