@@ -5,10 +5,11 @@ use http::{HeaderMap, HeaderName, Method, Response, request::Parts};
 use super::{App, traced_send};
 use crate::{
     config::Auth,
+    conversation::edit::Rope,
     http::{admission, body},
     provider::{Outgoing, Payload, Provider, Target, Unsent, headers},
     telemetry::{Operation, trace::Trace},
-    wire::{Body, edit::Rope},
+    wire::Body,
 };
 
 /// Names a provider for one request.
