@@ -4,7 +4,6 @@
 //! agent that talks to it over HTTP as any client would. No key, no network, and nothing stays
 //! on the disk.
 
-mod agent;
 mod report;
 
 use std::{
@@ -18,15 +17,12 @@ use std::{
 use http::header::CONTENT_TYPE;
 use tokio::{net::TcpListener, time};
 
-use self::{
-    agent::Agent,
-    report::{Answer, Report},
-};
+use self::report::{Answer, Report};
 use super::{Failed, block_on, table::grouped};
 use crate::{
     CurrentConfig,
     config::{Config, StorePlace, secret::SecretKey},
-    provider::simulated,
+    provider::simulated::{self, DemoAgent},
 };
 
 /// Pause after a step where the output is a terminal, so that a reader can follow.
@@ -99,7 +95,7 @@ async fn play(
     let client = super::http_client(ANSWER_TIMEOUT).map_err(Failed::Demo)?;
     let url = format!("http://{address}/v1/chat/completions");
     let mut report = Report::default();
-    let mut agent = Agent::new(model);
+    let mut agent = DemoAgent::new(model);
     for _ in 0..args.steps {
         let mut request = client.post(&url).header(CONTENT_TYPE, "application/json");
         if args.unguarded {
@@ -116,7 +112,7 @@ async fn play(
         };
         match answer.refusal() {
             Some(_) => agent.start_over(),
-            None => agent.take_answer(&answer.body["choices"][0]["message"]),
+            None => agent.take_answer(&answer.body),
         }
         writeln!(out, "{}", report.add_step(turn, window, &answer))?;
         out.flush()?;

@@ -1,6 +1,6 @@
 //! The neutral model of a conversation: spans into a request body, whatever its wire format.
 //!
-//! A format (see [`crate::format`]) reads a body into a [`Conversation`] and writes into it. The layers
+//! A format (in the folder `format/`) reads a body into a [`Conversation`] and writes into it. The layers
 //! above know items, blocks, calls, units and edits only, and no key of any format.
 
 pub mod annotation;

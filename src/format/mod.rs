@@ -10,6 +10,7 @@ mod blocks;
 pub mod chat;
 mod describe;
 mod listener;
+pub mod refusal;
 mod request;
 mod tools;
 mod visible;

@@ -61,6 +61,60 @@ fn every_folder_has_its_layer() {
     assert_eq!(names, LAYERS.iter().map(|&it| it.to_owned()).collect());
 }
 
+/// Keys of the formats' JSON, with the quote before them.
+const KEYS: [&str; 17] = [
+    "role",
+    "tool_calls",
+    "tool_call_id",
+    "function_call",
+    "choices",
+    "delta",
+    "finish_reason",
+    "stop_reason",
+    "content_block",
+    "tool_use",
+    "tool_result",
+    "image_url",
+    "reasoning_content",
+    "tool_choice",
+    "response_format",
+    "max_tokens",
+    "max_completion_tokens",
+];
+
+#[test]
+fn keys_of_wire_formats_stand_in_the_folder_format_alone() {
+    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("src");
+    let (mut astray, mut simulated) = (BTreeSet::new(), 0);
+    // The page and its API speak of a format; the simulated provider speaks it.
+    for layer in LAYERS.iter().filter(|it| !["format", "admin"].contains(it)) {
+        for file in files(&source, layer) {
+            let name = file.strip_prefix(&source).unwrap().display().to_string();
+            if !has_key(&code(&fs::read_to_string(&file).unwrap())) {
+                continue;
+            }
+            match name.starts_with("provider/simulated/") {
+                true => simulated += 1,
+                false => drop(astray.insert(name)),
+            }
+        }
+    }
+    assert!(astray.is_empty(), "{astray:#?}");
+    assert!(simulated > 2, "keys are not found where they stand");
+}
+
+/// Whether one of the keys stands in a string, or begins one.
+fn has_key(code: &str) -> bool {
+    let begins = |(at, _): (usize, _)| {
+        let rest = &code[at + 1..];
+        KEYS.iter().any(|key| {
+            let after = rest.strip_prefix(key).and_then(|rest| rest.chars().next());
+            after.is_some_and(|after| !(after.is_alphanumeric() || after == '_'))
+        })
+    };
+    code.match_indices('"').any(begins)
+}
+
 /// The source files of a layer, without those of tests.
 fn files(source: &Path, layer: &str) -> Vec<std::path::PathBuf> {
     let alone = source.join(format!("{layer}.rs"));

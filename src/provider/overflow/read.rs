@@ -6,10 +6,8 @@
 
 use serde::de::{DeserializeSeed, Deserializer, IgnoredAny, MapAccess, SeqAccess, Visitor};
 
-use super::{
-    spelling::{begins_json, spelt},
-    wording::ECHOES,
-};
+use super::spelling::{begins_json, spelt};
+use crate::format::refusal::{ANSWER_MEMBER, REQUEST_ECHOES};
 
 /// How much of a body is read.
 const MAX_BYTES: usize = 64 * 1024;
@@ -126,7 +124,10 @@ impl Reading {
             .map(|(place, _)| place)
             .find(|&place| begins_json(&text.as_bytes()[place..]));
         let own = quoted.map_or(text, |place| &text[..place]);
-        let echo = ECHOES.iter().filter_map(|echo| own.find(echo)).min();
+        let echo = REQUEST_ECHOES
+            .iter()
+            .filter_map(|echo| own.find(echo))
+            .min();
         let own = &own[..echo.unwrap_or(own.len())];
         self.say(What::Sentence, own, depth);
         if let Some(place) = quoted
@@ -185,7 +186,7 @@ impl Node<'_> {
             map.next_value::<IgnoredAny>()?;
         } else if name == "response" && body {
             map.next_value_seed(self.inner(Place::Response, self.depth))?;
-        } else if name == "choices" && body {
+        } else if name == ANSWER_MEMBER && body {
             let choices: Option<Vec<IgnoredAny>> = map.next_value()?;
             self.reading.choices |= choices.is_some_and(|choices| !choices.is_empty());
         } else if name == "object" && body {

@@ -207,25 +207,3 @@ pub(super) const VETOES: &[&str] = &[
 
 /// What libraries of gateways write for an error without a body.
 pub(super) const WORDLESS: &[&str] = &["400 status code (no body)", "413 status code (no body)"];
-
-/// Beginnings of what an error repeats of the request. Compared as they are written; what follows
-/// is not the provider's.
-pub(super) const ECHOES: &[&str] = &[
-    "input_value",
-    "'input':",
-    "\"input\":",
-    "'prompt':",
-    "\"prompt\":",
-    "'content':",
-    "\"content\":",
-    "'role':",
-    "\"role\":",
-    "'messages':",
-    "\"messages\":",
-    "[\"",
-    "messages=[",
-    "Invalid value: '",
-    "but got '",
-    "Received: ",
-    "request body:",
-];

@@ -9,6 +9,7 @@
 
 mod agent;
 mod count;
+mod demo_agent;
 mod memory;
 mod request;
 mod schema;
@@ -20,6 +21,7 @@ use serde_json::{Value, json};
 use xxhash_rust::xxh3::{xxh3_64, xxh3_64_with_seed};
 
 use count::Prompt;
+pub use demo_agent::DemoAgent;
 use request::{ChatRequest, Refusal};
 use write::{Body, Completion, json_response};
 

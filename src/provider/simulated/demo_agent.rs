@@ -1,4 +1,4 @@
-//! The demo's client: an agent that calls tools and keeps its whole history, as agents do.
+//! The client of the demo, on the other side of the wire: an agent that calls tools and keeps its whole history, as agents do.
 //!
 //! Tasks and results are fixed texts, cycled by counters, so that every run is the same.
 
@@ -35,15 +35,15 @@ const CODE: &str = "pub fn level_at(&self, time: Instant) -> Option<Level> {
 ";
 /// The agent's side of the session.
 #[derive(Clone, Debug)]
-pub(super) struct Agent {
+pub struct DemoAgent {
     model: String,
     messages: Vec<Value>,
-    pub(super) turn: usize,
+    pub turn: usize,
     results: usize,
 }
 
-impl Agent {
-    pub(super) fn new(model: String) -> Self {
+impl DemoAgent {
+    pub fn new(model: String) -> Self {
         let mut agent = Self {
             model,
             messages: Vec::new(),
@@ -55,7 +55,7 @@ impl Agent {
     }
 
     /// The next request's body.
-    pub(super) fn write_request(&self) -> Vec<u8> {
+    pub fn write_request(&self) -> Vec<u8> {
         let tools = TOOLS.iter().map(|(name, description, argument)| {
             json!({"type": "function", "function": {"name": name, "description": description,
                 "parameters": {"type": "object", "properties": {*argument: {"type": "string"}},
@@ -67,13 +67,14 @@ impl Agent {
     }
 
     /// Forgets the session: an agent whose request is refused cannot go on with it.
-    pub(super) fn start_over(&mut self) {
+    pub fn start_over(&mut self) {
         self.messages = vec![json!({"role": "system", "content": SYSTEM})];
         self.ask();
     }
 
     /// Keeps the message of an answer and does what it asks for.
-    pub(super) fn take_answer(&mut self, message: &Value) {
+    pub fn take_answer(&mut self, answer: &Value) {
+        let message = &answer["choices"][0]["message"];
         self.messages.push(message.clone());
         let calls = message["tool_calls"].as_array().into_iter().flatten();
         for call in calls.clone() {

@@ -1,0 +1,90 @@
+use bytes::Bytes;
+
+use super::*;
+use crate::format::chat::index;
+
+fn kinds(messages: &str) -> Result<Vec<(UnitKind, Range<usize>)>, Invalid> {
+    let body = format!(r#"{{"messages":[{messages}]}}"#);
+    let conversation = index(Bytes::from(body)).unwrap();
+    Ok(split(&conversation)?
+        .into_iter()
+        .map(|unit| (unit.kind, unit.messages))
+        .collect())
+}
+
+const USER: &str = r#"{"role":"user","content":"u"}"#;
+
+fn calls(ids: &[&str]) -> String {
+    let calls: Vec<_> = ids
+        .iter()
+        .map(|id| format!(r#"{{"id":"{id}","function":{{"name":"f","arguments":"{{}}"}}}}"#))
+        .collect();
+    format!(
+        r#"{{"role":"assistant","tool_calls":[{}]}}"#,
+        calls.join(",")
+    )
+}
+
+fn result(id: &str) -> String {
+    format!(r#"{{"role":"tool","tool_call_id":"{id}","content":"r"}}"#)
+}
+
+#[test]
+fn a_step_holds_all_results_directly_after_its_calls() {
+    let text = [
+        USER.into(),
+        calls(&["a", "b"]),
+        result("b"),
+        result("a"),
+        USER.into(),
+        calls(&["a"]),
+        result("a"),
+        r#"{"role":"assistant","content":"done"}"#.into(),
+    ]
+    .join(",");
+    use UnitKind::{Assistant, Step, User};
+    assert_eq!(
+        kinds(&text).unwrap(),
+        [
+            (User, 0..1),
+            (Step, 1..4),
+            (User, 4..5),
+            (Step, 5..7),
+            (Assistant, 7..8)
+        ]
+    );
+}
+
+#[test]
+fn broken_pairs_are_named() {
+    let check = |parts: &[String], expected| {
+        assert_eq!(kinds(&parts.join(",")), Err(expected), "{parts:?}");
+    };
+    check(&[USER.into(), result("a")], Invalid::Orphan(1));
+    check(&[calls(&["a"]), result("b")], Invalid::Orphan(1));
+    check(&[calls(&["a"])], Invalid::Unanswered(0));
+    check(
+        &[calls(&["a", "b"]), result("a"), USER.into()],
+        Invalid::Unanswered(0),
+    );
+    check(
+        &[calls(&["a"]), result("a"), USER.into(), result("a")],
+        Invalid::Orphan(3),
+    );
+}
+
+#[test]
+fn legacy_calls_pair_without_ids() {
+    let call =
+        r#"{"role":"assistant","content":null,"function_call":{"name":"f","arguments":"{}"}}"#;
+    let answer = r#"{"role":"function","name":"f","content":"r"}"#;
+    assert_eq!(
+        kinds(&format!("{USER},{call},{answer}")).unwrap()[1],
+        (UnitKind::Step, 1..3)
+    );
+    assert_eq!(kinds(&format!("{USER},{answer}")), Err(Invalid::Orphan(1)));
+    assert_eq!(
+        kinds(&format!("{call},{USER}")),
+        Err(Invalid::Unanswered(0))
+    );
+}

@@ -1,0 +1,26 @@
+//! What a refusal may hold of a request or an answer, whatever their format.
+
+/// Beginnings of what an error repeats of the request. Compared as they are written; what follows
+/// is not the provider's.
+pub const REQUEST_ECHOES: &[&str] = &[
+    "input_value",
+    "'input':",
+    "\"input\":",
+    "'prompt':",
+    "\"prompt\":",
+    "'content':",
+    "\"content\":",
+    "'role':",
+    "\"role\":",
+    "'messages':",
+    "\"messages\":",
+    "[\"",
+    "messages=[",
+    "Invalid value: '",
+    "but got '",
+    "Received: ",
+    "request body:",
+];
+
+/// The member of a body that only answers have.
+pub const ANSWER_MEMBER: &str = "choices";
