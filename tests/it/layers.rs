@@ -103,16 +103,17 @@ fn keys_of_wire_formats_stand_in_the_folder_format_alone() {
     assert!(simulated > 2, "keys are not found where they stand");
 }
 
-/// Whether one of the keys stands in a string, or begins one.
+/// Whether one of the keys stands between quotes, escaped ones too.
 fn has_key(code: &str) -> bool {
-    let begins = |(at, _): (usize, _)| {
+    let is_key = |(at, _): (usize, _)| {
         let rest = &code[at + 1..];
-        KEYS.iter().any(|key| {
-            let after = rest.strip_prefix(key).and_then(|rest| rest.chars().next());
-            after.is_some_and(|after| !(after.is_alphanumeric() || after == '_'))
-        })
+        let ends = |key: &str| {
+            rest.strip_prefix(key)
+                .is_some_and(|it| it.starts_with(['"', '\\']))
+        };
+        KEYS.iter().any(|key| ends(key))
     };
-    code.match_indices('"').any(begins)
+    code.match_indices('"').any(is_key)
 }
 
 /// The source files of a layer, without those of tests.
