@@ -1,9 +1,11 @@
-//! Wire formats: what an answer says, and how parts of it are taken out on its way to the client.
+//! Wire formats: a request becomes a [`Conversation`](crate::conversation::Conversation) and is written to, an
+//! answer becomes [`AnswerEvent`]s and has parts taken out.
 //!
-//! One reader per format turns a piece of an answer (an event of a stream, or a whole body) into
-//! [`AnswerEvent`]s, which point into the piece and copy nothing. [`Listener`] makes a summary of
-//! them for health and session. The rewriter of a format takes out what [`Sifting`] names. Only the
-//! folder of a format knows the shape of its JSON; chat completions are the only format yet.
+//! Each function of `request`, `write` and `tools` has one `match` over [`Format`](crate::conversation::Format); behind
+//! it stands the folder of the format, which alone knows the shape of its JSON. One reader per format turns a
+//! piece of an answer (an event of a stream, or a whole body) into events, which point into the piece and copy
+//! nothing. [`Listener`] makes a summary of them for health and session; the rewriter of a format takes out what
+//! [`Sifting`] names. Chat completions are the only format yet.
 
 mod answer;
 mod blocks;

@@ -1,8 +1,5 @@
-//! What is on the wire: a body's bytes, and where the conversation lies in them.
-//!
-//! Nothing here copies or re-serialises a body: an index holds spans of it, an edit replaces
-//! spans of it. What is particular to one wire format stays in its own file ([`chat`] for chat
-//! completions); the guard knows conversations only.
+//! What is on the wire, whatever it says: event streams, content encodings, bodies in pieces, errors, and where a
+//! forwarded body names its model.
 
 pub mod coding;
 pub mod event;

@@ -1,4 +1,14 @@
-//! The one pass over a request body.
+//! The one pass over the body of a chat completions request: every top-level field and every message, with what
+//! each message says, its sizes by kind of text and its digest. What the index promises:
+//!
+//! - spans are exact, whatever the spelling: white space, key order, escapes, a byte order mark;
+//! - a body that is JSON but no conversation we can follow (`messages` missing or not an array, a
+//!   message that is not an object, a key twice, nesting beyond 1,024 levels, more than 262,144
+//!   messages, calls, parts and annotations) is
+//!   [`Unindexed::Unguardable`]: it goes on as it came;
+//! - a body that is not JSON is [`Unindexed::NotJson`], with the place;
+//! - an empty `messages` is a conversation without messages, numbers may be of any length, and
+//!   half a surrogate pair in a text is indexed like any other text.
 
 use bytes::Bytes;
 use serde::de::IgnoredAny;
