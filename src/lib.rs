@@ -17,8 +17,8 @@
 //! telemetry
 //! provider
 //! relay
+//! error, health
 //! format        wire formats: requests read and written, answers read and rewritten
-//! health, error
 //! wire
 //! conversation  the neutral model of a request: items, blocks, units, edits
 //! json

@@ -2,10 +2,8 @@
 
 use smallvec::SmallVec;
 
-use crate::{
-    json::scan::{Kind, Span, Text},
-    wire::usage::Usage,
-};
+use super::usage::Usage;
+use crate::json::scan::{Kind, Span, Text};
 
 /// What one piece of an answer says. Spans lie in the JSON of the piece.
 #[derive(Clone, Debug)]

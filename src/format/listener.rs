@@ -2,11 +2,8 @@
 //!
 //! Keeps digests and numbers only, never text, and has no way to fail.
 
-use super::{AnswerEvent, CallPart, Finish};
-use crate::{
-    json::text::{Digester, digest},
-    wire::usage::Usage,
-};
+use super::{AnswerEvent, CallPart, Finish, usage::Usage};
+use crate::json::text::{Digester, digest};
 
 /// Calls remembered of one answer; more make no difference to what follows.
 const MAX_CALLS: usize = 1_024;

@@ -11,10 +11,12 @@ mod answer;
 mod blocks;
 pub mod chat;
 mod describe;
+pub mod fault;
 mod listener;
 pub mod refusal;
 mod request;
 mod tools;
+pub mod usage;
 mod visible;
 mod write;
 

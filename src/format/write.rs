@@ -6,11 +6,8 @@ use std::borrow::Cow;
 
 use bytes::Bytes;
 
-use super::{Own, Spoken, chat};
-use crate::{
-    conversation::{Author, Content, Conversation, Format, Unindexed, edit::Edits},
-    wire::usage::Usage,
-};
+use super::{Own, Spoken, chat, usage::Usage};
+use crate::conversation::{Author, Content, Conversation, Format, Unindexed, edit::Edits};
 
 /// A request for one text, of a model that is told all it needs in one user message.
 pub struct TextRequest<'a> {

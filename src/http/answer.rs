@@ -11,7 +11,8 @@ use http::{
 
 use crate::{
     error::Failure,
-    wire::{Body, coding, fault::Fault, whole},
+    format::fault::Fault,
+    wire::{Body, coding, whole},
 };
 
 /// The code of an error of ours.

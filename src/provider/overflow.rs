@@ -19,7 +19,7 @@ use self::{
     read::{Reading, What},
     wording::{CODES, FIGURES, SURE, VAGUE, VETOES, WORDLESS},
 };
-use crate::wire::fault::Fault;
+use crate::format::fault::Fault;
 
 /// What an error says of a conversation that is too long; all in tokens, as the provider counts.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

@@ -18,12 +18,12 @@ use super::{
     refusal::{may_refuse, refuses_ours},
 };
 use crate::{
+    format::fault::Fault,
     provider::{
         learnt::Refused,
         overflow::{self, Overflow, Verdict},
     },
     relay::{First, peek},
-    wire::fault::Fault,
 };
 
 /// Times that one request is fitted anew at one place.

@@ -7,12 +7,13 @@ use super::provider_reply::read_fault;
 use crate::{
     conversation::Format,
     error::Failure,
+    format::usage::Usage,
     http::answer::{ERROR, event, failure_event, json, stream},
     provider::{
         Window,
         overflow::{self, Overflow},
     },
-    wire::{Body, usage::Usage},
+    wire::Body,
 };
 use bytes::Bytes;
 

@@ -14,9 +14,10 @@ use serde_json::Value;
 
 use crate::{
     error::Failure,
+    format::fault::Fault,
     provider::Unsent,
     relay::{self, BadAnswer, Whole},
-    wire::{Body, fault::Fault, whole},
+    wire::{Body, whole},
 };
 
 /// Bytes of an error that are looked into; such refusals are short.

@@ -22,7 +22,7 @@ use super::{
     decode::Decoder,
     pipeline::{Changes, Piece, Pipeline},
 };
-use crate::wire::{Body, fault::Fault};
+use crate::{format::fault::Fault, wire::Body};
 
 /// How long the rest of an answer for the proxy alone is waited for, behind its finish reason.
 const HEAR_OUT_WAIT: Duration = Duration::from_secs(1);

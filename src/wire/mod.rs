@@ -1,13 +1,11 @@
-//! What is on the wire, whatever it says: event streams, content encodings, bodies in pieces, errors, and where a
+//! What is on the wire, whatever it says: event streams, content encodings, bodies in pieces, and where a
 //! forwarded body names its model.
 
 pub mod coding;
 pub mod event;
-pub mod fault;
 pub mod gather;
 pub mod model;
 pub mod shallow_parse;
-pub mod usage;
 
 use std::{convert::Infallible, io};
 

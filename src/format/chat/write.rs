@@ -8,8 +8,7 @@ use serde_json::{Value, json};
 use super::summary::usual_limit;
 use crate::{
     conversation::Author,
-    format::{Own, Spoken, write::TextRequest},
-    wire::usage::Usage,
+    format::{Own, Spoken, usage::Usage, write::TextRequest},
 };
 
 pub(in crate::format) fn request_of(messages: &[&str]) -> String {

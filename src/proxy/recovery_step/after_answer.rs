@@ -6,7 +6,7 @@ use super::{
 };
 use crate::{
     conversation::{Author, Conversation},
-    format::{Before, Spoken},
+    format::{Before, Spoken, usage::Usage},
     guard::{
         Policy,
         record::{By, Said, What},
@@ -14,7 +14,6 @@ use crate::{
     health::Level,
     json::text,
     recovery::{Memory, clock::Did, tool},
-    wire::usage::Usage,
 };
 
 /// Tokens of all calls to the provider that one request made.

@@ -1,12 +1,11 @@
 //! What an error says, whatever its status and body.
 
+use super::split;
 use http::StatusCode;
 use plimsoll::{
+    format::fault::Fault,
     provider::overflow::{self, Overflow, Verdict},
-    wire::fault::Fault,
 };
-
-use super::split;
 
 const STATUSES: [u16; 12] = [200, 400, 401, 403, 404, 408, 413, 422, 429, 500, 503, 529];
 

@@ -4,9 +4,9 @@ use bytes::Bytes;
 use futures_util::FutureExt;
 use http::{HeaderMap, Response, StatusCode};
 use plimsoll::{
-    format::{AnswerEvent, chat::answer},
+    format::{AnswerEvent, chat::answer, usage::Usage},
     relay::{self, Whole},
-    wire::{self, event::Splitter, usage::Usage},
+    wire::{self, event::Splitter},
 };
 use serde_json::Value;
 

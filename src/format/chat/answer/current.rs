@@ -11,8 +11,8 @@ use super::{
     calls::{Calls, Slots},
 };
 use crate::{
-    format::{AnswerEvent, FinishKind, Sifting, Spoken, UsageReport, blocks::Blocks},
-    wire::{event::Message, usage::Usage},
+    format::{AnswerEvent, FinishKind, Sifting, Spoken, UsageReport, blocks::Blocks, usage::Usage},
+    wire::event::Message,
 };
 
 /// What is known of the current answer.

@@ -12,9 +12,10 @@ use super::{
 };
 use crate::{
     conversation::edit::Edits,
-    format::{AnswerEvent, Count, CountKind, Listener, UsageReport, visible::Visible},
+    format::{
+        AnswerEvent, Count, CountKind, Listener, UsageReport, usage::Usage, visible::Visible,
+    },
     json::scan::{Kind, Span, Text},
-    wire::usage::Usage,
 };
 
 /// What one response to the client keeps over its answers.

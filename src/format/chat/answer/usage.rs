@@ -7,9 +7,8 @@ use smallvec::SmallVec;
 
 use super::{Events, read::skip};
 use crate::{
-    format::{AnswerEvent, Count, CountKind, UsageReport},
+    format::{AnswerEvent, Count, CountKind, UsageReport, usage::Usage},
     json::scan::{Malformed, Scan},
-    wire::usage::Usage,
 };
 
 /// The counts that a `usage` object holds under its various names, the name that counts first.
@@ -103,8 +102,8 @@ fn is_plain(spelt: &[u8]) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use super::super::read;
     use crate::format::AnswerEvent;
+    use crate::format::chat::answer::read;
 
     #[test]
     fn reads_every_shape() {

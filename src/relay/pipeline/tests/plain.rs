@@ -5,12 +5,12 @@ use proptest::prelude::*;
 
 use super::{Piece, Pipeline, sifting};
 use crate::{
+    format::usage::Usage,
     relay::{
         Heard, Sifting,
         pipeline::MAX_HELD,
         recorded::{random_pieces, recordings},
     },
-    wire::usage::Usage,
 };
 
 fn plain(strip: bool) -> Pipeline {
