@@ -108,6 +108,9 @@ fn goes_out(
     kept: &[bool],
     tokens: &[u32],
 ) -> Shares {
+    if cleared.is_none() && tokens == measured.tokens && !kept.contains(&false) {
+        return measured.shares;
+    }
     let tokens: Vec<u32> = kept
         .iter()
         .zip(tokens)

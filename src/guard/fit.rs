@@ -62,20 +62,19 @@ pub(super) fn fit<'a>(
     }
     let added = added(view, &cuts, &injected, recall);
     let raw = |tokens| recall.calibration.raw(tokens, added);
-    let (units, weights) = (view.units.iter(), view.weights());
+    let weights = view.weights();
     let base = Base::of(&recall.ours);
     let mut replay = Replay {
         view,
         // What is injected moves no grid, so it counts only from here on.
-        tokens: units
-            .clone()
+        tokens: view
+            .units
+            .iter()
             .zip(&injected.units)
             .map(|(unit, &more)| with_injected(cuts.weigh(unit), more))
             .collect(),
         beside: with_injected(tools, injected.beside),
-        high: units
-            .map(|unit| raw(measured.room.at(unit.messages.end).tokens))
-            .collect(),
+        high: highs(view, measured, raw),
         preface: weights.plain(&base.text).saturating_add(PREFACE_FRAME),
         ledger: ledger_room(&view.policy),
         based: view.pinned(),
@@ -97,6 +96,23 @@ pub(super) fn fit<'a>(
         added,
         high: raw(measured.room.now().tokens),
     }
+}
+
+/// Raw tokens that the request may have that ended at each unit; `raw` makes them of a budget's tokens.
+fn highs(view: View<'_>, measured: &Measured<'_>, raw: impl Fn(u32) -> u32) -> Vec<u32> {
+    // Budgets change with the longest answer so far: seldom.
+    let mut before = None;
+    let ends = view.units.iter().map(|unit| unit.messages.end);
+    ends.map(|end| {
+        let budget = measured.room.at(end).tokens;
+        let high = match before {
+            Some((same, high)) if same == budget => high,
+            _ => raw(budget),
+        };
+        before = Some((budget, high));
+        high
+    })
+    .collect()
 }
 
 /// Raw tokens that came since the last request that the provider counted.

@@ -76,6 +76,11 @@ impl Replay<'_> {
                 ..Fold::default()
             })
         };
+        let lowest = self.high.iter().min().copied().unwrap_or(0);
+        if self.sweep.is_none() && self.spares.is_empty() && self.full() <= lowest {
+            // No request of it was ever too large, so that nothing was due.
+            return fold;
+        }
         // Nothing was decided yet of a conversation whose start is looked at.
         let from = start.from;
         let decided = if from < pinned { 0 } else { from };
