@@ -18,7 +18,7 @@ pub(crate) const KEY: &[u8] = b"plimsoll";
 pub struct Annotation {
     /// Index of its message.
     pub message: u32,
-    /// Index into [`Conversation::parts`], where it stands on a part.
+    /// Index into [`Conversation::blocks`], where it stands on a part.
     pub part: Option<u32>,
     /// The member, with the comma that goes with it.
     pub span: Span,

@@ -43,7 +43,7 @@ pub struct Item {
     /// Indices into [`Conversation::calls`](super::Conversation::calls). A call without an id is answered by a
     /// result without one.
     pub calls: Range<u32>,
-    /// Of a result: the id of the call that it answers.
+    /// The id of the call that a result answers. Other items may have one too, which says nothing.
     pub call_id: Option<Text>,
     /// The author's name; of a result, the tool's.
     pub name: Option<Text>,
@@ -51,7 +51,7 @@ pub struct Item {
     /// reasoning), by kind of text.
     pub sizes: Sizes,
     /// What was said, and nothing else: author, text (a string and one text block alike), media, call
-    /// ids, names, arguments. The same for any spelling of the same JSON.
+    /// ids, names, arguments, id and name of a result. The same for any spelling of the same JSON.
     pub digest: u128,
     /// Text and call ids only, as the listener to the answer knew them: see [`answer_digest`](super::answer_digest).
     pub short_digest: u128,

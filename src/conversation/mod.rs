@@ -1,7 +1,7 @@
 //! The neutral model of a conversation: spans into a request body, whatever its wire format.
 //!
 //! A format (in the folder `format/`) reads a body into a [`Conversation`] and writes into it. The layers
-//! above know items, blocks, calls, units and edits only, and no key of any format.
+//! above know items, blocks, calls, units and edits, and what all formats share: `model` and `stream` at the top.
 
 pub mod annotation;
 pub(crate) mod digest;

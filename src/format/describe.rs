@@ -1,7 +1,7 @@
 //! What an item says: its sizes by kind of text, and its digest.
 //!
-//! The digest mixes in author, text, media, call ids, names and arguments, and nothing else, so that cache markers, annotations, reasoning, key order and spelling do not change
-//! it.
+//! The digest mixes in author, text, media, calls with ids, names and arguments, and the id and the name of a
+//! result. Nothing else: cache markers, annotations, reasoning, key order and spelling do not change it.
 
 use smallvec::SmallVec;
 use xxhash_rust::xxh3::xxh3_128;

@@ -22,5 +22,8 @@ pub const REQUEST_ECHOES: &[&str] = &[
     "request body:",
 ];
 
+/// Words of an error of a chat template, which may be about an added message or tool.
+pub const CHAT_TEMPLATE_WORDS: &[&str] = &["template", "role", "tool"];
+
 /// The member of a body that only answers have.
 pub const ANSWER_MEMBER: &str = "choices";

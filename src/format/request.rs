@@ -74,7 +74,15 @@ impl Conversation {
         }
     }
 
-    /// Whether the request lists tools.
+    /// Whether the request has a member for tools that is neither null, false, nor empty.
+    pub fn names_tools(&self) -> bool {
+        match self.format {
+            Format::Chat => chat::request::names_tools(self),
+        }
+    }
+
+    /// Whether a list of tools has anything in it; what is no list counts as one, so that nothing is asked of
+    /// a request that is not understood.
     pub fn lists_tools(&self) -> bool {
         match self.format {
             Format::Chat => chat::request::lists_tools(self),
@@ -96,7 +104,7 @@ impl Conversation {
         }
     }
 
-    /// Whether more than one answer is asked for.
+    /// Whether more than one answer is asked for: what of them would be for the proxy, and which one goes on?
     pub fn asks_for_many(&self) -> bool {
         match self.format {
             Format::Chat => chat::answer_shape::asks_for_many(self),

@@ -97,7 +97,7 @@ impl RecoveryStep {
             language,
             on,
             bare,
-            lists_tools: conversation.lists_tools(),
+            lists_tools: conversation.names_tools(),
             format: conversation.format,
             offer: Offer::Nothing,
             injected: None,

@@ -7,6 +7,7 @@
 use bytes::Bytes;
 use http::StatusCode;
 
+use crate::format::refusal::CHAT_TEMPLATE_WORDS;
 use crate::provider::overflow::{self, Verdict};
 
 /// Statuses with which providers refuse what their grammar does not allow; templates of local
@@ -26,8 +27,8 @@ pub(super) fn refuses_ours(status: StatusCode, text: &Bytes) -> bool {
         return false;
     }
     let text = String::from_utf8_lossy(text).to_lowercase();
-    let says = |words: &str| words.split(' ').any(|word| text.contains(word));
-    status != StatusCode::INTERNAL_SERVER_ERROR || says("template role tool")
+    status != StatusCode::INTERNAL_SERVER_ERROR
+        || CHAT_TEMPLATE_WORDS.iter().any(|word| text.contains(word))
 }
 
 #[cfg(test)]

@@ -61,7 +61,7 @@ fn every_folder_has_its_layer() {
     assert_eq!(names, LAYERS.iter().map(|&it| it.to_owned()).collect());
 }
 
-/// Keys of the formats' JSON, with the quote before them.
+/// Keys of the formats' JSON that no other JSON has.
 const KEYS: [&str; 17] = [
     "role",
     "tool_calls",

@@ -49,7 +49,7 @@ async fn go_on(url: &str, files: &[(&str, &str)], session: &str) {
     };
     assert_eq!(header("session"), session);
     assert_eq!(header("countdown"), "2");
-    // The third prompt of the countdown, and what stood before it.
+    // The next prompt of the countdown.
     assert!(
         header("actions").contains("injected=critical"),
         "{}",

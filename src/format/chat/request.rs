@@ -44,7 +44,7 @@ const AUXILIARY_MAX_TOKENS: u64 = 64;
 /// room for a few words only.
 pub(in crate::format) fn is_auxiliary(conversation: &Conversation) -> bool {
     let asked = max_answer_tokens(conversation);
-    asked.is_some_and(|tokens| tokens <= AUXILIARY_MAX_TOKENS) && !lists_tools(conversation)
+    asked.is_some_and(|tokens| tokens <= AUXILIARY_MAX_TOKENS) && !names_tools(conversation)
 }
 
 /// The largest answer asked for: `max_completion_tokens`, else `max_tokens`.
@@ -112,7 +112,12 @@ pub(in crate::format) fn managed_by_provider(conversation: &Conversation) -> Opt
     says("plugins", b"\"context-compression\"").then_some("plugins")
 }
 
-/// Whether the request lists tools.
+/// Whether the request has a list of tools, by its bytes: what is null, false or empty is none.
+pub(in crate::format) fn names_tools(conversation: &Conversation) -> bool {
+    LISTS.iter().any(|name| conversation.asks_for(name))
+}
+
+/// Whether a list of tools has anything in it.
 pub(in crate::format) fn lists_tools(conversation: &Conversation) -> bool {
     LISTS.iter().any(|name| lists(conversation, name))
 }

@@ -207,3 +207,77 @@ fn more_messages_calls_and_parts_than_can_be_meant_are_not_followed() {
         assert!(matches!(got, Err(Unindexed::Unguardable(_))));
     }
 }
+
+#[test]
+fn digests_of_every_role_are_those_by_which_sessions_were_stored() {
+    let body = r#"{"messages":[{"role":"system","content":"s"},{"role":"developer","content":"s"},{"role":"user","content":[{"type":"text","text":"u"},{"type":"image_url","image_url":{"url":"data:,"}}]},{"role":"assistant","content":"a","tool_calls":[{"id":"c1","type":"function","function":{"name":"f","arguments":"{}"}}]},{"role":"tool","tool_call_id":"c1","name":"f","content":"r"},{"role":"assistant","content":null,"function_call":{"name":"f","arguments":"{}"}},{"role":"function","tool_call_id":"c1","name":"f","content":"r"},{"role":"critic","content":"x"}]}"#;
+    let read = read(body);
+    let digests: Vec<_> = read
+        .items
+        .iter()
+        .map(|item| (item.digest, item.short_digest))
+        .collect();
+    // As the release before there were several formats made them.
+    let stored = [
+        (
+            0xa02f923abea0747c9831d13df758898e,
+            0x0b0325c963a6329580709d6aa9ef7134,
+        ),
+        (
+            0x2c5a5b926b6db08d75565acc22e2fbd2,
+            0x0b0325c963a6329580709d6aa9ef7134,
+        ),
+        (
+            0xec78810dc492cac19f7b4b4c7d9b2ea2,
+            0x99aa06d3014798d86001c324468d497f,
+        ),
+        (
+            0x5b7f795ef7ea0da4b72272f856e35193,
+            0xbd3a7967ba17f56e642000d3a5cc2eb4,
+        ),
+        (
+            0x6424b60357c1157b6883b6a59c8e211a,
+            0x318cd19a56d40bdb15bc2126baeec0cb,
+        ),
+        (
+            0xa0a1a799144596cd3a62d4c2bc70d2c9,
+            0x99aa06d3014798d86001c324468d497f,
+        ),
+        (
+            0xc7e74c7fde2e56435d91ed024a1fd490,
+            0x318cd19a56d40bdb15bc2126baeec0cb,
+        ),
+        (
+            0x7890b42789b04fe830d1e490c6515f76,
+            0x779b9856fcc28c629223156d7b03c548,
+        ),
+    ];
+    assert_eq!(digests, stored);
+    let listed: Vec<_> = read.calls.iter().map(|call| call.listed).collect();
+    assert_eq!(listed, [true, false]);
+    assert_eq!(read.items[6].call_id, None);
+}
+
+#[test]
+fn empty_members_for_tools_make_no_request_with_tools() {
+    for (tools, names, lists) in [
+        ("null", false, false),
+        ("[]", false, false),
+        ("[ ]", true, false),
+        ("{}", false, true),
+        ("false", false, true),
+        ("[{}]", true, true),
+    ] {
+        for list in ["tools", "functions"] {
+            let read = read(&format!(
+                r#"{{"max_tokens":16,"{list}":{tools},"messages":[]}}"#
+            ));
+            assert_eq!(
+                (read.names_tools(), read.lists_tools()),
+                (names, lists),
+                "{tools}"
+            );
+            assert_eq!(read.is_auxiliary(), !names, "{tools}");
+        }
+    }
+}

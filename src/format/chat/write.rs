@@ -93,7 +93,7 @@ pub(in crate::format) fn text_request(request: &TextRequest<'_>) -> Bytes {
     Bytes::from(body.to_string())
 }
 
-/// Without it the client would have an error, or wait for ever.
+/// The end of an answer of which nothing is left: without one the client would have an error, or wait for ever.
 pub(in crate::format) fn empty_answer(streamed: bool, model: &str, usage: Option<Usage>) -> Bytes {
     let usage = usage.map(|usage| {
         let tokens = usage.prompt_tokens;

@@ -44,6 +44,13 @@ fn a_state_of_chat_completions_is_stored_as_before_there_were_other_formats() {
     let bytes = state().encode().unwrap().bytes;
     let before = [&[VERSION][..], &postcard::to_allocvec(&state()).unwrap()].concat();
     assert_eq!(bytes, before);
+    let later = State {
+        largest_answer: 900,
+        ..state()
+    };
+    let bytes = later.encode().unwrap().bytes;
+    // No, 900, no, none, none: nothing follows.
+    assert_eq!(bytes, [&before[..], &[0, 0x84, 0x07, 0, 0, 0]].concat());
 }
 
 #[test]
