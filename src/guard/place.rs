@@ -85,7 +85,8 @@ fn takes_text(conversation: &Conversation, at: usize) -> bool {
 
 /// Whether a text has a decoded form.
 pub(super) fn sound(raw: &[u8]) -> bool {
-    if memchr::memchr(b'\\', raw).is_none() {
+    // Only such an escape can be half of a pair.
+    if memchr::memmem::find(raw, b"\\u").is_none() {
         return true;
     }
     let mut walk = Walk::new(raw);

@@ -15,7 +15,7 @@ use http_body::{Body as _, Frame, SizeHint};
 use http_body_util::{BodyExt, combinators::BoxBody};
 use hyper::body::Incoming;
 
-use self::unpack::{unpack, unpacker};
+use self::unpack::{Unpacking, unpacker};
 pub use self::unpack::{unpacked, without_encoding};
 use super::limit::{Flight, Hold};
 use crate::{
@@ -71,12 +71,23 @@ impl RequestBody {
         flight: &Flight,
     ) -> Result<Received, Failure> {
         // An unknown encoding is refused before a byte is read.
-        let unpacker = unpacker(headers, limits.max_body_bytes)?;
-        let packed = self.gather(limits, flight).await?;
-        match unpacker {
-            Some(unpacker) => unpack(unpacker, packed.bytes, limits, flight).await,
-            None => Ok(packed),
+        let Some(unpacker) = unpacker(headers, limits.max_body_bytes)? else {
+            return self.gather(limits, flight).await;
+        };
+        let limit = limits.max_body_bytes;
+        if self.promised().is_some_and(|length| length > limit) {
+            return Err(Failure::BodyTooLarge { limit });
         }
+        let mut came = 0;
+        let mut unpacking = Unpacking::new(unpacker, limits, flight);
+        while let Some(chunk) = self.next(limits.body_timeout).await? {
+            came += chunk.len();
+            if came > limit {
+                return Err(Failure::BodyTooLarge { limit });
+            }
+            unpacking.push(chunk).await?;
+        }
+        unpacking.finish()
     }
 
     /// Reads a whole body as it came.
@@ -90,8 +101,7 @@ impl RequestBody {
     ) -> Result<Received, Failure> {
         let limit = limits.max_body_bytes;
         let too_large = Failure::BodyTooLarge { limit };
-        let promised = self.rest.as_ref().and_then(|rest| rest.size_hint().exact());
-        let promised = promised.map(|length| usize::try_from(length).unwrap_or(usize::MAX));
+        let promised = self.promised();
         let expected = promised.unwrap_or(0);
         if expected > limit {
             return Err(too_large);
@@ -112,6 +122,12 @@ impl RequestBody {
         }
         let bytes = gather.finish();
         Ok(Received { bytes, hold })
+    }
+
+    /// The length of what is still to come, where it was told.
+    fn promised(&self) -> Option<usize> {
+        let length = self.rest.as_ref()?.size_hint().exact()?;
+        Some(usize::try_from(length).unwrap_or(usize::MAX))
     }
 
     /// The next bytes; `None` at the end.

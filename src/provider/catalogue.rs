@@ -37,6 +37,9 @@ const ALIASES: &[(&str, &str)] = &[
     ("zhipu", "zhipuai"),
 ];
 
+/// Endings of hosts of APIs that are called `api.NAME.ending`.
+const ENDINGS: [&str; 5] = ["com", "ai", "cn", "io", "xyz"];
+
 /// Hosts of their APIs, but for those that are called `api.NAME.com` or the like; one with a leading dot stands
 /// for all below it.
 const HOSTS: &[(&str, &str)] = &[
@@ -115,9 +118,11 @@ fn provider_by_host(base_url: &str) -> Option<String> {
     if let Some((_, provider)) = HOSTS.iter().find(|(known, _)| is(known)) {
         return Some((*provider).to_owned());
     }
-    let (name, domain) = host.strip_prefix("api.")?.split_once('.')?;
+    let (name, ending) = host.strip_prefix("api.")?.split_once('.')?;
     let provider = without_alias(name);
-    (!domain.contains('.') && built_in().has_provider(&provider)).then_some(provider)
+    // Another ending may be that of a private network, whose hosts are called as they like.
+    let known = ENDINGS.contains(&ending) && built_in().has_provider(&provider);
+    known.then_some(provider)
 }
 
 #[cfg(test)]

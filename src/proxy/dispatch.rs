@@ -160,7 +160,7 @@ fn judge(
     match (outcome, tried) {
         (Outcome::Failed, _) | (_, Err(SendError::Broken(_))) => permit.failed(now),
         (_, Ok(_)) => permit.succeeded(),
-        // The request did not reach the provider.
+        // The client's own doing, or no model for the address: it says nothing of the provider.
         (_, Err(_)) => {}
     }
     let headers = tried.as_ref().map(|reply| reply.answer.headers()).ok();

@@ -181,6 +181,43 @@ async fn bombs_are_refused_and_leave_nothing_behind() {
 }
 
 #[tokio::test]
+async fn what_came_packed_takes_no_room_beside_what_comes_out() {
+    let up = Provider::start().await;
+    let proxy = Proxy::new()
+        .provider("up", &up)
+        .set(|config| config.server.max_bytes_in_flight = 5 << 19)
+        .start()
+        .await;
+    let client = proxy.client();
+    // Letters in no order hardly get smaller.
+    let mut number = 1_u64;
+    let noise = (0..2 << 20).map(|_| {
+        number = number
+            .wrapping_mul(6_364_136_223_846_793_005)
+            .wrapping_add(1);
+        b'!' + (number >> 33) as u8 % 2 + (number >> 40) as u8 % 60
+    });
+    let noise = noise.map(|letter| {
+        if matches!(letter, b'"' | b'\\') {
+            b'x'
+        } else {
+            letter
+        }
+    });
+    let noise = String::from_utf8(noise.collect()).unwrap();
+    let body = format!(r#"{{"model":"m","messages":[{{"role":"user","content":"{noise}"}}]}}"#);
+    let packed = pack("gzip", body.as_bytes());
+    assert!(packed.len() + body.len() > 5 << 19, "{}", packed.len());
+    for _ in 0..2 {
+        up.then([answer("200 OK", "", COMPLETION)]);
+        let got = client
+            .send(request(&client, &["gzip"], full(packed.clone())))
+            .await;
+        assert_eq!(got.status, 200, "{}", got.text());
+    }
+}
+
+#[tokio::test]
 async fn the_size_that_counts_is_the_one_that_comes_out() {
     let up = Provider::start().await;
     let proxy = Proxy::new()

@@ -7,7 +7,7 @@ use super::Received;
 use crate::{
     config::ServerConfig,
     error::Failure,
-    http::limit::Flight,
+    http::limit::{Flight, Hold},
     wire::coding::{PIECE, Unknown, Unpacker, Unreadable},
 };
 
@@ -27,7 +27,9 @@ pub async fn unpacked(
     let Some(unpacker) = unpacker(headers, limits.max_body_bytes)? else {
         return Ok(None);
     };
-    let unpacked = unpack(unpacker, body, limits, flight).await?;
+    let mut unpacking = Unpacking::new(unpacker, limits, flight);
+    unpacking.push(body).await?;
+    let unpacked = unpacking.finish()?;
     Ok(Some(unpacked.hold.keep(unpacked.bytes)))
 }
 
@@ -38,40 +40,74 @@ pub(super) fn unpacker(headers: &HeaderMap, limit: usize) -> Result<Option<Unpac
         .map_err(|Unknown(named)| Failure::Encoded(named.chars().take(50).collect()))
 }
 
-/// Unpacks a body that is all there. What comes out holds its room as it grows; so does the window of the
-/// coding while that is at work.
-///
-/// # Errors
-/// A limit was passed, or it is not what its encoding says.
-pub(super) async fn unpack(
-    mut unpacker: Unpacker,
-    body: Bytes,
-    limits: &ServerConfig,
-    flight: &Flight,
-) -> Result<Received, Failure> {
-    let limit = limits.max_body_bytes;
-    let refuse = |why| match why {
-        Unreadable::Damaged => Failure::BodyDamaged,
-        Unreadable::TooMuch => Failure::BodyTooLarge { limit },
-        Unreadable::Bomb => Failure::BodyBomb,
-    };
-    let (mut hold, mut window) = (flight.hold(), flight.hold());
-    let (mut text, mut piece) = (BytesMut::new(), vec![0; PIECE]);
-    let mut pieces = 0_u32;
-    unpacker.push(body);
-    while let Some(made) = unpacker.pull(&mut piece).map_err(refuse)? {
-        if !hold.grow(made) || !window.grow_to(unpacker.kept()) {
-            return Err(Failure::Busy);
-        }
-        text.extend_from_slice(&piece[..made]);
-        pieces = pieces.wrapping_add(1);
-        if pieces.is_multiple_of(PIECES_AT_A_TIME) {
-            tokio::task::yield_now().await;
+/// A body that is unpacked as it comes. What comes out holds its room as it grows; so does the window of the
+/// coding while that is at work. What came is not kept.
+pub(super) struct Unpacking<'a> {
+    unpacker: Unpacker,
+    limits: &'a ServerConfig,
+    hold: Hold,
+    window: Hold,
+    text: BytesMut,
+    piece: Vec<u8>,
+    pieces: u32,
+}
+
+impl<'a> Unpacking<'a> {
+    pub(super) fn new(unpacker: Unpacker, limits: &'a ServerConfig, flight: &Flight) -> Self {
+        Self {
+            unpacker,
+            limits,
+            hold: flight.hold(),
+            window: flight.hold(),
+            text: BytesMut::new(),
+            piece: vec![0; PIECE],
+            pieces: 0,
         }
     }
-    unpacker.end().map_err(refuse)?;
-    let bytes = text.freeze();
-    Ok(Received { bytes, hold })
+
+    /// Unpacks what comes next.
+    ///
+    /// # Errors
+    /// A limit was passed, or it is not what its encoding says.
+    pub(super) async fn push(&mut self, packed: Bytes) -> Result<(), Failure> {
+        self.unpacker.push(packed);
+        loop {
+            let made = self.unpacker.pull(&mut self.piece);
+            let Some(made) = made.map_err(|why| self.refuse(why))? else {
+                return Ok(());
+            };
+            if !self.hold.grow(made) || !self.window.grow_to(self.unpacker.kept()) {
+                return Err(Failure::Busy);
+            }
+            self.text.extend_from_slice(&self.piece[..made]);
+            self.pieces = self.pieces.wrapping_add(1);
+            if self.pieces.is_multiple_of(PIECES_AT_A_TIME) {
+                tokio::task::yield_now().await;
+            }
+        }
+    }
+
+    /// All of it.
+    ///
+    /// # Errors
+    /// Its end is missing.
+    pub(super) fn finish(self) -> Result<Received, Failure> {
+        self.unpacker.end().map_err(|why| self.refuse(why))?;
+        Ok(Received {
+            bytes: self.text.freeze(),
+            hold: self.hold,
+        })
+    }
+
+    const fn refuse(&self, why: Unreadable) -> Failure {
+        match why {
+            Unreadable::Damaged => Failure::BodyDamaged,
+            Unreadable::TooMuch => Failure::BodyTooLarge {
+                limit: self.limits.max_body_bytes,
+            },
+            Unreadable::Bomb => Failure::BodyBomb,
+        }
+    }
 }
 
 /// Takes the encoding out of the headers of a body that has none any more; `identity`, which is

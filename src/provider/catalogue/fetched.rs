@@ -112,9 +112,11 @@ impl Fetched {
     pub(crate) async fn keep_fresh(self: Arc<Self>) {
         let mut failures = 0u64;
         loop {
+            let fresh = self.still_fresh(SystemTime::now());
+            // A list that came and could not be written is held all the same.
             let wait = match failures {
-                0 => self.still_fresh(SystemTime::now()),
-                _ => PAUSE,
+                0 => fresh,
+                _ => fresh.max(PAUSE),
             };
             sleep(wait).await;
             match self.refresh().await {

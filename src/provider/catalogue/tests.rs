@@ -258,6 +258,7 @@ fn the_host_decides_before_the_name() {
         ("mine", Some("https://api.openai.com.example/v1"), "mine"),
         ("mine", Some("https://api.nobody.example/v1"), "mine"),
         ("mine", Some("https://openai.example/v1"), "mine"),
+        ("mine", Some("http://api.llama.lan:8080/v1"), "mine"),
         ("Mine", Some("not a url"), "mine"),
         ("ollama", Some("http://127.0.0.1:11434/v1"), "ollama"),
         ("simulated", None, "simulated"),

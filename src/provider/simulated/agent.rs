@@ -1,7 +1,7 @@
 //! The scripted agent: what is answered, and why the answer ended.
 //!
 //! With tools, up to seven rounds of calls follow each user message, then a text. The same
-//! conversation gets the same answer, streamed or not.
+//! conversation gets the same answer for the same key, streamed or not.
 
 use serde_json::{Value, json};
 
@@ -85,11 +85,12 @@ fn call_tool(request: &ChatRequest<'_>, seed: u64) -> Option<Said> {
         let at = usize::try_from(seed).unwrap_or(usize::MAX) % tools.len().max(1);
         tools.get(at).map(|&tool| tool.clone())
     };
-    let tool = match request.tool_choice() {
-        Some("none") => None,
-        Some("required") => pick(&others).or_else(|| pick(&own)),
-        None | Some("auto") => pick(&others).filter(|_| is_call_due(request.messages)),
-        Some(wanted) => request.tools().find(|tool| name(tool) == wanted).cloned(),
+    let choice = request.tool_choice();
+    let tool = match (choice.as_str(), choice["function"]["name"].as_str()) {
+        (Some("none"), _) => None,
+        (Some("required"), _) => pick(&others).or_else(|| pick(&own)),
+        (None, Some(wanted)) => request.tools().find(|tool| name(tool) == wanted).cloned(),
+        _ => pick(&others).filter(|_| is_call_due(request.messages)),
     }?;
     let arguments = make_value(&tool["parameters"]);
     let arguments = Some(arguments).filter(Value::is_object);

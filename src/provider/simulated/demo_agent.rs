@@ -1,4 +1,5 @@
-//! The client of the demo, on the other side of the wire: an agent that calls tools and keeps its whole history, as agents do.
+//! The client of the demo, on the other side of the wire: an agent that calls tools and keeps its whole history,
+//! as agents do.
 //!
 //! Tasks and results are fixed texts, cycled by counters, so that every run is the same.
 

@@ -42,7 +42,10 @@ pub(super) fn find_wanted(request: &ChatRequest<'_>) -> Option<Said> {
     let texts = newest_texts(messages);
     let notice = texts.iter().rev().find(|text| is_notice(text))?;
     let note = write_note(messages, notice);
-    let free = matches!(request.tool_choice(), None | Some("auto" | "required"));
+    let free = {
+        let choice = request.tool_choice();
+        choice != "none" && !choice["function"]["name"].is_string()
+    };
     let can = |name: &str| {
         free && notice.contains(name) && request.tools().any(|tool| tool["name"] == name)
     };

@@ -89,12 +89,9 @@ impl<'a> ChatRequest<'a> {
         tools.filter_map(|tool| tool.get("function"))
     }
 
-    /// Which of them may be called: a word, or the name of one of them.
-    pub(super) fn tool_choice(&self) -> Option<&'a str> {
-        let choice = &self.body["tool_choice"];
-        choice
-            .as_str()
-            .or_else(|| choice["function"]["name"].as_str())
+    /// Which of them may be called: a word, or an object that names one.
+    pub(super) fn tool_choice(&self) -> &'a Value {
+        &self.body["tool_choice"]
     }
 
     /// All that is counted beside the messages: tools, legacy functions, the response format.
