@@ -1,0 +1,275 @@
+//! What must hold of every plan of the guard with nothing injected, over any wire format.
+//!
+//! Conversations are generated as chat completions, and the strict checker reads these only. So a body is
+//! translated to the format on its way to the guard, and what the guard sends is translated back.
+
+mod growth;
+
+use std::collections::BTreeSet;
+
+use super::{
+    generate::Case,
+    once_more,
+    plans::{policy, sent, untouched},
+    strict, without_notes,
+};
+use bytes::Bytes;
+use plimsoll::{
+    config::GuardConfig,
+    conversation::{Author, Conversation, Format, units},
+    guard::{
+        self, Plan, Policy, Recall, StoodBack,
+        profile::{PROFILES, Profile},
+    },
+    json::text,
+};
+use proptest::prelude::*;
+
+pub(crate) const WINDOWS: [u32; 5] = [4_096, 8_192, 16_384, 32_768, 128_000];
+
+/// A wire format, with its translations from and to chat completions.
+#[derive(Clone, Copy)]
+pub(crate) struct Wire {
+    pub(crate) format: Format,
+    pub(crate) from_chat: fn(&[u8]) -> Vec<u8>,
+    pub(crate) to_chat: fn(&[u8]) -> Vec<u8>,
+}
+
+pub(crate) const CHAT: Wire = Wire {
+    format: Format::Chat,
+    from_chat: <[u8]>::to_vec,
+    to_chat: <[u8]>::to_vec,
+};
+
+/// The guard's settings at their defaults.
+pub(crate) fn settings() -> GuardConfig {
+    GuardConfig::default()
+}
+
+/// Answer caps, as parts of the window.
+pub(crate) fn asked() -> impl Strategy<Value = f64> {
+    prop::sample::select(&[0.01, 0.1, 0.3, 0.5, 0.9, 1.0, 20.0][..])
+}
+
+/// The profiles that take the conversation as it is.
+pub(crate) fn profiles_of(case: &Case) -> Vec<&'static Profile> {
+    let fits = |profile: &&Profile| case.recipe.strict || profile.name == "openai";
+    PROFILES.iter().filter(fits).collect()
+}
+
+/// The bytes of each message.
+fn messages(conversation: &Conversation) -> Vec<&[u8]> {
+    conversation
+        .items
+        .iter()
+        .map(|message| conversation.bytes(message.span))
+        .collect()
+}
+
+impl Wire {
+    /// Indexes a chat body in this format.
+    pub(crate) fn read(self, chat: &[u8]) -> Conversation {
+        self.index((self.from_chat)(chat).into())
+    }
+
+    /// Indexes a body of this format.
+    pub(crate) fn index(self, body: Bytes) -> Conversation {
+        self.format.index(body).expect("a conversation")
+    }
+
+    /// What goes out fits together with the answer that it asks for, wherever anything could be done.
+    pub(crate) fn fits_beside_its_answer(
+        self,
+        chat: &[u8],
+        window: u32,
+        profile: &'static Profile,
+    ) {
+        let settings = settings();
+        let policy = policy(profile, window, &settings);
+        let before = self.read(chat);
+        let plan = guard::plan(&before, &policy, &Recall::default());
+        let asked = before.largest_answer_cap().unwrap();
+        let after = self.index(sent(&before, &plan));
+        let now = after.largest_answer_cap().unwrap();
+        let lowered = plan.report.answer_cap.filter(|cap| cap.is_lowered());
+        match lowered {
+            Some(cap) => assert!(now < asked && now == u64::from(cap.sent)),
+            None => assert_eq!(now, asked),
+        }
+        let halves = u64::from(plan.report.budget.reserve) * 2 >= u64::from(window);
+        let inside = profile.answer_inside_window && !halves;
+        if inside && !plan.report.over_budget && plan.report.stood_back.is_none() {
+            let all = u64::from(plan.report.raw_after) + now;
+            assert!(all <= u64::from(window), "{all} in {window}");
+        }
+    }
+
+    /// Everything that must hold for one request under one window and profile.
+    pub(crate) fn check(self, chat: &[u8], window: u32, profile: &'static Profile) {
+        self.check_with(chat, window, profile, &settings());
+    }
+
+    pub(crate) fn check_with(
+        self,
+        chat: &[u8],
+        window: u32,
+        profile: &'static Profile,
+        settings: &GuardConfig,
+    ) {
+        let policy = policy(profile, window, settings);
+        let before = self.read(chat);
+        let plan = guard::plan(&before, &policy, &Recall::default());
+        let context = format!("window {window}, profile {}", profile.name);
+        let after = sent(&before, &plan);
+        match plan.report.stood_back {
+            None => {}
+            Some(StoodBack::Unsound(broken)) => panic!("{context}: unsound plan {broken:?}"),
+            Some(_) => {
+                assert_eq!(after, before.body, "{context}");
+                return;
+            }
+        }
+        let broken = strict::broken(chat, &(self.to_chat)(&after), profile);
+        assert_eq!(broken, [], "{context}");
+        let (theirs, raw) = (plan.report.sent.total(), plan.report.raw_after);
+        assert!(theirs <= raw, "{context}: {theirs} of theirs in {raw}");
+        assert!(theirs <= plan.report.shares.total(), "{context}");
+        if plan.edits.is_empty() {
+            assert_eq!(after.as_ptr(), before.body.as_ptr());
+        }
+        let after = self.index(after);
+        untouched_bytes(&before, &after, &plan, &context);
+        pinned_and_newest(&before, &after, &plan, &context);
+        let settings = once_more(settings);
+        let second = Policy {
+            settings: &settings,
+            ..policy
+        };
+        // What the provider gets has no annotations any more.
+        let after = self.index(without_notes(&after));
+        let again = guard::plan(&after, &second, &Recall::default());
+        // A paragraph has no frame of its own, which the plan counts all the same.
+        let (now, said) = (again.report.raw_before, plan.report.raw_after);
+        assert!(
+            now <= said && said - now <= 10,
+            "{context}: {now} sent, {said} planned"
+        );
+        assert_eq!(
+            String::from_utf8_lossy(&sent(&after, &again)),
+            String::from_utf8_lossy(&after.body),
+            "{context}: guarding twice changes nothing more"
+        );
+        budget_holds(&before, &plan, &policy, &context);
+    }
+}
+
+/// Only edited spans differ: everything else is there, in order, byte for byte.
+fn untouched_bytes(before: &Conversation, after: &Conversation, plan: &Plan, context: &str) {
+    untouched(before, &after.body, plan, context);
+    // What was neither truncated, cleared nor folded is the client's own message.
+    let truncated = &plan.report.truncated;
+    let cleared = plan.report.cleared.as_ref();
+    let cleared = cleared.map_or(&[][..], |cleared| &cleared.messages);
+    for cut in truncated {
+        assert!(!cleared.contains(&cut.message), "{context}: told twice");
+    }
+    let theirs = messages(before);
+    let odd: Vec<_> = messages(after)
+        .into_iter()
+        .filter(|message| !theirs.contains(message))
+        .collect();
+    let folds = usize::from(plan.report.folded.is_some());
+    assert!(
+        odd.len() <= truncated.len() + cleared.len() + folds + shortened(plan).len(),
+        "{context}: {}",
+        odd.len()
+    );
+}
+
+/// The messages of which a cap or a share took something.
+fn shortened(plan: &Plan) -> BTreeSet<usize> {
+    let texts = &plan.report.texts.shortened;
+    texts.iter().map(|text| text.message).collect()
+}
+
+fn pinned_and_newest(before: &Conversation, after: &Conversation, plan: &Plan, context: &str) {
+    let kept = messages(after);
+    let shortened = shortened(plan);
+    let instructions = before.items.iter().enumerate();
+    let instructions = instructions.filter(|(_, message)| message.author.instructs());
+    let mut places = 0;
+    for (at, message) in instructions {
+        places += 1;
+        assert!(
+            shortened.contains(&at) || kept.contains(&before.bytes(message.span)),
+            "{context}: a system message went"
+        );
+    }
+    let left = after.items.iter();
+    let left = left.filter(|message| message.author.instructs()).count();
+    assert_eq!(left, places, "{context}: system messages");
+    let user = |conversation: &Conversation| {
+        let mut messages = conversation.items.iter();
+        messages.position(|message| message.author == Author::User)
+    };
+    if let Some(first) = user(before) {
+        let was = String::from_utf8_lossy(before.bytes(before.items[first].span)).into_owned();
+        let now = &after.items[user(after).expect("a user message")];
+        let now = String::from_utf8_lossy(after.bytes(now.span)).into_owned();
+        let note = text::escape(guard::NOTE);
+        assert!(
+            was == now || now.contains(&note) || shortened.contains(&first),
+            "{context}: the task changed: {now}"
+        );
+    }
+    let (Some(last), Some(now)) = (before.items.last(), after.items.last()) else {
+        return;
+    };
+    assert_eq!(
+        last.author, now.author,
+        "{context}: the newest message went"
+    );
+    let cut = plan
+        .report
+        .truncated
+        .iter()
+        .any(|truncated| truncated.message + 1 == before.items.len());
+    assert!(
+        cut || shortened.contains(&(before.items.len() - 1))
+            || last.digest == now.digest
+            || before.items.len() == 1,
+        "{context}"
+    );
+}
+
+/// The budget holds whenever the pinned messages and the newest step, its results at their
+/// least, fit.
+fn budget_holds(before: &Conversation, plan: &Plan, policy: &Policy<'_>, context: &str) {
+    let units = units::split(before).expect("a plan was made");
+    let budget = plan.report.budget.tokens;
+    if plan.report.raw_after <= budget {
+        return;
+    }
+    let first = units
+        .iter()
+        .position(|unit| unit.kind == units::UnitKind::User);
+    let newest = units.len().saturating_sub(2);
+    let weights = guard::estimate::Weights::new(policy.settings.chars_per_token);
+    let mut least = plan.report.shares.tools + 200;
+    for (at, unit) in units.iter().enumerate() {
+        let system = unit.kind == units::UnitKind::System;
+        if !(system || at >= newest || first.is_some_and(|first| at <= first)) {
+            continue;
+        }
+        for message in &before.items[unit.messages.clone()] {
+            let sizes = &message.sizes;
+            let tokens = guard::estimate::message(before, message, sizes, &weights, policy.profile);
+            least += tokens;
+        }
+    }
+    assert!(
+        least > budget,
+        "{context}: {} over {budget}, least {least}",
+        plan.report.raw_after
+    );
+}

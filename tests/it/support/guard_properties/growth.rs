@@ -1,0 +1,96 @@
+//! What must hold of the plans of one session, from request to request.
+
+use std::collections::BTreeSet;
+
+use super::{Wire, messages};
+use crate::support::{
+    generate::Session,
+    made::said,
+    noted,
+    plans::{policy, sent},
+};
+use plimsoll::{
+    config::GuardConfig,
+    guard::{self, Plan, Recall, profile::Profile},
+};
+
+impl Wire {
+    /// A session step by step: with state and without, the same bytes go out, and the prefix holds
+    /// but for cuts. Returns the number of cuts and of requests. `notes`: the seed of annotations.
+    pub(crate) fn grow(
+        self,
+        session: &Session,
+        window: u32,
+        profile: &'static Profile,
+        settings: &GuardConfig,
+        notes: Option<u64>,
+    ) -> (usize, usize) {
+        let policy = policy(profile, window, settings);
+        let mut known = BTreeSet::new();
+        let mut recall = Recall::default();
+        let mut last: Vec<Vec<u8>> = Vec::new();
+        let mut last_plan: Option<Plan> = None;
+        let mut cuts = 0;
+        for body in session.steps() {
+            let mut conversation = self.read(&body);
+            if let Some(seed) = notes {
+                conversation = self.index(noted(&conversation, seed));
+            }
+            let with = guard::plan(&conversation, &policy, &recall);
+            let without = guard::plan(&conversation, &policy, &Recall::default());
+            let out = sent(&conversation, &with);
+            // A system message that came later moved the grid of whoever sees the session only now; one
+            // that goes on keeps its own.
+            if with.memory.grid_moved(&without.memory) {
+                return (cuts, session.requests());
+            }
+            assert_eq!(
+                with.memory, without.memory,
+                "{:?} {:?}",
+                with.report, without.report
+            );
+            assert_eq!(
+                String::from_utf8_lossy(&out),
+                String::from_utf8_lossy(&sent(&conversation, &without)),
+                "state and no state differ at window {window} for {}",
+                profile.name
+            );
+            let fold = with.report.folded.map(|folded| folded.messages);
+            let cut = with.report.folded.is_some_and(|folded| folded.new);
+            let before = last_plan.as_ref().and_then(|plan| plan.report.folded);
+            let moved = fold != before.map(|folded| folded.messages);
+            assert!(cut || !moved, "a cut is told when it is made");
+            let cleared = with.report.cleared.as_ref();
+            let clears = cleared.is_some_and(|cleared| cleared.new);
+            let more = cleared.map_or(&[][..], |cleared| &cleared.messages);
+            let more = more.iter().filter(|at| known.insert(**at)).count();
+            assert_eq!(clears, more > 0, "a clear is told when it is made");
+            let left_out = with.report.texts.cut;
+            cuts += usize::from(cut || clears || left_out);
+            let after = self.index(out);
+            let now: Vec<Vec<u8>> = messages(&after).into_iter().map(<[u8]>::to_vec).collect();
+            if !cut && !clears && !left_out {
+                let held = now.starts_with(&last);
+                assert!(held, "the prefix changed without a cut at window {window}");
+            }
+            // Where the newest step needs the room of a fold's ledger, that fold is told anew.
+            if cut && !moved {
+                assert!(!now.starts_with(&last), "a cut was told that is none");
+            }
+            if left_out {
+                assert!(
+                    !now.starts_with(&last),
+                    "a text that was sent before is still there"
+                );
+            }
+            recall = Recall {
+                memory: with.memory.clone(),
+                messages: said(&conversation).len(),
+                ..Recall::default()
+            };
+            last = now;
+            last_plan = Some(with);
+        }
+        (cuts, session.requests())
+    }
+}
