@@ -69,9 +69,10 @@ impl Conversation {
 
     /// What stands beside the items and is read by the model all the same: schemas of tools and of the answer.
     pub fn beside_items(&self) -> impl Iterator<Item = Span> {
-        match self.format {
+        let spans = match self.format {
             Format::Chat => chat::request::beside_items(self),
-        }
+        };
+        spans.into_iter()
     }
 
     /// Whether the request has a member for tools that is neither null, false, nor empty.

@@ -17,12 +17,9 @@ use super::{
     profile::Profile,
     report::INVALID,
 };
-use crate::{
-    conversation::{
-        Conversation,
-        units::{self, Unit},
-    },
-    format::chat,
+use crate::conversation::{
+    Conversation,
+    units::{self, Unit},
 };
 
 /// What the request is fitted to.
@@ -148,7 +145,7 @@ impl Found {
         let came = Made::of(conversation, report, budget, calibration);
         let bytes = fitted.len();
         // What was edited is measured as it is, as the next proxy on the way would.
-        let fitted = chat::index(fitted).ok();
+        let fitted = conversation.format.index(fitted).ok();
         let goes = fitted.as_ref().map(|fitted| {
             let again = super::plan(fitted, policy, &Recall::default());
             Made::of(fitted, &again.report, budget, calibration)

@@ -2,6 +2,7 @@
 //! `max_tokens`), what it asks for thinking, and the usage of a stream.
 
 use serde_json::Value;
+use smallvec::SmallVec;
 
 use crate::{
     conversation::{Conversation, edit::Edits},
@@ -88,9 +89,10 @@ pub(in crate::format) fn thinking_budget(conversation: &Conversation) -> Option<
 }
 
 /// What stands beside the messages and is read by the model all the same.
-pub(in crate::format) fn beside_items(conversation: &Conversation) -> impl Iterator<Item = Span> {
+pub(in crate::format) fn beside_items(conversation: &Conversation) -> SmallVec<[Span; 3]> {
     let fields = ["tools", "functions", "response_format"].iter();
-    fields.filter_map(|name| conversation.field(name).map(|field| field.value))
+    let values = fields.filter_map(|name| conversation.field(name).map(|field| field.value));
+    values.collect()
 }
 
 /// The member by which a request asks the provider to manage its context.
