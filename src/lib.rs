@@ -50,3 +50,26 @@ pub mod telemetry;
 pub mod wire;
 
 pub use server::{CurrentConfig, serve};
+
+#[cfg(test)]
+extern crate self as plimsoll;
+
+/// Those parts of what the integration tests stand on that the tests of the library share.
+#[cfg(test)]
+#[allow(
+    dead_code,
+    unused_imports,
+    reason = "the integration tests use all of it"
+)]
+#[path = "../tests/it/support"]
+mod support {
+    pub(crate) mod generate;
+    pub(crate) mod guard_properties;
+    mod lines;
+    pub(crate) mod made;
+    pub(crate) mod parse;
+    pub(crate) mod plans;
+    pub(crate) mod strict;
+
+    pub(crate) use lines::{any_settings, noted, once_more, without_notes};
+}

@@ -32,6 +32,9 @@ pub enum Format {
     /// OpenAI's chat completions.
     #[default]
     Chat,
+    /// A format of the tests, see `format/toy.rs`.
+    #[cfg(test)]
+    Toy,
 }
 
 /// Where everything lies in one request body. Holds spans, never copies.

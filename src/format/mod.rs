@@ -15,6 +15,8 @@ pub mod fault;
 mod listener;
 pub mod refusal;
 mod request;
+#[cfg(test)]
+mod tests;
 mod tools;
 pub mod usage;
 mod visible;

@@ -1,5 +1,7 @@
 //! What a request says of itself beside its items.
 
+#[cfg(test)]
+use super::tests::toy;
 use super::{chat, tools::ToolForm};
 use crate::{
     conversation::{Conversation, Format, edit::Edits},
@@ -12,6 +14,8 @@ impl Conversation {
     pub fn is_auxiliary(&self) -> bool {
         match self.format {
             Format::Chat => chat::request::is_auxiliary(self),
+            #[cfg(test)]
+            Format::Toy => false,
         }
     }
 
@@ -19,6 +23,8 @@ impl Conversation {
     pub fn max_answer_tokens(&self) -> Option<u64> {
         match self.format {
             Format::Chat => chat::request::max_answer_tokens(self),
+            #[cfg(test)]
+            Format::Toy => toy::max_answer_tokens(self),
         }
     }
 
@@ -26,6 +32,8 @@ impl Conversation {
     pub fn largest_answer_cap(&self) -> Option<u64> {
         match self.format {
             Format::Chat => chat::request::largest_answer_cap(self),
+            #[cfg(test)]
+            Format::Toy => toy::largest_answer_cap(self),
         }
     }
 
@@ -33,6 +41,8 @@ impl Conversation {
     pub fn lower_answer_caps(&self, tokens: u32, edits: &mut Edits) {
         match self.format {
             Format::Chat => chat::request::lower_answer_caps(self, tokens, edits),
+            #[cfg(test)]
+            Format::Toy => toy::lower_answer_caps(self, tokens, edits),
         }
     }
 
@@ -41,6 +51,8 @@ impl Conversation {
     pub fn thinking_budget(&self) -> Option<u64> {
         match self.format {
             Format::Chat => chat::request::thinking_budget(self),
+            #[cfg(test)]
+            Format::Toy => None,
         }
     }
 
@@ -48,6 +60,8 @@ impl Conversation {
     pub fn include_usage(&self) -> Option<bool> {
         match self.format {
             Format::Chat => chat::request::include_usage(self),
+            #[cfg(test)]
+            Format::Toy => None,
         }
     }
 
@@ -57,6 +71,8 @@ impl Conversation {
     pub fn ask_usage(&self, edits: &mut Edits) -> bool {
         match self.format {
             Format::Chat => chat::request::ask_usage(self, edits),
+            #[cfg(test)]
+            Format::Toy => false,
         }
     }
 
@@ -64,6 +80,8 @@ impl Conversation {
     pub fn managed_by_provider(&self) -> Option<&'static str> {
         match self.format {
             Format::Chat => chat::request::managed_by_provider(self),
+            #[cfg(test)]
+            Format::Toy => None,
         }
     }
 
@@ -71,6 +89,8 @@ impl Conversation {
     pub fn beside_items(&self) -> impl Iterator<Item = Span> {
         let spans = match self.format {
             Format::Chat => chat::request::beside_items(self),
+            #[cfg(test)]
+            Format::Toy => toy::beside_items(self),
         };
         spans.into_iter()
     }
@@ -79,6 +99,8 @@ impl Conversation {
     pub fn names_tools(&self) -> bool {
         match self.format {
             Format::Chat => chat::request::names_tools(self),
+            #[cfg(test)]
+            Format::Toy => toy::lists_tools(self),
         }
     }
 
@@ -87,6 +109,8 @@ impl Conversation {
     pub fn lists_tools(&self) -> bool {
         match self.format {
             Format::Chat => chat::request::lists_tools(self),
+            #[cfg(test)]
+            Format::Toy => toy::lists_tools(self),
         }
     }
 
@@ -94,6 +118,8 @@ impl Conversation {
     pub fn may_call_tools(&self) -> bool {
         match self.format {
             Format::Chat => chat::answer_shape::may_call_tools(self),
+            #[cfg(test)]
+            Format::Toy => true,
         }
     }
 
@@ -102,6 +128,8 @@ impl Conversation {
     pub fn tool_form(&self, reserved: &[&str]) -> Option<ToolForm> {
         match self.format {
             Format::Chat => chat::tools::tool_form(self, reserved),
+            #[cfg(test)]
+            Format::Toy => None,
         }
     }
 
@@ -109,6 +137,8 @@ impl Conversation {
     pub fn asks_for_many(&self) -> bool {
         match self.format {
             Format::Chat => chat::answer_shape::asks_for_many(self),
+            #[cfg(test)]
+            Format::Toy => false,
         }
     }
 
@@ -116,6 +146,8 @@ impl Conversation {
     pub fn begins_answer(&self) -> bool {
         match self.format {
             Format::Chat => chat::answer_shape::begins_answer(self),
+            #[cfg(test)]
+            Format::Toy => toy::begins_answer(self),
         }
     }
 
@@ -123,6 +155,8 @@ impl Conversation {
     pub fn takes_plain_text(&self) -> bool {
         match self.format {
             Format::Chat => chat::answer_shape::takes_plain_text(self),
+            #[cfg(test)]
+            Format::Toy => !toy::begins_answer(self),
         }
     }
 }

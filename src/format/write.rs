@@ -6,6 +6,8 @@ use std::borrow::Cow;
 
 use bytes::Bytes;
 
+#[cfg(test)]
+use super::tests::toy;
 use super::{Own, Spoken, chat, usage::Usage};
 use crate::conversation::{Author, Content, Conversation, Format, Unindexed, edit::Edits};
 
@@ -31,6 +33,8 @@ impl Format {
     pub fn index(self, body: Bytes) -> Result<Conversation, Unindexed> {
         match self {
             Self::Chat => chat::index(body),
+            #[cfg(test)]
+            Self::Toy => toy::index(body),
         }
     }
 
@@ -38,6 +42,8 @@ impl Format {
     pub fn index_items(self, items: &[&str]) -> Option<Conversation> {
         let items_alone = match self {
             Self::Chat => chat::write::request_of(items),
+            #[cfg(test)]
+            Self::Toy => toy::request_of(items),
         };
         let read = self.index(Bytes::from(items_alone)).ok()?;
         (read.items.len() == items.len() && read.fields.len() == 1).then_some(read)
@@ -47,6 +53,8 @@ impl Format {
     pub fn text_item(self, author: Author, escaped: &str) -> String {
         match self {
             Self::Chat => chat::write::text_item(author, escaped),
+            #[cfg(test)]
+            Self::Toy => toy::text_item(author, escaped),
         }
     }
 
@@ -54,6 +62,8 @@ impl Format {
     pub fn text_block(self, escaped: &str) -> String {
         match self {
             Self::Chat => chat::write::text_block(escaped),
+            #[cfg(test)]
+            Self::Toy => toy::text_block(escaped),
         }
     }
 
@@ -61,6 +71,8 @@ impl Format {
     pub fn calls_item(self, calls: &[&str]) -> String {
         match self {
             Self::Chat => chat::write::calls_item(calls),
+            #[cfg(test)]
+            Self::Toy => toy::calls_item(calls),
         }
     }
 
@@ -74,6 +86,8 @@ impl Format {
     ) -> Box<str> {
         match self {
             Self::Chat => chat::write::answer_item(spoken, max_bytes, max_argument_bytes),
+            #[cfg(test)]
+            Self::Toy => toy::answer_item(spoken),
         }
     }
 
@@ -81,6 +95,8 @@ impl Format {
     pub fn call(self, call: &Own, max_argument_bytes: usize) -> Cow<'_, str> {
         match self {
             Self::Chat => chat::write::call(call, max_argument_bytes),
+            #[cfg(test)]
+            Self::Toy => Cow::Borrowed(&call.json),
         }
     }
 
@@ -88,6 +104,8 @@ impl Format {
     pub fn result_item(self, call: &Own, text: &str) -> Box<str> {
         match self {
             Self::Chat => chat::write::result_item(call, text),
+            #[cfg(test)]
+            Self::Toy => toy::result_item(call, text),
         }
     }
 
@@ -95,6 +113,8 @@ impl Format {
     pub const fn empty_content(self) -> &'static str {
         match self {
             Self::Chat => "null",
+            #[cfg(test)]
+            Self::Toy => "false",
         }
     }
 
@@ -102,6 +122,8 @@ impl Format {
     pub fn text_request(self, request: &TextRequest<'_>) -> Bytes {
         match self {
             Self::Chat => chat::write::text_request(request),
+            #[cfg(test)]
+            Self::Toy => toy::text_request(request),
         }
     }
 
@@ -109,6 +131,8 @@ impl Format {
     pub fn empty_answer(self, streamed: bool, model: &str, usage: Option<Usage>) -> Bytes {
         match self {
             Self::Chat => chat::write::empty_answer(streamed, model, usage),
+            #[cfg(test)]
+            Self::Toy => Bytes::new(),
         }
     }
 }
@@ -135,6 +159,8 @@ impl Conversation {
     pub fn ask_for_text(&self, model: &str, limit: AnswerLimit, edits: &mut Edits) {
         match self.format {
             Format::Chat => chat::summary::ask_for_text(self, model, limit, edits),
+            #[cfg(test)]
+            Format::Toy => toy::ask_for_text(self, model, limit, edits),
         }
     }
 }

@@ -1,3 +1,5 @@
+mod toy;
+
 use bytes::Bytes;
 
 use super::{assemble::Draft, lint::Item, *};

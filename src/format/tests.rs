@@ -1,0 +1,3 @@
+//! What the tests of the library need of formats.
+
+pub(super) mod toy;

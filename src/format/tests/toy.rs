@@ -1,0 +1,128 @@
+//! A wire format of the tests. It shares no name and no shape with chat completions, so that the properties of
+//! the guard, which hold over it too, show that nothing outside of `format/` knows chat's JSON.
+//!
+//! ```json
+//! {"engine": "m", "gear": [], "reply_limit": 1024, "log": [
+//!   {"who": "owner", "says": {"words": "Be brief."}},
+//!   {"who": "person", "says": {"words": [{"line": "What is it?"}, {"sketch": {"at": "https://…", "grain": "coarse"}}]}},
+//!   {"who": "machine", "says": {"words": false}, "wants": [{"ticket": "t1", "tool": "look", "with": "{}"}]},
+//!   {"who": "report", "for": "t1", "says": {"words": "A boat."}}
+//! ]}
+//! ```
+//!
+//! `false` is a content of nothing. A call that is no element of a list has no ticket, nor has its report.
+
+mod index;
+
+use bytes::Bytes;
+use serde_json::json;
+use smallvec::SmallVec;
+
+pub(in crate::format) use self::index::index;
+use crate::format::{
+    Own, Spoken,
+    write::{AnswerLimit, TextRequest},
+};
+use crate::{
+    conversation::{Author, Conversation, edit::Edits},
+    json::{scan::Span, text},
+};
+
+/// The members that cap an answer.
+const LIMITS: [&str; 2] = ["hard_limit", "reply_limit"];
+/// The lists of tools.
+const GEAR: [&str; 2] = ["gear", "old_gear"];
+
+pub(in crate::format) fn request_of(entries: &[&str]) -> String {
+    format!(r#"{{"log":[{}]}}"#, entries.join(","))
+}
+
+pub(in crate::format) fn text_item(author: Author, escaped: &str) -> String {
+    let who = match author {
+        Author::Model => "machine",
+        _ => "person",
+    };
+    format!(r#"{{"who":"{who}","says":{{"words":"{escaped}"}}}}"#)
+}
+
+pub(in crate::format) fn text_block(escaped: &str) -> String {
+    format!(r#"{{"line":"{escaped}"}}"#)
+}
+
+pub(in crate::format) fn calls_item(calls: &[&str]) -> String {
+    let calls = calls.join(",");
+    format!(r#"{{"who":"machine","says":{{"words":false}},"wants":[{calls}]}}"#)
+}
+
+/// As the model gave it: nothing of it is ever too long.
+pub(in crate::format) fn answer_item(spoken: &Spoken) -> Box<str> {
+    spoken.message.clone()
+}
+
+pub(in crate::format) fn result_item(call: &Own, text: &str) -> Box<str> {
+    let entry = json!({"who": "report", "for": &*call.id, "says": {"words": text}});
+    entry.to_string().into()
+}
+
+pub(in crate::format) fn text_request(request: &TextRequest<'_>) -> Bytes {
+    let text = text::escape(request.text);
+    let entry = text_item(Author::User, &text);
+    let (engine, limit) = (json!(request.model), request.limit.tokens);
+    Bytes::from(format!(
+        r#"{{"engine":{engine},"log":[{entry}],"reply_limit":{limit}}}"#
+    ))
+}
+
+pub(in crate::format) fn ask_for_text(
+    part: &Conversation,
+    model: &str,
+    limit: AnswerLimit,
+    edits: &mut Edits,
+) {
+    if let Some(field) = part.field("engine") {
+        edits.replace(field.value, json!(model).to_string());
+    }
+    lower_answer_caps(part, limit.tokens, edits);
+}
+
+pub(in crate::format) fn max_answer_tokens(conversation: &Conversation) -> Option<u64> {
+    LIMITS
+        .iter()
+        .find_map(|name| conversation.number_value(name))
+}
+
+pub(in crate::format) fn largest_answer_cap(conversation: &Conversation) -> Option<u64> {
+    let limits = LIMITS.iter();
+    limits
+        .filter_map(|name| conversation.number_value(name))
+        .max()
+}
+
+pub(in crate::format) fn lower_answer_caps(
+    conversation: &Conversation,
+    tokens: u32,
+    edits: &mut Edits,
+) {
+    for name in LIMITS {
+        let higher = conversation
+            .number_value(name)
+            .filter(|cap| *cap > tokens.into());
+        if let (Some(_), Some(field)) = (higher, conversation.field(name)) {
+            edits.replace(field.value, tokens.to_string());
+        }
+    }
+}
+
+pub(in crate::format) fn beside_items(conversation: &Conversation) -> SmallVec<[Span; 3]> {
+    let lists = GEAR.iter().filter_map(|name| conversation.field(name));
+    lists.map(|field| field.value).collect()
+}
+
+pub(in crate::format) fn lists_tools(conversation: &Conversation) -> bool {
+    GEAR.iter().any(|name| conversation.field(name).is_some())
+}
+
+pub(in crate::format) fn begins_answer(conversation: &Conversation) -> bool {
+    let newest = conversation.items.last();
+    newest.is_some_and(|entry| entry.author == Author::Model)
+}

@@ -1,0 +1,232 @@
+//! The guard's invariants over the toy format, which shares nothing with chat completions; and both formats'
+//! plans for the same conversation.
+
+mod stages;
+mod translate;
+
+use proptest::prelude::*;
+use translate::{call_to_toy, message_to_toy, to_chat, to_toy};
+
+use crate::{
+    conversation::{Conversation, Format},
+    guard::{
+        self, Memory, Plan, Policy, Recall, may_prompt,
+        profile::{PROFILES, named},
+        record::{Ours, OwnTools, Record, What},
+    },
+    json::text,
+    support::{
+        any_settings,
+        generate::{Case, Random, any_conversation},
+        guard_properties::{CHAT, WINDOWS, Wire, asked, profiles_of, settings},
+        made::{self, course, records, said},
+        noted, parse,
+        plans::{self, policy, sent},
+    },
+};
+
+const TOY: Wire = Wire {
+    format: Format::Toy,
+    from_chat: to_toy,
+    to_chat,
+};
+
+fn any_window() -> impl Strategy<Value = u32> {
+    prop::sample::select(&WINDOWS[..4])
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(24))]
+
+    #[test]
+    fn translation_loses_nothing(case in any_conversation(30), seed in any::<u64>()) {
+        let body = noted(&CHAT.read(&case.body()), seed);
+        let back = to_chat(&to_toy(&body));
+        prop_assert_eq!(parse::value(&back).unwrap(), parse::value(&body).unwrap());
+    }
+
+    #[test]
+    fn every_plan_keeps_the_invariants(case in any_conversation(50), window in prop::sample::select(&WINDOWS[..])) {
+        let body = case.body();
+        for profile in profiles_of(&case) {
+            TOY.check(&body, window, profile);
+        }
+    }
+
+    #[test]
+    fn a_profile_that_does_not_fit_breaks_nothing_new(case in any_conversation(40), window in any_window(), profile in prop::sample::select(PROFILES)) {
+        TOY.check(&case.body(), window, named(profile.name).unwrap());
+    }
+
+    #[test]
+    fn every_plan_keeps_the_invariants_whatever_answer_is_asked_for(case in any_conversation(40), window in any_window(), asked in asked()) {
+        let asked = (f64::from(window) * asked) as u32;
+        let body = case.session.asking_for(asked).whole();
+        for profile in profiles_of(&case) {
+            TOY.check(&body, window, profile);
+            TOY.fits_beside_its_answer(&body, window, profile);
+        }
+    }
+
+    #[test]
+    fn every_line_of_defence_keeps_the_invariants(case in any_conversation(50), window in any_window(), seed in any::<u64>()) {
+        let body = noted(&CHAT.read(&case.body()), seed);
+        for profile in profiles_of(&case) {
+            TOY.check_with(&body, window, profile, &any_settings(seed));
+        }
+    }
+
+    #[test]
+    fn growing_changes_the_prefix_only_at_cuts(case in any_conversation(30), window in any_window(), profile in any::<prop::sample::Index>(), asked in prop::option::of(asked())) {
+        let profiles = profiles_of(&case);
+        let asked = asked.map(|part| (f64::from(window) * part) as u32);
+        let session = asked.map_or_else(|| case.session.clone(), |asked| case.session.asking_for(asked));
+        TOY.grow(&session, window, profiles[profile.index(profiles.len())], &settings(), None);
+    }
+
+    #[test]
+    fn every_line_of_defence_keeps_the_prefix_but_for_cuts(case in any_conversation(30), window in any_window(), profile in any::<prop::sample::Index>(), seed in any::<u64>()) {
+        let profiles = profiles_of(&case);
+        TOY.grow(&case.session, window, profiles[profile.index(profiles.len())], &any_settings(seed), Some(seed));
+    }
+
+    #[test]
+    fn a_plan_is_that_of_chat_whatever_is_injected(case in any_conversation(40), window in any_window(), seed in any::<u64>()) {
+        let body = noted(&CHAT.read(&case.body()), seed);
+        let chat = CHAT.read(&body);
+        let recall = Recall { ours: made::ours(&chat, seed), ..Recall::default() };
+        let settings = any_settings(seed);
+        for profile in profiles_of(&case) {
+            let plan = plans::checked(&body, window, profile, &recall, &settings);
+            let toy = TOY.read(&body);
+            let toy_plan = guard::plan(&toy, &policy(profile, window, &settings), &in_toy(&recall));
+            is_the_same((&chat, &plan), (&toy, &toy_plan));
+        }
+    }
+
+    #[test]
+    fn a_session_goes_as_in_chat(case in any_conversation(30), window in any_window(), profile in any::<prop::sample::Index>(), seed in any::<u64>()) {
+        let profiles = profiles_of(&case);
+        let settings = any_settings(seed);
+        grow_both(&case, &policy(profiles[profile.index(profiles.len())], window, &settings), seed);
+    }
+}
+
+/// A session in both formats, with prompts and turns that are injected as it grows and at times a course, each
+/// with the memory of its own plans.
+fn grow_both(case: &Case, policy: &Policy<'_>, seed: u64) {
+    let whole = CHAT.read(&case.body());
+    let all = records(&whole, said(&whole).len(), seed);
+    let mut random = Random::part(seed, 3);
+    let mut chat_recall = Recall::default();
+    let mut toy_memory = Memory::default();
+    for body in case.session.clone().thinned(8).steps() {
+        let (chat, toy) = (CHAT.read(&body), TOY.read(&body));
+        let count = said(&chat).len();
+        if random.chance(10) {
+            let boundary = guard::tail(&chat, policy);
+            assert_eq!(boundary, guard::tail(&toy, policy));
+            chat_recall.ours.course = boundary.map(course);
+        }
+        let known = all.iter().filter(|record| record.place as usize <= count);
+        chat_recall.ours.records = known.cloned().collect();
+        let toy_recall = Recall {
+            memory: toy_memory,
+            ..in_toy(&chat_recall)
+        };
+        let plan = guard::plan(&chat, policy, &chat_recall);
+        let toy_plan = guard::plan(&toy, policy, &toy_recall);
+        is_the_same((&chat, &plan), (&toy, &toy_plan));
+        let alternates = plan.memory.alternates;
+        for urgent in [false, true] {
+            assert_eq!(
+                may_prompt(&chat, policy.profile, alternates, urgent),
+                may_prompt(&toy, policy.profile, alternates, urgent)
+            );
+        }
+        chat_recall.memory = plan.memory;
+        chat_recall.messages = count;
+        toy_memory = toy_plan.memory;
+    }
+}
+
+/// The same is truncated, cleared, folded and remembered, and the same goes out.
+fn is_the_same(chat: (&Conversation, &Plan), toy: (&Conversation, &Plan)) {
+    assert_eq!(
+        format!("{:?}", toy.1.report),
+        format!("{:?}", chat.1.report)
+    );
+    assert_eq!(
+        without_digests(&toy.1.memory),
+        without_digests(&chat.1.memory)
+    );
+    let (in_toy, in_chat) = (sent(toy.0, toy.1), sent(chat.0, chat.1));
+    assert_eq!(
+        parse::value(&to_chat(&in_toy)).unwrap(),
+        parse::value(&in_chat).unwrap()
+    );
+}
+
+/// Without the digests of messages, which differ from format to format.
+fn without_digests(memory: &Memory) -> Memory {
+    let tight = memory.tight.iter().map(|&(_, held)| (0, held));
+    Memory {
+        tight: tight.collect(),
+        ..memory.clone()
+    }
+}
+
+/// With everything injected as the toy format has it, and nothing remembered.
+fn in_toy(recall: &Recall) -> Recall {
+    let mut ours = Ours::clone(&recall.ours);
+    for record in &mut ours.records {
+        match &mut record.what {
+            What::Round(turn) => {
+                for said in turn {
+                    said.json = message_to_toy(&said.json).into();
+                }
+            }
+            What::Calls { calls, results, .. } => {
+                for call in calls {
+                    call.json = call_to_toy(&call.json).into();
+                }
+                for result in results {
+                    *result = message_to_toy(result).into();
+                }
+            }
+            What::Prompt(_) | What::Text { .. } | What::Spoken { .. } => {}
+        }
+    }
+    ours.tools = ours.tools.map(|tools| OwnTools {
+        field: match tools.field {
+            "tools" => "gear",
+            _ => "old_gear",
+        },
+        ..tools
+    });
+    Recall {
+        ours,
+        messages: recall.messages,
+        ..Recall::default()
+    }
+}
+
+#[test]
+fn what_was_spoken_in_a_turn_before_is_left_out_of_the_answer() {
+    let body = br#"{"messages":[{"role":"user","content":"u"},{"role":"assistant","content":"abc","tool_calls":[{"id":"a","type":"function","function":{"name":"f","arguments":"{}"}}]},{"role":"tool","tool_call_id":"a","content":"r"}]}"#;
+    let spoken = What::Spoken {
+        chars: 3,
+        digest: text::digest(b"abc"),
+    };
+    let records = [made::round(1), spoken].map(|what| Record { place: 1, what });
+    let mut recall = Recall::default();
+    recall.ours.records = records.to_vec();
+    let settings = settings();
+    let policy = policy(named("openai").unwrap(), 32_768, &settings);
+    let (chat, toy) = (CHAT.read(body), TOY.read(body));
+    let plan = guard::plan(&chat, &policy, &recall);
+    let toy_plan = guard::plan(&toy, &policy, &in_toy(&recall));
+    is_the_same((&chat, &plan), (&toy, &toy_plan));
+    let out = sent(&toy, &toy_plan);
+    assert!(String::from_utf8_lossy(&out).contains(r#""words":false"#));
+}

@@ -1,0 +1,190 @@
+//! What session, recovery and compaction make of a conversation in the toy format is what they make of it in
+//! chat completions.
+
+use proptest::prelude::*;
+use serde_json::{Value, json};
+
+use super::{TOY, any_window, message_to_toy, to_chat};
+use crate::{
+    compaction::{Due, Summariser, Work},
+    conversation::{Conversation, Format},
+    format::Own,
+    guard::{
+        self, Recall,
+        estimate::Calibration,
+        found::{Aim, Found, WindowFound},
+        profile::Profile,
+    },
+    recovery::{Language, Memory, Prompts, Reminders, course, language, tool},
+    session::Lineage,
+    store::{Account, Tenant},
+    support::{
+        generate::{Session, any_conversation},
+        guard_properties::{CHAT, profiles_of, settings},
+        parse,
+        plans::policy,
+    },
+};
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(16))]
+
+    #[test]
+    fn a_session_is_found_again(case in any_conversation(20)) {
+        keys_are_looked_for(&case.session);
+    }
+
+    #[test]
+    fn a_course_begins_with_the_same_facts(case in any_conversation(30), window in any_window()) {
+        let body = case.body();
+        let (chat, toy) = (CHAT.read(&body), TOY.read(&body));
+        let settings = settings();
+        let policy = policy(profiles_of(&case)[0], window, &settings);
+        let boundary = guard::tail(&chat, &policy).unwrap();
+        prop_assert_eq!(guard::tail(&toy, &policy), Some(boundary));
+        prop_assert_eq!(begin_course(&toy, boundary), begin_course(&chat, boundary));
+    }
+
+    #[test]
+    fn a_summary_is_asked_for_alike(case in any_conversation(30), window in any_window(), own in any::<bool>()) {
+        let body = case.body();
+        let profile = profiles_of(&case)[0];
+        let asked = |conversation: &Conversation| ask_for_summary(conversation, profile, window, own);
+        let (chat, toy) = (asked(&CHAT.read(&body)), asked(&TOY.read(&body)));
+        prop_assert_eq!(toy.is_some(), chat.is_some());
+        if let (Some((left, body)), Some((toy_left, toy_body))) = (chat, toy) {
+            prop_assert_eq!(toy_left, left);
+            let (body, toy_body) = (parse::value(&body).unwrap(), parse::value(&to_chat(&toy_body)).unwrap());
+            prop_assert_eq!(&toy_body["messages"], &body["messages"]);
+            prop_assert_eq!(&toy_body["model"], &body["model"]);
+        }
+    }
+
+    #[test]
+    fn what_is_found_is_the_same(case in any_conversation(40), window in any_window()) {
+        let body = case.body();
+        let found = |conversation: &Conversation| describe_plan(conversation, profiles_of(&case)[0], window);
+        prop_assert_eq!(found(&TOY.read(&body)), found(&CHAT.read(&body)));
+    }
+}
+
+/// Each request of a session looks for the state that the one before it left.
+fn keys_are_looked_for(session: &Session) {
+    let tenant = Tenant::from_parts([1; 16], Account::from_bytes([2; 16]));
+    let mut before: Option<[Lineage; 2]> = None;
+    for request in 0..session.requests() {
+        let body = session.body(request);
+        let read = [CHAT.read(&body), TOY.read(&body)];
+        let now = read.each_ref().map(|it| Lineage::of(it, &tenant));
+        assert_eq!(now[0].messages(), now[1].messages());
+        assert_eq!(now[0].probes().len(), now[1].probes().len());
+        if let Some(before) = before {
+            // What was said after the request before begins with its answer.
+            let answer = session.messages_at(request - 1);
+            let places = [0, 1].map(|format: usize| {
+                let keys = before[format].keys(read[format].items[answer].short_digest)?;
+                let probes = now[format].probes();
+                probes.iter().position(|probe| *probe == keys.exact)
+            });
+            assert_eq!(places[0], places[1]);
+            let place = places[0];
+            assert_eq!(
+                place.map(|place| now[0].answer_at(place)),
+                place.map(|place| now[1].answer_at(place))
+            );
+        }
+        before = Some(now);
+    }
+}
+
+fn begin_course(conversation: &Conversation, boundary: u32) -> (Language, guard::record::Course) {
+    let language = language::choose(None, None, conversation);
+    let wording = course::Wording {
+        prompts: &Prompts::default(),
+        language,
+    };
+    let removed = guard::removed_by(conversation, boundary);
+    let memory = Memory::default();
+    let fits = |text: &str| text.len() < 5_000;
+    (
+        language,
+        course::begin(conversation, &removed, boundary, &memory, wording, fits),
+    )
+}
+
+/// The first request for a summary, and how many are still to come.
+fn ask_for_summary(
+    conversation: &Conversation,
+    profile: &'static Profile,
+    window: u32,
+    own: bool,
+) -> Option<(usize, Vec<u8>)> {
+    let settings = settings();
+    let policy = policy(profile, window, &settings);
+    let plan = guard::plan(conversation, &policy, &Recall::default());
+    let due = Due {
+        boundary: guard::tail(conversation, &policy)?,
+        replaced: 20_000,
+    };
+    let summariser = Summariser {
+        own,
+        model: "small".into(),
+        profile,
+        room: window,
+        max_tokens: 400,
+        language: Language::English,
+        chars_per_token: 3.0,
+        nonce: [1, 2, 3, 4, 5, 6, 7, 8],
+    };
+    let (work, body) = Work::begin(conversation, &plan.edits, due, summariser)?;
+    Some((work.left(), body.to_vec()))
+}
+
+/// The report of the API, without what the bodies weigh in bytes and without the model, which is the aim's.
+fn describe_plan(conversation: &Conversation, profile: &'static Profile, window: u32) -> Value {
+    let settings = settings();
+    let aim = Aim {
+        model: None,
+        provider: None,
+        profile,
+        window: WindowFound {
+            tokens: window,
+            input_limit: None,
+            source: "test",
+        },
+        calibration: Calibration::default(),
+    };
+    let (_, found) = Found::plan(conversation, &policy(profile, window, &settings), &aim);
+    let mut found = json!(found);
+    for made in ["as_it_came", "as_it_goes"] {
+        assert!(found[made]["bytes"].take().is_number());
+    }
+    found
+}
+
+#[test]
+fn proxy_executed_calls_are_answered_alike() {
+    let call = |name: &str, arguments: &str| Own {
+        id: "own-1".into(),
+        name: name.into(),
+        arguments: arguments.into(),
+        ..Own::default()
+    };
+    let calls = [
+        call("add_reminder", r#"{"content":"run \"make\""}"#),
+        call("delete_reminder", "{}"),
+    ];
+    let execute = |format| tool::execute(format, &calls, &mut Reminders::default());
+    let (chat, toy) = (execute(Format::Chat), execute(Format::Toy));
+    let results: Vec<_> = chat.results.iter().map(|it| message_to_toy(it)).collect();
+    let items: Vec<&str> = toy.results.iter().map(|it| &**it).collect();
+    assert_eq!(toy.clear, chat.clear);
+    let values = |results: &[&str]| -> Vec<Value> {
+        let values = results.iter().map(|it| serde_json::from_str(it).unwrap());
+        values.collect()
+    };
+    let results: Vec<&str> = results.iter().map(|it| &**it).collect();
+    assert_eq!(values(&items), values(&results));
+    let read = Format::Toy.index_items(&items).unwrap();
+    assert!(read.items.iter().all(|item| item.author.answers()));
+}
