@@ -1,13 +1,14 @@
 //! `plimsoll sessions`: prints the sessions of a running proxy once, read from its API.
 
 use std::{
-    io::Write,
+    io::{self, Write},
     time::{Duration, SystemTime, UNIX_EPOCH},
 };
 
 use http_body_util::{BodyExt, Limited};
 use reqwest::{StatusCode, Url};
-use serde_json::Value;
+use serde::{Deserialize, Serialize};
+use serde_json::{Value, value::RawValue};
 
 use super::{
     Failed, block_on,
@@ -38,6 +39,18 @@ pub(super) struct Args {
     json: bool,
 }
 
+/// The body of the API's answer. A session stays JSON until a table is made of it, so that `--json`
+/// prints every field as it came.
+#[derive(Default, Deserialize, Serialize)]
+struct Sessions {
+    sessions: Vec<Box<RawValue>>,
+    /// What to skip for the next page; `None` after the last one.
+    next: Option<u64>,
+    /// Sessions of other keys, and what to do to see them; only where the proxy has no client keys.
+    of_other_keys: Option<u64>,
+    hint: Option<String>,
+}
+
 /// Prints the list of sessions, newest first.
 ///
 /// # Errors
@@ -58,21 +71,19 @@ pub(super) fn run(
     let listed = block_on(fetch_sessions(&url, key.as_ref(), &args.key_env))?;
     let listed = listed.map_err(Failed::Command)?;
     if args.json {
-        writeln!(out, "{listed}")?;
+        let text = serde_json::to_string(&listed).map_err(io::Error::from)?;
+        writeln!(out, "{text}")?;
         return Ok(());
     }
-    let sessions = listed["sessions"].as_array();
-    match sessions.filter(|sessions| !sessions.is_empty()) {
-        Some(sessions) => table::write(out, &format_rows(sessions))?,
-        None => writeln!(
+    match &listed.sessions[..] {
+        [] => writeln!(
             out,
             "No sessions yet: a request through the proxy begins one. A client's key shows that \
              client's sessions, the administrator's key all of them."
         )?,
+        sessions => table::write(out, &format_rows(sessions))?,
     }
-    // Only where the proxy has no client keys.
-    let others = listed["of_other_keys"].as_u64().filter(|it| *it > 0);
-    if let (Some(others), Some(hint)) = (others, listed["hint"].as_str()) {
+    if let (Some(others), Some(hint)) = (listed.of_other_keys.filter(|it| *it > 0), &listed.hint) {
         writeln!(out, "Sessions of other keys: {others}. {hint}")?;
     }
     Ok(())
@@ -93,15 +104,22 @@ fn parse_address(address: &str) -> Result<Url, String> {
 ///
 /// # Errors
 /// The proxy is not there, refuses the key, or is none; the text says what to do.
-async fn fetch_sessions(url: &Url, key: Option<&Secret>, key_env: &str) -> Result<Value, String> {
+async fn fetch_sessions(
+    url: &Url,
+    key: Option<&Secret>,
+    key_env: &str,
+) -> Result<Sessions, String> {
     let client = super::http_client(TIMEOUT).map_err(|error| chain(&error).to_string())?;
     let no_list = |reason: String| {
         format!(
             "{url} answers with no list of sessions; is this a Plimsoll proxy of the same release? {reason}"
         )
     };
-    let (mut sessions, mut skip) = (Vec::new(), 0);
-    loop {
+    let mut all = Sessions {
+        next: Some(0),
+        ..Sessions::default()
+    };
+    while let Some(skip) = all.next {
         let mut page = url.clone();
         page.set_query(Some(&format!("skip={skip}&take={PAGE_SIZE}")));
         let mut request = client.get(page);
@@ -133,26 +151,20 @@ async fn fetch_sessions(url: &Url, key: Option<&Secret>, key_env: &str) -> Resul
         let body = body.collect().await;
         let body = body.map_err(|error| no_list(error.to_string()))?;
         let page = serde_json::from_slice(&body.to_bytes());
-        let mut page: Value = page.map_err(|error| no_list(error.to_string()))?;
-        let of_page = page.get_mut("sessions").and_then(Value::as_array_mut);
-        let Some(of_page) = of_page else {
-            return Err(no_list("It has no sessions.".to_owned()));
+        let mut page: Sessions = page.map_err(|error| no_list(error.to_string()))?;
+        all.sessions.append(&mut page.sessions);
+        all = Sessions {
+            sessions: all.sessions,
+            // A page that leads to itself or back would never end.
+            next: page.next.filter(|next| *next > skip),
+            ..page
         };
-        sessions.append(of_page);
-        // A page that leads to itself or back would never end.
-        match page["next"].as_u64().filter(|next| *next > skip) {
-            Some(next) => skip = next,
-            None => {
-                page["sessions"] = sessions.into();
-                page["next"] = Value::Null;
-                return Ok(page);
-            }
-        }
     }
+    Ok(all)
 }
 
 /// One row per session, the heading first.
-fn format_rows(sessions: &[Value]) -> Vec<[String; 8]> {
+fn format_rows(sessions: &[Box<RawValue>]) -> Vec<[String; 8]> {
     let heading = [
         "session", "level", "tokens", "window", "full", "model", "course", "age",
     ];
@@ -160,7 +172,10 @@ fn format_rows(sessions: &[Value]) -> Vec<[String; 8]> {
     let now_s = now.map_or(0, |now| now.as_secs());
     let mut rows = vec![heading.map(str::to_owned)];
     let sessions = sessions.iter();
-    rows.extend(sessions.map(|session| format_session(session, now_s)));
+    rows.extend(sessions.map(|session| {
+        let session = serde_json::from_str(session.get()).unwrap_or_default();
+        format_session(&session, now_s)
+    }));
     rows
 }
 
