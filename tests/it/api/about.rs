@@ -4,7 +4,7 @@ use http::Method;
 use serde_json::json;
 
 use super::{ADMIN, Api, keyed};
-use crate::support::proxy::Proxy;
+use crate::support::{client::full, proxy::Proxy};
 
 #[tokio::test]
 async fn readers_are_told_who_they_are() {
@@ -33,6 +33,29 @@ async fn readers_are_told_who_they_are() {
     assert_eq!(admin.json("about").await["show_content"], true);
     let none = Api::new(&proxy).get("about").await;
     none.is_error(401, "invalid_api_key");
+}
+
+#[tokio::test]
+async fn every_path_that_is_described_is_answered() {
+    let proxy = Proxy::new().start().await;
+    let api = Api::new(&proxy);
+    let session = api.begins("Who answers?").await;
+    let description = api.json("openapi.json").await;
+    let paths = description["paths"].as_object().unwrap();
+    assert!(paths.len() > 8, "{paths:?}");
+    for (path, methods) in paths {
+        let path = path.trim_start_matches('/').replace("{id}", &session);
+        let methods = methods.as_object().unwrap().keys();
+        for method in methods.filter(|it| ["get", "post", "patch"].contains(&it.as_str())) {
+            let method = method.to_uppercase().parse().unwrap();
+            let request = api.client.request(method, &format!("/plimsoll/api/{path}"));
+            // A stream of events has no end, so the head alone is looked at.
+            let answer = api.client.begin(request.body(full("{}")).unwrap()).await;
+            let error = answer.headers().get("x-plimsoll-error");
+            assert!(error.is_none_or(|code| code != "path_not_found"), "{path}");
+            assert_ne!(answer.status(), 405, "{path}");
+        }
+    }
 }
 
 #[tokio::test]
