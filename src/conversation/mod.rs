@@ -32,7 +32,7 @@ pub enum Format {
     /// OpenAI's chat completions.
     #[default]
     Chat,
-    /// A format of the tests, see `format/toy.rs`.
+    /// A format of the tests, see `format/tests/toy.rs`.
     #[cfg(test)]
     Toy,
 }

@@ -1,6 +1,6 @@
 //! What the layers above put into requests and answers, in the request's own format.
 //!
-//! Texts are given escaped, as they stand between the quotes of a JSON string, where the name says so.
+//! A text that is called `escaped` is given as it stands between the quotes of a JSON string.
 
 use std::borrow::Cow;
 

@@ -83,20 +83,26 @@ fn takes_text(conversation: &Conversation, at: usize) -> bool {
     }
 }
 
-/// Whether a text has a decoded form.
+/// Whether a text has a decoded form: no half of a surrogate pair, and no unknown escape.
 pub(super) fn sound(raw: &[u8]) -> bool {
-    // Only such an escape can be half of a pair.
-    if memchr::memmem::find(raw, b"\\u").is_none() {
-        return true;
+    let mut rest = raw;
+    while let Some(at) = memchr::memchr(b'\\', rest) {
+        // Most escapes are of one letter, which needs no walk.
+        if let Some(b'n' | b't' | b'r' | b'b' | b'f' | b'"' | b'\\' | b'/') = rest.get(at + 1) {
+            rest = &rest[at + 2..];
+            continue;
+        }
+        let mut walk = Walk::new(&rest[at..]);
+        walk.by_ref().for_each(drop);
+        return walk.sound();
     }
-    let mut walk = Walk::new(raw);
-    walk.by_ref().for_each(drop);
-    walk.sound()
+    true
 }
 
 #[cfg(test)]
 mod tests {
     use bytes::Bytes;
+    use proptest::prelude::*;
 
     use super::*;
     use crate::{format::chat::index, guard::profile::named};
@@ -112,6 +118,21 @@ mod tests {
         let body = format!(r#"{{"messages":[{{"role":"user","content":"u"}},{last}]}}"#);
         let conversation = index(Bytes::from(body)).unwrap();
         may_prompt(&conversation, named(profile).unwrap(), alternates, urgent)
+    }
+
+    proptest! {
+        #[test]
+        fn a_text_is_sound_as_a_walk_over_all_of_it_says(
+            pieces in prop::collection::vec(
+                prop::sample::select(&["a", "\\n", "\\\\", "\\\"", "u", "\\u0041", "\\ud83d", "\\ude00", "\\q", "\\", "\\u1"][..]),
+                0..8,
+            ),
+        ) {
+            let text = pieces.concat();
+            let mut walk = Walk::new(text.as_bytes());
+            walk.by_ref().for_each(drop);
+            prop_assert_eq!(sound(text.as_bytes()), walk.sound(), "{}", text);
+        }
     }
 
     #[test]
