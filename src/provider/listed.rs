@@ -16,16 +16,13 @@ use http::{HeaderMap, Method, StatusCode};
 use http_body_util::{BodyExt, Limited};
 use serde_json::Value;
 use thiserror::Error;
-use tokio::time::{sleep, timeout};
+use tokio::{sync::Notify, time::timeout};
 
 use super::{Bounds, Outgoing, Payload, Provider, Unsent, catalogue::SANE, headers};
 
 /// How long an answer holds, and how long is waited after a failure.
 const FRESH_FOR: Duration = Duration::from_secs(3_600);
 const PAUSE: Duration = Duration::from_secs(60);
-
-/// How often is looked whether first answers have come.
-const LOOK_EVERY: Duration = Duration::from_millis(5);
 
 /// The whole answer.
 const MAX_BYTES: usize = 4 << 20;
@@ -52,6 +49,8 @@ pub enum Unlisted {
 #[derive(Debug, Default)]
 pub(super) struct Listed {
     lists: Mutex<HashMap<Arc<str>, List>>,
+    /// An answer came, or a failure, or nobody waits for one any more.
+    came: Notify,
 }
 
 /// What is known of one provider's list.
@@ -109,19 +108,27 @@ impl Listed {
         let listed = listed.unwrap_or(Err(Unlisted::TooMuch));
         let mut lists = self.lock();
         let list = lists.entry(Arc::clone(&provider.place)).or_default();
-        list.take(listed, Instant::now())
+        let taken = list.take(listed, Instant::now());
+        self.came.notify_waiters();
+        taken
     }
 
     /// Forgets the lists of all other places.
     pub(super) fn keep_only(&self, places: &[&Arc<str>]) {
         self.lock().retain(|place, _| places.contains(&place));
+        self.came.notify_waiters();
     }
 
     /// Waits until nobody is being asked for the first time, but no longer than `limit`.
     pub(super) async fn settled(&self, limit: Duration) {
         let settled = async {
-            while self.lock().values().any(List::is_awaited) {
-                sleep(LOOK_EVERY).await;
+            loop {
+                // From before the look on, so that none is missed.
+                let came = self.came.notified();
+                if !self.lock().values().any(List::is_awaited) {
+                    return;
+                }
+                came.await;
             }
         };
         // Whoever is still silent then is told of later.
