@@ -18,12 +18,16 @@ use plimsoll::{
     conversation::{Author, Conversation},
     format::chat,
     guard::{
-        self, Policy, Recall, ledger, profile,
-        record::{Course, Ours, Record, What},
+        self, Policy, Recall,
+        injections::{Course, InjectionContent, InjectionRecord, Injections},
+        ledger, profile,
     },
     recovery::tool,
-    relay::{self, Before, Closing, Ending, Heard, Rounds, Sifting, Spoken},
-    wire::{Body, event::Splitter},
+    relay::{
+        self, AnswerFilter, AssistantTurn, Ending, PrecedingText, ResponseSummary, StreamFooter,
+        TurnDriver,
+    },
+    wire::{Body, sse::SseSplitter},
 };
 use serde::Deserialize;
 use serde_json::value::RawValue;
@@ -47,12 +51,12 @@ fn main() {
 
 /// A body by its size and by how many escapes it holds.
 #[derive(Clone, Copy)]
-struct Kind {
+struct BodyKind {
     bytes: usize,
     heavy: bool,
 }
 
-impl fmt::Display for Kind {
+impl fmt::Display for BodyKind {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         let escapes = if self.heavy { "heavy" } else { "light" };
         match self.bytes {
@@ -62,79 +66,79 @@ impl fmt::Display for Kind {
     }
 }
 
-impl Kind {
+impl BodyKind {
     fn body(self) -> Bytes {
         Bytes::from(generate::measured(self.bytes, self.heavy))
     }
 
     fn conversation(self) -> Conversation {
-        chat::index(self.body()).expect("a generated body can be indexed")
+        chat::index_body(self.body()).expect("a generated body can be indexed")
     }
 }
 
-fn kinds() -> impl Iterator<Item = Kind> {
+fn kinds() -> impl Iterator<Item = BodyKind> {
     [1_000, 100_000, 1_000_000, 4_000_000]
         .into_iter()
-        .flat_map(|bytes| [true, false].map(|heavy| Kind { bytes, heavy }))
+        .flat_map(|bytes| [true, false].map(|heavy| BodyKind { bytes, heavy }))
 }
 
 /// Spans, roles, sizes and digests of all messages.
 #[divan::bench(args = kinds())]
-fn index(bencher: Bencher<'_, '_>, kind: Kind) {
+fn index(bencher: Bencher<'_, '_>, kind: BodyKind) {
     let body = kind.body();
     bencher
         .counter(BytesCount::new(body.len()))
-        .bench(|| chat::index(black_box(body.clone())));
+        .bench(|| chat::index_body(black_box(body.clone())));
 }
 
 /// Spans of the messages and nothing else, by serde_json, borrowing.
 #[divan::bench(args = kinds())]
-fn serde_json_spans(bencher: Bencher<'_, '_>, kind: Kind) {
+fn serde_json_spans(bencher: Bencher<'_, '_>, kind: BodyKind) {
     #[derive(Deserialize)]
-    struct Body<'a> {
+    struct MessagesBody<'a> {
         #[serde(borrow)]
         messages: Vec<&'a RawValue>,
     }
     let body = kind.body();
     bencher.counter(BytesCount::new(body.len())).bench(|| {
-        serde_json::from_slice::<Body<'_>>(black_box(&body)).map(|body| body.messages.len())
+        serde_json::from_slice::<MessagesBody<'_>>(black_box(&body)).map(|body| body.messages.len())
     });
 }
 
-fn roomy(settings: &GuardConfig) -> Policy<'_> {
+fn roomy_policy(settings: &GuardConfig) -> Policy<'_> {
     policy(&profile::PROFILES[0], 4_000_000, settings)
 }
 
 /// The guard's part, on an indexed body in a window with room.
 #[divan::bench(args = kinds())]
-fn plan(bencher: Bencher<'_, '_>, kind: Kind) {
+fn plan(bencher: Bencher<'_, '_>, kind: BodyKind) {
     let (settings, conversation) = (settings(), kind.conversation());
     let recall = Recall::default();
     bencher
         .counter(BytesCount::new(conversation.body.len()))
-        .bench(|| guard::plan(black_box(&conversation), &roomy(&settings), &recall));
+        .bench(|| guard::plan(black_box(&conversation), &roomy_policy(&settings), &recall));
 }
 
 /// The same where recovery has been at work: a course that began early, and prompts after it that
 /// are put back.
 #[divan::bench(args = kinds().filter(|kind| kind.bytes >= 100_000))]
-fn plan_with_ours(bencher: Bencher<'_, '_>, kind: Kind) {
+fn plan_with_ours(bencher: Bencher<'_, '_>, kind: BodyKind) {
     let (settings, conversation) = (settings(), kind.conversation());
     let recall = Recall {
-        ours: ours(&conversation),
+        injections: injected_parts(&conversation),
         ..Recall::default()
     };
-    let plan = guard::plan(&conversation, &roomy(&settings), &recall);
+    let plan = guard::plan(&conversation, &roomy_policy(&settings), &recall);
     assert!(plan.report.stood_back.is_none() && plan.report.folded.is_some());
     bencher
         .counter(BytesCount::new(conversation.body.len()))
-        .bench(|| guard::plan(black_box(&conversation), &roomy(&settings), &recall));
+        .bench(|| guard::plan(black_box(&conversation), &roomy_policy(&settings), &recall));
 }
 
 const RECORDS: usize = 40;
 
 /// A course from the second answer on, and so many prompts, evenly over what follows.
-fn ours(conversation: &Conversation) -> Ours {
+fn injected_parts(conversation: &Conversation) -> Injections {
     let mut answers = Vec::new();
     let (mut place, mut before) = (0, Author::System);
     for message in &conversation.items {
@@ -152,30 +156,30 @@ fn ours(conversation: &Conversation) -> Ours {
         .iter()
         .skip(2)
         .step_by((answers.len() / RECORDS).max(1));
-    let records = prompts.take(RECORDS).map(|&place| Record {
+    let records = prompts.take(RECORDS).map(|&place| InjectionRecord {
         place,
-        what: What::Prompt(text.as_str().into()),
+        what: InjectionContent::Prompt(text.as_str().into()),
     });
-    Ours {
+    Injections {
         course: Some(Course {
             number: 2,
             boundary: answers[1],
             preface: text.repeat(8).into(),
         }),
         records: records.collect(),
-        ..Ours::default()
+        ..Injections::default()
     }
 }
 
 /// The whole step of a request that needs no change: index, plan, apply.
 #[divan::bench(args = kinds())]
-fn step(bencher: Bencher<'_, '_>, kind: Kind) {
+fn step(bencher: Bencher<'_, '_>, kind: BodyKind) {
     let (settings, body) = (settings(), kind.body());
     let recall = Recall::default();
     bencher.counter(BytesCount::new(body.len())).bench(|| {
-        let conversation = chat::index(black_box(body.clone()));
+        let conversation = chat::index_body(black_box(body.clone()));
         let conversation = conversation.expect("a generated body can be indexed");
-        let plan = guard::plan(&conversation, &roomy(&settings), &recall);
+        let plan = guard::plan(&conversation, &roomy_policy(&settings), &recall);
         plan.edits.apply(&conversation.body)
     });
 }
@@ -193,7 +197,7 @@ fn fit_180k_tokens(bencher: Bencher<'_, '_>, clears: bool) {
         .map(Bytes::from)
         .find(|body| raw_tokens(body, profile) >= 180_000)
         .expect("bodies grow without end");
-    let conversation = chat::index(body).expect("a generated body can be indexed");
+    let conversation = chat::index_body(body).expect("a generated body can be indexed");
     let policy = policy(profile, 128_000, &settings);
     let recall = Recall::default();
     let report = guard::plan(&conversation, &policy, &recall).report;
@@ -209,7 +213,7 @@ fn fit_180k_tokens(bencher: Bencher<'_, '_>, clears: bool) {
 /// The facts that stand for one megabyte of messages left out, as each request after a fold has them.
 #[divan::bench(args = [true, false])]
 fn ledger(bencher: Bencher<'_, '_>, heavy: bool) {
-    let kind = Kind {
+    let kind = BodyKind {
         bytes: 1_000_000,
         heavy,
     };
@@ -223,11 +227,11 @@ fn ledger(bencher: Bencher<'_, '_>, heavy: bool) {
 
 /// A stream of answers' deltas in the chunks that a network brings, taken apart.
 #[divan::bench(args = kinds())]
-fn splitter(bencher: Bencher<'_, '_>, kind: Kind) {
+fn splitter(bencher: Bencher<'_, '_>, kind: BodyKind) {
     let chunks = chunks(kind);
     let bytes: usize = chunks.iter().map(Bytes::len).sum();
     bencher.counter(BytesCount::new(bytes)).bench(|| {
-        let mut splitter = Splitter::new(1 << 20);
+        let mut splitter = SseSplitter::new(1 << 20);
         let mut events = 0;
         for chunk in &chunks {
             splitter.push(black_box(chunk.clone()));
@@ -241,31 +245,31 @@ fn splitter(bencher: Bencher<'_, '_>, kind: Kind) {
 
 /// A stream as it goes on to a client, with the tap that looks on.
 #[divan::bench(args = kinds())]
-fn relay_plain(bencher: Bencher<'_, '_>, kind: Kind) {
+fn relay_plain(bencher: Bencher<'_, '_>, kind: BodyKind) {
     relayed(bencher, kind, |answer| {
-        relay::stream(answer, Ending::silent())
+        relay::stream_answer(answer, Ending::without_effects())
     });
 }
 
 /// The same where something in it may be for us.
 #[divan::bench(args = kinds())]
-fn relay_sifted(bencher: Bencher<'_, '_>, kind: Kind) {
-    let sifting = Sifting {
-        tools: tool::NAMES,
+fn relay_sifted(bencher: Bencher<'_, '_>, kind: BodyKind) {
+    let sifting = AnswerFilter {
+        tools: tool::TOOL_NAMES,
         package: true,
     };
     relayed(bencher, kind, |answer| {
-        let foot = relay::Foot {
+        let foot = relay::FooterOptions {
             trailers: &[],
             within: Duration::from_millis(50),
         };
-        relay::sifted(answer, sifting, Box::new(NoRounds), false, foot)
+        relay::stream_sifted_answer(answer, sifting, Box::new(NoRounds), false, foot)
     });
 }
 
 fn relayed(
     bencher: Bencher<'_, '_>,
-    kind: Kind,
+    kind: BodyKind,
     relay: impl Fn(Response<Body>) -> Response<Body> + Sync,
 ) {
     let mut chunks = chunks(kind);
@@ -299,18 +303,23 @@ const END: &[u8] = b"data: {\"id\":\"chatcmpl-1\",\"object\":\"chat.completion.c
 struct NoRounds;
 
 #[async_trait]
-impl Rounds for NoRounds {
-    async fn go_on(&mut self, _: Spoken) -> Option<Response<Body>> {
+impl TurnDriver for NoRounds {
+    async fn next_turn(&mut self, _: AssistantTurn) -> Option<Response<Body>> {
         None
     }
 
-    async fn end(self: Box<Self>, _: Heard, _: Spoken, _: Before) -> Closing {
-        Closing::default()
+    async fn end_answer(
+        self: Box<Self>,
+        _: ResponseSummary,
+        _: AssistantTurn,
+        _: PrecedingText,
+    ) -> StreamFooter {
+        StreamFooter::default()
     }
 }
 
 /// A body as the deltas of a streamed answer, of 20 bytes or so each, in chunks of 1,400 bytes.
-fn chunks(kind: Kind) -> Vec<Bytes> {
+fn chunks(kind: BodyKind) -> Vec<Bytes> {
     // A delta is framed by about eight times its own text.
     let body = generate::measured(kind.bytes / 8 + 1_000, kind.heavy);
     let text = String::from_utf8_lossy(&body);

@@ -15,10 +15,13 @@ use bytes::Bytes;
 use http::HeaderMap;
 use plimsoll::{
     config::{StoreConfig, StorePlace},
-    guard::record::{Record, What},
-    health::Level,
-    session::{Client, SessionId, State, Tenant, Tenants, secret::InstallationSecret},
-    store::{Key, Keys, Saved, Store, file::FileStore, memory::MemoryStore},
+    guard::injections::{InjectionContent, InjectionRecord},
+    health::HealthLevel,
+    session::{
+        ClientIdentity, SessionId, SessionState, Tenant, Tenants,
+        installation_secret::InstallationSecret,
+    },
+    store::{StateKey, StateKeys, StateToSave, Store, file::FileStore, memory::MemoryStore},
 };
 use tokio::task::JoinSet;
 use xxhash_rust::xxh3::xxh3_128;
@@ -49,7 +52,7 @@ async fn memory(out: &mut impl Write, sessions: u64, generations: u64) -> io::Re
     writeln!(
         out,
         "memory: {sessions} sessions of {generations} generations; counted {} bytes each, resident {} bytes each",
-        store.bytes() as u64 / sessions,
+        store.held_bytes() as u64 / sessions,
         resident / sessions
     )
 }
@@ -127,7 +130,7 @@ async fn fill(store: &Arc<impl Store + 'static>, sessions: u64, generations: u64
             running.spawn(async move {
                 for turn in 0..generations {
                     for session in (first + lane..last).step_by(AT_ONCE as usize) {
-                        let saved = store.save(saved(session, turn)).await;
+                        let saved = store.save_state(saved(session, turn)).await;
                         assert!(saved.is_ok(), "{saved:?}");
                     }
                 }
@@ -151,7 +154,7 @@ fn find(
             .flat_map(|turn| (0..3).map(move |kind| key(session, turn, kind)))
             .collect();
         let opening = opening(session);
-        let found = store.find(&tenant(session), opening, &keys).await;
+        let found = store.find_state(&tenant(session), opening, &keys).await;
         assert!(matches!(found, Ok(Some(hit)) if hit.at == 0));
     }
 }
@@ -164,7 +167,9 @@ fn miss(store: &Arc<FileStore>) -> impl AsyncFn(u64) + Clone + use<> {
         let keys: Vec<_> = (0..256)
             .flat_map(|turn| (0..3).map(move |kind| key(session, turn, kind)))
             .collect();
-        let found = store.find(&tenant(session), opening(session), &keys).await;
+        let found = store
+            .find_state(&tenant(session), opening(session), &keys)
+            .await;
         assert!(matches!(found, Ok(None)));
     }
 }
@@ -174,7 +179,7 @@ fn save(store: &Arc<FileStore>, sessions: u64, turn: u64) -> impl AsyncFn(u64) +
     let store = Arc::clone(store);
     async move |number| {
         let session = scattered(number) % sessions;
-        let saved = store.save(saved(session, turn)).await;
+        let saved = store.save_state(saved(session, turn)).await;
         assert!(saved.is_ok(), "{saved:?}");
     }
 }
@@ -210,12 +215,12 @@ fn shown(mut times: Vec<Duration>) -> String {
     )
 }
 
-fn saved(session: u64, turn: u64) -> Saved {
-    Saved {
+fn saved(session: u64, turn: u64) -> StateToSave {
+    StateToSave {
         tenant: tenant(session),
         session: SessionId::from_bytes(xxh3_128(&session.to_le_bytes()).to_le_bytes()),
         opening: opening(session),
-        keys: Keys {
+        keys: StateKeys {
             exact: key(session, turn, 0),
             gap: (turn > 0).then(|| key(session, turn, 1)),
             bare: key(session, turn, 2),
@@ -229,7 +234,7 @@ fn saved(session: u64, turn: u64) -> Saved {
 fn state(session: u64, turn: u64) -> Bytes {
     let id = SessionId::from_bytes(xxh3_128(&session.to_le_bytes()).to_le_bytes());
     let tokens = 90_000 + 2_000 * turn as u32;
-    let mut state = State {
+    let mut state = SessionState {
         generations: turn as u32 + 1,
         messages: 2 * turn as u32 + 1,
         model: "claude-sonnet-4-20250514".into(),
@@ -241,19 +246,19 @@ fn state(session: u64, turn: u64) -> Bytes {
         cached_tokens: Some(tokens - 2_000),
         billed_prompt_tokens: Some(tokens),
         billed_completion_tokens: Some(1_000),
-        health: Level::Healthy,
+        health: HealthLevel::Healthy,
         updated_s: 1_700_000_000,
-        ..State::new(id)
+        ..SessionState::new(id)
     };
     if turn >= 6 {
-        state.health = Level::Caution;
-        state.recovery.records.push(Record {
+        state.health = HealthLevel::Caution;
+        state.recovery.records.push(InjectionRecord {
             place: state.messages,
-            what: What::Prompt("The context is filling up. ".repeat(24).into()),
+            what: InjectionContent::Prompt("The context is filling up. ".repeat(24).into()),
         });
     }
     state
-        .encode()
+        .encode_bounded()
         .map_or_else(|_| Bytes::new(), |encoded| encoded.bytes.into())
 }
 
@@ -261,16 +266,16 @@ fn state(session: u64, turn: u64) -> Bytes {
 fn tenant(session: u64) -> Tenant {
     let tenants = Tenants::new(InstallationSecret::from_bytes([7; 32]));
     let name = (session % 10_000).to_string();
-    tenants.tenant(Client::Named(&name), &HeaderMap::new(), None)
+    tenants.derive_tenant(ClientIdentity::Named(&name), &HeaderMap::new(), None)
 }
 
 fn opening(session: u64) -> u64 {
     xxh3_128(&session.to_be_bytes()) as u64
 }
 
-fn key(session: u64, turn: u64, kind: u64) -> Key {
+fn key(session: u64, turn: u64, kind: u64) -> StateKey {
     let bytes = [session, turn, kind].map(u64::to_le_bytes).concat();
-    Key::from_bytes(xxh3_128(&bytes).to_le_bytes())
+    StateKey::from_bytes(xxh3_128(&bytes).to_le_bytes())
 }
 
 fn scattered(number: u64) -> u64 {

@@ -17,11 +17,11 @@ use std::{
 
 /// The longest rest that a provider gets, whatever it asks for: it is asked for a model or for an
 /// account, and others may be waiting.
-const LONGEST_REST: Duration = Duration::from_secs(60);
+const MAX_PAUSE: Duration = Duration::from_secs(60);
 
 /// As `/readyz` and the metrics name it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum State {
+pub enum BreakerState {
     Closed,
     Open,
     HalfOpen,
@@ -32,12 +32,12 @@ pub enum State {
 #[derive(Debug)]
 pub struct Breaker {
     failures: u32,
-    open: Duration,
-    now: Mutex<Now>,
+    open_duration: Duration,
+    inner: Mutex<BreakerInner>,
 }
 
 #[derive(Debug, Default)]
-struct Now {
+struct BreakerInner {
     /// Which stretch of time this is; a permit of an earlier one changes nothing.
     stretch: u64,
     /// Failures since the last success.
@@ -45,7 +45,7 @@ struct Now {
     /// `None`: closed.
     open_until: Option<Instant>,
     probing: bool,
-    rest_until: Option<Instant>,
+    paused_until: Option<Instant>,
 }
 
 /// A request under way; dropped without an outcome, it counts for nothing.
@@ -56,8 +56,8 @@ pub struct Permit<'a> {
     probe: bool,
 }
 
-impl State {
-    pub const fn word(self) -> &'static str {
+impl BreakerState {
+    pub const fn state_name(self) -> &'static str {
         match self {
             Self::Closed => "closed",
             Self::Open => "open",
@@ -71,24 +71,24 @@ impl Breaker {
     pub fn new(failures: u32, open: Duration) -> Self {
         Self {
             failures,
-            open,
-            now: Mutex::default(),
+            open_duration: open,
+            inner: Mutex::default(),
         }
     }
 
-    pub fn state(&self, now: Instant) -> State {
-        match self.lock().open_until {
-            None => State::Closed,
-            Some(until) if now < until => State::Open,
-            Some(_) => State::HalfOpen,
+    pub fn state_at(&self, now: Instant) -> BreakerState {
+        match self.lock_inner().open_until {
+            None => BreakerState::Closed,
+            Some(until) if now < until => BreakerState::Open,
+            Some(_) => BreakerState::HalfOpen,
         }
     }
 
     /// Lets a request through; `None` while the breaker is open, its probe under way, or the
     /// provider has asked for rest.
-    pub fn admit(&self, now: Instant) -> Option<Permit<'_>> {
-        let mut state = self.lock();
-        if state.rest_until.is_some_and(|until| now < until) {
+    pub fn try_admit(&self, now: Instant) -> Option<Permit<'_>> {
+        let mut state = self.lock_inner();
+        if state.paused_until.is_some_and(|until| now < until) {
             return None;
         }
         let probe = match state.open_until {
@@ -97,24 +97,24 @@ impl Breaker {
             Some(_) => true,
         };
         state.probing |= probe;
-        Some(self.permit(&state, probe))
+        Some(self.make_permit(&state, probe))
     }
 
     /// Lets a request through in any case: where nobody else is left to answer. What becomes of it
     /// counts as of any other.
-    pub fn force(&self) -> Permit<'_> {
-        self.permit(&self.lock(), false)
+    pub fn force_admit(&self) -> Permit<'_> {
+        self.make_permit(&self.lock_inner(), false)
     }
 
     /// The provider asked not to be sent anything for so long (`Retry-After` of a 429); a minute at
     /// most. That is no failure.
-    pub fn rest(&self, now: Instant, length: Duration) {
-        let until = now.checked_add(length.min(LONGEST_REST));
-        let mut state = self.lock();
-        state.rest_until = state.rest_until.max(until);
+    pub fn pause_for(&self, now: Instant, length: Duration) {
+        let until = now.checked_add(length.min(MAX_PAUSE));
+        let mut state = self.lock_inner();
+        state.paused_until = state.paused_until.max(until);
     }
 
-    fn permit(&self, state: &Now, probe: bool) -> Permit<'_> {
+    fn make_permit(&self, state: &BreakerInner, probe: bool) -> Permit<'_> {
         Permit {
             breaker: self,
             stretch: state.stretch,
@@ -122,14 +122,14 @@ impl Breaker {
         }
     }
 
-    fn lock(&self) -> MutexGuard<'_, Now> {
-        self.now.lock().unwrap_or_else(PoisonError::into_inner)
+    fn lock_inner(&self) -> MutexGuard<'_, BreakerInner> {
+        self.inner.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-impl Now {
+impl BreakerInner {
     /// Begins a new stretch of time: open until then, or closed.
-    fn turn(&mut self, open_until: Option<Instant>) {
+    fn begin_stretch(&mut self, open_until: Option<Instant>) {
         self.stretch += 1;
         self.failed = 0;
         self.probing = false;
@@ -139,24 +139,24 @@ impl Now {
 
 impl Permit<'_> {
     /// An answer began that is no failure of the provider: a 4xx and an overflow are none.
-    pub fn succeeded(self) {
-        let mut state = self.breaker.lock();
+    pub fn record_success(self) {
+        let mut state = self.breaker.lock_inner();
         if state.stretch == self.stretch {
             state.failed = 0;
             if state.open_until.is_some() {
-                state.turn(None);
+                state.begin_stretch(None);
             }
         }
     }
 
     /// No answer, or a 5xx.
-    pub fn failed(self, now: Instant) {
-        let mut state = self.breaker.lock();
+    pub fn record_failure(self, now: Instant) {
+        let mut state = self.breaker.lock_inner();
         if state.stretch == self.stretch {
             state.failed = state.failed.saturating_add(1);
             let enough = self.breaker.failures != 0 && state.failed >= self.breaker.failures;
             if state.open_until.is_some() || enough {
-                state.turn(now.checked_add(self.breaker.open));
+                state.begin_stretch(now.checked_add(self.breaker.open_duration));
             }
         }
     }
@@ -167,7 +167,7 @@ impl Drop for Permit<'_> {
     /// nothing to give back, since that began a new stretch.
     fn drop(&mut self) {
         if self.probe {
-            let mut state = self.breaker.lock();
+            let mut state = self.breaker.lock_inner();
             if state.stretch == self.stretch {
                 state.probing = false;
             }

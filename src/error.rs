@@ -8,7 +8,7 @@ use std::{fmt::Write as _, time::Duration};
 
 use thiserror::Error;
 
-use crate::wire::coding;
+use crate::wire::content_coding;
 
 /// A request that we answer with an error of our own.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -28,7 +28,7 @@ pub enum Failure {
         limit: Duration,
     },
     /// A content encoding that we cannot read.
-    Encoded(String),
+    UnsupportedEncoding(String),
     /// The body is not what its content encoding says.
     BodyDamaged,
     /// The body unpacks to a suspicious multiple of its size.
@@ -82,7 +82,7 @@ pub enum Failure {
     /// As many listen to events as may, all of them or of this client.
     TooManyListeners {
         all: usize,
-        own: usize,
+        per_client: usize,
     },
     /// The state store does not answer.
     StoreDown,
@@ -101,7 +101,7 @@ pub enum Failure {
     },
     ProviderTimeout {
         provider: String,
-        wait: Wait,
+        wait: TimeoutStage,
         limit: Duration,
     },
     /// What came from the provider was no answer.
@@ -113,24 +113,24 @@ pub enum Failure {
 
 /// What a provider was waited for in vain.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Wait {
+pub enum TimeoutStage {
     /// A connection, encrypted where it is to be.
     Connect,
     FirstByte,
     /// The next piece of an answer that had begun.
-    Next,
+    NextChunk,
 }
 
 /// An answer's next piece did not come in time. Travels inside an [`std::io::Error`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 #[error("nothing came for {} s", limit.as_secs_f64())]
-pub struct Stalled {
+pub struct IdleTimeoutError {
     pub limit: Duration,
 }
 
-impl Stalled {
+impl IdleTimeoutError {
     /// The limit, where that is what an answer's body failed for.
-    pub fn limit_of(error: &std::io::Error) -> Option<Duration> {
+    pub fn limit_from_error(error: &std::io::Error) -> Option<Duration> {
         let stalled = error.get_ref()?.downcast_ref::<Self>()?;
         Some(stalled.limit)
     }
@@ -146,7 +146,7 @@ impl Failure {
                 "body_too_large"
             }
             Self::BodySlow { .. } => "body_timeout",
-            Self::Encoded(_) => "unsupported_content_encoding",
+            Self::UnsupportedEncoding(_) => "unsupported_content_encoding",
             Self::BodyDamaged => "invalid_content_encoding",
             Self::Busy => "overloaded",
             Self::Foreign { header: "origin" } | Self::ForeignPage => "foreign_origin",
@@ -216,17 +216,17 @@ impl Failure {
                 "No part of the request body came for {} s (server.body_timeout_ms).",
                 limit.as_secs_f64()
             ),
-            Self::Encoded(encoding) => format!(
+            Self::UnsupportedEncoding(encoding) => format!(
                 "The content encoding `{encoding}` is not supported; use one of {}, \
                  or send the body as it is.",
-                coding::READ
+                content_coding::READABLE_CODINGS
             ),
             Self::BodyDamaged => "The request body is not what its content-encoding says, or is \
                 not all of it."
                 .into(),
             Self::BodyBomb => format!(
                 "The request body unpacks to more than {} times its size; send it as it is.",
-                coding::MAX_RATIO
+                content_coding::MAX_RATIO
             ),
             Self::Busy => {
                 "Too many bytes are in flight (server.max_bytes_in_flight). Try again shortly."
@@ -288,7 +288,10 @@ impl Failure {
             Self::QueryUnknown { name } => {
                 format!("This path has no parameter `{name}`. There are: skip and take.")
             }
-            Self::TooManyListeners { all, own } => format!(
+            Self::TooManyListeners {
+                all,
+                per_client: own,
+            } => format!(
                 "As many listen to events as may: {all} in all, {own} of one client. Try again when \
                  one has left."
             ),
@@ -314,9 +317,9 @@ impl Failure {
                 limit,
             } => {
                 let (happened, setting) = match wait {
-                    Wait::Connect => ("took no connection", "connect_timeout_ms"),
-                    Wait::FirstByte => ("did not answer", "first_byte_timeout_ms"),
-                    Wait::Next => ("did not go on with its answer", "idle_timeout_ms"),
+                    TimeoutStage::Connect => ("took no connection", "connect_timeout_ms"),
+                    TimeoutStage::FirstByte => ("did not answer", "first_byte_timeout_ms"),
+                    TimeoutStage::NextChunk => ("did not go on with its answer", "idle_timeout_ms"),
                 };
                 let limit = limit.as_secs_f64();
                 format!("The provider `{provider}` {happened} within {limit} s ({setting}).")
@@ -329,7 +332,7 @@ impl Failure {
 }
 
 /// An error and its causes on one line, for the log.
-pub fn chain(error: &(dyn std::error::Error + 'static)) -> String {
+pub fn format_error_chain(error: &(dyn std::error::Error + 'static)) -> String {
     let mut text = error.to_string();
     let mut cause = error.source();
     while let Some(error) = cause {

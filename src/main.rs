@@ -11,5 +11,5 @@ use plimsoll::{cli, config::Environment};
 static ALLOCATOR: MiMalloc = MiMalloc;
 
 fn main() -> ExitCode {
-    cli::run(std::env::args_os(), &Environment::of_process())
+    cli::run(std::env::args_os(), &Environment::from_process())
 }

@@ -13,7 +13,7 @@ use crate::support::generate;
 
 /// Bytes of a body, about.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Size {
+pub(crate) struct BodySize {
     /// As in the options and in the model's name.
     pub(crate) name: &'static str,
     pub(crate) title: &'static str,
@@ -25,15 +25,15 @@ pub(crate) struct Size {
 }
 
 /// 250 KB of this text are some 75,000 tokens.
-pub(crate) const SIZES: [Size; 5] = [
-    Size::new("1k", "1 KB", 1_000, 0, 64),
-    Size::new("100k", "100 KB", 100_000, 8_000, 64),
-    Size::new("250k", "275 KB", 275_000, 22_000, 32),
-    Size::new("1m", "1 MB", 1_000_000, 80_000, 8),
-    Size::new("4m", "4 MB", 4_000_000, 320_000, 4),
+pub(crate) const SIZES: [BodySize; 5] = [
+    BodySize::new("1k", "1 KB", 1_000, 0, 64),
+    BodySize::new("100k", "100 KB", 100_000, 8_000, 64),
+    BodySize::new("250k", "275 KB", 275_000, 22_000, 32),
+    BodySize::new("1m", "1 MB", 1_000_000, 80_000, 8),
+    BodySize::new("4m", "4 MB", 4_000_000, 320_000, 4),
 ];
 
-impl Size {
+impl BodySize {
     const fn new(
         name: &'static str,
         title: &'static str,
@@ -89,7 +89,7 @@ impl Mode {
 /// What every model's name begins with.
 pub(crate) const MODEL: &str = "gpt-4o-";
 
-pub(crate) fn model(size: Size, mode: Mode) -> String {
+pub(crate) fn model(size: BodySize, mode: Mode) -> String {
     format!("{MODEL}{}-{}", size.name, mode.name())
 }
 
@@ -97,7 +97,7 @@ pub(crate) fn model(size: Size, mode: Mode) -> String {
 ///
 /// # Panics
 /// Where a generated conversation is no JSON, which would be a defect of the generator.
-pub(crate) fn bodies(size: Size, mode: Mode, light: bool) -> Vec<Bytes> {
+pub(crate) fn bodies(size: BodySize, mode: Mode, light: bool) -> Vec<Bytes> {
     #[derive(Deserialize)]
     struct Generated<'a> {
         #[serde(borrow)]

@@ -30,21 +30,21 @@ const PATH: &str = "/v1/chat/completions";
 
 /// Where to ask, and with which headers.
 #[derive(Clone, Debug)]
-pub(crate) struct Door {
+pub(crate) struct PeerAddress {
     pub(crate) address: SocketAddr,
     pub(crate) headers: HeaderMap,
 }
 
-pub(crate) struct Client {
-    door: Door,
-    open: Option<Open>,
+pub(crate) struct LoadClient {
+    door: PeerAddress,
+    open: Option<OpenConnection>,
 }
 
 /// Where requests go in, and the task that carries them.
-type Open = (SendRequest<Full<Bytes>>, JoinSet<hyper::Result<()>>);
+type OpenConnection = (SendRequest<Full<Bytes>>, JoinSet<hyper::Result<()>>);
 
 /// One answer, read to its end and found whole.
-pub(crate) struct Answer {
+pub(crate) struct TimedAnswer {
     pub(crate) headers: HeaderMap,
     /// From sending until the first byte of the body.
     pub(crate) first: Duration,
@@ -53,8 +53,8 @@ pub(crate) struct Answer {
     pub(crate) events: Vec<Duration>,
 }
 
-impl Client {
-    pub(crate) const fn new(door: Door) -> Self {
+impl LoadClient {
+    pub(crate) const fn new(door: PeerAddress) -> Self {
         Self { door, open: None }
     }
 
@@ -62,22 +62,22 @@ impl Client {
     ///
     /// # Errors
     /// Anything but a success with all that the provider wrote, within 30 s.
-    pub(crate) async fn ask(&mut self, body: Bytes, mode: Mode) -> io::Result<Answer> {
+    pub(crate) async fn ask(&mut self, body: Bytes, mode: Mode) -> io::Result<TimedAnswer> {
         let asked = timeout(PATIENCE, self.exchange(body, mode)).await;
-        let answer = asked.unwrap_or_else(|_| Err(failed("no whole answer within 30 s")));
+        let answer = asked.unwrap_or_else(|_| Err(io_failure("no whole answer within 30 s")));
         if answer.is_err() {
             self.open = None;
         }
         answer
     }
 
-    async fn exchange(&mut self, body: Bytes, mode: Mode) -> io::Result<Answer> {
+    async fn exchange(&mut self, body: Bytes, mode: Mode) -> io::Result<TimedAnswer> {
         self.connect().await?;
         let sent = Instant::now();
         let answer = self.send(body).await?;
         let headers = answer.headers().clone();
         let mut body = answer.into_body();
-        let (mut first, mut reader, mut spoke) = (None, Reader::default(), false);
+        let (mut first, mut reader, mut spoke) = (None, TimeReader::default(), false);
         while let Some(frame) = body.frame().await {
             let Ok(data) = frame.map_err(io::Error::other)?.into_data() else {
                 continue;
@@ -92,14 +92,14 @@ impl Client {
         let whole = sent.elapsed();
         let events = reader.events;
         match mode {
-            Mode::Whole if !spoke => return Err(failed("the answer's text is not there")),
+            Mode::Whole if !spoke => return Err(io_failure("the answer's text is not there")),
             Mode::Burst | Mode::Paced if events.len() != EVENTS => {
                 let seen = events.len();
-                return Err(failed(&format!("{seen} of {EVENTS} events came")));
+                return Err(io_failure(&format!("{seen} of {EVENTS} events came")));
             }
             _ => {}
         }
-        Ok(Answer {
+        Ok(TimedAnswer {
             headers,
             first: first.unwrap_or(whole),
             whole,
@@ -141,7 +141,10 @@ impl Client {
             .body(Full::new(body))
             .map_err(io::Error::other)?;
         request.headers_mut().extend(self.door.headers.clone());
-        let (sender, _) = self.open.as_mut().ok_or_else(|| failed("not connected"))?;
+        let (sender, _) = self
+            .open
+            .as_mut()
+            .ok_or_else(|| io_failure("not connected"))?;
         sender.ready().await.map_err(io::Error::other)?;
         let answer = sender
             .send_request(request)
@@ -154,23 +157,23 @@ impl Client {
         let text = answer.into_body().collect().await;
         let text = text.map(|it| it.to_bytes()).unwrap_or_default();
         let start = String::from_utf8_lossy(&text[..text.len().min(200)]).into_owned();
-        Err(failed(&format!("status {status} {}", start.trim())))
+        Err(io_failure(&format!("status {status} {}", start.trim())))
     }
 }
 
-pub(crate) fn failed(why: &str) -> io::Error {
+pub(crate) fn io_failure(why: &str) -> io::Error {
     io::Error::other(why.to_owned())
 }
 
 /// Finds the times in what comes, whatever the proxy made of the events around them.
 #[derive(Default)]
-pub(crate) struct Reader {
+pub(crate) struct TimeReader {
     /// What may be the beginning of a time.
     rest: Vec<u8>,
     pub(crate) events: Vec<Duration>,
 }
 
-impl Reader {
+impl TimeReader {
     pub(crate) fn read(&mut self, data: &[u8]) {
         let arrived = now();
         self.rest.extend_from_slice(data);

@@ -3,7 +3,7 @@
 
 use std::collections::{BTreeMap, HashMap};
 
-use crate::load::Kind;
+use crate::load::LoadKind;
 
 /// Times in seconds, memory in bytes, rates a second.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -28,15 +28,15 @@ pub(crate) enum Figure {
     Open,
 }
 
-pub(crate) type Sample = BTreeMap<Figure, f64>;
+pub(crate) type FigureSample = BTreeMap<Figure, f64>;
 
 /// One row of one table: a peer under a load.
-pub(crate) type Case = (&'static str, Kind, &'static str);
+pub(crate) type TableRow = (&'static str, LoadKind, &'static str);
 
 #[derive(Default)]
 pub(crate) struct Figures {
-    rounds: HashMap<Case, BTreeMap<usize, Sample>>,
-    refused: HashMap<Case, String>,
+    rounds: HashMap<TableRow, BTreeMap<usize, FigureSample>>,
+    refused: HashMap<TableRow, String>,
 }
 
 /// Without a proxy.
@@ -45,21 +45,21 @@ pub(crate) const DIRECT: &str = "direct";
 pub(crate) const NGINX: &str = "nginx";
 
 impl Figures {
-    pub(crate) fn keep(&mut self, case: Case, round: usize, sample: Sample) {
+    pub(crate) fn keep_sample(&mut self, case: TableRow, round: usize, sample: FigureSample) {
         let rounds = self.rounds.entry(case).or_default();
         rounds.entry(round).or_default().extend(sample);
     }
 
-    pub(crate) fn refuse(&mut self, case: Case, why: String) {
+    pub(crate) fn record_refusal(&mut self, case: TableRow, why: String) {
         self.refused.insert(case, why);
     }
 
-    pub(crate) fn refused(&self, case: Case) -> Option<&str> {
+    pub(crate) fn refused(&self, case: TableRow) -> Option<&str> {
         self.refused.get(&case).map(String::as_str)
     }
 
     /// Each refusal, in a fixed order.
-    pub(crate) fn refusals(&self) -> Vec<(Case, &str)> {
+    pub(crate) fn refusals(&self) -> Vec<(TableRow, &str)> {
         let mut all: Vec<_> = self
             .refused
             .iter()
@@ -69,38 +69,42 @@ impl Figures {
         all
     }
 
-    pub(crate) fn rounds(&self, case: Case) -> usize {
+    pub(crate) fn rounds(&self, case: TableRow) -> usize {
         self.rounds.get(&case).map_or(0, BTreeMap::len)
     }
 
-    fn each(&self, case: Case, figure: Figure) -> impl Iterator<Item = (usize, f64)> + '_ {
+    fn each(&self, case: TableRow, figure: Figure) -> impl Iterator<Item = (usize, f64)> + '_ {
         let rounds = self.rounds.get(&case).into_iter().flatten();
         rounds.filter_map(move |(round, sample)| Some((*round, *sample.get(&figure)?)))
     }
 
-    pub(crate) fn median(&self, case: Case, figure: Figure) -> Option<f64> {
+    pub(crate) fn median(&self, case: TableRow, figure: Figure) -> Option<f64> {
         middle(self.each(case, figure).map(|(_, value)| value))
     }
 
     /// What the peer adds to the same load without a proxy, in the same round.
-    pub(crate) fn added(&self, case: Case, figure: Figure) -> Option<f64> {
+    pub(crate) fn added(&self, case: TableRow, figure: Figure) -> Option<f64> {
         middle(self.each_added(case, figure).map(|(_, value)| value))
     }
 
-    fn each_added(&self, case: Case, figure: Figure) -> impl Iterator<Item = (usize, f64)> + '_ {
+    fn each_added(
+        &self,
+        case: TableRow,
+        figure: Figure,
+    ) -> impl Iterator<Item = (usize, f64)> + '_ {
         let direct: BTreeMap<_, _> = self.each((DIRECT, case.1, case.2), figure).collect();
         self.each(case, figure)
             .filter_map(move |(round, value)| Some((round, value - direct.get(&round)?)))
     }
 
     /// To nginx in the same round.
-    pub(crate) fn ratio(&self, case: Case, figure: Figure) -> Option<f64> {
+    pub(crate) fn ratio(&self, case: TableRow, figure: Figure) -> Option<f64> {
         let own = self.each(case, figure);
         quotient(own, self.each((NGINX, case.1, case.2), figure))
     }
 
     /// The same of what is added.
-    pub(crate) fn added_ratio(&self, case: Case, figure: Figure) -> Option<f64> {
+    pub(crate) fn added_ratio(&self, case: TableRow, figure: Figure) -> Option<f64> {
         let own = self.each_added(case, figure);
         quotient(own, self.each_added((NGINX, case.1, case.2), figure))
     }

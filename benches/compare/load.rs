@@ -18,14 +18,14 @@ use tokio::{
 };
 
 use crate::{
-    bodies::{Mode, Size, bodies},
-    client::{Answer, Client, Door, Reader, failed},
-    figures::{Figure, Sample, quantile},
+    bodies::{BodySize, Mode, bodies},
+    client::{LoadClient, PeerAddress, TimeReader, TimedAnswer, io_failure},
+    figures::{Figure, FigureSample, quantile},
     peers::{Peer, Speed},
 };
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, clap::ValueEnum)]
-pub(crate) enum Kind {
+pub(crate) enum LoadKind {
     /// One connection, closed loop: latency.
     Latency,
     /// Many connections, closed loop: throughput and processor time.
@@ -42,9 +42,9 @@ pub(crate) enum Kind {
     Memory,
 }
 
-pub(crate) struct Load {
-    pub(crate) kind: Kind,
-    pub(crate) size: Size,
+pub(crate) struct PeerLoad {
+    pub(crate) kind: LoadKind,
+    pub(crate) size: BodySize,
     mode: Mode,
     bodies: Vec<Bytes>,
     next: AtomicUsize,
@@ -56,14 +56,14 @@ const BEGINNING: Duration = Duration::from_secs(40);
 /// Streams of [`Kind::Memory`].
 pub(crate) const STREAMS: usize = 1_000;
 
-impl Load {
-    pub(crate) fn new(kind: Kind, size: Size, light: bool) -> Self {
+impl PeerLoad {
+    pub(crate) fn new(kind: LoadKind, size: BodySize, light: bool) -> Self {
         let mode = match kind {
-            Kind::Latency | Kind::Busy | Kind::Open => Mode::Whole,
-            Kind::Stream => Mode::Burst,
-            Kind::Events => Mode::Paced,
-            Kind::Flood => Mode::Endless,
-            Kind::Memory => Mode::Held,
+            LoadKind::Latency | LoadKind::Busy | LoadKind::Open => Mode::Whole,
+            LoadKind::Stream => Mode::Burst,
+            LoadKind::Events => Mode::Paced,
+            LoadKind::Flood => Mode::Endless,
+            LoadKind::Memory => Mode::Held,
         };
         Self {
             kind,
@@ -80,8 +80,8 @@ impl Load {
     }
 
     /// Asks once, without looking at more than the answer.
-    pub(crate) async fn ask(&self, door: &Door) -> io::Result<()> {
-        let mut client = Client::new(door.clone());
+    pub(crate) async fn ask_once(&self, door: &PeerAddress) -> io::Result<()> {
+        let mut client = LoadClient::new(door.clone());
         client.ask(self.body(), self.mode).await.map(drop)
     }
 
@@ -89,66 +89,68 @@ impl Load {
     ///
     /// # Errors
     /// Where it refuses, or did something else than it stands for.
-    pub(crate) async fn greet(&self, peer: &Peer) -> io::Result<()> {
-        let mut client = Client::new(peer.door.clone());
+    pub(crate) async fn warm_up(&self, peer: &Peer) -> io::Result<()> {
+        let mut client = LoadClient::new(peer.door.clone());
         if matches!(self.mode, Mode::Endless | Mode::Held) {
             let event = timeout(BEGINNING, first_event(&mut client, self.body())).await;
-            return event.map_err(|_| failed("no event within 40 s"))?.map(drop);
+            return event
+                .map_err(|_| io_failure("no event within 40 s"))?
+                .map(drop);
         }
         let answer = client.ask(self.body(), self.mode).await?;
-        peer.check(&answer.headers)
+        peer.check_actions(&answer.headers)
     }
 
     /// One turn of a peer. `rate` is that of [`Kind::Open`], in requests a second.
-    pub(crate) async fn turn(
+    pub(crate) async fn measure_turn(
         self: &Arc<Self>,
         peer: &Peer,
         length: Duration,
         rate: f64,
-    ) -> io::Result<Sample> {
+    ) -> io::Result<FigureSample> {
         match self.kind {
-            Kind::Latency => {
-                let (answers, _) = self.closed(&peer.door, 1, length).await?;
+            LoadKind::Latency => {
+                let (answers, _) = self.measure_closed_loop(&peer.door, 1, length).await?;
                 Ok(times(&answers, Figure::Median, Figure::Late))
             }
-            Kind::Busy => self.busy(peer, length).await,
-            Kind::Open => self.open(peer, length, rate).await,
-            Kind::Stream => {
-                let (answers, _) = self.closed(&peer.door, 1, length).await?;
+            LoadKind::Busy => self.measure_throughput(peer, length).await,
+            LoadKind::Open => self.measure_open_loop(peer, length, rate).await,
+            LoadKind::Stream => {
+                let (answers, _) = self.measure_closed_loop(&peer.door, 1, length).await?;
                 let first = answers.iter().map(|it| it.first.as_secs_f64());
                 let whole = answers.iter().map(|it| it.whole.as_secs_f64());
-                Ok(Sample::from([
+                Ok(FigureSample::from([
                     (Figure::First, quantile(first, 0.5)),
                     (Figure::Whole, quantile(whole, 0.5)),
                 ]))
             }
-            Kind::Events => {
-                let (answers, _) = self.closed(&peer.door, 4, length).await?;
+            LoadKind::Events => {
+                let (answers, _) = self.measure_closed_loop(&peer.door, 4, length).await?;
                 let events = || answers.iter().flat_map(|it| &it.events);
                 let events = || events().map(Duration::as_secs_f64);
-                Ok(Sample::from([
+                Ok(FigureSample::from([
                     (Figure::Event, quantile(events(), 0.5)),
                     (Figure::EventLate, quantile(events(), 0.99)),
                 ]))
             }
-            Kind::Flood => self.flood(peer, length).await,
-            Kind::Memory => self.hold(peer).await,
+            LoadKind::Flood => self.measure_streams(peer, length).await,
+            LoadKind::Memory => self.measure_memory(peer).await,
         }
     }
 
     /// Clients that ask again as soon as they have their answer, and how long all of it took.
-    async fn closed(
+    async fn measure_closed_loop(
         self: &Arc<Self>,
-        door: &Door,
+        door: &PeerAddress,
         connections: usize,
         length: Duration,
-    ) -> io::Result<(Vec<Answer>, Duration)> {
+    ) -> io::Result<(Vec<TimedAnswer>, Duration)> {
         let begun = Instant::now();
         let mut clients = JoinSet::new();
         for _ in 0..connections {
             let (load, door) = (Arc::clone(self), door.clone());
             clients.spawn(async move {
-                let (mut client, mut answers) = (Client::new(door), Vec::new());
+                let (mut client, mut answers) = (LoadClient::new(door), Vec::new());
                 while begun.elapsed() < length {
                     answers.push(client.ask(load.body(), load.mode).await?);
                 }
@@ -162,28 +164,34 @@ impl Load {
         Ok((all, begun.elapsed()))
     }
 
-    async fn busy(self: &Arc<Self>, peer: &Peer, length: Duration) -> io::Result<Sample> {
+    async fn measure_throughput(
+        self: &Arc<Self>,
+        peer: &Peer,
+        length: Duration,
+    ) -> io::Result<FigureSample> {
         let connections = match peer.speed {
             Speed::Fast => 32,
             Speed::Middle => 16,
             Speed::Slow => 4,
         };
         let before = peer.cpu();
-        let (answers, took) = self.closed(&peer.door, connections, length).await?;
+        let (answers, took) = self
+            .measure_closed_loop(&peer.door, connections, length)
+            .await?;
         let cpu = peer.cpu() - before;
-        Ok(Sample::from([
+        Ok(FigureSample::from([
             (Figure::Rate, answers.len() as f64 / took.as_secs_f64()),
             (Figure::Cpu, cpu / answers.len() as f64),
             (Figure::Share, cpu / took.as_secs_f64()),
         ]))
     }
 
-    async fn open(
+    async fn measure_open_loop(
         self: &Arc<Self>,
         peer: &Peer,
         length: Duration,
         rate: f64,
-    ) -> io::Result<Sample> {
+    ) -> io::Result<FigureSample> {
         let (sender, receiver) = mpsc::unbounded_channel::<Instant>();
         let receiver = Arc::new(Mutex::new(receiver));
         let mut clients = JoinSet::new();
@@ -191,7 +199,7 @@ impl Load {
             let (load, door) = (Arc::clone(self), peer.door.clone());
             let receiver = Arc::clone(&receiver);
             clients.spawn(async move {
-                let (mut client, mut times) = (Client::new(door), Vec::new());
+                let (mut client, mut times) = (LoadClient::new(door), Vec::new());
                 loop {
                     // Taken apart, or the lock would be held for as long as the answer takes.
                     let due = receiver.lock().await.recv().await;
@@ -220,7 +228,7 @@ impl Load {
         while let Some(done) = clients.join_next().await {
             times.extend(done.map_err(io::Error::other)??);
         }
-        Ok(Sample::from([
+        Ok(FigureSample::from([
             (Figure::Median, quantile(times.iter().copied(), 0.5)),
             (Figure::Late, quantile(times.iter().copied(), 0.99)),
             (Figure::Asked, rate),
@@ -228,11 +236,11 @@ impl Load {
     }
 
     /// So many streams, each read until its first event has come.
-    async fn opened<F>(
+    async fn with_open_streams<F>(
         self: &Arc<Self>,
-        door: &Door,
+        door: &PeerAddress,
         count: usize,
-        then: impl Fn(Client, hyper::body::Incoming) -> F,
+        then: impl Fn(LoadClient, hyper::body::Incoming) -> F,
     ) -> io::Result<JoinSet<()>>
     where
         F: Future<Output = ()> + Send + 'static,
@@ -243,7 +251,7 @@ impl Load {
             let (load, door, slots) = (Arc::clone(self), door.clone(), Arc::clone(&slots));
             opening.spawn(async move {
                 let _slot = slots.acquire().await.map_err(io::Error::other)?;
-                let mut client = Client::new(door);
+                let mut client = LoadClient::new(door);
                 let body = first_event(&mut client, load.body()).await?;
                 io::Result::Ok((client, body))
             });
@@ -261,21 +269,27 @@ impl Load {
         let all = all.await;
         match all {
             Ok(done) => done.map(|()| streams),
-            Err(_) => Err(failed(&format!("{begun} of {count} streams began in 40 s"))),
+            Err(_) => Err(io_failure(&format!(
+                "{begun} of {count} streams began in 40 s"
+            ))),
         }
     }
 
-    async fn flood(self: &Arc<Self>, peer: &Peer, length: Duration) -> io::Result<Sample> {
+    async fn measure_streams(
+        self: &Arc<Self>,
+        peer: &Peer,
+        length: Duration,
+    ) -> io::Result<FigureSample> {
         let count = match peer.speed {
             Speed::Fast => 200,
             Speed::Middle => 40,
             Speed::Slow => 4,
         };
         let seen = Arc::new(AtomicUsize::new(0));
-        let streams = self.opened(&peer.door, count, |client, mut body| {
+        let streams = self.with_open_streams(&peer.door, count, |client, mut body| {
             let seen = Arc::clone(&seen);
             async move {
-                let (_client, mut reader) = (client, Reader::default());
+                let (_client, mut reader) = (client, TimeReader::default());
                 while let Some(Ok(frame)) = body.frame().await {
                     let Ok(data) = frame.into_data() else {
                         continue;
@@ -292,13 +306,16 @@ impl Load {
         let events = seen.load(Ordering::Relaxed) - before;
         let cpu = peer.cpu() - cpu;
         if streams.len() < count || events == 0 {
-            return Err(failed("streams without end have ended"));
+            return Err(io_failure("streams without end have ended"));
         }
-        Ok(Sample::from([(Figure::EventCpu, cpu / events as f64)]))
+        Ok(FigureSample::from([(
+            Figure::EventCpu,
+            cpu / events as f64,
+        )]))
     }
 
-    async fn hold(self: &Arc<Self>, peer: &Peer) -> io::Result<Sample> {
-        let streams = self.opened(&peer.door, STREAMS, |client, mut body| async move {
+    async fn measure_memory(self: &Arc<Self>, peer: &Peer) -> io::Result<FigureSample> {
+        let streams = self.with_open_streams(&peer.door, STREAMS, |client, mut body| async move {
             let _client = client;
             while let Some(Ok(_)) = body.frame().await {}
         });
@@ -307,28 +324,28 @@ impl Load {
         tokio::time::sleep(Duration::from_secs(2)).await;
         let memory = peer.memory();
         if streams.try_join_next().is_some() {
-            return Err(failed("an open stream has ended"));
+            return Err(io_failure("an open stream has ended"));
         }
-        Ok(Sample::from([(Figure::Open, memory)]))
+        Ok(FigureSample::from([(Figure::Open, memory)]))
     }
 }
 
-fn times(answers: &[Answer], median: Figure, late: Figure) -> Sample {
+fn times(answers: &[TimedAnswer], median: Figure, late: Figure) -> FigureSample {
     let whole = || answers.iter().map(|it| it.whole.as_secs_f64());
-    Sample::from([
+    FigureSample::from([
         (median, quantile(whole(), 0.5)),
         (late, quantile(whole(), 0.99)),
     ])
 }
 
-async fn first_event(client: &mut Client, body: Bytes) -> io::Result<hyper::body::Incoming> {
+async fn first_event(client: &mut LoadClient, body: Bytes) -> io::Result<hyper::body::Incoming> {
     let mut body = client.open(body).await?;
-    let mut reader = Reader::default();
+    let mut reader = TimeReader::default();
     while reader.events.is_empty() {
         let frame = body
             .frame()
             .await
-            .ok_or_else(|| failed("a stream without an event"))?;
+            .ok_or_else(|| io_failure("a stream without an event"))?;
         if let Ok(data) = frame.map_err(io::Error::other)?.into_data() {
             reader.read(&data);
         }

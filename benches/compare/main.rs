@@ -35,7 +35,7 @@ use std::io::{self, Write};
 
 use clap::Parser;
 
-use self::{bodies::SIZES, figures::DIRECT, load::Kind, peers::NAMES};
+use self::{bodies::SIZES, figures::DIRECT, load::LoadKind, peers::NAMES};
 
 /// Measures the proxy beside its peers.
 #[derive(Parser)]
@@ -49,7 +49,7 @@ pub(crate) struct Options {
     loads: Vec<String>,
     /// What is measured [default: all]
     #[arg(long, value_delimiter = ',')]
-    measure: Vec<Kind>,
+    measure: Vec<LoadKind>,
     /// Rounds; slow peers have at most two
     #[arg(long, default_value_t = 7)]
     rounds: usize,
@@ -81,7 +81,7 @@ impl Options {
 
 fn main() -> io::Result<()> {
     let options = Options::parse();
-    process::stay()?;
+    process::pin_this_thread()?;
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()?;

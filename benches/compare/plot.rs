@@ -51,7 +51,7 @@ pub(crate) fn lines(plot: &Plot<'_>) -> String {
         .flat_map(|it| it.points.iter().map(|(_, y)| *y));
     let up = Scale::new(values, HEIGHT - BOTTOM, TOP, true);
     let mut out = start(plot.title);
-    rules(&mut out, &up, plot.show, false);
+    draw_rules(&mut out, &up, plot.show, false);
     for (x, name) in plot.marks {
         let at = across.place(*x);
         let y = HEIGHT - BOTTOM + 22.0;
@@ -86,7 +86,7 @@ pub(crate) fn lines(plot: &Plot<'_>) -> String {
             ends.push((y, x, series.name));
         }
     }
-    for (y, (was, x, name)) in apart(ends) {
+    for (y, (was, x, name)) in spread_labels(ends) {
         let (class, start) = (class(name), WIDTH - RIGHT + 12.0);
         let _ = writeln!(
             out,
@@ -113,7 +113,7 @@ pub(crate) fn bars(plot: &Plot<'_>) -> String {
     let across = Scale::new(values, LEFT + 40.0, WIDTH - 90.0, true);
     let step = (HEIGHT - TOP - BOTTOM) / shown.len().max(1) as f64;
     let mut out = start(plot.title);
-    rules(&mut out, &across, plot.show, true);
+    draw_rules(&mut out, &across, plot.show, true);
     for (row, series) in shown.iter().enumerate() {
         let (top, class) = (step.mul_add(row as f64, TOP), class(series.name));
         let _ = writeln!(
@@ -184,7 +184,7 @@ impl Scale {
 }
 
 /// A rule at each power of ten.
-fn rules(out: &mut String, scale: &Scale, show: fn(f64) -> String, upright: bool) {
+fn draw_rules(out: &mut String, scale: &Scale, show: fn(f64) -> String, upright: bool) {
     let mut power = scale.low;
     while power <= scale.high {
         let value = 10_f64.powf(power);
@@ -211,7 +211,7 @@ fn rules(out: &mut String, scale: &Scale, show: fn(f64) -> String, upright: bool
 }
 
 /// Names at least a line apart, as near to their lines as that allows.
-fn apart(mut ends: Vec<(f64, f64, &str)>) -> Vec<(f64, (f64, f64, &str))> {
+fn spread_labels(mut ends: Vec<(f64, f64, &str)>) -> Vec<(f64, (f64, f64, &str))> {
     const LINE: f64 = 17.0;
     ends.sort_by(|one, other| one.0.total_cmp(&other.0));
     let mut places: Vec<f64> = Vec::new();

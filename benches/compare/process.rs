@@ -19,7 +19,7 @@ pub(crate) const LOAD: usize = 1;
 const TICKS: f64 = 100.0;
 
 /// Ends with all of its children when dropped.
-pub(crate) struct Process {
+pub(crate) struct PeerProcess {
     child: Child,
     /// Settings and data, gone with the process.
     _folder: TempDir,
@@ -27,14 +27,14 @@ pub(crate) struct Process {
 
 /// This thread, and what it starts, on the core of the load; before other work of the machine, where
 /// that is allowed.
-pub(crate) fn stay() -> io::Result<()> {
+pub(crate) fn pin_this_thread() -> io::Result<()> {
     let _ = rustix::process::setpriority_process(None, -15);
     let mut cores = rustix::thread::CpuSet::new();
     cores.set(LOAD);
     Ok(rustix::thread::sched_setaffinity(None, &cores)?)
 }
 
-impl Process {
+impl PeerProcess {
     /// Starts a command on the peer's core. What it prints goes to a file in `folder`.
     pub(crate) fn start(command: &Command, folder: TempDir) -> io::Result<Self> {
         let log = fs::File::create(folder.path().join("log"))?;
@@ -68,14 +68,14 @@ impl Process {
     }
 
     /// It and its children, and theirs.
-    fn tree(&self) -> Vec<u32> {
+    fn process_ids(&self) -> Vec<u32> {
         let mut parents = BTreeMap::new();
         for entry in fs::read_dir("/proc").into_iter().flatten().flatten() {
             let Ok(process) = entry.file_name().to_string_lossy().parse::<u32>() else {
                 continue;
             };
             if let Some(parent) =
-                stat(process).and_then(|fields| fields.get(1)?.parse::<u32>().ok())
+                read_stat(process).and_then(|fields| fields.get(1)?.parse::<u32>().ok())
             {
                 parents.insert(process, parent);
             }
@@ -92,18 +92,18 @@ impl Process {
     /// Seconds of processor time of all of them, those that have ended included.
     pub(crate) fn cpu(&self) -> f64 {
         let ticks = |process| -> Option<f64> {
-            let fields = stat(process)?;
+            let fields = read_stat(process)?;
             let field = |at: usize| fields.get(at).and_then(|it| it.parse::<f64>().ok());
             // utime, stime, cutime, cstime.
             Some(field(11)? + field(12)? + field(13)? + field(14)?)
         };
-        let all: f64 = self.tree().into_iter().filter_map(ticks).sum();
+        let all: f64 = self.process_ids().into_iter().filter_map(ticks).sum();
         all / TICKS
     }
 
     /// Bytes of memory: the resident set, or the proportional share where there are several processes.
     pub(crate) fn memory(&self) -> f64 {
-        let tree = self.tree();
+        let tree = self.process_ids();
         let field = if tree.len() > 1 { "Pss:" } else { "Rss:" };
         let kilobytes = |process: u32| -> Option<f64> {
             let text = fs::read_to_string(format!("/proc/{process}/smaps_rollup")).ok()?;
@@ -116,7 +116,7 @@ impl Process {
     /// # Errors
     /// Where a thread of any of its processes may run elsewhere than on the peer's core.
     pub(crate) fn check_core(&self) -> io::Result<()> {
-        for process in self.tree() {
+        for process in self.process_ids() {
             let threads = fs::read_dir(Path::new("/proc").join(process.to_string()).join("task"));
             for thread in threads.into_iter().flatten().flatten() {
                 let status = fs::read_to_string(thread.path().join("status")).unwrap_or_default();
@@ -134,12 +134,12 @@ impl Process {
     }
 
     /// Stops all of them where they are, or lets them go on.
-    pub(crate) fn rest(&self, rests: bool) {
+    pub(crate) fn pause_process(&self, rests: bool) {
         self.signal(if rests { Signal::STOP } else { Signal::CONT });
     }
 
     fn signal(&self, signal: Signal) {
-        for process in self.tree() {
+        for process in self.process_ids() {
             if let Some(process) = i32::try_from(process).ok().and_then(Pid::from_raw) {
                 // One that has just ended needs no signal.
                 let _ = kill_process(process, signal);
@@ -148,7 +148,7 @@ impl Process {
     }
 }
 
-impl Drop for Process {
+impl Drop for PeerProcess {
     fn drop(&mut self) {
         self.signal(Signal::KILL);
         let _ = self.child.wait();
@@ -156,7 +156,7 @@ impl Drop for Process {
 }
 
 /// The fields of `/proc/PID/stat` behind the name, which may have spaces.
-fn stat(process: u32) -> Option<Vec<String>> {
+fn read_stat(process: u32) -> Option<Vec<String>> {
     let text = fs::read_to_string(format!("/proc/{process}/stat")).ok()?;
     let fields = text.rsplit_once(')')?.1;
     Some(fields.split_whitespace().map(str::to_owned).collect())

@@ -35,9 +35,9 @@ const HELD: Duration = Duration::from_secs(1);
 /// Stands before the time in an event, and behind it.
 pub(crate) const TIME: (char, char) = ('@', ';');
 
-type Body = UnsyncBoxBody<Bytes, Infallible>;
+type MockBody = UnsyncBoxBody<Bytes, Infallible>;
 
-pub(crate) struct Provider {
+pub(crate) struct MockProvider {
     pub(crate) address: SocketAddr,
     _task: JoinSet<()>,
 }
@@ -48,14 +48,14 @@ pub(crate) fn now() -> Duration {
     START.get_or_init(Instant::now).elapsed()
 }
 
-pub(crate) fn start() -> io::Result<Provider> {
+pub(crate) fn start() -> io::Result<MockProvider> {
     let socket = TcpSocket::new_v4()?;
     socket.bind(SocketAddr::from(([127, 0, 0, 1], 0)))?;
     let listener = socket.listen(4_096)?;
     let address = listener.local_addr()?;
     let mut task = JoinSet::new();
     task.spawn(serve(listener));
-    Ok(Provider {
+    Ok(MockProvider {
         address,
         _task: task,
     })
@@ -72,18 +72,18 @@ async fn serve(listener: TcpListener) {
     }
 }
 
-async fn answer(request: Request<Incoming>) -> Result<Response<Body>, Infallible> {
+async fn answer(request: Request<Incoming>) -> Result<Response<MockBody>, Infallible> {
     let Some((mode, bytes)) = read(request.into_body()).await else {
         let mut answer = Response::new(Full::default().boxed_unsync());
         *answer.status_mut() = http::StatusCode::BAD_REQUEST;
         return Ok(answer);
     };
     let (kind, body) = match mode {
-        Mode::Whole => ("application/json", whole(bytes)),
-        Mode::Burst => ("text/event-stream", burst(bytes)),
-        Mode::Paced => ("text/event-stream", timed(PACE, EVENTS, bytes)),
-        Mode::Endless => ("text/event-stream", timed(PACE, usize::MAX, bytes)),
-        Mode::Held => ("text/event-stream", timed(HELD, usize::MAX, bytes)),
+        Mode::Whole => ("application/json", whole_answer(bytes)),
+        Mode::Burst => ("text/event-stream", burst_stream(bytes)),
+        Mode::Paced => ("text/event-stream", paced_stream(PACE, EVENTS, bytes)),
+        Mode::Endless => ("text/event-stream", paced_stream(PACE, usize::MAX, bytes)),
+        Mode::Held => ("text/event-stream", paced_stream(HELD, usize::MAX, bytes)),
     };
     let mut answer = Response::new(body);
     let kind = HeaderValue::from_static(kind);
@@ -104,7 +104,7 @@ async fn read(mut body: Incoming) -> Option<(Mode, usize)> {
         bytes += data.len();
         if mode.is_none() {
             edge.extend_from_slice(&data[..data.len().min(64)]);
-            mode = named(&edge).or_else(|| named(&data));
+            mode = find_mode(&edge).or_else(|| find_mode(&data));
             edge.clear();
             edge.extend_from_slice(&data[data.len().saturating_sub(64)..]);
         }
@@ -112,14 +112,14 @@ async fn read(mut body: Incoming) -> Option<(Mode, usize)> {
     Some((mode?, bytes))
 }
 
-fn named(text: &[u8]) -> Option<Mode> {
+fn find_mode(text: &[u8]) -> Option<Mode> {
     let start = memchr::memmem::find(text, MODEL.as_bytes())? + MODEL.len();
     let end = start + memchr::memchr(b'"', &text[start..])?;
     let mode = text[start..end].rsplit(|&byte| byte == b'-').next()?;
     MODES.into_iter().find(|it| it.name().as_bytes() == mode)
 }
 
-fn whole(bytes: usize) -> Body {
+fn whole_answer(bytes: usize) -> MockBody {
     let answer = format!(
         "{{\"id\":\"c\",\"object\":\"chat.completion\",\"created\":1,\"model\":\"m\",\"choices\":[{{\"index\":0,\
          \"message\":{{\"role\":\"assistant\",\"content\":\"Aye.\"}},\"finish_reason\":\"stop\"}}],{}}}",
@@ -139,7 +139,7 @@ fn event() -> Bytes {
 }
 
 /// The event of that number, for a body of so many bytes. Three more follow the `events` asked for.
-fn nth(at: usize, events: usize, bytes: usize) -> Option<Bytes> {
+fn nth_event(at: usize, events: usize, bytes: usize) -> Option<Bytes> {
     let head = "data: {\"id\":\"c\",\"object\":\"chat.completion.chunk\",\"created\":1,\"model\":\"m\",\"choices\":[";
     match at.checked_sub(events) {
         None => Some(event()),
@@ -163,23 +163,23 @@ fn usage(bytes: usize) -> String {
 
 /// The server writes what it has whenever there is nothing more to read, so a breath before each
 /// event gives each a write of its own.
-fn burst(bytes: usize) -> Body {
+fn burst_stream(bytes: usize) -> MockBody {
     let events = stream::unfold(0, move |at| async move {
         tokio::task::yield_now().await;
-        let event = nth(at, EVENTS, bytes)?;
+        let event = nth_event(at, EVENTS, bytes)?;
         Some((Ok(Frame::data(event)), at + 1))
     });
     StreamBody::new(events).boxed_unsync()
 }
 
-fn timed(pace: Duration, count: usize, bytes: usize) -> Body {
+fn paced_stream(pace: Duration, count: usize, bytes: usize) -> MockBody {
     let mut ticks = interval(pace);
     ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
     let events = stream::unfold((ticks, 0), move |(mut ticks, at)| async move {
         if at < count {
             ticks.tick().await;
         }
-        let event = nth(at, count, bytes)?;
+        let event = nth_event(at, count, bytes)?;
         Some((Ok(Frame::data(event)), (ticks, at + 1)))
     });
     StreamBody::new(events).boxed_unsync()

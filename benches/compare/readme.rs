@@ -4,11 +4,11 @@ use std::{fs, io, path::Path};
 
 use crate::{
     bodies::SIZES,
-    client::failed,
-    figures::{Case, DIRECT, Figure, Figures},
-    load::{Kind, STREAMS},
+    client::io_failure,
+    figures::{DIRECT, Figure, Figures, TableRow},
+    load::{LoadKind, STREAMS},
     plot::{Plot, Series, bars, lines},
-    run::Found,
+    run::RunResults,
     table::{count, megabytes, tables, time},
 };
 
@@ -25,7 +25,7 @@ const PLOTS: [(&str, &str); 4] = [
 ///
 /// # Errors
 /// Where a file cannot be written, or README.md has no place for the tables.
-pub(crate) fn write(found: &Found) -> io::Result<()> {
+pub(crate) fn write(found: &RunResults) -> io::Result<()> {
     let root = Path::new(env!("CARGO_MANIFEST_DIR"));
     let folder = root.join("docs/measured");
     fs::create_dir_all(&folder)?;
@@ -40,7 +40,8 @@ pub(crate) fn write(found: &Found) -> io::Result<()> {
     let parts = text
         .split_once(BEGIN)
         .and_then(|(before, rest)| Some((before, rest.split_once(END)?.1)));
-    let (before, after) = parts.ok_or_else(|| failed("README.md has no place for the tables"))?;
+    let (before, after) =
+        parts.ok_or_else(|| io_failure("README.md has no place for the tables"))?;
     let images = PLOTS.map(|(name, title)| format!("![{title}](docs/measured/{name}.svg)\n"));
     let text = format!(
         "{before}{BEGIN}\n\n{}\n{}\n{END}{after}",
@@ -50,19 +51,23 @@ pub(crate) fn write(found: &Found) -> io::Result<()> {
     fs::write(file, text)
 }
 
-fn drawn(found: &Found, name: &str, title: &str) -> String {
-    type Value = fn(&Figures, Case) -> Option<f64>;
+fn drawn(found: &RunResults, name: &str, title: &str) -> String {
+    type Value = fn(&Figures, TableRow) -> Option<f64>;
     let marks: Vec<(f64, &str)> = SIZES
         .iter()
         .filter(|size| size.name != "250k")
         .map(|size| (size.bytes as f64, size.title))
         .collect();
-    let (kind, show, value): (Kind, fn(f64) -> String, Value) = match name {
-        "latency" => (Kind::Latency, time, |it, case| {
+    let (kind, show, value): (LoadKind, fn(f64) -> String, Value) = match name {
+        "latency" => (LoadKind::Latency, time, |it, case| {
             it.added(case, Figure::Median)
         }),
-        "cpu" => (Kind::Busy, time, |it, case| it.median(case, Figure::Cpu)),
-        "throughput" => (Kind::Busy, count, |it, case| it.median(case, Figure::Rate)),
+        "cpu" => (LoadKind::Busy, time, |it, case| {
+            it.median(case, Figure::Cpu)
+        }),
+        "throughput" => (LoadKind::Busy, count, |it, case| {
+            it.median(case, Figure::Rate)
+        }),
         _ => return memory(found, title),
     };
     let series: Vec<Series> = found
@@ -93,13 +98,13 @@ fn drawn(found: &Found, name: &str, title: &str) -> String {
     })
 }
 
-fn memory(found: &Found, title: &str) -> String {
+fn memory(found: &RunResults, title: &str) -> String {
     let streams = format!("with {} streams", count(STREAMS as f64));
     let series: Vec<Series> = found
         .peers
         .iter()
         .map(|(peer, _)| {
-            let case = (*peer, Kind::Memory, SIZES[0].name);
+            let case = (*peer, LoadKind::Memory, SIZES[0].name);
             let value = |figure| found.figures.median(case, figure);
             let both = [(0.0, value(Figure::Fresh)), (1.0, value(Figure::Open))];
             let points = both

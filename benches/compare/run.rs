@@ -8,15 +8,15 @@ use std::{
 
 use crate::{
     Options,
-    bodies::{SIZES, Size},
-    figures::{DIRECT, Figure, Figures, Sample},
-    load::{Kind, Load},
+    bodies::{BodySize, SIZES},
+    figures::{DIRECT, Figure, FigureSample, Figures},
+    load::{LoadKind, PeerLoad},
     peers::{self, Peer, Speed},
     provider,
 };
 
 /// All that a run has found.
-pub(crate) struct Found {
+pub(crate) struct RunResults {
     pub(crate) figures: Figures,
     /// Each peer in the order of the tables, with its version.
     pub(crate) peers: Vec<(&'static str, String)>,
@@ -28,7 +28,7 @@ pub(crate) struct Found {
 /// Rounds of those that take a thousand times as long.
 pub(crate) const SLOW_ROUNDS: usize = 2;
 
-pub(crate) async fn run(options: &Options) -> io::Result<Found> {
+pub(crate) async fn run(options: &Options) -> io::Result<RunResults> {
     let begun = Instant::now();
     let names = options.peers();
     if !options.no_install {
@@ -37,33 +37,33 @@ pub(crate) async fn run(options: &Options) -> io::Result<Found> {
     let provider = provider::start()?;
     let (mut started, mut missing) = (Vec::new(), Vec::new());
     for name in names {
-        say(begun, &format!("starting {name}"));
+        print_progress(begun, &format!("starting {name}"));
         match peers::start(name, provider.address).await {
             Ok(peer) => {
-                peer.rest(true);
+                peer.pause_process(true);
                 started.push(peer);
             }
             Err(why) => missing.push((name, why.to_string())),
         }
     }
     let mut figures = Figures::default();
-    idle(&started, &mut figures);
+    record_idle_memory(&started, &mut figures);
     for (kind, size) in plan(options) {
-        say(begun, &format!("{kind:?}, {}", size.title));
-        let load = Arc::new(Load::new(kind, size, options.light));
-        let slice = slice(kind) * options.slice / 100;
-        let rounds = Rounds {
+        print_progress(begun, &format!("{kind:?}, {}", size.title));
+        let load = Arc::new(PeerLoad::new(kind, size, options.light));
+        let slice = turn_length(kind) * options.slice / 100;
+        let rounds = LoadRounds {
             begun,
             slice,
             count: options.rounds,
         };
-        rounds.turn(&started, &load, &mut figures).await;
+        rounds.run_round(&started, &load, &mut figures).await;
     }
     for peer in &started {
         peer.check_core()?;
     }
-    say(begun, "done");
-    Ok(Found {
+    print_progress(begun, "done");
+    Ok(RunResults {
         figures,
         peers: started
             .iter()
@@ -76,7 +76,7 @@ pub(crate) async fn run(options: &Options) -> io::Result<Found> {
 
 /// What was asked for. Streams without end and memory are measured with the smallest body, and the size
 /// that is there for the requests a second has them alone.
-fn plan(options: &Options) -> Vec<(Kind, Size)> {
+fn plan(options: &Options) -> Vec<(LoadKind, BodySize)> {
     let wants = |kind| options.measure.is_empty() || options.measure.contains(&kind);
     let mut plan = Vec::new();
     let sizes = SIZES.into_iter().filter(|size| {
@@ -84,12 +84,17 @@ fn plan(options: &Options) -> Vec<(Kind, Size)> {
     });
     for size in sizes {
         let kinds = match size.name {
-            "250k" => [Kind::Busy].as_slice(),
-            _ => &[Kind::Latency, Kind::Busy, Kind::Open, Kind::Stream],
+            "250k" => [LoadKind::Busy].as_slice(),
+            _ => &[
+                LoadKind::Latency,
+                LoadKind::Busy,
+                LoadKind::Open,
+                LoadKind::Stream,
+            ],
         };
         plan.extend(kinds.iter().filter(|it| wants(**it)).map(|it| (*it, size)));
     }
-    let streams = [Kind::Events, Kind::Flood, Kind::Memory];
+    let streams = [LoadKind::Events, LoadKind::Flood, LoadKind::Memory];
     plan.extend(
         streams
             .into_iter()
@@ -100,38 +105,38 @@ fn plan(options: &Options) -> Vec<(Kind, Size)> {
 }
 
 /// How long a turn lasts. Processor time is counted in hundredths of a second, so it needs most.
-const fn slice(kind: Kind) -> Duration {
+const fn turn_length(kind: LoadKind) -> Duration {
     Duration::from_millis(match kind {
-        Kind::Latency => 300,
-        Kind::Busy => 800,
-        Kind::Open | Kind::Events => 500,
-        Kind::Stream => 250,
-        Kind::Flood => 1_000,
-        Kind::Memory => 0,
+        LoadKind::Latency => 300,
+        LoadKind::Busy => 800,
+        LoadKind::Open | LoadKind::Events => 500,
+        LoadKind::Stream => 250,
+        LoadKind::Flood => 1_000,
+        LoadKind::Memory => 0,
     })
 }
 
 /// Before anything was asked of them, and after one request.
-fn idle(peers: &[Peer], figures: &mut Figures) {
+fn record_idle_memory(peers: &[Peer], figures: &mut Figures) {
     for peer in peers.iter().filter(|peer| peer.name != DIRECT) {
-        let case = (peer.name, Kind::Memory, SIZES[0].name);
+        let case = (peer.name, LoadKind::Memory, SIZES[0].name);
         let memory = [(Figure::Fresh, peer.fresh), (Figure::Idle, peer.memory())];
-        figures.keep(case, 0, Sample::from(memory));
+        figures.keep_sample(case, 0, FigureSample::from(memory));
     }
 }
 
 /// The rounds of one load.
-struct Rounds {
+struct LoadRounds {
     begun: Instant,
     slice: Duration,
     count: usize,
 }
 
-impl Rounds {
-    async fn turn(&self, peers: &[Peer], load: &Arc<Load>, figures: &mut Figures) {
+impl LoadRounds {
+    async fn run_round(&self, peers: &[Peer], load: &Arc<PeerLoad>, figures: &mut Figures) {
         // Round 0 only warms up.
         let rounds = match load.kind {
-            Kind::Memory => 1..=1,
+            LoadKind::Memory => 1..=1,
             _ => 0..=self.count,
         };
         for round in rounds {
@@ -147,19 +152,19 @@ impl Rounds {
                 } else {
                     self.slice
                 };
-                let rate = rate(peers, peer, load, figures);
-                peer.rest(false);
-                let turn = match load.greet(peer).await {
-                    Ok(()) => load.turn(peer, slice, rate).await,
+                let rate = choose_rate(peers, peer, load, figures);
+                peer.pause_process(false);
+                let turn = match load.warm_up(peer).await {
+                    Ok(()) => load.measure_turn(peer, slice, rate).await,
                     Err(why) => Err(why),
                 };
-                peer.rest(true);
+                peer.pause_process(true);
                 match turn {
-                    Ok(sample) if round > 0 => figures.keep(case, round, sample),
+                    Ok(sample) if round > 0 => figures.keep_sample(case, round, sample),
                     Ok(_) => {}
                     Err(why) => {
-                        say(self.begun, &format!("{} refused: {why}", peer.name));
-                        figures.refuse(case, why.to_string());
+                        print_progress(self.begun, &format!("{} refused: {why}", peer.name));
+                        figures.record_refusal(case, why.to_string());
                     }
                 }
             }
@@ -168,16 +173,16 @@ impl Rounds {
 }
 
 /// Whether there is something to find: no proxy has neither processor time nor memory.
-fn stands_for(peer: &Peer, load: &Load) -> bool {
-    let proxy = peer.name != DIRECT || !matches!(load.kind, Kind::Flood | Kind::Memory);
-    proxy && peer.takes(load.size)
+fn stands_for(peer: &Peer, load: &PeerLoad) -> bool {
+    let proxy = peer.name != DIRECT || !matches!(load.kind, LoadKind::Flood | LoadKind::Memory);
+    proxy && peer.can_take(load.size)
 }
 
 /// Of the open loop: half of what the slowest of the fast ones reached in the closed loop, so that all of
 /// them are asked alike; for a slow one, half of its own.
-fn rate(peers: &[Peer], peer: &Peer, load: &Load, figures: &Figures) -> f64 {
+fn choose_rate(peers: &[Peer], peer: &Peer, load: &PeerLoad, figures: &Figures) -> f64 {
     let reached =
-        |peer: &Peer| figures.median((peer.name, Kind::Busy, load.size.name), Figure::Rate);
+        |peer: &Peer| figures.median((peer.name, LoadKind::Busy, load.size.name), Figure::Rate);
     let slowest = match peer.speed {
         Speed::Fast => peers
             .iter()
@@ -191,7 +196,7 @@ fn rate(peers: &[Peer], peer: &Peer, load: &Load, figures: &Figures) -> f64 {
 }
 
 /// What is going on, for whoever waits.
-fn say(begun: Instant, what: &str) {
+fn print_progress(begun: Instant, what: &str) {
     let mut out = io::stderr().lock();
     let end = if out.is_terminal() { "\x1b[K\r" } else { "\n" };
     let _ = write!(out, "{:>4} s  {what}{end}", begun.elapsed().as_secs());

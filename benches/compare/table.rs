@@ -4,35 +4,40 @@ use std::fmt::Write as _;
 
 use crate::{
     bodies::SIZES,
-    figures::{Case, DIRECT, Figure, Figures, NGINX},
-    load::{Kind, STREAMS},
-    run::{Found, SLOW_ROUNDS},
+    figures::{DIRECT, Figure, Figures, NGINX, TableRow},
+    load::{LoadKind, STREAMS},
+    run::{RunResults, SLOW_ROUNDS},
 };
 
 /// What takes the place of a figure.
 const NONE: &str = "–";
 
-pub(crate) fn tables(found: &Found) -> String {
+pub(crate) fn tables(found: &RunResults) -> String {
     let mut out = heading(found);
     for size in SIZES {
-        let kinds = [Kind::Latency, Kind::Busy, Kind::Open, Kind::Stream];
+        let kinds = [
+            LoadKind::Latency,
+            LoadKind::Busy,
+            LoadKind::Open,
+            LoadKind::Stream,
+        ];
         if measured(found, &kinds, size.name) {
             let _ = writeln!(out, "\n**{}**\n", size.title);
             out += &requests(found, size.name);
         }
     }
-    if measured(found, &[Kind::Events, Kind::Flood], SIZES[0].name) {
+    if measured(found, &[LoadKind::Events, LoadKind::Flood], SIZES[0].name) {
         let _ = writeln!(out, "\n**Streamed events**\n");
         out += &events(found);
     }
-    if measured(found, &[Kind::Memory], SIZES[0].name) {
+    if measured(found, &[LoadKind::Memory], SIZES[0].name) {
         let _ = writeln!(out, "\n**Memory**\n");
         out += &memory(found);
     }
     out + &refusals(found)
 }
 
-fn measured(found: &Found, kinds: &[Kind], size: &'static str) -> bool {
+fn measured(found: &RunResults, kinds: &[LoadKind], size: &'static str) -> bool {
     let mut cases = found
         .peers
         .iter()
@@ -40,7 +45,7 @@ fn measured(found: &Found, kinds: &[Kind], size: &'static str) -> bool {
     cases.any(|case| found.figures.rounds(case) > 0 || found.figures.refused(case).is_some())
 }
 
-fn heading(found: &Found) -> String {
+fn heading(found: &RunResults) -> String {
     let versions: Vec<String> = found
         .peers
         .iter()
@@ -59,7 +64,7 @@ fn heading(found: &Found) -> String {
     out
 }
 
-fn requests(found: &Found, size: &'static str) -> String {
+fn requests(found: &RunResults, size: &'static str) -> String {
     let figures = &found.figures;
     let mut rows = vec![
         [
@@ -80,8 +85,8 @@ fn requests(found: &Found, size: &'static str) -> String {
     ];
     for (name, _) in &found.peers {
         let case = |kind| (*name, kind, size);
-        let (latency, busy) = (case(Kind::Latency), case(Kind::Busy));
-        let (open, stream) = (case(Kind::Open), case(Kind::Stream));
+        let (latency, busy) = (case(LoadKind::Latency), case(LoadKind::Busy));
+        let (open, stream) = (case(LoadKind::Open), case(LoadKind::Stream));
         rows.push(vec![
             (*name).to_owned(),
             added(figures, latency, Figure::Median),
@@ -101,27 +106,32 @@ fn requests(found: &Found, size: &'static str) -> String {
     laid_out(&rows)
 }
 
-fn events(found: &Found) -> String {
+fn events(found: &RunResults) -> String {
     let head = ["", "added to an event, median", "99 %", "CPU each"];
     let mut rows = vec![head.map(str::to_owned).to_vec()];
     for (name, _) in &found.peers {
         let case = |kind| (*name, kind, SIZES[0].name);
         rows.push(vec![
             (*name).to_owned(),
-            added(&found.figures, case(Kind::Events), Figure::Event),
-            added(&found.figures, case(Kind::Events), Figure::EventLate),
-            compared(&found.figures, case(Kind::Flood), Figure::EventCpu, time),
+            added(&found.figures, case(LoadKind::Events), Figure::Event),
+            added(&found.figures, case(LoadKind::Events), Figure::EventLate),
+            compared(
+                &found.figures,
+                case(LoadKind::Flood),
+                Figure::EventCpu,
+                time,
+            ),
         ]);
     }
     laid_out(&rows)
 }
 
-fn memory(found: &Found) -> String {
+fn memory(found: &RunResults) -> String {
     let streams = format!("{STREAMS} open streams");
     let head = ["", "idle, fresh", "idle, after a request", &streams];
     let mut rows = vec![head.map(str::to_owned).to_vec()];
     for (name, _) in found.peers.iter().filter(|(name, _)| *name != DIRECT) {
-        let case = (*name, Kind::Memory, SIZES[0].name);
+        let case = (*name, LoadKind::Memory, SIZES[0].name);
         // Even where the streams were refused.
         let idle = |figure| {
             let idle = found.figures.median(case, figure);
@@ -137,7 +147,7 @@ fn memory(found: &Found) -> String {
     laid_out(&rows)
 }
 
-fn refusals(found: &Found) -> String {
+fn refusals(found: &RunResults) -> String {
     let mut out = String::new();
     for ((name, kind, size), why) in found.figures.refusals() {
         let why: String = why
@@ -155,7 +165,7 @@ fn refusals(found: &Found) -> String {
 }
 
 /// What a peer adds to no proxy, which has its own time in that row.
-fn added(figures: &Figures, case: Case, figure: Figure) -> String {
+fn added(figures: &Figures, case: TableRow, figure: Figure) -> String {
     if case.0 == DIRECT {
         return plain(figures, case, figure, |it| format!("({})", time(it)));
     }
@@ -163,16 +173,16 @@ fn added(figures: &Figures, case: Case, figure: Figure) -> String {
     cell(figures, case, value, figures.added_ratio(case, figure))
 }
 
-fn compared(figures: &Figures, case: Case, figure: Figure, show: fn(f64) -> String) -> String {
+fn compared(figures: &Figures, case: TableRow, figure: Figure, show: fn(f64) -> String) -> String {
     let value = figures.median(case, figure).map(show);
     cell(figures, case, value, figures.ratio(case, figure))
 }
 
-fn plain(figures: &Figures, case: Case, figure: Figure, show: fn(f64) -> String) -> String {
+fn plain(figures: &Figures, case: TableRow, figure: Figure, show: fn(f64) -> String) -> String {
     cell(figures, case, figures.median(case, figure).map(show), None)
 }
 
-fn cell(figures: &Figures, case: Case, value: Option<String>, ratio: Option<f64>) -> String {
+fn cell(figures: &Figures, case: TableRow, value: Option<String>, ratio: Option<f64>) -> String {
     match (value, ratio) {
         _ if figures.refused(case).is_some() => "refused".to_owned(),
         (None, _) => NONE.to_owned(),

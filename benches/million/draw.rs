@@ -6,7 +6,7 @@ use plimsoll::{
     config::GuardConfig,
     guard::{
         Recall,
-        profile::{PROFILES, Profile, named},
+        profile::{PROFILES, Profile, find_profile},
     },
 };
 
@@ -29,7 +29,7 @@ const WINDOWS: [(u32, u32); 8] = [
     (5, 200_000),
 ];
 
-pub(crate) struct Drawn {
+pub(crate) struct DrawnCase {
     pub(crate) body: Vec<u8>,
     pub(crate) recipe: Recipe,
     pub(crate) window: u32,
@@ -39,7 +39,7 @@ pub(crate) struct Drawn {
     number: u64,
 }
 
-impl Drawn {
+impl DrawnCase {
     pub(crate) fn new(seed: u64, number: u64) -> Self {
         let seed = Random::part(seed, number).next();
         let mut random = Random::part(seed, 5);
@@ -63,11 +63,11 @@ impl Drawn {
         let any = recipe.strict || random.chance(15);
         let profile = match any {
             true => &PROFILES[random.below(PROFILES.len())],
-            false => named("openai").expect("a row of the table"),
+            false => find_profile("openai").expect("a row of the table"),
         };
         let mut recall = Recall::default();
         if random.chance(60) {
-            recall.ours = ours(&plans::read(&body), seed);
+            recall.injections = ours(&plans::read(&body), seed);
         }
         Self {
             window: random.weighted(&WINDOWS),
@@ -90,7 +90,7 @@ fn shape(random: &mut Random) -> Shape {
 }
 
 /// What a failure is told with; the body can be made again.
-impl fmt::Debug for Drawn {
+impl fmt::Debug for DrawnCase {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         out.debug_struct("Drawn")
             .field("number", &self.number)
@@ -99,7 +99,7 @@ impl fmt::Debug for Drawn {
             .field("window", &self.window)
             .field("profile", &self.profile.name)
             .field("clear", &self.settings.clear)
-            .field("records", &self.recall.ours.records.len())
+            .field("records", &self.recall.injections.records.len())
             .finish_non_exhaustive()
     }
 }

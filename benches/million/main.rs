@@ -29,9 +29,9 @@ mod support;
 mod draw;
 mod tally;
 
-use draw::Drawn;
+use draw::DrawnCase;
 use support::plans;
-use tally::Tally;
+use tally::PlanTally;
 
 /// How often it is told how far it has come, in conversations.
 const TOLD_EVERY: u64 = 50_000;
@@ -40,7 +40,7 @@ fn main() -> io::Result<ExitCode> {
     let numbers: Vec<u64> = std::env::args().filter_map(|it| it.parse().ok()).collect();
     let number = |at: usize, default| numbers.get(at).copied().unwrap_or(default);
     let (count, seed, first) = (number(0, 20_000), number(1, 1_876), number(2, 0));
-    quieten();
+    silence_panics();
     let began = Instant::now();
     let (tally, failure) = run(count, seed, first);
     let mut out = io::stdout().lock();
@@ -48,18 +48,18 @@ fn main() -> io::Result<ExitCode> {
     let Some((at, what)) = failure else {
         return Ok(ExitCode::SUCCESS);
     };
-    writeln!(out, "\nfailed: {what}\n{:?}", Drawn::new(seed, at))?;
+    writeln!(out, "\nfailed: {what}\n{:?}", DrawnCase::new(seed, at))?;
     writeln!(out, "repeat: cargo bench --bench million -- 1 {seed} {at}")?;
     Ok(ExitCode::FAILURE)
 }
 
 /// What was met, and the first that failed: its number and the words.
-fn run(count: u64, seed: u64, first: u64) -> (Tally, Option<(u64, String)>) {
+fn run(count: u64, seed: u64, first: u64) -> (PlanTally, Option<(u64, String)>) {
     let next = AtomicU64::new(first);
     let failed = AtomicBool::new(false);
-    let found = Mutex::new((Tally::default(), None));
+    let found = Mutex::new((PlanTally::default(), None));
     let work = || {
-        let mut tally = Tally::default();
+        let mut tally = PlanTally::default();
         while !failed.load(Relaxed) {
             let at = next.fetch_add(1, Relaxed);
             if at >= first + count {
@@ -68,7 +68,7 @@ fn run(count: u64, seed: u64, first: u64) -> (Tally, Option<(u64, String)>) {
             if at > first && (at - first).is_multiple_of(TOLD_EVERY) {
                 let _ = writeln!(io::stderr(), "{} of {count}", at - first);
             }
-            let one = AssertUnwindSafe(|| one(seed, at, &mut tally));
+            let one = AssertUnwindSafe(|| check_conversation(seed, at, &mut tally));
             if panic::catch_unwind(one).is_err() {
                 failed.store(true, Relaxed);
                 let what = SAID.with_borrow(Clone::clone);
@@ -86,8 +86,8 @@ fn run(count: u64, seed: u64, first: u64) -> (Tally, Option<(u64, String)>) {
     found.into_inner().expect("nobody panics with it")
 }
 
-fn one(seed: u64, at: u64, tally: &mut Tally) {
-    let drawn = Drawn::new(seed, at);
+fn check_conversation(seed: u64, at: u64, tally: &mut PlanTally) {
+    let drawn = DrawnCase::new(seed, at);
     let plan = plans::checked(
         &drawn.body,
         drawn.window,
@@ -103,6 +103,6 @@ thread_local! {
 }
 
 /// Keeps what a failed check says, instead of printing it.
-fn quieten() {
+fn silence_panics() {
     panic::set_hook(Box::new(|panic| SAID.set(panic.to_string())));
 }

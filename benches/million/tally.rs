@@ -6,12 +6,12 @@ use std::{
     time::Duration,
 };
 
-use plimsoll::guard::{Plan, StoodBack};
+use plimsoll::guard::{Plan, StandBackReason};
 
-use crate::draw::Drawn;
+use crate::draw::DrawnCase;
 
 #[derive(Default)]
-pub(crate) struct Tally {
+pub(crate) struct PlanTally {
     bytes: u64,
     /// Bodies by size, in powers of four kilobytes.
     sizes: [u64; 7],
@@ -19,8 +19,8 @@ pub(crate) struct Tally {
     all: u64,
 }
 
-impl Tally {
-    pub(crate) fn count(&mut self, drawn: &Drawn, plan: &Plan) {
+impl PlanTally {
+    pub(crate) fn count(&mut self, drawn: &DrawnCase, plan: &Plan) {
         self.all += 1;
         self.bytes += drawn.body.len() as u64;
         let mut step = 0;
@@ -29,14 +29,14 @@ impl Tally {
         }
         self.sizes[step] += 1;
         let report = &plan.report;
-        let recall = &drawn.recall.ours;
+        let recall = &drawn.recall.injections;
         let done = [
             ("went as it came", plan.edits.is_empty()),
             ("folded", report.folded.is_some()),
             ("truncated", !report.truncated.is_empty()),
-            ("tightened", plan.memory.tightened() > 0),
+            ("tightened", plan.memory.count_tightened() > 0),
             ("cleared", report.cleared.is_some()),
-            ("caps and shares", report.texts.any()),
+            ("caps and shares", report.texts.has_content()),
             ("a course", report.course.is_some()),
             ("our tools", report.own_tools),
             ("over its budget", report.over_budget),
@@ -49,10 +49,10 @@ impl Tally {
         }
         if let Some(reason) = report.stood_back {
             self.note(match reason {
-                StoodBack::Invalid(invalid) => {
-                    format!("stood back: {} ({invalid:?})", reason.word())
+                StandBackReason::Invalid(invalid) => {
+                    format!("stood back: {} ({invalid:?})", reason.header_word())
                 }
-                _ => format!("stood back: {}", reason.word()),
+                _ => format!("stood back: {}", reason.header_word()),
             });
         }
         self.note(format!("profile {}", drawn.profile.name));

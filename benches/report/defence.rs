@@ -92,19 +92,21 @@ fn row(out: &mut impl Write, name: &str, session: &Session, window: u32) -> io::
         },
         ..usual.clone()
     };
-    let [folds, clears, shortens] = [(false, false), (true, false), (true, true)]
-        .map(|(enabled, inputs)| End::of(session, window, &clearing(enabled, inputs)));
+    let [folds, clears, shortens] =
+        [(false, false), (true, false), (true, true)].map(|(enabled, inputs)| {
+            SessionEnd::from_session(session, window, &clearing(enabled, inputs))
+        });
     let before = folds.plan.report.raw_before;
     if folds.plan.edits.is_empty() {
         return Ok(());
     }
-    let truncated = truncated(&folds.conversation, window, &usual);
+    let truncated = count_truncated(&folds.conversation, window, &usual);
     // What is neither truncated, nor folded, nor sent, was cleared.
-    let cleared = |end: &End| {
+    let cleared = |end: &SessionEnd| {
         let gone = end.folded() + (end.plan.report.raw_after - end.preface_tokens);
         before.saturating_sub(truncated + gone)
     };
-    let left = clears.left();
+    let left = clears.list_kept_facts();
     writeln!(
         out,
         "{:<34} {window:>7} {before:>8} {truncated:>9} {:>8} {:>7} {:>8} {:>8} {:>8}  {:>14} {:>14} {:>14}",
@@ -121,7 +123,7 @@ fn row(out: &mut impl Write, name: &str, session: &Session, window: u32) -> io::
 }
 
 /// A session at its end.
-struct End {
+struct SessionEnd {
     conversation: Conversation,
     plan: Plan,
     /// What stands in the place of what was left out.
@@ -129,23 +131,24 @@ struct End {
     preface_tokens: u32,
 }
 
-impl End {
-    fn of(session: &Session, window: u32, settings: &GuardConfig) -> Self {
+impl SessionEnd {
+    fn from_session(session: &Session, window: u32, settings: &GuardConfig) -> Self {
         let policy = policy(&profile::PROFILES[0], window, settings);
         let mut recall = Recall::default();
         let mut last = None;
         for body in session.steps() {
-            let conversation = chat::index(Bytes::from(body)).expect("a body can be indexed");
+            let conversation = chat::index_body(Bytes::from(body)).expect("a body can be indexed");
             let plan = guard::plan(&conversation, &policy, &recall);
             recall.memory = plan.memory.clone();
             let said = conversation.items.iter();
-            recall.messages = said.filter(|it| !it.author.instructs()).count();
+            recall.messages = said.filter(|it| !it.author.is_system()).count();
             last = Some((conversation, plan));
         }
         let (conversation, plan) = last.expect("a session has requests");
-        let goes = chat::index(sent(&conversation, &plan)).expect("what is sent can be indexed");
+        let goes =
+            chat::index_body(sent(&conversation, &plan)).expect("what is sent can be indexed");
         let texts = goes.items.iter().filter_map(|it| match it.content {
-            Content::Text(text) => Some(goes.shown(text).into_owned()),
+            Content::Text(text) => Some(goes.decode_text(text).into_owned()),
             _ => None,
         });
         let preface = texts.into_iter().find(|text| text.starts_with(guard::NOTE));
@@ -168,20 +171,22 @@ impl End {
     }
 
     /// What the preface says of what was left out: what the user said, files, errors.
-    fn left(&self) -> [String; 3] {
+    fn list_kept_facts(&self) -> [String; 3] {
         let [mut said, mut files, mut errors] = <[BTreeSet<String>; 3]>::default();
         for message in self.left_out() {
             let text = text_of(&self.conversation, message);
             if message.author == Author::User {
-                add(&mut said, &text);
+                add_fact(&mut said, &text);
             }
-            if message.author.answers() {
+            if message.author.is_tool() {
                 let lines = text.lines();
                 let tells = lines.filter(|line| ERRORS.iter().any(|word| line.contains(word)));
-                tells.for_each(|line| add(&mut errors, line));
+                tells.for_each(|line| add_fact(&mut errors, line));
             }
-            for call in self.conversation.calls(message) {
-                let arguments = call.arguments.map(|text| self.conversation.shown(text));
+            for call in self.conversation.calls_of(message) {
+                let arguments = call
+                    .arguments
+                    .map(|text| self.conversation.decode_text(text));
                 let arguments = serde_json::from_str(&arguments.unwrap_or_default());
                 if let Ok(Value::Object(members)) = arguments {
                     let named = FILES.iter().filter_map(|key| members.get(*key)?.as_str());
@@ -208,7 +213,7 @@ impl End {
         let task = messages.clone().position(|it| it.author == Author::User);
         let said = messages
             .enumerate()
-            .filter(|(_, it)| !it.author.instructs());
+            .filter(|(_, it)| !it.author.is_system());
         let gone = said.take(until).filter(move |(at, _)| Some(*at) != task);
         gone.map(|(_, message)| message)
     }
@@ -218,7 +223,7 @@ impl End {
 const FILES: [&str; 5] = ["path", "file", "file_path", "filename", "filePath"];
 
 fn text_of(conversation: &Conversation, message: &Item) -> String {
-    let parts = conversation.blocks(message).iter();
+    let parts = conversation.blocks_of(message).iter();
     let parts = parts.filter_map(|part| match part.kind {
         BlockKind::Text(text) => Some(text),
         _ => None,
@@ -229,12 +234,12 @@ fn text_of(conversation: &Conversation, message: &Item) -> String {
     };
     let texts = string.into_iter().chain(parts);
     texts
-        .map(|text| conversation.shown(text).into_owned() + "\n")
+        .map(|text| conversation.decode_text(text).into_owned() + "\n")
         .collect()
 }
 
 /// Adds the beginning of a text, by which it is found again however much of it is shown.
-fn add(facts: &mut BTreeSet<String>, text: &str) {
+fn add_fact(facts: &mut BTreeSet<String>, text: &str) {
     let line = text.split_whitespace().collect::<Vec<_>>().join(" ");
     let known: String = line.chars().take(KNOWN_CHARS).collect();
     if !known.is_empty() {
@@ -243,18 +248,18 @@ fn add(facts: &mut BTreeSet<String>, text: &str) {
 }
 
 /// What the first line takes of all results, each looked at by itself.
-fn truncated(conversation: &Conversation, window: u32, settings: &GuardConfig) -> u32 {
+fn count_truncated(conversation: &Conversation, window: u32, settings: &GuardConfig) -> u32 {
     let policy = policy(&profile::PROFILES[0], window, settings);
     let call = json!({"id": "c", "type": "function", "function": {"name": "f", "arguments": ""}});
-    let results = conversation.items.iter().filter(|it| it.author.answers());
+    let results = conversation.items.iter().filter(|it| it.author.is_tool());
     let taken = results.filter_map(|result| {
-        let result: Value = serde_json::from_slice(conversation.bytes(result.span)).ok()?;
+        let result: Value = serde_json::from_slice(conversation.span_bytes(result.span)).ok()?;
         let alone = json!({"messages": [
             {"role": "user", "content": "u"},
             {"role": "assistant", "tool_calls": [call]},
             {"role": "tool", "tool_call_id": "c", "content": result["content"]},
         ]});
-        let alone = chat::index(alone.to_string().into()).ok()?;
+        let alone = chat::index_body(alone.to_string().into()).ok()?;
         let report = guard::plan(&alone, &policy, &Recall::default()).report;
         Some(report.raw_before - report.raw_after)
     });

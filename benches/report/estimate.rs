@@ -83,17 +83,23 @@ fn pairs(out: &mut impl Write, pairs: &[Pair]) -> io::Result<()> {
         let ratios = models.entry((&pair.provider, &pair.model)).or_default();
         let known = (!ratios.is_empty()).then(|| {
             let ratio = percentile(&mut ratios.clone(), 50);
-            error(Calibration::of_ratio(ratio).tokens(raw), pair.prompt_tokens)
+            error(
+                Calibration::from_ratio(ratio).to_expected_tokens(raw),
+                pair.prompt_tokens,
+            )
         });
         ratios.push(pair.prompt_tokens as f64 / f64::from(raw.max(1)));
         if let Some(before) = pairs.iter().find(|before| continues(pair, before)) {
             let raw_before = raw_tokens(&Bytes::from(before.request.clone()), profile);
-            let learnt =
-                Calibration::default().learn(raw_before, before.prompt_tokens as u32, profile);
+            let learnt = Calibration::default().learn_usage(
+                raw_before,
+                before.prompt_tokens as u32,
+                profile,
+            );
             anchored.raw.push(error(raw, pair.prompt_tokens));
             anchored
                 .known
-                .push(error(learnt.tokens(raw), pair.prompt_tokens));
+                .push(error(learnt.to_expected_tokens(raw), pair.prompt_tokens));
         }
         let mut targets = vec![&mut all, groups.entry(&pair.provider).or_default()];
         if pair.prompt_tokens >= 500 {
@@ -138,7 +144,7 @@ fn profile_of(pair: &Pair) -> &'static Profile {
         () if pair.model.contains("gemini") => "gemini",
         () => &pair.provider,
     };
-    profile::named(name).unwrap_or(&profile::PROFILES[0])
+    profile::find_profile(name).unwrap_or(&profile::PROFILES[0])
 }
 
 /// A recorded session, whose system prompt and tools are counted but not recorded: before
@@ -147,7 +153,7 @@ fn long_session(out: &mut impl Write, truth: &TokenTruth) -> io::Result<()> {
     let Some(body) = data::request(&truth.session) else {
         return Ok(());
     };
-    let profile = profile::named("anthropic").unwrap_or(&profile::PROFILES[0]);
+    let profile = profile::find_profile("anthropic").unwrap_or(&profile::PROFILES[0]);
     let Some(session) = Session::recorded(&body) else {
         return Ok(());
     };
@@ -164,17 +170,18 @@ fn long_session(out: &mut impl Write, truth: &TokenTruth) -> io::Result<()> {
             let added = f64::from(raw) - f64::from(raw_before);
             let guess = (tokens as f64 + added).max(0.0) as u32;
             errors.raw.push(error(guess, step.prompt_tokens));
-            errors
-                .known
-                .push(error(calibration.tokens(raw), step.prompt_tokens));
+            errors.known.push(error(
+                calibration.to_expected_tokens(raw),
+                step.prompt_tokens,
+            ));
             let grown = step.prompt_tokens.saturating_sub(tokens);
             if grown >= 200 {
-                let guess = f64::from(calibration.tokens(raw)) - tokens as f64;
+                let guess = f64::from(calibration.to_expected_tokens(raw)) - tokens as f64;
                 parts.raw.push(error(added.max(0.0) as u32, grown));
                 parts.known.push(error(guess.max(0.0) as u32, grown));
             }
         }
-        calibration = calibration.learn(raw, step.prompt_tokens as u32, profile);
+        calibration = calibration.learn_usage(raw, step.prompt_tokens as u32, profile);
         before = Some((raw, step.prompt_tokens));
     }
     writeln!(
@@ -220,9 +227,11 @@ fn generated(out: &mut impl Write) -> io::Result<()> {
                     let raw = raw_tokens(&Bytes::from(body), profile);
                     errors.raw.push(error(raw, truth));
                     if at > 0 {
-                        errors.known.push(error(calibration.tokens(raw), truth));
+                        errors
+                            .known
+                            .push(error(calibration.to_expected_tokens(raw), truth));
                     }
-                    calibration = calibration.learn(raw, truth as u32, profile);
+                    calibration = calibration.learn_usage(raw, truth as u32, profile);
                 }
             }
             errors.line(out, &format!("{shape:?} by {name}"))?;

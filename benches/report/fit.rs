@@ -38,7 +38,7 @@ pub(crate) fn report(out: &mut impl Write) -> io::Result<()> {
         ("1.4 x ours", Meter::Times(1.4)),
     ];
     for profile in ["openai", "mistral", "gemini", "anthropic", "template"] {
-        let profile = profile::named(profile).expect("a row of the table");
+        let profile = profile::find_profile(profile).expect("a row of the table");
         for (name, meter) in meters {
             let total = total(&sessions, profile, meter, &newer);
             writeln!(

@@ -13,7 +13,7 @@ use crate::support::{
 };
 use bytes::Bytes;
 use plimsoll::{
-    compaction::{self, Due, Summariser, Work},
+    compaction::{self, Summariser, SummaryRange, SummaryWork},
     config::CompactionConfig,
     conversation::Conversation,
     format::chat,
@@ -44,7 +44,7 @@ pub(crate) fn report(out: &mut impl Write) -> io::Result<()> {
         )?;
         let mut shares = Vec::new();
         for (name, session) in sessions() {
-            let Some(found) = moment(&session, window, &asked, &counter) else {
+            let Some(found) = find_due_moment(&session, window, &asked, &counter) else {
                 continue;
             };
             let share = 100.0 * found.cached as f64 / found.request as f64;
@@ -82,7 +82,7 @@ fn sessions() -> impl Iterator<Item = (String, Session)> {
 }
 
 /// A summary at the moment it is due.
-struct Found {
+struct DueSummary {
     sent: u64,
     request: u64,
     cached: u64,
@@ -91,47 +91,52 @@ struct Found {
     requests: Option<usize>,
 }
 
-fn moment(
+fn find_due_moment(
     session: &Session,
     window: u32,
     asked: &CompactionConfig,
     counter: &Counter,
-) -> Option<Found> {
+) -> Option<DueSummary> {
     let settings = settings();
     let policy = policy(&profile::PROFILES[0], window, &settings);
     let mut recall = Recall::default();
     for body in session.steps() {
-        let conversation = chat::index(Bytes::from(body)).ok()?;
+        let conversation = chat::index_body(Bytes::from(body)).ok()?;
         let plan = guard::plan(&conversation, &policy, &recall);
         let body = sent(&conversation, &plan);
         let tokens = counter.request(&body);
-        let budget = budget::budget(&conversation, &policy);
-        if tokens >= u64::from(compaction::threshold(&budget, asked))
-            && let Some(due) = compaction::due(&conversation, &policy, &plan.memory, &recall.ours)
+        let budget = budget::compute_request_budget(&conversation, &policy);
+        if tokens >= u64::from(compaction::compute_threshold(&budget, asked))
+            && let Some(due) = compaction::find_summary_range(
+                &conversation,
+                &policy,
+                &plan.memory,
+                &recall.injections,
+            )
         {
-            return found(&conversation, &plan, due, (window, asked), counter, &body);
+            return summarise_at(&conversation, &plan, due, (window, asked), counter, &body);
         }
         recall.calibration =
             recall
                 .calibration
-                .learn(plan.report.raw_after, tokens as u32, policy.profile);
+                .learn_usage(plan.report.raw_after, tokens as u32, policy.profile);
         recall.memory = plan.memory;
         recall.messages = conversation.items.len();
     }
     None
 }
 
-fn found(
+fn summarise_at(
     conversation: &Conversation,
     plan: &Plan,
-    due: Due,
+    due: SummaryRange,
     (window, asked): (u32, &CompactionConfig),
     counter: &Counter,
     sent: &Bytes,
-) -> Option<Found> {
+) -> Option<DueSummary> {
     let begin = |own: bool, window: u32| {
         let asked = Summariser {
-            own,
+            is_conversation_model: own,
             model: "m".into(),
             profile: &profile::PROFILES[0],
             room: window - asked.max_summary_tokens,
@@ -140,17 +145,17 @@ fn found(
             chars_per_token: settings().chars_per_token,
             nonce: [7; 8],
         };
-        Work::begin(conversation, &plan.edits, due, asked)
+        SummaryWork::begin_summary(conversation, &plan.edits, due, asked)
     };
     let mut cache = PromptCache::new(counter);
     cache.request(sent);
     let (_, request) = begin(true, window)?;
     let hit = cache.request(&request);
-    Some(Found {
+    Some(DueSummary {
         sent: counter.request(sent),
         request: hit.prompt,
         cached: hit.cached,
         replaced: due.replaced,
-        requests: begin(false, SMALL).map(|(work, _)| 1 + work.left()),
+        requests: begin(false, SMALL).map(|(work, _)| 1 + work.remaining_requests()),
     })
 }

@@ -3,14 +3,14 @@
 use serde_json::Value;
 
 use super::{
-    faults::Fault,
-    talk::{How, MARK, MARK_LENGTH, Talk, said},
-    world::World,
+    conversation::{ClientConversation, MARK, MARK_LENGTH, SendOptions, provider_text},
+    faults::ProviderFault,
+    run_state::RunState,
 };
 use crate::support::{agent, client::Answer};
 
 /// How an answer is to be taken.
-pub(crate) enum Verdict {
+pub(crate) enum CheckedAnswer {
     /// Good, with the message that the client echoes.
     Good(Value),
     /// A failure as it should be; what kind.
@@ -18,7 +18,7 @@ pub(crate) enum Verdict {
 }
 
 /// Texts of other conversations in it.
-pub(crate) fn foreign(body: &[u8], own: &str) -> Option<String> {
+pub(crate) fn find_foreign_text(body: &[u8], own: &str) -> Option<String> {
     memchr::memmem::find_iter(body, MARK.as_bytes()).find_map(|at| {
         let found = body.get(at..at + MARK_LENGTH)?;
         let digits = |byte: &u8| byte.is_ascii_hexdigit() || *byte == b'.';
@@ -31,21 +31,21 @@ pub(crate) fn foreign(body: &[u8], own: &str) -> Option<String> {
 
 /// A stream without its chunk of usage and without comments of the proxy's.
 pub(crate) fn without_usage(events: &str) -> String {
-    keep(events, |event| !event.contains("\"choices\":[],"))
+    filter_events(events, |event| !event.contains("\"choices\":[],"))
 }
 
 fn without_comments(events: &str) -> String {
-    keep(events, |event| !event.starts_with(": plimsoll"))
+    filter_events(events, |event| !event.starts_with(": plimsoll"))
 }
 
-fn keep(events: &str, wanted: impl Fn(&str) -> bool) -> String {
+fn filter_events(events: &str, wanted: impl Fn(&str) -> bool) -> String {
     events
         .split_inclusive("\n\n")
         .filter(|event| wanted(event))
         .collect()
 }
 
-pub(crate) fn digest(seed: u64, bytes: &[u8]) -> String {
+pub(crate) fn digest_body(seed: u64, bytes: &[u8]) -> String {
     format!("{:016x}", xxhash_rust::xxh3::xxh3_64_with_seed(bytes, seed))
 }
 
@@ -53,20 +53,20 @@ pub(crate) fn digest(seed: u64, bytes: &[u8]) -> String {
 ///
 /// # Errors
 /// A byte is wrong, or it is no answer that may come.
-pub(crate) fn judge(
-    world: &World,
-    talk: &Talk,
-    how: How,
+pub(crate) fn check_answer(
+    world: &RunState,
+    talk: &ClientConversation,
+    how: SendOptions,
     answer: Answer,
-) -> Result<(Verdict, Option<agent::Generation>), String> {
+) -> Result<(CheckedAnswer, Option<agent::Generation>), String> {
     let header = |name: &str| {
         let value = answer.headers.get(name).and_then(|it| it.to_str().ok());
         value.map(str::to_owned)
     };
     let fault = header("x-soak-fault");
     if answer.status != 200 {
-        let kind = refused(&answer, fault)?;
-        return Ok((Verdict::Failed(kind), None));
+        let kind = classify_refusal(&answer, fault)?;
+        return Ok((CheckedAnswer::Failed(kind), None));
     }
     let body = match answer.whole && fault.is_none() {
         true => String::from_utf8(answer.body.to_vec()).map_err(|error| error.to_string())?,
@@ -78,28 +78,31 @@ pub(crate) fn judge(
         // A later round of the proxy's own tools has no head that the client sees.
         let rounds = digest.as_deref() == Some("ours");
         if !how.streams || (fault.is_none() && known && !rounds) {
-            return Err(format!("broken off for no reason: {}", end_of(&body)));
+            return Err(format!("broken off for no reason: {}", text_end(&body)));
         }
         if !body.contains("\"error\"") {
-            return Err(format!("broken off without a word: {}", end_of(&body)));
+            return Err(format!("broken off without a word: {}", text_end(&body)));
         }
-        said_so(world, talk, &text_of(&body), true)?;
-        return Ok((Verdict::Failed("broken".to_owned()), None));
+        check_text_origin(world, talk, &stream_text(&body), true)?;
+        return Ok((CheckedAnswer::Failed("broken".to_owned()), None));
     }
     if let Some(fault) = &fault {
-        if how.streams && Fault::breaks(fault) {
-            return Err(format!("half an answer for a whole one: {}", end_of(&body)));
+        if how.streams && ProviderFault::breaks_stream(fault) {
+            return Err(format!(
+                "half an answer for a whole one: {}",
+                text_end(&body)
+            ));
         }
         if how.streams {
-            said_so(world, talk, &text_of(&body), true)?;
+            check_text_origin(world, talk, &stream_text(&body), true)?;
         }
-        return Ok((Verdict::Failed(format!("200 {fault}")), None));
+        return Ok((CheckedAnswer::Failed(format!("200 {fault}")), None));
     }
     let unseen = digest.as_deref() == Some("ours") || !known;
-    if how.streams && unseen && Fault::shows_in(&body) {
-        said_so(world, talk, &text_of(&body), true)?;
+    if how.streams && unseen && ProviderFault::shows_in(&body) {
+        check_text_origin(world, talk, &stream_text(&body), true)?;
         return Ok((
-            Verdict::Failed("200 with a fault of a later head".to_owned()),
+            CheckedAnswer::Failed("200 with a fault of a later head".to_owned()),
             None,
         ));
     }
@@ -110,14 +113,14 @@ pub(crate) fn judge(
             true => without_comments(&body),
             false => body,
         };
-        if self::digest(world.seed, told.as_bytes()) != wanted {
-            let differs = world.differs(&wanted, &told);
+        if digest_body(world.seed, told.as_bytes()) != wanted {
+            let differs = world.describe_difference(&wanted, &told);
             return Err(format!("a byte is wrong: {differs}"));
         }
     }
     let generation = agent::read(answer, how.streams);
     agent::only_its_own(&generation);
-    said_so(world, talk, generation.text(), false)?;
+    check_text_origin(world, talk, generation.text(), false)?;
     for call in generation.message["tool_calls"]
         .as_array()
         .into_iter()
@@ -130,13 +133,16 @@ pub(crate) fn judge(
         if block.is_empty() {
             return Err(format!("a call that nobody made: {call}"));
         }
-        said_so(world, talk, block, false)?;
+        check_text_origin(world, talk, block, false)?;
     }
-    Ok((Verdict::Good(generation.message.clone()), Some(generation)))
+    Ok((
+        CheckedAnswer::Good(generation.message.clone()),
+        Some(generation),
+    ))
 }
 
 /// The kind of an error that may come.
-fn refused(answer: &Answer, fault: Option<String>) -> Result<String, String> {
+fn classify_refusal(answer: &Answer, fault: Option<String>) -> Result<String, String> {
     let (status, text) = (answer.status.as_u16(), answer.text());
     if let Some(code) = answer.headers.get("x-plimsoll-error") {
         let code = code.to_str().unwrap_or("");
@@ -160,7 +166,12 @@ fn refused(answer: &Answer, fault: Option<String>) -> Result<String, String> {
 
 /// Holds a text to what the provider says to this turn of this conversation. `cut`: it may end
 /// anywhere.
-fn said_so(world: &World, talk: &Talk, text: &str, cut: bool) -> Result<(), String> {
+fn check_text_origin(
+    world: &RunState,
+    talk: &ClientConversation,
+    text: &str,
+    cut: bool,
+) -> Result<(), String> {
     let mut rest = text;
     while !rest.trim().is_empty() {
         let numbers = rest.strip_prefix('[').and_then(|it| it.split_once("] "));
@@ -175,7 +186,7 @@ fn said_so(world: &World, talk: &Talk, text: &str, cut: bool) -> Result<(), Stri
                 false => Err(format!("nobody said {rest:?}")),
             };
         };
-        let whole = said(world.seed, &talk.marker, talk.turn, number, length);
+        let whole = provider_text(world.seed, &talk.marker, talk.turn, number, length);
         match rest.strip_prefix(&whole) {
             Some(after) => rest = after,
             None if cut && whole.starts_with(rest) => return Ok(()),
@@ -186,7 +197,7 @@ fn said_so(world: &World, talk: &Talk, text: &str, cut: bool) -> Result<(), Stri
 }
 
 /// The text in the events of a stream that may be no whole one.
-fn text_of(events: &str) -> String {
+fn stream_text(events: &str) -> String {
     let lines = events
         .lines()
         .filter_map(|line| line.strip_prefix("data: "));
@@ -196,7 +207,7 @@ fn text_of(events: &str) -> String {
         .collect()
 }
 
-fn end_of(text: &str) -> &str {
+fn text_end(text: &str) -> &str {
     let mut from = text.len().saturating_sub(600);
     while !text.is_char_boundary(from) {
         from += 1;

@@ -16,7 +16,7 @@ const STORM: usize = 850;
 const ODD: &str = "data: {\"choices\": nonsense\n\n";
 
 /// What a good answer would be, for a fault to spoil.
-pub(crate) struct Reply {
+pub(crate) struct PlannedReply {
     /// Headers of the provider's own, each with its line end.
     pub(crate) headers: String,
     pub(crate) body: Vec<u8>,
@@ -27,13 +27,13 @@ pub(crate) struct Reply {
 
 /// What falls on a provider.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Weather {
+pub(crate) struct FaultWeather {
     /// Which provider a storm is over, and what it does; `None` for something else each time.
-    storm: Option<(usize, Option<Fault>)>,
+    storm: Option<(usize, Option<ProviderFault>)>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Fault {
+pub(crate) enum ProviderFault {
     Status(&'static str),
     Busy,
     /// Says that the conversation is too long, which is not so.
@@ -56,13 +56,13 @@ pub(crate) enum Fault {
     NoDone,
 }
 
-use Fault::{
+use ProviderFault::{
     Busy, ClosedBeforeHead, ClosedMidway, EmptyBody, ErrorMidway, GarbageForBody, GarbageForHead,
     HalfEvent, LengthTooLong, LengthTooShort, NoDone, OddEvent, ResetBeforeHead, ResetMidway,
     SilentBeforeHead, SilentMidway, Status, TooLong, Trickle,
 };
 
-const ALL: [Fault; 34] = [
+const ALL: [ProviderFault; 34] = [
     Status("400 Bad Request"),
     Status("401 Unauthorized"),
     Status("403 Forbidden"),
@@ -100,7 +100,7 @@ const ALL: [Fault; 34] = [
 ];
 
 /// What a whole provider is like when it goes.
-const STORMS: [Option<Fault>; 7] = [
+const STORMS: [Option<ProviderFault>; 7] = [
     None,
     Some(Status("503 Busy")),
     Some(Status("500 Oops")),
@@ -110,13 +110,13 @@ const STORMS: [Option<Fault>; 7] = [
     Some(ResetMidway),
 ];
 
-impl Weather {
-    pub(crate) fn storm(&mut self, random: &mut Random) {
+impl FaultWeather {
+    pub(crate) fn begin_storm(&mut self, random: &mut Random) {
         let kind = STORMS[random.below(STORMS.len())];
         self.storm = Some((random.below(2), kind));
     }
 
-    pub(crate) fn name(&self) -> String {
+    pub(crate) fn storm_name(&self) -> String {
         match self.storm {
             None => "-".to_owned(),
             Some((which, None)) => format!("{which}: any"),
@@ -125,7 +125,7 @@ impl Weather {
     }
 
     /// What happens to a request of that provider.
-    pub(crate) fn fault(&self, which: usize, random: &mut Random) -> Option<Fault> {
+    pub(crate) fn draw_fault(&self, which: usize, random: &mut Random) -> Option<ProviderFault> {
         let any = ALL[random.below(ALL.len())];
         let (share, fault) = match self.storm {
             Some((over, fault)) if over == which => (STORM, fault.unwrap_or(any)),
@@ -135,9 +135,9 @@ impl Weather {
     }
 }
 
-impl Fault {
+impl ProviderFault {
     /// Whether the client must not take what it got for a whole answer, where it streams.
-    pub(crate) fn breaks(name: &str) -> bool {
+    pub(crate) fn breaks_stream(name: &str) -> bool {
         ["SilentMidway", "ClosedMidway", "ResetMidway", "HalfEvent"].contains(&name)
     }
 
@@ -146,12 +146,12 @@ impl Fault {
         !events.ends_with("data: [DONE]\n\n") || events.contains(ODD)
     }
 
-    pub(crate) fn name(self) -> String {
+    pub(crate) fn fault_name(self) -> String {
         format!("{self:?}").replace('"', "")
     }
 
-    pub(crate) fn steps(self, reply: &Reply) -> Vec<Step> {
-        let mark = format!("x-soak-fault: {}\r\n", self.name());
+    pub(crate) fn fault_steps(self, reply: &PlannedReply) -> Vec<Step> {
+        let mark = format!("x-soak-fault: {}\r\n", self.fault_name());
         let theirs = |status: &str, more: &str, message: &str| {
             let body = format!(
                 "{{\"error\":{{\"message\":\"{message}\",\"type\":\"soak\",\"param\":null,\"code\":null}}}}"
@@ -170,21 +170,39 @@ impl Fault {
             EmptyBody => vec![answer("200 OK", &mark, "")],
             LengthTooLong => with_length(reply, &mark, 99),
             LengthTooShort => with_length(reply, &mark, -9),
-            Trickle => reply.trickle(),
-            OddEvent if reply.streams => reply.with(&mark).odd().steps(),
-            NoDone if reply.streams => reply.with(&mark).cut("data: [DONE]").until(reply.end()),
-            ErrorMidway if reply.streams => reply.with(&mark).error().until(reply.end()),
-            HalfEvent if reply.streams => reply.with(&mark).half().until(reply.end()),
-            SilentMidway => reply.with(&mark).half().until(Step::Stall),
-            ClosedMidway => reply.with(&mark).half().until(Step::Close),
-            ResetMidway => reply.with(&mark).half().until(Step::Reset),
-            HalfEvent | OddEvent | NoDone | ErrorMidway => reply.steps(),
+            Trickle => reply.trickle_steps(),
+            OddEvent if reply.streams => reply.with_mark(&mark).insert_odd_event().good_steps(),
+            NoDone if reply.streams => reply
+                .with_mark(&mark)
+                .cut_before("data: [DONE]")
+                .steps_until(reply.end_step()),
+            ErrorMidway if reply.streams => reply
+                .with_mark(&mark)
+                .end_with_error()
+                .steps_until(reply.end_step()),
+            HalfEvent if reply.streams => reply
+                .with_mark(&mark)
+                .cut_in_half()
+                .steps_until(reply.end_step()),
+            SilentMidway => reply
+                .with_mark(&mark)
+                .cut_in_half()
+                .steps_until(Step::Stall),
+            ClosedMidway => reply
+                .with_mark(&mark)
+                .cut_in_half()
+                .steps_until(Step::Close),
+            ResetMidway => reply
+                .with_mark(&mark)
+                .cut_in_half()
+                .steps_until(Step::Reset),
+            HalfEvent | OddEvent | NoDone | ErrorMidway => reply.good_steps(),
         }
     }
 }
 
 /// A length that is wrong by so much, then the end.
-fn with_length(reply: &Reply, mark: &str, wrong: isize) -> Vec<Step> {
+fn with_length(reply: &PlannedReply, mark: &str, wrong: isize) -> Vec<Step> {
     let length = reply.body.len().saturating_add_signed(wrong);
     let head = format!(
         "HTTP/1.1 200 OK\r\ncontent-type: application/json\r\n{mark}content-length: {length}\r\n\r\n"
@@ -195,32 +213,32 @@ fn with_length(reply: &Reply, mark: &str, wrong: isize) -> Vec<Step> {
     ]
 }
 
-impl Reply {
+impl PlannedReply {
     /// As a provider in good health sends it.
-    pub(crate) fn steps(&self) -> Vec<Step> {
+    pub(crate) fn good_steps(&self) -> Vec<Step> {
         if !self.streams {
             return vec![answer("200 OK", &self.headers, &self.body)];
         }
-        let mut steps = vec![self.head()];
+        let mut steps = vec![self.head_step()];
         for (at, piece) in self.body.chunks(self.body.len() / 4 + 1).enumerate() {
             if at > 0 {
                 steps.push(Step::Pause(Duration::from_millis(8)));
             }
-            steps.push(self.piece(piece));
+            steps.push(self.piece_step(piece));
         }
-        steps.push(self.end());
+        steps.push(self.end_step());
         steps
     }
 
     /// What ends a stream as it should.
-    fn end(&self) -> Step {
+    fn end_step(&self) -> Step {
         match self.chunked {
             true => Step::Send(b"0\r\n\r\n".to_vec()),
             false => Step::Close,
         }
     }
 
-    fn head(&self) -> Step {
+    fn head_step(&self) -> Step {
         let headers = &self.headers;
         let how = match (self.streams, self.chunked) {
             (true, true) => "content-type: text/event-stream\r\ntransfer-encoding: chunked",
@@ -231,7 +249,7 @@ impl Reply {
         Step::Send(format!("HTTP/1.1 200 OK\r\n{headers}{how}\r\n\r\n").into_bytes())
     }
 
-    fn piece(&self, bytes: &[u8]) -> Step {
+    fn piece_step(&self, bytes: &[u8]) -> Step {
         if !self.streams || !self.chunked {
             return Step::Send(bytes.to_vec());
         }
@@ -240,29 +258,29 @@ impl Reply {
     }
 
     /// What there is of it, and then this instead of an end.
-    fn until(&self, end: Step) -> Vec<Step> {
-        vec![self.head(), self.piece(&self.body), end]
+    fn steps_until(&self, end: Step) -> Vec<Step> {
+        vec![self.head_step(), self.piece_step(&self.body), end]
     }
 
     /// All of it, its beginning a few bytes at a time.
-    fn trickle(&self) -> Vec<Step> {
+    fn trickle_steps(&self) -> Vec<Step> {
         if !self.streams {
-            return self.steps();
+            return self.good_steps();
         }
         let (first, rest) = self.body.split_at(self.body.len().min(100));
-        let mut steps = vec![self.head()];
+        let mut steps = vec![self.head_step()];
         for bytes in first.chunks(5) {
-            steps.push(self.piece(bytes));
+            steps.push(self.piece_step(bytes));
             steps.push(Step::Pause(Duration::from_millis(40)));
         }
         if !rest.is_empty() {
-            steps.push(self.piece(rest));
+            steps.push(self.piece_step(rest));
         }
-        steps.push(self.end());
+        steps.push(self.end_step());
         steps
     }
 
-    fn with(&self, mark: &str) -> Self {
+    fn with_mark(&self, mark: &str) -> Self {
         Self {
             headers: mark.to_owned(),
             body: self.body.clone(),
@@ -270,13 +288,13 @@ impl Reply {
         }
     }
 
-    fn half(mut self) -> Self {
+    fn cut_in_half(mut self) -> Self {
         self.body.truncate(self.body.len() / 2);
         self
     }
 
     /// Without these words and all after them.
-    fn cut(mut self, words: &str) -> Self {
+    fn cut_before(mut self, words: &str) -> Self {
         if let Some(at) = memchr::memmem::rfind(&self.body, words.as_bytes()) {
             self.body.truncate(at);
         }
@@ -284,8 +302,8 @@ impl Reply {
     }
 
     /// Half of it, to the end of an event, and then an error in the stream's own words.
-    fn error(self) -> Self {
-        let mut half = self.half();
+    fn end_with_error(self) -> Self {
+        let mut half = self.cut_in_half();
         let at = memchr::memmem::rfind(&half.body, b"\n\n").map_or(0, |at| at + 2);
         half.body.truncate(at);
         half.body.extend_from_slice(
@@ -295,7 +313,7 @@ impl Reply {
     }
 
     /// With an event in its midst that nobody can read.
-    fn odd(mut self) -> Self {
+    fn insert_odd_event(mut self) -> Self {
         let half = &self.body[..self.body.len() / 2];
         let at = memchr::memmem::rfind(half, b"\n\n").map_or(0, |at| at + 2);
         self.body.splice(at..at, ODD.bytes());

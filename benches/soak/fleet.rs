@@ -12,13 +12,13 @@ use tokio::{
 };
 
 use super::{
-    checks::{self, Verdict},
-    near::Near,
+    assertions::ExpectedSession,
+    checks::{self, CheckedAnswer},
+    conversation::{ClientConversation, SendOptions},
     pause,
-    send::{Doors, Manner},
-    talk::{How, Talk},
-    told::Told,
-    world::World,
+    proxy::ProxyProcess,
+    run_state::RunState,
+    send::{ClientManner, ProxyConnections},
 };
 
 /// Requests that run at one time; who comes beyond waits, so that a busy machine is not drowned.
@@ -31,78 +31,80 @@ const TRIES: usize = 4;
 const RESTS_WITHIN: Duration = Duration::from_secs(60);
 
 pub(crate) struct Fleet {
-    shared: Arc<Shared>,
+    shared: Arc<FleetState>,
     clients: JoinSet<()>,
 }
 
-struct Shared {
-    world: Arc<World>,
-    nears: Vec<Arc<Near>>,
-    doors: Mutex<Vec<Arc<Doors>>>,
+struct FleetState {
+    world: Arc<RunState>,
+    nears: Vec<Arc<ProxyProcess>>,
+    doors: Mutex<Vec<Arc<ProxyConnections>>>,
     running: Semaphore,
-    goes: watch::Sender<bool>,
+    is_running: watch::Sender<bool>,
 }
 
 impl Fleet {
-    pub(crate) fn start(world: &Arc<World>, nears: &[Arc<Near>]) -> Self {
-        let shared = Arc::new(Shared {
+    pub(crate) fn start_clients(world: &Arc<RunState>, nears: &[Arc<ProxyProcess>]) -> Self {
+        let shared = Arc::new(FleetState {
             world: Arc::clone(world),
-            doors: Mutex::new(doors(nears)),
+            doors: Mutex::new(open_connections(nears)),
             nears: nears.to_vec(),
             running: Semaphore::new(RUNNING as usize),
-            goes: watch::Sender::new(true),
+            is_running: watch::Sender::new(true),
         });
         let mut clients = JoinSet::new();
         for number in 0..world.sessions {
-            let talk = Talk::new(world, number);
-            clients.spawn(live(Arc::clone(&shared), talk));
+            let talk = ClientConversation::new(world, number);
+            clients.spawn(run_client(Arc::clone(&shared), talk));
         }
         Self { shared, clients }
     }
 
     /// Lets all requests end, begins no more, and closes all connections.
-    pub(crate) async fn rest(&mut self) {
-        self.shared.goes.send_replace(false);
+    pub(crate) async fn pause_clients(&mut self) {
+        self.shared.is_running.send_replace(false);
         let all = self.shared.running.acquire_many(RUNNING);
         if tokio::time::timeout(RESTS_WITHIN, all).await.is_err() {
             self.shared
                 .world
-                .fail("a request did not come to an end".to_owned());
+                .report_failure("a request did not come to an end".to_owned());
         }
-        *self.shared.doors() = doors(&self.shared.nears);
+        *self.shared.lock_connections() = open_connections(&self.shared.nears);
     }
 
-    pub(crate) fn go_on(&self) {
-        self.shared.goes.send_replace(true);
+    pub(crate) fn resume_clients(&self) {
+        self.shared.is_running.send_replace(true);
     }
 
-    pub(crate) async fn stop(&mut self) {
+    pub(crate) async fn stop_clients(&mut self) {
         self.clients.shutdown().await;
     }
 }
 
-fn doors(nears: &[Arc<Near>]) -> Vec<Arc<Doors>> {
-    let doors = nears.iter().map(|near| Arc::new(Doors::new(near.address)));
+fn open_connections(nears: &[Arc<ProxyProcess>]) -> Vec<Arc<ProxyConnections>> {
+    let doors = nears
+        .iter()
+        .map(|near| Arc::new(ProxyConnections::new(near.address)));
     doors.collect()
 }
 
-impl Shared {
-    fn doors(&self) -> std::sync::MutexGuard<'_, Vec<Arc<Doors>>> {
+impl FleetState {
+    fn lock_connections(&self) -> std::sync::MutexGuard<'_, Vec<Arc<ProxyConnections>>> {
         self.doors.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// A proxy that knows the conversation: the one with the file, or any of the replicas.
-    fn door(&self, talk: &mut Talk) -> Arc<Doors> {
-        let at = match talk.on_redis() {
+    fn choose_proxy(&self, talk: &mut ClientConversation) -> Arc<ProxyConnections> {
+        let at = match talk.uses_redis() {
             true => 1 + talk.random.below(self.nears.len() - 1),
             false => 0,
         };
-        Arc::clone(&self.doors()[at])
+        Arc::clone(&self.lock_connections()[at])
     }
 }
 
-async fn live(shared: Arc<Shared>, mut talk: Talk) {
-    let mut goes = shared.goes.subscribe();
+async fn run_client(shared: Arc<FleetState>, mut talk: ClientConversation) {
+    let mut goes = shared.is_running.subscribe();
     // Not all at once.
     pause(talk.random.below(THINKS_MS) as u64).await;
     loop {
@@ -111,12 +113,14 @@ async fn live(shared: Arc<Shared>, mut talk: Talk) {
         let Ok(running) = shared.running.acquire().await else {
             return;
         };
-        if *shared.goes.borrow() {
-            if let Err(why) = turn(&shared, &mut talk).await {
+        if *shared.is_running.borrow() {
+            if let Err(why) = run_turn(&shared, &mut talk).await {
                 let (marker, turn) = (&talk.marker, talk.turn);
-                shared.world.fail(format!("{marker}, turn {turn}: {why}"));
+                shared
+                    .world
+                    .report_failure(format!("{marker}, turn {turn}: {why}"));
             }
-            talk.ends_if_long();
+            talk.restart_if_long();
         }
         drop(running);
         pause(talk.random.between(THINKS_MS / 10, THINKS_MS * 19 / 10) as u64).await;
@@ -124,79 +128,89 @@ async fn live(shared: Arc<Shared>, mut talk: Talk) {
 }
 
 /// One turn: the request, again where it failed, and what comes of it.
-async fn turn(shared: &Shared, talk: &mut Talk) -> Result<(), String> {
+async fn run_turn(shared: &FleetState, talk: &mut ClientConversation) -> Result<(), String> {
     let world = &shared.world;
     for _ in 0..TRIES {
-        let how = How {
+        let how = SendOptions {
             streams: talk.random.chance(60),
             wants_usage: talk.random.chance(50),
         };
-        let manner = Manner::any(&mut talk.random, world.phase().fails());
-        let doors = shared.door(talk);
-        let before = world.tide();
+        let manner = ClientManner::draw_manner(&mut talk.random, world.phase().has_faults());
+        let doors = shared.choose_proxy(talk);
+        let before = world.redis_epoch();
         if talk
-            .told
+            .expected
             .as_ref()
-            .is_some_and(|told| !told.holds_at(before))
-            && talk.on_redis()
+            .is_some_and(|told| !told.is_kept_at(before))
+            && talk.uses_redis()
         {
-            talk.told = None;
+            talk.expected = None;
         }
         let begun = Instant::now();
-        let answer = doors.send(talk, how, manner).await;
+        let answer = doors.send_turn(talk, how, manner).await;
         let took = begun.elapsed();
-        world.count("requests");
+        world.count_event("requests");
         let judged = match answer {
-            Some(answer) => checks::judge(world, talk, how, answer)?,
-            None => (Verdict::Failed("left".to_owned()), None),
+            Some(answer) => checks::check_answer(world, talk, how, answer)?,
+            None => (CheckedAnswer::Failed("left".to_owned()), None),
         };
-        talk.doubt(before, world.tide());
+        talk.forget_if_disturbed(before, world.redis_epoch());
         let message = match judged {
-            (Verdict::Good(message), Some(generation)) => {
-                let told = Told::next(talk.told.as_ref(), &generation, how.streams, before)?;
-                world.did(&generation);
-                let certain = !talk.on_redis() || before.nothing_was_lost_until(world.tide());
-                talk.told = certain.then_some(told);
+            (CheckedAnswer::Good(message), Some(generation)) => {
+                let told = ExpectedSession::check_answer(
+                    talk.expected.as_ref(),
+                    &generation,
+                    how.streams,
+                    before,
+                )?;
+                world.count_actions(&generation);
+                let certain =
+                    !talk.uses_redis() || before.is_undisturbed_until(world.redis_epoch());
+                talk.expected = certain.then_some(told);
                 message
             }
             (verdict, _) => {
-                if let Verdict::Failed(kind) = verdict {
-                    world.count(&format!("failed: {kind}"));
+                if let CheckedAnswer::Failed(kind) = verdict {
+                    world.count_event(&format!("failed: {kind}"));
                 }
-                if let Some(told) = &mut talk.told {
-                    told.may_have_more();
+                if let Some(told) = &mut talk.expected {
+                    told.count_uncertain();
                 }
                 pause(100).await;
                 continue;
             }
         };
-        world.count("ok");
-        if manner != Manner::Slow {
-            world.took(took);
+        world.count_event("ok");
+        if manner != ClientManner::Slow {
+            world.record_time(took);
         }
         if talk.random.chance(4) {
-            look(&doors, world, talk).await?;
+            check_session(&doors, world, talk).await?;
         }
-        talk.goes_on(&message);
+        talk.take_message(&message);
         return Ok(());
     }
-    world.count("turns put off");
+    world.count_event("turns put off");
     Ok(())
 }
 
 /// Asks the API for the session, and now and then orders something of it.
-async fn look(doors: &Doors, world: &World, talk: &mut Talk) -> Result<(), String> {
+async fn check_session(
+    doors: &ProxyConnections,
+    world: &RunState,
+    talk: &mut ClientConversation,
+) -> Result<(), String> {
     /// What is stored a little later than its answer ends, under load.
     const LOOKS: usize = 20;
-    let Some(told) = talk.told.clone() else {
+    let Some(told) = talk.expected.clone() else {
         return Ok(());
     };
     let id = told.session().to_owned();
-    let before = world.tide();
+    let before = world.redis_epoch();
     for at in 1..=LOOKS {
-        let answer = doors.api(talk, Method::GET, &id).await;
-        let certain = !talk.on_redis() || before.nothing_was_lost_until(world.tide());
-        if !certain || (answer.status == 200 && told.is_told_by(&answer.json())) {
+        let answer = doors.ask_api(talk, Method::GET, &id).await;
+        let certain = !talk.uses_redis() || before.is_undisturbed_until(world.redis_epoch());
+        if !certain || (answer.status == 200 && told.matches_report(&answer.json())) {
             break;
         }
         if at == LOOKS {
@@ -204,15 +218,15 @@ async fn look(doors: &Doors, world: &World, talk: &mut Talk) -> Result<(), Strin
         }
         pause(250).await;
     }
-    world.count("sessions looked at");
+    world.count_event("sessions looked at");
     let order = match talk.random.below(20) {
         0 => "clear",
         1 => "compact",
         _ => return Ok(()),
     };
     let answer = doors
-        .api(talk, Method::POST, &format!("{id}/{order}"))
+        .ask_api(talk, Method::POST, &format!("{id}/{order}"))
         .await;
-    world.count(&format!("ordered: {order} {}", answer.status.as_u16()));
+    world.count_event(&format!("ordered: {order} {}", answer.status.as_u16()));
     Ok(())
 }

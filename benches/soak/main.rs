@@ -12,19 +12,19 @@
 //! session knows against what it knew. At the end everything must be back where it was after the
 //! warm-up. The first failure ends the run with code 1, its reason and the seed.
 
+mod assertions;
 mod checks;
-mod far;
+mod conversation;
 mod faults;
 mod fleet;
-mod mind;
-mod near;
+mod idle;
+mod model;
+mod progress;
+mod provider;
+mod proxy;
 mod redis;
-mod rest;
+mod run_state;
 mod send;
-mod talk;
-mod told;
-mod watch;
-mod world;
 
 #[allow(
     unused_imports,
@@ -42,12 +42,12 @@ use std::{
 };
 
 use self::{
-    far::Far,
     fleet::Fleet,
-    near::Near,
-    redis::Store,
-    rest::Rest,
-    world::{Phase, World},
+    idle::IdleResources,
+    provider::SoakProviders,
+    proxy::ProxyProcess,
+    redis::SoakRedis,
+    run_state::{RunState, SoakPhase},
 };
 
 const MINUTES: f64 = 10.0;
@@ -58,9 +58,11 @@ fn main() -> ExitCode {
     let minutes = arguments.next().and_then(|it| it.parse().ok());
     let seed = arguments.next().and_then(|it| it.parse().ok());
     let only = arguments.next();
-    let world = World::new(minutes.unwrap_or(MINUTES), seed.unwrap_or(1), SESSIONS);
+    let world = RunState::new(minutes.unwrap_or(MINUTES), seed.unwrap_or(1), SESSIONS);
     let heard = Arc::clone(&world);
-    std::panic::set_hook(Box::new(move |panic| heard.fail(panic.to_string())));
+    std::panic::set_hook(Box::new(move |panic| {
+        heard.report_failure(panic.to_string())
+    }));
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .worker_threads(2)
         .enable_all()
@@ -75,7 +77,7 @@ fn main() -> ExitCode {
         Err(error) => Err(error),
     };
     if let Err(error) = ended {
-        world.fail(error.to_string());
+        world.report_failure(error.to_string());
     }
     match world.failure() {
         None => ExitCode::SUCCESS,
@@ -87,61 +89,69 @@ fn main() -> ExitCode {
     }
 }
 
-async fn run(world: &Arc<World>, only: Option<&str>) -> io::Result<()> {
-    let far = Far::start(world).await;
-    let store = Arc::new(Store::start());
+async fn run(world: &Arc<RunState>, only: Option<&str>) -> io::Result<()> {
+    let far = SoakProviders::start_both(world).await;
+    let store = Arc::new(SoakRedis::start_server());
     let folder = tempfile::tempdir()?;
-    let nears = near::start_all(folder.path(), &far, &store, world).await?;
-    let mut fleet = Fleet::start(world, &nears);
-    let mut shown = watch::start(world, &nears);
+    let nears = proxy::start_all(folder.path(), &far, &store, world).await?;
+    let mut fleet = Fleet::start_clients(world, &nears);
+    let mut shown = progress::start_printing(world, &nears);
     let mut warm = None;
-    let wanted = |phase: &Phase| !phase.fails() || only.is_none_or(|only| only == phase.name());
-    for phase in Phase::ALL.into_iter().filter(wanted) {
-        world.enter(phase);
+    let wanted =
+        |phase: &SoakPhase| !phase.has_faults() || only.is_none_or(|only| only == phase.name());
+    for phase in SoakPhase::ALL.into_iter().filter(wanted) {
+        world.enter_phase(phase);
         tokio::select! {
-            () = world.failed() => break,
-            _ = tokio::signal::ctrl_c() => world.fail("interrupted".to_owned()),
-            () = during(phase, world, &nears, &store) => {}
+            () = world.wait_for_failure() => break,
+            _ = tokio::signal::ctrl_c() => world.report_failure("interrupted".to_owned()),
+            () = run_phase(phase, world, &nears, &store) => {}
         }
-        if phase == Phase::WarmUp {
-            warm = quiet(world, &far, &mut fleet, &nears).await;
+        if phase == SoakPhase::WarmUp {
+            warm = measure_at_rest(world, &far, &mut fleet, &nears).await;
         }
         if world.failure().is_some() {
             break;
         }
     }
     let end = match world.failure() {
-        None => quiet(world, &far, &mut fleet, &nears).await,
+        None => measure_at_rest(world, &far, &mut fleet, &nears).await,
         Some(_) => None,
     };
-    fleet.stop().await;
+    fleet.stop_clients().await;
     shown.abort_all();
-    watch::summary(world, warm.as_deref(), end.as_deref())?;
+    progress::print_summary(world, warm.as_deref(), end.as_deref())?;
     if let (Some(warm), Some(end)) = (warm, end) {
-        rest::returned(world, &warm, &end);
-        rest::well(world, &nears).await;
+        idle::check_given_back(world, &warm, &end);
+        idle::check_readiness(world, &nears).await;
     }
     Ok(())
 }
 
 /// Brings about what belongs to a phase, until it is over.
-async fn during(phase: Phase, world: &Arc<World>, nears: &[Arc<Near>], store: &Arc<Store>) {
-    let over = tokio::time::sleep(world.lasts(phase));
+async fn run_phase(
+    phase: SoakPhase,
+    world: &Arc<RunState>,
+    nears: &[Arc<ProxyProcess>],
+    store: &Arc<SoakRedis>,
+) {
+    let over = tokio::time::sleep(world.phase_duration(phase));
     let chaos = async {
         tokio::join!(
             async {
-                if phase.storms() {
-                    world.weather().await;
+                if phase.has_storms() {
+                    world.change_weather().await;
                 }
             },
             async {
                 if phase.stalls_redis() {
-                    store.comes_and_goes(world, world.lasts(phase)).await;
+                    store
+                        .repeat_outages(world, world.phase_duration(phase))
+                        .await;
                 }
             },
             async {
-                if phase.reloads() {
-                    near::reloads(nears, world).await;
+                if phase.has_reloads() {
+                    proxy::reload_repeatedly(nears, world).await;
                 }
             }
         );
@@ -151,29 +161,29 @@ async fn during(phase: Phase, world: &Arc<World>, nears: &[Arc<Near>], store: &A
         () = over => {}
         () = chaos => {}
     }
-    world.calm();
-    store.is_up(world).await;
+    world.end_storm();
+    store.end_outage(world).await;
     for near in nears {
-        near.settle().await;
+        near.restore_settings().await;
     }
 }
 
 /// Everybody stops, connections are closed, and what every proxy holds then is measured.
-async fn quiet(
-    world: &Arc<World>,
-    far: &Far,
+async fn measure_at_rest(
+    world: &Arc<RunState>,
+    far: &SoakProviders,
     fleet: &mut Fleet,
-    nears: &[Arc<Near>],
-) -> Option<Vec<Rest>> {
-    fleet.rest().await;
+    nears: &[Arc<ProxyProcess>],
+) -> Option<Vec<IdleResources>> {
+    fleet.pause_clients().await;
     if world.failure().is_some() {
         return None;
     }
     let mut all = Vec::new();
     for near in nears {
-        all.push(rest::at_rest(world, near, far).await);
+        all.push(idle::measure_idle(world, near, far).await);
     }
-    fleet.go_on();
+    fleet.resume_clients();
     Some(all)
 }
 

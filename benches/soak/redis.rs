@@ -5,30 +5,30 @@ use std::{
     time::{Duration, Instant},
 };
 
-use super::{pause, world::World};
+use super::{pause, run_state::RunState};
 use crate::support::redis::Redis;
 
 /// What replicas may take to find it again, and to store what was said meanwhile.
 const FOUND_WITHIN_MS: u64 = 8_000;
 
-pub(crate) struct Store {
+pub(crate) struct SoakRedis {
     redis: Mutex<Redis>,
     /// How it went, where it is away.
-    away: Mutex<Option<Away>>,
+    away: Mutex<Option<Outage>>,
 }
 
 #[derive(Clone, Copy)]
-enum Away {
+enum Outage {
     Stalls,
     Dies,
     /// And has lost everything.
     DiesEmpty,
 }
 
-impl Store {
+impl SoakRedis {
     /// One that keeps what it has through its own death; the machine's is none of ours, and waiting for
     /// the disk may put writes off.
-    pub(crate) fn start() -> Self {
+    pub(crate) fn start_server() -> Self {
         let redis = Redis::with(
             "redis-server",
             &["--appendonly", "yes", "--appendfsync", "no"],
@@ -40,20 +40,20 @@ impl Store {
     }
 
     pub(crate) fn url(&self) -> String {
-        self.with(|redis| redis.url())
+        self.with_server(|redis| redis.url())
     }
 
-    fn with<T>(&self, act: impl FnOnce(&mut Redis) -> T) -> T {
+    fn with_server<T>(&self, act: impl FnOnce(&mut Redis) -> T) -> T {
         tokio::task::block_in_place(|| {
             act(&mut self.redis.lock().unwrap_or_else(PoisonError::into_inner))
         })
     }
 
     /// Goes and comes again, for so long.
-    pub(crate) async fn comes_and_goes(&self, world: &World, time: Duration) {
+    pub(crate) async fn repeat_outages(&self, world: &RunState, time: Duration) {
         let begun = Instant::now();
-        let mut random = world.random(55);
-        let ways = [Away::Stalls, Away::Dies, Away::DiesEmpty];
+        let mut random = world.random_with_salt(55);
+        let ways = [Outage::Stalls, Outage::Dies, Outage::DiesEmpty];
         for at in 0.. {
             // Long enough for sessions to be told of again, and followed.
             pause(random.between(15_000, 25_000) as u64).await;
@@ -62,49 +62,49 @@ impl Store {
             if left < Duration::from_millis(away + 2 * FOUND_WITHIN_MS) {
                 return;
             }
-            self.leaves(world, ways[at % ways.len()]).await;
+            self.begin_outage(world, ways[at % ways.len()]).await;
             pause(away).await;
-            self.is_up(world).await;
+            self.end_outage(world).await;
         }
     }
 
-    async fn leaves(&self, world: &World, how: Away) {
-        world.turn_tide();
+    async fn begin_outage(&self, world: &RunState, how: Outage) {
+        world.mark_disturbed();
         world.redis_up.store(false, Relaxed);
-        *self.away() = Some(how);
-        self.with(|redis| match how {
-            Away::Stalls => redis.stall(),
-            Away::Dies => redis.kill(),
-            Away::DiesEmpty => {
+        *self.lock_outage() = Some(how);
+        self.with_server(|redis| match how {
+            Outage::Stalls => redis.stall(),
+            Outage::Dies => redis.kill(),
+            Outage::DiesEmpty => {
                 redis.tell(&["flushall"]);
                 redis.kill();
             }
         });
-        world.count(match how {
-            Away::Stalls => "redis: stalled",
-            Away::Dies => "redis: killed",
-            Away::DiesEmpty => {
-                world.lose_all();
+        world.count_event(match how {
+            Outage::Stalls => "redis: stalled",
+            Outage::Dies => "redis: killed",
+            Outage::DiesEmpty => {
+                world.mark_lost();
                 "redis: lost everything"
             }
         });
     }
 
-    fn away(&self) -> std::sync::MutexGuard<'_, Option<Away>> {
+    fn lock_outage(&self) -> std::sync::MutexGuard<'_, Option<Outage>> {
         self.away.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Brings it back, where it is away, and gives the replicas time to find it.
-    pub(crate) async fn is_up(&self, world: &World) {
-        let Some(how) = self.away().take() else {
+    pub(crate) async fn end_outage(&self, world: &RunState) {
+        let Some(how) = self.lock_outage().take() else {
             return;
         };
-        self.with(|redis| match how {
-            Away::Stalls => redis.go_on(),
-            Away::Dies | Away::DiesEmpty => redis.restart(),
+        self.with_server(|redis| match how {
+            Outage::Stalls => redis.go_on(),
+            Outage::Dies | Outage::DiesEmpty => redis.restart(),
         });
         world.redis_up.store(true, Relaxed);
         pause(FOUND_WITHIN_MS).await;
-        world.turn_tide();
+        world.mark_disturbed();
     }
 }

@@ -14,8 +14,8 @@ use tokio::{
 };
 
 use super::{
+    conversation::{ClientConversation, SendOptions},
     pause,
-    talk::{How, Talk},
 };
 use crate::support::{
     client::{Answer, Client, Upload, full, read},
@@ -24,7 +24,7 @@ use crate::support::{
 };
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Manner {
+pub(crate) enum ClientManner {
     /// Over a connection that stays.
     Kept,
     Http2,
@@ -37,8 +37,8 @@ pub(crate) enum Manner {
     LeavesMidway,
 }
 
-impl Manner {
-    pub(crate) fn any(random: &mut Random, fails: bool) -> Self {
+impl ClientManner {
+    pub(crate) fn draw_manner(random: &mut Random, fails: bool) -> Self {
         match fails {
             false => random.weighted(&[(80, Self::Kept), (12, Self::Http2), (8, Self::Fresh)]),
             true => random.weighted(&[
@@ -55,34 +55,44 @@ impl Manner {
 }
 
 /// Connections to one proxy that are kept.
-pub(crate) struct Doors {
+pub(crate) struct ProxyConnections {
     pub(crate) address: SocketAddr,
-    one: Client,
-    two: Client,
+    http1: Client,
+    http2: Client,
 }
 
-impl Doors {
+impl ProxyConnections {
     pub(crate) fn new(address: SocketAddr) -> Self {
         Self {
             address,
-            one: Client::new(address, false),
-            two: Client::new(address, true),
+            http1: Client::new(address, false),
+            http2: Client::new(address, true),
         }
     }
 
     /// What the API answers to the owner of the conversation.
-    pub(crate) async fn api(&self, talk: &Talk, method: Method, path: &str) -> Answer {
+    pub(crate) async fn ask_api(
+        &self,
+        talk: &ClientConversation,
+        method: Method,
+        path: &str,
+    ) -> Answer {
         let request = self
-            .one
+            .http1
             .request(method, &format!("/plimsoll/api/sessions/{path}"))
-            .header("authorization", talk.tenant());
+            .header("authorization", talk.authorization());
         let request = request.body(full("")).expect("a request is well formed");
-        self.one.send(request).await
+        self.http1.send(request).await
     }
 
     /// The answer, read to its end; nothing where the client left before.
-    pub(crate) async fn send(&self, talk: &Talk, how: How, manner: Manner) -> Option<Answer> {
-        let body = Bytes::from(talk.body(how));
+    pub(crate) async fn send_turn(
+        &self,
+        talk: &ClientConversation,
+        how: SendOptions,
+        manner: ClientManner,
+    ) -> Option<Answer> {
+        let body = Bytes::from(talk.write_body(how));
         let request = |client: &Client| {
             let request = client.request(Method::POST, PATH);
             with_headers(request, talk, how)
@@ -90,29 +100,37 @@ impl Doors {
                 .expect("a request is well formed")
         };
         match manner {
-            Manner::Kept => Some(read(self.one.begin(request(&self.one)).await, None).await),
-            Manner::Http2 => {
+            ClientManner::Kept => {
+                Some(read(self.http1.begin(request(&self.http1)).await, None).await)
+            }
+            ClientManner::Http2 => {
                 // A stream that is reset takes with it what was not written yet, its head as well: the client
                 // is told that much, and asks again. Nothing else may come in the place of a head.
-                let begun = match self.two.try_begin(request(&self.two)).await {
+                let begun = match self.http2.try_begin(request(&self.http2)).await {
                     Ok(begun) => begun,
                     Err(error) if format!("{error:?}").contains("Reset(") => return None,
                     Err(error) => panic!("no answer: {error:?}"),
                 };
                 Some(read(begun, None).await)
             }
-            Manner::LeavesInUpload => {
+            ClientManner::LeavesInUpload => {
                 self.leave_in_upload(talk, how, &body).await;
                 None
             }
-            _ => self.alone(talk, how, manner, body).await,
+            _ => self.send_on_own_connection(talk, how, manner, body).await,
         }
     }
 
     /// Over a connection of its own.
-    async fn alone(&self, talk: &Talk, how: How, manner: Manner, body: Bytes) -> Option<Answer> {
+    async fn send_on_own_connection(
+        &self,
+        talk: &ClientConversation,
+        how: SendOptions,
+        manner: ClientManner,
+        body: Bytes,
+    ) -> Option<Answer> {
         let socket = TcpSocket::new_v4().expect("there are sockets left");
-        if manner == Manner::Slow {
+        if manner == ClientManner::Slow {
             // The kernel must not take it all: what it does not take waits in the proxy.
             let _ = socket.set_recv_buffer_size(8 << 10);
         }
@@ -131,25 +149,25 @@ impl Doors {
             .body(full(body))
             .expect("a request is well formed");
         let answer = sender.send_request(request);
-        if manner == Manner::LeavesBeforeHead {
+        if manner == ClientManner::LeavesBeforeHead {
             let wait = Duration::from_millis(talk.turn % 7 * 10);
             let _ = tokio::time::timeout(wait, answer).await;
             return None;
         }
         let answer = within(answer).await.expect("every request is answered");
         match manner {
-            Manner::LeavesMidway => {
+            ClientManner::LeavesMidway => {
                 let mut answer = answer.into_body();
                 let _ = within(answer.frame()).await;
                 None
             }
-            Manner::Slow => Some(read(answer, Some(SLOW)).await),
+            ClientManner::Slow => Some(read(answer, Some(SLOW)).await),
             _ => Some(read(answer, None).await),
         }
     }
 
     /// Half of a body, and then nothing, or a reset.
-    async fn leave_in_upload(&self, talk: &Talk, how: How, body: &[u8]) {
+    async fn leave_in_upload(&self, talk: &ClientConversation, how: SendOptions, body: &[u8]) {
         let request = with_headers(Request::post(PATH), talk, how)
             .body(())
             .expect("a request is well formed");
@@ -179,11 +197,15 @@ const SLOW: Duration = Duration::from_millis(60);
 
 const PATH: &str = "/v1/chat/completions";
 
-fn with_headers(request: http::request::Builder, talk: &Talk, how: How) -> http::request::Builder {
-    let summarises = if talk.summarises() { "on" } else { "off" };
+fn with_headers(
+    request: http::request::Builder,
+    talk: &ClientConversation,
+    how: SendOptions,
+) -> http::request::Builder {
+    let summarises = if talk.wants_summaries() { "on" } else { "off" };
     let mut request = request
         .header("content-type", "application/json")
-        .header("authorization", talk.tenant())
+        .header("authorization", talk.authorization())
         .header("x-soak-session", &talk.marker)
         .header("x-soak-turn", talk.turn)
         .header("x-soak-wants-usage", how.wants_usage.to_string())

@@ -12,16 +12,16 @@ use hyper::client::conn::http1;
 use hyper_util::rt::TokioIo;
 use tokio::{net::TcpStream, task::JoinSet};
 
-use super::{BUSY, CONNECTIONS, QUIET, near::Near};
+use super::{BUSY, CONNECTIONS, QUIET, proxy::MeasuredProxy};
 
 /// What is asked again and again.
-pub(crate) struct Load {
+pub(crate) struct TelemetryLoad {
     pub(crate) name: &'static str,
     body: Bytes,
 }
 
 /// What came of it.
-pub(crate) struct Turn {
+pub(crate) struct TurnFigures {
     pub(crate) per_second: f64,
     pub(crate) median_us: f64,
     /// What one in a hundred takes longer than.
@@ -29,11 +29,11 @@ pub(crate) struct Turn {
     pub(crate) cpu_us: f64,
 }
 
-impl Load {
-    pub(crate) fn all() -> [Self; 4] {
+impl TelemetryLoad {
+    pub(crate) fn all_loads() -> [Self; 4] {
         let load = |name, streams, bytes| Self {
             name,
-            body: conversation(streams, bytes),
+            body: write_conversation(streams, bytes),
         };
         [
             load("1 KB, whole", false, 1_000),
@@ -45,7 +45,7 @@ impl Load {
 }
 
 /// An agent's conversation of about so many bytes.
-fn conversation(streams: bool, bytes: usize) -> Bytes {
+fn write_conversation(streams: bool, bytes: usize) -> Bytes {
     let mut body = format!(
         "{{\"stream\":{streams},\"model\":\"up/m\",\"messages\":[{{\"role\":\"system\",\"content\":\"You mend boats.\"}},\
          {{\"role\":\"user\",\"content\":\"Mend the \\\"keel\\\".\"}}"
@@ -71,26 +71,29 @@ fn conversation(streams: bool, bytes: usize) -> Bytes {
 }
 
 /// One turn of a proxy.
-pub(crate) async fn turn(near: &Near, load: &Load) -> io::Result<Turn> {
-    let before = near.cpu()?;
+pub(crate) async fn run_turn(
+    near: &MeasuredProxy,
+    load: &TelemetryLoad,
+) -> io::Result<TurnFigures> {
+    let before = near.cpu_seconds()?;
     let begun = Instant::now();
     let mut clients = JoinSet::new();
     for _ in 0..CONNECTIONS {
-        clients.spawn(client(near.address, load.body.clone(), BUSY));
+        clients.spawn(run_client(near.address, load.body.clone(), BUSY));
     }
     let mut answers = 0;
     while let Some(done) = clients.join_next().await {
         answers += done.map_err(io::Error::other)??.len();
     }
     let took = begun.elapsed().as_secs_f64();
-    let cpu = near.cpu()? - before;
-    let mut times = client(near.address, load.body.clone(), QUIET).await?;
+    let cpu = near.cpu_seconds()? - before;
+    let mut times = run_client(near.address, load.body.clone(), QUIET).await?;
     times.sort_unstable();
     let at = |share: usize| {
         let time = times.get(times.len() * share / 100);
         time.map_or(f64::NAN, |time| time.as_secs_f64() * 1e6)
     };
-    Ok(Turn {
+    Ok(TurnFigures {
         per_second: answers as f64 / took,
         median_us: at(50),
         late_us: at(99),
@@ -99,7 +102,7 @@ pub(crate) async fn turn(near: &Near, load: &Load) -> io::Result<Turn> {
 }
 
 /// How long each of its requests took.
-async fn client(
+async fn run_client(
     address: std::net::SocketAddr,
     body: Bytes,
     length: Duration,

@@ -7,9 +7,9 @@
 //! round; where `taskset` is there, on a core of their own. Figures are medians of the rounds, and
 //! ratios those of the two turns of one round.
 
-mod far;
 mod load;
-mod near;
+mod provider;
+mod proxy;
 
 use std::{
     io::{self, Write},
@@ -17,8 +17,8 @@ use std::{
 };
 
 use self::{
-    load::{Load, Turn},
-    near::Near,
+    load::{TelemetryLoad, TurnFigures},
+    proxy::MeasuredProxy,
 };
 
 const ROUNDS: usize = 7;
@@ -38,10 +38,10 @@ fn main() -> io::Result<()> {
 }
 
 async fn run(rounds: usize) -> io::Result<()> {
-    near::pin(std::process::id(), "1");
-    let far = far::start().await?;
-    let off = Near::start(far.address, false).await?;
-    let on = Near::start(far.address, true).await?;
+    proxy::pin_to_core(std::process::id(), "1");
+    let far = provider::start_provider().await?;
+    let off = MeasuredProxy::start_proxy(far.address, false).await?;
+    let on = MeasuredProxy::start_proxy(far.address, true).await?;
     let mut out = io::stdout().lock();
     writeln!(
         out,
@@ -55,32 +55,36 @@ async fn run(rounds: usize) -> io::Result<()> {
         "99 %, µs",
         "CPU, µs each"
     )?;
-    for load in Load::all() {
-        let mut turns: [Vec<Turn>; 2] = [Vec::new(), Vec::new()];
+    for load in TelemetryLoad::all_loads() {
+        let mut turns: [Vec<TurnFigures>; 2] = [Vec::new(), Vec::new()];
         for round in 0..=rounds {
             // Who comes first changes, and the first round only warms up.
             for side in [round % 2, 1 - round % 2] {
                 let near = [&off, &on][side];
-                let turn = load::turn(near, &load).await?;
+                let turn = load::run_turn(near, &load).await?;
                 if round > 0 {
                     turns[side].push(turn);
                 }
             }
         }
-        show(&mut out, &load, &turns)?;
+        write_row(&mut out, &load, &turns)?;
     }
     writeln!(
         out,
         "\nspans that reached the collector: {}; lines in the log: {}",
-        on.spans().await?,
-        on.lines()?
+        on.spans_taken().await?,
+        on.count_log_lines()?
     )?;
     Ok(())
 }
 
-fn show(out: &mut impl Write, load: &Load, turns: &[Vec<Turn>; 2]) -> io::Result<()> {
+fn write_row(
+    out: &mut impl Write,
+    load: &TelemetryLoad,
+    turns: &[Vec<TurnFigures>; 2],
+) -> io::Result<()> {
     for (name, turns) in [("off", &turns[0]), ("on", &turns[1])] {
-        let of = |figure: fn(&Turn) -> f64| median(turns.iter().map(figure).collect());
+        let of = |figure: fn(&TurnFigures) -> f64| median(turns.iter().map(figure).collect());
         writeln!(
             out,
             "{:<22} {name:>4} {:>12} {:>12.0} {:>12.0} {:>12.0} {:>14.1}",
@@ -92,7 +96,7 @@ fn show(out: &mut impl Write, load: &Load, turns: &[Vec<Turn>; 2]) -> io::Result
             of(|it| it.cpu_us)
         )?;
     }
-    let ratio = |figure: fn(&Turn) -> f64| {
+    let ratio = |figure: fn(&TurnFigures) -> f64| {
         let pairs = turns[0].iter().zip(&turns[1]);
         median(pairs.map(|(off, on)| figure(on) / figure(off)).collect())
     };

@@ -8,24 +8,24 @@
 mod about;
 mod events;
 mod fit;
-mod list;
 mod openapi;
 mod providers;
+mod requester;
 mod session;
-mod who;
+mod session_list;
 
 use std::{borrow::Cow, sync::Arc};
 
 use http::{HeaderValue, Method, Response, StatusCode, header::CACHE_CONTROL, request::Parts};
 use serde::Serialize;
 
-pub(super) use self::who::Who;
+pub(super) use self::requester::Requester;
 use crate::{
-    error::{Failure, chain},
+    error::{Failure, format_error_chain},
     http::{answer, body::RequestBody},
     proxy::App,
-    session::{SessionError, SessionId, Wanted},
-    telemetry::record::Record,
+    session::{SessionCommand, SessionError, SessionId},
+    telemetry::record::RequestRecord,
     wire::Body,
 };
 
@@ -55,39 +55,45 @@ const PATHS: [(&str, &str); 10] = [
 /// # Errors
 /// No such path or session, or a method that the path does not have; a query or a body that cannot be
 /// understood; the store does not answer.
-pub async fn api(
+pub async fn answer_api(
     app: &Arc<App>,
     parts: &Parts,
     body: &mut RequestBody,
     path: &str,
-    record: &mut Record,
+    record: &mut RequestRecord,
 ) -> Result<Response<Body>, Failure> {
-    let who = Who::of(app, &parts.headers)?;
+    let who = Requester::from_headers(app, &parts.headers)?;
     let (path, id) = find_path(&parts.method, path)?;
     let switches = parts.method == Method::PATCH;
     if !switches && path != "fit" {
-        body.discard(MAX_BODY_BYTES, &app.config.server).await?;
+        body.discard_body(MAX_BODY_BYTES, &app.config.server)
+            .await?;
     }
     let mut answer = match (path, id) {
         ("sessions/{id}", Some(id)) if switches => {
-            session::switch(app, parts, body, &who, id).await?
+            session::switch_session(app, parts, body, &who, id).await?
         }
-        ("sessions/{id}", Some(id)) => session::report(app, &who, id).await?,
-        ("sessions/{id}/clear", Some(id)) => session::order(app, &who, id, Wanted::Clear).await?,
+        ("sessions/{id}", Some(id)) => session::answer_session(app, &who, id).await?,
+        ("sessions/{id}/clear", Some(id)) => {
+            session::command_session(app, &who, id, SessionCommand::Clear).await?
+        }
         ("sessions/{id}/compact", Some(id)) => {
-            session::order(app, &who, id, Wanted::Compact).await?
+            session::command_session(app, &who, id, SessionCommand::Compact).await?
         }
-        ("sessions", _) => list::list(app, &who, list::page(parts.uri.query())?).await?,
-        ("providers", _) => respond(&providers::known(app, &who)),
+        ("sessions", _) => {
+            session_list::list_sessions(app, &who, session_list::parse_page(parts.uri.query())?)
+                .await?
+        }
+        ("providers", _) => respond_json(&providers::describe_providers(app, &who)),
         ("events", _) => {
             // It ends when its reader leaves, and is no work that anybody waits for.
             record.in_flight = None;
-            events::events(app, who)?
+            events::stream_events(app, who)?
         }
-        ("fit", _) => fit::fit(app, parts, body, &who, record).await?,
-        ("about", _) => about::about(app, &who),
-        ("settings", _) => about::settings(app, &who)?,
-        ("openapi.json", _) => openapi::description(),
+        ("fit", _) => fit::answer_fit(app, parts, body, &who, record).await?,
+        ("about", _) => about::answer_about(app, &who),
+        ("settings", _) => about::answer_settings(app, &who)?,
+        ("openapi.json", _) => openapi::answer_openapi(),
         _ => return Err(Failure::PathNotFound),
     };
     let never = HeaderValue::from_static("no-store");
@@ -114,23 +120,23 @@ fn find_path(method: &Method, path: &str) -> Result<(&'static str, Option<Sessio
         return Err(Failure::WrongMethod { allow });
     }
     let session = id
-        .map(|id| SessionId::parse(id).ok_or(missing))
+        .map(|id| SessionId::parse_hex(id).ok_or(missing))
         .transpose()?;
     Ok((path, session))
 }
 
 /// A client's own word as an error repeats it.
-fn shorten(word: &str) -> String {
+fn shorten_word(word: &str) -> String {
     word.chars().take(MAX_WORD).collect()
 }
 
-fn respond(body: &impl Serialize) -> Response<Body> {
+fn respond_json(body: &impl Serialize) -> Response<Body> {
     // A shape of this API always becomes JSON.
-    answer::json(StatusCode::OK, serde_json::to_vec(body).unwrap_or_default())
+    answer::json_response(StatusCode::OK, serde_json::to_vec(body).unwrap_or_default())
 }
 
 /// What the store failed to tell.
-fn unknown(error: SessionError) -> Failure {
-    tracing::warn!(error = %chain(&error), "a session could not be looked up");
+fn store_failure(error: SessionError) -> Failure {
+    tracing::warn!(error = %format_error_chain(&error), "a session could not be looked up");
     Failure::StoreDown
 }

@@ -9,7 +9,7 @@ use std::{
 
 use proptest::{collection::vec, prelude::*};
 
-use super::{Breaker, LONGEST_REST, Permit, State};
+use super::{Breaker, BreakerState, MAX_PAUSE, Permit};
 
 const MS: Duration = Duration::from_millis(1);
 const OPEN: Duration = Duration::from_millis(100);
@@ -18,9 +18,9 @@ const OPEN: Duration = Duration::from_millis(100);
 fn opened(now: Instant) -> Breaker {
     let breaker = Breaker::new(2, OPEN);
     for _ in 0..2 {
-        breaker.admit(now).unwrap().failed(now);
+        breaker.try_admit(now).unwrap().record_failure(now);
     }
-    assert_eq!(breaker.state(now), State::Open);
+    assert_eq!(breaker.state_at(now), BreakerState::Open);
     breaker
 }
 
@@ -28,19 +28,19 @@ fn opened(now: Instant) -> Breaker {
 fn failures_in_a_row_open_it() {
     let now = Instant::now();
     let breaker = Breaker::new(3, OPEN);
-    let fail = || breaker.admit(now).unwrap().failed(now);
+    let fail = || breaker.try_admit(now).unwrap().record_failure(now);
     fail();
     fail();
-    breaker.admit(now).unwrap().succeeded();
+    breaker.try_admit(now).unwrap().record_success();
     fail();
     fail();
-    drop(breaker.admit(now).unwrap());
-    assert_eq!(breaker.state(now), State::Closed);
+    drop(breaker.try_admit(now).unwrap());
+    assert_eq!(breaker.state_at(now), BreakerState::Closed);
     fail();
-    assert_eq!(breaker.state(now), State::Open);
-    assert!(breaker.admit(now).is_none());
-    assert!(breaker.admit(now + OPEN - MS).is_none());
-    assert_eq!(breaker.state(now + OPEN), State::HalfOpen);
+    assert_eq!(breaker.state_at(now), BreakerState::Open);
+    assert!(breaker.try_admit(now).is_none());
+    assert!(breaker.try_admit(now + OPEN - MS).is_none());
+    assert_eq!(breaker.state_at(now + OPEN), BreakerState::HalfOpen);
 }
 
 #[test]
@@ -48,9 +48,9 @@ fn none_of_any_number_opens_one_that_is_off() {
     let now = Instant::now();
     let breaker = Breaker::new(0, OPEN);
     for _ in 0..1_000 {
-        breaker.admit(now).unwrap().failed(now);
+        breaker.try_admit(now).unwrap().record_failure(now);
     }
-    assert_eq!(breaker.state(now), State::Closed);
+    assert_eq!(breaker.state_at(now), BreakerState::Closed);
 }
 
 #[test]
@@ -59,61 +59,65 @@ fn one_probe_decides() {
     let half = begun + OPEN;
 
     let breaker = opened(begun);
-    let probe = breaker.admit(half).unwrap();
-    assert!(breaker.admit(half).is_none());
+    let probe = breaker.try_admit(half).unwrap();
+    assert!(breaker.try_admit(half).is_none());
     drop(probe);
-    let probe = breaker.admit(half).unwrap();
-    probe.failed(half);
-    assert_eq!(breaker.state(half), State::Open);
-    assert!(breaker.admit(half + OPEN - MS).is_none());
-    breaker.admit(half + OPEN).unwrap().succeeded();
-    assert_eq!(breaker.state(half + OPEN), State::Closed);
+    let probe = breaker.try_admit(half).unwrap();
+    probe.record_failure(half);
+    assert_eq!(breaker.state_at(half), BreakerState::Open);
+    assert!(breaker.try_admit(half + OPEN - MS).is_none());
+    breaker.try_admit(half + OPEN).unwrap().record_success();
+    assert_eq!(breaker.state_at(half + OPEN), BreakerState::Closed);
     // It takes as many failures as ever.
-    breaker.admit(half).unwrap().failed(half);
-    assert_eq!(breaker.state(half), State::Closed);
+    breaker.try_admit(half).unwrap().record_failure(half);
+    assert_eq!(breaker.state_at(half), BreakerState::Closed);
 }
 
 #[test]
 fn what_nobody_else_could_answer_counts_too() {
     let now = Instant::now();
     let breaker = opened(now);
-    breaker.force().succeeded();
-    assert_eq!(breaker.state(now), State::Closed);
+    breaker.force_admit().record_success();
+    assert_eq!(breaker.state_at(now), BreakerState::Closed);
     let breaker = opened(now);
-    breaker.force().failed(now + MS);
-    assert_eq!(breaker.state(now + OPEN), State::Open);
-    assert_eq!(breaker.state(now + OPEN + MS), State::HalfOpen);
+    breaker.force_admit().record_failure(now + MS);
+    assert_eq!(breaker.state_at(now + OPEN), BreakerState::Open);
+    assert_eq!(breaker.state_at(now + OPEN + MS), BreakerState::HalfOpen);
 }
 
 #[test]
 fn what_ends_late_is_not_counted() {
     let now = Instant::now();
     let breaker = Breaker::new(1, OPEN);
-    let late: Vec<_> = (0..3).map(|_| breaker.admit(now).unwrap()).collect();
+    let late: Vec<_> = (0..3).map(|_| breaker.try_admit(now).unwrap()).collect();
     let [first, second, third] = <[Permit<'_>; 3]>::try_from(late).unwrap();
-    first.failed(now);
-    second.succeeded();
-    assert_eq!(breaker.state(now), State::Open, "a success of before");
-    let probe = breaker.admit(now + OPEN).unwrap();
-    breaker.force().succeeded();
-    third.failed(now);
-    probe.failed(now + OPEN);
-    assert_eq!(breaker.state(now + OPEN), State::Closed);
+    first.record_failure(now);
+    second.record_success();
+    assert_eq!(
+        breaker.state_at(now),
+        BreakerState::Open,
+        "a success of before"
+    );
+    let probe = breaker.try_admit(now + OPEN).unwrap();
+    breaker.force_admit().record_success();
+    third.record_failure(now);
+    probe.record_failure(now + OPEN);
+    assert_eq!(breaker.state_at(now + OPEN), BreakerState::Closed);
 }
 
 #[test]
 fn a_rest_is_no_failure_and_ends() {
     let now = Instant::now();
     let breaker = Breaker::new(1, OPEN);
-    breaker.rest(now, 10 * MS);
-    breaker.rest(now, MS);
-    assert_eq!(breaker.state(now), State::Closed);
-    assert!(breaker.admit(now + 9 * MS).is_none());
-    breaker.force().succeeded();
-    assert!(breaker.admit(now + 10 * MS).is_some());
-    breaker.rest(now, Duration::MAX);
-    assert!(breaker.admit(now + LONGEST_REST - MS).is_none());
-    assert!(breaker.admit(now + LONGEST_REST).is_some());
+    breaker.pause_for(now, 10 * MS);
+    breaker.pause_for(now, MS);
+    assert_eq!(breaker.state_at(now), BreakerState::Closed);
+    assert!(breaker.try_admit(now + 9 * MS).is_none());
+    breaker.force_admit().record_success();
+    assert!(breaker.try_admit(now + 10 * MS).is_some());
+    breaker.pause_for(now, Duration::MAX);
+    assert!(breaker.try_admit(now + MAX_PAUSE - MS).is_none());
+    assert!(breaker.try_admit(now + MAX_PAUSE).is_some());
 }
 
 #[test]
@@ -126,11 +130,11 @@ fn of_many_threads_one_probes() {
         thread::scope(|scope| {
             for _ in 0..8 {
                 scope.spawn(|| {
-                    let permit = breaker.admit(now);
+                    let permit = breaker.try_admit(now);
                     done.wait();
                     if let Some(permit) = permit {
                         probes.fetch_add(1, SeqCst);
-                        permit.failed(now);
+                        permit.record_failure(now);
                     }
                 });
             }
@@ -147,13 +151,13 @@ fn no_failure_of_many_threads_is_lost() {
         for _ in 0..8 {
             scope.spawn(|| {
                 for _ in 0..100 {
-                    assert_eq!(breaker.state(now), State::Closed);
-                    breaker.admit(now).unwrap().failed(now);
+                    assert_eq!(breaker.state_at(now), BreakerState::Closed);
+                    breaker.try_admit(now).unwrap().record_failure(now);
                 }
             });
         }
     });
-    assert_eq!(breaker.state(now), State::Open);
+    assert_eq!(breaker.state_at(now), BreakerState::Open);
 }
 
 /// What may happen to a breaker. The number picks one of the permits under way.
@@ -198,11 +202,11 @@ impl Naive {
         self.turns.last().copied().unwrap_or(0)
     }
 
-    fn state(&self, now: u32) -> State {
+    fn state(&self, now: u32) -> BreakerState {
         match self.open_until() {
-            0 => State::Closed,
-            until if now < until => State::Open,
-            _ => State::HalfOpen,
+            0 => BreakerState::Closed,
+            until if now < until => BreakerState::Open,
+            _ => BreakerState::HalfOpen,
         }
     }
 
@@ -211,9 +215,9 @@ impl Naive {
         let probed = self.permits.contains(&(turns, true, true));
         let rests = self.rests.iter().any(|until| now < *until);
         let free = match self.state(now) {
-            State::Closed => true,
-            State::Open => false,
-            State::HalfOpen => !probed,
+            BreakerState::Closed => true,
+            BreakerState::Open => false,
+            BreakerState::HalfOpen => !probed,
         };
         free && !rests
     }
@@ -249,16 +253,16 @@ proptest! {
             let at = begun + now * MS;
             match event {
                 Event::Admit => {
-                    let permit = breaker.admit(at);
+                    let permit = breaker.try_admit(at);
                     prop_assert_eq!(permit.is_some(), naive.admits(now));
                     if let Some(permit) = permit {
-                        let probe = naive.state(now) == State::HalfOpen;
+                        let probe = naive.state(now) == BreakerState::HalfOpen;
                         permits.push((naive.permits.len(), permit));
                         naive.permits.push((naive.turns.len(), probe, true));
                     }
                 }
                 Event::Force => {
-                    permits.push((naive.permits.len(), breaker.force()));
+                    permits.push((naive.permits.len(), breaker.force_admit()));
                     naive.permits.push((naive.turns.len(), false, true));
                 }
                 Event::Succeed(which) | Event::Fail(which) | Event::Leave(which) => {
@@ -267,19 +271,19 @@ proptest! {
                     }
                     let (place, permit) = permits.swap_remove(which % permits.len());
                     let outcome = match event {
-                        Event::Succeed(_) => { permit.succeeded(); Some(true) }
-                        Event::Fail(_) => { permit.failed(at); Some(false) }
+                        Event::Succeed(_) => { permit.record_success(); Some(true) }
+                        Event::Fail(_) => { permit.record_failure(at); Some(false) }
                         _ => { drop(permit); None }
                     };
                     naive.ended(place, now, failures as usize, outcome);
                 }
                 Event::Rest(length) => {
-                    breaker.rest(at, length * MS);
+                    breaker.pause_for(at, length * MS);
                     naive.rests.push(now + length);
                 }
                 Event::Later(length) => now += length,
             }
-            prop_assert_eq!(breaker.state(begun + now * MS), naive.state(now));
+            prop_assert_eq!(breaker.state_at(begun + now * MS), naive.state(now));
         }
     }
 }

@@ -8,12 +8,12 @@ use std::io::{self, Write};
 
 use serde_json::Value;
 
-use super::{Failed, models, table};
+use super::{CommandError, models, table};
 use crate::{
     compaction,
-    config::{Auth, Config, Environment, Flags, Setting, StorePlace, load},
-    guard::{Policy, budget::usual},
-    provider::{Registry, fit_body_to_windows, unknown_windows, warnings},
+    config::{Auth, Config, Environment, Flags, Setting, StorePlace, load_config},
+    guard::{Policy, budget::default_budget},
+    provider::{Registry, collect_warnings, find_unknown_windows, fit_body_to_windows},
 };
 
 /// Settings that a preset of the guard gives where they are not written.
@@ -23,22 +23,22 @@ pub(super) fn run(
     flags: &Flags,
     environment: &Environment,
     out: &mut impl Write,
-) -> Result<(), Failed> {
-    let mut loaded = load(flags, environment)?;
+) -> Result<(), CommandError> {
+    let mut loaded = load_config(flags, environment)?;
     fit_body_to_windows(&mut loaded.config);
     let config = &loaded.config;
-    let registry = Registry::new(config).map_err(Failed::Start)?;
+    let registry = Registry::new(config).map_err(CommandError::Start)?;
     match &loaded.file {
         Some(path) => writeln!(out, "settings of {}", path.display())?,
         None => writeln!(out, "settings, without a file")?,
     }
-    table::write(out, &setting_rows(config, &registry))?;
+    table::write_table(out, &setting_rows(config, &registry))?;
     writeln!(out, "\nmodels")?;
-    table::write(out, &models::rows(config, &registry))?;
+    table::write_table(out, &models::model_rows(config, &registry))?;
     write_thresholds(out, config, &registry)?;
     let mut doubts = loaded.warnings;
-    doubts.extend(warnings(config, &registry));
-    doubts.extend(unknown_windows(&registry));
+    doubts.extend(collect_warnings(config, &registry));
+    doubts.extend(find_unknown_windows(&registry));
     if !doubts.is_empty() {
         writeln!(out, "\nwarnings")?;
     }
@@ -63,7 +63,7 @@ fn setting_rows(config: &Config, registry: &Registry) -> Vec<[String; 3]> {
             None if config.guard.preset.is_some() && OF_PRESET.contains(&key) => "guard.preset",
             None => "default",
         };
-        [key, &describe(setting, config, registry), origin].map(str::to_owned)
+        [key, &describe_setting(setting, config, registry), origin].map(str::to_owned)
     };
     let mut rows: Vec<_> = config.settings.iter().map(row).collect();
     // What is set in no file, and still holds.
@@ -82,10 +82,10 @@ fn setting_rows(config: &Config, registry: &Registry) -> Vec<[String; 3]> {
 }
 
 /// What a setting comes to, that of others included.
-fn describe(setting: &Setting, config: &Config, registry: &Registry) -> String {
+fn describe_setting(setting: &Setting, config: &Config, registry: &Registry) -> String {
     let (guard, compaction) = (&config.guard, &config.compaction);
     match (setting.key.as_str(), &config.store.place) {
-        ("default_provider", _) => match registry.fallback() {
+        ("default_provider", _) => match registry.find_default_provider() {
             Ok(provider) => provider.name.to_string(),
             Err(_) => "none: a name that no provider claims is refused".to_owned(),
         },
@@ -95,7 +95,7 @@ fn describe(setting: &Setting, config: &Config, registry: &Registry) -> String {
             .max_prompt_tokens
             .map_or("no cap".to_owned(), |tokens| tokens.to_string()),
         ("compaction.threshold", _) => {
-            format!("{} ({})", compaction.threshold, compaction.strategy())
+            format!("{} ({})", compaction.threshold, compaction.strategy_name())
         }
         ("traces.endpoint", _) => {
             let url = config.traces.endpoint.as_deref().map(reqwest::Url::parse);
@@ -108,7 +108,7 @@ fn describe(setting: &Setting, config: &Config, registry: &Registry) -> String {
         ("store.url", StorePlace::Redis(server)) => {
             let cluster = if server.cluster { ", a cluster" } else { "" };
             let tls = if server.is_tls() { ", with TLS" } else { "" };
-            format!("{}{cluster}{tls}", server.hosts().join(", "))
+            format!("{}{cluster}{tls}", server.list_hosts().join(", "))
         }
         _ => format_value(setting, config),
     }
@@ -160,8 +160,8 @@ fn describe_unset<'c>(key: &str, config: &'c Config) -> &'c str {
 fn write_thresholds(out: &mut impl Write, config: &Config, registry: &Registry) -> io::Result<()> {
     let names = config.models.keys().filter(|name| !name.ends_with('*'));
     let rows = names.filter_map(|name| {
-        let target = registry.resolve(name, None).ok()?;
-        let from = match target.window.known() {
+        let target = registry.resolve_target(name, None).ok()?;
+        let from = match target.window.known_tokens() {
             None => "never by itself, since nobody knows its window".to_owned(),
             Some(window) => {
                 let policy = Policy {
@@ -170,7 +170,8 @@ fn write_thresholds(out: &mut impl Write, config: &Config, registry: &Registry) 
                     input_limit: target.window.input,
                     settings: &config.guard,
                 };
-                let threshold = compaction::threshold(&usual(&policy), &config.compaction);
+                let threshold =
+                    compaction::compute_threshold(&default_budget(&policy), &config.compaction);
                 format!("from {threshold} tokens on")
             }
         };
@@ -181,7 +182,7 @@ fn write_thresholds(out: &mut impl Write, config: &Config, registry: &Registry) 
         return Ok(());
     }
     writeln!(out, "\nsummaries")?;
-    table::write(out, &rows)
+    table::write_table(out, &rows)
 }
 
 #[cfg(test)]

@@ -17,8 +17,8 @@ use std::{
 use http::header::CONTENT_TYPE;
 use tokio::{net::TcpListener, time};
 
-use self::report::{Answer, Report};
-use super::{Failed, block_on, table::grouped};
+use self::report::{DemoAnswer, DemoReport};
+use super::{CommandError, block_on, table::group_digits};
 use crate::{
     CurrentConfig,
     config::{Config, StorePlace, secret::SecretKey},
@@ -32,7 +32,7 @@ const ANSWER_TIMEOUT: Duration = Duration::from_secs(60);
 
 /// What the demo may be told.
 #[derive(Clone, Copy, Debug, clap::Args)]
-pub(super) struct Args {
+pub(super) struct DemoArgs {
     /// Requests that the agent sends.
     #[arg(long, default_value_t = 150, value_parser = clap::value_parser!(u32).range(1..=100_000))]
     steps: u32,
@@ -50,39 +50,43 @@ pub(super) struct Args {
 ///
 /// No loopback port, no output, or a proxy that does not answer. A refused request is none: it
 /// is counted and shown.
-pub(super) fn run(args: &Args, out: &mut io::Stdout) -> Result<(), Failed> {
+pub(super) fn run(args: &DemoArgs, out: &mut io::Stdout) -> Result<(), CommandError> {
     let pace = match out.is_terminal() {
         true => PACE,
         false => Duration::ZERO,
     };
-    block_on(show(args, out, pace))?
+    block_on(run_demo(args, out, pace))?
 }
 
-async fn show(args: &Args, out: &mut impl Write, pace: Duration) -> Result<(), Failed> {
+async fn run_demo(
+    args: &DemoArgs,
+    out: &mut impl Write,
+    pace: Duration,
+) -> Result<(), CommandError> {
     let listener = TcpListener::bind(("127.0.0.1", 0)).await;
-    let listener = listener.map_err(Failed::Start)?;
+    let listener = listener.map_err(CommandError::Start)?;
     let mut config = Config::default();
-    let address = listener.local_addr().map_err(Failed::Start)?;
+    let address = listener.local_addr().map_err(CommandError::Start)?;
     config.server.listen = address;
     // It ends with what it shows, so neither sessions nor a secret go to the disk.
     config.store.place = StorePlace::Memory;
     config.server.secret = Some(SecretKey::new([0; 32]));
     // It keeps a session of this length healthy; what is shown here is what follows where it does not.
     config.guard.clear.enabled = false;
-    let live = CurrentConfig::new(config).map_err(Failed::Start)?;
+    let live = CurrentConfig::new(config).map_err(CommandError::Start)?;
     tokio::select! {
-        served = crate::serve(Arc::new(live), listener, pending()) => served.map_err(Failed::Start),
-        played = play(args, address, out, pace) => played,
+        served = crate::serve(Arc::new(live), listener, pending()) => served.map_err(CommandError::Start),
+        played = play_session(args, address, out, pace) => played,
         _ = tokio::signal::ctrl_c() => Ok(()),
     }
 }
 
-async fn play(
-    args: &Args,
+async fn play_session(
+    args: &DemoArgs,
     address: SocketAddr,
     out: &mut impl Write,
     pace: Duration,
-) -> Result<(), Failed> {
+) -> Result<(), CommandError> {
     let (model, window) = args.window;
     let model = format!("simulated/{model}");
     writeln!(
@@ -90,11 +94,11 @@ async fn play(
         "A coding session of {} requests in a window of {} tokens ({model}), simulated: no key, no \
          network.\n",
         args.steps,
-        grouped(window),
+        group_digits(window),
     )?;
-    let client = super::http_client(ANSWER_TIMEOUT).map_err(Failed::Demo)?;
+    let client = super::build_http_client(ANSWER_TIMEOUT).map_err(CommandError::Demo)?;
     let url = format!("http://{address}/v1/chat/completions");
-    let mut report = Report::default();
+    let mut report = DemoReport::default();
     let mut agent = DemoAgent::new(model);
     for _ in 0..args.steps {
         let mut request = client.post(&url).header(CONTENT_TYPE, "application/json");
@@ -102,15 +106,15 @@ async fn play(
             request = request.header("x-plimsoll-guard", "off");
         }
         let (turn, request) = (agent.turn, request.body(agent.write_request()));
-        let answer = request.send().await.map_err(Failed::Demo)?;
+        let answer = request.send().await.map_err(CommandError::Demo)?;
         let (status, headers) = (answer.status().as_u16(), answer.headers().clone());
-        let body = answer.bytes().await.map_err(Failed::Demo)?;
-        let answer = Answer {
+        let body = answer.bytes().await.map_err(CommandError::Demo)?;
+        let answer = DemoAnswer {
             status,
             headers,
             body: serde_json::from_slice(&body).unwrap_or_default(),
         };
-        match answer.refusal() {
+        match answer.refusal_text() {
             Some(_) => agent.start_over(),
             None => agent.take_answer(&answer.body),
         }
@@ -118,7 +122,12 @@ async fn play(
         out.flush()?;
         time::sleep(pace).await;
     }
-    writeln!(out, "\n{} (simulated/{})", report.summary(), args.window.0)?;
+    writeln!(
+        out,
+        "\n{} (simulated/{})",
+        report.summary_line(),
+        args.window.0
+    )?;
     Ok(out.flush()?)
 }
 
@@ -142,13 +151,13 @@ mod tests {
     }
 
     async fn shown(steps: u32, unguarded: bool) -> String {
-        let args = Args {
+        let args = DemoArgs {
             steps,
             window: window("8k").unwrap(),
             unguarded,
         };
         let mut out = Vec::new();
-        show(&args, &mut out, Duration::ZERO).await.unwrap();
+        run_demo(&args, &mut out, Duration::ZERO).await.unwrap();
         String::from_utf8(out).unwrap()
     }
 
@@ -177,7 +186,7 @@ mod tests {
     async fn by_default_a_course_changes_before_the_eyes() {
         let args = <Played as clap::Parser>::parse_from(["demo"]).args;
         let mut out = Vec::new();
-        show(&args, &mut out, Duration::ZERO).await.unwrap();
+        run_demo(&args, &mut out, Duration::ZERO).await.unwrap();
         let text = String::from_utf8(out).unwrap();
         let lines: Vec<&str> = text.lines().collect();
         let at = |words: &str| lines.iter().position(|line| line.contains(words));
@@ -221,7 +230,7 @@ mod tests {
     #[derive(clap::Parser)]
     struct Played {
         #[command(flatten)]
-        args: Args,
+        args: DemoArgs,
     }
 
     #[tokio::test]

@@ -14,16 +14,16 @@ use std::{
 use bytes::Bytes;
 use clap::builder::{PossibleValuesParser, TypedValueParser as _};
 
-use super::Failed;
+use super::CommandError;
 use crate::{
-    config::{Environment, Flags, load},
+    config::{Environment, Flags, load_config},
     conversation::Conversation,
     format::chat,
     guard::{
         Policy,
         estimate::Calibration,
-        found::{Aim, Found, WindowFound},
-        profile::{PROFILES, Profile, named},
+        found::{Aim, PlanExplanation, WindowFound},
+        profile::{PROFILES, Profile, find_profile},
     },
     provider::{Registry, fit_body_to_windows},
 };
@@ -32,7 +32,7 @@ use crate::{
 const STRICTEST: &str = "template";
 
 #[derive(clap::Args, Clone, Debug)]
-pub(super) struct Args {
+pub(super) struct InspectArgs {
     /// File with the body of a chat-completions request; "-" reads standard input
     #[arg(value_name = "FILE")]
     file: PathBuf,
@@ -54,24 +54,24 @@ pub(super) struct Args {
 }
 
 pub(super) fn run(
-    args: &Args,
+    args: &InspectArgs,
     flags: &Flags,
     environment: &Environment,
     input: &mut impl Read,
     out: &mut impl Write,
-) -> Result<(), Failed> {
-    let mut config = load(flags, environment)?.config;
+) -> Result<(), CommandError> {
+    let mut config = load_config(flags, environment)?.config;
     fit_body_to_windows(&mut config);
-    let registry = Registry::new(&config).map_err(Failed::Start)?;
+    let registry = Registry::new(&config).map_err(CommandError::Start)?;
     let limit = config.server.max_body_bytes;
     let (name, body) = match args.file == Path::new("-") {
-        true => ("standard input".to_owned(), read(input, limit)),
+        true => ("standard input".to_owned(), read_body(input, limit)),
         false => {
-            let body = File::open(&args.file).and_then(|file| read(file, limit));
+            let body = File::open(&args.file).and_then(|file| read_body(file, limit));
             (args.file.display().to_string(), body)
         }
     };
-    let fail = |reason: String| Failed::Command(format!("{name}: {reason}"));
+    let fail = |reason: String| CommandError::Command(format!("{name}: {reason}"));
     let body = body.map_err(|error| fail(format!("cannot be read: {error}")))?;
     if body.len() > limit {
         return Err(fail(format!(
@@ -79,25 +79,25 @@ pub(super) fn run(
              server.max_body_bytes"
         )));
     }
-    let conversation = chat::index(body).map_err(|reason| fail(reason.to_string()))?;
-    let aim = aim(args, &conversation, &registry).map_err(Failed::Command)?;
+    let conversation = chat::index_body(body).map_err(|reason| fail(reason.to_string()))?;
+    let aim = resolve_aim(args, &conversation, &registry).map_err(CommandError::Command)?;
     let policy = Policy {
         profile: aim.profile,
         window: aim.window.tokens,
         input_limit: aim.window.input_limit,
         settings: &config.guard,
     };
-    let (fitted, found) = Found::plan(&conversation, &policy, &aim);
+    let (fitted, found) = PlanExplanation::plan(&conversation, &policy, &aim);
     if let Some(path) = &args.output {
         fs::write(path, &fitted).map_err(|error| {
-            Failed::Command(format!("{}: cannot be written: {error}", path.display()))
+            CommandError::Command(format!("{}: cannot be written: {error}", path.display()))
         })?;
     }
     if args.json {
         let text = serde_json::to_string_pretty(&found).map_err(io::Error::from)?;
         writeln!(out, "{text}")?;
     } else {
-        show::write(out, &found)?;
+        show::write_report(out, &found)?;
     }
     out.flush()?;
     Ok(())
@@ -107,10 +107,14 @@ pub(super) fn run(
 ///
 /// # Errors
 /// There is neither a window nor somebody who serves the model; the text says what to do.
-fn aim(args: &Args, conversation: &Conversation, registry: &Registry) -> Result<Aim, String> {
+fn resolve_aim(
+    args: &InspectArgs,
+    conversation: &Conversation,
+    registry: &Registry,
+) -> Result<Aim, String> {
     let model = args.model.clone();
     let model = model.or_else(|| conversation.model().map(Into::into));
-    let resolved = registry.resolve(model.as_deref().unwrap_or_default(), None);
+    let resolved = registry.resolve_target(model.as_deref().unwrap_or_default(), None);
     let window = match (&resolved, args.window) {
         // The limit of the prompt belongs to the window that is looked up.
         (_, Some(tokens)) => WindowFound {
@@ -121,7 +125,7 @@ fn aim(args: &Args, conversation: &Conversation, registry: &Registry) -> Result<
         (Ok(target), None) => WindowFound {
             tokens: target.window.tokens,
             input_limit: target.window.input,
-            source: target.window.source.word(),
+            source: target.window.source.display_name(),
         },
         (Err(_), None) if model.is_none() => {
             let message = "the request names no model; name one with --model, or give its --window";
@@ -135,7 +139,7 @@ fn aim(args: &Args, conversation: &Conversation, registry: &Registry) -> Result<
     };
     let provider = resolved.ok().map(|target| target.provider);
     let profile = provider.as_ref().map(|provider| provider.config.profile);
-    let profile = args.profile.or(profile).or_else(|| named(STRICTEST));
+    let profile = args.profile.or(profile).or_else(|| find_profile(STRICTEST));
     Ok(Aim {
         model,
         provider: provider.map(|provider| provider.name.to_string()),
@@ -147,7 +151,7 @@ fn aim(args: &Args, conversation: &Conversation, registry: &Registry) -> Result<
 }
 
 /// All of it, or a byte more than the proxy would take.
-fn read(input: impl Read, limit: usize) -> io::Result<Bytes> {
+fn read_body(input: impl Read, limit: usize) -> io::Result<Bytes> {
     let mut body = Vec::new();
     let most = (limit as u64).saturating_add(1);
     input.take(most).read_to_end(&mut body)?;
@@ -156,7 +160,7 @@ fn read(input: impl Read, limit: usize) -> io::Result<Bytes> {
 
 fn profiles() -> impl clap::builder::TypedValueParser<Value = &'static Profile> {
     PossibleValuesParser::new(PROFILES.iter().map(|profile| profile.name))
-        .try_map(|name| named(&name).ok_or("no such profile"))
+        .try_map(|name| find_profile(&name).ok_or("no such profile"))
 }
 
 #[cfg(test)]

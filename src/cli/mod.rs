@@ -26,7 +26,7 @@ use crate::config::{Environment, Flags, Problems};
 /// Keeps every conversation inside its model's context window, and says how full the window is.
 #[derive(Debug, Parser)]
 #[command(name = "plimsoll", version)]
-struct Arguments {
+struct CliArguments {
     #[command(flatten)]
     flags: Flags,
     #[command(subcommand)]
@@ -40,18 +40,18 @@ enum Command {
     /// Validate the settings and show what they come to
     Check,
     /// List the models, with their windows and where these come from
-    Models(models::Args),
+    Models(models::ModelsArgs),
     /// Show what the guard would do to a request
-    Inspect(inspect::Args),
+    Inspect(inspect::InspectArgs),
     /// Play a long coding session against the built-in provider: no key, no network
-    Demo(demo::Args),
+    Demo(demo::DemoArgs),
     /// List the sessions of a running proxy
-    Sessions(sessions::Args),
+    Sessions(sessions::SessionsArgs),
 }
 
 /// Why a command ended early.
 #[derive(Debug, Error)]
-enum Failed {
+enum CommandError {
     #[error("the settings cannot be used:\n{0}")]
     Settings(#[from] Problems),
     #[error("{0}: the address is in use; stop what listens there, or choose another with --listen")]
@@ -61,7 +61,7 @@ enum Failed {
         address: std::net::SocketAddr,
         source: io::Error,
     },
-    #[error("the proxy could not be started: {}", crate::error::chain(.0))]
+    #[error("the proxy could not be started: {}", crate::error::format_error_chain(.0))]
     Start(io::Error),
     #[error("the demo ended early: the proxy did not answer: {0}")]
     Demo(reqwest::Error),
@@ -75,7 +75,7 @@ enum Failed {
 /// Runs the command that the arguments name. Exit codes: 0 done, 1 failed, 2 wrong arguments or
 /// settings.
 pub fn run(arguments: impl IntoIterator<Item = OsString>, environment: &Environment) -> ExitCode {
-    let arguments = match Arguments::try_parse_from(arguments) {
+    let arguments = match CliArguments::try_parse_from(arguments) {
         Ok(arguments) => arguments,
         // `--help` and `--version` come this way too, and are no failure.
         Err(message) => {
@@ -99,7 +99,7 @@ pub fn run(arguments: impl IntoIterator<Item = OsString>, environment: &Environm
     let failed = match done {
         Ok(()) => return ExitCode::SUCCESS,
         // Whoever read the output has seen enough.
-        Err(Failed::Output(error)) if error.kind() == io::ErrorKind::BrokenPipe => {
+        Err(CommandError::Output(error)) if error.kind() == io::ErrorKind::BrokenPipe => {
             return ExitCode::SUCCESS;
         }
         Err(failed) => failed,
@@ -107,7 +107,7 @@ pub fn run(arguments: impl IntoIterator<Item = OsString>, environment: &Environm
     // With standard error closed too, the exit code says it.
     let _ = writeln!(io::stderr().lock(), "plimsoll: {failed}");
     ExitCode::from(match failed {
-        Failed::Settings(_) => 2,
+        CommandError::Settings(_) => 2,
         _ => 1,
     })
 }
@@ -116,7 +116,7 @@ pub fn run(arguments: impl IntoIterator<Item = OsString>, environment: &Environm
 ///
 /// SECURITY: follows no redirects and uses no proxy of the environment, so that a key goes only to the
 /// address that was named.
-fn http_client(timeout: Duration) -> reqwest::Result<reqwest::Client> {
+fn build_http_client(timeout: Duration) -> reqwest::Result<reqwest::Client> {
     // Another provider may be installed already, which is as good.
     let _ = rustls::crypto::ring::default_provider().install_default();
     reqwest::Client::builder()
@@ -128,22 +128,22 @@ fn http_client(timeout: Duration) -> reqwest::Result<reqwest::Client> {
 }
 
 /// Waits for what a command asks of others, on this thread.
-fn block_on<T>(task: impl Future<Output = T>) -> Result<T, Failed> {
+fn block_on<T>(task: impl Future<Output = T>) -> Result<T, CommandError> {
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build();
-    Ok(runtime.map_err(Failed::Start)?.block_on(task))
+    Ok(runtime.map_err(CommandError::Start)?.block_on(task))
 }
 
 #[cfg(test)]
 mod tests {
     use clap::{CommandFactory, Parser};
 
-    use super::{Arguments, Command};
+    use super::{CliArguments, Command};
 
     #[test]
     fn the_arguments_are_consistent() {
-        let command = Arguments::command();
+        let command = CliArguments::command();
         let about = command.get_about().unwrap().to_string();
         assert!(about.starts_with("Keeps every conversation"), "{about}");
         command.debug_assert();
@@ -155,11 +155,11 @@ mod tests {
             "plimsoll check --listen [::1]:1",
             "plimsoll --listen [::1]:1 check",
         ] {
-            let parsed = Arguments::try_parse_from(line.split(' ')).unwrap();
+            let parsed = CliArguments::try_parse_from(line.split(' ')).unwrap();
             assert!(matches!(parsed.command, Some(Command::Check)));
             assert_eq!(parsed.flags.listen.as_deref(), Some("[::1]:1"));
         }
-        let bare = Arguments::try_parse_from(["plimsoll"]).unwrap();
+        let bare = CliArguments::try_parse_from(["plimsoll"]).unwrap();
         assert!(bare.command.is_none());
     }
 }

@@ -2,36 +2,36 @@
 
 use std::io::Write;
 
-use super::{Failed, block_on, table};
+use super::{CommandError, block_on, table};
 use crate::{
-    config::{Config, Environment, Flags, load},
-    error::chain,
-    provider::{Offered, Registry, Target},
+    config::{Config, Environment, Flags, load_config},
+    error::format_error_chain,
+    provider::{OfferedModel, Registry, Target},
 };
 
 /// Options of `plimsoll models`.
 #[derive(clap::Args, Clone, Debug)]
-pub(super) struct Args {
+pub(super) struct ModelsArgs {
     /// Ask the providers for their own lists first, and fetch the catalogue where one is configured
     #[arg(long)]
     ask: bool,
 }
 
 pub(super) fn run(
-    args: &Args,
+    args: &ModelsArgs,
     flags: &Flags,
     environment: &Environment,
     out: &mut impl Write,
-) -> Result<(), Failed> {
-    let config = load(flags, environment)?.config;
-    let registry = Registry::new(&config).map_err(Failed::Start)?;
+) -> Result<(), CommandError> {
+    let config = load_config(flags, environment)?.config;
+    let registry = Registry::new(&config).map_err(CommandError::Start)?;
     if args.ask {
-        for line in block_on(ask(&registry))? {
+        for line in block_on(ask_providers(&registry))? {
             writeln!(out, "{line}")?;
         }
         writeln!(out)?;
     }
-    table::write(out, &rows(&config, &registry))?;
+    table::write_table(out, &model_rows(&config, &registry))?;
     writeln!(
         out,
         "\nA provider serves its other models too, as provider/model; their windows are looked up \
@@ -41,19 +41,19 @@ pub(super) fn run(
 }
 
 /// What came of asking, a line each.
-async fn ask(registry: &Registry) -> Vec<String> {
+async fn ask_providers(registry: &Registry) -> Vec<String> {
     let mut lines = Vec::new();
     match registry.fetch_catalogue().await {
         None => {}
         Some(Ok(models)) => lines.push(format!("catalogue: {models} models")),
-        Some(Err(error)) => lines.push(format!("catalogue: {}", chain(&error))),
+        Some(Err(error)) => lines.push(format!("catalogue: {}", format_error_chain(&error))),
     }
-    for (provider, listed) in registry.ask_lists().await {
+    for (provider, listed) in registry.ask_for_lists().await {
         lines.push(match listed {
             Ok(1) => format!("{provider}: lists 1 model"),
             Ok(models) => format!("{provider}: lists {models} models"),
             // Some errors begin with the name.
-            Err(error) => match chain(&error) {
+            Err(error) => match format_error_chain(&error) {
                 said if said.starts_with(&*provider) => said,
                 said => format!("{provider}: {said}"),
             },
@@ -64,33 +64,33 @@ async fn ask(registry: &Registry) -> Vec<String> {
 
 /// One row a name, the heading first. A window that is assumed has no critical limit, because
 /// nobody knows where it would lie. The last column says who answers where the name does not.
-pub(super) fn rows(config: &Config, registry: &Registry) -> Vec<[String; 7]> {
+pub(super) fn model_rows(config: &Config, registry: &Registry) -> Vec<[String; 7]> {
     let heading = [
         "model", "window", "source", "input", "optimal", "critical", "leads to",
     ];
     let mut rows = vec![heading.map(str::to_owned)];
-    for offered in registry.offered() {
+    for offered in registry.list_offered_models() {
         let window = offered.target.window;
-        let limits = offered.target.limits(&config.guard, None);
+        let limits = offered.target.compute_limits(&config.guard, None);
         let or = |tokens: Option<u32>, unset: &str| {
             tokens.map_or(unset.to_owned(), |tokens| tokens.to_string())
         };
         rows.push([
             offered.id.clone(),
             window.tokens.to_string(),
-            window.source.word().to_owned(),
+            window.source.display_name().to_owned(),
             or(window.input, "-"),
             limits.optimal_max_tokens.to_string(),
             or(limits.critical_max_tokens, "unknown"),
-            leads_to(registry, &offered),
+            describe_route(registry, &offered),
         ]);
     }
     rows
 }
 
 /// Who answers: the places with their shares, then who stands in for them, then who is larger.
-fn leads_to(registry: &Registry, offered: &Offered) -> String {
-    let Ok(choice) = registry.look_up(&offered.id, None) else {
+fn describe_route(registry: &Registry, offered: &OfferedModel) -> String {
+    let Ok(choice) = registry.look_up_candidates(&offered.id, None) else {
         return String::new();
     };
     let mut parts = Vec::new();
@@ -111,7 +111,7 @@ fn leads_to(registry: &Registry, offered: &Offered) -> String {
     if !fallbacks.is_empty() {
         parts.push(format!("else {}", fallbacks.join(", ")));
     }
-    if let Some(larger) = registry.larger(&offered.target) {
+    if let Some(larger) = registry.find_larger(&offered.target) {
         parts.push(format!("larger {}", larger.id()));
     }
     parts.join("; ")
@@ -126,7 +126,7 @@ mod tests {
         thread,
     };
 
-    use super::{Args, run};
+    use super::{ModelsArgs, run};
     use crate::config::{Environment, Flags};
 
     /// What the command says of these settings.
@@ -140,7 +140,7 @@ mod tests {
         };
         let environment = Environment::from_iter([("KEY", "sk-secret")]);
         let mut out = Vec::new();
-        run(&Args { ask }, &flags, &environment, &mut out).unwrap();
+        run(&ModelsArgs { ask }, &flags, &environment, &mut out).unwrap();
         String::from_utf8(out).unwrap()
     }
 

@@ -9,46 +9,49 @@ use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
 
 use self::{
-    reload::Reloading,
+    reload::ConfigReloader,
     signals::{Signals, wait_to_be_asked_twice},
 };
-use super::Failed;
+use super::CommandError;
 use crate::{
     CurrentConfig,
-    config::{Auth, Environment, Flags, Loaded, Watch},
+    config::{Auth, ConfigWatcher, Environment, Flags, LoadedConfig},
     provider::fit_body_to_windows,
     telemetry,
 };
 
-pub(super) fn run(flags: &Flags, environment: &Environment) -> Result<(), Failed> {
-    let mut watch = Watch::new(flags, environment);
-    let mut loaded = watch.load()?;
+pub(super) fn run(flags: &Flags, environment: &Environment) -> Result<(), CommandError> {
+    let mut watch = ConfigWatcher::new(flags, environment);
+    let mut loaded = watch.load_config()?;
     fit_body_to_windows(&mut loaded.config);
-    let _log = telemetry::start();
+    let _log = telemetry::start_logging();
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .enable_all()
         .build()
-        .map_err(Failed::Start)?;
-    let served = runtime.block_on(serve(loaded, watch));
+        .map_err(CommandError::Start)?;
+    let served = runtime.block_on(serve_until_stopped(loaded, watch));
     // Whoever told us twice to stop waits for nothing, not for a disk that hangs either.
     runtime.shutdown_background();
     served
 }
 
-async fn serve(loaded: Loaded, watch: Watch) -> Result<(), Failed> {
+async fn serve_until_stopped(
+    loaded: LoadedConfig,
+    watch: ConfigWatcher,
+) -> Result<(), CommandError> {
     // Before anybody can know of us, so that a stop right after the start is a clean one too.
-    let Signals { stop, reload } = Signals::new().map_err(Failed::Start)?;
+    let Signals { stop, reload } = Signals::new().map_err(CommandError::Start)?;
     let address = loaded.config.server.listen;
     let listener = TcpListener::bind(address)
         .await
         .map_err(|source| match source.kind() {
-            io::ErrorKind::AddrInUse => Failed::AddressInUse(address),
-            _ => Failed::Listen { address, source },
+            io::ErrorKind::AddrInUse => CommandError::AddressInUse(address),
+            _ => CommandError::Listen { address, source },
         })?;
-    let live = CurrentConfig::new(loaded.config.clone()).map_err(Failed::Start)?;
+    let live = CurrentConfig::new(loaded.config.clone()).map_err(CommandError::Start)?;
     let live = Arc::new(live);
-    let reloading = Reloading::begin(Arc::clone(&live), watch, &loaded);
-    announce(&loaded, &listener).map_err(Failed::Start)?;
+    let reloading = ConfigReloader::from_loaded(Arc::clone(&live), watch, &loaded);
+    log_startup(&loaded, &listener).map_err(CommandError::Start)?;
     let told = CancellationToken::new();
     let told_twice = async {
         // Settings that come while it stops are of no use to anybody.
@@ -57,7 +60,7 @@ async fn serve(loaded: Loaded, watch: Watch) -> Result<(), Failed> {
     };
     tokio::select! {
         served = crate::serve(live, listener, told.cancelled()) => {
-            served.map_err(Failed::Start)?;
+            served.map_err(CommandError::Start)?;
         }
         () = told_twice => {}
     }
@@ -66,7 +69,7 @@ async fn serve(loaded: Loaded, watch: Watch) -> Result<(), Failed> {
 }
 
 /// Says where we listen, for whom, and within which limits.
-fn announce(loaded: &Loaded, listener: &TcpListener) -> io::Result<()> {
+fn log_startup(loaded: &LoadedConfig, listener: &TcpListener) -> io::Result<()> {
     let config = &loaded.config;
     for (name, provider) in &config.providers {
         tracing::info!(

@@ -11,12 +11,12 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Value, value::RawValue};
 
 use super::{
-    Failed, block_on,
-    table::{self, grouped},
+    CommandError, block_on,
+    table::{self, group_digits},
 };
 use crate::{
-    config::{Environment, Flags, load, secret::Secret},
-    error::chain,
+    config::{Environment, Flags, load_config, secret::Secret},
+    error::format_error_chain,
 };
 
 /// Sessions on one page; the API gives no more.
@@ -27,7 +27,7 @@ const MAX_PAGE_BYTES: usize = 8 << 20;
 const TIMEOUT: Duration = Duration::from_secs(10);
 
 #[derive(clap::Args, Clone, Debug)]
-pub(super) struct Args {
+pub(super) struct SessionsArgs {
     /// Where the proxy is [default: the address that the settings have it listen on]
     #[arg(long, value_name = "ADDRESS")]
     url: Option<String>,
@@ -42,7 +42,7 @@ pub(super) struct Args {
 /// The body of the API's answer. A session stays JSON until a table is made of it, so that `--json`
 /// prints every field as it came.
 #[derive(Default, Deserialize, Serialize)]
-struct Sessions {
+struct SessionList {
     sessions: Vec<Box<RawValue>>,
     /// What to skip for the next page; `None` after the last one.
     next: Option<u64>,
@@ -57,19 +57,22 @@ struct Sessions {
 /// The settings cannot be read, the proxy is not there, refuses the key or is none, or the output
 /// cannot be written.
 pub(super) fn run(
-    args: &Args,
+    args: &SessionsArgs,
     flags: &Flags,
     environment: &Environment,
     out: &mut impl Write,
-) -> Result<(), Failed> {
+) -> Result<(), CommandError> {
     let address = match &args.url {
         Some(url) => url.clone(),
-        None => format!("http://{}", load(flags, environment)?.config.server.listen),
+        None => format!(
+            "http://{}",
+            load_config(flags, environment)?.config.server.listen
+        ),
     };
-    let url = parse_address(&address).map_err(Failed::Command)?;
-    let key = environment.value(&args.key_env).map(Secret::new);
+    let url = parse_address(&address).map_err(CommandError::Command)?;
+    let key = environment.get_variable(&args.key_env).map(Secret::new);
     let listed = block_on(fetch_sessions(&url, key.as_ref(), &args.key_env))?;
-    let listed = listed.map_err(Failed::Command)?;
+    let listed = listed.map_err(CommandError::Command)?;
     if args.json {
         let text = serde_json::to_string(&listed).map_err(io::Error::from)?;
         writeln!(out, "{text}")?;
@@ -81,7 +84,7 @@ pub(super) fn run(
             "No sessions yet: a request through the proxy begins one. A client's key shows that \
              client's sessions, the administrator's key all of them."
         )?,
-        sessions => table::write(out, &format_rows(sessions))?,
+        sessions => table::write_table(out, &format_rows(sessions))?,
     }
     if let (Some(others), Some(hint)) = (listed.of_other_keys.filter(|it| *it > 0), &listed.hint) {
         writeln!(out, "Sessions of other keys: {others}. {hint}")?;
@@ -108,16 +111,17 @@ async fn fetch_sessions(
     url: &Url,
     key: Option<&Secret>,
     key_env: &str,
-) -> Result<Sessions, String> {
-    let client = super::http_client(TIMEOUT).map_err(|error| chain(&error).to_string())?;
+) -> Result<SessionList, String> {
+    let client = super::build_http_client(TIMEOUT)
+        .map_err(|error| format_error_chain(&error).to_string())?;
     let no_list = |reason: String| {
         format!(
             "{url} answers with no list of sessions; is this a Plimsoll proxy of the same release? {reason}"
         )
     };
-    let mut all = Sessions {
+    let mut all = SessionList {
         next: Some(0),
-        ..Sessions::default()
+        ..SessionList::default()
     };
     while let Some(skip) = all.next {
         let mut page = url.clone();
@@ -129,7 +133,7 @@ async fn fetch_sessions(
         let answer = request.send().await.map_err(|error| {
             format!(
                 "{url} cannot be reached: {}; `plimsoll serve` starts a proxy, --url names another address",
-                chain(&error.without_url())
+                format_error_chain(&error.without_url())
             )
         })?;
         match (answer.status(), key) {
@@ -151,9 +155,9 @@ async fn fetch_sessions(
         let body = body.collect().await;
         let body = body.map_err(|error| no_list(error.to_string()))?;
         let page = serde_json::from_slice(&body.to_bytes());
-        let mut page: Sessions = page.map_err(|error| no_list(error.to_string()))?;
+        let mut page: SessionList = page.map_err(|error| no_list(error.to_string()))?;
         all.sessions.append(&mut page.sessions);
-        all = Sessions {
+        all = SessionList {
             sessions: all.sessions,
             // A page that leads to itself or back would never end.
             next: page.next.filter(|next| *next > skip),
@@ -182,7 +186,7 @@ fn format_rows(sessions: &[Box<RawValue>]) -> Vec<[String; 8]> {
 /// The cells of one session; what is not told is unknown.
 fn format_session(session: &Value, now_s: u64) -> [String; 8] {
     let text = |field: &str| session[field].as_str().unwrap_or("?").to_owned();
-    let tokens = |field: &str| session[field].as_u64().map_or("?".to_owned(), grouped);
+    let tokens = |field: &str| session[field].as_u64().map_or("?".to_owned(), group_digits);
     let full = session["hard_util"].as_f64();
     let full = full.map_or("?".to_owned(), |full| format!("{:.0} %", full * 100.0));
     let updated_s = session["updated_s"].as_u64().unwrap_or(now_s);

@@ -7,7 +7,10 @@ use std::{
 
 /// Writes rows with every column as wide as its widest cell. Two spaces stand before each row and
 /// between columns; nothing stands at the end of a line.
-pub(super) fn write<const N: usize>(out: &mut impl Write, rows: &[[String; N]]) -> io::Result<()> {
+pub(super) fn write_table<const N: usize>(
+    out: &mut impl Write,
+    rows: &[[String; N]],
+) -> io::Result<()> {
     let width = |column: usize| {
         let cells = rows.iter().map(|row| row[column].chars().count());
         cells.max().unwrap_or(0)
@@ -24,7 +27,7 @@ pub(super) fn write<const N: usize>(out: &mut impl Write, rows: &[[String; N]]) 
 }
 
 /// A whole number with its thousands apart.
-pub(super) fn grouped(number: impl Display) -> String {
+pub(super) fn group_digits(number: impl Display) -> String {
     let digits = number.to_string();
     let mut text = String::new();
     for (at, digit) in digits.chars().enumerate() {
@@ -50,7 +53,7 @@ mod tests {
         let row = |cells: [&str; 3]| cells.map(str::to_owned);
         let rows = [row(["a", "bbb", "c"]), row(["aaaa", "ü", ""])];
         let mut out = Vec::new();
-        super::write(&mut out, &rows).unwrap();
+        super::write_table(&mut out, &rows).unwrap();
         assert_eq!(
             String::from_utf8(out).unwrap(),
             "  a     bbb  c\n  aaaa  ü\n"
@@ -68,8 +71,8 @@ mod tests {
 
     #[test]
     fn thousands_are_apart() {
-        assert_eq!(super::grouped(7), "7");
-        assert_eq!(super::grouped(1_000), "1,000");
-        assert_eq!(super::grouped(12_345_678), "12,345,678");
+        assert_eq!(super::group_digits(7), "7");
+        assert_eq!(super::group_digits(1_000), "1,000");
+        assert_eq!(super::group_digits(12_345_678), "12,345,678");
     }
 }

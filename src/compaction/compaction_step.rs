@@ -1,18 +1,18 @@
 //! The state of compaction while one request is served.
 
-use super::{JobId, Memory, Outcome, PendingJob};
-use crate::store::Key;
+use super::{CompactionMemory, JobId, JobOutcome, PendingJob};
+use crate::store::StateKey;
 
 /// What compaction does in one request, and what it remembers afterwards.
 #[derive(Clone, Debug)]
 pub struct CompactionStep {
     /// Of the session, as this request leaves it.
-    pub memory: Memory,
+    pub memory: CompactionMemory,
     /// Generations of the session, this one included.
     pub generations: u32,
     /// Names the request. `None` where no summary may be begun: the request belongs to no
     /// conversation, or the store did not say whether the conversation has a summary.
-    pub key: Option<Key>,
+    pub key: Option<StateKey>,
     /// The guard may change the request, so that a summary would go out.
     pub guards: bool,
     /// Summaries are made without an order.
@@ -27,7 +27,7 @@ pub struct CompactionStep {
 
 impl CompactionStep {
     /// What is remembered after the generation. A job that is being made settles an order.
-    pub fn memory_after(&self) -> Memory {
+    pub fn memory_after(&self) -> CompactionMemory {
         let mut memory = self.memory.clone();
         if let Some(ordered) = self.ordered.filter(|_| self.guards && memory.job.is_some()) {
             memory.ordered = ordered;
@@ -35,7 +35,7 @@ impl CompactionStep {
         memory
     }
 
-    pub fn job(&self) -> Option<JobId> {
+    pub fn job_id(&self) -> Option<JobId> {
         self.memory.job.map(|job| job.id)
     }
 
@@ -77,12 +77,12 @@ impl CompactionStep {
 
     /// The job of an earlier try of this request has failed.
     pub fn record_failure(&mut self) {
-        self.memory.failed(self.generations);
+        self.memory.record_failure(self.generations);
         self.settle_order();
     }
 
     /// Takes over the outcome of the session's job. Whether there is a new summary to go out.
-    pub fn take_over(&mut self, outcome: &Outcome) -> bool {
+    pub fn take_over(&mut self, outcome: &JobOutcome) -> bool {
         let made = self.memory.made;
         let outcomes = std::slice::from_ref(outcome);
         self.memory.take_over(outcomes, self.generations);
@@ -104,7 +104,7 @@ impl CompactionStep {
     }
 
     /// What the client is told was done.
-    pub fn actions(&self) -> impl Iterator<Item = &'static str> + use<> {
+    pub fn list_actions(&self) -> impl Iterator<Item = &'static str> + use<> {
         let compacted = self.goes_out_first().then_some("compacted");
         let compacting = self.memory.job.map(|_| "compacting");
         compacted.into_iter().chain(compacting)

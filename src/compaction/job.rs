@@ -14,12 +14,15 @@ use bytes::Bytes;
 use http::Response;
 use thiserror::Error;
 
-use super::{BackoffSubject, Due, JobTicket, Next, Rejected, Summariser, Work};
+use super::{
+    BackoffSubject, JobTicket, Summariser, SummaryProgress, SummaryRange, SummaryRejection,
+    SummaryWork,
+};
 use crate::{
     conversation::{Conversation, edit::Edits},
-    guard::record::Summary,
-    provider::{Target, Unsent, breaker::State},
-    relay::{self, BadAnswer, Whole},
+    guard::injections::Summary,
+    provider::{Target, UpstreamError, breaker::BreakerState},
+    relay::{self, BadAnswer, BufferedAnswer},
     telemetry::trace::Trace,
     wire::Body,
 };
@@ -30,11 +33,11 @@ const MAX_ANSWER_BYTES: usize = 4 << 20;
 /// Sends the requests of a job to the summary model.
 pub trait SummaryClient: Sync {
     /// Sends a chat completion request and waits for the head of its answer.
-    fn send(
+    fn send_request(
         &self,
         trace: &Trace,
         body: Bytes,
-    ) -> impl Future<Output = Result<Response<Body>, Unsent>> + Send;
+    ) -> impl Future<Output = Result<Response<Body>, UpstreamError>> + Send;
 }
 
 /// A summary that is to be made.
@@ -44,7 +47,7 @@ pub struct SummaryJob<C> {
     pub conversation: Arc<Conversation>,
     /// The edits that the conversation went out with.
     pub edits: Edits,
-    pub due: Due,
+    pub range: SummaryRange,
     pub summariser: Summariser,
     pub target: Target,
     pub timeout: Duration,
@@ -56,7 +59,7 @@ pub struct SummaryJob<C> {
 
 /// What a job has cost.
 #[derive(Clone, Copy, Debug, Default)]
-struct Cost {
+struct JobCost {
     calls: u32,
     prompt_tokens: u64,
     completion_tokens: u64,
@@ -68,13 +71,13 @@ struct Cost {
 #[derive(Debug, Error)]
 enum JobError {
     #[error("it was not made in time")]
-    Late,
+    TimedOut,
     #[error("there is nothing that could be asked")]
     Nothing,
     #[error("the circuit breaker of its provider is open")]
     CircuitOpen,
     #[error(transparent)]
-    Unsent(#[from] Unsent),
+    Unsent(#[from] UpstreamError),
     #[error(transparent)]
     Bad(#[from] BadAnswer),
     #[error("the summary model answered with status {0}")]
@@ -84,14 +87,14 @@ enum JobError {
     #[error("the answer cannot be read")]
     Unreadable,
     #[error(transparent)]
-    Rejected(#[from] Rejected),
+    Rejected(#[from] SummaryRejection),
 }
 
 impl JobError {
     /// As the metrics name it.
-    const fn word(&self) -> &'static str {
+    const fn as_metric_label(&self) -> &'static str {
         match self {
-            Self::Late => "timed_out",
+            Self::TimedOut => "timed_out",
             Self::Rejected(_) | Self::Overlong | Self::Unreadable => "rejected",
             Self::Nothing | Self::CircuitOpen => "skipped",
             Self::Unsent(_) | Self::Bad(_) | Self::Refused(_) => "failed",
@@ -102,59 +105,67 @@ impl JobError {
 impl<C: SummaryClient> SummaryJob<C> {
     /// Makes the summary, and gives the outcome to all who wait for it.
     pub async fn run(mut self) {
-        self.ticket.start();
-        let trace = self.trace.linked("plimsoll.summary");
+        self.ticket.mark_started();
+        let trace = self.trace.begin_linked_trace("plimsoll.summary");
         let begun = Instant::now();
-        let mut cost = Cost::default();
-        let made = tokio::time::timeout(self.timeout, self.make(&trace, &mut cost)).await;
-        let made = made.unwrap_or(Err(JobError::Late));
+        let mut cost = JobCost::default();
+        let made = tokio::time::timeout(self.timeout, self.make_summary(&trace, &mut cost)).await;
+        let made = made.unwrap_or(Err(JobError::TimedOut));
         if !matches!(made, Err(JobError::Nothing | JobError::CircuitOpen)) {
-            let model = BackoffSubject::of_model(&self.target);
+            let model = BackoffSubject::from_target(&self.target);
             self.ticket.record_model(model, made.is_ok());
         }
         self.ticket
             .count_tokens(cost.prompt_tokens, cost.completion_tokens);
-        self.log(&made, cost, begun.elapsed());
-        let outcome = made.as_ref().map_or_else(JobError::word, |_| "made");
-        trace.end(|span| {
-            span.set("plimsoll.outcome", outcome);
-            span.set("gen_ai.conversation.id", self.session);
+        self.log_outcome(&made, cost, begun.elapsed());
+        let outcome = made
+            .as_ref()
+            .map_or_else(JobError::as_metric_label, |_| "made");
+        trace.end_request(|span| {
+            span.set_attribute("plimsoll.outcome", outcome);
+            span.set_attribute("gen_ai.conversation.id", self.session);
             let tokens = |count: u64| i64::try_from(count).unwrap_or(i64::MAX);
-            span.set("gen_ai.usage.input_tokens", tokens(cost.prompt_tokens));
-            span.set("gen_ai.usage.output_tokens", tokens(cost.completion_tokens));
+            span.set_attribute("gen_ai.usage.input_tokens", tokens(cost.prompt_tokens));
+            span.set_attribute("gen_ai.usage.output_tokens", tokens(cost.completion_tokens));
         });
-        self.ticket.finish(outcome, made.ok());
+        self.ticket.deliver_outcome(outcome, made.ok());
     }
 
-    async fn make(&self, trace: &Trace, cost: &mut Cost) -> Result<Summary, JobError> {
+    async fn make_summary(&self, trace: &Trace, cost: &mut JobCost) -> Result<Summary, JobError> {
         let summariser = self.summariser.clone();
-        let begun = Work::begin(&self.conversation, &self.edits, self.due, summariser);
+        let begun =
+            SummaryWork::begin_summary(&self.conversation, &self.edits, self.range, summariser);
         let (mut work, mut body) = begun.ok_or(JobError::Nothing)?;
         loop {
-            let answer = self.ask(body, trace, cost).await?;
-            match work.next(&answer) {
-                Next::Ask(next) => body = next,
-                Next::Done(summary) => return Ok(summary),
-                Next::Failed(rejected) => return Err(rejected.into()),
+            let answer = self.fetch_answer(body, trace, cost).await?;
+            match work.read_answer(&answer) {
+                SummaryProgress::Ask(next) => body = next,
+                SummaryProgress::Done(summary) => return Ok(summary),
+                SummaryProgress::Failed(rejected) => return Err(rejected.into()),
             }
         }
     }
 
     /// Sends one request, and reads the whole of its answer.
-    async fn ask(&self, body: Bytes, trace: &Trace, cost: &mut Cost) -> Result<Bytes, JobError> {
+    async fn fetch_answer(
+        &self,
+        body: Bytes,
+        trace: &Trace,
+        cost: &mut JobCost,
+    ) -> Result<Bytes, JobError> {
         let provider = &self.target.provider;
         // A half-open breaker admits one request at a time, and a summary would take too long.
-        if provider.breaker.state(Instant::now()) != State::Closed {
+        if provider.breaker.state_at(Instant::now()) != BreakerState::Closed {
             return Err(JobError::CircuitOpen);
         }
-        let permit = provider.breaker.admit(Instant::now());
+        let permit = provider.breaker.try_admit(Instant::now());
         let permit = permit.ok_or(JobError::CircuitOpen)?;
         cost.calls += 1;
-        let answer = match self.client.send(trace, body).await {
+        let answer = match self.client.send_request(trace, body).await {
             Ok(answer) => answer,
             Err(unsent) => {
-                if matches!(unsent, Unsent::Unreachable { .. }) {
-                    permit.failed(Instant::now());
+                if matches!(unsent, UpstreamError::Unreachable { .. }) {
+                    permit.record_failure(Instant::now());
                 }
                 return Err(unsent.into());
             }
@@ -163,27 +174,27 @@ impl<C: SummaryClient> SummaryJob<C> {
         if !status.is_success() {
             return Err(JobError::Refused(status.as_u16()));
         }
-        permit.succeeded();
+        permit.record_success();
         let mut left = MAX_ANSWER_BYTES;
         let room = |bytes| {
             left = left.saturating_sub(bytes);
             left > 0
         };
-        match relay::whole(answer, &provider.name, room).await? {
-            Whole::Overlong(_) => Err(JobError::Overlong),
-            Whole::Complete { head, body, heard } => {
+        match relay::buffer_answer(answer, &provider.name, room).await? {
+            BufferedAnswer::Overlong(_) => Err(JobError::Overlong),
+            BufferedAnswer::Complete { head, body, heard } => {
                 if let Some(usage) = heard.usage {
                     cost.summary_tokens = usage.completion_tokens.unwrap_or(0);
                     cost.prompt_tokens += u64::from(usage.prompt_tokens);
                     cost.completion_tokens += u64::from(cost.summary_tokens);
                 }
-                relay::unpacked(&head.headers, &body).ok_or(JobError::Unreadable)
+                relay::unpack_answer(&head.headers, &body).ok_or(JobError::Unreadable)
             }
         }
     }
 
     /// Writes the one line of a job.
-    fn log(&self, made: &Result<Summary, JobError>, cost: Cost, took: Duration) {
+    fn log_outcome(&self, made: &Result<Summary, JobError>, cost: JobCost, took: Duration) {
         let (session, calls) = (&*self.session, cost.calls);
         let ms = u64::try_from(took.as_millis()).unwrap_or(u64::MAX);
         let provider = &*self.target.provider.name;
@@ -193,7 +204,7 @@ impl<C: SummaryClient> SummaryJob<C> {
                 session,
                 provider,
                 model,
-                replaced_tokens = self.due.replaced,
+                replaced_tokens = self.range.replaced,
                 summary_tokens = cost.summary_tokens,
                 calls,
                 ms,

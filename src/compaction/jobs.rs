@@ -15,10 +15,12 @@ use lru::LruCache;
 use tokio::sync::oneshot;
 
 use super::{
-    JobId, Outcome,
+    JobId, JobOutcome,
     summary_backoff::{BackoffSubject, SummaryBackoff},
 };
-use crate::{guard::record::Summary, provider::Target, store::Key, telemetry::metrics::Metrics};
+use crate::{
+    guard::injections::Summary, provider::Target, store::StateKey, telemetry::metrics::Metrics,
+};
 
 /// Jobs that are remembered, those that have ended included.
 const MAX_JOBS: NonZeroUsize = NonZeroUsize::new(128).expect("not zero");
@@ -28,7 +30,7 @@ const MAX_FOLLOWERS: usize = 16;
 const MAX_WARNED: usize = 1_024;
 
 /// The outcome of a job, as soon as it is there; an error where the job ended without one.
-pub type JobResult = Shared<oneshot::Receiver<Outcome>>;
+pub type JobResult = Shared<oneshot::Receiver<JobOutcome>>;
 
 /// The jobs of this process, under whatever settings.
 #[derive(Debug)]
@@ -40,7 +42,7 @@ pub struct SummaryJobs {
 #[derive(Debug)]
 struct JobsState {
     /// By the request that began each.
-    jobs: LruCache<Key, JobEntry>,
+    jobs: LruCache<StateKey, JobEntry>,
     backoff: SummaryBackoff,
     /// Jobs that have not ended.
     running: usize,
@@ -60,7 +62,7 @@ struct JobEntry {
 /// A request that needs a summary.
 pub struct JobRequest {
     /// Names the request; the same request has one job.
-    pub key: Key,
+    pub key: StateKey,
     /// The name of the job, if this request begins it.
     pub id: JobId,
     /// The summary model.
@@ -90,7 +92,7 @@ pub enum JobStart {
 #[derive(Debug)]
 pub struct JobTicket {
     id: JobId,
-    sender: Option<oneshot::Sender<Outcome>>,
+    sender: Option<oneshot::Sender<JobOutcome>>,
     /// How the metrics name its end.
     end: &'static str,
     jobs: Arc<SummaryJobs>,
@@ -110,8 +112,8 @@ impl SummaryJobs {
     }
 
     /// Begins a job, or finds the one of an earlier try of the request.
-    pub fn begin(self: &Arc<Self>, request: JobRequest) -> JobStart {
-        let mut state = self.lock();
+    pub fn begin_job(self: &Arc<Self>, request: JobRequest) -> JobStart {
+        let mut state = self.lock_state();
         if let Some(job) = state.jobs.get(&request.key) {
             match job.result.clone().now_or_never() {
                 Some(Ok(outcome)) if outcome.summary.is_none() => return JobStart::Failed,
@@ -147,13 +149,13 @@ impl SummaryJobs {
     }
 
     /// The result of a job, where this process remembers the job.
-    pub fn result(&self, id: JobId) -> Option<JobResult> {
-        self.find(id, |job| job.result.clone())
+    pub fn find_result(&self, id: JobId) -> Option<JobResult> {
+        self.with_job(id, |job| job.result.clone())
     }
 
     /// The same, for a request that stores the outcome; `None` where enough others do.
-    pub fn follow(&self, id: JobId) -> Option<JobResult> {
-        self.find(id, |job| {
+    pub fn follow_job(&self, id: JobId) -> Option<JobResult> {
+        self.with_job(id, |job| {
             job.followers += 1;
             (job.followers <= MAX_FOLLOWERS).then(|| job.result.clone())
         })?
@@ -161,33 +163,33 @@ impl SummaryJobs {
 
     /// Whether a request stopped waiting for the job before it ended.
     pub fn is_late(&self, id: JobId) -> bool {
-        self.find(id, |job| job.late).unwrap_or(false)
+        self.with_job(id, |job| job.late).unwrap_or(false)
     }
 
     pub fn mark_late(&self, id: JobId) {
-        self.find(id, |job| job.late = true);
+        self.with_job(id, |job| job.late = true);
     }
 
-    fn find<T>(&self, id: JobId, read: impl FnOnce(&mut JobEntry) -> T) -> Option<T> {
-        let mut state = self.lock();
+    fn with_job<T>(&self, id: JobId, read: impl FnOnce(&mut JobEntry) -> T) -> Option<T> {
+        let mut state = self.lock_state();
         let mut jobs = state.jobs.iter_mut();
         jobs.find(|(_, job)| job.id == id).map(|(_, job)| read(job))
     }
 
     /// Whether nothing is asked of the subject for now.
     pub fn is_paused(&self, subject: &BackoffSubject) -> bool {
-        self.lock().backoff.is_paused(subject, Instant::now())
+        self.lock_state().backoff.is_paused(subject, Instant::now())
     }
 
     /// A request of the subject has used a summary.
     pub fn mark_used(&self, subject: &BackoffSubject) {
-        self.lock().backoff.reset(subject);
+        self.lock_state().backoff.reset(subject);
     }
 
     /// Logs once for each model why its conversations are not summarised.
     pub fn warn_unknown_window(&self, target: &Target) {
         let id = target.id();
-        let mut state = self.lock();
+        let mut state = self.lock_state();
         if state.warned.len() < MAX_WARNED && state.warned.insert(id.clone()) {
             tracing::warn!(
                 "conversations of {id:?} are not summarised automatically: the window of the model is \
@@ -200,7 +202,7 @@ impl SummaryJobs {
         self.metrics.summaries.with_label_values(&[outcome]).inc();
     }
 
-    fn lock(&self) -> MutexGuard<'_, JobsState> {
+    fn lock_state(&self) -> MutexGuard<'_, JobsState> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -211,13 +213,13 @@ impl JobTicket {
     }
 
     /// The job runs from now on.
-    pub(super) const fn start(&mut self) {
+    pub(super) const fn mark_started(&mut self) {
         self.end = "stopped";
     }
 
     /// Counts whether the summary model did its work.
     pub(super) fn record_model(&self, model: BackoffSubject, succeeded: bool) {
-        let backoff = &mut self.jobs.lock().backoff;
+        let backoff = &mut self.jobs.lock_state().backoff;
         match succeeded {
             true => backoff.reset(&model),
             false => backoff.count_failure(model, Instant::now()),
@@ -231,11 +233,11 @@ impl JobTicket {
     }
 
     /// Gives the outcome to all who wait for it; `end` names it in the metrics.
-    pub(super) fn finish(mut self, end: &'static str, summary: Option<Summary>) {
+    pub(super) fn deliver_outcome(mut self, end: &'static str, summary: Option<Summary>) {
         self.end = end;
         if let Some(sender) = self.sender.take() {
             // Nobody may be waiting.
-            let _ = sender.send(Outcome {
+            let _ = sender.send(JobOutcome {
                 job: self.id,
                 summary,
             });
@@ -245,7 +247,7 @@ impl JobTicket {
 
 impl Drop for JobTicket {
     fn drop(&mut self) {
-        let mut state = self.jobs.lock();
+        let mut state = self.jobs.lock_state();
         state.running = state.running.saturating_sub(1);
         drop(state);
         self.jobs.metrics.summaries_running.dec();

@@ -7,32 +7,32 @@
 //! stored beside the session until the next request of the branch takes it over. When a request begins
 //! or waits for a summary is decided by the steps of the exchange, which also send and store.
 
-mod accept;
-mod ask;
 mod compaction_step;
-mod due;
 mod job;
 mod jobs;
+mod parse_summary;
 mod prompt;
 mod shorten;
 mod summary_backoff;
 mod summary_model;
+mod summary_range;
+mod summary_request;
+mod summary_work;
 mod transcript;
-mod work;
 
 use serde::{Deserialize, Serialize};
 
 pub use self::{
-    accept::Rejected,
     compaction_step::CompactionStep,
-    due::{Due, due, threshold},
     job::{SummaryClient, SummaryJob},
     jobs::{JobRequest, JobResult, JobStart, JobTicket, SummaryJobs},
+    parse_summary::SummaryRejection,
     summary_backoff::BackoffSubject,
     summary_model::choose_summary_model,
-    work::{Next, Summariser, Work},
+    summary_range::{SummaryRange, compute_threshold, find_summary_range},
+    summary_work::{Summariser, SummaryProgress, SummaryWork},
 };
-use crate::guard::record::Summary;
+use crate::guard::injections::Summary;
 
 /// The sections of a summary, by their tags.
 const SECTIONS: [&str; 6] = [
@@ -53,7 +53,7 @@ impl JobId {
         Self(bytes)
     }
 
-    pub const fn bytes(self) -> [u8; 8] {
+    pub const fn to_bytes(self) -> [u8; 8] {
         self.0
     }
 }
@@ -68,7 +68,7 @@ pub struct PendingJob {
 
 /// What compaction remembers of a session, along one branch of its conversation.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Memory {
+pub struct CompactionMemory {
     /// In use since the request that took it over.
     pub summary: Option<Summary>,
     pub job: Option<PendingJob>,
@@ -84,7 +84,7 @@ pub struct Memory {
 
 /// What became of a job.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Outcome {
+pub struct JobOutcome {
     pub job: JobId,
     /// `None`: it failed.
     pub summary: Option<Summary>,
@@ -97,15 +97,15 @@ const FIRST_BACK_OFF: u32 = 8;
 /// The longest of these waits; generations.
 const LONGEST_BACK_OFF: u32 = 256;
 
-impl Memory {
+impl CompactionMemory {
     /// Takes over what became of its job, if that is among the outcomes; `generations`: so many
     /// were there by now.
-    pub fn take_over(&mut self, outcomes: &[Outcome], generations: u32) {
+    pub fn take_over(&mut self, outcomes: &[JobOutcome], generations: u32) {
         let Some(job) = self.job else { return };
         let outcome = outcomes.iter().find(|outcome| outcome.job == job.id);
         let lost = generations >= job.since.saturating_add(LOST_AFTER);
         match outcome {
-            Some(Outcome {
+            Some(JobOutcome {
                 summary: Some(summary),
                 ..
             }) => {
@@ -113,15 +113,15 @@ impl Memory {
                 self.made = self.made.saturating_add(1);
                 self.failures = 0;
             }
-            Some(_) => self.failed(generations),
-            None if lost => self.failed(generations),
+            Some(_) => self.record_failure(generations),
+            None if lost => self.record_failure(generations),
             None => return,
         }
         self.job = None;
     }
 
     /// A summary failed: the next one is not asked for soon.
-    pub fn failed(&mut self, generations: u32) {
+    pub fn record_failure(&mut self, generations: u32) {
         let wait = FIRST_BACK_OFF
             .checked_shl(self.failures.min(16))
             .unwrap_or(LONGEST_BACK_OFF);
@@ -146,8 +146,8 @@ mod tests {
         }
     }
 
-    fn outcome(id: u8, text: Option<&str>) -> Outcome {
-        Outcome {
+    fn outcome(id: u8, text: Option<&str>) -> JobOutcome {
+        JobOutcome {
             job: JobId::from_bytes([id; 8]),
             summary: text.map(|text| Summary {
                 boundary: 7,
@@ -158,10 +158,10 @@ mod tests {
 
     #[test]
     fn a_summary_is_taken_over_once_and_by_its_own_branch() {
-        let mut memory = Memory {
+        let mut memory = CompactionMemory {
             job: Some(job(1, 3)),
             failures: 2,
-            ..Memory::default()
+            ..CompactionMemory::default()
         };
         memory.take_over(&[outcome(2, Some("another's"))], 4);
         assert_eq!(memory.summary, None);
@@ -174,7 +174,7 @@ mod tests {
 
     #[test]
     fn failures_wait_longer_each_time() {
-        let mut memory = Memory::default();
+        let mut memory = CompactionMemory::default();
         let (mut asked, mut generations) = (0, 0);
         while generations < 500 {
             if memory.may_ask(generations) {
@@ -189,9 +189,9 @@ mod tests {
 
     #[test]
     fn a_job_that_never_comes_back_is_given_up() {
-        let mut memory = Memory {
+        let mut memory = CompactionMemory {
             job: Some(job(1, 10)),
-            ..Memory::default()
+            ..CompactionMemory::default()
         };
         memory.take_over(&[], 10 + LOST_AFTER - 1);
         assert!(memory.job.is_some());

@@ -10,10 +10,10 @@ const MARKER_MORE: usize = 10;
 /// The text, or its head and tail where it weighs more than `most` raw tokens. Empty where there is no
 /// room for anything.
 pub(super) fn keep_head_and_tail(plain: String, most: u32, weights: &Weights) -> String {
-    if weights.plain(&plain) <= most {
+    if weights.count_plain_tokens(&plain) <= most {
         return plain;
     }
-    let marker = (MARKER.len() + MARKER_MORE) as f64 * weights.character(u32::from('.'));
+    let marker = (MARKER.len() + MARKER_MORE) as f64 * weights.char_weight(u32::from('.'));
     let room = (f64::from(most) - marker).floor() / 2.0;
     if room < 0.0 {
         return String::new();
@@ -28,7 +28,7 @@ pub(super) fn keep_head_and_tail(plain: String, most: u32, weights: &Weights) ->
 /// Bytes of the first of these characters that weigh no more than so many raw tokens together.
 fn fitting_bytes(chars: impl Iterator<Item = char>, mut room: f64, weights: &Weights) -> usize {
     let fits = |c: &char| {
-        room -= weights.character(u32::from(*c));
+        room -= weights.char_weight(u32::from(*c));
         room >= 0.0
     };
     chars.take_while(fits).map(char::len_utf8).sum()

@@ -30,15 +30,15 @@ pub enum BackoffSubject {
 }
 
 impl BackoffSubject {
-    pub fn of_model(target: &Target) -> Self {
+    pub fn from_target(target: &Target) -> Self {
         Self::Model {
-            place: Arc::clone(&target.provider.place),
+            place: Arc::clone(&target.provider.endpoint),
             model: target.model.as_str().into(),
         }
     }
 
     /// Failures in a row, or unused summaries, after which the subject is left alone.
-    const fn most(&self) -> u32 {
+    const fn max_failures(&self) -> u32 {
         match self {
             Self::Model { .. } => 5,
             Self::Session(_) | Self::Account(_) => 8,
@@ -46,7 +46,7 @@ impl BackoffSubject {
     }
 
     /// How long it is left alone.
-    const fn pause(&self) -> Duration {
+    const fn pause_duration(&self) -> Duration {
         match self {
             Self::Model { .. } => Duration::from_secs(60),
             Self::Session(_) | Self::Account(_) => Duration::from_secs(600),
@@ -54,7 +54,7 @@ impl BackoffSubject {
     }
 
     /// Whether the count begins anew after the pause. A model that failed too often has one try then.
-    const fn forgets(&self) -> bool {
+    const fn resets_after_pause(&self) -> bool {
         !matches!(self, Self::Model { .. })
     }
 }
@@ -73,7 +73,7 @@ impl SummaryBackoff {
     pub(super) fn is_paused(&self, subject: &BackoffSubject, now: Instant) -> bool {
         let counted = self.0.peek(subject);
         counted.is_some_and(|&(count, newest)| {
-            count >= subject.most() && now < newest + subject.pause()
+            count >= subject.max_failures() && now < newest + subject.pause_duration()
         })
     }
 
@@ -81,7 +81,7 @@ impl SummaryBackoff {
     /// before the first has ended.
     pub(super) fn begin_try(&mut self, subject: &BackoffSubject, now: Instant) {
         if let Some((count, newest)) = self.0.get_mut(subject)
-            && *count >= subject.most()
+            && *count >= subject.max_failures()
         {
             *newest = now;
         }
@@ -89,7 +89,9 @@ impl SummaryBackoff {
 
     /// Counts a failure of a model, or a summary that nobody has used yet.
     pub(super) fn count_failure(&mut self, subject: BackoffSubject, now: Instant) {
-        let expired = |newest: Instant| subject.forgets() && now >= newest + subject.pause();
+        let expired = |newest: Instant| {
+            subject.resets_after_pause() && now >= newest + subject.pause_duration()
+        };
         let count = match self.0.peek(&subject) {
             Some(&(count, newest)) if !expired(newest) => count,
             _ => 0,
@@ -111,17 +113,17 @@ mod tests {
         let mut backoff = SummaryBackoff::default();
         let now = Instant::now();
         let [one, other] = [1, 2].map(|id| BackoffSubject::Session([id; 16]));
-        for _ in 0..one.most() {
+        for _ in 0..one.max_failures() {
             assert!(!backoff.is_paused(&one, now));
             backoff.count_failure(one.clone(), now);
         }
         assert!(backoff.is_paused(&one, now) && !backoff.is_paused(&other, now));
-        assert!(backoff.is_paused(&one, now + one.pause() / 2));
-        let after = now + one.pause();
+        assert!(backoff.is_paused(&one, now + one.pause_duration() / 2));
+        let after = now + one.pause_duration();
         assert!(!backoff.is_paused(&one, after));
         backoff.count_failure(one.clone(), after);
         assert!(!backoff.is_paused(&one, after));
-        for _ in 0..other.most() {
+        for _ in 0..other.max_failures() {
             backoff.count_failure(other.clone(), now);
         }
         backoff.reset(&other);
@@ -136,10 +138,10 @@ mod tests {
             place: "up".into(),
             model: "m".into(),
         };
-        for _ in 0..model.most() {
+        for _ in 0..model.max_failures() {
             backoff.count_failure(model.clone(), now);
         }
-        let after = now + model.pause();
+        let after = now + model.pause_duration();
         backoff.begin_try(&model, now);
         assert!(backoff.is_paused(&model, now) && !backoff.is_paused(&model, after));
         backoff.begin_try(&model, after);

@@ -22,8 +22,10 @@ pub fn choose_summary_model(
     seed: u64,
 ) -> Target {
     let configured = settings.model.as_deref();
-    let choice = configured.and_then(|name| registry.choose(name, None).ok());
-    let places = choice.map(|choice| choice.order(seed)).unwrap_or_default();
+    let choice = configured.and_then(|name| registry.choose_candidates(name, None).ok());
+    let places = choice
+        .map(|choice| choice.order_by_seed(seed))
+        .unwrap_or_default();
     let own_provider = &own.provider.config;
     let place = places.into_iter().find(|place| {
         let other = &place.provider.config;
@@ -54,7 +56,7 @@ impl Summariser {
         let prompt = prompt.min(window.input.unwrap_or(u32::MAX));
         let prompt = prompt - prompt / MARGIN;
         Self {
-            own,
+            is_conversation_model: own,
             model: target.model.as_str().into(),
             profile,
             room: (f64::from(prompt) / calibration.slope().max(1.0)) as u32,

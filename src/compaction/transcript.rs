@@ -4,11 +4,11 @@
 //! wrote the conversation: no tool's output can put words into the user's mouth. Fences are
 //! neutralised, media named and left out.
 
-use super::{prompt::Wanted, shorten::keep_head_and_tail};
+use super::{prompt::SummaryPrompt, shorten::keep_head_and_tail};
 use crate::{
     conversation::{Author, BlockKind, Content, Conversation, Item},
     guard::{estimate::Weights, fence},
-    json::scan::Text,
+    json::scan::JsonString,
 };
 
 /// Requests that one summary may take.
@@ -21,7 +21,7 @@ const ENTRY_LIMITS: [u32; 5] = [u32::MAX, 2_000, 500, 120, 40];
 /// too many however short the messages are cut.
 pub(super) fn split_record(
     part: &Conversation,
-    wanted: &Wanted,
+    wanted: &SummaryPrompt,
     room: u32,
     weights: &Weights,
 ) -> Option<Vec<String>> {
@@ -33,19 +33,19 @@ pub(super) fn split_record(
 
 /// With no entry that weighs more than `limit`.
 fn pack_entries(
-    entries: &[Entry],
+    entries: &[TranscriptEntry],
     limit: u32,
     room: u32,
     weights: &Weights,
 ) -> Option<Vec<String>> {
     let mut chunks: Vec<String> = Vec::new();
     let mut taken = 0;
-    for Entry { head, text } in entries {
+    for TranscriptEntry { head, text } in entries {
         let mut entry = head.clone();
         // A line end after the head, and one before the next entry.
-        let left = limit.saturating_sub(weights.plain(head) + 2);
+        let left = limit.saturating_sub(weights.count_plain_tokens(head) + 2);
         push_line(&mut entry, &keep_head_and_tail(text.clone(), left, weights));
-        let tokens = weights.plain(&entry) + 1;
+        let tokens = weights.count_plain_tokens(&entry) + 1;
         let last = chunks.last_mut().filter(|_| taken + tokens <= room);
         if let Some(chunk) = last {
             taken += tokens;
@@ -61,31 +61,32 @@ fn pack_entries(
 }
 
 /// A line of ours, and the text of a message or a call.
-struct Entry {
+struct TranscriptEntry {
     head: String,
     text: String,
 }
 
 /// The conversation, message by message and call by call, without system messages.
-fn list_entries(part: &Conversation, key: &str) -> Vec<Entry> {
-    let shown = |text: Option<Text>| text.map(|text| part.shown(text)).unwrap_or_default();
+fn list_entries(part: &Conversation, key: &str) -> Vec<TranscriptEntry> {
+    let shown =
+        |text: Option<JsonString>| text.map(|text| part.decode_text(text)).unwrap_or_default();
     let mut entries = Vec::new();
-    for message in part.items.iter().filter(|it| !it.author.instructs()) {
+    for message in part.items.iter().filter(|it| !it.author.is_system()) {
         let who = match message.author {
             Author::User => "user",
             Author::Model => "assistant",
             Author::Tool => "tool result",
             _ => "other",
         };
-        entries.push(Entry {
+        entries.push(TranscriptEntry {
             head: format!("[{key} {who}]"),
             text: show_content(part, message),
         });
-        entries.extend(part.calls(message).iter().map(|call| {
+        entries.extend(part.calls_of(message).iter().map(|call| {
             let said = format!("{} {}", shown(call.name), shown(call.arguments));
-            Entry {
+            TranscriptEntry {
                 head: format!("[{key} calls]"),
-                text: fence::neutral(&said).into_owned(),
+                text: fence::neutralize_tags(&said).into_owned(),
             }
         }));
     }
@@ -95,11 +96,13 @@ fn list_entries(part: &Conversation, key: &str) -> Vec<Entry> {
 fn show_content(part: &Conversation, message: &Item) -> String {
     let mut text = String::new();
     if let Content::Text(said) = message.content {
-        push_line(&mut text, &fence::neutral(&part.shown(said)));
+        push_line(&mut text, &fence::neutralize_tags(&part.decode_text(said)));
     }
-    for piece in part.blocks(message) {
+    for piece in part.blocks_of(message) {
         match piece.kind {
-            BlockKind::Text(said) => push_line(&mut text, &fence::neutral(&part.shown(said))),
+            BlockKind::Text(said) => {
+                push_line(&mut text, &fence::neutralize_tags(&part.decode_text(said)))
+            }
             BlockKind::Image { .. } => push_line(&mut text, "(an image, left out)"),
             BlockKind::Media => push_line(&mut text, "(a file or a recording, left out)"),
             BlockKind::Opaque => {}
@@ -122,7 +125,7 @@ fn push_line(text: &mut String, line: &str) {
 pub(super) fn show_earlier_summary(summary: &str, key: &str) -> String {
     format!(
         "[{key} summary of all before]\n{}\n",
-        fence::neutral(summary)
+        fence::neutralize_tags(summary)
     )
 }
 

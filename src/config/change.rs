@@ -6,8 +6,8 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use super::{
     Config,
-    problem::{Problem, Problems, dotted},
-    setting::settle,
+    problem::{Problem, Problems, format_key_path},
+    setting::keep_until_restart,
 };
 
 /// Sections that are named; what is more is counted.
@@ -17,16 +17,16 @@ const MAX_NAMED: usize = 20;
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Change {
     /// Sections that are different now, and entries of those that have some.
-    pub taken: Vec<String>,
+    pub applied: Vec<String>,
     /// Keys and sections whose new values wait for a restart.
-    pub waiting: Vec<&'static str>,
+    pub needs_restart: Vec<&'static str>,
 }
 
 impl Change {
     /// Compares, and puts back in `next` what cannot change while the proxy runs.
-    pub fn settle(running: &Config, next: &mut Config) -> Self {
+    pub fn diff_and_restore(running: &Config, next: &mut Config) -> Self {
         let (old, new) = (&running.server, &next.server);
-        let waiting = differing([
+        let waiting = list_differing([
             ("server.listen", new.listen != old.listen),
             ("server.data_dir", new.data_dir != old.data_dir),
             ("server.secret_env", new.secret != old.secret),
@@ -38,17 +38,17 @@ impl Change {
         next.server.secret.clone_from(&old.secret);
         next.store.clone_from(&running.store);
         next.traces.clone_from(&running.traces);
-        next.settings = settle(&running.settings, &next.settings, &waiting).into();
+        next.settings = keep_until_restart(&running.settings, &next.settings, &waiting).into();
         Self {
-            taken: changed_sections(running, next),
-            waiting,
+            applied: changed_sections(running, next),
+            needs_restart: waiting,
         }
     }
 
     /// The sections that changed, in one line.
-    pub fn summary(&self) -> String {
-        let more = self.taken.len().saturating_sub(MAX_NAMED);
-        let named = &self.taken[..self.taken.len() - more];
+    pub fn summarise_applied(&self) -> String {
+        let more = self.applied.len().saturating_sub(MAX_NAMED);
+        let named = &self.applied[..self.applied.len() - more];
         match more {
             0 => named.join(", "),
             more => format!("{} and {more} more", named.join(", ")),
@@ -60,20 +60,20 @@ impl Config {
     /// SECURITY: without client keys anyone who reaches the port spends the user's money, and settings
     /// that are cut short, by a disk that is full or a writer that is slow, look like settings without
     /// clients. So the last client goes with a restart only.
-    pub(crate) fn keeps_clients(&self, running: &Self) -> Result<(), Problems> {
+    pub(crate) fn check_clients_kept(&self, running: &Self) -> Result<(), Problems> {
         if running.clients.is_empty() || !self.clients.is_empty() {
             return Ok(());
         }
         let message = "has no client any more, and the proxy would be open to whoever reaches it; \
                        keep a client, or restart it without";
-        Err(Problems(vec![Problem::at(&["clients"], message)]))
+        Err(Problems(vec![Problem::for_key(&["clients"], message)]))
     }
 }
 
 /// Sections, and entries of those that have some.
 fn changed_sections(old: &Config, new: &Config) -> Vec<String> {
     let default_provider = old.default_provider != new.default_provider;
-    let sections = differing([
+    let sections = list_differing([
         ("default_provider", default_provider),
         ("server", old.server != new.server),
         ("admin", old.admin != new.admin),
@@ -94,7 +94,7 @@ fn changed_sections(old: &Config, new: &Config) -> Vec<String> {
 }
 
 /// The keys of what differs.
-fn differing<const N: usize>(keys: [(&'static str, bool); N]) -> Vec<&'static str> {
+fn list_differing<const N: usize>(keys: [(&'static str, bool); N]) -> Vec<&'static str> {
     let differing = keys.into_iter().filter(|(_, differs)| *differs);
     differing.map(|(key, _)| key).collect()
 }
@@ -109,7 +109,9 @@ fn changed_entries<T: PartialEq>(
     let changed = names
         .into_iter()
         .filter(|name| old.get(*name) != new.get(*name));
-    changed.map(|name| dotted(&[section, name])).collect()
+    changed
+        .map(|name| format_key_path(&[section, name]))
+        .collect()
 }
 
 #[cfg(test)]
@@ -123,7 +125,7 @@ mod tests {
         let running = Config::default();
         let mut next = running.clone();
         change(&mut next);
-        (Change::settle(&running, &mut next), next)
+        (Change::diff_and_restore(&running, &mut next), next)
     }
 
     #[test]
@@ -147,8 +149,8 @@ mod tests {
             "server.secret_env",
             "store",
         ];
-        assert_eq!(change.waiting, waiting);
-        assert!(change.taken.is_empty());
+        assert_eq!(change.needs_restart, waiting);
+        assert!(change.applied.is_empty());
         assert_eq!(settled, Config::default());
     }
 
@@ -170,10 +172,10 @@ mod tests {
             next.providers.clear();
         });
         assert_eq!(
-            change.summary(),
+            change.summarise_applied(),
             "server, guard, clients.alice, providers.simulated, models.\"a/b\""
         );
-        assert_eq!(change.waiting, ["server.listen"]);
+        assert_eq!(change.needs_restart, ["server.listen"]);
         assert_eq!(settled.server.max_connections, 7);
         assert_eq!(settled.server.listen, Config::default().server.listen);
     }
@@ -185,6 +187,9 @@ mod tests {
                 next.aliases.insert(format!("a{n}"), "m".into());
             }
         });
-        assert!(change.summary().ends_with(" and 10 more"), "{change:?}");
+        assert!(
+            change.summarise_applied().ends_with(" and 10 more"),
+            "{change:?}"
+        );
     }
 }

@@ -2,7 +2,7 @@
 
 use figment::error::Kind;
 
-use super::problem::nearest;
+use super::problem::find_nearest;
 
 /// What a section must be.
 pub(super) const WRITE_SECTION: &str = "has the wrong type; write a section of keys";
@@ -18,13 +18,13 @@ pub(super) fn explain_misfit(kind: &Kind, key: &str) -> String {
         Kind::InvalidType(_, expected) | Kind::InvalidValue(_, expected)
             if secret || is_section(expected) =>
         {
-            format!("has the wrong type; write {}", wanted(expected))
+            format!("has the wrong type; write {}", describe_expected(expected))
         }
         Kind::InvalidType(found, expected) => {
-            format!("found {found}; write {}", wanted(expected))
+            format!("found {found}; write {}", describe_expected(expected))
         }
         Kind::InvalidValue(found, expected) => {
-            let wanted = wanted(expected);
+            let wanted = describe_expected(expected);
             format!("found {found}, which is out of range; write {wanted}")
         }
         Kind::UnknownVariant(_, known) => {
@@ -39,7 +39,7 @@ pub(super) fn explain_misfit(kind: &Kind, key: &str) -> String {
 
 /// Says which key may have been meant.
 pub(super) fn explain_unknown(name: &str, known: &[&str]) -> String {
-    match nearest(name, known) {
+    match find_nearest(name, known) {
         Some(near) => format!("unknown key; did you mean {near}?"),
         None => format!("unknown key; known here are {}", known.join(", ")),
     }
@@ -50,7 +50,7 @@ fn is_section(expected: &str) -> bool {
 }
 
 /// What serde expected, in the words of a settings file.
-fn wanted(expected: &str) -> &str {
+fn describe_expected(expected: &str) -> &str {
     match expected {
         "a string" => "text in quotes",
         "a boolean" => "true or false",

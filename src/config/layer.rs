@@ -7,11 +7,11 @@ use std::collections::BTreeSet;
 
 use figment::value::{Dict, Value};
 
-use super::setting::Source;
+use super::setting::SettingSource;
 
 /// One source of settings.
 pub(super) struct Layer {
-    pub(super) source: Source,
+    pub(super) source: SettingSource,
     /// The file, variable or flag.
     pub(super) origin: String,
     values: Value,
@@ -23,7 +23,13 @@ pub(super) struct Layers(Vec<Layer>);
 
 impl Layers {
     /// Adds a source with one value, stronger than those before; an empty path is for a whole file.
-    pub(super) fn push(&mut self, source: Source, origin: &str, path: &[String], value: Value) {
+    pub(super) fn push(
+        &mut self,
+        source: SettingSource,
+        origin: &str,
+        path: &[String],
+        value: Value,
+    ) {
         let values = path.iter().rev().fold(value, |value, key| {
             Value::from(Dict::from([(key.clone(), value)]))
         });
@@ -35,13 +41,13 @@ impl Layers {
     }
 
     /// The source that has the last word on a key, and what it says.
-    pub(super) fn find<S: AsRef<str>>(&self, path: &[S]) -> Option<(&Layer, &Value)> {
+    pub(super) fn find_strongest<S: AsRef<str>>(&self, path: &[S]) -> Option<(&Layer, &Value)> {
         let mut strongest = self.0.iter().rev();
         strongest.find_map(|layer| Some((layer, find_value(&layer.values, path)?)))
     }
 
     /// The keys that a section has in any source, each once.
-    pub(super) fn keys<S: AsRef<str>>(&self, path: &[S]) -> Vec<String> {
+    pub(super) fn list_keys<S: AsRef<str>>(&self, path: &[S]) -> Vec<String> {
         let sections = self
             .0
             .iter()

@@ -19,7 +19,7 @@ use super::{
     layer::Layers,
     problem::{Problem, Problems},
     section::Section,
-    setting::Source,
+    setting::SettingSource,
 };
 
 /// A settings file larger than this is a mistake.
@@ -43,13 +43,13 @@ impl fmt::Debug for Environment {
 
 impl Environment {
     /// Variables that are not Unicode are left out: no setting can be spelt with one.
-    pub fn of_process() -> Self {
+    pub fn from_process() -> Self {
         std::env::vars_os()
             .filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?)))
             .collect()
     }
 
-    pub(crate) fn value(&self, name: &str) -> Option<&str> {
+    pub(crate) fn get_variable(&self, name: &str) -> Option<&str> {
         self.0.get(name).map(String::as_str)
     }
 }
@@ -76,7 +76,7 @@ pub struct Flags {
 
 /// Settings that passed every check.
 #[derive(Clone, Debug)]
-pub struct Loaded {
+pub struct LoadedConfig {
     pub config: Config,
     /// The file that was read, if any.
     pub file: Option<PathBuf>,
@@ -85,10 +85,10 @@ pub struct Loaded {
 }
 
 /// All sources as they are written, each read once: a pipe holds nothing for whoever reads it again.
-pub(super) struct Written {
+pub(super) struct WrittenSettings {
     pub(super) file: Option<PathBuf>,
     /// There is a file, and it says something.
-    pub(super) says: bool,
+    pub(super) has_content: bool,
     pub(super) layers: Layers,
     warnings: Vec<Problem>,
 }
@@ -97,39 +97,42 @@ pub(super) struct Written {
 ///
 /// # Errors
 /// All problems at once: of the file, of types and names, of values.
-pub fn load(flags: &Flags, environment: &Environment) -> Result<Loaded, Problems> {
-    Written::read(flags, environment)?.check(environment)
+pub fn load_config(flags: &Flags, environment: &Environment) -> Result<LoadedConfig, Problems> {
+    WrittenSettings::read_sources(flags, environment)?.check_settings(environment)
 }
 
-impl Written {
+impl WrittenSettings {
     /// # Errors
     /// The file cannot be read, or is no TOML.
-    pub(super) fn read(flags: &Flags, environment: &Environment) -> Result<Self, Problems> {
-        let path = file_of(flags);
+    pub(super) fn read_sources(flags: &Flags, environment: &Environment) -> Result<Self, Problems> {
+        let path = settings_path(flags);
         let must_exist = flags.config.is_some();
         let text = match read_text(path, MAX_FILE_BYTES, "a settings file") {
             Ok(text) => Some(text),
             Err(error) if !must_exist && error.kind() == io::ErrorKind::NotFound => None,
             Err(error) => {
                 let message = format!("cannot be read: {error}");
-                return Err(Problems::of_file(path.display(), message));
+                return Err(Problems::for_file(path.display(), message));
             }
         };
         let named = text.map(|text| (path.display().to_string(), text));
-        Self::of(named, environment, flags.listen.as_deref())
+        Self::from_text(named, environment, flags.listen.as_deref())
     }
 
     /// The directory of texts that [`Written::check`] reads.
-    pub(super) fn texts(&self) -> Option<PathBuf> {
-        let (_, folder) = self.layers.find(&["recovery", "prompts_dir"])?;
+    pub(super) fn prompts_dir(&self) -> Option<PathBuf> {
+        let (_, folder) = self.layers.find_strongest(&["recovery", "prompts_dir"])?;
         let folder = folder.as_str().filter(|folder| !folder.is_empty());
         folder.map(PathBuf::from)
     }
 
     /// # Errors
     /// All that is wrong with what is written.
-    pub(super) fn check(self, environment: &Environment) -> Result<Loaded, Problems> {
-        Ok(Loaded {
+    pub(super) fn check_settings(
+        self,
+        environment: &Environment,
+    ) -> Result<LoadedConfig, Problems> {
+        Ok(LoadedConfig {
             config: Config::read_checked(Section::new(&self.layers, environment))?,
             file: self.file,
             warnings: self.warnings,
@@ -137,41 +140,45 @@ impl Written {
     }
 
     /// Without the file system: `text` is the file's name and contents.
-    pub(super) fn of(
+    pub(super) fn from_text(
         text: Option<(String, String)>,
         environment: &Environment,
         listen: Option<&str>,
     ) -> Result<Self, Problems> {
         let mut this = Self {
             file: text.as_ref().map(|(name, _)| name.into()),
-            says: matches!(&text, Some((_, text)) if !text.trim().is_empty()),
+            has_content: matches!(&text, Some((_, text)) if !text.trim().is_empty()),
             layers: Layers::default(),
             warnings: Vec::new(),
         };
         if let Some((name, text)) = text {
-            let values = parse(&text).map_err(|message| Problems::of_file(&name, message))?;
-            this.layers.push(Source::File, &name, &[], values.into());
+            let values = parse_toml(&text).map_err(|message| Problems::for_file(&name, message))?;
+            this.layers
+                .push(SettingSource::File, &name, &[], values.into());
         }
         for (name, value) in &environment.0 {
             match read_variable_name(name) {
-                Named::Setting(path) => {
+                VariableKind::Setting(path) => {
                     let Ok(value) = value.parse();
-                    this.layers.push(Source::Environment, name, &path, value);
+                    this.layers
+                        .push(SettingSource::Environment, name, &path, value);
                 }
-                Named::Doubtful(message) => this.warnings.push(Problem::at(&[name], message)),
-                Named::Foreign => {}
+                VariableKind::Doubtful(message) => {
+                    this.warnings.push(Problem::for_key(&[name], message))
+                }
+                VariableKind::Foreign => {}
             }
         }
         if let Some(listen) = listen {
             let path = ["server", "listen"].map(str::to_owned);
             this.layers
-                .push(Source::Flag, "--listen", &path, listen.into());
+                .push(SettingSource::Flag, "--listen", &path, listen.into());
         }
         Ok(this)
     }
 }
 
-pub(super) fn file_of(flags: &Flags) -> &Path {
+pub(super) fn settings_path(flags: &Flags) -> &Path {
     flags.config.as_deref().unwrap_or(Path::new(DEFAULT_FILE))
 }
 
@@ -186,7 +193,7 @@ pub(super) fn read_text(path: &Path, most: u64, what: &str) -> io::Result<String
 }
 
 /// The parser's message without its picture of the line, which may show a key.
-fn parse(text: &str) -> Result<Dict, String> {
+fn parse_toml(text: &str) -> Result<Dict, String> {
     Toml::from_str::<Dict>(text).map_err(|error| {
         let message = error.message().trim().replace('\n', "; ");
         match error.span().and_then(|span| text.get(..span.start)) {
@@ -200,7 +207,7 @@ fn parse(text: &str) -> Result<Dict, String> {
 }
 
 /// What a variable of the environment is to the settings.
-enum Named {
+enum VariableKind {
     Setting(Vec<String>),
     Doubtful(String),
     Foreign,
@@ -209,22 +216,22 @@ enum Named {
 /// A variable with `PLIMSOLL_` and a double underscore is a setting, known or not. One without
 /// is one only when it is a top-level key: a service called `plimsoll` makes an orchestrator
 /// set `PLIMSOLL_PORT` and its like, which must not keep us from starting.
-fn read_variable_name(name: &str) -> Named {
+fn read_variable_name(name: &str) -> VariableKind {
     let Some(rest) = name.strip_prefix(PREFIX) else {
-        return Named::Foreign;
+        return VariableKind::Foreign;
     };
     let lower = rest.to_ascii_lowercase();
     if lower.contains("__") || lower == "default_provider" {
-        return Named::Setting(lower.split("__").map(str::to_owned).collect());
+        return VariableKind::Setting(lower.split("__").map(str::to_owned).collect());
     }
     let key_of = |section: &&str| {
         let key = lower.strip_prefix(*section)?.strip_prefix('_')?;
         Some(format!("{section}__{key}").to_ascii_uppercase())
     };
     match SECTIONS.iter().find_map(key_of) {
-        Some(meant) => Named::Doubtful(format!(
+        Some(meant) => VariableKind::Doubtful(format!(
             "is no setting and was ignored; levels are parted by two underscores: {PREFIX}{meant}"
         )),
-        None => Named::Foreign,
+        None => VariableKind::Foreign,
     }
 }

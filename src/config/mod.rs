@@ -34,21 +34,21 @@ pub use change::Change;
 pub use client::{AdminConfig, ClientConfig};
 pub use compaction::CompactionConfig;
 pub use guard::{ClearConfig, GuardConfig, Preset, UsageMode};
-pub use load::{Environment, Flags, Loaded, load};
+pub use load::{Environment, Flags, LoadedConfig, load_config};
 pub use model::{Deployment, ModelConfig};
 pub use problem::{Problem, Problems};
-pub use provider::{Auth, OWN_HEADERS, ProviderConfig, SIMULATED};
+pub use provider::{Auth, PROXY_HEADER_PREFIX, ProviderConfig, SIMULATED};
 pub use recovery::{AddTools, Language, RecoveryConfig};
 pub use retry::{CatalogueConfig, RetryConfig};
 pub use server::ServerConfig;
 pub use setting::Setting;
 pub use store::{RedisConfig, StoreConfig, StorePlace};
 pub use traces::TracesConfig;
-pub use watch::Watch;
+pub use watch::ConfigWatcher;
 
 use std::{collections::BTreeMap, sync::Arc};
 
-use load::Written;
+use load::WrittenSettings;
 use section::{Section, settings};
 
 /// The sections of the settings.
@@ -73,23 +73,23 @@ settings! {
     pub struct Config read from s {
         /// Serves paths without a model, and bare model names that nobody else claims.
         pub default_provider: Option<String> = provider::read_provider(s, "default_provider");
-        pub server: ServerConfig = s.section("server", ServerConfig::read);
-        pub admin: AdminConfig = s.section("admin", AdminConfig::read);
+        pub server: ServerConfig = s.read_section("server", ServerConfig::read);
+        pub admin: AdminConfig = s.read_section("admin", AdminConfig::read);
         /// By name; empty: only loopback may be listened on, and any client may come.
-        pub clients: BTreeMap<String, ClientConfig> = s.sections("clients", ClientConfig::read);
+        pub clients: BTreeMap<String, ClientConfig> = s.read_sections("clients", ClientConfig::read);
         /// By name; always has `simulated`.
         pub providers: BTreeMap<String, ProviderConfig> = provider::read_providers(s);
         /// Names of models that stand for others; one may end with `*`, and so may what it stands for.
         pub aliases: BTreeMap<String, String> = names::read_aliases(s);
         /// By the name a client uses (`gpt-4o`, `openai/gpt-4o`), or by its beginning with a trailing `*`.
-        pub models: BTreeMap<String, ModelConfig> = s.sections("models", ModelConfig::read);
-        pub retry: RetryConfig = s.section("retry", RetryConfig::read);
-        pub catalogue: CatalogueConfig = s.section("catalogue", CatalogueConfig::read);
-        pub guard: GuardConfig = s.section("guard", GuardConfig::read);
-        pub recovery: RecoveryConfig = s.section("recovery", RecoveryConfig::read);
-        pub compaction: CompactionConfig = s.section("compaction", CompactionConfig::read);
-        pub store: StoreConfig = s.section("store", StoreConfig::read);
-        pub traces: TracesConfig = s.section("traces", TracesConfig::read);
+        pub models: BTreeMap<String, ModelConfig> = s.read_sections("models", ModelConfig::read);
+        pub retry: RetryConfig = s.read_section("retry", RetryConfig::read);
+        pub catalogue: CatalogueConfig = s.read_section("catalogue", CatalogueConfig::read);
+        pub guard: GuardConfig = s.read_section("guard", GuardConfig::read);
+        pub recovery: RecoveryConfig = s.read_section("recovery", RecoveryConfig::read);
+        pub compaction: CompactionConfig = s.read_section("compaction", CompactionConfig::read);
+        pub store: StoreConfig = s.read_section("store", StoreConfig::read);
+        pub traces: TracesConfig = s.read_section("traces", TracesConfig::read);
         /// All of this as an administrator sees it, with where each comes from; without secrets.
         pub settings: Arc<[Setting]> = Arc::default();
     }
@@ -100,7 +100,7 @@ impl Config {
     fn read_checked(mut section: Section) -> Result<Self, Problems> {
         let mut config = Self::read(&mut section);
         names::check_references(&config, &mut section);
-        let (settings, problems) = section.finish();
+        let (settings, problems) = section.finish_reading();
         config.settings = settings.into();
         match problems.is_empty() {
             true => Ok(config),
@@ -111,7 +111,8 @@ impl Config {
     /// Whether the settings say something of a key, which stands for its default otherwise.
     pub(crate) fn is_set(&self, key: &str) -> bool {
         let mut settings = self.settings.iter();
-        settings.any(|setting| setting.key == key && setting.from != setting::Source::Default)
+        settings
+            .any(|setting| setting.key == key && setting.from != setting::SettingSource::Default)
     }
 }
 
@@ -119,7 +120,8 @@ impl Default for Config {
     /// What holds when nothing is configured: loopback, and the simulated provider alone.
     fn default() -> Self {
         let nothing = Environment::default();
-        let checked = Written::of(None, &nothing, None).and_then(|it| it.check(&nothing));
+        let checked = WrittenSettings::from_text(None, &nothing, None)
+            .and_then(|it| it.check_settings(&nothing));
         let loaded = checked.expect("the built-in defaults pass their own checks, as a test holds");
         loaded.config
     }

@@ -8,7 +8,7 @@ use super::{
     provider::read_provider,
     recovery::{CADENCE, WHY_CADENCE},
     section::{Section, settings},
-    setting::Show,
+    setting::Visibility,
 };
 
 const TOKENS: &str = "the unit is tokens";
@@ -19,22 +19,22 @@ settings! {
     #[derive(Default)]
     pub struct ModelConfig read from s {
         pub provider: Option<String> = read_provider(s, "provider");
-        pub context_length: Option<u32> = s.optional_number("context_length", WINDOW, TOKENS);
-        pub input_length: Option<u32> = s.optional_number("input_length", WINDOW, TOKENS);
+        pub context_length: Option<u32> = s.read_optional_number("context_length", WINDOW, TOKENS);
+        pub input_length: Option<u32> = s.read_optional_number("input_length", WINDOW, TOKENS);
         pub optimal_max_tokens: Option<u32> =
-            s.optional_number("optimal_max_tokens", 1..=u32::MAX, TOKENS);
+            s.read_optional_number("optimal_max_tokens", 1..=u32::MAX, TOKENS);
         pub critical_max_tokens: Option<u32> =
-            s.optional_number("critical_max_tokens", 1..=u32::MAX, TOKENS);
+            s.read_optional_number("critical_max_tokens", 1..=u32::MAX, TOKENS);
         /// Unset: `recovery.caution_cadence`.
-        pub caution_cadence: Option<u32> = s.optional_number("caution_cadence", CADENCE, WHY_CADENCE);
+        pub caution_cadence: Option<u32> = s.read_optional_number("caution_cadence", CADENCE, WHY_CADENCE);
         /// Whether recovery may act for this model; unset: it may.
-        pub recovery: Option<bool> = s.option("recovery", Show::Plain);
+        pub recovery: Option<bool> = s.read_option("recovery", Visibility::Plain);
         /// Who serves it, `provider/model` with weights; empty: its provider, under this name.
         pub deployments: Vec<Deployment> = read_deployments(s);
         /// Who answers, in this order, where none of those does.
-        pub fallback: Vec<String> = s.plain("fallback", Vec::new());
+        pub fallback: Vec<String> = s.read_plain("fallback", Vec::new());
         /// A model with a larger window, to be used where a conversation would have to be cut for this.
-        pub larger: Option<String> = s.option("larger", Show::Plain);
+        pub larger: Option<String> = s.read_option("larger", Visibility::Plain);
     }
 }
 
@@ -55,14 +55,14 @@ const fn usual_weight() -> u32 {
 
 fn read_deployments(s: &mut Section) -> Vec<Deployment> {
     let key = "deployments";
-    let deployments: Vec<Deployment> = s.plain(key, Vec::new());
+    let deployments: Vec<Deployment> = s.read_plain(key, Vec::new());
     for Deployment { model, weight } in &deployments {
         if model.is_empty() || model.contains('*') {
             let message = "must be the name of one model, provider/model";
             s.refuse_text(key, model, message);
         }
         let why = "it is the weight of a deployment beside the others";
-        s.hold(key, *weight, &(1..=1_000_000), why);
+        s.check_range(key, *weight, &(1..=1_000_000), why);
     }
     deployments
 }

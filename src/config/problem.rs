@@ -23,10 +23,10 @@ pub struct Problem {
 
 impl Problem {
     /// Of a setting whose value is not shown.
-    pub(crate) fn at<S: AsRef<str>>(path: &[S], message: impl Into<String>) -> Self {
+    pub(crate) fn for_key<S: AsRef<str>>(path: &[S], message: impl Into<String>) -> Self {
         Self {
             origin: None,
-            key: dotted(path),
+            key: format_key_path(path),
             value: None,
             message: message.into(),
         }
@@ -35,10 +35,10 @@ impl Problem {
 
 impl Problems {
     /// Of a whole file.
-    pub(super) fn of_file(file: impl fmt::Display, message: impl Into<String>) -> Self {
+    pub(super) fn for_file(file: impl fmt::Display, message: impl Into<String>) -> Self {
         Self(vec![Problem {
             origin: Some(file.to_string()),
-            ..Problem::at::<&str>(&[], message)
+            ..Problem::for_key::<&str>(&[], message)
         }])
     }
 }
@@ -74,7 +74,7 @@ impl fmt::Display for Problems {
 }
 
 /// The dotted spelling of a path; parts that TOML would not take bare are quoted.
-pub(super) fn dotted<S: AsRef<str>>(path: &[S]) -> String {
+pub(super) fn format_key_path<S: AsRef<str>>(path: &[S]) -> String {
     let bare = |c: char| c.is_ascii_alphanumeric() || c == '_' || c == '-';
     path.iter()
         .map(|part| match part.as_ref() {
@@ -87,7 +87,7 @@ pub(super) fn dotted<S: AsRef<str>>(path: &[S]) -> String {
 
 /// The known key that `unknown` was most likely meant to be. A name longer than any key is far from all, so
 /// that a hostile file costs nothing.
-pub(super) fn nearest<'a>(unknown: &str, known: &[&'a str]) -> Option<&'a str> {
+pub(super) fn find_nearest<'a>(unknown: &str, known: &[&'a str]) -> Option<&'a str> {
     if unknown.len() > MAX_KEY_BYTES {
         return None;
     }
@@ -105,23 +105,26 @@ pub(super) fn nearest<'a>(unknown: &str, known: &[&'a str]) -> Option<&'a str> {
 
 #[cfg(test)]
 mod tests {
-    use super::{dotted, nearest};
+    use super::{find_nearest, format_key_path};
 
     #[test]
     fn a_misspelt_key_finds_its_neighbour() {
         let known = ["listen", "max_body_bytes", "api_key_env", "auth"];
-        assert_eq!(nearest("lisen", &known), Some("listen"));
-        assert_eq!(nearest("max_body_byte", &known), Some("max_body_bytes"));
-        assert_eq!(nearest("api_key", &known), Some("api_key_env"));
-        assert_eq!(nearest("colour", &known), None);
-        assert_eq!(nearest(&"x".repeat(1_000_000), &known), None);
+        assert_eq!(find_nearest("lisen", &known), Some("listen"));
+        assert_eq!(
+            find_nearest("max_body_byte", &known),
+            Some("max_body_bytes")
+        );
+        assert_eq!(find_nearest("api_key", &known), Some("api_key_env"));
+        assert_eq!(find_nearest("colour", &known), None);
+        assert_eq!(find_nearest(&"x".repeat(1_000_000), &known), None);
     }
 
     #[test]
     fn only_parts_that_need_it_are_quoted() {
-        assert_eq!(dotted(&["server", "listen"]), "server.listen");
+        assert_eq!(format_key_path(&["server", "listen"]), "server.listen");
         assert_eq!(
-            dotted(&["models", "openai/gpt-4.1", "provider"]),
+            format_key_path(&["models", "openai/gpt-4.1", "provider"]),
             "models.\"openai/gpt-4.1\".provider"
         );
     }

@@ -8,7 +8,7 @@ use http::Uri;
 
 /// What a provider does with two user messages in a row, or a user message after a tool result.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Takes {
+pub enum Acceptance {
     Yes,
     /// Accepted: the provider makes one message of both.
     Merged,
@@ -29,10 +29,10 @@ pub enum ImageRule {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Profile {
     pub name: &'static str,
-    pub user_after_tool: Takes,
-    pub adjacent_users: Takes,
+    pub user_after_tool: Acceptance,
+    pub adjacent_users: Acceptance,
     /// A `system` message after the first other one.
-    pub system_later: Takes,
+    pub system_later: Acceptance,
     pub begins_with_user: bool,
     pub may_end_with_assistant: bool,
     /// Whether the answer's tokens share the window with the prompt's.
@@ -50,9 +50,9 @@ pub struct Profile {
 
 const OPEN: Profile = Profile {
     name: "openai",
-    user_after_tool: Takes::Yes,
-    adjacent_users: Takes::Yes,
-    system_later: Takes::Yes,
+    user_after_tool: Acceptance::Yes,
+    adjacent_users: Acceptance::Yes,
+    system_later: Acceptance::Yes,
     begins_with_user: false,
     may_end_with_assistant: true,
     answer_inside_window: true,
@@ -65,9 +65,9 @@ const OPEN: Profile = Profile {
 
 const STRICT: Profile = Profile {
     name: "template",
-    user_after_tool: Takes::No,
-    adjacent_users: Takes::No,
-    system_later: Takes::No,
+    user_after_tool: Acceptance::No,
+    adjacent_users: Acceptance::No,
+    system_later: Acceptance::No,
     begins_with_user: true,
     may_end_with_assistant: false,
     errors_inside: true,
@@ -101,9 +101,9 @@ pub const PROFILES: &[Profile] = &[
     },
     Profile {
         name: "gemini",
-        user_after_tool: Takes::Merged,
-        adjacent_users: Takes::Merged,
-        system_later: Takes::Merged,
+        user_after_tool: Acceptance::Merged,
+        adjacent_users: Acceptance::Merged,
+        system_later: Acceptance::Merged,
         answer_inside_window: false,
         errors_inside: false,
         counts_missed_only: false,
@@ -112,9 +112,9 @@ pub const PROFILES: &[Profile] = &[
     },
     Profile {
         name: "anthropic",
-        user_after_tool: Takes::Yes,
-        adjacent_users: Takes::Merged,
-        system_later: Takes::Merged,
+        user_after_tool: Acceptance::Yes,
+        adjacent_users: Acceptance::Merged,
+        system_later: Acceptance::Merged,
         answer_inside_window: false,
         errors_inside: false,
         counts_missed_only: false,
@@ -139,7 +139,7 @@ pub const PROFILES: &[Profile] = &[
 /// The profiles of providers that were seen to refuse a user message after a tool result.
 static WITHOUT_USER_AFTER_TOOL: LazyLock<Vec<Profile>> = LazyLock::new(|| {
     let held = PROFILES.iter().map(|profile| Profile {
-        user_after_tool: Takes::No,
+        user_after_tool: Acceptance::No,
         ..*profile
     });
     held.collect()
@@ -154,7 +154,7 @@ impl Profile {
 }
 
 /// The profile of that name.
-pub fn named(name: &str) -> Option<&'static Profile> {
+pub fn find_profile(name: &str) -> Option<&'static Profile> {
     PROFILES.iter().find(|profile| profile.name == name)
 }
 

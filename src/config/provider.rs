@@ -8,17 +8,17 @@ use std::{collections::BTreeMap, time::Duration};
 
 use http::{HeaderMap, HeaderName, Uri};
 
-pub use credentials::{Auth, OWN_HEADERS};
+pub use credentials::{Auth, PROXY_HEADER_PREFIX};
 use credentials::{read_auth, read_headers, read_key_header, read_query};
 
 use super::{
     layer::Layers,
     load::Environment,
-    problem::nearest,
+    problem::find_nearest,
     profile::{self, PROFILES, Profile},
     secret::Secret,
     section::{Section, settings},
-    setting::Show,
+    setting::Visibility,
 };
 
 /// The built-in provider's name.
@@ -33,7 +33,7 @@ settings! {
         /// name of the request's model.
         pub base_url: Option<String> = read_base_url(s);
         /// Models this provider serves under their bare names; patterns with a trailing `*`.
-        pub models: Vec<String> = s.patterns("models", &[], "a model's name");
+        pub models: Vec<String> = s.read_patterns("models", &[], "a model's name");
         pub auth: Auth = read_auth(s);
         /// A row of the profile table: `openai`, `template`, …
         pub profile: &'static Profile = read_profile(s, base_url.as_deref());
@@ -43,25 +43,25 @@ settings! {
         pub headers: HeaderMap = read_headers(s);
         /// Added to the query of every request. It may hold a key.
         pub query: Option<Secret> = read_query(s);
-        pub connect_timeout: Duration = s.millis("connect_timeout_ms", 10_000, 1);
+        pub connect_timeout: Duration = s.read_millis("connect_timeout_ms", 10_000, 1);
         /// From the last byte of the request to the first of the answer.
-        pub first_byte_timeout: Duration = s.millis("first_byte_timeout_ms", 600_000, 1);
+        pub first_byte_timeout: Duration = s.read_millis("first_byte_timeout_ms", 600_000, 1);
         /// Between two reads of an answer.
-        pub idle_timeout: Duration = s.millis("idle_timeout_ms", 300_000, 1);
+        pub idle_timeout: Duration = s.read_millis("idle_timeout_ms", 300_000, 1);
         /// Whether its list of models is asked for windows; unset: where the catalogue does not know it.
-        pub ask_models: Option<bool> = s.option("ask_models", Show::Plain);
+        pub ask_models: Option<bool> = s.read_option("ask_models", Visibility::Plain);
         /// Failures in a row that open the breaker; 0: it never opens.
-        pub breaker_failures: u32 = s.plain("breaker_failures", 5);
+        pub breaker_failures: u32 = s.read_plain("breaker_failures", 5);
         /// How long an open breaker lets no request through where somebody else can answer.
-        pub breaker_open: Duration = s.millis("breaker_open_ms", 30_000, 1);
+        pub breaker_open: Duration = s.read_millis("breaker_open_ms", 30_000, 1);
     }
 }
 
 /// The providers of the settings, and the one that is built in.
 pub(super) fn read_providers(root: &mut Section) -> BTreeMap<String, ProviderConfig> {
-    let mut providers = root.entries("providers", |s, name| {
-        let provider = s.section(name, ProviderConfig::read);
-        hold_name(s, name);
+    let mut providers = root.read_entries("providers", |s, name| {
+        let provider = s.read_section(name, ProviderConfig::read);
+        check_name(s, name);
         Some(provider)
     });
     providers.insert(SIMULATED.to_owned(), make_simulated());
@@ -72,14 +72,14 @@ pub(super) fn read_providers(root: &mut Section) -> BTreeMap<String, ProviderCon
 fn make_simulated() -> ProviderConfig {
     let (layers, environment) = (Layers::default(), Environment::default());
     ProviderConfig {
-        profile: profile::named("openai").unwrap_or(&PROFILES[0]),
+        profile: profile::find_profile("openai").unwrap_or(&PROFILES[0]),
         ask_models: Some(false),
         breaker_failures: 0,
         ..ProviderConfig::read(&mut Section::new(&layers, &environment))
     }
 }
 
-fn hold_name(s: &mut Section, name: &str) {
+fn check_name(s: &mut Section, name: &str) {
     let plain = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '_' || c == '-';
     let message = if name == SIMULATED {
         "is built in and cannot be configured; choose another name"
@@ -90,17 +90,17 @@ fn hold_name(s: &mut Section, name: &str) {
     } else {
         return;
     };
-    s.refuse(name, None, message);
+    s.refuse_value(name, None, message);
 }
 
 /// The name of a provider, of which there must be one.
 pub(super) fn read_provider(s: &mut Section, key: &str) -> Option<String> {
-    let name: String = s.option(key, Show::Plain)?;
-    let mut known = s.names("providers");
+    let name: String = s.read_option(key, Visibility::Plain)?;
+    let mut known = s.list_keys("providers");
     known.push(SIMULATED.to_owned());
     if !known.contains(&name) {
         let known: Vec<&str> = known.iter().map(String::as_str).collect();
-        let remedy = match nearest(&name, &known) {
+        let remedy = match find_nearest(&name, &known) {
             Some(near) => format!("did you mean {near:?}?"),
             None => format!(
                 "add [providers.{name}], or write one of {}",
@@ -115,17 +115,17 @@ pub(super) fn read_provider(s: &mut Section, key: &str) -> Option<String> {
 /// The base URL without a slash at its end.
 fn read_base_url(s: &mut Section) -> Option<String> {
     let key = "base_url";
-    let Some(written) = s.option::<String>(key, Show::Address) else {
+    let Some(written) = s.read_option::<String>(key, Visibility::Address) else {
         let message = "is missing; write the address that a client would be given, such as \
                        https://api.openai.com/v1";
-        s.refuse(key, None, message);
+        s.refuse_value(key, None, message);
         return None;
     };
     // SECURITY: a URL with userinfo or a query may hold a key, so it is not shown.
     if written.contains(['@', '?', '#']) {
         let message = "must have no user, query or fragment (not shown, it may hold a key); write \
                        scheme, host and path only, and name the key's variable in api_key_env";
-        s.refuse(key, None, message);
+        s.refuse_value(key, None, message);
         return None;
     }
     let trimmed = written.trim_end_matches('/');
@@ -149,10 +149,10 @@ fn read_base_url(s: &mut Section) -> Option<String> {
 }
 
 fn read_profile(s: &mut Section, base_url: Option<&str>) -> &'static Profile {
-    let written: Option<String> = s.option("profile", Show::Plain);
+    let written: Option<String> = s.read_option("profile", Visibility::Plain);
     let guessed = profile::guess_by_host(base_url);
     let wanted = written.as_deref().unwrap_or(guessed);
-    profile::named(wanted).unwrap_or_else(|| {
+    profile::find_profile(wanted).unwrap_or_else(|| {
         let names: Vec<_> = PROFILES.iter().map(|profile| profile.name).collect();
         let names = names.join(", ");
         let message = format!("there is no such profile; write one of {names}");

@@ -8,7 +8,7 @@ use super::{
     ClientConfig, ModelConfig,
     prompts::{Prompts, read_prompts},
     section::settings,
-    setting::Show,
+    setting::Visibility,
 };
 
 /// What a cadence can be, for all models and for one.
@@ -18,24 +18,24 @@ pub(super) const WHY_CADENCE: &str =
 
 settings! {
     pub struct RecoveryConfig read from s {
-        pub enabled: bool = s.plain("enabled", true);
+        pub enabled: bool = s.read_plain("enabled", true);
         /// Unset: each conversation's own.
-        pub language: Option<Language> = s.plain("language", WrittenLanguage::Auto).spoken();
-        pub tools: AddTools = s.plain("tools", AddTools::WhenDue);
+        pub language: Option<Language> = s.read_plain("language", WrittenLanguage::Auto).to_language();
+        pub tools: AddTools = s.read_plain("tools", AddTools::WhenDue);
         /// Generations from one caution prompt to the next.
-        pub caution_cadence: u32 = s.number("caution_cadence", 10, CADENCE, WHY_CADENCE);
+        pub caution_cadence: u32 = s.read_number("caution_cadence", 10, CADENCE, WHY_CADENCE);
         /// Generations of a countdown.
-        pub critical_countdown: u32 = s.number("critical_countdown", 5, 1..=100,
+        pub critical_countdown: u32 = s.read_number("critical_countdown", 5, 1..=100,
             "it is the number of answers from the first critical prompt to a new course");
         /// Calls to the provider within one client request, that the model spends on the injected tools alone.
-        pub max_rounds: u32 = s.number("max_rounds", 8, 1..=32,
+        pub max_rounds: u32 = s.read_number("max_rounds", 8, 1..=32,
             "it is how often the model may call nothing but the tools of recovery within one request");
         /// New results are held to so many characters while a session is not healthy.
-        pub max_tool_result_chars: usize = s.number("max_tool_result_chars", 10_000, 1_000..=100_000_000,
+        pub max_tool_result_chars: usize = s.read_number("max_tool_result_chars", 10_000, 1_000..=100_000_000,
             "it is the length of a new tool result while the health is not \"healthy\", in characters");
         /// Where texts were read from that are not the built-in ones.
         pub prompts_dir: Option<PathBuf> =
-            s.option::<String>("prompts_dir", Show::Plain).map(PathBuf::from);
+            s.read_option::<String>("prompts_dir", Visibility::Plain).map(PathBuf::from);
         pub prompts: Arc<Prompts> = Arc::new(read_prompts(s, prompts_dir.as_deref()));
     }
 }
@@ -57,7 +57,7 @@ enum WrittenLanguage {
 }
 
 impl WrittenLanguage {
-    const fn spoken(self) -> Option<Language> {
+    const fn to_language(self) -> Option<Language> {
         match self {
             Self::Auto => None,
             Self::En => Some(Language::English),
@@ -78,7 +78,7 @@ pub enum AddTools {
 
 impl RecoveryConfig {
     /// Whether recovery acts for a model and, where clients have keys, a client.
-    pub fn acts(&self, model: &ModelConfig, client: Option<&ClientConfig>) -> bool {
+    pub fn is_enabled_for(&self, model: &ModelConfig, client: Option<&ClientConfig>) -> bool {
         self.enabled
             && model.recovery.unwrap_or(true)
             && client.is_none_or(|client| client.recovery)

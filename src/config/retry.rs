@@ -6,7 +6,7 @@ use http::Uri;
 
 use super::{
     section::{Section, settings},
-    setting::Show,
+    setting::Visibility,
 };
 
 /// A year: what is older is not worth keeping.
@@ -17,17 +17,17 @@ settings! {
     #[derive(Copy, Eq)]
     pub struct RetryConfig read from s {
         /// To the same deployment, after a failure that is not the client's; 0: never.
-        pub max_retries: u32 = s.number("max_retries", 0, 0..=20,
+        pub max_retries: u32 = s.read_number("max_retries", 0, 0..=20,
             "it is how often a request is sent again to the same place");
         /// Calls to providers for one request, fallbacks included.
-        pub max_attempts: u32 = s.number("max_attempts", 6, 1..=100,
+        pub max_attempts: u32 = s.read_number("max_attempts", 6, 1..=100,
             "it is how often a request may be sent in all");
         /// After this no further attempt is begun.
-        pub max_time: Duration = s.millis("max_time_ms", 60_000, 0);
+        pub max_time: Duration = s.read_millis("max_time_ms", 60_000, 0);
         /// Before the first retry; doubled for each further one, with jitter.
-        pub base_delay: Duration = s.millis("base_delay_ms", 500, 1);
+        pub base_delay: Duration = s.read_millis("base_delay_ms", 500, 1);
         /// No single wait is longer; a `Retry-After` beyond it ends the retries.
-        pub max_delay: Duration = s.millis("max_delay_ms", 8_000, 1);
+        pub max_delay: Duration = s.read_millis("max_delay_ms", 8_000, 1);
     }
 }
 
@@ -37,22 +37,22 @@ settings! {
         /// A list in the form of models.dev; unset: none is fetched.
         pub url: Option<String> = read_url(s);
         /// How old the copy on disk may be before it is fetched again.
-        pub max_age: Duration = Duration::from_secs(s.number("max_age_s", 604_800, 60..=MAX_AGE_S,
+        pub max_age: Duration = Duration::from_secs(s.read_number("max_age_s", 604_800, 60..=MAX_AGE_S,
             "it is how old the fetched list may be, in seconds"));
         /// How long what an error taught of a window is believed.
-        pub learnt_max_age: Duration = Duration::from_secs(s.number("learnt_max_age_s", 86_400, 60..=MAX_AGE_S,
+        pub learnt_max_age: Duration = Duration::from_secs(s.read_number("learnt_max_age_s", 86_400, 60..=MAX_AGE_S,
             "it is how long a window that an error named is believed, in seconds"));
     }
 }
 
 fn read_url(s: &mut Section) -> Option<String> {
-    let url: String = s.option("url", Show::Address)?;
+    let url: String = s.read_option("url", Visibility::Address)?;
     let sound = url.parse::<Uri>().is_ok_and(|uri| {
         uri.host().is_some() && matches!(uri.scheme_str(), Some("http" | "https"))
     });
     if !sound {
         let message = "must be an absolute URL, such as https://models.dev/api.json";
-        s.refuse("url", None, message);
+        s.refuse_value("url", None, message);
     }
     Some(url)
 }

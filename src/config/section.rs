@@ -15,8 +15,8 @@ use super::{
     explain::{WRITE_SECTION, explain_misfit, explain_unknown},
     layer::Layers,
     load::Environment,
-    problem::{Problem, dotted},
-    setting::{Setting, Show, Source, is_under},
+    problem::{Problem, format_key_path},
+    setting::{Setting, SettingSource, Visibility, is_under},
 };
 pub(super) use values::is_pattern;
 
@@ -81,7 +81,7 @@ impl<'a> Section<'a> {
     }
 
     /// What was made of the settings, every one of them by its key, and all problems.
-    pub(super) fn finish(mut self) -> (Vec<Setting>, Vec<Problem>) {
+    pub(super) fn finish_reading(mut self) -> (Vec<Setting>, Vec<Problem>) {
         self.note_unknown();
         self.settings.sort_by(|one, other| one.key.cmp(&other.key));
         self.misfits.sort_by(|one, other| one.key.cmp(&other.key));
@@ -90,29 +90,29 @@ impl<'a> Section<'a> {
     }
 
     /// The name of the section, where that is of the user's choice.
-    pub(super) fn name(&self) -> &str {
+    pub(super) fn section_name(&self) -> &str {
         self.path.last().map_or("", String::as_str)
     }
 
-    fn path_of(&self, key: &str) -> Vec<String> {
+    fn key_path(&self, key: &str) -> Vec<String> {
         [&self.path[..], &[key.to_owned()]].concat()
     }
 
     /// The keys that any source has in a section at the top.
-    pub(super) fn names(&self, section: &str) -> Vec<String> {
-        self.layers.keys(&[section])
+    pub(super) fn list_keys(&self, section: &str) -> Vec<String> {
+        self.layers.list_keys(&[section])
     }
 
     /// Whether any source has that key.
     pub(super) fn is_set(&self, key: &str) -> bool {
-        self.layers.find(&self.path_of(key)).is_some()
+        self.layers.find_strongest(&self.key_path(key)).is_some()
     }
 
-    fn problem<S: AsRef<str>>(&self, path: &[S], message: String) -> Problem {
-        let found = self.layers.find(path);
+    fn make_problem<S: AsRef<str>>(&self, path: &[S], message: String) -> Problem {
+        let found = self.layers.find_strongest(path);
         Problem {
             origin: found.map(|(layer, _)| layer.origin.clone()),
-            ..Problem::at(path, message)
+            ..Problem::for_key(path, message)
         }
     }
 
@@ -132,30 +132,35 @@ impl<'a> Section<'a> {
         }
         let last = inside.last().map_or("", String::as_str);
         self.note_misfit(Problem {
-            key: dotted(&inside),
-            ..self.problem(path, explain_misfit(&error.kind, last))
+            key: format_key_path(&inside),
+            ..self.make_problem(path, explain_misfit(&error.kind, last))
         });
     }
 
     fn note_unknown(&mut self) {
         let known = std::mem::take(&mut self.known);
         let known: Vec<&str> = known.iter().map(String::as_str).collect();
-        let mut unknown = self.layers.keys(&self.path);
+        let mut unknown = self.layers.list_keys(&self.path);
         unknown.retain(|key| !known.contains(&key.as_str()));
         for key in unknown.iter().take(MAX_PROBLEMS) {
             let message = explain_unknown(key, &known);
-            self.note_misfit(self.problem(&self.path_of(key), message));
+            self.note_misfit(self.make_problem(&self.key_path(key), message));
         }
     }
 
     /// Notes that the value of a key is not allowed; shown only where it is given.
-    pub(super) fn refuse(&mut self, key: &str, value: Option<String>, message: impl Into<String>) {
-        self.refuse_at(&self.path_of(key), value, message);
+    pub(super) fn refuse_value(
+        &mut self,
+        key: &str,
+        value: Option<String>,
+        message: impl Into<String>,
+    ) {
+        self.refuse_at(&self.key_path(key), value, message);
     }
 
     /// The same with a text as the value.
     pub(super) fn refuse_text(&mut self, key: &str, text: &str, message: impl Into<String>) {
-        self.refuse(key, Some(format!("{text:?}")), message);
+        self.refuse_value(key, Some(format!("{text:?}")), message);
     }
 
     /// Notes a value that is not allowed, unless that key or its section has been found wrong before.
@@ -167,7 +172,7 @@ impl<'a> Section<'a> {
     ) {
         let problem = Problem {
             value,
-            ..self.problem(path, message.into())
+            ..self.make_problem(path, message.into())
         };
         let mut misfits = self.misfits.iter();
         let is_misfit = misfits.any(|known| is_under(&problem.key, &known.key));
@@ -178,19 +183,19 @@ impl<'a> Section<'a> {
 
     /// The same, also where that key has been found wrong before.
     pub(super) fn refuse_again(&mut self, key: &str, value: String, message: String) {
-        let problem = self.problem(&self.path_of(key), message);
+        let problem = self.make_problem(&self.key_path(key), message);
         let value = Some(value);
         self.refused.push(Problem { value, ..problem });
     }
 
     /// Reads a section in this one.
-    pub(super) fn section<R>(&mut self, key: &str, read: impl FnOnce(&mut Self) -> R) -> R {
+    pub(super) fn read_section<R>(&mut self, key: &str, read: impl FnOnce(&mut Self) -> R) -> R {
         self.known.push(key.to_owned());
         self.path.push(key.to_owned());
         let around = std::mem::take(&mut self.known);
-        let found = self.layers.find(&self.path);
+        let found = self.layers.find_strongest(&self.path);
         if found.is_some_and(|(_, value)| value.as_dict().is_none()) {
-            self.note_misfit(self.problem(&self.path, WRITE_SECTION.to_owned()));
+            self.note_misfit(self.make_problem(&self.path, WRITE_SECTION.to_owned()));
         }
         let made = read(self);
         self.note_unknown();
@@ -200,40 +205,40 @@ impl<'a> Section<'a> {
     }
 
     /// Reads values with names of the user's choice, one by one.
-    pub(super) fn entries<T>(
+    pub(super) fn read_entries<T>(
         &mut self,
         key: &str,
         mut read: impl FnMut(&mut Self, &str) -> Option<T>,
     ) -> BTreeMap<String, T> {
-        self.section(key, |section| {
-            let names = section.layers.keys(&section.path).into_iter();
+        self.read_section(key, |section| {
+            let names = section.layers.list_keys(&section.path).into_iter();
             let entries = names.filter_map(|name| Some((read(section, &name)?, name)));
             entries.map(|(value, name)| (name, value)).collect()
         })
     }
 
     /// Reads sections with names of the user's choice.
-    pub(super) fn sections<T>(
+    pub(super) fn read_sections<T>(
         &mut self,
         key: &str,
         read: impl Fn(&mut Self) -> T,
     ) -> BTreeMap<String, T> {
-        self.entries(key, |section, name| Some(section.section(name, &read)))
+        self.read_entries(key, |section, name| Some(section.read_section(name, &read)))
     }
 
     /// The value of a key, or its default where it has none or one of the wrong type.
-    fn read<T: DeserializeOwned + Serialize>(
+    fn read_value<T: DeserializeOwned + Serialize>(
         &mut self,
         key: &str,
         default: Option<T>,
-        show: Show,
+        show: Visibility,
     ) -> Option<T> {
         self.known.push(key.to_owned());
-        let path = self.path_of(key);
-        let found = self.layers.find(&path);
+        let path = self.key_path(key);
+        let found = self.layers.find_strongest(&path);
         let (from, origin) = match found {
             Some((layer, _)) => (layer.source, Some(layer.origin.clone())),
-            None => (Source::Default, None),
+            None => (SettingSource::Default, None),
         };
         let value = match found {
             Some((_, value)) => match value.deserialize() {
@@ -246,9 +251,9 @@ impl<'a> Section<'a> {
             None => default,
         };
         // Numbers and texts of a setting always become JSON.
-        let shown = show.redact(serde_json::to_value(&value).unwrap_or_default());
+        let shown = show.redact_value(serde_json::to_value(&value).unwrap_or_default());
         self.settings.push(Setting {
-            key: dotted(&path),
+            key: format_key_path(&path),
             hidden: shown.is_none(),
             value: shown.unwrap_or_default(),
             from,

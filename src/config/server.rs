@@ -21,27 +21,27 @@ settings! {
         pub listen: SocketAddr = read_listen(s);
         /// One request body, after decoding.
         pub max_body_bytes: usize = s
-            .optional_number("max_body_bytes", 1024..=MOST_BODY_BYTES,
+            .read_optional_number("max_body_bytes", 1024..=MOST_BODY_BYTES,
                 "it is the size of one request body in bytes, after decoding")
             .unwrap_or(LEAST_BODY_BYTES);
         /// All request and buffered response bodies together.
-        pub max_bytes_in_flight: usize = s.number("max_bytes_in_flight", 512 << 20,
+        pub max_bytes_in_flight: usize = s.read_number("max_bytes_in_flight", 512 << 20,
             max_body_bytes.min(MOST_BODY_BYTES)..=1 << 40,
             "it must hold one body of server.max_body_bytes, or no large request gets in");
-        pub max_connections: usize = s.number("max_connections", 4096, 1..=1_000_000,
+        pub max_connections: usize = s.read_number("max_connections", 4096, 1..=1_000_000,
             "it is the number of connections open at one time");
         /// All headers of one request.
-        pub max_header_bytes: usize = s.number("max_header_bytes", 64 << 10, 8192..=1 << 20,
+        pub max_header_bytes: usize = s.read_number("max_header_bytes", 64 << 10, 8192..=1 << 20,
             "it is the size of all headers of one request in bytes");
         /// From the opening of a connection to the end of its first request's headers.
-        pub header_timeout: Duration = s.millis("header_timeout_ms", 15_000, 1);
+        pub header_timeout: Duration = s.read_millis("header_timeout_ms", 15_000, 1);
         /// Between two reads of a request body.
-        pub body_timeout: Duration = s.millis("body_timeout_ms", 30_000, 1);
+        pub body_timeout: Duration = s.read_millis("body_timeout_ms", 30_000, 1);
         /// How long a drain waits for running answers.
-        pub drain_timeout: Duration = s.millis("drain_timeout_ms", 30_000, 0);
+        pub drain_timeout: Duration = s.read_millis("drain_timeout_ms", 30_000, 0);
         pub data_dir: PathBuf = read_data_dir(s).into();
         /// The installation's secret, in the place of the one in `data_dir`.
-        pub secret: Option<SecretKey> = s.named_key("secret_env");
+        pub secret: Option<SecretKey> = s.read_named_key("secret_env");
     }
 }
 
@@ -57,7 +57,7 @@ impl ServerConfig {
 }
 
 fn read_data_dir(s: &mut Section) -> String {
-    let written = s.plain("data_dir", "data".to_owned());
+    let written = s.read_plain("data_dir", "data".to_owned());
     if written.is_empty() {
         let message = "must name a directory; write \".\" for the working directory";
         s.refuse_text("data_dir", &written, message);
@@ -68,13 +68,13 @@ fn read_data_dir(s: &mut Section) -> String {
 /// SECURITY: without client keys anyone who reaches the port spends the user's money, so
 /// only this machine may reach it.
 fn read_listen(s: &mut Section) -> SocketAddr {
-    let written = s.plain("listen", "127.0.0.1:1876".to_owned());
+    let written = s.read_plain("listen", "127.0.0.1:1876".to_owned());
     let Ok(address) = written.parse::<SocketAddr>() else {
         let message = "must be an IP address and a port, such as 127.0.0.1:1876 or [::1]:1876";
         s.refuse_text("listen", &written, message);
         return SocketAddr::from(([127, 0, 0, 1], 0));
     };
-    if !address.ip().to_canonical().is_loopback() && s.names("clients").is_empty() {
+    if !address.ip().to_canonical().is_loopback() && s.list_keys("clients").is_empty() {
         let message = "can be reached from other machines, and there are no client keys; add a \
                        [clients.NAME] section with key_sha256, or listen on 127.0.0.1";
         s.refuse_text("listen", &written, message);

@@ -14,7 +14,7 @@ pub struct Setting {
     /// `null` where nothing is set, and where it is hidden.
     pub value: Value,
     pub hidden: bool,
-    pub from: Source,
+    pub from: SettingSource,
     /// The file, variable or flag; `None` for a default.
     pub origin: Option<String>,
 }
@@ -22,7 +22,7 @@ pub struct Setting {
 /// Who has the last word on a setting.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
-pub enum Source {
+pub enum SettingSource {
     Default,
     File,
     Environment,
@@ -31,7 +31,7 @@ pub enum Source {
 
 /// How much of a value is shown.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Show {
+pub(super) enum Visibility {
     /// All: it can be no secret.
     Plain,
     /// An address without user, password and query.
@@ -41,9 +41,9 @@ pub(super) enum Show {
     Hidden,
 }
 
-impl Show {
+impl Visibility {
     /// The value as it may be shown; `None`: not at all.
-    pub(super) fn redact(self, value: Value) -> Option<Value> {
+    pub(super) fn redact_value(self, value: Value) -> Option<Value> {
         match (value, self) {
             (value @ Value::Null, _) | (value, Self::Plain) => Some(value),
             (Value::String(text), Self::Address) => Some(redact_address(&text).into()),
@@ -55,7 +55,11 @@ impl Show {
 
 /// The settings that are in force after a change: of `waiting`, keys or sections that need a restart, those
 /// of before.
-pub(super) fn settle(before: &[Setting], next: &[Setting], waiting: &[&str]) -> Vec<Setting> {
+pub(super) fn keep_until_restart(
+    before: &[Setting],
+    next: &[Setting],
+    waiting: &[&str],
+) -> Vec<Setting> {
     let in_force = |setting: &Setting| {
         let waits = waiting.iter().any(|key| is_under(&setting.key, key));
         let before = || before.iter().find(|before| before.key == setting.key);

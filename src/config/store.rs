@@ -7,7 +7,7 @@ use reqwest::Url;
 use super::{
     secret::{Secret, SecretKey},
     section::{Section, settings},
-    setting::Show,
+    setting::Visibility,
 };
 
 const MAX_PREFIX_BYTES: usize = 64;
@@ -15,21 +15,21 @@ const MAX_PREFIX_BYTES: usize = 64;
 settings! {
     #[derive(Eq)]
     pub struct StoreConfig read from s {
-        pub place: StorePlace = StorePlace::read(s);
+        pub place: StorePlace = StorePlace::read_place(s);
         /// Sessions remembered; a server bounds what it holds itself.
-        pub max_sessions: usize = s.number("max_sessions", place.usual_limits().0, 1..=100_000_000,
+        pub max_sessions: usize = s.read_number("max_sessions", place.default_limits().0, 1..=100_000_000,
             "it is the number of sessions that are remembered");
         /// Of memory or disk, by the place; a server bounds what it holds itself.
-        pub max_bytes: usize = s.number("max_bytes", place.usual_limits().1, 1 << 20..=1 << 40,
+        pub max_bytes: usize = s.read_number("max_bytes", place.default_limits().1, 1 << 20..=1 << 40,
             "it is what all sessions may take, of memory or disk, in bytes");
         /// Since a session was last used.
-        pub max_age: Duration = Duration::from_secs(s.number("max_age_s", 604_800, 60..=315_360_000,
+        pub max_age: Duration = Duration::from_secs(s.read_number("max_age_s", 604_800, 60..=315_360_000,
             "it is how long an idle session is remembered, in seconds"));
         /// How long a request waits for an answer before it goes on without a state.
-        pub timeout: Duration = Duration::from_millis(s.number("timeout_ms", 250, 10..=60_000,
+        pub timeout: Duration = Duration::from_millis(s.read_number("timeout_ms", 250, 10..=60_000,
             "it is how long a request waits for the store, in milliseconds"));
         /// Encrypts what is stored of a session.
-        pub encrypt_key: Option<SecretKey> = s.named_key("encrypt_key_env");
+        pub encrypt_key: Option<SecretKey> = s.read_named_key("encrypt_key_env");
     }
 }
 
@@ -67,7 +67,7 @@ impl RedisConfig {
     }
 
     /// Hosts and ports of all nodes, without users and passwords.
-    pub fn hosts(&self) -> Vec<String> {
+    pub fn list_hosts(&self) -> Vec<String> {
         let shown = |node: &Secret| {
             let url = Url::parse(node.reveal()).ok()?;
             let port = url.port().unwrap_or(6379);
@@ -91,18 +91,18 @@ impl StoreConfig {
 
 impl StorePlace {
     /// Sessions and bytes, where nothing is said of them.
-    const fn usual_limits(&self) -> (usize, usize) {
+    const fn default_limits(&self) -> (usize, usize) {
         match self {
             Self::Memory => (10_000, 64 << 20),
             Self::File | Self::Redis(_) => (1_000_000, 4 << 30),
         }
     }
 
-    fn read(s: &mut Section) -> Self {
-        let url = s.address("url", "file");
-        let prefix = s.plain("prefix", "plimsoll:".to_owned());
-        let password_env: Option<String> = s.option("password_env", Show::Variable);
-        let ca_file: Option<String> = s.option("ca_file", Show::Plain);
+    fn read_place(s: &mut Section) -> Self {
+        let url = s.read_address("url", "file");
+        let prefix = s.read_plain("prefix", "plimsoll:".to_owned());
+        let password_env: Option<String> = s.read_option("password_env", Visibility::Variable);
+        let ca_file: Option<String> = s.read_option("ca_file", Visibility::Plain);
         match url.as_str() {
             "memory" => return Self::Memory,
             "file" => return Self::File,
@@ -110,7 +110,7 @@ impl StorePlace {
         }
         let Some((nodes, cluster)) = parse_nodes(&url) else {
             // Not shown: there may be a password in it.
-            s.refuse(
+            s.refuse_value(
                 "url",
                 None,
                 "must be \"file\", \"memory\", or the address of a server (the value is not shown, it \

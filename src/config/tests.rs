@@ -4,12 +4,12 @@
 use std::{collections::BTreeMap, fs, path::Path};
 
 use super::{
-    AddTools, Auth, Config, Environment, Flags, Problem, Problems, Setting, load, load::Written,
-    section::Section, setting::Source,
+    AddTools, Auth, Config, Environment, Flags, Problem, Problems, Setting, load::WrittenSettings,
+    load_config, section::Section, setting::SettingSource,
 };
 use crate::{
     provider::{self, Registry},
-    recovery::{Language, prompt::Way},
+    recovery::{Language, prompt::NoteMethod},
 };
 
 const SHIPPED: &str = include_str!("../../config.toml");
@@ -20,16 +20,18 @@ pub(super) fn merge(
     environment: &Environment,
     listen: Option<&str>,
 ) -> Result<(Config, Vec<Problem>), Problems> {
-    let loaded = Written::of(text, environment, listen)?.check(environment)?;
+    let loaded =
+        WrittenSettings::from_text(text, environment, listen)?.check_settings(environment)?;
     Ok((loaded.config, loaded.warnings))
 }
 
 /// The settings of a text as they would be shown, whatever is wrong with them.
 pub(super) fn shown(text: Option<(String, String)>, environment: &Environment) -> Vec<Setting> {
-    let written = Written::of(text, environment, None).unwrap_or_else(|all| panic!("{all}"));
+    let written =
+        WrittenSettings::from_text(text, environment, None).unwrap_or_else(|all| panic!("{all}"));
     let mut section = Section::new(&written.layers, environment);
     Config::read(&mut section);
-    section.finish().0
+    section.finish_reading().0
 }
 
 fn environment(variables: &[(&str, &str)]) -> Environment {
@@ -56,8 +58,8 @@ fn refused(text: &str, variables: &[(&str, &str)]) -> String {
 fn warned(text: &str, variables: &[(&str, &str)]) -> String {
     let (config, mut warnings) = merge(written(text), &environment(variables), None).unwrap();
     let registry = Registry::new(&config).unwrap();
-    warnings.extend(provider::warnings(&config, &registry));
-    warnings.extend(provider::unknown_windows(&registry));
+    warnings.extend(provider::collect_warnings(&config, &registry));
+    warnings.extend(provider::find_unknown_windows(&registry));
     let lines: Vec<_> = warnings.iter().map(ToString::to_string).collect();
     lines.join("\n")
 }
@@ -154,7 +156,7 @@ fn the_examples_of_the_shipped_file_are_valid() {
     let (config, warnings) = loaded.unwrap_or_else(|problems| panic!("{problems}"));
     assert_eq!(warnings, []);
     let registry = Registry::new(&config).unwrap();
-    assert_eq!(provider::warnings(&config, &registry), []);
+    assert_eq!(provider::collect_warnings(&config, &registry), []);
     assert_eq!(config.clients["alice"].models, ["*"]);
     assert_eq!(config.recovery.prompts_dir.as_deref(), Some(folder.path()));
     assert!(matches!(config.providers["openai"].auth, Auth::Key(_)));
@@ -178,7 +180,7 @@ fn the_shipped_file_shows_every_key() {
             _ => setting.key.clone(),
         }
     };
-    let is_written = |setting: &&Setting| setting.from == Source::File;
+    let is_written = |setting: &&Setting| setting.from == SettingSource::File;
     let in_file: Vec<String> = settings.iter().filter(is_written).map(last).collect();
     assert!(in_file.len() > 100, "{in_file:?}");
     for key in settings.iter().map(last) {
@@ -271,16 +273,16 @@ fn the_file_is_found_by_the_flag_and_must_be_there() {
         listen: None,
     };
     let nothing = environment(&[]);
-    let missing = load(&flags, &nothing).unwrap_err().to_string();
+    let missing = load_config(&flags, &nothing).unwrap_err().to_string();
     assert!(missing.contains("mine.toml: cannot be read: "), "{missing}");
 
     fs::write(&path, "[server]\nmax_connections = 5").unwrap();
-    let loaded = load(&flags, &nothing).unwrap();
+    let loaded = load_config(&flags, &nothing).unwrap();
     assert_eq!(loaded.config.server.max_connections, 5);
     assert_eq!(loaded.file, Some(path.clone()));
 
     fs::File::create(&path).unwrap().set_len(1 << 30).unwrap();
-    let large = load(&flags, &nothing).unwrap_err().to_string();
+    let large = load_config(&flags, &nothing).unwrap_err().to_string();
     assert!(large.contains("too many for a settings file"), "{large}");
 }
 
@@ -349,14 +351,14 @@ fn texts_of_a_directory_take_the_place_of_the_prompts() {
     text("en/critical-text.txt", "{remaining} left, {remaining}!");
     let setting = format!("[recovery]\nprompts_dir = {:?}", folder.path());
     let prompts = accepted(&setting).recovery.prompts;
-    assert_eq!(prompts.go_on(Language::Chinese), "继续");
+    assert_eq!(prompts.continue_prompt(Language::Chinese), "继续");
     assert_eq!(
-        prompts.critical(Language::English, Way::Text, 3, true),
+        prompts.critical_prompt(Language::English, NoteMethod::Text, 3, true),
         "3 left, 3!"
     );
     let built_in = Config::default().recovery.prompts;
     for prompts in [&prompts, &built_in] {
-        let caution = prompts.caution(Language::English, Way::Tools);
+        let caution = prompts.caution_prompt(Language::English, NoteMethod::Tools);
         assert!(
             caution.starts_with("[Context notice, caution."),
             "{caution}"
@@ -380,14 +382,14 @@ fn recovery_can_be_set_for_a_model_and_a_client() {
         &config.models["b"],
         &config.clients["c"],
     );
-    assert_eq!(recovery.pace(a).caution_cadence, 3);
-    assert_eq!(recovery.pace(b).caution_cadence, 7);
-    assert_eq!(recovery.pace(b).critical_countdown, 5);
-    assert!(recovery.acts(a, None));
-    assert!(!recovery.acts(b, None));
-    assert!(!recovery.acts(a, Some(c)));
+    assert_eq!(recovery.pace_for_model(a).caution_cadence, 3);
+    assert_eq!(recovery.pace_for_model(b).caution_cadence, 7);
+    assert_eq!(recovery.pace_for_model(b).critical_countdown, 5);
+    assert!(recovery.is_enabled_for(a, None));
+    assert!(!recovery.is_enabled_for(b, None));
+    assert!(!recovery.is_enabled_for(a, Some(c)));
     let off = accepted("[recovery]\nenabled = false").recovery;
-    assert!(!off.acts(a, None));
+    assert!(!off.is_enabled_for(a, None));
 }
 
 #[test]

@@ -16,20 +16,20 @@ settings! {
         /// Of a collector that speaks OTLP over HTTP, `/v1/traces` included; `None`: no traces.
         pub endpoint: Option<String> = read_endpoint(s);
         /// The share of traces that begin here which are recorded. What came with a decision follows that.
-        pub sample: f64 = s.number("sample", 1.0, 0.0..=1.0,
+        pub sample: f64 = s.read_number("sample", 1.0, 0.0..=1.0,
             "it is the share of traces that are recorded");
     }
 }
 
 fn read_headers(s: &mut Section) -> HeaderMap {
-    let Some(written) = s.named_secret("headers_env") else {
+    let Some(written) = s.read_named_secret("headers_env") else {
         return HeaderMap::new();
     };
     let headers: Option<_> = written.reveal().split(',').map(parse_header).collect();
     headers.unwrap_or_else(|| {
         let message = "must name a variable of headers: name=value, with a comma between two (the value \
                        is not shown, it may hold a key)";
-        s.refuse("headers_env", None, message);
+        s.refuse_value("headers_env", None, message);
         HeaderMap::new()
     })
 }
@@ -43,7 +43,7 @@ fn parse_header(pair: &str) -> Option<(HeaderName, HeaderValue)> {
 }
 
 fn read_service_name(s: &mut Section) -> String {
-    let name = s.plain("service_name", "plimsoll".to_owned());
+    let name = s.read_plain("service_name", "plimsoll".to_owned());
     if name.is_empty() || name.len() > MAX_NAME {
         let message = format!("must be a name of at most {MAX_NAME} bytes");
         s.refuse_text("service_name", &name, message);
@@ -52,7 +52,7 @@ fn read_service_name(s: &mut Section) -> String {
 }
 
 fn read_endpoint(s: &mut Section) -> Option<String> {
-    let written = s.address("endpoint", "");
+    let written = s.read_address("endpoint", "");
     if written.is_empty() {
         return None;
     }
@@ -64,7 +64,7 @@ fn read_endpoint(s: &mut Section) -> Option<String> {
     if !fits {
         let message = "must be the address of an OTLP collector (the value is not shown, it may hold a \
                        key), such as http://127.0.0.1:4318/v1/traces; keys belong in traces.headers_env";
-        s.refuse("endpoint", None, message);
+        s.refuse_value("endpoint", None, message);
     }
     Some(written)
 }

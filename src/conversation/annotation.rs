@@ -6,12 +6,12 @@
 
 use super::{Conversation, edit::Edits};
 use crate::json::{
-    scan::{Malformed, Scan, Span, Text},
-    text::{self, Sizes},
+    scan::{JsonScanner, JsonString, MalformedJson, Span},
+    text::{self, TextSizes},
 };
 
 /// The key of an annotation, on messages and on content parts.
-pub(crate) const KEY: &[u8] = b"plimsoll";
+pub(crate) const ANNOTATION_KEY: &[u8] = b"plimsoll";
 
 /// One annotation. Taken out of every request before it is sent.
 #[derive(Clone, Debug)]
@@ -22,7 +22,7 @@ pub struct Annotation {
     pub part: Option<u32>,
     /// The member, with the comma that goes with it.
     pub span: Span,
-    pub name: Option<Text>,
+    pub name: Option<JsonString>,
     pub priority: Option<Priority>,
     /// Something of it was not understood: it is no object, stands twice, or says what we do not
     /// know.
@@ -40,7 +40,7 @@ pub enum Priority {
 }
 
 impl Priority {
-    const fn of(word: &[u8]) -> Option<Self> {
+    const fn from_word(word: &[u8]) -> Option<Self> {
         Some(match word {
             b"low" => Self::Low,
             b"medium" => Self::Medium,
@@ -53,7 +53,7 @@ impl Priority {
 
 impl Annotation {
     /// Says nothing any more: what it stood on is no part that we know.
-    pub(crate) const fn forget(&mut self) {
+    pub(crate) const fn mark_odd(&mut self) {
         self.part = None;
         self.name = None;
         self.priority = None;
@@ -84,27 +84,31 @@ impl Conversation {
     }
 
     /// Characters of a value as it is sent.
-    pub fn measure(&self, span: Span) -> Sizes {
-        measure(&self.body, span, &self.annotations)
+    pub fn measure_span(&self, span: Span) -> TextSizes {
+        measure_without_annotations(&self.body, span, &self.annotations)
     }
 }
 
 /// Characters of a value without the annotations in it; these in the order of the body.
-pub(crate) fn measure(body: &[u8], span: Span, annotations: &[Annotation]) -> Sizes {
-    let mut sizes = Sizes::default();
+pub(crate) fn measure_without_annotations(
+    body: &[u8],
+    span: Span,
+    annotations: &[Annotation],
+) -> TextSizes {
+    let mut sizes = TextSizes::default();
     let mut at = span.start as usize;
     let first = annotations.partition_point(|it| it.span.start < span.start);
     let inside = annotations[first..].iter();
     for annotation in inside.take_while(|it| it.span.end <= span.end) {
-        sizes += text::measure(&body[at..annotation.span.start as usize]);
+        sizes += text::measure_text(&body[at..annotation.span.start as usize]);
         at = annotation.span.end as usize;
     }
-    sizes += text::measure(&body[at..span.end as usize]);
+    sizes += text::measure_text(&body[at..span.end as usize]);
     sizes
 }
 
 /// Whether a key is that of one of these annotations; these in the order of the body.
-pub(crate) fn is_one(annotations: &[Annotation], key: Text) -> bool {
+pub(crate) fn is_annotation_key(annotations: &[Annotation], key: JsonString) -> bool {
     let at = key.span.start;
     let next = annotations.partition_point(|it| it.span.end <= at);
     let near = annotations.get(next);
@@ -112,78 +116,81 @@ pub(crate) fn is_one(annotations: &[Annotation], key: Text) -> bool {
 }
 
 /// Notes the annotations of one object, which was walked before.
-pub(crate) fn find(
+pub(crate) fn find_annotations(
     body: &[u8],
     object: Span,
     message: usize,
     part: Option<usize>,
     found: &mut Vec<Annotation>,
-) -> Result<(), Malformed> {
+) -> Result<(), MalformedJson> {
     let first = found.len();
     // Whether a member that stays came before, and where the last one ended.
     let (mut kept, mut end) = (false, object.start);
-    Scan::new(body, object.start as usize).object(|scan, key| {
-        let start = key.quoted().start;
+    JsonScanner::new(body, object.start as usize).walk_object(|scan, key| {
+        let start = key.quoted_span().start;
         if let (false, Some(before)) = (kept, found[first..].last_mut()) {
             // With no member before them, annotations go up to the next one.
             before.span.end = start;
         }
-        if &body[key.span.range()] == KEY {
-            let mut says = says(body, scan)?;
+        if &body[key.span.range()] == ANNOTATION_KEY {
+            let mut says = parse_annotation(body, scan)?;
             if found.len() > first {
-                says = Says::default();
+                says = AnnotationValue::default();
             }
             found.push(Annotation {
                 message: message as u32,
                 part: part.map(|part| part as u32),
                 span: Span {
                     start: if kept { end } else { start },
-                    end: scan.at() as u32,
+                    end: scan.position() as u32,
                 },
                 name: says.name,
                 priority: says.priority,
                 odd: !says.understood,
             });
         } else {
-            scan.value()?;
+            scan.take_value()?;
             kept = true;
         }
-        end = scan.at() as u32;
-        Ok::<_, Malformed>(())
+        end = scan.position() as u32;
+        Ok::<_, MalformedJson>(())
     })?;
     Ok(())
 }
 
 /// What an annotation says.
 #[derive(Default)]
-struct Says {
-    name: Option<Text>,
+struct AnnotationValue {
+    name: Option<JsonString>,
     priority: Option<Priority>,
     understood: bool,
 }
 
-fn says(body: &[u8], scan: &mut Scan<'_>) -> Result<Says, Malformed> {
-    let mut says = Says::default();
+fn parse_annotation(
+    body: &[u8],
+    scan: &mut JsonScanner<'_>,
+) -> Result<AnnotationValue, MalformedJson> {
+    let mut says = AnnotationValue::default();
     if scan.peek() != Some(b'{') {
-        scan.value()?;
+        scan.take_value()?;
         return Ok(says);
     }
     says.understood = true;
-    scan.object(|scan, key| {
+    scan.walk_object(|scan, key| {
         let text = scan.peek() == Some(b'"');
         match &body[key.span.range()] {
-            b"name" if text && says.name.is_none() => says.name = Some(scan.string()?),
+            b"name" if text && says.name.is_none() => says.name = Some(scan.take_string()?),
             b"priority" if text && says.priority.is_none() => {
-                let word = scan.string()?;
-                says.priority = Priority::of(&body[word.span.range()]);
+                let word = scan.take_string()?;
+                says.priority = Priority::from_word(&body[word.span.range()]);
                 says.understood &= says.priority.is_some();
             }
             _ => {
-                scan.value()?;
+                scan.take_value()?;
                 says.understood = false;
             }
         }
-        Ok::<_, Malformed>(())
+        Ok::<_, MalformedJson>(())
     })?;
     Ok(says)
 }

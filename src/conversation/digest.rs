@@ -9,27 +9,27 @@ use crate::json::text;
 /// digest of its text ([`text::digest`]; 0 or that of no text where it has none) and of each call
 /// id.
 pub fn answer_digest(text: u128, call_ids: &[u128]) -> u128 {
-    let mut mix = Mix::default();
-    if text != 0 && text != text::digest(b"") {
-        mix.digest(b't', text);
+    let mut mix = DigestBuilder::default();
+    if text != 0 && text != text::digest_text(b"") {
+        mix.push_digest(b't', text);
     }
     for &id in call_ids {
-        mix.digest(b'i', id);
+        mix.push_digest(b'i', id);
     }
     mix.finish()
 }
 
 /// A sequence of tagged digests: those of most messages without an allocation.
 #[derive(Default)]
-pub(crate) struct Mix(SmallVec<[u8; 128]>);
+pub(crate) struct DigestBuilder(SmallVec<[u8; 128]>);
 
-impl Mix {
-    pub(crate) fn tag(&mut self, tag: u8) {
+impl DigestBuilder {
+    pub(crate) fn push_tag(&mut self, tag: u8) {
         self.0.push(tag);
     }
 
-    pub(crate) fn digest(&mut self, tag: u8, digest: u128) {
-        self.tag(tag);
+    pub(crate) fn push_digest(&mut self, tag: u8, digest: u128) {
+        self.push_tag(tag);
         self.0.extend_from_slice(&digest.to_le_bytes());
     }
 

@@ -85,7 +85,7 @@ impl Edits {
     }
 
     /// The edits in the order of the body, none overlapping another.
-    pub fn ordered(&self) -> Vec<Edit> {
+    pub fn ordered_edits(&self) -> Vec<Edit> {
         let mut edits = self.edits.clone();
         edits.sort_by_key(|edit| (edit.span.start, edit.span.end));
         let mut end = 0;
@@ -103,7 +103,7 @@ impl Edits {
     pub fn apply(&self, body: &Bytes) -> Rope {
         let mut rope = Rope::default();
         let mut at = 0;
-        for edit in self.ordered() {
+        for edit in self.ordered_edits() {
             let start = (edit.span.start as usize).min(body.len());
             let end = (edit.span.end as usize).min(body.len());
             rope.push(body.slice(at..start));
@@ -236,7 +236,7 @@ mod tests {
                 edits.replace(Span { start, end: start + length }, with);
             }
             let whole = edits.apply(&body).to_bytes();
-            let ordered = edits.ordered();
+            let ordered = edits.ordered_edits();
             let untouched = (0..len as u32).filter(|at| !ordered.iter().any(|edit| edit.span.start <= *at && *at < edit.span.end));
             let expected: Vec<u8> = untouched.map(|at| body[at as usize]).collect();
             let kept: Vec<u8> = whole.iter().copied().filter(u8::is_ascii_lowercase).collect();

@@ -3,8 +3,8 @@
 use std::ops::Range;
 
 use crate::json::{
-    scan::{Span, Text},
-    text::Sizes,
+    scan::{JsonString, Span},
+    text::TextSizes,
 };
 
 /// Who says an item.
@@ -23,12 +23,12 @@ pub enum Author {
 impl Author {
     /// Standing instructions, which comments elsewhere call system messages: always pinned, and left out of the
     /// lineage.
-    pub const fn instructs(self) -> bool {
+    pub const fn is_system(self) -> bool {
         matches!(self, Self::System)
     }
 
     /// The result of a call.
-    pub const fn answers(self) -> bool {
+    pub const fn is_tool(self) -> bool {
         matches!(self, Self::Tool)
     }
 }
@@ -44,12 +44,12 @@ pub struct Item {
     /// result without one.
     pub calls: Range<u32>,
     /// The id of the call that a result answers. Other items may have one too, which says nothing.
-    pub call_id: Option<Text>,
+    pub call_id: Option<JsonString>,
     /// The author's name; of a result, the tool's.
-    pub name: Option<Text>,
+    pub name: Option<JsonString>,
     /// Characters of all text the model reads in this item (content, names, arguments,
     /// reasoning), by kind of text.
-    pub sizes: Sizes,
+    pub sizes: TextSizes,
     /// What was said, and nothing else: author, text (a string and one text block alike), media, call
     /// ids, names, arguments, id and name of a result. The same for any spelling of the same JSON.
     pub digest: u128,
@@ -64,7 +64,7 @@ pub enum Content {
     Absent,
     /// `null`, and where it stands.
     Null(Span),
-    Text(Text),
+    Text(JsonString),
     /// Indices into [`Conversation::blocks`](super::Conversation::blocks), and the list's span, brackets included.
     Blocks(Range<u32>, Span),
     /// Something else; never edited.
@@ -76,7 +76,7 @@ impl Content {
     pub fn span(&self) -> Option<Span> {
         match self {
             Self::Absent => None,
-            Self::Text(text) => Some(text.quoted()),
+            Self::Text(text) => Some(text.quoted_span()),
             Self::Null(span) | Self::Blocks(_, span) | Self::Other(span) => Some(*span),
         }
     }
@@ -86,9 +86,9 @@ impl Content {
 #[derive(Clone, Debug)]
 pub struct Call {
     pub span: Span,
-    pub id: Option<Text>,
-    pub name: Option<Text>,
-    pub arguments: Option<Text>,
+    pub id: Option<JsonString>,
+    pub name: Option<JsonString>,
+    pub arguments: Option<JsonString>,
     /// It stands in a list, to which other calls can be added.
     pub listed: bool,
 }
@@ -105,10 +105,10 @@ pub struct Block {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum BlockKind {
-    Text(Text),
+    Text(JsonString),
     /// The URL (a data URL or an address), and whether `detail` is `low`.
     Image {
-        url: Option<Text>,
+        url: Option<JsonString>,
         low: bool,
     },
     /// Sounds, videos, files and other media.

@@ -22,7 +22,7 @@ pub use self::{
     item::{Author, Block, BlockKind, Call, Content, Item},
 };
 use crate::json::{
-    scan::{Kind, Span, Text},
+    scan::{JsonKind, JsonString, Span},
     text,
 };
 
@@ -60,7 +60,7 @@ pub struct Conversation {
 
 /// Why a body has no index.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
-pub enum Unindexed {
+pub enum IndexError {
     #[error("the body is not JSON: {0}")]
     NotJson(String),
     /// JSON, but not a conversation we can follow: forwarded as it came.
@@ -71,28 +71,28 @@ pub enum Unindexed {
 /// One top-level member of the body.
 #[derive(Clone, Copy, Debug)]
 pub struct Field {
-    pub key: Text,
+    pub key: JsonString,
     /// The value, quotes or brackets included.
     pub value: Span,
-    pub kind: Kind,
+    pub kind: JsonKind,
 }
 
 impl Conversation {
     /// The bytes of a span.
-    pub fn bytes(&self, span: Span) -> &[u8] {
+    pub fn span_bytes(&self, span: Span) -> &[u8] {
         &self.body[span.range()]
     }
 
     /// The contents of a string, as spelled in the body.
-    pub fn raw(&self, text: Text) -> &[u8] {
-        self.bytes(text.span)
+    pub fn raw_bytes(&self, text: JsonString) -> &[u8] {
+        self.span_bytes(text.span)
     }
 
     /// A string, decoded for a person to read.
-    pub fn shown(&self, text: Text) -> Cow<'_, str> {
-        let raw = self.raw(text);
-        if text.escaped() {
-            let shown = text::Walk::new(raw)
+    pub fn decode_text(&self, text: JsonString) -> Cow<'_, str> {
+        let raw = self.raw_bytes(text);
+        if text.has_escapes() {
+            let shown = text::TextWalk::new(raw)
                 .map(|character| char::from_u32(character.code).unwrap_or('\u{FFFD}'))
                 .collect();
             Cow::Owned(shown)
@@ -101,18 +101,18 @@ impl Conversation {
         }
     }
 
-    pub fn field(&self, name: &str) -> Option<&Field> {
+    pub fn find_field(&self, name: &str) -> Option<&Field> {
         self.fields
             .iter()
-            .find(|field| self.raw(field.key) == name.as_bytes())
+            .find(|field| self.raw_bytes(field.key) == name.as_bytes())
     }
 
     /// The value of a top-level string.
     pub fn text_value(&self, name: &str) -> Option<Cow<'_, str>> {
         let field = self
-            .field(name)
-            .filter(|field| field.kind == Kind::String)?;
-        serde_json::from_slice(self.bytes(field.value))
+            .find_field(name)
+            .filter(|field| field.kind == JsonKind::String)?;
+        serde_json::from_slice(self.span_bytes(field.value))
             .ok()
             .map(Cow::Owned)
     }
@@ -120,17 +120,17 @@ impl Conversation {
     /// The value of a top-level number that is a whole number of at least 0.
     pub fn number_value(&self, name: &str) -> Option<u64> {
         let field = self
-            .field(name)
-            .filter(|field| field.kind == Kind::Number)?;
-        let number: f64 = serde_json::from_slice(self.bytes(field.value)).ok()?;
+            .find_field(name)
+            .filter(|field| field.kind == JsonKind::Number)?;
+        let number: f64 = serde_json::from_slice(self.span_bytes(field.value)).ok()?;
         (number >= 0.0).then_some(number as u64)
     }
 
     /// Whether a top-level member is there and neither null, false, nor empty.
     pub fn asks_for(&self, name: &str) -> bool {
-        self.field(name).is_some_and(|field| {
-            !matches!(field.kind, Kind::Null | Kind::False)
-                && !matches!(self.bytes(field.value), b"[]" | b"{}" | b"\"\"")
+        self.find_field(name).is_some_and(|field| {
+            !matches!(field.kind, JsonKind::Null | JsonKind::False)
+                && !matches!(self.span_bytes(field.value), b"[]" | b"{}" | b"\"\"")
         })
     }
 
@@ -140,17 +140,17 @@ impl Conversation {
     }
 
     /// Whether the answer is asked for as a stream.
-    pub fn streams(&self) -> bool {
-        self.field("stream")
-            .is_some_and(|field| field.kind == Kind::True)
+    pub fn asks_for_stream(&self) -> bool {
+        self.find_field("stream")
+            .is_some_and(|field| field.kind == JsonKind::True)
     }
 
-    pub fn calls(&self, item: &Item) -> &[Call] {
+    pub fn calls_of(&self, item: &Item) -> &[Call] {
         &self.calls[item.calls.start as usize..item.calls.end as usize]
     }
 
     /// The blocks of an item whose content is a list.
-    pub fn blocks(&self, item: &Item) -> &[Block] {
+    pub fn blocks_of(&self, item: &Item) -> &[Block] {
         match &item.content {
             Content::Blocks(range, _) => &self.blocks[range.start as usize..range.end as usize],
             _ => &[],

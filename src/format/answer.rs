@@ -3,17 +3,17 @@
 use smallvec::SmallVec;
 
 use super::usage::Usage;
-use crate::json::scan::{Kind, Span, Text};
+use crate::json::scan::{JsonKind, JsonString, Span};
 
 /// What one piece of an answer says. Spans lie in the JSON of the piece.
 #[derive(Clone, Debug)]
 pub enum AnswerEvent {
     /// Text of the first choice.
-    Text(Text),
+    Text(JsonString),
     /// What the model thinks before it speaks; of the first choice.
-    Reasoning(Text),
+    Reasoning(JsonString),
     /// A tool call of the first choice, or a fragment of one.
-    Call(CallPart),
+    Call(CallFragment),
     /// Tokens were reported.
     Usage(UsageReport),
     Finish(Finish),
@@ -25,14 +25,14 @@ pub enum AnswerEvent {
 
 /// A call, or what one piece holds of it.
 #[derive(Clone, Debug, Default)]
-pub struct CallPart {
+pub struct CallFragment {
     pub span: Span,
     pub index: Option<(u64, Span)>,
     /// A string that is not empty.
-    pub id: Option<Text>,
+    pub id: Option<JsonString>,
     /// A string that is not empty.
-    pub name: Option<Text>,
-    pub arguments: Option<(Span, Kind)>,
+    pub name: Option<JsonString>,
+    pub arguments: Option<(Span, JsonKind)>,
     /// A `function_call`, which came before `tool_calls`.
     pub legacy: bool,
 }
@@ -50,7 +50,7 @@ pub enum FinishKind {
 #[derive(Clone, Copy, Debug)]
 pub struct Finish {
     /// A string that is not empty.
-    pub reason: Text,
+    pub reason: JsonString,
     pub kind: FinishKind,
     /// The choice that ends is the first one.
     pub first: bool,
@@ -63,19 +63,19 @@ pub struct UsageReport {
     /// `None` where the tokens of the prompt are not known.
     pub usage: Option<Usage>,
     /// The counts that can be edited.
-    pub counts: SmallVec<[Count; 3]>,
+    pub counts: SmallVec<[UsageCount; 3]>,
 }
 
 /// A whole number of tokens, and where it stands.
 #[derive(Clone, Copy, Debug)]
-pub struct Count {
-    pub kind: CountKind,
+pub struct UsageCount {
+    pub kind: UsageCountKind,
     pub tokens: u32,
     pub span: Span,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum CountKind {
+pub enum UsageCountKind {
     Prompt,
     Completion,
     Total,
@@ -83,39 +83,39 @@ pub enum CountKind {
 
 /// What is taken out of an answer.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Sifting {
+pub struct AnswerFilter {
     /// Names of the proxy-executed tools that the request carries.
     pub tools: &'static [&'static str],
     /// `<continuation_package>` blocks in the text.
     pub package: bool,
 }
 
-impl Sifting {
+impl AnswerFilter {
     /// Whether anything is.
-    pub const fn any(&self) -> bool {
+    pub const fn is_active(&self) -> bool {
         self.package || !self.tools.is_empty()
     }
 }
 
 /// One answer of the provider, as the model gave it.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct Spoken {
+pub struct AssistantTurn {
     /// The first choice's message as a request would carry it, a JSON object: all that the provider
     /// gave (reasoning and signatures too), but for members that are `null` or empty and those that
     /// only answers have (`annotations`, `audio`). Empty where it was too long to be kept, and where
     /// nothing in it was for the proxy.
     pub message: Box<str>,
     /// Calls of proxy-executed tools, in their order.
-    pub own: Vec<Own>,
+    pub proxy_calls: Vec<ProxyToolCall>,
     /// How many calls of the client's tools there were.
-    pub theirs: u32,
-    pub package: Option<Package>,
+    pub client_calls: u32,
+    pub package: Option<ContinuationBlock>,
     pub usage: Option<Usage>,
 }
 
 /// A call of a proxy-executed tool.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Own {
+pub struct ProxyToolCall {
     /// Empty where the provider gave none, and for a legacy `function_call`.
     pub id: Box<str>,
     pub name: Box<str>,
@@ -133,7 +133,7 @@ pub struct Own {
 
 /// A continuation block that was taken out of the text.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Package {
+pub struct ContinuationBlock {
     /// Characters of text that the client saw before it, in this answer.
     pub before_chars: u32,
     /// All of it, tags included, as the model wrote it; bounded.
@@ -144,7 +144,7 @@ pub struct Package {
 
 /// What the client saw before the last answer began, where there was more than one.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Before {
+pub struct PrecedingText {
     pub chars: u32,
     /// See [`crate::json::text::digest`].
     pub digest: u128,

@@ -9,11 +9,11 @@ use xxhash_rust::xxh3::xxh3_128;
 use crate::{
     conversation::{
         Annotation, Author, Block, BlockKind, Call, Content, Item, annotation, answer_digest,
-        digest::Mix,
+        digest::DigestBuilder,
     },
     json::{
-        scan::{Kind, Malformed, Scan, Span, Text},
-        text::{self, Digester},
+        scan::{JsonKind, JsonScanner, JsonString, MalformedJson, Span},
+        text::{self, TextDigester},
     },
 };
 
@@ -21,7 +21,7 @@ use crate::{
 const MAX_MEDIA_DEPTH: usize = 16;
 
 /// What an item is described from.
-pub(super) struct Listed<'a> {
+pub(super) struct ItemSource<'a> {
     pub(super) body: &'a [u8],
     /// All calls and blocks so far; the item names its own.
     pub(super) calls: &'a [Call],
@@ -32,8 +32,8 @@ pub(super) struct Listed<'a> {
 
 /// Fills in `sizes`, `digest` and `short_digest`. The digest is seeded with `tag`, one for each kind of author
 /// that the format tells apart.
-pub(super) fn describe(listed: &Listed<'_>, tag: u8, item: &mut Item) {
-    let &Listed {
+pub(super) fn describe_item(listed: &ItemSource<'_>, tag: u8, item: &mut Item) {
+    let &ItemSource {
         body, annotations, ..
     } = listed;
     let values = Values { body, annotations };
@@ -42,41 +42,41 @@ pub(super) fn describe(listed: &Listed<'_>, tag: u8, item: &mut Item) {
         Content::Blocks(range, _) => &listed.blocks[range.start as usize..range.end as usize],
         _ => &[],
     };
-    let mut mix = Mix::default();
-    mix.tag(tag);
+    let mut mix = DigestBuilder::default();
+    mix.push_tag(tag);
 
     let mut answer = 0;
     match &item.content {
         Content::Text(text) => {
-            let (sizes, digest) = text::describe(body, *text);
+            let (sizes, digest) = text::measure_and_digest(body, *text);
             item.sizes += sizes;
             answer = digest;
             if !text.span.is_empty() {
-                mix.digest(b't', answer);
+                mix.push_digest(b't', answer);
             }
         }
         Content::Blocks(..) => {
             let mut alone = 0;
             for block in blocks {
                 if let BlockKind::Text(text) = block.kind {
-                    let (sizes, digest) = text::describe(body, text);
+                    let (sizes, digest) = text::measure_and_digest(body, text);
                     item.sizes += sizes;
-                    mix.digest(b't', digest);
+                    mix.push_digest(b't', digest);
                     alone = digest;
                 } else {
                     if block.kind == BlockKind::Opaque {
-                        item.sizes += values.measure(block.span);
+                        item.sizes += values.measure_span(block.span);
                     }
-                    mix.digest(b'm', values.digest(block.span));
+                    mix.push_digest(b'm', values.digest_value(block.span));
                 }
             }
             if item.author == Author::Model {
-                answer = joined(body, blocks, alone);
+                answer = digest_joined_text(body, blocks, alone);
             }
         }
         Content::Other(span) => {
-            item.sizes += values.measure(*span);
-            mix.digest(b'm', values.digest(*span));
+            item.sizes += values.measure_span(*span);
+            mix.push_digest(b'm', values.digest_value(*span));
         }
         Content::Null(_) | Content::Absent => {}
     }
@@ -84,8 +84,8 @@ pub(super) fn describe(listed: &Listed<'_>, tag: u8, item: &mut Item) {
     for call in calls {
         for (tag, text) in [(b'i', call.id), (b'n', call.name), (b'a', call.arguments)] {
             let Some(text) = text else { continue };
-            let (sizes, digest) = text::describe(body, text);
-            mix.digest(tag, digest);
+            let (sizes, digest) = text::measure_and_digest(body, text);
+            mix.push_digest(tag, digest);
             if tag == b'i' {
                 ids.push(digest);
             } else {
@@ -95,7 +95,7 @@ pub(super) fn describe(listed: &Listed<'_>, tag: u8, item: &mut Item) {
     }
     for (tag, text) in [(b'r', item.call_id), (b'N', item.name)] {
         if let Some(text) = text {
-            mix.digest(tag, text::describe(body, text).1);
+            mix.push_digest(tag, text::measure_and_digest(body, text).1);
         }
     }
     item.digest = mix.finish();
@@ -103,7 +103,7 @@ pub(super) fn describe(listed: &Listed<'_>, tag: u8, item: &mut Item) {
 }
 
 /// The digest of all text blocks put together; where there is but one block, that is what it is `alone`.
-fn joined(body: &[u8], blocks: &[Block], alone: u128) -> u128 {
+fn digest_joined_text(body: &[u8], blocks: &[Block], alone: u128) -> u128 {
     if let [
         Block {
             kind: BlockKind::Text(_),
@@ -113,7 +113,7 @@ fn joined(body: &[u8], blocks: &[Block], alone: u128) -> u128 {
     {
         return alone;
     }
-    let mut digester = Digester::new();
+    let mut digester = TextDigester::new();
     for block in blocks {
         if let BlockKind::Text(text) = block.kind {
             digester.push(&body[text.span.range()]);
@@ -129,57 +129,57 @@ struct Values<'a> {
 }
 
 impl Values<'_> {
-    fn measure(&self, span: Span) -> text::Sizes {
-        annotation::measure(self.body, span, self.annotations)
+    fn measure_span(&self, span: Span) -> text::TextSizes {
+        annotation::measure_without_annotations(self.body, span, self.annotations)
     }
 
     /// The digest of any value, whatever the order and spelling of its keys, without cache markers.
-    fn digest(&self, span: Span) -> u128 {
-        let mut scan = Scan::new(self.body, span.start as usize);
-        self.next(&mut scan, MAX_MEDIA_DEPTH)
+    fn digest_value(&self, span: Span) -> u128 {
+        let mut scan = JsonScanner::new(self.body, span.start as usize);
+        self.digest_next(&mut scan, MAX_MEDIA_DEPTH)
             .unwrap_or_else(|_| xxh3_128(&self.body[span.range()]))
     }
 
-    fn is_left_out(&self, key: Text) -> bool {
+    fn is_left_out(&self, key: JsonString) -> bool {
         let name = &self.body[key.span.range()];
         matches!(name, b"cache_control" | b"prompt_cache_breakpoint")
-            || annotation::is_one(self.annotations, key)
+            || annotation::is_annotation_key(self.annotations, key)
     }
 
-    fn next(&self, scan: &mut Scan<'_>, depth: usize) -> Result<u128, Malformed> {
-        let mut mix = Mix::default();
+    fn digest_next(&self, scan: &mut JsonScanner<'_>, depth: usize) -> Result<u128, MalformedJson> {
+        let mut mix = DigestBuilder::default();
         match scan.peek() {
             Some(b'{') if depth > 0 => {
                 let mut sum = 0u128;
-                scan.object(|scan, key| {
-                    let value = self.next(scan, depth - 1)?;
+                scan.walk_object(|scan, key| {
+                    let value = self.digest_next(scan, depth - 1)?;
                     if !self.is_left_out(key) {
-                        let mut member = Mix::default();
-                        member.digest(b'k', text::digest(&self.body[key.span.range()]));
-                        member.digest(b'v', value);
+                        let mut member = DigestBuilder::default();
+                        member.push_digest(b'k', text::digest_text(&self.body[key.span.range()]));
+                        member.push_digest(b'v', value);
                         // Members are a set: their order must not matter.
                         sum = sum.wrapping_add(member.finish());
                     }
-                    Ok::<_, Malformed>(())
+                    Ok::<_, MalformedJson>(())
                 })?;
-                mix.digest(b'{', sum);
+                mix.push_digest(b'{', sum);
             }
             Some(b'[') if depth > 0 => {
-                mix.tag(b'[');
-                scan.array(|scan| {
-                    mix.digest(b',', self.next(scan, depth - 1)?);
-                    Ok::<_, Malformed>(())
+                mix.push_tag(b'[');
+                scan.walk_array(|scan| {
+                    mix.push_digest(b',', self.digest_next(scan, depth - 1)?);
+                    Ok::<_, MalformedJson>(())
                 })?;
             }
             _ => {
-                let (span, kind) = scan.value()?;
+                let (span, kind) = scan.take_value()?;
                 let bytes = &self.body[span.range()];
-                let digest = if kind == Kind::String {
-                    text::digest(&bytes[1..bytes.len() - 1])
+                let digest = if kind == JsonKind::String {
+                    text::digest_text(&bytes[1..bytes.len() - 1])
                 } else {
                     xxh3_128(bytes)
                 };
-                mix.digest(b'=', digest);
+                mix.push_digest(b'=', digest);
             }
         }
         Ok(mix.finish())

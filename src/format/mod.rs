@@ -8,26 +8,26 @@
 //! [`Sifting`] names. Chat completions are the only format yet.
 
 mod answer;
-mod blocks;
 pub mod chat;
+mod continuation;
 mod describe;
-pub mod fault;
-mod listener;
+pub mod error_body;
 pub mod refusal;
 mod request;
+mod response_summary;
 #[cfg(test)]
 mod tests;
 mod tools;
 pub mod usage;
-mod visible;
+mod visible_text;
 mod write;
 
 pub use self::{
     answer::{
-        AnswerEvent, Before, CallPart, Count, CountKind, Finish, FinishKind, Own, Package, Sifting,
-        Spoken, UsageReport,
+        AnswerEvent, AnswerFilter, AssistantTurn, CallFragment, ContinuationBlock, Finish,
+        FinishKind, PrecedingText, ProxyToolCall, UsageCount, UsageCountKind, UsageReport,
     },
-    listener::{Heard, Listener},
+    response_summary::{ResponseSummarizer, ResponseSummary},
     tools::{ToolArgument, ToolForm, ToolSchema},
     write::{AnswerLimit, TextRequest},
 };

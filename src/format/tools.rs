@@ -31,7 +31,7 @@ impl ToolForm {
     pub const ALL: [Self; 3] = [Self::ChatTools, Self::ChatStrictTools, Self::ChatFunctions];
 
     /// The top-level member that holds the list.
-    pub const fn field(self) -> &'static str {
+    pub const fn field_name(self) -> &'static str {
         match self {
             Self::ChatTools | Self::ChatStrictTools => "tools",
             Self::ChatFunctions => "functions",

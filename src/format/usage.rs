@@ -12,7 +12,7 @@ pub struct Usage {
 impl Usage {
     /// The later of two reports of one answer: reports are cumulative, but some providers fill
     /// in zeros where they have nothing to say.
-    pub fn later(earlier: Option<Self>, later: Self) -> Self {
+    pub fn latest_report(earlier: Option<Self>, later: Self) -> Self {
         match earlier {
             Some(earlier) if later.prompt_tokens == 0 => earlier,
             _ => later,

@@ -8,8 +8,8 @@ use bytes::Bytes;
 
 #[cfg(test)]
 use super::tests::toy;
-use super::{Own, Spoken, chat, usage::Usage};
-use crate::conversation::{Author, Content, Conversation, Format, Unindexed, edit::Edits};
+use super::{AssistantTurn, ProxyToolCall, chat, usage::Usage};
+use crate::conversation::{Author, Content, Conversation, Format, IndexError, edit::Edits};
 
 /// A request for one text, of a model that is told all it needs in one user message.
 pub struct TextRequest<'a> {
@@ -25,14 +25,14 @@ pub struct AnswerLimit {
     pub tokens: u32,
     /// The provider is OpenAI itself, or Azure: models that think refuse the older name of the limit there.
     /// Other engines know no other.
-    pub of_openai: bool,
+    pub is_openai: bool,
 }
 
 impl Format {
     /// Indexes a request body.
-    pub fn index(self, body: Bytes) -> Result<Conversation, Unindexed> {
+    pub fn index_body(self, body: Bytes) -> Result<Conversation, IndexError> {
         match self {
-            Self::Chat => chat::index(body),
+            Self::Chat => chat::index_body(body),
             #[cfg(test)]
             Self::Toy => toy::index(body),
         }
@@ -41,11 +41,11 @@ impl Format {
     /// Indexes whole items; `None` where they are not just these.
     pub fn index_items(self, items: &[&str]) -> Option<Conversation> {
         let items_alone = match self {
-            Self::Chat => chat::write::request_of(items),
+            Self::Chat => chat::write::wrap_messages(items),
             #[cfg(test)]
             Self::Toy => toy::request_of(items),
         };
-        let read = self.index(Bytes::from(items_alone)).ok()?;
+        let read = self.index_body(Bytes::from(items_alone)).ok()?;
         (read.items.len() == items.len() && read.fields.len() == 1).then_some(read)
     }
 
@@ -80,7 +80,7 @@ impl Format {
     /// or its continuation block; `max_argument_bytes`: so are the arguments of a call.
     pub fn answer_item(
         self,
-        spoken: &Spoken,
+        spoken: &AssistantTurn,
         max_bytes: usize,
         max_argument_bytes: usize,
     ) -> Box<str> {
@@ -92,16 +92,16 @@ impl Format {
     }
 
     /// A call as it is sent again; longer arguments are left out.
-    pub fn call(self, call: &Own, max_argument_bytes: usize) -> Cow<'_, str> {
+    pub fn write_call(self, call: &ProxyToolCall, max_argument_bytes: usize) -> Cow<'_, str> {
         match self {
-            Self::Chat => chat::write::call(call, max_argument_bytes),
+            Self::Chat => chat::write::write_call(call, max_argument_bytes),
             #[cfg(test)]
             Self::Toy => Cow::Borrowed(&call.json),
         }
     }
 
     /// The item that answers a call with a text (not escaped).
-    pub fn result_item(self, call: &Own, text: &str) -> Box<str> {
+    pub fn result_item(self, call: &ProxyToolCall, text: &str) -> Box<str> {
         match self {
             Self::Chat => chat::write::result_item(call, text),
             #[cfg(test)]

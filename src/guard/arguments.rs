@@ -8,14 +8,14 @@
 use serde::de::IgnoredAny;
 
 use super::{
-    place,
-    truncate::{self, Marker},
+    prompt_placement,
+    truncate::{self, TruncationMarker},
 };
 use crate::{
     conversation::{Conversation, edit::Edits},
     json::{
-        scan::{Malformed, Scan, Span, Text},
-        text::{self, Sizes, Walk},
+        scan::{JsonScanner, JsonString, MalformedJson, Span},
+        text::{self, TextSizes, TextWalk},
     },
 };
 
@@ -24,7 +24,7 @@ const MAX_DEPTH: usize = 128;
 
 /// Items up to which an array keeps all of them. One with more keeps as many characters as so many values may
 /// have.
-const ITEMS: usize = 16;
+const MAX_ITEMS: usize = 16;
 /// The longest marker of items that were left out, in characters.
 const ITEMS_MARKER_CHARS: usize = 48;
 
@@ -39,23 +39,23 @@ pub(super) enum Keep {
 }
 
 impl Keep {
-    const fn most(self) -> usize {
+    const fn max_chars(self) -> usize {
         match self {
             Self::Head { most, .. } | Self::Ends(most) => most,
         }
     }
 
     /// What of a value of so many characters goes, and what takes its place, as inner JSON spells it.
-    fn cut(self, chars: usize) -> (std::ops::Range<usize>, String) {
+    fn plan_cut(self, chars: usize) -> (std::ops::Range<usize>, String) {
         match self {
             Self::Head { head, .. } => {
                 let marker = format!("... [{} characters left out]", chars - head);
                 (head..chars, marker)
             }
             Self::Ends(most) => {
-                let room = most.saturating_sub(Marker::Plain.chars());
+                let room = most.saturating_sub(TruncationMarker::Plain.max_chars());
                 let gone = room / 2..chars - (room - room / 2);
-                let marker = Marker::Plain.text(gone.len());
+                let marker = TruncationMarker::Plain.format_marker(gone.len());
                 (gone, marker)
             }
         }
@@ -75,7 +75,7 @@ enum ArgumentValue {
 }
 
 /// What is cut.
-enum Long {
+enum LongValue {
     /// A string of so many characters.
     String(Span, usize),
     /// So many items of an array.
@@ -84,50 +84,54 @@ enum Long {
 
 impl ArgumentValue {
     /// Reads the value that comes next in `inner`.
-    fn read(scan: &mut Scan<'_>, inner: &[u8], depth: usize) -> Result<Self, Malformed> {
+    fn parse_next(
+        scan: &mut JsonScanner<'_>,
+        inner: &[u8],
+        depth: usize,
+    ) -> Result<Self, MalformedJson> {
         let Some(deeper) = depth.checked_sub(1) else {
-            return Err(Malformed::TooDeep);
+            return Err(MalformedJson::TooDeep);
         };
         Ok(match scan.peek() {
             Some(b'"') => {
-                let span = scan.string()?.span;
-                let chars = length(&inner[span.range()]);
+                let span = scan.take_string()?.span;
+                let chars = count_chars(&inner[span.range()]);
                 chars.map_or(Self::Other(span.len()), |chars| Self::String(span, chars))
             }
             Some(b'{') => {
                 let (mut keys, mut values) = (0, Vec::new());
-                scan.object(|scan, key| {
+                scan.walk_object(|scan, key| {
                     keys += key.span.len();
-                    values.push(Self::read(scan, inner, deeper)?);
-                    Ok::<_, Malformed>(())
+                    values.push(Self::parse_next(scan, inner, deeper)?);
+                    Ok::<_, MalformedJson>(())
                 })?;
                 Self::Object(keys, values)
             }
             Some(b'[') => {
                 let mut items = Vec::new();
-                scan.array(|scan| {
+                scan.walk_array(|scan| {
                     scan.peek();
-                    let start = scan.at();
-                    let item = Self::read(scan, inner, deeper)?;
-                    items.push((Span::new(start, scan.at()), item));
-                    Ok::<_, Malformed>(())
+                    let start = scan.position();
+                    let item = Self::parse_next(scan, inner, deeper)?;
+                    items.push((Span::new(start, scan.position()), item));
+                    Ok::<_, MalformedJson>(())
                 })?;
                 Self::Array(items)
             }
-            _ => Self::Other(scan.value()?.0.len()),
+            _ => Self::Other(scan.take_value()?.0.len()),
         })
     }
 
     /// Gathers what is cut of it, from its start to its end, and returns the characters that stay.
-    fn cut(&self, keep: Keep, found: &mut Vec<Long>) -> usize {
+    fn collect_cuts(&self, keep: Keep, found: &mut Vec<LongValue>) -> usize {
         match self {
-            Self::String(text, chars) if *chars > keep.most() => {
-                found.push(Long::String(*text, *chars));
-                keep.most()
+            Self::String(text, chars) if *chars > keep.max_chars() => {
+                found.push(LongValue::String(*text, *chars));
+                keep.max_chars()
             }
             Self::String(_, chars) | Self::Other(chars) => *chars,
             Self::Object(keys, values) => {
-                let values = values.iter().map(|value| value.cut(keep, found));
+                let values = values.iter().map(|value| value.collect_cuts(keep, found));
                 keys + values.sum::<usize>()
             }
             Self::Array(items) => cut_items(items, keep, found),
@@ -136,34 +140,34 @@ impl ArgumentValue {
 }
 
 /// The same of an array: its items are cut, and then the middle ones left out where they are too many.
-fn cut_items(items: &[(Span, ArgumentValue)], keep: Keep, found: &mut Vec<Long>) -> usize {
+fn cut_items(items: &[(Span, ArgumentValue)], keep: Keep, found: &mut Vec<LongValue>) -> usize {
     let (mut begins, mut chars) = (Vec::new(), Vec::new());
     for (_, item) in items {
         begins.push(found.len());
-        chars.push(item.cut(keep, found));
+        chars.push(item.collect_cuts(keep, found));
     }
     let total: usize = chars.iter().sum();
     let most = match keep {
-        Keep::Ends(most) => most.saturating_mul(ITEMS),
+        Keep::Ends(most) => most.saturating_mul(MAX_ITEMS),
         Keep::Head { .. } => return total,
     };
-    if items.len() <= ITEMS || total <= most {
+    if items.len() <= MAX_ITEMS || total <= most {
         return total;
     }
     let half = most.saturating_sub(ITEMS_MARKER_CHARS) / 2;
-    let first = fitting(chars.iter(), half);
-    let end = items.len() - fitting(chars.iter().rev(), half);
+    let first = count_fitting(chars.iter(), half);
+    let end = items.len() - count_fitting(chars.iter().rev(), half);
     let gone = Span {
         start: items[first].0.start,
         end: items[end - 1].0.end,
     };
     let inside = begins[first]..begins.get(end).copied().unwrap_or(found.len());
-    found.splice(inside, [Long::Items(gone, end - first)]);
+    found.splice(inside, [LongValue::Items(gone, end - first)]);
     total - chars[first..end].iter().sum::<usize>() + ITEMS_MARKER_CHARS
 }
 
 /// How many sizes from the first one on fit into `room` together.
-fn fitting<'s>(sizes: impl Iterator<Item = &'s usize>, room: usize) -> usize {
+fn count_fitting<'s>(sizes: impl Iterator<Item = &'s usize>, room: usize) -> usize {
     let sums = sizes.scan(0usize, |sum, size| {
         *sum += size;
         Some(*sum)
@@ -175,42 +179,42 @@ fn fitting<'s>(sizes: impl Iterator<Item = &'s usize>, room: usize) -> usize {
 pub(super) struct CutArguments {
     pub(super) edits: Edits,
     /// The sizes of what went, and of what took its place.
-    pub(super) gone: Sizes,
-    pub(super) put: Sizes,
+    pub(super) removed: TextSizes,
+    pub(super) inserted: TextSizes,
 }
 
 /// Cuts the long values of the arguments of a call; `None` where there are none.
 pub(super) fn cut_arguments(
     conversation: &Conversation,
-    arguments: Text,
+    arguments: JsonString,
     keep: Keep,
 ) -> Option<CutArguments> {
-    let raw = conversation.raw(arguments);
+    let raw = conversation.raw_bytes(arguments);
     // A character is a byte at least.
-    if raw.len() <= keep.most() {
+    if raw.len() <= keep.max_chars() {
         return None;
     }
-    let read = Arguments::read(raw).filter(|read| match keep {
+    let read = CallArguments::from_raw(raw).filter(|read| match keep {
         Keep::Head { .. } => !read.plain,
         Keep::Ends(_) => true,
     })?;
     let mut cut = CutArguments {
         edits: Edits::default(),
-        gone: Sizes::default(),
-        put: Sizes::default(),
+        removed: TextSizes::default(),
+        inserted: TextSizes::default(),
     };
     let start = arguments.span.start as usize;
-    for (span, marker) in read.cuts(keep) {
+    for (span, marker) in read.list_cuts(keep) {
         let span = Span::new(start + span.start as usize, start + span.end as usize);
-        cut.gone += text::measure(conversation.bytes(span));
-        cut.put += text::measure(marker.as_bytes());
+        cut.removed += text::measure_text(conversation.span_bytes(span));
+        cut.inserted += text::measure_text(marker.as_bytes());
         cut.edits.replace(span, marker);
     }
     (!cut.edits.is_empty()).then_some(cut)
 }
 
 /// The arguments of one call, read.
-pub(super) struct Arguments {
+pub(super) struct CallArguments {
     /// The decoded text, and where each of its bytes is spelled; one place more for its end.
     inner: Vec<u8>,
     places: Vec<u32>,
@@ -219,24 +223,25 @@ pub(super) struct Arguments {
     plain: bool,
 }
 
-impl Arguments {
+impl CallArguments {
     /// Reads arguments as they are spelled in the body; `None` where nothing of them can be edited. A text
     /// that is no JSON is one value: a patch, or an object whose end is missing since the answer was cut
     /// off.
-    pub(super) fn read(raw: &[u8]) -> Option<Self> {
-        if !place::sound(raw) {
+    pub(super) fn from_raw(raw: &[u8]) -> Option<Self> {
+        if !prompt_placement::is_decodable(raw) {
             return None;
         }
-        let (inner, places) = decoded(raw);
+        let (inner, places) = decode_with_offsets(raw);
         if serde_json::from_slice::<IgnoredAny>(&inner).is_err() {
             return Some(Self {
                 inner: raw.to_vec(),
                 places: (0..=raw.len() as u32).collect(),
-                value: ArgumentValue::String(Span::new(0, raw.len()), Walk::new(raw).count()),
+                value: ArgumentValue::String(Span::new(0, raw.len()), TextWalk::new(raw).count()),
                 plain: true,
             });
         }
-        let value = ArgumentValue::read(&mut Scan::new(&inner, 0), &inner, MAX_DEPTH).ok()?;
+        let value =
+            ArgumentValue::parse_next(&mut JsonScanner::new(&inner, 0), &inner, MAX_DEPTH).ok()?;
         Some(Self {
             inner,
             places,
@@ -247,22 +252,22 @@ impl Arguments {
 
     /// Characters that stay where each value is cut to `most`.
     pub(super) fn chars_within(&self, most: usize) -> usize {
-        self.value.cut(Keep::Ends(most), &mut Vec::new())
+        self.value.collect_cuts(Keep::Ends(most), &mut Vec::new())
     }
 
     /// What is cut, as places of the arguments' spelling in the body, and what goes there.
-    fn cuts(&self, keep: Keep) -> Vec<(Span, String)> {
+    fn list_cuts(&self, keep: Keep) -> Vec<(Span, String)> {
         let mut found = Vec::new();
-        self.value.cut(keep, &mut found);
+        self.value.collect_cuts(keep, &mut found);
         let cuts = found.into_iter().map(|long| {
             let (gone, marker) = match long {
-                Long::String(text, chars) => {
-                    let (gone, marker) = keep.cut(chars);
+                LongValue::String(text, chars) => {
+                    let (gone, marker) = keep.plan_cut(chars);
                     let (start, text) = (text.start as usize, &self.inner[text.range()]);
-                    let place = |chars| start + truncate::offset(text, chars);
+                    let place = |chars| start + truncate::find_byte_offset(text, chars);
                     (place(gone.start)..place(gone.end), marker)
                 }
-                Long::Items(items, count) => {
+                LongValue::Items(items, count) => {
                     let marker = format!("\"... [{count} items truncated] ...\"");
                     (items.range(), marker)
                 }
@@ -272,7 +277,7 @@ impl Arguments {
             if self.plain {
                 (span, marker)
             } else {
-                (span, text::escape(&marker))
+                (span, text::escape_text(&marker))
             }
         });
         cuts.collect()
@@ -280,10 +285,10 @@ impl Arguments {
 }
 
 /// The decoded text, and where each of its bytes is spelled; one place more for its end.
-fn decoded(raw: &[u8]) -> (Vec<u8>, Vec<u32>) {
+fn decode_with_offsets(raw: &[u8]) -> (Vec<u8>, Vec<u32>) {
     let mut inner = Vec::with_capacity(raw.len());
     let mut places = Vec::with_capacity(raw.len() + 1);
-    for character in Walk::new(raw) {
+    for character in TextWalk::new(raw) {
         let letter = char::from_u32(character.code).unwrap_or(char::REPLACEMENT_CHARACTER);
         let mut bytes = [0; 4];
         let bytes = letter.encode_utf8(&mut bytes).as_bytes();
@@ -295,10 +300,10 @@ fn decoded(raw: &[u8]) -> (Vec<u8>, Vec<u32>) {
 }
 
 /// Characters of a text; `None` where it has no decoded form.
-fn length(text: &[u8]) -> Option<usize> {
-    let mut walk = Walk::new(text);
+fn count_chars(text: &[u8]) -> Option<usize> {
+    let mut walk = TextWalk::new(text);
     let chars = walk.by_ref().count();
-    walk.sound().then_some(chars)
+    walk.is_sound().then_some(chars)
 }
 
 #[cfg(test)]
@@ -306,12 +311,12 @@ mod tests {
     use proptest::prelude::*;
     use serde_json::Value;
 
-    use super::{Arguments, ITEMS, Keep, text};
+    use super::{CallArguments, Keep, MAX_ITEMS, text};
 
     /// The arguments as they are sent, and those that were not cut as they came.
     fn cut(spelled: &str, most: usize) -> (usize, String) {
-        let read = Arguments::read(spelled.as_bytes());
-        let mut cuts = read.map_or_else(Vec::new, |it| it.cuts(Keep::Ends(most)));
+        let read = CallArguments::from_raw(spelled.as_bytes());
+        let mut cuts = read.map_or_else(Vec::new, |it| it.list_cuts(Keep::Ends(most)));
         let count = cuts.len();
         let mut out = spelled.to_owned();
         cuts.sort_by_key(|(span, _)| std::cmp::Reverse(span.start));
@@ -327,8 +332,8 @@ mod tests {
             "*** Begin Patch\n{}*** End Patch",
             "+ \"line\"\n".repeat(90)
         );
-        let (count, out) = cut(&text::escape(&patch), 200);
-        let out = text::decode(out.as_bytes()).unwrap();
+        let (count, out) = cut(&text::escape_text(&patch), 200);
+        let out = text::decode_text(out.as_bytes()).unwrap();
         assert_eq!(count, 1);
         assert!(
             out.starts_with("*** Begin Patch\n+") && out.ends_with("*** End Patch"),
@@ -337,9 +342,9 @@ mod tests {
         assert!(out.contains("characters truncated] ...\n") && out.chars().count() <= 200);
         // So does an object whose end is missing.
         for broken in [format!("{{\"a\":\"{}", "x".repeat(400)), "[".repeat(900)] {
-            let (count, out) = cut(&text::escape(&broken), 80);
+            let (count, out) = cut(&text::escape_text(&broken), 80);
             assert_eq!(count, 1);
-            let out = text::decode(out.as_bytes()).unwrap();
+            let out = text::decode_text(out.as_bytes()).unwrap();
             assert!(out.starts_with(&broken[..9]) && out.chars().count() <= 80);
         }
         // Half a pair is left alone.
@@ -352,9 +357,9 @@ mod tests {
         let items: Vec<_> = (0..40)
             .map(|at| serde_json::json!([at, long, "x".repeat(200)]))
             .collect();
-        let (count, out) = cut(&text::escape(&Value::from(items).to_string()), 150);
+        let (count, out) = cut(&text::escape_text(&Value::from(items).to_string()), 150);
         assert_eq!(count, 1);
-        let out = text::decode(out.as_bytes()).unwrap();
+        let out = text::decode_text(out.as_bytes()).unwrap();
         assert_eq!(out, r#"["... [40 items truncated] ..."]"#);
     }
 
@@ -365,25 +370,25 @@ mod tests {
             most in 80usize..250,
         ) {
             let before = serde_json::json!({"path": "p", "edits": [{"lines": lines}, 1.5], "end": true});
-            let (count, out) = cut(&text::escape(&before.to_string()), most);
+            let (count, out) = cut(&text::escape_text(&before.to_string()), most);
             let chars = |lines: &[String]| -> usize { lines.iter().map(|it| it.chars().count().min(most)).sum() };
             let long = |text: &String| text.chars().count() > most;
-            let out = text::decode(out.as_bytes()).unwrap();
+            let out = text::decode_text(out.as_bytes()).unwrap();
             let after: Value = serde_json::from_str(&out).unwrap();
             let kept: Vec<String> = serde_json::from_value(after["edits"][0]["lines"].clone()).unwrap();
             prop_assert_eq!((&after["path"], &after["edits"][1], &after["end"]), (&before["path"], &before["edits"][1], &before["end"]));
-            if lines.len() <= ITEMS || chars(&lines) <= ITEMS * most {
+            if lines.len() <= MAX_ITEMS || chars(&lines) <= MAX_ITEMS * most {
                 prop_assert_eq!((kept.len(), count), (lines.len(), lines.iter().filter(|it| long(it)).count()));
             } else {
                 let marker = kept.iter().position(|it| it.ends_with(" items truncated] ...")).unwrap();
                 let last = kept.len() - marker - 1;
                 prop_assert_eq!(&kept[marker], &format!("... [{} items truncated] ...", lines.len() - marker - last));
-                prop_assert!(chars(&kept) <= ITEMS * most);
+                prop_assert!(chars(&kept) <= MAX_ITEMS * most);
                 for (was, now) in lines[..marker].iter().zip(&kept).chain(lines.iter().rev().zip(kept.iter().rev().take(last))) {
                     prop_assert!(long(was) || was == now);
                 }
             }
-            prop_assert_eq!(cut(&text::escape(&out), most).0, 0);
+            prop_assert_eq!(cut(&text::escape_text(&out), most).0, 0);
         }
 
         #[test]
@@ -392,16 +397,16 @@ mod tests {
             most in 80usize..250,
         ) {
             let before = serde_json::json!({"path": values[0], "edits": [1.5, {"new": values}, null]});
-            let (count, out) = cut(&text::escape(&before.to_string()), most);
+            let (count, out) = cut(&text::escape_text(&before.to_string()), most);
             let long = |text: &String| text.chars().count() > most;
             prop_assert_eq!(count, values.iter().filter(|it| long(it)).count() + usize::from(long(&values[0])));
-            let out = text::decode(out.as_bytes()).unwrap();
+            let out = text::decode_text(out.as_bytes()).unwrap();
             let after: Value = serde_json::from_str(&out).unwrap();
             for (was, now) in values.iter().zip(after["edits"][1]["new"].as_array().unwrap()) {
                 let now = now.as_str().unwrap();
                 prop_assert!(now.chars().count() <= most && (long(was) || now == was));
             }
-            let again = cut(&text::escape(&out), most);
+            let again = cut(&text::escape_text(&out), most);
             prop_assert_eq!(again.0, 0);
         }
     }

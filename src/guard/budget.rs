@@ -25,25 +25,25 @@ pub fn default_reserve(window: u32, guard: &GuardConfig) -> u32 {
 }
 
 /// What the prompt of a request may use where its answer cap goes out as asked.
-pub fn budget(conversation: &Conversation, policy: &Policy<'_>) -> Budget {
+pub fn compute_request_budget(conversation: &Conversation, policy: &Policy<'_>) -> Budget {
     let asked = conversation.max_answer_tokens();
     match asked.filter(|_| policy.profile.answer_inside_window) {
-        Some(asked) => with_reserve(u32::try_from(asked).unwrap_or(u32::MAX), policy),
-        None => usual(policy),
+        Some(asked) => budget_with_reserve(u32::try_from(asked).unwrap_or(u32::MAX), policy),
+        None => default_budget(policy),
     }
 }
 
 /// The budget where the request says nothing of its own; ground of the fold's grid.
-pub fn usual(policy: &Policy<'_>) -> Budget {
+pub fn default_budget(policy: &Policy<'_>) -> Budget {
     let reserve = match policy.profile.answer_inside_window {
         true => default_reserve(policy.window, policy.settings),
         false => 0,
     };
-    with_reserve(reserve, policy)
+    budget_with_reserve(reserve, policy)
 }
 
 /// The budget beside an answer of so many tokens.
-pub(super) fn with_reserve(reserve: u32, policy: &Policy<'_>) -> Budget {
+pub(super) fn budget_with_reserve(reserve: u32, policy: &Policy<'_>) -> Budget {
     let window = policy.window;
     // More than half of the window: the provider decides.
     let reserve = reserve.min(window / 2);
@@ -59,7 +59,7 @@ pub(super) fn with_reserve(reserve: u32, policy: &Policy<'_>) -> Budget {
 
 /// Raw tokens of a request by what they are of.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
-pub struct Shares {
+pub struct TokenShares {
     pub system: u32,
     /// Tool schemas and the response format.
     pub tools: u32,
@@ -69,7 +69,7 @@ pub struct Shares {
     pub images: u32,
 }
 
-impl Shares {
+impl TokenShares {
     pub const fn total(&self) -> u32 {
         self.system
             .saturating_add(self.tools)
@@ -80,28 +80,32 @@ impl Shares {
 }
 
 /// What a request is made of, before anything is done to it.
-pub(super) fn shares(conversation: &Conversation, policy: &Policy<'_>, tokens: &[u32]) -> Shares {
-    let tools = estimate::beside(conversation, &policy.weights());
-    with_tools(tools, conversation, policy, tokens)
+pub(super) fn measure_shares(
+    conversation: &Conversation,
+    policy: &Policy<'_>,
+    tokens: &[u32],
+) -> TokenShares {
+    let tools = estimate::estimate_beside_messages(conversation, &policy.token_weights());
+    measure_shares_with_tools(tools, conversation, policy, tokens)
 }
 
 /// The same where what the tools weigh is known; `tokens` of each message, 0 where it does not go out.
-pub(super) fn with_tools(
+pub(super) fn measure_shares_with_tools(
     tools: u32,
     conversation: &Conversation,
     policy: &Policy<'_>,
     tokens: &[u32],
-) -> Shares {
-    let mut shares = Shares {
+) -> TokenShares {
+    let mut shares = TokenShares {
         tools,
-        ..Shares::default()
+        ..TokenShares::default()
     };
     for (message, &tokens) in conversation.items.iter().zip(tokens) {
-        let media = estimate::media(conversation, message, policy.profile).min(tokens);
+        let media = estimate::estimate_media(conversation, message, policy.profile).min(tokens);
         shares.images = shares.images.saturating_add(media);
-        let share = if message.author.instructs() {
+        let share = if message.author.is_system() {
             &mut shares.system
-        } else if message.author.answers() {
+        } else if message.author.is_tool() {
             &mut shares.tool_results
         } else {
             &mut shares.history

@@ -20,8 +20,8 @@ use xxhash_rust::xxh3::xxh3_64;
 use super::{
     Policy, budget,
     ground::SMALL_WINDOW,
-    results::{Names, Results},
-    view::View,
+    results::{ToolNames, ToolResults},
+    view::RequestView,
 };
 use crate::{
     config::ClearConfig,
@@ -112,10 +112,13 @@ pub(super) struct Clearing {
 impl Clearing {
     /// What could be cleared, where `first` are the raw tokens of every message as the first line
     /// leaves it.
-    pub(super) fn new(view: View<'_>, first: &[u32]) -> Self {
+    pub(super) fn new(view: RequestView<'_>, first: &[u32]) -> Self {
         let mut small = vec![None; first.len()];
-        let mut names = Names::default();
-        for unit in view.units[view.pinned()..].iter().filter(|it| !it.stays) {
+        let mut names = ToolNames::default();
+        for unit in view.units[view.count_pinned()..]
+            .iter()
+            .filter(|it| !it.stays)
+        {
             for at in unit.messages.clone() {
                 let shrunk = shrink(view, at, first[at], &mut names);
                 small[at] = shrunk
@@ -137,14 +140,14 @@ impl Clearing {
 
     /// What a message becomes; `None` where it stays as it is. Calls that were cut before stay so: cleared
     /// from what the client sent, some of what is gone would come back.
-    fn small(&self, at: usize, results: &Results<'_>) -> Option<&Small> {
+    fn small(&self, at: usize, results: &ToolResults<'_>) -> Option<&Small> {
         self.small[at]
             .as_ref()
             .filter(|small| small.inputs == 0 || !results.has_cut_calls(at))
     }
 
     /// Raw tokens of a unit, cleared.
-    pub(super) fn weigh(&self, unit: &Unit, results: &Results<'_>) -> u32 {
+    pub(super) fn weigh(&self, unit: &Unit, results: &ToolResults<'_>) -> u32 {
         let messages = unit.messages.clone();
         let tokens = messages.map(|at| match self.small(at, results) {
             Some(small) => small.now(results.tokens[at]),
@@ -154,10 +157,10 @@ impl Clearing {
     }
 
     /// What is cleared of these messages, with its edits.
-    pub(super) fn made(
+    pub(super) fn collect_edits(
         &self,
         messages: impl Iterator<Item = usize>,
-        results: &Results<'_>,
+        results: &ToolResults<'_>,
         edits: &mut Edits,
     ) -> Cleared {
         let tokens = &results.tokens;
@@ -180,28 +183,28 @@ impl Clearing {
 
 /// Message `at` as it would be, where `tokens` are its raw ones as the first line leaves it; `None` where
 /// nothing of it can be cleared.
-fn shrink(view: View<'_>, at: usize, tokens: u32, names: &mut Names) -> Option<Small> {
+fn shrink(view: RequestView<'_>, at: usize, tokens: u32, names: &mut ToolNames) -> Option<Small> {
     let settings = &view.policy.settings.clear;
     match view.item(at).author {
         Author::Tool => {
             let mut name = || {
-                let name = names.whole(view.conversation, view.units, at);
-                let name = name.map(|name| view.conversation.shown(name));
+                let name = names.find_name(view.conversation, view.units, at);
+                let name = name.map(|name| view.conversation.decode_text(name));
                 name.unwrap_or_default()
             };
-            let large = tokens >= least(&view.policy);
+            let large = tokens >= least_clearable(&view.policy);
             let stays = !large || !settings.exclude.is_empty() && excludes(settings, &name());
-            (!stays).then(|| parts::result(view, at)).flatten()
+            (!stays).then(|| parts::clear_result(view, at)).flatten()
         }
-        Author::User => parts::media(view, at, tokens),
-        Author::Model if settings.inputs => inputs::shorten(view, at),
+        Author::User => parts::clear_media(view, at, tokens),
+        Author::Model if settings.inputs => inputs::shorten_arguments(view, at),
         _ => None,
     }
 }
 
 /// Raw tokens between two places to which old rounds may be cleared; 0 where they are not. Where they
 /// are cleared always, 1: a distance would leave some of them for later.
-pub(super) fn step(policy: &Policy<'_>, usual: u32) -> u32 {
+pub(super) fn clearing_step(policy: &Policy<'_>, usual: u32) -> u32 {
     let settings = &policy.settings.clear;
     if !settings.enabled {
         return 0;
@@ -214,7 +217,7 @@ pub(super) fn step(policy: &Policy<'_>, usual: u32) -> u32 {
 
 /// Raw tokens that a cut frees at least, where it changes what was sent before.
 pub(super) fn least_freed(policy: &Policy<'_>) -> u32 {
-    least_share(policy, budget::usual(policy).tokens)
+    least_share(policy, budget::default_budget(policy).tokens)
 }
 
 fn least_share(policy: &Policy<'_>, usual: u32) -> u32 {
@@ -228,7 +231,7 @@ fn least_share(policy: &Policy<'_>, usual: u32) -> u32 {
 }
 
 /// A digest of the settings by which results are chosen.
-pub(super) fn rules(policy: &Policy<'_>) -> u64 {
+pub(super) fn digest_clear_rules(policy: &Policy<'_>) -> u64 {
     let settings = &policy.settings.clear;
     let exclude = settings.exclude.join("\n");
     let (rounds, steps) = (settings.keep_rounds, settings.keep_steps);
@@ -237,8 +240,8 @@ pub(super) fn rules(policy: &Policy<'_>) -> u64 {
 
 /// Raw tokens of the smallest result that is cleared: one more than hardly longer than the
 /// placeholder.
-fn least(policy: &Policy<'_>) -> u32 {
-    policy.weights().spelled(RESULT.as_bytes()) + FRAME + LEAST_SAVED
+fn least_clearable(policy: &Policy<'_>) -> u32 {
+    policy.token_weights().count_json_tokens(RESULT.as_bytes()) + FRAME + LEAST_SAVED
 }
 
 /// Whether the results and arguments of a tool are left alone.
@@ -254,11 +257,11 @@ fn excludes(settings: &ClearConfig, tool: &str) -> bool {
 
 /// Whether a step is one of those that are counted: one that says more than a line. `first`: as in
 /// [`Clearing::new`].
-pub(super) fn counts(view: View<'_>, unit: &Unit, first: &[u32]) -> bool {
+pub(super) fn counts(view: RequestView<'_>, unit: &Unit, first: &[u32]) -> bool {
     let inputs = view.policy.settings.clear.inputs;
-    let says = |at: usize| match view.item(at).author.answers() {
-        true => first[at] >= least(&view.policy),
-        false => inputs && inputs::long(view.conversation, view.item(at)),
+    let says = |at: usize| match view.item(at).author.is_tool() {
+        true => first[at] >= least_clearable(&view.policy),
+        false => inputs && inputs::has_long_arguments(view.conversation, view.item(at)),
     };
     unit.kind == UnitKind::Step && unit.messages.clone().any(says)
 }

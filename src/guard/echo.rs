@@ -4,13 +4,13 @@
 //! What cannot be put in without touching what the client said is left out whole: an answer with
 //! other calls than it had, text with half a surrogate pair, a part with a cache breakpoint.
 
-mod said;
+mod echoed_answer;
 
-use self::said::{Cut, Said, SpokenBefore};
+use self::echoed_answer::{EchoCut, EchoedAnswer, SpokenBefore};
 use super::{
     estimate::Weights,
     injected_turns,
-    record::{OwnCall, What},
+    injections::{InjectedCall, InjectionContent},
 };
 use crate::{
     conversation::{Conversation, Item, edit::Edits},
@@ -35,10 +35,10 @@ pub(super) struct Echo {
 
 /// Puts the records of an answer into message `at`. What was spoken in a round is left out here
 /// only where the `round` stands before it.
-pub(super) fn echo(
+pub(super) fn edit_echo(
     conversation: &Conversation,
     at: usize,
-    records: &[&What],
+    records: &[&InjectionContent],
     round: bool,
     weights: &Weights,
 ) -> Echo {
@@ -48,7 +48,7 @@ pub(super) fn echo(
     let mut spoken = None;
     for record in records {
         match record {
-            What::Calls {
+            InjectionContent::Calls {
                 theirs,
                 calls,
                 results,
@@ -57,27 +57,29 @@ pub(super) fn echo(
                     && echo.add_calls(conversation, message, calls, results, weights);
                 echo.left_out += usize::from(!fits);
             }
-            What::Text { before_chars, text } => added.push((*before_chars as usize, &**text)),
-            &&What::Spoken { chars, digest } if round => {
+            InjectionContent::Text { before_chars, text } => {
+                added.push((*before_chars as usize, &**text))
+            }
+            &&InjectionContent::Spoken { chars, digest } if round => {
                 spoken = Some(SpokenBefore {
                     chars: chars as usize,
                     digest,
                 });
             }
-            What::Spoken { .. } => echo.left_out += 1,
-            What::Prompt(_) | What::Round(_) => {}
+            InjectionContent::Spoken { .. } => echo.left_out += 1,
+            InjectionContent::Prompt(_) | InjectionContent::Round(_) => {}
         }
     }
     if !added.is_empty() || spoken.is_some() {
-        let said = Said::of(conversation, message);
-        echo.say(said.as_ref(), &added, spoken, weights);
+        let said = EchoedAnswer::from_item(conversation, message);
+        echo.edit_text(said.as_ref(), &added, spoken, weights);
     }
     echo
 }
 
 /// Whether an answer has exactly so many calls, all of them in a list.
 fn lists_calls(conversation: &Conversation, message: &Item, theirs: u32) -> bool {
-    let calls = conversation.calls(message);
+    let calls = conversation.calls_of(message);
     theirs > 0 && calls.len() == theirs as usize && calls.iter().all(|call| call.listed)
 }
 
@@ -88,7 +90,7 @@ impl Echo {
         &mut self,
         conversation: &Conversation,
         message: &Item,
-        calls: &[OwnCall],
+        calls: &[InjectedCall],
         results: &[Box<str>],
         weights: &Weights,
     ) -> bool {
@@ -96,7 +98,7 @@ impl Echo {
         else {
             return false;
         };
-        let theirs = conversation.calls(message);
+        let theirs = conversation.calls_of(message);
         for call in calls {
             match (theirs.get(call.before as usize), theirs.last()) {
                 (Some(next), _) => self
@@ -116,9 +118,9 @@ impl Echo {
     }
 
     /// Puts text in, and leaves out what was spoken before.
-    fn say(
+    fn edit_text(
         &mut self,
-        said: Option<&Said<'_>>,
+        said: Option<&EchoedAnswer<'_>>,
         added: &[(usize, &str)],
         spoken: Option<SpokenBefore>,
         weights: &Weights,
@@ -130,19 +132,21 @@ impl Echo {
         let adds = added.iter().any(|(_, text)| !text.trim().is_empty());
         let calls = self.calls > 0 || !said.message.calls.is_empty();
         let spoken = spoken.filter(|spoken| spoken.chars > 0);
-        let cut = spoken.map_or(Cut::Nothing, |spoken| said.cut(spoken, adds, calls));
-        self.left_out += usize::from(spoken.is_some() && cut == Cut::Nothing);
+        let cut = spoken.map_or(EchoCut::Nothing, |spoken| {
+            said.find_cut(spoken, adds, calls)
+        });
+        self.left_out += usize::from(spoken.is_some() && cut == EchoCut::Nothing);
         let gone = match cut {
-            Cut::Nothing => 0,
-            Cut::All => {
+            EchoCut::Nothing => 0,
+            EchoCut::All => {
                 let empty = said.conversation.format.empty_content();
                 self.edits.replace(said.span, empty);
                 self.spared = said.tokens(usize::MAX, weights);
                 self.left_out += added.len();
                 return;
             }
-            Cut::First(chars) => {
-                said.take(chars, adds, &mut self.edits);
+            EchoCut::First(chars) => {
+                said.take_out_first(chars, adds, &mut self.edits);
                 self.spared = said.tokens(chars, weights);
                 chars
             }
@@ -157,9 +161,9 @@ impl Echo {
             added = &all;
         }
         for (before, text) in added {
-            let escaped = text::escape(text);
-            let tokens = weights.spelled(escaped.as_bytes());
-            if said.put((*before).max(gone), gone, &escaped, &mut self.edits) {
+            let escaped = text::escape_text(text);
+            let tokens = weights.count_json_tokens(escaped.as_bytes());
+            if said.insert_text((*before).max(gone), gone, &escaped, &mut self.edits) {
                 self.tokens = self.tokens.saturating_add(tokens);
             } else {
                 self.left_out += 1;

@@ -16,7 +16,7 @@ use super::{
 };
 use crate::{
     conversation::{Block, BlockKind, Conversation, Item},
-    json::text::{self, Sizes},
+    json::text::{self, TextSizes},
 };
 
 /// What frames a message: role, separators, ids.
@@ -42,36 +42,36 @@ impl Weights {
     }
 
     /// Raw tokens of a character of the kind that needs most.
-    pub fn heaviest(&self) -> f64 {
+    pub fn max_char_weight(&self) -> f64 {
         self.0.into_iter().fold(0.0, f64::max)
     }
 
     /// Raw tokens of a text, in whole ones.
-    pub fn whole(&self, sizes: &Sizes) -> u32 {
-        whole(self.text(sizes))
+    pub fn count_text_tokens(&self, sizes: &TextSizes) -> u32 {
+        round_up_tokens(self.text_weight(sizes))
     }
 
     /// Raw tokens of a text as it is spelled in JSON, in whole ones.
-    pub fn spelled(&self, escaped: &[u8]) -> u32 {
-        self.whole(&text::measure(escaped))
+    pub fn count_json_tokens(&self, escaped: &[u8]) -> u32 {
+        self.count_text_tokens(&text::measure_text(escaped))
     }
 
     /// Raw tokens of a text that is not spelled in JSON yet, in whole ones.
-    pub fn plain(&self, plain: &str) -> u32 {
-        self.spelled(text::escape(plain).as_bytes())
+    pub fn count_plain_tokens(&self, plain: &str) -> u32 {
+        self.count_json_tokens(text::escape_text(plain).as_bytes())
     }
 
     /// Raw tokens of one character.
-    pub fn character(&self, code: u32) -> f64 {
+    pub fn char_weight(&self, code: u32) -> f64 {
         match code {
             0..0x80 => self.0[0],
-            _ => self.text(&Sizes::of(code)),
+            _ => self.text_weight(&TextSizes::from_code(code)),
         }
     }
 
     /// Raw tokens of a text.
-    pub fn text(&self, sizes: &Sizes) -> f64 {
-        let Sizes {
+    pub fn text_weight(&self, sizes: &TextSizes) -> f64 {
+        let TextSizes {
             latin,
             han,
             kana,
@@ -88,89 +88,91 @@ impl Weights {
 }
 
 /// Raw tokens of a message, whose text has these sizes.
-pub fn message(
+pub fn estimate_message(
     conversation: &Conversation,
     message: &Item,
-    sizes: &Sizes,
+    sizes: &TextSizes,
     weights: &Weights,
     profile: &Profile,
 ) -> u32 {
     let calls = (message.calls.len() as u32).saturating_mul(CALL_TOKENS);
-    whole(weights.text(sizes))
+    round_up_tokens(weights.text_weight(sizes))
         .saturating_add(MESSAGE_TOKENS)
         .saturating_add(calls)
-        .saturating_add(media(conversation, message, profile))
+        .saturating_add(estimate_media(conversation, message, profile))
 }
 
 /// Raw tokens of every message of a conversation as it came.
-pub(super) fn messages(conversation: &Conversation, policy: &Policy<'_>) -> Vec<u32> {
-    let (weights, profile) = (policy.weights(), policy.profile);
+pub(super) fn estimate_messages(conversation: &Conversation, policy: &Policy<'_>) -> Vec<u32> {
+    let (weights, profile) = (policy.token_weights(), policy.profile);
     let messages = conversation.items.iter();
     messages
-        .map(|it| message(conversation, it, &it.sizes, &weights, profile))
+        .map(|it| estimate_message(conversation, it, &it.sizes, &weights, profile))
         .collect()
 }
 
 /// Raw tokens of the media of a message.
-pub fn media(conversation: &Conversation, message: &Item, profile: &Profile) -> u32 {
+pub fn estimate_media(conversation: &Conversation, message: &Item, profile: &Profile) -> u32 {
     conversation
-        .blocks(message)
+        .blocks_of(message)
         .iter()
-        .map(|part| part_tokens(conversation, part, profile))
+        .map(|part| estimate_media_block(conversation, part, profile))
         .fold(0, u32::saturating_add)
 }
 
 /// Raw tokens of one medium; nothing for what is none.
-pub fn part_tokens(conversation: &Conversation, part: &Block, profile: &Profile) -> u32 {
+pub fn estimate_media_block(conversation: &Conversation, part: &Block, profile: &Profile) -> u32 {
     match part.kind {
         BlockKind::Image { low: true, .. } if profile.images == ImageRule::Tiles => {
             LOW_DETAIL_TOKENS
         }
-        BlockKind::Image { url: Some(url), .. } => image(conversation.raw(url), profile.images),
+        BlockKind::Image { url: Some(url), .. } => {
+            estimate_image(conversation.raw_bytes(url), profile.images)
+        }
         BlockKind::Image { .. } | BlockKind::Media => MEDIA_TOKENS,
         BlockKind::Text(_) | BlockKind::Opaque => 0,
     }
 }
 
 /// Raw tokens of what stands beside the messages and is read by the model all the same.
-pub fn beside(conversation: &Conversation, weights: &Weights) -> u32 {
+pub fn estimate_beside_messages(conversation: &Conversation, weights: &Weights) -> u32 {
     conversation
         .beside_items()
-        .map(|span| weights.spelled(conversation.bytes(span)))
+        .map(|span| weights.count_json_tokens(conversation.span_bytes(span)))
         .fold(0, u32::saturating_add)
 }
 
-fn whole(tokens: f64) -> u32 {
+fn round_up_tokens(tokens: f64) -> u32 {
     tokens.ceil() as u32
 }
 
 /// Raw tokens of an image, by the provider's rule where its size can be read.
-fn image(url: &[u8], rule: ImageRule) -> u32 {
-    let Some((width, height)) = dimensions(url) else {
+fn estimate_image(url: &[u8], rule: ImageRule) -> u32 {
+    let Some((width, height)) = read_image_size(url) else {
         return MEDIA_TOKENS;
     };
     match rule {
-        ImageRule::Tiles => tiles(width, height),
+        ImageRule::Tiles => estimate_tiles(width, height),
         // Anthropic scales images down to about 1,600 tokens.
-        ImageRule::Area => whole(width * height / 750.0).min(1_600),
+        ImageRule::Area => round_up_tokens(width * height / 750.0).min(1_600),
         ImageRule::Flat => {
             let tiles = (width / 768.0).ceil() * (height / 768.0).ceil();
-            258 * whole(tiles).clamp(1, 16)
+            258 * round_up_tokens(tiles).clamp(1, 16)
         }
     }
 }
 
 /// OpenAI: 85 + 170 a tile of 512 pixels, after fitting into 2,048 and a shorter side of 768.
-fn tiles(width: f64, height: f64) -> u32 {
+fn estimate_tiles(width: f64, height: f64) -> u32 {
     let fit = (2_048.0 / width.max(height)).min(1.0);
     let shorter = width.min(height) * fit;
     let fit = fit * (768.0 / shorter).min(1.0);
     let tiles = (width * fit / 512.0).ceil() * (height * fit / 512.0).ceil();
-    85 + 170 * whole(tiles)
+    85 + 170 * round_up_tokens(tiles)
 }
 
 /// The size of the image in a data URL, read from its head.
-fn dimensions(url: &[u8]) -> Option<(f64, f64)> {
+fn read_image_size(url: &[u8]) -> Option<(f64, f64)> {
     let comma = memchr::memchr(b',', url.get(..100.min(url.len()))?)?;
     let (kind, data) = url.split_at(comma);
     if !kind.starts_with(b"data:image/") || !kind.ends_with(b";base64") {
@@ -200,18 +202,24 @@ mod tests {
             "data:image/png;base64,{}",
             base64::engine::general_purpose::STANDARD.encode(&png)
         );
-        assert_eq!(image(url.as_bytes(), ImageRule::Tiles), 85 + 170 * 4);
-        assert_eq!(image(url.as_bytes(), ImageRule::Area), 1_399);
-        assert_eq!(image(url.as_bytes(), ImageRule::Flat), 258 * 4);
+        assert_eq!(
+            estimate_image(url.as_bytes(), ImageRule::Tiles),
+            85 + 170 * 4
+        );
+        assert_eq!(estimate_image(url.as_bytes(), ImageRule::Area), 1_399);
+        assert_eq!(estimate_image(url.as_bytes(), ImageRule::Flat), 258 * 4);
         for url in ["http://x/y.png", "data:image/png;base64,@@@@", "data:,", ""] {
-            assert_eq!(image(url.as_bytes(), ImageRule::Tiles), MEDIA_TOKENS);
+            assert_eq!(
+                estimate_image(url.as_bytes(), ImageRule::Tiles),
+                MEDIA_TOKENS
+            );
         }
     }
 
     #[test]
     fn tiles_follow_the_published_examples() {
-        assert_eq!(tiles(1024.0, 1024.0), 765);
-        assert_eq!(tiles(2048.0, 4096.0), 1105);
-        assert_eq!(tiles(100.0, 100.0), 255);
+        assert_eq!(estimate_tiles(1024.0, 1024.0), 765);
+        assert_eq!(estimate_tiles(2048.0, 4096.0), 1105);
+        assert_eq!(estimate_tiles(100.0, 100.0), 255);
     }
 }

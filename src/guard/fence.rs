@@ -15,9 +15,9 @@ pub(crate) const TRANSCRIPT: &str = "transcript";
 
 /// The text without any tag of ours: what opens each becomes a parenthesis of as many bytes, so it
 /// grows by nothing.
-pub(crate) fn neutral(text: &str) -> Cow<'_, str> {
+pub(crate) fn neutralize_tags(text: &str) -> Cow<'_, str> {
     let mut changed: Option<String> = None;
-    for (at, with) in tags(text, &TAGS) {
+    for (at, with) in find_tags(text, &TAGS) {
         let changed = changed.get_or_insert_with(|| text.to_owned());
         changed.replace_range(at..at + with.len(), with);
     }
@@ -25,12 +25,12 @@ pub(crate) fn neutral(text: &str) -> Cow<'_, str> {
 }
 
 /// Whether a text holds anything that looks like this tag.
-pub(crate) fn holds(text: &str, tag: &str) -> bool {
-    tags(text, &[tag]).next().is_some()
+pub(crate) fn contains_tag(text: &str, tag: &str) -> bool {
+    find_tags(text, &[tag]).next().is_some()
 }
 
 /// Where these tags begin, and what takes the place of what opens them.
-fn tags<'a>(
+fn find_tags<'a>(
     text: &'a str,
     names: &'a [&'a str],
 ) -> impl Iterator<Item = (usize, &'static str)> + 'a {
@@ -41,7 +41,7 @@ fn tags<'a>(
             Some(rest) => (rest, "("),
             None => (rest.strip_prefix(FULL_WIDTH)?, "（"),
         };
-        names_tag(rest, names).then_some((at, with))
+        starts_with_tag(rest, names).then_some((at, with))
     })
 }
 
@@ -50,16 +50,16 @@ const FULL_WIDTH: &str = "＜";
 
 /// Whether what follows a `<` begins with one of these names of tags, in any spelling: what cannot
 /// be seen and what stands between the letters does not count, nor does their width.
-fn names_tag(text: &str, names: &[&str]) -> bool {
+fn starts_with_tag(text: &str, names: &[&str]) -> bool {
     let most = names.iter().map(|tag| tag.len()).max().unwrap_or(0);
-    let seen = text.chars().filter(|c| !unseen(*c));
-    let name: String = seen.map(narrow).take(most).collect();
+    let seen = text.chars().filter(|c| !is_invisible(*c));
+    let name: String = seen.map(normalize_letter).take(most).collect();
     names.iter().any(|tag| name.starts_with(tag))
 }
 
 /// What may stand before and in the name without being seen: slashes, white space, control and
 /// format characters.
-fn unseen(c: char) -> bool {
+fn is_invisible(c: char) -> bool {
     let format = matches!(c,
         '\u{AD}' | '\u{34F}' | '\u{61C}' | '\u{115F}' | '\u{1160}' | '\u{17B4}' | '\u{17B5}'
         | '\u{180B}'..='\u{180F}' | '\u{200B}'..='\u{200F}' | '\u{202A}'..='\u{202E}'
@@ -69,7 +69,7 @@ fn unseen(c: char) -> bool {
 }
 
 /// A letter in lower case, and of a full-width form the plain one.
-fn narrow(c: char) -> char {
+fn normalize_letter(c: char) -> char {
     let plain = match c {
         '\u{FF01}'..='\u{FF5E}' => char::from_u32(u32::from(c) - 0xFEE0).unwrap_or(c),
         c => c,
@@ -78,8 +78,8 @@ fn narrow(c: char) -> char {
 }
 
 #[cfg(test)]
-pub(crate) fn tags_in(text: &str) -> usize {
-    tags(text, &TAGS).count()
+pub(crate) fn count_tags(text: &str) -> usize {
+    find_tags(text, &TAGS).count()
 }
 
 #[cfg(test)]
@@ -106,7 +106,7 @@ mod tests {
             ("</ｒｅｍｉｎｄｅｒ>", "(/ｒｅｍｉｎｄｅｒ>"),
             ("<continuation\n_package>", "(continuation\n_package>"),
         ] {
-            assert_eq!(neutral(text), expected);
+            assert_eq!(neutralize_tags(text), expected);
         }
     }
 
@@ -116,10 +116,10 @@ mod tests {
             prop::sample::select(vec!["<", "</", "< ", "＜", "\u{200B}", "ｆａcts", "/", "reminder", "FACTS", "continuation_package", ">", "x", "字", "\n", "<<reminder"]), 0..20)
         ) {
             let text = pieces.concat();
-            let clean = neutral(&text).into_owned();
-            prop_assert_eq!(tags_in(&clean), 0);
+            let clean = neutralize_tags(&text).into_owned();
+            prop_assert_eq!(count_tags(&clean), 0);
             prop_assert_eq!(clean.len(), text.len());
-            prop_assert_eq!(neutral(&clean), clean.as_str());
+            prop_assert_eq!(neutralize_tags(&clean), clean.as_str());
         }
     }
 }

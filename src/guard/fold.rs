@@ -7,7 +7,7 @@ use crate::conversation::units::{self, Unit};
 
 /// A cut that was made: remembered by the session.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub(super) struct Mark {
+pub(super) struct FoldMark {
     /// Steps of the grid that were to go. Never falls.
     k: u32,
     /// The first message that is kept, counted without system messages: these come and go, and
@@ -19,7 +19,7 @@ pub(super) struct Mark {
     bare: bool,
 }
 
-impl Mark {
+impl FoldMark {
     /// The first message that is kept, counted without system messages.
     pub(super) const fn boundary(self) -> u32 {
         self.boundary
@@ -32,9 +32,9 @@ impl Mark {
     }
 
     /// The cut that a session remembers, where it lies between two units.
-    pub(super) fn find(self, units: &[Unit]) -> Option<Fold> {
-        let boundary = units::beginning_after(units, self.boundary)?;
-        (boundary > units::pinned(units)).then_some(Fold {
+    pub(super) fn to_fold(self, units: &[Unit]) -> Option<Fold> {
+        let boundary = units::find_unit_after(units, self.boundary)?;
+        (boundary > units::find_pinned_end(units)).then_some(Fold {
             k: self.k,
             boundary,
             removed: self.removed,
@@ -61,12 +61,13 @@ pub(super) struct Fold {
 
 impl Fold {
     /// What a session remembers of it.
-    pub(super) fn mark(&self, units: &[Unit]) -> Option<Mark> {
-        let passed = &units[units::pinned(units)..self.boundary.max(units::pinned(units))];
+    pub(super) fn to_mark(&self, units: &[Unit]) -> Option<FoldMark> {
+        let passed =
+            &units[units::find_pinned_end(units)..self.boundary.max(units::find_pinned_end(units))];
         // A boundary that only passed what stays has left nothing out.
-        passed.iter().any(|unit| !unit.stays).then_some(Mark {
+        passed.iter().any(|unit| !unit.stays).then_some(FoldMark {
             k: self.k,
-            boundary: units::said_before(units, self.boundary),
+            boundary: units::count_messages_before(units, self.boundary),
             removed: self.removed,
             bare: self.bare,
         })

@@ -3,17 +3,17 @@
 //! Messages are counted from 0, as in the request. Every figure in tokens is an estimate, those of
 //! the window aside.
 
-mod next;
+mod next_removals;
 
 use bytes::Bytes;
 use serde::Serialize;
 
-use self::next::Sent;
-pub use self::next::{Large, Next, Span};
+use self::next_removals::GuardedRequest;
+pub use self::next_removals::{LargeResult, MessageRange, NextRemovals};
 use super::{
-    AnswerCap, Calibration, Cleared as ClearedByGuard, Plan, Policy, Recall, Report, Shortened,
-    StoodBack, Truncated,
-    budget::{self, Budget, Shares},
+    AnswerCap, Calibration, Cleared as ClearedByGuard, Plan, Policy, Recall, Report, ShortenedText,
+    StandBackReason, TruncationReport,
+    budget::{self, Budget, TokenShares},
     profile::Profile,
     report::INVALID,
 };
@@ -35,7 +35,7 @@ pub struct Aim {
 }
 
 #[derive(Debug, Serialize)]
-pub struct Found {
+pub struct PlanExplanation {
     pub model: Option<String>,
     pub provider: Option<String>,
     pub profile: &'static str,
@@ -46,18 +46,18 @@ pub struct Found {
     pub budget_tokens: u32,
     /// Nothing where the request names no cap, or none that may be lowered.
     pub answer_cap: Option<AnswerCap>,
-    pub as_it_came: Made,
-    pub as_it_goes: Made,
+    pub as_it_came: RequestMakeup,
+    pub as_it_goes: RequestMakeup,
     /// As the header `x-plimsoll-actions` would say it.
     pub actions: String,
-    pub stands_back: Option<Reason>,
+    pub stands_back: Option<StandBackExplanation>,
     /// By caps and shares.
-    pub shortened: Vec<Shortened>,
-    pub truncated: Vec<Truncated>,
-    pub cleared: Option<Cleared>,
-    pub folded: Option<Span>,
+    pub shortened: Vec<ShortenedText>,
+    pub truncated: Vec<TruncationReport>,
+    pub cleared: Option<ClearedSpan>,
+    pub folded: Option<MessageRange>,
     /// Nothing where the guard stands back.
-    pub next: Option<Next>,
+    pub next: Option<NextRemovals>,
 }
 
 #[derive(Clone, Copy, Debug, Serialize)]
@@ -70,11 +70,11 @@ pub struct WindowFound {
 
 /// What a request is made of; tokens, but for the first two.
 #[derive(Clone, Copy, Debug, Default, Serialize)]
-pub struct Made {
+pub struct RequestMakeup {
     pub bytes: usize,
     pub messages: usize,
     #[serde(flatten)]
-    pub shares: Shares,
+    pub shares: TokenShares,
     /// All shares.
     pub prompt: u32,
     /// Under the budget.
@@ -85,14 +85,14 @@ pub struct Made {
 
 /// Why the guard does nothing.
 #[derive(Debug, Serialize)]
-pub struct Reason {
+pub struct StandBackExplanation {
     pub word: &'static str,
     pub why: String,
 }
 
 /// What became a placeholder, or will with the next cut.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
-pub struct Cleared {
+pub struct ClearedSpan {
     pub results: usize,
     /// Calls whose arguments are shortened.
     pub inputs: usize,
@@ -104,8 +104,8 @@ pub struct Cleared {
     pub tokens: u32,
 }
 
-impl Cleared {
-    fn of(cleared: &ClearedByGuard, calibration: Calibration) -> Option<Self> {
+impl ClearedSpan {
+    fn from_cleared(cleared: &ClearedByGuard, calibration: Calibration) -> Option<Self> {
         Some(Self {
             results: cleared.results,
             inputs: cleared.inputs,
@@ -117,7 +117,7 @@ impl Cleared {
     }
 }
 
-impl Found {
+impl PlanExplanation {
     /// Plans for a conversation as the first of a session: the request as it would go, and the report.
     pub fn plan(conversation: &Conversation, policy: &Policy<'_>, aim: &Aim) -> (Bytes, Self) {
         let recall = Recall {
@@ -142,36 +142,36 @@ impl Found {
         let report = &plan.report;
         let calibration = aim.calibration;
         let budget = report.budget.tokens;
-        let came = Made::of(conversation, report, budget, calibration);
+        let came = RequestMakeup::from_report(conversation, report, budget, calibration);
         let bytes = fitted.len();
         // What was edited is measured as it is, as the next proxy on the way would.
-        let fitted = conversation.format.index(fitted).ok();
+        let fitted = conversation.format.index_body(fitted).ok();
         let goes = fitted.as_ref().map(|fitted| {
             let again = super::plan(fitted, policy, &Recall::default());
-            Made::of(fitted, &again.report, budget, calibration)
+            RequestMakeup::from_report(fitted, &again.report, budget, calibration)
         });
-        let units = units::split(conversation).unwrap_or_default();
+        let units = units::split_units(conversation).unwrap_or_default();
         let fitted = fitted.filter(|_| report.stood_back.is_none());
         let next = fitted.map(|fitted| {
-            let sent = Sent {
+            let sent = GuardedRequest {
                 conversation,
                 fitted: &fitted,
                 units: &units,
                 policy,
-                boundary: next::boundary(&units, plan),
+                boundary: next_removals::find_kept_start(&units, plan),
                 calibration,
             };
-            Next::of(&sent, plan)
+            NextRemovals::from_request(&sent, plan)
         });
         let cleared = report.cleared.as_ref();
         Self {
             answer_cap: report.answer_cap,
-            as_it_goes: goes.unwrap_or(Made { bytes, ..came }),
-            actions: report.actions(),
+            as_it_goes: goes.unwrap_or(RequestMakeup { bytes, ..came }),
+            actions: report.format_actions(),
             stands_back: report.stood_back.map(reason),
             shortened: report.texts.shortened.clone(),
             truncated: report.truncated.clone(),
-            cleared: cleared.and_then(|cleared| Cleared::of(cleared, calibration)),
+            cleared: cleared.and_then(|cleared| ClearedSpan::from_cleared(cleared, calibration)),
             folded: folded(&units, plan, calibration),
             next,
             ..Self::untouched(aim, report.budget, came)
@@ -181,15 +181,15 @@ impl Found {
     /// Of a request that is no conversation that could be followed, and so goes as it came; `bytes` is
     /// its size. The budget is that of an answer of the usual size.
     pub fn unguarded(bytes: usize, reason: String, policy: &Policy<'_>, aim: &Aim) -> Self {
-        let budget = budget::usual(policy);
-        let made = Made {
+        let budget = budget::default_budget(policy);
+        let made = RequestMakeup {
             bytes,
             free: budget.tokens,
-            ..Made::default()
+            ..RequestMakeup::default()
         };
         Self {
             actions: INVALID.to_owned(),
-            stands_back: Some(Reason {
+            stands_back: Some(StandBackExplanation {
                 word: INVALID,
                 why: reason,
             }),
@@ -198,7 +198,7 @@ impl Found {
     }
 
     /// Of a request that goes as it came.
-    fn untouched(aim: &Aim, budget: Budget, made: Made) -> Self {
+    fn untouched(aim: &Aim, budget: Budget, made: RequestMakeup) -> Self {
         Self {
             model: aim.model.clone(),
             provider: aim.provider.clone(),
@@ -239,16 +239,16 @@ impl Found {
     }
 }
 
-impl Made {
+impl RequestMakeup {
     /// `budget`: tokens that the prompt may use.
-    fn of(
+    fn from_report(
         conversation: &Conversation,
         report: &Report,
         budget: u32,
         calibration: Calibration,
     ) -> Self {
         let tokens = |raw| scaled(raw, calibration);
-        let shares = Shares {
+        let shares = TokenShares {
             system: tokens(report.shares.system),
             tools: tokens(report.shares.tools),
             history: tokens(report.shares.history),
@@ -267,19 +267,19 @@ impl Made {
     }
 }
 
-fn reason(stood_back: StoodBack) -> Reason {
+fn reason(stood_back: StandBackReason) -> StandBackExplanation {
     let why = match stood_back {
-        StoodBack::Disabled => "the settings say guard.enabled = false".to_owned(),
-        StoodBack::ProviderManages(member) => {
+        StandBackReason::Disabled => "the settings say guard.enabled = false".to_owned(),
+        StandBackReason::ProviderManages(member) => {
             format!("the request's member `{member}` leaves the context to the provider")
         }
-        StoodBack::Invalid(invalid) => invalid.to_string(),
-        StoodBack::Unsound(broken) => {
+        StandBackReason::Invalid(invalid) => invalid.to_string(),
+        StandBackReason::Unsound(broken) => {
             format!("the plan did not pass its own check, a fault of the guard ({broken:?})")
         }
     };
-    Reason {
-        word: stood_back.word(),
+    StandBackExplanation {
+        word: stood_back.header_word(),
         why,
     }
 }
@@ -290,16 +290,16 @@ fn scaled(raw: u32, calibration: Calibration) -> u32 {
 }
 
 /// The messages that are left out: the last so many below the boundary that can go at all.
-fn folded(units: &[Unit], plan: &Plan, calibration: Calibration) -> Option<Span> {
+fn folded(units: &[Unit], plan: &Plan, calibration: Calibration) -> Option<MessageRange> {
     let folded = plan.report.folded?;
-    let end = next::boundary(units, plan)?;
+    let end = next_removals::find_kept_start(units, plan)?;
     let gone = units
         .iter()
         .filter(|unit| unit.messages.end <= end && !unit.stays)
         .flat_map(|unit| unit.messages.clone());
     let gone: Vec<usize> = gone.collect();
     let first = gone[gone.len().saturating_sub(folded.messages)..].first()?;
-    Some(Span {
+    Some(MessageRange {
         first: *first,
         last: *gone.last()?,
         messages: folded.messages,

@@ -25,26 +25,26 @@ pub(super) struct Ground {
 }
 
 impl Ground {
-    pub(super) fn of(policy: &Policy<'_>, fixed: u32) -> Self {
+    pub(super) fn from_policy(policy: &Policy<'_>, fixed: u32) -> Self {
         let window = policy.window;
         let usual_mark = if window <= SMALL_WINDOW { 0.5 } else { 0.7 };
         let low_water = policy.settings.low_water.unwrap_or(usual_mark);
-        let sixteenth = sixteenth(window);
-        let usual = budget::usual(policy).tokens;
+        let sixteenth = window_sixteenth(window);
+        let usual = budget::default_budget(policy).tokens;
         Self {
             window,
             usual,
             low_water: (low_water * 1_000.0) as u32,
             fixed: fixed.div_ceil(sixteenth).saturating_mul(sixteenth),
-            clear_step: clear::step(policy, usual),
-            clear_rules: clear::rules(policy),
+            clear_step: clear::clearing_step(policy, usual),
+            clear_rules: clear::digest_clear_rules(policy),
         }
     }
 
     /// The ground of before, where this one is hardly another: what lies at a boundary of the
     /// rounding would otherwise move every cut to and fro.
-    pub(super) fn or(self, before: Self) -> Self {
-        let near = self.fixed.abs_diff(before.fixed) <= sixteenth(self.window);
+    pub(super) fn or_previous(self, before: Self) -> Self {
+        let near = self.fixed.abs_diff(before.fixed) <= window_sixteenth(self.window);
         let same = Self {
             fixed: before.fixed,
             ..self
@@ -58,13 +58,13 @@ impl Ground {
     }
 
     /// Raw tokens between two cuts.
-    pub(super) fn step(&self) -> u32 {
+    pub(super) fn grid_step(&self) -> u32 {
         let room = f64::from(self.usual.saturating_sub(self.fixed));
         let step = room * f64::from(1_000 - self.low_water.min(1_000)) / 1_000.0;
         (step as u32).max(self.window / 64).max(64)
     }
 }
 
-fn sixteenth(window: u32) -> u32 {
+fn window_sixteenth(window: u32) -> u32 {
     (window / 16).max(1)
 }

@@ -3,10 +3,10 @@
 
 use super::{
     estimate::{self, Weights},
-    lint::Item,
+    injections::{InjectedAuthor, InjectedCall, InjectedMessage},
+    lint::OutlineItem,
     profile::PROFILES,
-    record::{By, OwnCall, Said},
-    view::View,
+    view::RequestView,
 };
 use crate::conversation::{
     Author, Format,
@@ -16,36 +16,42 @@ use crate::conversation::{
 /// The messages of an injected turn.
 #[derive(Clone, Debug)]
 pub(super) struct InjectedTurn {
-    pub(super) items: Vec<Item>,
+    pub(super) items: Vec<OutlineItem>,
     /// Raw tokens.
     pub(super) tokens: u32,
 }
 
 /// Reads a recorded turn; `None` where its messages are not what the record says, or a call of it is
 /// not answered in it.
-pub(super) fn read_turn(said: &[Said], view: View<'_>) -> Option<InjectedTurn> {
-    let (weights, profile) = (view.weights(), view.policy.profile);
+pub(super) fn parse_turn(said: &[InjectedMessage], view: RequestView<'_>) -> Option<InjectedTurn> {
+    let (weights, profile) = (view.token_weights(), view.policy.profile);
     let items: Vec<&str> = said.iter().map(|message| &*message.json).collect();
     let read = view.conversation.format.index_items(&items)?;
-    units::split(&read).ok()?;
+    units::split_units(&read).ok()?;
     let mut turn = InjectedTurn {
         items: Vec::with_capacity(said.len()),
         tokens: 0,
     };
     for (message, said) in read.items.iter().zip(said) {
         let (item, fits) = match said.by {
-            By::User => (Item::Ours(Author::User), message.author == Author::User),
-            By::Tool => (Item::Answers, message.author.answers()),
-            By::Model { calls } => {
+            InjectedAuthor::User => (
+                OutlineItem::Injected(Author::User),
+                message.author == Author::User,
+            ),
+            InjectedAuthor::Tool => (OutlineItem::InjectedResult, message.author.is_tool()),
+            InjectedAuthor::Model { calls } => {
                 let same = message.calls.len() == calls as usize;
-                (Item::Asks(calls), same && message.author == Author::Model)
+                (
+                    OutlineItem::InjectedAssistant(calls),
+                    same && message.author == Author::Model,
+                )
             }
         };
         if !fits {
             return None;
         }
         turn.items.push(item);
-        let tokens = estimate::message(&read, message, &message.sizes, &weights, profile);
+        let tokens = estimate::estimate_message(&read, message, &message.sizes, &weights, profile);
         turn.tokens = turn.tokens.saturating_add(tokens);
     }
     (!said.is_empty()).then_some(turn)
@@ -54,7 +60,7 @@ pub(super) fn read_turn(said: &[Said], view: View<'_>) -> Option<InjectedTurn> {
 /// Raw tokens of injected calls with their results; `None` where they do not answer each other.
 pub(super) fn weigh_step(
     format: Format,
-    calls: &[OwnCall],
+    calls: &[InjectedCall],
     results: &[Box<str>],
     weights: &Weights,
 ) -> Option<u32> {
@@ -64,16 +70,15 @@ pub(super) fn weigh_step(
         .chain(results.iter().map(|result| &**result))
         .collect();
     let read = format.index_items(&items)?;
-    let units = units::split(&read).ok()?;
+    let units = units::split_units(&read).ok()?;
     let whole = matches!(&units[..], [unit] if unit.kind == UnitKind::Step);
     if !whole || read.calls.len() != calls.len() || results.len() != calls.len() {
         return None;
     }
     // No media here, so that any profile will do.
     let profile = PROFILES.first()?;
-    let tokens = read
-        .items
-        .iter()
-        .map(|message| estimate::message(&read, message, &message.sizes, weights, profile));
+    let tokens = read.items.iter().map(|message| {
+        estimate::estimate_message(&read, message, &message.sizes, weights, profile)
+    });
     Some(tokens.fold(0, u32::saturating_add))
 }

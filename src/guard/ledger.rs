@@ -10,13 +10,13 @@
 
 mod errors;
 mod excerpt;
+mod ledger_budget;
 mod paths;
-mod said;
-mod written;
+mod user_lines;
 
-use self::{excerpt::head, written::Purse};
+use self::{excerpt::excerpt_line, ledger_budget::LedgerBudget};
 use super::estimate::Weights;
-use crate::conversation::texts::decode;
+use crate::conversation::texts::decode_chars;
 use crate::conversation::{Call, Conversation};
 
 /// Characters of what the user said, of an error, and of a call's arguments.
@@ -45,21 +45,21 @@ const MOST_OF_COURSE: Most = Most {
 const PART: f64 = 6.0;
 
 /// What a ledger may take; raw tokens.
-pub struct Room {
+pub struct LedgerRoom {
     pub tokens: u32,
     pub weights: Weights,
 }
 
 /// Facts from the messages `removed`, between fences, as many as there is room for, with `head`
 /// before them; empty where there are none.
-pub(super) fn within(
+pub(super) fn pick_facts_within(
     conversation: &Conversation,
     removed: &[usize],
     head: &str,
-    room: &Room,
+    room: &LedgerRoom,
 ) -> String {
-    let mut purse = Purse::of_tokens(room.tokens, room.weights);
-    purse.pay(purse.cost(head));
+    let mut purse = LedgerBudget::from_tokens(room.tokens, room.weights);
+    purse.pay(purse.text_cost(head));
     let facts = pick(conversation, removed, &MOST, purse);
     if facts.is_empty() {
         return facts;
@@ -70,35 +70,40 @@ pub(super) fn within(
 /// Facts for the beginning of a course, between fences, in `most` characters at most; empty where
 /// there are none.
 pub fn gather(conversation: &Conversation, removed: &[usize], most: usize) -> String {
-    let purse = Purse::of_chars(most);
+    let purse = LedgerBudget::from_chars(most);
     pick(conversation, removed, &MOST_OF_COURSE, purse)
 }
 
-fn pick(conversation: &Conversation, removed: &[usize], most: &Most, mut purse: Purse) -> String {
+fn pick(
+    conversation: &Conversation,
+    removed: &[usize],
+    most: &Most,
+    mut purse: LedgerBudget,
+) -> String {
     // Indices may come from outside.
     let end = removed.partition_point(|&at| at < conversation.items.len());
     let removed = &removed[..end];
-    let part = purse.left() / PART;
-    let newest = errors::newest(conversation, removed, most.errors);
-    let errors = purse.section("errors", newest, part);
-    let newest = paths::newest(conversation, removed, most.files);
-    let files = purse.section("files named", newest, part);
+    let part = purse.remaining_room() / PART;
+    let newest = errors::newest_error_lines(conversation, removed, most.errors);
+    let errors = purse.write_section("errors", newest, part);
+    let newest = paths::newest_paths(conversation, removed, most.files);
+    let files = purse.write_section("files named", newest, part);
     let messages = removed.iter().rev().map(|&at| &conversation.items[at]);
     let calls = messages.clone().any(|message| !message.calls.is_empty());
     let kept = if calls { part } else { 0.0 };
-    let said = said::section(conversation, removed, &mut purse, kept);
+    let said = user_lines::write_user_section(conversation, removed, &mut purse, kept);
     let newest = messages
-        .flat_map(|message| conversation.calls(message).iter().rev())
+        .flat_map(|message| conversation.calls_of(message).iter().rev())
         .take(most.calls)
         .map(|call| show(conversation, call));
-    let left = purse.left();
-    let calls = purse.section("last tool calls", newest, left);
+    let left = purse.remaining_room();
+    let calls = purse.write_section("last tool calls", newest, left);
     [said, calls, errors, files].concat().trim_end().to_owned()
 }
 
 fn show(conversation: &Conversation, call: &Call) -> String {
     let part = |text, most| match text {
-        Some(text) => head(decode(conversation.raw(text)), most),
+        Some(text) => excerpt_line(decode_chars(conversation.raw_bytes(text)), most),
         None => String::new(),
     };
     let name = part(call.name, NAME_CHARS);

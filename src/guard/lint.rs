@@ -5,7 +5,7 @@
 
 use std::collections::HashMap;
 
-use super::profile::{Profile, Takes};
+use super::profile::{Acceptance, Profile};
 use crate::{
     conversation::{Author, Conversation},
     json::text,
@@ -13,27 +13,27 @@ use crate::{
 
 /// One message of an outline.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Item {
+pub enum OutlineItem {
     /// A message of the conversation, by its index.
-    Theirs(usize),
+    Client(usize),
     /// One of the conversation that the guard put so many calls of ours into.
-    With(usize, u32),
+    ClientWithCalls(usize, u32),
     /// One that the guard put in.
-    Ours(Author),
+    Injected(Author),
     /// One of the model's that the guard put in, with so many calls.
-    Asks(u32),
+    InjectedAssistant(u32),
     /// One that the guard put in, a result of one of these.
-    Answers,
+    InjectedResult,
 }
 
-impl Item {
+impl OutlineItem {
     /// Who says it.
     pub(super) fn role(self, conversation: &Conversation) -> Author {
         match self {
-            Self::Theirs(at) | Self::With(at, _) => conversation.items[at].author,
-            Self::Ours(role) => role,
-            Self::Asks(_) => Author::Model,
-            Self::Answers => Author::Tool,
+            Self::Client(at) | Self::ClientWithCalls(at, _) => conversation.items[at].author,
+            Self::Injected(role) => role,
+            Self::InjectedAssistant(_) => Author::Model,
+            Self::InjectedResult => Author::Tool,
         }
     }
 }
@@ -41,7 +41,7 @@ impl Item {
 /// The rules that can be broken, as providers word them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
-pub enum Rule {
+pub enum ConversationRule {
     /// Calls and results pair, by position.
     Pairing,
     /// No system message after the first other one.
@@ -60,14 +60,14 @@ pub enum Rule {
 
 /// How often each rule is broken.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Broken([u32; 7]);
+pub struct BrokenRules([u32; 7]);
 
-impl Broken {
-    fn add(&mut self, rule: Rule) {
+impl BrokenRules {
+    fn count_violation(&mut self, rule: ConversationRule) {
         self.0[rule as usize] += 1;
     }
 
-    pub const fn has(self, rule: Rule) -> bool {
+    pub const fn has_broken(self, rule: ConversationRule) -> bool {
         self.0[rule as usize] > 0
     }
 
@@ -76,7 +76,7 @@ impl Broken {
     }
 
     /// What is broken here more often than there.
-    pub fn beyond(self, other: Self) -> Self {
+    pub fn excess_over(self, other: Self) -> Self {
         let mut more = self;
         for (times, others) in more.0.iter_mut().zip(other.0) {
             *times = times.saturating_sub(others);
@@ -86,43 +86,51 @@ impl Broken {
 }
 
 /// The rules that an outline breaks for a profile.
-pub fn broken(conversation: &Conversation, items: &[Item], profile: &Profile) -> Broken {
-    let mut broken = Broken::default();
-    if !pairs(conversation, items) {
-        broken.add(Rule::Pairing);
+pub fn find_broken_rules(
+    conversation: &Conversation,
+    items: &[OutlineItem],
+    profile: &Profile,
+) -> BrokenRules {
+    let mut broken = BrokenRules::default();
+    if !has_paired_calls(conversation, items) {
+        broken.count_violation(ConversationRule::Pairing);
     }
-    let strict_turns = profile.adjacent_users == Takes::No;
+    let strict_turns = profile.adjacent_users == Acceptance::No;
     let mut last: Option<Author> = None;
     for item in items {
         let now = item.role(conversation);
-        if now.instructs() {
-            if last.is_some() && profile.system_later == Takes::No {
-                broken.add(Rule::SystemLater);
+        if now.is_system() {
+            if last.is_some() && profile.system_later == Acceptance::No {
+                broken.count_violation(ConversationRule::SystemLater);
             }
             continue;
         }
         match (last, now) {
             (None, Author::User) => {}
-            (None, _) if profile.begins_with_user => broken.add(Rule::UserFirst),
-            (Some(Author::User), Author::User) if strict_turns => broken.add(Rule::AdjacentUsers),
-            (Some(Author::Model), Author::Model) if strict_turns => {
-                broken.add(Rule::AdjacentAssistants);
+            (None, _) if profile.begins_with_user => {
+                broken.count_violation(ConversationRule::UserFirst)
             }
-            (Some(Author::Tool), Author::User) if profile.user_after_tool == Takes::No => {
-                broken.add(Rule::UserAfterTool);
+            (Some(Author::User), Author::User) if strict_turns => {
+                broken.count_violation(ConversationRule::AdjacentUsers)
+            }
+            (Some(Author::Model), Author::Model) if strict_turns => {
+                broken.count_violation(ConversationRule::AdjacentAssistants);
+            }
+            (Some(Author::Tool), Author::User) if profile.user_after_tool == Acceptance::No => {
+                broken.count_violation(ConversationRule::UserAfterTool);
             }
             _ => {}
         }
         last = Some(now);
     }
     if last == Some(Author::Model) && !profile.may_end_with_assistant {
-        broken.add(Rule::EndsWithAssistant);
+        broken.count_violation(ConversationRule::EndsWithAssistant);
     }
     broken
 }
 
 /// Whether every result directly answers a call, and every call is answered.
-fn pairs(conversation: &Conversation, items: &[Item]) -> bool {
+fn has_paired_calls(conversation: &Conversation, items: &[OutlineItem]) -> bool {
     // Calls of the last assistant message by id, and how many of each are still open.
     let mut asked: HashMap<Option<u128>, usize> = HashMap::new();
     let mut open = 0;
@@ -130,21 +138,21 @@ fn pairs(conversation: &Conversation, items: &[Item]) -> bool {
     let mut own = 0;
     for item in items {
         let (message, calls) = match *item {
-            Item::Ours(_) => (None, 0),
-            Item::Asks(calls) => (None, calls),
-            Item::Theirs(at) => (Some(&conversation.items[at]), 0),
-            Item::With(at, calls) => (Some(&conversation.items[at]), calls),
-            Item::Answers if own > 0 => {
+            OutlineItem::Injected(_) => (None, 0),
+            OutlineItem::InjectedAssistant(calls) => (None, calls),
+            OutlineItem::Client(at) => (Some(&conversation.items[at]), 0),
+            OutlineItem::ClientWithCalls(at, calls) => (Some(&conversation.items[at]), calls),
+            OutlineItem::InjectedResult if own > 0 => {
                 own -= 1;
                 continue;
             }
-            Item::Answers => return false,
+            OutlineItem::InjectedResult => return false,
         };
         let role = item.role(conversation);
-        if role.answers() {
+        if role.is_tool() {
             let id = message
                 .and_then(|message| message.call_id)
-                .map(|id| text::digest(conversation.raw(id)));
+                .map(|id| text::digest_text(conversation.raw_bytes(id)));
             match asked.get_mut(&id) {
                 None => return false,
                 Some(0) => {}
@@ -160,8 +168,10 @@ fn pairs(conversation: &Conversation, items: &[Item]) -> bool {
         }
         own = calls;
         asked.clear();
-        for call in message.map_or(&[][..], |message| conversation.calls(message)) {
-            let id = call.id.map(|id| text::digest(conversation.raw(id)));
+        for call in message.map_or(&[][..], |message| conversation.calls_of(message)) {
+            let id = call
+                .id
+                .map(|id| text::digest_text(conversation.raw_bytes(id)));
             *asked.entry(id).or_default() += 1;
             open += 1;
         }
@@ -174,9 +184,9 @@ mod tests {
     use bytes::Bytes;
 
     use super::*;
-    use crate::{format::chat::index, guard::profile::named};
+    use crate::{format::chat::index_body, guard::profile::find_profile};
 
-    fn check(roles: &str, profile: &str) -> Broken {
+    fn check(roles: &str, profile: &str) -> BrokenRules {
         let messages: Vec<_> = roles
             .chars()
             .map(|role| match role {
@@ -188,54 +198,84 @@ mod tests {
             })
             .collect();
         let body = format!(r#"{{"messages":[{}]}}"#, messages.join(","));
-        let conversation = index(Bytes::from(body)).unwrap();
-        let items: Vec<_> = (0..conversation.items.len()).map(Item::Theirs).collect();
-        broken(&conversation, &items, named(profile).unwrap())
+        let conversation = index_body(Bytes::from(body)).unwrap();
+        let items: Vec<_> = (0..conversation.items.len())
+            .map(OutlineItem::Client)
+            .collect();
+        find_broken_rules(&conversation, &items, find_profile(profile).unwrap())
     }
 
     #[test]
     fn calls_of_ours_are_answered_like_any_other() {
         let body = r#"{"messages":[{"role":"user","content":"u"},{"role":"assistant","tool_calls":[{"id":"x","function":{"name":"f","arguments":""}}]},{"role":"tool","tool_call_id":"x","content":"t"}]}"#;
-        let conversation = index(Bytes::from_static(body.as_bytes())).unwrap();
-        let (user, result) = (Item::Theirs(0), Item::Theirs(2));
-        let whole = |items: &[Item]| {
-            !broken(&conversation, items, named("openai").unwrap()).has(Rule::Pairing)
+        let conversation = index_body(Bytes::from_static(body.as_bytes())).unwrap();
+        let (user, result) = (OutlineItem::Client(0), OutlineItem::Client(2));
+        let whole = |items: &[OutlineItem]| {
+            !find_broken_rules(&conversation, items, find_profile("openai").unwrap())
+                .has_broken(ConversationRule::Pairing)
         };
-        let with = |calls| Item::With(1, calls);
-        assert!(whole(&[user, with(1), Item::Answers, result]));
-        assert!(whole(&[user, with(1), result, Item::Answers]));
-        assert!(whole(&[user, Item::Asks(2), Item::Answers, Item::Answers]));
+        let with = |calls| OutlineItem::ClientWithCalls(1, calls);
+        assert!(whole(&[user, with(1), OutlineItem::InjectedResult, result]));
+        assert!(whole(&[user, with(1), result, OutlineItem::InjectedResult]));
+        assert!(whole(&[
+            user,
+            OutlineItem::InjectedAssistant(2),
+            OutlineItem::InjectedResult,
+            OutlineItem::InjectedResult
+        ]));
         assert!(!whole(&[user, with(1), result]));
-        assert!(!whole(&[user, with(0), Item::Answers, result]));
-        assert!(!whole(&[user, Item::Asks(1), user, Item::Answers]));
-        assert!(!whole(&[user, Item::Asks(1)]));
-        let ends = [user, Item::Asks(1), Item::Answers, Item::Asks(0)];
-        let strict = broken(&conversation, &ends, named("template").unwrap());
-        assert!(strict.has(Rule::EndsWithAssistant) && !strict.has(Rule::Pairing));
+        assert!(!whole(&[
+            user,
+            with(0),
+            OutlineItem::InjectedResult,
+            result
+        ]));
+        assert!(!whole(&[
+            user,
+            OutlineItem::InjectedAssistant(1),
+            user,
+            OutlineItem::InjectedResult
+        ]));
+        assert!(!whole(&[user, OutlineItem::InjectedAssistant(1)]));
+        let ends = [
+            user,
+            OutlineItem::InjectedAssistant(1),
+            OutlineItem::InjectedResult,
+            OutlineItem::InjectedAssistant(0),
+        ];
+        let strict = find_broken_rules(&conversation, &ends, find_profile("template").unwrap());
+        assert!(
+            strict.has_broken(ConversationRule::EndsWithAssistant)
+                && !strict.has_broken(ConversationRule::Pairing)
+        );
     }
 
     #[test]
     fn each_rule_is_found_where_the_profile_has_it() {
         for (roles, rule, breaks) in [
-            ("ut", Rule::Pairing, "openai mistral gemini"),
-            ("uc", Rule::Pairing, "openai template"),
-            ("ucu", Rule::Pairing, "openai"),
-            ("uctut", Rule::Pairing, "openai"),
-            ("usu", Rule::SystemLater, "mistral template"),
-            ("sau", Rule::UserFirst, "mistral gemini anthropic template"),
-            ("ctu", Rule::UserFirst, "gemini"),
-            ("uu", Rule::AdjacentUsers, "mistral template"),
-            ("uaau", Rule::AdjacentAssistants, "template"),
-            ("uctu", Rule::UserAfterTool, "mistral template"),
+            ("ut", ConversationRule::Pairing, "openai mistral gemini"),
+            ("uc", ConversationRule::Pairing, "openai template"),
+            ("ucu", ConversationRule::Pairing, "openai"),
+            ("uctut", ConversationRule::Pairing, "openai"),
+            ("usu", ConversationRule::SystemLater, "mistral template"),
+            (
+                "sau",
+                ConversationRule::UserFirst,
+                "mistral gemini anthropic template",
+            ),
+            ("ctu", ConversationRule::UserFirst, "gemini"),
+            ("uu", ConversationRule::AdjacentUsers, "mistral template"),
+            ("uaau", ConversationRule::AdjacentAssistants, "template"),
+            ("uctu", ConversationRule::UserAfterTool, "mistral template"),
             (
                 "ua",
-                Rule::EndsWithAssistant,
+                ConversationRule::EndsWithAssistant,
                 "mistral gemini anthropic template deepseek kimi",
             ),
         ] {
             for profile in breaks.split(' ') {
                 assert!(
-                    check(roles, profile).has(rule),
+                    check(roles, profile).has_broken(rule),
                     "{roles} {rule:?} {profile}"
                 );
             }
@@ -255,7 +295,7 @@ mod tests {
             for profile in fits.split(' ') {
                 assert_eq!(
                     check(roles, profile),
-                    Broken::default(),
+                    BrokenRules::default(),
                     "{roles} {profile}"
                 );
             }

@@ -9,69 +9,69 @@
 //!
 //! No I/O and no clock here. Nothing is ever done to a conversation that came in invalid.
 
-mod alternate;
+mod answer_cap;
 mod arguments;
 mod assemble;
 pub mod budget;
-mod cap;
 mod clear;
 mod course;
 mod cuts;
 mod echo;
 pub mod estimate;
 pub(crate) mod fence;
-mod fit;
 mod fold;
+mod fold_search;
 pub mod found;
 mod gap;
 mod ground;
-mod injected;
 mod injected_turns;
+pub mod injections;
 pub mod ledger;
-mod limits;
 pub mod lint;
-mod measured;
-mod place;
+mod measured_request;
+mod placed_injections;
 mod preface;
 mod priority;
-pub mod record;
+mod prompt_placement;
 mod replay;
 mod report;
+mod result_limits;
 mod results;
-mod schemas;
+mod role_alternation;
+mod tool_schemas;
 pub mod truncate;
 mod view;
 
 use serde::{Deserialize, Serialize};
 
-pub(crate) use self::{
-    alternate::{alternates_without_steps, held_for_request},
-    place::follows,
+pub use self::{
+    answer_cap::{AnswerCap, AnswerHistory, session_budget},
+    clear::Cleared,
+    course::{find_course_boundary, list_removed_messages, preface_fit_check, weigh_before},
+    preface::NOTE,
+    priority::{CapUse, PriorityReport, ShortenedText, Shortening, SystemUse},
+    prompt_placement::may_prompt,
+    report::{FoldReport, Report, StandBackReason},
+    result_limits::max_result_chars,
+    results::{TruncationReport, find_tool_name},
 };
 use self::{
-    assemble::assemble,
+    assemble::assemble_draft,
     clear::sweep::SweptMark,
     cuts::Cuts,
     estimate::{Calibration, Weights},
-    fold::Mark,
+    fold::FoldMark,
     ground::Ground,
-    injected::Injected,
-    limits::Held,
-    measured::Measured,
+    injections::Injections,
+    measured_request::MeasuredRequest,
+    placed_injections::PlacedInjections,
     profile::Profile,
-    record::Ours,
-    view::View,
+    result_limits::RememberedLimit,
+    view::RequestView,
 };
-pub use self::{
-    cap::{AnswerCap, Answers, session_budget},
-    clear::Cleared,
-    course::{removed_by, room, tail, weigh_before},
-    limits::most_chars,
-    place::may_prompt,
-    preface::NOTE,
-    priority::{CapUse, How, Shortened, SystemUse, Texts},
-    report::{Folded, Report, StoodBack},
-    results::{Truncated, tool},
+pub(crate) use self::{
+    prompt_placement::can_follow,
+    role_alternation::{alternates_without_steps, resolve_profile_for_request},
 };
 pub use crate::config::profile;
 use crate::{
@@ -95,27 +95,27 @@ pub struct Policy<'a> {
 }
 
 impl<'a> Policy<'a> {
-    fn weights(&self) -> Weights {
+    fn token_weights(&self) -> Weights {
         Weights::new(self.settings.chars_per_token)
     }
 
-    const fn with(self, profile: &'a Profile) -> Self {
+    const fn with_profile(self, profile: &'a Profile) -> Self {
         Self { profile, ..self }
     }
 }
 
 /// What the guard remembers of a session.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Memory {
+pub struct GuardMemory {
     /// What the grid of the requests so far stood on.
     ground: Ground,
-    fold: Option<Mark>,
+    fold: Option<FoldMark>,
     /// How far what is kept is cleared. Never falls on the same ground.
     swept: SweptMark,
     /// Tighter limits of results and calls that were the newest and did not fit, or that came while the
     /// session was not healthy, by their messages' digests. Applied ever after. A limit of nothing is that
     /// of an annotated text that was left out, by a key of its own; applied on the same ground.
-    tight: Vec<(u128, Held)>,
+    tight: Vec<(u128, RememberedLimit)>,
     /// What the log was told of caps and shares; 0 for nothing.
     texts: u64,
     /// Whether user and assistant alternated before the first place at which something was cut or put
@@ -124,11 +124,11 @@ pub struct Memory {
     pub alternates: Option<bool>,
 }
 
-impl Memory {
+impl GuardMemory {
     /// The first message kept after the pinned start, counted without system messages, where
     /// something is folded.
     pub fn boundary(&self) -> Option<u32> {
-        self.fold.map(Mark::boundary)
+        self.fold.map(FoldMark::boundary)
     }
 
     /// Whether the cuts of two memories lie on different grids.
@@ -137,14 +137,14 @@ impl Memory {
     }
 
     /// Results and calls that are held to a limit of their own.
-    pub fn tightened(&self) -> usize {
+    pub fn count_tightened(&self) -> usize {
         let held = self.tight.iter().filter(|(_, held)| held.chars() > 0);
         held.count()
     }
 
     /// Drops the older half of what can be dropped, for a state that is too large to be stored.
     /// Returns whether there was anything.
-    pub fn shed(&mut self) -> bool {
+    pub fn drop_older_half(&mut self) -> bool {
         let half = self.tight.len().div_ceil(2);
         self.tight.drain(..half);
         half > 0
@@ -154,7 +154,7 @@ impl Memory {
 /// What is known of a conversation from before.
 #[derive(Clone, Debug, Default)]
 pub struct Recall {
-    pub memory: Memory,
+    pub memory: GuardMemory,
     pub calibration: Calibration,
     /// The calibration's anchor is this very request, as the provider counted it when it refused it.
     pub counted: bool,
@@ -162,9 +162,9 @@ pub struct Recall {
     /// there is none.
     pub messages: usize,
     /// What of ours stands in it.
-    pub ours: Ours,
+    pub injections: Injections,
     /// What the answers so far say of how long the next one may be.
-    pub answers: Answers,
+    pub answers: AnswerHistory,
 }
 
 /// What is to be done to a request.
@@ -172,50 +172,53 @@ pub struct Recall {
 pub struct Plan {
     pub edits: Edits,
     pub report: Report,
-    pub memory: Memory,
+    pub memory: GuardMemory,
 }
 
 /// Plans what is done to a request.
 pub fn plan(conversation: &Conversation, policy: &Policy<'_>, recall: &Recall) -> Plan {
-    let measured = Measured::new(conversation, policy, recall);
-    let units = match stands_back(conversation, policy) {
+    let measured = MeasuredRequest::new(conversation, policy, recall);
+    let units = match split_guarded_units(conversation, policy) {
         Ok(units) => units,
         Err(reason) => return measured.stand_back(reason, recall),
     };
-    let known = alternate::known(conversation, recall);
-    let profile = alternate::held(policy.profile, known);
-    let view = View {
+    let known = role_alternation::find_settled_alternation(conversation, recall);
+    let profile = role_alternation::resolve_profile(policy.profile, known);
+    let view = RequestView {
         conversation,
         units: &units,
-        policy: policy.with(&profile),
+        policy: policy.with_profile(&profile),
     };
-    let injected = Injected::place(view, &recall.ours);
-    let cuts = Cuts::first_line(view, measured.tokens.clone(), Some(&injected));
+    let injected = PlacedInjections::find_places(view, &recall.injections);
+    let cuts = Cuts::from_first_line(view, measured.tokens.clone(), Some(&injected));
     let cuts = cuts.apply_limits(view, recall);
-    let weight = injected.weigh(recall.messages);
-    let mut fit = fit::fit(view, &measured, cuts, weight, recall);
+    let weight = injected.weigh_injections(recall.messages);
+    let mut fit = fold_search::find_fold(view, &measured, cuts, weight, recall);
     // The first cut settles whether the conversation alternates, if nothing has settled it before.
     let alternates = known.or_else(|| fit.alternates_before_cut());
-    let profile = alternate::held(policy.profile, alternates);
-    let view = View {
-        policy: policy.with(&profile),
+    let profile = role_alternation::resolve_profile(policy.profile, alternates);
+    let view = RequestView {
+        policy: policy.with_profile(&profile),
         ..view
     };
-    let folding = preface::fold(view, recall, &mut fit);
-    let mut draft = assemble(view, &measured, &fit, folding, &injected, recall);
+    let folding = preface::apply_fold(view, recall, &mut fit);
+    let mut draft = assemble_draft(view, &measured, &fit, folding, &injected, recall);
     draft.plan.memory.alternates = alternates;
-    draft.check(view, &measured, recall)
+    draft.into_linted_plan(view, &measured, recall)
 }
 
 /// The units, or why nothing is to be done.
-fn stands_back(conversation: &Conversation, policy: &Policy<'_>) -> Result<Vec<Unit>, StoodBack> {
+fn split_guarded_units(
+    conversation: &Conversation,
+    policy: &Policy<'_>,
+) -> Result<Vec<Unit>, StandBackReason> {
     if !policy.settings.enabled {
-        return Err(StoodBack::Disabled);
+        return Err(StandBackReason::Disabled);
     }
     if let Some(name) = conversation.managed_by_provider() {
-        return Err(StoodBack::ProviderManages(name));
+        return Err(StandBackReason::ProviderManages(name));
     }
-    units::split(conversation).map_err(StoodBack::Invalid)
+    units::split_units(conversation).map_err(StandBackReason::Invalid)
 }
 
 #[cfg(test)]

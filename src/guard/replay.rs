@@ -12,9 +12,9 @@ use super::{
     clear::sweep::{Sweep, Swept},
     cuts::Cuts,
     fold::Fold,
-    injected::with_injected,
-    priority::spare::{Spare, Spares},
-    view::View,
+    placed_injections::with_injected,
+    priority::removable_texts::{RemovableText, RemovableTexts},
+    view::RequestView,
 };
 use crate::conversation::units::UnitKind;
 
@@ -23,7 +23,7 @@ const TURN_SLACK: u32 = 4;
 
 /// A conversation on its way through its requests.
 pub(super) struct Replay<'a> {
-    pub(super) view: View<'a>,
+    pub(super) view: RequestView<'a>,
     pub(super) cuts: Cuts<'a>,
     /// Raw tokens of each unit, as sent, and of what is injected beside it.
     pub(super) tokens: Vec<u32>,
@@ -45,7 +45,7 @@ pub(super) struct Replay<'a> {
     /// What can be cleared; none where nothing is to be.
     pub(super) sweep: Option<Sweep>,
     /// Annotated texts that go before anything is folded.
-    pub(super) spares: Spares,
+    pub(super) spares: RemovableTexts,
 }
 
 /// Where a replay begins, and with what.
@@ -67,7 +67,7 @@ impl Replay<'_> {
 
     /// Replays the requests that ended at unit `start.from` and later.
     pub(super) fn run(&mut self, start: Start) -> Fold {
-        let pinned = self.view.pinned();
+        let pinned = self.view.count_pinned();
         let mut fold = Fold {
             swept: start.swept,
             first: start.fold.map(|fold| fold.boundary),
@@ -86,20 +86,20 @@ impl Replay<'_> {
         let decided = if from < pinned { 0 } else { from };
         let units = self.view.units;
         let kept = |at: usize| at < pinned || at >= fold.boundary || units[at].stays;
-        self.spares.pass(decided, kept);
+        self.spares.mark_sent_until(decided, kept);
         let mut live = self.beside;
         // As `newest` gives it for the request that ended here: looked for anew each time, a long
         // row of what stays would be walked once for every unit of it.
         let mut newest = None;
         for (at, unit) in units.iter().enumerate() {
-            if at >= pinned && self.goes(at) {
+            if at >= pinned && self.can_remove(at) {
                 newest = match unit.kind {
                     UnitKind::Assistant => newest.or(Some(at)),
                     _ => Some(at),
                 };
             }
-            if at < pinned || at >= fold.boundary || !self.goes(at) {
-                live = live.saturating_add(self.now(at, &fold.swept));
+            if at < pinned || at >= fold.boundary || !self.can_remove(at) {
+                live = live.saturating_add(self.unit_tokens(at, &fold.swept));
             }
             let last = at + 1 == units.len();
             // A request ends with anything but an answer; the last one as it is.
@@ -113,7 +113,7 @@ impl Replay<'_> {
                 live = self.leave_out(at, live, &fold);
             }
             live = self.clear_media(at, live, &mut fold);
-            if self.over(at, live, &fold) > 0 {
+            if self.tokens_over_budget(at, live, &fold) > 0 {
                 let newest = newest.unwrap_or(at).max(pinned);
                 let full = live
                     .saturating_add(self.preface)
@@ -122,8 +122,8 @@ impl Replay<'_> {
                 live = live.saturating_sub(self.advance(newest, needed, &mut fold));
             }
             // A ledger gives way before the newest step does, until the next cut.
-            fold.bare |= self.over(at, live, &fold) > 0;
-            let excess = self.over(at, live, &fold);
+            fold.bare |= self.tokens_over_budget(at, live, &fold) > 0;
+            let excess = self.tokens_over_budget(at, live, &fold);
             if excess > 0 && unit.kind == UnitKind::Step {
                 live = live.saturating_sub(self.tighten(at, excess));
             }
@@ -135,7 +135,7 @@ impl Replay<'_> {
     fn tighten(&mut self, at: usize, excess: u32) -> u32 {
         let unit = &self.view.units[at];
         let results = &mut self.cuts.results;
-        let taken = results.tighten(unit.messages.clone(), excess);
+        let taken = results.tighten_step(unit.messages.clone(), excess);
         let taken = taken.min(self.tokens[at]);
         self.tokens[at] -= taken;
         if let Some(sweep) = &mut self.sweep {
@@ -150,10 +150,11 @@ impl Replay<'_> {
         if self.spares.is_empty() {
             return live;
         }
-        let mut search = self.spares.search(at + 1);
+        let mut search = self.spares.begin_search(at + 1);
         loop {
-            let over = self.over(at, live, fold);
-            let Some(Spare { text, unit, .. }) = self.spares.take(&mut search, over) else {
+            let over = self.tokens_over_budget(at, live, fold);
+            let Some(RemovableText { text, unit, .. }) = self.spares.take_next(&mut search, over)
+            else {
                 break;
             };
             let taken = self.cuts.leave_out_text(text).min(self.tokens[unit]);
@@ -163,7 +164,7 @@ impl Replay<'_> {
                 sweep.small[unit] = sweep.small[unit].saturating_sub(taken);
             }
         }
-        self.spares.end(search);
+        self.spares.end_search(search);
         live
     }
 
@@ -175,10 +176,10 @@ impl Replay<'_> {
         let before = fold.swept;
         let note = self.note(fold);
         if live.saturating_add(note) > sweep.marks[at] {
-            let reach = sweep.rounds.reach(sweep.recent[at].rounds);
+            let reach = sweep.rounds.last_boundary(sweep.recent[at].rounds);
             fold.swept.rounds = before.rounds.max(reach);
         }
-        self.less(live, UnitKind::Step, before.rounds..fold.swept.rounds, fold)
+        self.subtract_cleared(live, UnitKind::Step, before.rounds..fold.swept.rounds, fold)
     }
 
     /// Clears old media where the request at `at` is over its budget. Gives the raw tokens of what is left.
@@ -187,25 +188,25 @@ impl Replay<'_> {
             return live;
         };
         let before = fold.swept;
-        if self.over(at, live, fold) > 0 {
-            let reach = sweep.media.reach(sweep.recent[at].media);
+        if self.tokens_over_budget(at, live, fold) > 0 {
+            let reach = sweep.media.last_boundary(sweep.recent[at].media);
             fold.swept.media = before.media.max(reach);
         }
-        self.less(live, UnitKind::User, before.media..fold.swept.media, fold)
+        self.subtract_cleared(live, UnitKind::User, before.media..fold.swept.media, fold)
     }
 
     /// Raw tokens of what is left where units of a kind come to be cleared.
-    fn less(&self, live: u32, kind: UnitKind, units: Range<usize>, fold: &Fold) -> u32 {
-        let kept = units.filter(|&at| at >= fold.boundary && self.goes(at));
+    fn subtract_cleared(&self, live: u32, kind: UnitKind, units: Range<usize>, fold: &Fold) -> u32 {
+        let kept = units.filter(|&at| at >= fold.boundary && self.can_remove(at));
         kept.filter(|&at| self.view.units[at].kind == kind)
             .fold(live, |live, at| {
                 let live = live.saturating_sub(self.tokens[at]);
-                live.saturating_add(self.now(at, &fold.swept))
+                live.saturating_add(self.unit_tokens(at, &fold.swept))
             })
     }
 
     /// Raw tokens of a unit as it is sent.
-    fn now(&self, at: usize, swept: &Swept) -> u32 {
+    fn unit_tokens(&self, at: usize, swept: &Swept) -> u32 {
         match &self.sweep {
             Some(sweep) if swept.covers(at, self.view.units[at].kind) => sweep.small[at],
             _ => self.tokens[at],
@@ -214,17 +215,17 @@ impl Replay<'_> {
 
     /// Raw tokens of the conversation with this fold.
     pub(super) fn sent(&self, fold: &Fold) -> u32 {
-        let pinned = self.view.pinned();
+        let pinned = self.view.count_pinned();
         let kept = (0..self.view.units.len())
-            .filter(|&at| at < pinned || at >= fold.boundary || !self.goes(at))
+            .filter(|&at| at < pinned || at >= fold.boundary || !self.can_remove(at))
             .fold(self.beside, |sum, at| {
-                sum.saturating_add(self.now(at, &fold.swept))
+                sum.saturating_add(self.unit_tokens(at, &fold.swept))
             });
         kept.saturating_add(self.note(fold))
     }
 
     /// Raw tokens by which the request that ended at a unit is over its budget.
-    fn over(&self, at: usize, live: u32, fold: &Fold) -> u32 {
+    fn tokens_over_budget(&self, at: usize, live: u32, fold: &Fold) -> u32 {
         live.saturating_add(self.note(fold))
             .saturating_sub(self.high[at])
     }
@@ -245,7 +246,7 @@ impl Replay<'_> {
         }
     }
 
-    fn goes(&self, unit: usize) -> bool {
+    fn can_remove(&self, unit: usize) -> bool {
         !self.view.units[unit].stays
     }
 
@@ -275,8 +276,8 @@ impl Replay<'_> {
         if fold.removed > 0 {
             fold.first = fold.first.or(Some(fold.boundary));
         }
-        let gone = (before.boundary..fold.boundary).filter(|&unit| self.goes(unit));
-        gone.map(|unit| self.now(unit, &fold.swept))
+        let gone = (before.boundary..fold.boundary).filter(|&unit| self.can_remove(unit));
+        gone.map(|unit| self.unit_tokens(unit, &fold.swept))
             .fold(0, u32::saturating_add)
     }
 
@@ -284,7 +285,7 @@ impl Replay<'_> {
     /// the same whether the unit was cleared before.
     fn weight(&self, unit: usize) -> u32 {
         match &self.sweep {
-            _ if !self.goes(unit) => 0,
+            _ if !self.can_remove(unit) => 0,
             Some(sweep) => sweep.small[unit],
             None => self.tokens[unit],
         }

@@ -1,26 +1,26 @@
 //! What the guard found and what it did, for headers, logs and commands.
 
 use super::{
-    budget::{Budget, Shares},
-    cap::AnswerCap,
+    answer_cap::AnswerCap,
+    budget::{Budget, TokenShares},
     clear::Cleared,
-    lint::Broken,
-    priority::Texts,
-    results::Truncated,
+    lint::BrokenRules,
+    priority::PriorityReport,
+    results::TruncationReport,
 };
-use crate::conversation::units::Invalid;
+use crate::conversation::units::UnitError;
 
 /// What was found, and what is done.
 #[derive(Clone, Debug, Default)]
 pub struct Report {
     /// Why nothing is done at all.
-    pub stood_back: Option<StoodBack>,
+    pub stood_back: Option<StandBackReason>,
     /// What caps and shares did.
-    pub texts: Texts,
-    pub truncated: Vec<Truncated>,
+    pub texts: PriorityReport,
+    pub truncated: Vec<TruncationReport>,
     /// Old tool results and the like that became placeholders; none of them is truncated too.
     pub cleared: Option<Cleared>,
-    pub folded: Option<Folded>,
+    pub folded: Option<FoldReport>,
     /// The number of the course whose preface stands in the request.
     pub course: Option<u32>,
     /// Our tools were added to the client's.
@@ -39,9 +39,9 @@ pub struct Report {
     /// The request goes out over its budget: what must stay is too much.
     pub over_budget: bool,
     /// What the request was made of as it came.
-    pub shares: Shares,
+    pub shares: TokenShares,
     /// What of that goes out; what is ours counts beside it.
-    pub sent: Shares,
+    pub sent: TokenShares,
 }
 
 /// What came in invalid goes as it came.
@@ -49,17 +49,17 @@ pub(super) const INVALID: &str = "invalid-as-sent";
 
 /// Why the guard did nothing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum StoodBack {
+pub enum StandBackReason {
     Disabled,
     /// The request asks the provider to manage its context; names the member.
     ProviderManages(&'static str),
-    Invalid(Invalid),
+    Invalid(UnitError),
     /// A plan of ours did not pass the lint: our fault.
-    Unsound(Broken),
+    Unsound(BrokenRules),
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Folded {
+pub struct FoldReport {
     /// Messages left out.
     pub messages: usize,
     /// Messages of the conversation as it came, and those of them that go out.
@@ -73,8 +73,8 @@ pub struct Folded {
 
 impl Report {
     /// What was done to the request, as `x-plimsoll-actions` says it.
-    pub fn actions(&self) -> String {
-        let mut actions: Vec<String> = self.texts.words().collect();
+    pub fn format_actions(&self) -> String {
+        let mut actions: Vec<String> = self.texts.header_words().collect();
         if !self.truncated.is_empty() {
             actions.push(format!("truncated={}", self.truncated.len()));
         }
@@ -88,7 +88,7 @@ impl Report {
             actions.push(format!("clamped={}", cap.sent));
         }
         if let Some(reason) = self.stood_back {
-            actions.push(reason.word().to_owned());
+            actions.push(reason.header_word().to_owned());
         }
         if actions.is_empty() {
             actions.push("none".to_owned());
@@ -97,9 +97,9 @@ impl Report {
     }
 }
 
-impl StoodBack {
+impl StandBackReason {
     /// One word for headers and logs.
-    pub const fn word(self) -> &'static str {
+    pub const fn header_word(self) -> &'static str {
         match self {
             Self::Disabled => "guard-off",
             Self::ProviderManages(_) => "left-to-provider",
@@ -116,15 +116,15 @@ mod tests {
     #[test]
     fn actions_name_what_was_done() {
         let mut report = Report::default();
-        assert_eq!(report.actions(), "none");
-        report.folded = Some(Folded {
+        assert_eq!(report.format_actions(), "none");
+        report.folded = Some(FoldReport {
             messages: 14,
             came: 20,
             kept: 6,
             tokens: 9_000,
             new: true,
         });
-        report.truncated.push(Truncated {
+        report.truncated.push(TruncationReport {
             message: 3,
             tool: "read".into(),
             before: 60_000,
@@ -133,26 +133,29 @@ mod tests {
             new: true,
             call: false,
         });
-        assert_eq!(report.actions(), "truncated=1, dropped=14");
+        assert_eq!(report.format_actions(), "truncated=1, dropped=14");
         report.cleared = Some(Cleared {
             results: 3,
             inputs: 2,
             ..Cleared::default()
         });
-        assert_eq!(report.actions(), "truncated=1, cleared=5, dropped=14");
+        assert_eq!(
+            report.format_actions(),
+            "truncated=1, cleared=5, dropped=14"
+        );
         let cap = AnswerCap {
             asked: 65_535,
             sent: 2_512,
         };
         report.answer_cap = Some(cap);
         assert_eq!(
-            report.actions(),
+            report.format_actions(),
             "truncated=1, cleared=5, dropped=14, clamped=2512"
         );
         let stood_back = Report {
-            stood_back: Some(StoodBack::ProviderManages("truncation")),
+            stood_back: Some(StandBackReason::ProviderManages("truncation")),
             ..Report::default()
         };
-        assert_eq!(stood_back.actions(), "left-to-provider");
+        assert_eq!(stood_back.format_actions(), "left-to-provider");
     }
 }

@@ -2,16 +2,16 @@ mod toy;
 
 use bytes::Bytes;
 
-use super::{assemble::Draft, lint::Item, *};
-use crate::format::chat::index;
+use super::{assemble::Draft, lint::OutlineItem, *};
+use crate::format::chat::index_body;
 
 #[test]
 fn an_unsound_plan_is_thrown_away() {
     let body = r#"{"messages":[{"role":"user","content":"u"},{"role":"assistant","tool_calls":[{"id":"a","function":{"name":"f","arguments":""}}]},{"role":"tool","tool_call_id":"a","content":"r"}]}"#;
-    let conversation = index(Bytes::from_static(body.as_bytes())).unwrap();
+    let conversation = index_body(Bytes::from_static(body.as_bytes())).unwrap();
     let settings = GuardConfig::default();
     let policy = Policy {
-        profile: profile::named("openai").unwrap(),
+        profile: profile::find_profile("openai").unwrap(),
         window: 8_192,
         input_limit: None,
         settings: &settings,
@@ -22,7 +22,7 @@ fn an_unsound_plan_is_thrown_away() {
     let plan = Plan {
         edits,
         report: Report {
-            folded: Some(Folded {
+            folded: Some(FoldReport {
                 messages: 1,
                 came: 3,
                 kept: 2,
@@ -31,23 +31,23 @@ fn an_unsound_plan_is_thrown_away() {
             }),
             ..Report::default()
         },
-        memory: Memory::default(),
+        memory: GuardMemory::default(),
     };
-    let outline = vec![Item::Theirs(0), Item::Theirs(2)];
+    let outline = vec![OutlineItem::Client(0), OutlineItem::Client(2)];
     let recall = Recall::default();
-    let measured = Measured::new(&conversation, &policy, &recall);
-    let view = View {
+    let measured = MeasuredRequest::new(&conversation, &policy, &recall);
+    let view = RequestView {
         conversation: &conversation,
         units: &[],
         policy,
     };
-    let plan = Draft { plan, outline }.check(view, &measured, &recall);
+    let plan = Draft { plan, outline }.into_linted_plan(view, &measured, &recall);
     assert!(plan.edits.is_empty() && plan.report.folded.is_none());
     assert!(matches!(
         plan.report.stood_back,
-        Some(StoodBack::Unsound(broken)) if broken.has(lint::Rule::Pairing)
+        Some(StandBackReason::Unsound(broken)) if broken.has_broken(lint::ConversationRule::Pairing)
     ));
-    assert_eq!(plan.report.actions(), "guard-fault");
+    assert_eq!(plan.report.format_actions(), "guard-fault");
 }
 
 /// Takes minutes where each of them looks back over all that stay before it.
@@ -55,7 +55,7 @@ fn an_unsound_plan_is_thrown_away() {
 fn a_long_row_of_what_stays_is_passed_once() {
     let settings = GuardConfig::default();
     let policy = Policy {
-        profile: profile::named("openai").unwrap(),
+        profile: profile::find_profile("openai").unwrap(),
         window: 8_192,
         input_limit: None,
         settings: &settings,
@@ -65,7 +65,7 @@ fn a_long_row_of_what_stays_is_passed_once() {
         let stays = format!(r#",{{"role":"{role}","content":"s"}}"#).repeat(120_000);
         let user = r#"{"role":"user","content":"u"}"#;
         let body = format!(r#"{{"messages":[{user}{answers}{stays}]}}"#);
-        let conversation = index(Bytes::from(body)).unwrap();
+        let conversation = index_body(Bytes::from(body)).unwrap();
         let plan = plan(&conversation, &policy, &Recall::default());
         assert!(plan.report.over_budget && plan.report.stood_back.is_none());
     }

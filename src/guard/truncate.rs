@@ -11,14 +11,14 @@ use std::ops::Range;
 use crate::{
     conversation::{BlockKind, Content, Conversation, Item, edit::Edits},
     json::{
-        scan::{Span, Text},
-        text::{self, Character, Sizes, Walk},
+        scan::{JsonString, Span},
+        text::{self, Character, TextSizes, TextWalk},
     },
 };
 
 /// How much of a result may stay.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Limit {
+pub struct TruncationLimit {
     /// The longest result that is left alone, and the longest that a cut one may be; characters.
     pub chars: usize,
     /// Kept of a cut one, where they fit; characters.
@@ -26,9 +26,9 @@ pub struct Limit {
     pub tail: usize,
 }
 
-impl Limit {
+impl TruncationLimit {
     /// Half of what is left alone stays at each end of a cut one.
-    pub(super) const fn halves(chars: usize) -> Self {
+    pub(super) const fn with_halves(chars: usize) -> Self {
         Self {
             chars,
             head: chars / 2,
@@ -39,18 +39,18 @@ impl Limit {
 
 /// A result that was cut.
 #[derive(Clone, Debug)]
-pub struct Cut {
+pub struct ResultCut {
     /// Characters before and after, marker included.
     pub before: usize,
     pub after: usize,
     /// The sizes of the text that is left.
-    pub sizes: Sizes,
+    pub sizes: TextSizes,
     pub edits: Edits,
 }
 
 /// What stands for the missing characters.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Marker {
+pub enum TruncationMarker {
     Plain,
     /// Says that the window is nearly full, so that the model asks for less.
     NearlyFull,
@@ -63,13 +63,13 @@ pub(super) const MARKER_BYTES: usize = 2;
 /// What the other marker says besides.
 const NEARLY_FULL: &str = ": the context window is nearly full, read smaller parts";
 
-impl Marker {
+impl TruncationMarker {
     /// The longest that it may be.
-    pub(super) const fn chars(self) -> usize {
-        MARKER_CHARS + self.says().len()
+    pub(super) const fn max_chars(self) -> usize {
+        MARKER_CHARS + self.extra_words().len()
     }
 
-    const fn says(self) -> &'static str {
+    const fn extra_words(self) -> &'static str {
         match self {
             Self::Plain => "",
             Self::NearlyFull => NEARLY_FULL,
@@ -77,8 +77,8 @@ impl Marker {
     }
 
     /// In the place of so many characters, escaped.
-    pub(super) fn text(self, chars: usize) -> String {
-        let says = self.says();
+    pub(super) fn format_marker(self, chars: usize) -> String {
+        let says = self.extra_words();
         format!("\\n... [{chars} characters truncated{says}] ...\\n")
     }
 }
@@ -87,13 +87,13 @@ impl Marker {
 const NEAR_CHARS: usize = 200;
 
 /// Cuts a tool result down to its limit; `None` where it is within the limit or cannot be cut.
-pub fn cut(
+pub fn cut_result(
     conversation: &Conversation,
     message: &Item,
-    limit: Limit,
-    marker: Marker,
-) -> Option<Cut> {
-    let texts = pieces(conversation, message)?;
+    limit: TruncationLimit,
+    marker: TruncationMarker,
+) -> Option<ResultCut> {
+    let texts = collect_texts(conversation, message)?;
     // A character is a byte at least: most results are told by their length alone.
     let bytes: usize = texts.iter().map(|piece| piece.text.span.len()).sum();
     if bytes <= limit.chars {
@@ -101,35 +101,39 @@ pub fn cut(
     }
     let mut before = 0;
     for piece in &texts {
-        let mut walk = Walk::new(conversation.raw(piece.text));
+        let mut walk = TextWalk::new(conversation.raw_bytes(piece.text));
         before += walk.by_ref().count();
-        if !walk.sound() {
+        if !walk.is_sound() {
             return None;
         }
     }
-    let gone = gone(before, limit, marker)?;
-    let mut after = Cut {
+    let gone = find_cut_range(before, limit, marker)?;
+    let mut after = ResultCut {
         before,
         after: 0,
-        sizes: Sizes::default(),
+        sizes: TextSizes::default(),
         edits: Edits::default(),
     };
-    Pieces {
+    ResultTexts {
         conversation,
         texts: &texts,
         total: before,
         marker,
     }
-    .cut(gone, &mut after);
+    .cut_chars(gone, &mut after);
     Some(after)
 }
 
 /// The characters between the head and the tail, which go; `None` where nothing is to be cut.
-fn gone(total: usize, limit: Limit, marker: Marker) -> Option<Range<usize>> {
+fn find_cut_range(
+    total: usize,
+    limit: TruncationLimit,
+    marker: TruncationMarker,
+) -> Option<Range<usize>> {
     if total <= limit.chars {
         return None;
     }
-    let room = limit.chars.saturating_sub(marker.chars());
+    let room = limit.chars.saturating_sub(marker.max_chars());
     let wanted = limit.head + limit.tail;
     if wanted <= room {
         return Some(limit.head..total - limit.tail);
@@ -139,20 +143,20 @@ fn gone(total: usize, limit: Limit, marker: Marker) -> Option<Range<usize>> {
     Some(head..total - (room - head))
 }
 
-struct Piece {
-    text: Text,
+struct ResultText {
+    text: JsonString,
     /// The part around the text that may be removed; one with a cache breakpoint stays.
     part: Option<Span>,
 }
 
 /// The texts of a result, in order; `None` where there are none.
-fn pieces(conversation: &Conversation, message: &Item) -> Option<Vec<Piece>> {
+fn collect_texts(conversation: &Conversation, message: &Item) -> Option<Vec<ResultText>> {
     if let Content::Text(text) = message.content {
-        return Some(vec![Piece { text, part: None }]);
+        return Some(vec![ResultText { text, part: None }]);
     }
-    let parts = conversation.blocks(message).iter();
+    let parts = conversation.blocks_of(message).iter();
     let pieces = parts.filter_map(|part| match part.kind {
-        BlockKind::Text(text) => Some(Piece {
+        BlockKind::Text(text) => Some(ResultText {
             text,
             part: (!part.marked).then_some(part.span),
         }),
@@ -162,33 +166,33 @@ fn pieces(conversation: &Conversation, message: &Item) -> Option<Vec<Piece>> {
     (!pieces.is_empty()).then_some(pieces)
 }
 
-struct Pieces<'a> {
+struct ResultTexts<'a> {
     conversation: &'a Conversation,
-    texts: &'a [Piece],
+    texts: &'a [ResultText],
     total: usize,
-    marker: Marker,
+    marker: TruncationMarker,
 }
 
-impl Pieces<'_> {
+impl ResultTexts<'_> {
     /// Takes out these characters, and those up to the ends of lines that are near.
-    fn cut(&self, gone: Range<usize>, cut: &mut Cut) {
+    fn cut_chars(&self, gone: Range<usize>, cut: &mut ResultCut) {
         let raws = self.texts.iter();
-        let raws = raws.map(|piece| self.conversation.raw(piece.text));
-        let gone = at_lines(raws.flat_map(Walk::new), gone, self.total);
-        let marker = self.marker.text(gone.len());
+        let raws = raws.map(|piece| self.conversation.raw_bytes(piece.text));
+        let gone = widen_to_lines(raws.flat_map(TextWalk::new), gone, self.total);
+        let marker = self.marker.format_marker(gone.len());
         let mut start = 0;
         let mut marked = false;
         for piece in self.texts {
-            let raw = self.conversation.raw(piece.text);
-            let chars = Walk::new(raw).count();
+            let raw = self.conversation.raw_bytes(piece.text);
+            let chars = TextWalk::new(raw).count();
             let from = gone.start.clamp(start, start + chars) - start;
             let to = gone.end.clamp(start, start + chars) - start;
             let touches = from < to;
             let first = touches && !marked;
-            let (from, to) = (offset(raw, from), offset(raw, to));
-            let mut left = Sizes::default();
+            let (from, to) = (find_byte_offset(raw, from), find_byte_offset(raw, to));
+            let mut left = TextSizes::default();
             if !touches {
-                left += text::measure(raw);
+                left += text::measure_text(raw);
             } else {
                 let with = if first { marker.as_str() } else { "" };
                 let whole = from == 0 && to == raw.len();
@@ -205,19 +209,19 @@ impl Pieces<'_> {
                 let base = piece.text.span.start as usize;
                 cut.edits
                     .replace(Span::new(base + from, base + to), with.to_owned());
-                left += text::measure(&raw[..from]);
-                left += text::measure(with.as_bytes());
-                left += text::measure(&raw[to..]);
+                left += text::measure_text(&raw[..from]);
+                left += text::measure_text(with.as_bytes());
+                left += text::measure_text(&raw[to..]);
                 marked = true;
             }
-            cut.after += left.chars();
+            cut.after += left.total_chars();
             cut.sizes += left;
             start += chars;
         }
     }
 
     /// Removes a part whose whole text is cut, with a comma.
-    fn drop_part(&self, piece: &Piece, cut: &mut Cut) -> bool {
+    fn drop_part(&self, piece: &ResultText, cut: &mut ResultCut) -> bool {
         // The marker stands in an earlier part, so a comma stands before this one.
         let whole = piece.part;
         let whole = whole.and_then(|part| self.conversation.block_with_comma(part));
@@ -227,7 +231,7 @@ impl Pieces<'_> {
 
 /// Widens a gap in a text of `total` characters to the ends of lines that are near. Their line ends go too:
 /// the marker has its own.
-pub(super) fn at_lines(
+pub(super) fn widen_to_lines(
     text: impl Iterator<Item = Character>,
     gap: Range<usize>,
     total: usize,
@@ -251,8 +255,8 @@ pub(super) fn at_lines(
 }
 
 /// The byte at which character `place` begins.
-pub(super) fn offset(raw: &[u8], place: usize) -> usize {
-    Walk::new(raw)
+pub(super) fn find_byte_offset(raw: &[u8], place: usize) -> usize {
+    TextWalk::new(raw)
         .nth(place)
         .map_or(raw.len(), |character| character.at)
 }
@@ -263,9 +267,9 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
-    use crate::format::chat::index;
+    use crate::format::chat::index_body;
 
-    const LIMIT: Limit = Limit {
+    const LIMIT: TruncationLimit = TruncationLimit {
         chars: 300,
         head: 60,
         tail: 40,
@@ -274,12 +278,17 @@ mod tests {
     fn with_content(content: &str) -> Conversation {
         let body =
             format!(r#"{{"messages":[{{"role":"tool","tool_call_id":"a","content":{content}}}]}}"#);
-        index(Bytes::from(body)).unwrap()
+        index_body(Bytes::from(body)).unwrap()
     }
 
-    fn apply(content: &str, limit: Limit) -> Option<(Cut, serde_json::Value)> {
+    fn apply(content: &str, limit: TruncationLimit) -> Option<(ResultCut, serde_json::Value)> {
         let conversation = with_content(content);
-        let cut = cut(&conversation, &conversation.items[0], limit, Marker::Plain)?;
+        let cut = cut_result(
+            &conversation,
+            &conversation.items[0],
+            limit,
+            TruncationMarker::Plain,
+        )?;
         let body = cut.edits.apply(&conversation.body).to_bytes();
         let body: serde_json::Value = serde_json::from_slice(&body).unwrap();
         Some((cut, body["messages"][0]["content"].clone()))
@@ -296,22 +305,25 @@ mod tests {
         );
         assert_eq!(content, expected);
         assert_eq!((cut.before, cut.after), (400, expected.chars().count()));
-        assert_eq!(cut.sizes.chars(), cut.after);
+        assert_eq!(cut.sizes.total_chars(), cut.after);
     }
 
     #[test]
     fn the_marker_says_that_the_window_is_nearly_full() {
         let conversation = with_content(&format!("\"{}\"", "a".repeat(400)));
         let message = &conversation.items[0];
-        let cut = cut(&conversation, message, LIMIT, Marker::NearlyFull).unwrap();
+        let cut = cut_result(&conversation, message, LIMIT, TruncationMarker::NearlyFull).unwrap();
         assert!(cut.after <= LIMIT.chars);
         let body = cut.edits.apply(&conversation.body).to_bytes();
         let says = "\\n... [300 characters truncated: the context window is nearly full, read \
                     smaller parts] ...\\n";
         assert!(String::from_utf8_lossy(&body).contains(says));
         // Its line ends are two bytes each, and a body has fewer characters than this.
-        let longest = Marker::NearlyFull.text(u32::MAX as usize).len() - 2;
-        assert!(longest <= Marker::NearlyFull.chars());
+        let longest = TruncationMarker::NearlyFull
+            .format_marker(u32::MAX as usize)
+            .len()
+            - 2;
+        assert!(longest <= TruncationMarker::NearlyFull.max_chars());
     }
 
     #[test]
@@ -347,7 +359,7 @@ mod tests {
         let text = format!("\"{}\\ud800{}\"", "a".repeat(300), "b".repeat(300));
         let conversation = with_content(&text);
         let half = &conversation.items[0];
-        assert!(cut(&conversation, half, LIMIT, Marker::Plain).is_none());
+        assert!(cut_result(&conversation, half, LIMIT, TruncationMarker::Plain).is_none());
     }
 
     #[test]
@@ -398,7 +410,7 @@ mod tests {
     proptest! {
         #[test]
         fn a_cut_result_is_within_its_limit_and_is_not_cut_again(text in text(), chars in 0usize..500, head in 0usize..300, tail in 0usize..300) {
-            let limit = Limit { chars, head, tail };
+            let limit = TruncationLimit { chars, head, tail };
             let quoted = serde_json::Value::from(text.as_str()).to_string();
             if let Some((cut, content)) = apply(&quoted, limit) {
                 let content = content.as_str().unwrap();
@@ -420,7 +432,7 @@ mod tests {
 
         #[test]
         fn parts_are_cut_like_one_text(texts in prop::collection::vec("[a-c\n]{0,200}", 1..8), chars in 60usize..400) {
-            let limit = Limit { chars, head: chars / 2, tail: chars / 3 };
+            let limit = TruncationLimit { chars, head: chars / 2, tail: chars / 3 };
             let parts: Vec<_> = texts.iter().map(|text| serde_json::json!({"type": "text", "text": text})).collect();
             let total: usize = texts.iter().map(|text| text.chars().count()).sum();
             match apply(&serde_json::Value::from(parts).to_string(), limit) {

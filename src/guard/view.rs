@@ -9,34 +9,34 @@ use crate::{
         Conversation, Item,
         units::{self, Unit},
     },
-    json::text::Sizes,
+    json::text::TextSizes,
 };
 
 /// A request as every step of the guard reads it.
 #[derive(Clone, Copy)]
-pub(super) struct View<'a> {
+pub(super) struct RequestView<'a> {
     pub(super) conversation: &'a Conversation,
     pub(super) units: &'a [Unit],
     pub(super) policy: Policy<'a>,
 }
 
-impl<'a> View<'a> {
+impl<'a> RequestView<'a> {
     pub(super) fn item(self, at: usize) -> &'a Item {
         &self.conversation.items[at]
     }
 
-    pub(super) fn weights(self) -> Weights {
-        self.policy.weights()
+    pub(super) fn token_weights(self) -> Weights {
+        self.policy.token_weights()
     }
 
     /// Units of the pinned start.
-    pub(super) fn pinned(self) -> usize {
-        units::pinned(self.units)
+    pub(super) fn count_pinned(self) -> usize {
+        units::find_pinned_end(self.units)
     }
 
     /// Raw tokens of item `at`, if its text had these sizes.
-    pub(super) fn weigh(self, at: usize, sizes: &Sizes) -> u32 {
-        let (weights, profile) = (self.weights(), self.policy.profile);
-        estimate::message(self.conversation, self.item(at), sizes, &weights, profile)
+    pub(super) fn weigh_item(self, at: usize, sizes: &TextSizes) -> u32 {
+        let (weights, profile) = (self.token_weights(), self.policy.profile);
+        estimate::estimate_message(self.conversation, self.item(at), sizes, &weights, profile)
     }
 }

@@ -14,7 +14,7 @@ const MARGIN: u32 = 64;
 
 /// Prompt sizes in tokens at which the level changes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Limits {
+pub struct HealthLimits {
     /// Beyond this the level is caution.
     pub optimal_max_tokens: u32,
     /// Beyond this the level is critical; tested first. `None`: the window is not known.
@@ -26,16 +26,16 @@ pub struct Limits {
 /// default; a configured critical limit has no effect then.
 /// `answer_inside` says whether the answer shares the window with the prompt. `own` is the budget
 /// of one request in tokens, where the limits are for one; a larger one than usual changes nothing.
-pub fn limits(
+pub fn choose_health_limits(
     window: Option<u32>,
     input: Option<u32>,
     answer_inside: bool,
     guard: &GuardConfig,
     model: &ModelConfig,
     own: Option<u32>,
-) -> Limits {
+) -> HealthLimits {
     let Some(window) = window else {
-        return Limits {
+        return HealthLimits {
             optimal_max_tokens: model.optimal_max_tokens.unwrap_or(OPTIMAL_MAX_TOKENS),
             critical_max_tokens: None,
         };
@@ -44,15 +44,15 @@ pub fn limits(
     let budget = own.map_or(usual, |own| own.min(usual));
     let critical = model
         .critical_max_tokens
-        .unwrap_or_else(|| share(window, 90).min(share(budget, 90)));
+        .unwrap_or_else(|| percent_of(window, 90).min(percent_of(budget, 90)));
     let optimal = model.optimal_max_tokens.unwrap_or_else(|| {
         if OPTIMAL_MAX_TOKENS < critical {
             OPTIMAL_MAX_TOKENS
         } else {
-            share(budget, 60)
+            percent_of(budget, 60)
         }
     });
-    Limits {
+    HealthLimits {
         optimal_max_tokens: optimal,
         critical_max_tokens: Some(critical),
     }
@@ -70,7 +70,7 @@ fn usual_budget(window: u32, input: Option<u32>, answer_inside: bool, guard: &Gu
 }
 
 /// `percent` of `tokens`, rounded down.
-fn share(tokens: u32, percent: u32) -> u32 {
+fn percent_of(tokens: u32, percent: u32) -> u32 {
     let part = u64::from(tokens) * u64::from(percent) / 100;
     u32::try_from(part).unwrap_or(u32::MAX)
 }
@@ -80,20 +80,20 @@ mod tests {
     use bytes::Bytes;
     use proptest::prelude::*;
 
-    use super::{Limits, limits};
+    use super::{HealthLimits, choose_health_limits};
     use crate::{
         config::{Config, ModelConfig},
         format::chat,
-        guard::{Policy, budget::budget, profile},
+        guard::{Policy, budget::compute_request_budget, profile},
     };
 
     fn check(window: u32, input: Option<u32>, inside: bool, optimal: u32, critical: u32) {
-        let expected = Limits {
+        let expected = HealthLimits {
             optimal_max_tokens: optimal,
             critical_max_tokens: Some(critical),
         };
         let guard = Config::default().guard;
-        let found = limits(
+        let found = choose_health_limits(
             Some(window),
             input,
             inside,
@@ -135,7 +135,7 @@ mod tests {
         let mut guard = Config::default().guard;
         guard.max_prompt_tokens = Some(50_000);
         let model = ModelConfig::default();
-        let found = limits(Some(200_000), None, true, &guard, &model, None);
+        let found = choose_health_limits(Some(200_000), None, true, &guard, &model, None);
         assert_eq!(found.critical_max_tokens, Some(44_297));
         assert_eq!(found.optimal_max_tokens, 29_531);
     }
@@ -147,7 +147,7 @@ mod tests {
         guard.max_prompt_tokens = Some(50_000);
         let model = ModelConfig::default();
         for (input, own) in [(None, None), (Some(30_000), Some(20_000))] {
-            let found = limits(None, input, true, &guard, &model, own);
+            let found = choose_health_limits(None, input, true, &guard, &model, own);
             assert_eq!(found.optimal_max_tokens, 100_000);
             assert_eq!(found.critical_max_tokens, None);
         }
@@ -162,10 +162,10 @@ mod tests {
             ..ModelConfig::default()
         };
         for own in [None, Some(1_000)] {
-            let found = limits(Some(128_000), None, true, &guard, &model, own);
+            let found = choose_health_limits(Some(128_000), None, true, &guard, &model, own);
             assert_eq!(found.optimal_max_tokens, 500_000);
             assert_eq!(found.critical_max_tokens, Some(400_000));
-            let unknown = limits(None, None, true, &guard, &model, own);
+            let unknown = choose_health_limits(None, None, true, &guard, &model, own);
             assert_eq!(unknown.optimal_max_tokens, 500_000);
             assert_eq!(unknown.critical_max_tokens, None);
         }
@@ -178,12 +178,12 @@ mod tests {
         let body = format!(r#"{{"messages":[{{"role":"user","content":"hi"}}]{asked}}}"#);
         let settings = Config::default().guard;
         let policy = Policy {
-            profile: profile::named("openai").unwrap(),
+            profile: profile::find_profile("openai").unwrap(),
             window,
             input_limit: None,
             settings: &settings,
         };
-        budget(&chat::index(Bytes::from(body)).unwrap(), &policy).tokens
+        compute_request_budget(&chat::index_body(Bytes::from(body)).unwrap(), &policy).tokens
     }
 
     #[test]
@@ -191,11 +191,12 @@ mod tests {
         let guard = Config::default().guard;
         for window in [32_768, 128_000, 200_000, 1_000_000] {
             let model = ModelConfig::default();
-            let usual = limits(Some(window), None, true, &guard, &model, None);
+            let usual = choose_health_limits(Some(window), None, true, &guard, &model, None);
             let asked = [4_096, 16_384, 32_768, window / 2].map(Some);
             for max_tokens in [None].into_iter().chain(asked) {
                 let own = own_budget(window, max_tokens);
-                let found = limits(Some(window), None, true, &guard, &model, Some(own));
+                let found =
+                    choose_health_limits(Some(window), None, true, &guard, &model, Some(own));
                 let critical = found.critical_max_tokens.unwrap();
                 let most = u64::from(own) * 9 / 10;
                 assert!(u64::from(critical) <= most, "{window}, {max_tokens:?}");
@@ -222,7 +223,7 @@ mod tests {
             let mut guard = Config::default().guard;
             guard.reserve_tokens = reserve;
             let model = ModelConfig::default();
-            let found = limits(Some(window), input, inside, &guard, &model, own);
+            let found = choose_health_limits(Some(window), input, inside, &guard, &model, own);
             let critical = found.critical_max_tokens.unwrap();
             prop_assert!(0 < found.optimal_max_tokens);
             prop_assert!(found.optimal_max_tokens < critical);

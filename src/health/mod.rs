@@ -7,14 +7,14 @@ use http::{HeaderName, HeaderValue};
 use serde::{Deserialize, Serialize};
 
 pub mod limits;
-pub mod silent;
+pub mod silent_truncation;
 
-use limits::Limits;
+use limits::HealthLimits;
 
 /// How full the window is, in one word.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
-pub enum Level {
+pub enum HealthLevel {
     Healthy,
     Caution,
     Critical,
@@ -22,9 +22,9 @@ pub enum Level {
     Unknown,
 }
 
-impl Level {
+impl HealthLevel {
     /// The word used in headers, JSON and logs.
-    pub const fn word(self) -> &'static str {
+    pub const fn as_str(self) -> &'static str {
         match self {
             Self::Healthy => "healthy",
             Self::Caution => "caution",
@@ -37,7 +37,7 @@ impl Level {
 /// The health of one generation.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Health {
-    pub level: Level,
+    pub level: HealthLevel,
     /// As the provider reported it.
     pub prompt_tokens: Option<u32>,
     /// In tokens; `None` where it is only assumed.
@@ -52,18 +52,22 @@ pub struct Health {
 ///
 /// A limit is the most that still has the better level: critical begins above
 /// `critical_max_tokens`, caution above `optimal_max_tokens`.
-pub fn judge(prompt_tokens: Option<u32>, window: Option<u32>, limits: &Limits) -> Health {
+pub fn assess_health(
+    prompt_tokens: Option<u32>,
+    window: Option<u32>,
+    limits: &HealthLimits,
+) -> Health {
     let level = match prompt_tokens {
-        None => Level::Unknown,
+        None => HealthLevel::Unknown,
         Some(used)
             if window.is_some() && limits.critical_max_tokens.is_some_and(|most| used > most) =>
         {
-            Level::Critical
+            HealthLevel::Critical
         }
-        Some(used) if used > limits.optimal_max_tokens => Level::Caution,
-        Some(_) => Level::Healthy,
+        Some(used) if used > limits.optimal_max_tokens => HealthLevel::Caution,
+        Some(_) => HealthLevel::Healthy,
     };
-    Health::known(
+    Health::from_level(
         level,
         prompt_tokens,
         window,
@@ -73,8 +77,8 @@ pub fn judge(prompt_tokens: Option<u32>, window: Option<u32>, limits: &Limits) -
 
 impl Health {
     /// A level that was judged before, with its ratios.
-    pub fn known(
-        level: Level,
+    pub fn from_level(
+        level: HealthLevel,
         prompt_tokens: Option<u32>,
         window: Option<u32>,
         optimal_max_tokens: Option<u32>,
@@ -95,15 +99,15 @@ impl Health {
 
 /// Which generation the health of a response's headers belongs to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum From {
+pub enum HealthSource {
     /// To this answer.
     Response,
     /// To the one before it: a stream's headers precede its usage.
     Previous,
 }
 
-impl From {
-    pub const fn word(self) -> &'static str {
+impl HealthSource {
+    pub const fn as_str(self) -> &'static str {
         match self {
             Self::Response => "response",
             Self::Previous => "previous",
@@ -112,21 +116,27 @@ impl From {
 }
 
 /// The health headers of a response, or its trailers.
-pub fn headers(health: &Health, from: From) -> impl Iterator<Item = (HeaderName, HeaderValue)> {
+pub fn build_health_headers(
+    health: &Health,
+    from: HealthSource,
+) -> impl Iterator<Item = (HeaderName, HeaderValue)> {
     let word = HeaderValue::from_static;
     let number = |tokens: Option<u32>| tokens.map_or(word("unknown"), HeaderValue::from);
     [
-        ("x-plimsoll-health", Some(word(health.level.word()))),
-        ("x-plimsoll-health-from", Some(word(from.word()))),
+        ("x-plimsoll-health", Some(word(health.level.as_str()))),
+        ("x-plimsoll-health-from", Some(word(from.as_str()))),
         (
             "x-plimsoll-prompt-tokens",
             Some(number(health.prompt_tokens)),
         ),
         ("x-plimsoll-context-limit", Some(number(health.window))),
-        ("x-plimsoll-hard-util", health.hard_util.and_then(ratio)),
+        (
+            "x-plimsoll-hard-util",
+            health.hard_util.and_then(format_ratio),
+        ),
         (
             "x-plimsoll-optimal-util",
-            health.optimal_util.and_then(ratio),
+            health.optimal_util.and_then(format_ratio),
         ),
     ]
     .into_iter()
@@ -134,7 +144,7 @@ pub fn headers(health: &Health, from: From) -> impl Iterator<Item = (HeaderName,
 }
 
 /// Three decimals.
-fn ratio(value: f64) -> Option<HeaderValue> {
+fn format_ratio(value: f64) -> Option<HeaderValue> {
     HeaderValue::try_from(format!("{value:.3}")).ok()
 }
 
@@ -143,7 +153,7 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    const LIMITS: Limits = Limits {
+    const LIMITS: HealthLimits = HealthLimits {
         optimal_max_tokens: 60,
         critical_max_tokens: Some(90),
     };
@@ -151,28 +161,35 @@ mod tests {
     #[test]
     fn levels_begin_above_their_limit() {
         for (used, level) in [
-            (0, Level::Healthy),
-            (60, Level::Healthy),
-            (61, Level::Caution),
-            (90, Level::Caution),
-            (91, Level::Critical),
-            (u32::MAX, Level::Critical),
+            (0, HealthLevel::Healthy),
+            (60, HealthLevel::Healthy),
+            (61, HealthLevel::Caution),
+            (90, HealthLevel::Caution),
+            (91, HealthLevel::Critical),
+            (u32::MAX, HealthLevel::Critical),
         ] {
-            assert_eq!(judge(Some(used), Some(100), &LIMITS).level, level, "{used}");
+            assert_eq!(
+                assess_health(Some(used), Some(100), &LIMITS).level,
+                level,
+                "{used}"
+            );
         }
     }
 
     #[test]
     fn critical_is_tested_first() {
-        let limits = Limits {
+        let limits = HealthLimits {
             optimal_max_tokens: 90,
             critical_max_tokens: Some(60),
         };
-        assert_eq!(judge(Some(70), Some(100), &limits).level, Level::Critical);
+        assert_eq!(
+            assess_health(Some(70), Some(100), &limits).level,
+            HealthLevel::Critical
+        );
     }
 
-    fn shown(health: &Health, from: From) -> Vec<(String, String)> {
-        headers(health, from)
+    fn shown(health: &Health, from: HealthSource) -> Vec<(String, String)> {
+        build_health_headers(health, from)
             .map(|(name, value)| (name.to_string(), value.to_str().unwrap().to_owned()))
             .collect()
     }
@@ -186,7 +203,7 @@ mod tests {
 
     #[test]
     fn headers_of_a_known_level() {
-        let health = judge(Some(70), Some(128), &LIMITS);
+        let health = assess_health(Some(70), Some(128), &LIMITS);
         let expected = pairs(&[
             ("health", "caution"),
             ("health-from", "response"),
@@ -195,7 +212,7 @@ mod tests {
             ("hard-util", "0.547"),
             ("optimal-util", "1.167"),
         ]);
-        assert_eq!(shown(&health, From::Response), expected);
+        assert_eq!(shown(&health, HealthSource::Response), expected);
     }
 
     #[test]
@@ -206,13 +223,13 @@ mod tests {
             ("prompt-tokens", "unknown"),
             ("context-limit", "128"),
         ]);
-        let health = judge(None, Some(128), &LIMITS);
-        assert_eq!(shown(&health, From::Previous), expected);
+        let health = assess_health(None, Some(128), &LIMITS);
+        assert_eq!(shown(&health, HealthSource::Previous), expected);
     }
 
     #[test]
     fn headers_of_an_assumed_window() {
-        let health = judge(Some(1_000), None, &LIMITS);
+        let health = assess_health(Some(1_000), None, &LIMITS);
         let expected = pairs(&[
             ("health", "caution"),
             ("health-from", "response"),
@@ -220,23 +237,23 @@ mod tests {
             ("context-limit", "unknown"),
             ("optimal-util", "16.667"),
         ]);
-        assert_eq!(shown(&health, From::Response), expected);
+        assert_eq!(shown(&health, HealthSource::Response), expected);
     }
 
     proptest! {
         #[test]
         fn never_guessed(used: Option<u32>, window: Option<u32>, optimal: u32, critical: Option<u32>) {
-            let limits = Limits { optimal_max_tokens: optimal, critical_max_tokens: critical };
-            let health = judge(used, window, &limits);
-            prop_assert_eq!(used.is_none(), health.level == Level::Unknown);
+            let limits = HealthLimits { optimal_max_tokens: optimal, critical_max_tokens: critical };
+            let health = assess_health(used, window, &limits);
+            prop_assert_eq!(used.is_none(), health.level == HealthLevel::Unknown);
             prop_assert_eq!(health.prompt_tokens, used);
             if window.is_none() {
-                prop_assert!(health.level != Level::Critical && health.hard_util.is_none());
+                prop_assert!(health.level != HealthLevel::Critical && health.hard_util.is_none());
             }
             if used.is_none() {
                 prop_assert!(health.hard_util.is_none() && health.optimal_util.is_none());
             }
-            prop_assert!(headers(&health, From::Response).count() >= 4);
+            prop_assert!(build_health_headers(&health, HealthSource::Response).count() >= 4);
         }
     }
 }

@@ -56,7 +56,7 @@ impl Client {
             self.config
                 .models
                 .iter()
-                .any(|p| provider::matches(p, name))
+                .any(|p| provider::matches_pattern(p, name))
         };
         names.iter().any(allows)
     }
@@ -65,25 +65,28 @@ impl Client {
     ///
     /// It is compared as it stands: another spelling of an allowed path is not allowed.
     pub fn may_reach(&self, path: &str) -> bool {
-        self.config.paths.iter().any(|p| provider::matches(p, path))
+        self.config
+            .paths
+            .iter()
+            .any(|p| provider::matches_pattern(p, path))
     }
 
     /// Takes one of the requests that it may have running.
     ///
     /// # Errors
     /// All of them run.
-    pub fn begin(&self) -> Result<Arc<Hold>, Failure> {
-        let running = self.limit.try_take();
+    pub fn begin_request(&self) -> Result<Arc<Hold>, Failure> {
+        let running = self.limit.try_take_one();
         running.map(Arc::new).ok_or(Failure::TooManyRequests)
     }
 
     /// Whether its conversations have recovery.
-    pub fn recovers(&self) -> bool {
+    pub fn has_recovery(&self) -> bool {
         self.config.recovery
     }
 
     /// Whether the client may use every model.
-    pub fn unlimited(&self) -> bool {
+    pub fn is_unlimited(&self) -> bool {
         self.config.models.iter().any(|pattern| pattern == "*")
     }
 }
@@ -131,7 +134,7 @@ impl Clients {
         if self.have_keys() {
             return Ok(());
         }
-        let named: Vec<_> = hosts(parts).collect();
+        let named: Vec<_> = named_hosts(parts).collect();
         if named.is_empty() || !named.into_iter().all(is_loopback) {
             return Err(Failure::Foreign { header: "host" });
         }
@@ -159,11 +162,11 @@ impl Clients {
     ///
     /// # Errors
     /// Keys are set, and the request has none or another.
-    pub fn recognise(&self, headers: &HeaderMap) -> Result<Client, Failure> {
+    pub fn recognise_client(&self, headers: &HeaderMap) -> Result<Client, Failure> {
         if !self.have_keys() {
             return Ok(self.anonymous.clone());
         }
-        let key = key_of(headers)?;
+        let key = find_client_key(headers)?;
         let digest: [u8; 32] = Sha256::digest(key).into();
         // Every key is looked at, so that time tells nothing of which one came close.
         let mut found = u32::MAX;
@@ -183,14 +186,14 @@ impl Clients {
 ///
 /// # Errors
 /// `Origin` is not that of `Host`, or a browser says that another site asks.
-pub fn check_own_paths(parts: &Parts) -> Result<(), Failure> {
+pub fn check_admin_origin(parts: &Parts) -> Result<(), Failure> {
     let path = parts.uri.path();
     if path != "/plimsoll" && !path.starts_with("/plimsoll/") {
         return Ok(());
     }
     let sites = parts.headers.get_all(FETCH_SITE);
     let ours = |site: &http::HeaderValue| site == "same-origin" || site == "none";
-    let hosts: Vec<&str> = hosts(parts).collect();
+    let hosts: Vec<&str> = named_hosts(parts).collect();
     let same = |origin: &http::HeaderValue| {
         let origin = origin.to_str().unwrap_or_default();
         !hosts.is_empty() && hosts.iter().all(|host| is_origin_of(origin, host))
@@ -202,7 +205,7 @@ pub fn check_own_paths(parts: &Parts) -> Result<(), Failure> {
 }
 
 /// Who a request says that it is for.
-fn hosts(parts: &Parts) -> impl Iterator<Item = &str> {
+fn named_hosts(parts: &Parts) -> impl Iterator<Item = &str> {
     let named = parts.headers.get_all(HOST).iter();
     named
         .map(|host| host.to_str().unwrap_or_default())
@@ -227,10 +230,10 @@ fn is_origin_of(origin: &str, host: &str) -> bool {
 ///
 /// SECURITY: a name of its own that begins with a provider's is that provider's business: what
 /// opens `local/*` must not open a model of another provider that is called `local/x` there.
-pub fn allows(registry: &Registry, client: &Client, provider: &str, model: &str) -> bool {
+pub fn allows_model(registry: &Registry, client: &Client, provider: &str, model: &str) -> bool {
     let of_another = model
         .split_once('/')
-        .is_some_and(|(name, _)| registry.named(name).is_ok());
+        .is_some_and(|(name, _)| registry.find_provider(name).is_ok());
     client.may_use(&[&format!("{provider}/{model}")]) || (!of_another && client.may_use(&[model]))
 }
 
@@ -245,7 +248,7 @@ pub fn allows_target(
     target: &Target,
 ) -> bool {
     (made && client.may_use(&[asked]))
-        || allows(registry, client, &target.provider.name, &target.model)
+        || allows_model(registry, client, &target.provider.name, &target.model)
 }
 
 /// As OpenAI does: what one may not use does not exist.
@@ -259,16 +262,16 @@ pub fn no_such_model(model: &str) -> Failure {
 /// models of other providers only may not.
 pub fn allows_provider(registry: &Registry, client: &Client, provider: &str) -> bool {
     let opens = |pattern: &String| match pattern.split_once('/') {
-        Some((name, _)) if registry.named(name).is_ok() => name == provider,
+        Some((name, _)) if registry.find_provider(name).is_ok() => name == provider,
         _ => true,
     };
     client.config.models.iter().any(opens)
 }
 
 /// The key that a request carries; of several the first in the order of this function counts.
-fn key_of(headers: &HeaderMap) -> Result<&[u8], Failure> {
+fn find_client_key(headers: &HeaderMap) -> Result<&[u8], Failure> {
     if let Some(sent) = headers.get(AUTHORIZATION) {
-        return bearer(sent.as_bytes()).ok_or(Failure::KeyWrong);
+        return parse_bearer(sent.as_bytes()).ok_or(Failure::KeyWrong);
     }
     if let Some(key) = KEY_HEADERS.iter().find_map(|name| headers.get(*name)) {
         return Ok(key.as_bytes().trim_ascii());
@@ -286,7 +289,7 @@ fn offered_protocols(headers: &HeaderMap) -> impl Iterator<Item = &str> {
 }
 
 /// Takes the keys out of the protocols that a websocket is offered.
-pub fn without_keys(headers: &mut HeaderMap) {
+pub fn strip_protocol_keys(headers: &mut HeaderMap) {
     let carries = |value: &http::HeaderValue| {
         // What cannot be read may hide one.
         value.to_str().map_or(true, |value| {
@@ -310,7 +313,7 @@ pub fn without_keys(headers: &mut HeaderMap) {
 }
 
 /// The key of a `Bearer` credential.
-pub fn bearer(value: &[u8]) -> Option<&[u8]> {
+pub fn parse_bearer(value: &[u8]) -> Option<&[u8]> {
     let (scheme, key) = value.split_at_checked(7)?;
     scheme
         .eq_ignore_ascii_case(b"bearer ")
@@ -342,7 +345,7 @@ fn is_loopback(host: &str) -> bool {
 mod tests {
     use http::{HeaderMap, HeaderName, HeaderValue};
 
-    use super::{is_loopback, is_origin_of, key_of, without_keys};
+    use super::{find_client_key, is_loopback, is_origin_of, strip_protocol_keys};
     use crate::error::Failure;
 
     fn headers(lines: &[(&'static str, &'static str)]) -> HeaderMap {
@@ -357,7 +360,7 @@ mod tests {
     fn a_key_is_found_wherever_clients_put_it() {
         let check = |lines: &[(&'static str, &'static str)], expected: Result<&str, Failure>| {
             let expected = expected.map(str::as_bytes);
-            assert_eq!(key_of(&headers(lines)), expected, "{lines:?}");
+            assert_eq!(find_client_key(&headers(lines)), expected, "{lines:?}");
         };
         check(&[("authorization", "bearer  k ")], Ok("k"));
         check(&[("authorization", "Basic k")], Err(Failure::KeyWrong));
@@ -381,7 +384,7 @@ mod tests {
                 headers(&values.iter().map(line).collect::<Vec<_>>())
             };
             let mut left = lines(offered);
-            without_keys(&mut left);
+            strip_protocol_keys(&mut left);
             assert_eq!(left, lines(expected), "{offered:?}");
         };
         check(&["realtime ,x"], &["realtime ,x"]);

@@ -11,24 +11,27 @@ use http::{
 
 use crate::{
     error::Failure,
-    format::fault::Fault,
-    wire::{Body, coding, whole},
+    format::error_body::ErrorBody,
+    wire::{Body, content_coding, whole_body},
 };
 
 /// The code of an error of ours.
-pub const ERROR: HeaderName = HeaderName::from_static("x-plimsoll-error");
+pub const ERROR_HEADER: HeaderName = HeaderName::from_static("x-plimsoll-error");
 
 /// An error of ours.
-pub fn failure(failure: &Failure) -> Response<Body> {
-    let mut answer = json(status(failure), fault(failure).to_json());
+pub fn failure_response(failure: &Failure) -> Response<Body> {
+    let mut answer = json_response(failure_status(failure), failure_to_fault(failure).to_json());
     let headers = answer.headers_mut();
-    headers.insert(ERROR, HeaderValue::from_static(failure.code()));
+    headers.insert(ERROR_HEADER, HeaderValue::from_static(failure.code()));
     match failure {
         Failure::Busy | Failure::TooManyRequests | Failure::TooManyListeners { .. } => {
             headers.insert(RETRY_AFTER, HeaderValue::from_static("1"));
         }
-        Failure::Encoded(_) => {
-            headers.insert(ACCEPT_ENCODING, HeaderValue::from_static(coding::READ));
+        Failure::UnsupportedEncoding(_) => {
+            headers.insert(
+                ACCEPT_ENCODING,
+                HeaderValue::from_static(content_coding::READABLE_CODINGS),
+            );
         }
         Failure::WrongMethod { allow } => {
             headers.insert(ALLOW, HeaderValue::from_static(allow));
@@ -41,10 +44,10 @@ pub fn failure(failure: &Failure) -> Response<Body> {
     answer
 }
 
-fn fault(failure: &Failure) -> Fault {
-    Fault {
+fn failure_to_fault(failure: &Failure) -> ErrorBody {
+    ErrorBody {
         message: failure.message(),
-        kind: Some(kind(status(failure)).to_owned()),
+        kind: Some(error_kind(failure_status(failure)).to_owned()),
         param: failure.param().map(str::to_owned),
         code: Some(failure.code().to_owned()),
     }
@@ -52,26 +55,26 @@ fn fault(failure: &Failure) -> Fault {
 
 /// An error of ours as the last event of a stream whose head is out.
 pub fn failure_event(failure: &Failure) -> Bytes {
-    event(&fault(failure))
+    fault_event(&failure_to_fault(failure))
 }
 
-pub fn event(fault: &Fault) -> Bytes {
+pub fn fault_event(fault: &ErrorBody) -> Bytes {
     [b"data: ", &fault.to_json()[..], b"\n\n"].concat().into()
 }
 
-pub fn stream(events: impl Into<Bytes>) -> Response<Body> {
-    event_stream(whole(events))
+pub fn events_response(events: impl Into<Bytes>) -> Response<Body> {
+    event_stream_response(whole_body(events))
 }
 
 /// A stream of events.
-pub fn event_stream(body: Body) -> Response<Body> {
+pub fn event_stream_response(body: Body) -> Response<Body> {
     let mut answer = Response::new(body);
     let kind = HeaderValue::from_static("text/event-stream");
     answer.headers_mut().insert(CONTENT_TYPE, kind);
     answer
 }
 
-const fn status(failure: &Failure) -> StatusCode {
+const fn failure_status(failure: &Failure) -> StatusCode {
     match failure {
         Failure::NotJson(_)
         | Failure::BodyBroken
@@ -99,7 +102,7 @@ const fn status(failure: &Failure) -> StatusCode {
         | Failure::BodyUnwanted { .. }
         | Failure::SwitchTooLarge { .. }
         | Failure::BodyBomb => StatusCode::PAYLOAD_TOO_LARGE,
-        Failure::Encoded(_) => StatusCode::UNSUPPORTED_MEDIA_TYPE,
+        Failure::UnsupportedEncoding(_) => StatusCode::UNSUPPORTED_MEDIA_TYPE,
         Failure::TooManyRequests | Failure::TooManyListeners { .. } => {
             StatusCode::TOO_MANY_REQUESTS
         }
@@ -112,7 +115,7 @@ const fn status(failure: &Failure) -> StatusCode {
 }
 
 /// OpenAI's word for the kind of error.
-fn kind(status: StatusCode) -> &'static str {
+fn error_kind(status: StatusCode) -> &'static str {
     match status {
         StatusCode::FORBIDDEN => "permission_error",
         StatusCode::TOO_MANY_REQUESTS => "requests",
@@ -122,8 +125,8 @@ fn kind(status: StatusCode) -> &'static str {
 }
 
 /// A JSON answer.
-pub fn json(status: StatusCode, body: impl Into<Bytes>) -> Response<Body> {
-    let mut answer = Response::new(whole(body));
+pub fn json_response(status: StatusCode, body: impl Into<Bytes>) -> Response<Body> {
+    let mut answer = Response::new(whole_body(body));
     *answer.status_mut() = status;
     answer
         .headers_mut()

@@ -15,15 +15,15 @@ use http_body::{Body as _, Frame, SizeHint};
 use http_body_util::{BodyExt, combinators::BoxBody};
 use hyper::body::Incoming;
 
-use self::unpack::{Unpacking, unpacker};
-pub use self::unpack::{unpacked, without_encoding};
-use super::limit::{Flight, Hold};
+use self::unpack::{BodyUnpacker, choose_unpacker};
+pub use self::unpack::{strip_encoding, unpack_body};
+use super::limit::{Hold, InflightBytes};
 use crate::{
     config::ServerConfig,
     conversation::edit::Rope,
     error::Failure,
-    provider::{Impatient, Payload, Unsent},
-    wire::gather::Gather,
+    provider::{IdleTimeoutBody, Payload, UpstreamError},
+    wire::gather::BytesGatherer,
 };
 
 /// How long what follows a body that is refused is read and thrown away, so that the client
@@ -41,7 +41,7 @@ pub struct RequestBody {
 
 /// A whole body without its content encoding, and its share of the bytes in flight.
 #[derive(Debug)]
-pub struct Received {
+pub struct ReceivedBody {
     pub bytes: Bytes,
     pub hold: Hold,
 }
@@ -64,54 +64,54 @@ impl RequestBody {
     ///
     /// # Errors
     /// A limit was passed, the body broke off, its encoding is not one we read, or it is not in it.
-    pub async fn read(
+    pub async fn read_unpacked(
         &mut self,
         headers: &HeaderMap,
         limits: &ServerConfig,
-        flight: &Flight,
-    ) -> Result<Received, Failure> {
+        flight: &InflightBytes,
+    ) -> Result<ReceivedBody, Failure> {
         // An unknown encoding is refused before a byte is read.
-        let Some(unpacker) = unpacker(headers, limits.max_body_bytes)? else {
-            return self.gather(limits, flight).await;
+        let Some(unpacker) = choose_unpacker(headers, limits.max_body_bytes)? else {
+            return self.read_packed(limits, flight).await;
         };
         let limit = limits.max_body_bytes;
-        if self.promised().is_some_and(|length| length > limit) {
+        if self.expected_length().is_some_and(|length| length > limit) {
             return Err(Failure::BodyTooLarge { limit });
         }
         let mut came = 0;
-        let mut unpacking = Unpacking::new(unpacker, limits, flight);
-        while let Some(chunk) = self.next(limits.body_timeout).await? {
+        let mut unpacking = BodyUnpacker::new(unpacker, limits, flight);
+        while let Some(chunk) = self.next_chunk(limits.body_timeout).await? {
             came += chunk.len();
             if came > limit {
                 return Err(Failure::BodyTooLarge { limit });
             }
             unpacking.push(chunk).await?;
         }
-        unpacking.finish()
+        unpacking.finish_body()
     }
 
     /// Reads a whole body as it came.
     ///
     /// # Errors
     /// A limit was passed, or the body broke off.
-    pub async fn gather(
+    pub async fn read_packed(
         &mut self,
         limits: &ServerConfig,
-        flight: &Flight,
-    ) -> Result<Received, Failure> {
+        flight: &InflightBytes,
+    ) -> Result<ReceivedBody, Failure> {
         let limit = limits.max_body_bytes;
         let too_large = Failure::BodyTooLarge { limit };
-        let promised = self.promised();
+        let promised = self.expected_length();
         let expected = promised.unwrap_or(0);
         if expected > limit {
             return Err(too_large);
         }
-        let mut hold = flight.hold();
+        let mut hold = flight.begin_hold();
         if !hold.grow(expected) {
             return Err(Failure::Busy);
         }
-        let mut gather = Gather::new(expected);
-        while let Some(chunk) = self.next(limits.body_timeout).await? {
+        let mut gather = BytesGatherer::new(expected);
+        while let Some(chunk) = self.next_chunk(limits.body_timeout).await? {
             if gather.len() + chunk.len() > limit {
                 return Err(too_large);
             }
@@ -121,11 +121,11 @@ impl RequestBody {
             gather.push(chunk);
         }
         let bytes = gather.finish();
-        Ok(Received { bytes, hold })
+        Ok(ReceivedBody { bytes, hold })
     }
 
     /// The length of what is still to come, where it was told.
-    fn promised(&self) -> Option<usize> {
+    fn expected_length(&self) -> Option<usize> {
         let length = self.rest.as_ref()?.size_hint().exact()?;
         Some(usize::try_from(length).unwrap_or(usize::MAX))
     }
@@ -134,7 +134,7 @@ impl RequestBody {
     ///
     /// # Errors
     /// They did not come in time, or the body broke off.
-    pub async fn next(&mut self, limit: Duration) -> Result<Option<Bytes>, Failure> {
+    pub async fn next_chunk(&mut self, limit: Duration) -> Result<Option<Bytes>, Failure> {
         self.is_held_back = false;
         while let Some(rest) = &mut self.rest {
             let failure = match tokio::time::timeout(limit, rest.frame()).await {
@@ -159,7 +159,11 @@ impl RequestBody {
     ///
     /// # Errors
     /// It is longer than `limit`, or breaks off.
-    pub async fn discard(&mut self, limit: usize, limits: &ServerConfig) -> Result<(), Failure> {
+    pub async fn discard_body(
+        &mut self,
+        limit: usize,
+        limits: &ServerConfig,
+    ) -> Result<(), Failure> {
         let refused = Failure::BodyUnwanted { limit };
         let promised = self
             .rest
@@ -169,7 +173,7 @@ impl RequestBody {
             return Err(refused);
         }
         let mut thrown = 0;
-        while let Some(chunk) = self.next(limits.body_timeout).await? {
+        while let Some(chunk) = self.next_chunk(limits.body_timeout).await? {
             thrown += chunk.len();
             if thrown > limit {
                 return Err(refused);
@@ -183,21 +187,21 @@ impl RequestBody {
         let Some(rest) = self.rest.take().filter(|rest| !rest.is_end_stream()) else {
             return Payload::Whole(read);
         };
-        let broken = |_| Unsent::BodyBroken;
-        let slow = |limit| Unsent::BodySlow { limit };
-        let rest = Impatient::new(rest, limit, broken, slow);
-        Payload::Stream(BoxBody::new(Resumed { read, rest }))
+        let broken = |_| UpstreamError::BodyBroken;
+        let slow = |limit| UpstreamError::BodySlow { limit };
+        let rest = IdleTimeoutBody::new(rest, limit, broken, slow);
+        Payload::Stream(BoxBody::new(ResumedBody { read, rest }))
     }
 
     /// Takes in what is left of a body that is refused, `limit` bytes at most, so that a client which
     /// writes before it reads gets our answer and not a reset.
-    pub async fn turn_away(&mut self, limit: usize) {
+    pub async fn drain_refused(&mut self, limit: usize) {
         if self.is_held_back {
             return;
         }
         let all = async {
             let mut thrown = 0;
-            while let Ok(Some(chunk)) = self.next(LINGER).await {
+            while let Ok(Some(chunk)) = self.next_chunk(LINGER).await {
                 thrown += chunk.len();
                 if thrown > limit {
                     break;
@@ -212,19 +216,19 @@ impl RequestBody {
 /// A body that goes on where its beginning was read.
 ///
 /// SECURITY: no trailers pass, since nobody looked whether a key stands in them.
-struct Resumed {
+struct ResumedBody {
     read: Rope,
-    rest: Impatient<Incoming, Unsent>,
+    rest: IdleTimeoutBody<Incoming, UpstreamError>,
 }
 
-impl http_body::Body for Resumed {
+impl http_body::Body for ResumedBody {
     type Data = Bytes;
-    type Error = Unsent;
+    type Error = UpstreamError;
 
     fn poll_frame(
         mut self: Pin<&mut Self>,
         cx: &mut Context<'_>,
-    ) -> Poll<Option<Result<Frame<Bytes>, Unsent>>> {
+    ) -> Poll<Option<Result<Frame<Bytes>, UpstreamError>>> {
         if !self.read.is_empty() {
             let frame = Pin::new(&mut self.read).poll_frame(cx);
             return frame.map(|frame| frame.map(|frame| frame.map_err(|never| match never {})));

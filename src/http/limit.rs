@@ -27,7 +27,7 @@ pub struct Limit {
 }
 
 /// The bytes of all bodies.
-pub type Flight = Arc<Limit>;
+pub type InflightBytes = Arc<Limit>;
 
 /// A part of what a limit allows, given back on drop.
 #[derive(Debug)]
@@ -55,12 +55,12 @@ impl Limit {
     }
 
     /// What is held now.
-    pub fn taken(&self) -> usize {
+    pub fn amount_taken(&self) -> usize {
         self.taken.load(Relaxed)
     }
 
     /// Nothing yet, to grow.
-    pub fn hold(self: &Arc<Self>) -> Hold {
+    pub fn begin_hold(self: &Arc<Self>) -> Hold {
         Hold {
             limit: Arc::clone(self),
             amount: 0,
@@ -68,15 +68,15 @@ impl Limit {
     }
 
     /// Takes one; `None`: there is no room.
-    pub fn try_take(self: &Arc<Self>) -> Option<Hold> {
-        let mut hold = self.hold();
+    pub fn try_take_one(self: &Arc<Self>) -> Option<Hold> {
+        let mut hold = self.begin_hold();
         hold.grow(1).then_some(hold)
     }
 
     /// Waits until one more may be taken. For one caller at a time.
-    pub async fn take(self: &Arc<Self>) -> Hold {
+    pub async fn take_one(self: &Arc<Self>) -> Hold {
         loop {
-            if let Some(hold) = self.try_take() {
+            if let Some(hold) = self.try_take_one() {
                 return hold;
             }
             // What changes before this line leaves a note that it finds.
@@ -106,12 +106,12 @@ impl Hold {
 
     /// Bytes that keep their room until the last of them is gone: a client that reads slowly leaves an
     /// answer in the server's write queue, long after its body was taken.
-    pub fn keep(self, bytes: Bytes) -> Bytes {
-        Bytes::from_owner(Kept { bytes, _hold: self })
+    pub fn attach_to_bytes(self, bytes: Bytes) -> Bytes {
+        Bytes::from_owner(HeldBytes { bytes, _hold: self })
     }
 
     /// A body that keeps the room until it is gone.
-    pub fn keep_for(self, body: Body) -> Body {
+    pub fn attach_to_body(self, body: Body) -> Body {
         let keep = move |frame| {
             let _ = &self;
             frame
@@ -129,12 +129,12 @@ impl Drop for Hold {
     }
 }
 
-struct Kept {
+struct HeldBytes {
     bytes: Bytes,
     _hold: Hold,
 }
 
-impl AsRef<[u8]> for Kept {
+impl AsRef<[u8]> for HeldBytes {
     fn as_ref(&self) -> &[u8] {
         &self.bytes
     }
@@ -166,53 +166,53 @@ mod tests {
     #[test]
     fn bytes_keep_their_room_while_any_of_them_is_left() {
         let limit = Limit::new(10);
-        let mut hold = limit.hold();
+        let mut hold = limit.begin_hold();
         assert!(hold.grow(10));
-        let bytes = hold.keep("0123456789".into());
+        let bytes = hold.attach_to_bytes("0123456789".into());
         let rest = bytes.slice(8..);
         drop(bytes);
-        assert!(!limit.hold().grow(1));
+        assert!(!limit.begin_hold().grow(1));
         assert_eq!(rest, "89");
         drop(rest);
-        assert!(limit.hold().grow(10));
+        assert!(limit.begin_hold().grow(10));
     }
 
     #[test]
     fn room_is_given_back() {
         let limit = Limit::new(10);
-        let mut first = limit.hold();
+        let mut first = limit.begin_hold();
         assert!(first.grow(4) && first.grow(4));
         assert!(!first.grow(4));
-        let mut second = limit.hold();
+        let mut second = limit.begin_hold();
         assert!(!second.grow(3) && !second.grow(usize::MAX));
         drop(first);
         assert!(second.grow(10));
-        assert_eq!(limit.taken(), 10);
+        assert_eq!(limit.amount_taken(), 10);
     }
 
     #[test]
     fn the_bound_may_change_while_something_is_held() {
         let limit = Limit::new(2);
-        let (first, second) = (limit.try_take().unwrap(), limit.try_take().unwrap());
-        assert!(limit.try_take().is_none());
+        let (first, second) = (limit.try_take_one().unwrap(), limit.try_take_one().unwrap());
+        assert!(limit.try_take_one().is_none());
         limit.set_max(3);
-        let third = limit.try_take().unwrap();
+        let third = limit.try_take_one().unwrap();
         limit.set_max(1);
         drop((first, second));
-        assert!(limit.try_take().is_none(), "one of one is taken");
+        assert!(limit.try_take_one().is_none(), "one of one is taken");
         drop(third);
-        assert!(limit.try_take().is_some());
+        assert!(limit.try_take_one().is_some());
     }
 
     #[tokio::test]
     async fn whoever_waits_is_told() {
         let limit = Limit::new(1);
-        let first = limit.take().await;
-        let mut second = std::pin::pin!(limit.take());
+        let first = limit.take_one().await;
+        let mut second = std::pin::pin!(limit.take_one());
         assert!(second.as_mut().now_or_never().is_none());
         drop(first);
         let second = second.await;
-        let mut third = std::pin::pin!(limit.take());
+        let mut third = std::pin::pin!(limit.take_one());
         assert!(third.as_mut().now_or_never().is_none());
         limit.set_max(2);
         let _third = third.await;
@@ -223,14 +223,14 @@ mod tests {
     fn what_is_held_is_counted_under_whatever_bound_it_began() {
         let limits = LimitMap::default();
         // Nobody but what is held knows of the limit.
-        let unbounded = limits.get("alice", usize::MAX).try_take().unwrap();
-        assert!(limits.get("alice", 1).try_take().is_none());
-        assert!(limits.get("bob", 1).try_take().is_some());
-        let second = limits.get("alice", 2).try_take().unwrap();
+        let unbounded = limits.get("alice", usize::MAX).try_take_one().unwrap();
+        assert!(limits.get("alice", 1).try_take_one().is_none());
+        assert!(limits.get("bob", 1).try_take_one().is_some());
+        let second = limits.get("alice", 2).try_take_one().unwrap();
         drop(unbounded);
-        assert!(limits.get("alice", 1).try_take().is_none());
+        assert!(limits.get("alice", 1).try_take_one().is_none());
         drop(second);
-        assert!(limits.get("alice", 1).try_take().is_some());
+        assert!(limits.get("alice", 1).try_take_one().is_some());
     }
 
     #[test]

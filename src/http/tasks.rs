@@ -23,13 +23,13 @@ impl Tasks {
     }
 
     /// Comes back when all tasks are done.
-    pub async fn done(&self) {
+    pub async fn wait_for_all(&self) {
         self.tracker.close();
         self.tracker.wait().await;
     }
 
     /// Drops every task that still runs, at its next point of waiting.
-    pub fn end(&self) {
+    pub fn cancel_all(&self) {
         self.end.cancel();
     }
 }

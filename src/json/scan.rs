@@ -13,7 +13,7 @@ use std::ops::Range;
 
 use thiserror::Error;
 
-use self::block::Inside;
+use self::block::StringContent;
 
 /// A half-open range of bytes of a body.
 ///
@@ -47,7 +47,7 @@ impl Span {
 
 /// A string of a JSON text.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Text {
+pub struct JsonString {
     /// Between the quotes.
     pub span: Span,
     /// Escapes in it.
@@ -59,14 +59,14 @@ pub struct Text {
     pub respelled: bool,
 }
 
-impl Text {
+impl JsonString {
     /// Whether a backslash stands in it.
-    pub const fn escaped(self) -> bool {
+    pub const fn has_escapes(self) -> bool {
         self.escapes > 0
     }
 
     /// The string with its quotes.
-    pub const fn quoted(self) -> Span {
+    pub const fn quoted_span(self) -> Span {
         Span {
             start: self.span.start - 1,
             end: self.span.end + 1,
@@ -75,7 +75,7 @@ impl Text {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Kind {
+pub enum JsonKind {
     Object,
     Array,
     String,
@@ -87,7 +87,7 @@ pub enum Kind {
 
 /// Why a text could not be walked on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
-pub enum Malformed {
+pub enum MalformedJson {
     #[error("expected {expected} at byte {at}")]
     Expected { expected: &'static str, at: usize },
     #[error("nested deeper than {MAX_DEPTH} levels")]
@@ -99,17 +99,17 @@ pub const MAX_DEPTH: usize = 1024;
 
 /// A position in a JSON text that moves forward a value at a time.
 #[derive(Clone, Debug)]
-pub struct Scan<'a> {
+pub struct JsonScanner<'a> {
     text: &'a [u8],
     at: usize,
 }
 
-impl<'a> Scan<'a> {
+impl<'a> JsonScanner<'a> {
     pub const fn new(text: &'a [u8], at: usize) -> Self {
         Self { text, at }
     }
 
-    pub const fn at(&self) -> usize {
+    pub const fn position(&self) -> usize {
         self.at
     }
 
@@ -125,18 +125,18 @@ impl<'a> Scan<'a> {
     }
 
     /// Walks an object: `member` is given each key and must take the value.
-    pub fn object<E: From<Malformed>>(
+    pub fn walk_object<E: From<MalformedJson>>(
         &mut self,
-        mut member: impl FnMut(&mut Self, Text) -> Result<(), E>,
+        mut member: impl FnMut(&mut Self, JsonString) -> Result<(), E>,
     ) -> Result<Span, E> {
-        let start = self.take(b'{', "an object")?;
+        let start = self.expect_byte(b'{', "an object")?;
         if self.peek() == Some(b'}') {
             self.at += 1;
             return Ok(Span::new(start, self.at));
         }
         loop {
-            let key = self.string()?;
-            self.take(b':', "a colon")?;
+            let key = self.take_string()?;
+            self.expect_byte(b':', "a colon")?;
             member(self, key)?;
             match self.peek() {
                 Some(b',') => self.at += 1,
@@ -144,17 +144,21 @@ impl<'a> Scan<'a> {
                     self.at += 1;
                     return Ok(Span::new(start, self.at));
                 }
-                _ => return Err(self.expected("a comma or the end of the object").into()),
+                _ => {
+                    return Err(self
+                        .expected_error("a comma or the end of the object")
+                        .into());
+                }
             }
         }
     }
 
     /// Walks an array: `element` must take the value.
-    pub fn array<E: From<Malformed>>(
+    pub fn walk_array<E: From<MalformedJson>>(
         &mut self,
         mut element: impl FnMut(&mut Self) -> Result<(), E>,
     ) -> Result<Span, E> {
-        let start = self.take(b'[', "an array")?;
+        let start = self.expect_byte(b'[', "an array")?;
         if self.peek() == Some(b']') {
             self.at += 1;
             return Ok(Span::new(start, self.at));
@@ -167,18 +171,22 @@ impl<'a> Scan<'a> {
                     self.at += 1;
                     return Ok(Span::new(start, self.at));
                 }
-                _ => return Err(self.expected("a comma or the end of the array").into()),
+                _ => {
+                    return Err(self
+                        .expected_error("a comma or the end of the array")
+                        .into());
+                }
             }
         }
     }
 
     /// Takes a string.
-    pub fn string(&mut self) -> Result<Text, Malformed> {
-        let start = self.take(b'"', "a string")? + 1;
-        let inside = self.inside(start)?;
+    pub fn take_string(&mut self) -> Result<JsonString, MalformedJson> {
+        let start = self.expect_byte(b'"', "a string")? + 1;
+        let inside = self.read_string_content(start)?;
         let end = start + inside.len;
         self.at = end + 1;
-        Ok(Text {
+        Ok(JsonString {
             span: Span::new(start, end),
             escapes: inside.escapes,
             plain: inside.ascii && !inside.unicode,
@@ -187,99 +195,103 @@ impl<'a> Scan<'a> {
     }
 
     /// Takes any value and says what it is.
-    pub fn value(&mut self) -> Result<(Span, Kind), Malformed> {
-        let first = self.peek().ok_or_else(|| self.expected("a value"))?;
+    pub fn take_value(&mut self) -> Result<(Span, JsonKind), MalformedJson> {
+        let first = self.peek().ok_or_else(|| self.expected_error("a value"))?;
         let start = self.at;
         let kind = match first {
             b'"' => {
-                let text = self.string()?;
-                return Ok((text.quoted(), Kind::String));
+                let text = self.take_string()?;
+                return Ok((text.quoted_span(), JsonKind::String));
             }
             b'{' => {
-                self.container()?;
-                Kind::Object
+                self.skip_container()?;
+                JsonKind::Object
             }
             b'[' => {
-                self.container()?;
-                Kind::Array
+                self.skip_container()?;
+                JsonKind::Array
             }
-            b't' => self.literal(b"true", Kind::True)?,
-            b'f' => self.literal(b"false", Kind::False)?,
-            b'n' => self.literal(b"null", Kind::Null)?,
+            b't' => self.take_literal(b"true", JsonKind::True)?,
+            b'f' => self.take_literal(b"false", JsonKind::False)?,
+            b'n' => self.take_literal(b"null", JsonKind::Null)?,
             b'-' | b'0'..=b'9' => {
-                self.number();
-                Kind::Number
+                self.take_number();
+                JsonKind::Number
             }
-            _ => return Err(self.expected("a value")),
+            _ => return Err(self.expected_error("a value")),
         };
         Ok((Span::new(start, self.at), kind))
     }
 
     /// Nothing but white space may follow.
-    pub fn end(&mut self) -> Result<(), Malformed> {
+    pub fn expect_end(&mut self) -> Result<(), MalformedJson> {
         match self.peek() {
             None => Ok(()),
-            Some(_) => Err(self.expected("the end of the text")),
+            Some(_) => Err(self.expected_error("the end of the text")),
         }
     }
 
     /// Takes one byte after white space; gives its position.
-    fn take(&mut self, byte: u8, expected: &'static str) -> Result<usize, Malformed> {
+    fn expect_byte(&mut self, byte: u8, expected: &'static str) -> Result<usize, MalformedJson> {
         if self.peek() == Some(byte) {
             self.at += 1;
             Ok(self.at - 1)
         } else {
-            Err(self.expected(expected))
+            Err(self.expected_error(expected))
         }
     }
 
-    fn expected(&self, expected: &'static str) -> Malformed {
-        Malformed::Expected {
+    fn expected_error(&self, expected: &'static str) -> MalformedJson {
+        MalformedJson::Expected {
             expected,
             at: self.at,
         }
     }
 
-    fn literal(&mut self, word: &'static [u8], kind: Kind) -> Result<Kind, Malformed> {
+    fn take_literal(
+        &mut self,
+        word: &'static [u8],
+        kind: JsonKind,
+    ) -> Result<JsonKind, MalformedJson> {
         if self.text[self.at..].starts_with(word) {
             self.at += word.len();
             Ok(kind)
         } else {
-            Err(self.expected("a value"))
+            Err(self.expected_error("a value"))
         }
     }
 
-    fn number(&mut self) {
+    fn take_number(&mut self) {
         while let Some(b'-' | b'+' | b'.' | b'0'..=b'9' | b'e' | b'E') = self.text.get(self.at) {
             self.at += 1;
         }
     }
 
     /// What stands between an opening quote, which `from` follows, and the closing one.
-    fn inside(&self, from: usize) -> Result<Inside, Malformed> {
+    fn read_string_content(&self, from: usize) -> Result<StringContent, MalformedJson> {
         let text = self.text.get(from..).unwrap_or_default();
-        block::inside(text).ok_or(Malformed::Expected {
+        block::read_string_content(text).ok_or(MalformedJson::Expected {
             expected: "the end of a string",
             at: self.text.len(),
         })
     }
 
     /// Skips an object or array, checking that brackets match in kind.
-    fn container(&mut self) -> Result<(), Malformed> {
+    fn skip_container(&mut self) -> Result<(), MalformedJson> {
         let mut nesting = Nesting::default();
         loop {
             let Some(&byte) = self.text.get(self.at) else {
-                return Err(self.expected("the end of an object or array"));
+                return Err(self.expected_error("the end of an object or array"));
             };
             match byte {
                 b'"' => {
-                    self.at += 1 + self.inside(self.at + 1)?.len;
+                    self.at += 1 + self.read_string_content(self.at + 1)?.len;
                 }
-                b'{' | b'[' => nesting.open(byte == b'{')?,
+                b'{' | b'[' => nesting.open_bracket(byte == b'{')?,
                 b'}' | b']' => {
-                    let matched = nesting.close(byte == b'}');
+                    let matched = nesting.close_bracket(byte == b'}');
                     if !matched {
-                        return Err(self.expected("the bracket that closes what was opened"));
+                        return Err(self.expected_error("the bracket that closes what was opened"));
                     }
                     if nesting.depth == 0 {
                         self.at += 1;
@@ -309,9 +321,9 @@ impl Default for Nesting {
 }
 
 impl Nesting {
-    fn open(&mut self, object: bool) -> Result<(), Malformed> {
+    fn open_bracket(&mut self, object: bool) -> Result<(), MalformedJson> {
         if self.depth == MAX_DEPTH {
-            return Err(Malformed::TooDeep);
+            return Err(MalformedJson::TooDeep);
         }
         let bit = 1u64 << (self.depth % 64);
         let word = &mut self.objects[self.depth / 64];
@@ -320,7 +332,7 @@ impl Nesting {
         Ok(())
     }
 
-    fn close(&mut self, object: bool) -> bool {
+    fn close_bracket(&mut self, object: bool) -> bool {
         let Some(depth) = self.depth.checked_sub(1) else {
             return false;
         };
@@ -333,15 +345,15 @@ impl Nesting {
 mod tests {
     use super::*;
 
-    fn spans(text: &str) -> Result<Vec<&str>, Malformed> {
+    fn spans(text: &str) -> Result<Vec<&str>, MalformedJson> {
         let mut found = Vec::new();
-        let mut scan = Scan::new(text.as_bytes(), 0);
-        scan.array(|scan| {
-            let (span, _) = scan.value()?;
+        let mut scan = JsonScanner::new(text.as_bytes(), 0);
+        scan.walk_array(|scan| {
+            let (span, _) = scan.take_value()?;
             found.push(&text[span.range()]);
-            Ok::<_, Malformed>(())
+            Ok::<_, MalformedJson>(())
         })?;
-        scan.end()?;
+        scan.expect_end()?;
         Ok(found)
     }
 
@@ -378,6 +390,6 @@ mod tests {
     fn nesting_is_followed_to_its_bound() {
         let deep = |levels: usize| format!("[{}{}]", "[".repeat(levels), "]".repeat(levels));
         assert!(spans(&deep(MAX_DEPTH)).is_ok());
-        assert_eq!(spans(&deep(MAX_DEPTH + 1)), Err(Malformed::TooDeep));
+        assert_eq!(spans(&deep(MAX_DEPTH + 1)), Err(MalformedJson::TooDeep));
     }
 }

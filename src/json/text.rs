@@ -9,13 +9,13 @@ mod digest;
 mod measure;
 
 pub use self::{
-    digest::{Digester, describe, digest},
-    measure::measure,
+    digest::{TextDigester, digest_text, measure_and_digest},
+    measure::measure_text,
 };
 
 /// Characters by kind of text.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Sizes {
+pub struct TextSizes {
     /// ASCII.
     pub latin: u32,
     /// Chinese characters and full-width punctuation.
@@ -28,8 +28,8 @@ pub struct Sizes {
     pub other: u32,
 }
 
-impl Sizes {
-    pub fn chars(&self) -> usize {
+impl TextSizes {
+    pub fn total_chars(&self) -> usize {
         [
             self.latin,
             self.han,
@@ -44,14 +44,14 @@ impl Sizes {
     }
 
     /// One character, by its scalar value.
-    pub fn of(code: u32) -> Self {
+    pub fn from_code(code: u32) -> Self {
         let mut sizes = Self::default();
-        sizes.count(code);
+        sizes.count_code(code);
         sizes
     }
 
     #[inline]
-    fn count(&mut self, code: u32) {
+    fn count_code(&mut self, code: u32) {
         let kind = match code {
             0..0x80 => &mut self.latin,
             0x3040..=0x30FF | 0x31F0..=0x31FF | 0xFF66..=0xFF9F => &mut self.kana,
@@ -66,7 +66,7 @@ impl Sizes {
     }
 }
 
-impl std::ops::AddAssign for Sizes {
+impl std::ops::AddAssign for TextSizes {
     fn add_assign(&mut self, more: Self) {
         self.latin += more.latin;
         self.han += more.han;
@@ -77,7 +77,7 @@ impl std::ops::AddAssign for Sizes {
     }
 }
 
-impl std::ops::SubAssign for Sizes {
+impl std::ops::SubAssign for TextSizes {
     fn sub_assign(&mut self, less: Self) {
         self.latin = self.latin.saturating_sub(less.latin);
         self.han = self.han.saturating_sub(less.han);
@@ -100,13 +100,13 @@ pub struct Character {
 
 /// The characters of a text, in order.
 #[derive(Clone, Debug)]
-pub struct Walk<'a> {
+pub struct TextWalk<'a> {
     raw: &'a [u8],
     at: usize,
     lone: bool,
 }
 
-impl<'a> Walk<'a> {
+impl<'a> TextWalk<'a> {
     pub const fn new(raw: &'a [u8]) -> Self {
         Self {
             raw,
@@ -117,11 +117,11 @@ impl<'a> Walk<'a> {
 
     /// Whether all that was walked so far has a decoded form: no half of a surrogate pair, no
     /// unknown escape.
-    pub const fn sound(&self) -> bool {
+    pub const fn is_sound(&self) -> bool {
         !self.lone
     }
 
-    fn escape(&mut self) -> Character {
+    fn read_escape(&mut self) -> Character {
         let at = self.at;
         let mut len = 2;
         let code = match self.raw.get(at + 1) {
@@ -132,7 +132,7 @@ impl<'a> Walk<'a> {
             Some(b'f') => 0x0C,
             Some(&byte @ (b'"' | b'\\' | b'/')) => u32::from(byte),
             Some(b'u') => {
-                let (code, taken) = self.unicode(at);
+                let (code, taken) = self.read_unicode_escape(at);
                 len = taken;
                 code
             }
@@ -146,15 +146,15 @@ impl<'a> Walk<'a> {
     }
 
     /// `\uXXXX` at `at`, with the second half of a pair where there is one.
-    fn unicode(&mut self, at: usize) -> (u32, usize) {
-        let Some(first) = hex4(self.raw, at + 2) else {
+    fn read_unicode_escape(&mut self, at: usize) -> (u32, usize) {
+        let Some(first) = parse_hex4(self.raw, at + 2) else {
             self.lone = true;
             return (u32::from(b'\\'), 2);
         };
         match first {
             0xD800..=0xDBFF => {
                 let second = (self.raw.get(at + 6..at + 8) == Some(b"\\u"))
-                    .then(|| hex4(self.raw, at + 8))
+                    .then(|| parse_hex4(self.raw, at + 8))
                     .flatten();
                 if let Some(second @ 0xDC00..=0xDFFF) = second {
                     (0x10000 + ((first - 0xD800) << 10) + (second - 0xDC00), 12)
@@ -172,15 +172,15 @@ impl<'a> Walk<'a> {
     }
 }
 
-impl Iterator for Walk<'_> {
+impl Iterator for TextWalk<'_> {
     type Item = Character;
 
     fn next(&mut self) -> Option<Character> {
         let &first = self.raw.get(self.at)?;
         let character = if first == b'\\' {
-            self.escape()
+            self.read_escape()
         } else {
-            let (code, len) = utf8(&self.raw[self.at..], first);
+            let (code, len) = decode_utf8(&self.raw[self.at..], first);
             Character {
                 at: self.at,
                 len,
@@ -192,7 +192,7 @@ impl Iterator for Walk<'_> {
     }
 }
 
-fn hex4(raw: &[u8], at: usize) -> Option<u32> {
+fn parse_hex4(raw: &[u8], at: usize) -> Option<u32> {
     let digits: [u8; 4] = raw.get(at..at + 4)?.try_into().ok()?;
     let digits = digits.map(|byte| HEX[byte as usize]);
     // Anything but a digit has its high bits set.
@@ -219,7 +219,7 @@ const HEX: [u8; 256] = {
 };
 
 /// The scalar value at the start of `raw`, and its bytes. Bytes that are no UTF-8 count one each.
-fn utf8(raw: &[u8], first: u8) -> (u32, usize) {
+fn decode_utf8(raw: &[u8], first: u8) -> (u32, usize) {
     let (len, mut code) = match first {
         0..0x80 => return (u32::from(first), 1),
         0xC2..=0xDF => (2, u32::from(first & 0x1F)),
@@ -252,7 +252,7 @@ pub fn spelt_bytes(code: u32) -> usize {
 }
 
 /// Writes text as the contents of a JSON string.
-pub fn escape(text: &str) -> String {
+pub fn escape_text(text: &str) -> String {
     let mut quoted = serde_json::Value::from(text).to_string();
     quoted.pop();
     quoted.remove(0);
@@ -260,13 +260,13 @@ pub fn escape(text: &str) -> String {
 }
 
 /// The decoded text, or `None` where it has no decoded form.
-pub fn decode(raw: &[u8]) -> Option<String> {
-    let mut walk = Walk::new(raw);
+pub fn decode_text(raw: &[u8]) -> Option<String> {
+    let mut walk = TextWalk::new(raw);
     let text = walk
         .by_ref()
         .map(|character| char::from_u32(character.code).unwrap_or(char::REPLACEMENT_CHARACTER))
         .collect();
-    walk.sound().then_some(text)
+    walk.is_sound().then_some(text)
 }
 
 #[cfg(test)]

@@ -15,26 +15,26 @@ use hyper_util::rt::TokioIo;
 use tokio::time::timeout;
 
 use crate::{
-    error::{Failure, chain},
+    error::{Failure, format_error_chain},
     http::limit::Hold,
-    provider::{Outgoing, Provider, Unsent},
-    proxy::{App, outgoing::cleaned, traced_send},
-    relay::tunnel,
-    telemetry::record::Record,
-    wire::{Body, whole},
+    provider::{OutgoingRequest, Provider, UpstreamError},
+    proxy::{App, outgoing::clean_answer_headers, traced_send},
+    relay::tunnel_bytes,
+    telemetry::record::RequestRecord,
+    wire::{Body, whole_body},
 };
 
 /// What it takes to leave HTTP on both sides.
-pub(super) struct Opening {
+pub(super) struct UpgradeRequest {
     /// The client's connection, once our answer has gone out.
     pub client: OnUpgrade,
-    pub outgoing: Outgoing,
+    pub outgoing: OutgoingRequest,
     pub provider: Arc<Provider>,
     pub running: Arc<Hold>,
 }
 
 /// The connection of a client that asks for a websocket.
-pub(super) fn wants_websocket(parts: &Parts) -> Option<OnUpgrade> {
+pub(super) fn find_websocket_upgrade(parts: &Parts) -> Option<OnUpgrade> {
     let says = |name, word: &str| {
         let values = parts.headers.get_all(name).iter();
         values
@@ -54,13 +54,13 @@ pub(super) fn wants_websocket(parts: &Parts) -> Option<OnUpgrade> {
 ///
 /// # Errors
 /// No answer began.
-pub(super) async fn upgrade(
+pub(super) async fn upgrade_connection(
     app: &App,
     parts: &Parts,
-    opening: Opening,
-    record: &mut Record,
+    opening: UpgradeRequest,
+    record: &mut RequestRecord,
 ) -> Result<Response<Body>, Failure> {
-    let Opening {
+    let UpgradeRequest {
         client,
         mut outgoing,
         provider,
@@ -69,18 +69,19 @@ pub(super) async fn upgrade(
     let headers = &mut outgoing.headers;
     headers.insert(CONNECTION, HeaderValue::from_static("upgrade"));
     headers.insert(UPGRADE, HeaderValue::from_static("websocket"));
-    let mut opened = traced_send::send(&record.notes().trace, &provider, None, outgoing).await?;
+    let mut opened =
+        traced_send::send_traced(&record.notes().trace, &provider, None, outgoing).await?;
     if opened.status() != StatusCode::SWITCHING_PROTOCOLS {
-        return Ok(cleaned(opened));
+        return Ok(clean_answer_headers(opened));
     }
     let connection = hyper::upgrade::on(&mut opened).await.map_err(|error| {
-        tracing::warn!(provider = %provider.name, error = %chain(&error), "a provider left HTTP and was gone");
-        Unsent::Unreachable {
+        tracing::warn!(provider = %provider.name, error = %format_error_chain(&error), "a provider left HTTP and was gone");
+        UpstreamError::Unreachable {
             provider: provider.name.to_string(),
         }
     })?;
     let protocol = opened.headers().get(UPGRADE).cloned();
-    let mut answer = cleaned(opened.map(|_| whole("")));
+    let mut answer = clean_answer_headers(opened.map(|_| whole_body("")));
     let headers = answer.headers_mut();
     headers.insert(CONNECTION, HeaderValue::from_static("upgrade"));
     headers.insert(
@@ -96,7 +97,7 @@ pub(super) async fn upgrade(
         let client = match timeout(idle, client).await {
             Ok(Ok(client)) => TokioIo::new(client),
             Ok(Err(error)) => {
-                tracing::debug!(error = %chain(&error), "a client was gone before its websocket");
+                tracing::debug!(error = %format_error_chain(&error), "a client was gone before its websocket");
                 return;
             }
             Err(_) => {
@@ -104,7 +105,7 @@ pub(super) async fn upgrade(
                 return;
             }
         };
-        let carried = tunnel(client, TokioIo::new(connection), idle).await;
+        let carried = tunnel_bytes(client, TokioIo::new(connection), idle).await;
         tracing::info!(
             provider = %provider.name,
             bytes_sent = carried.sent,

@@ -7,14 +7,14 @@ use tokio::{runtime::Handle, task::JoinSet};
 /// Tasks that are dropped together with this. Before [`Background::start`] none is taken, so that a
 /// command that only looks at the settings asks nobody.
 #[derive(Debug, Default)]
-pub(super) struct Background {
+pub(super) struct BackgroundTasks {
     runtime: OnceLock<Handle>,
     tasks: Mutex<JoinSet<()>>,
     /// The one that goes on for ever.
     standing: Mutex<JoinSet<()>>,
 }
 
-impl Background {
+impl BackgroundTasks {
     /// Takes work from now on; called from within the runtime that does it. Whether this was the
     /// first call.
     pub(super) fn start(&self) -> bool {
@@ -22,7 +22,7 @@ impl Background {
     }
 
     /// Whether work is taken.
-    pub(super) fn started(&self) -> bool {
+    pub(super) fn is_started(&self) -> bool {
         self.runtime.get().is_some()
     }
 
@@ -36,7 +36,10 @@ impl Background {
     }
 
     /// Ends the task that goes on for ever, and begins another one in its place, if any.
-    pub(super) fn stand(&self, task: Option<impl Future<Output = ()> + Send + 'static>) {
+    pub(super) fn replace_standing_task(
+        &self,
+        task: Option<impl Future<Output = ()> + Send + 'static>,
+    ) {
         let Some(runtime) = self.runtime.get() else {
             return;
         };

@@ -1,8 +1,8 @@
 //! How large a request body may be where the settings do not say.
 
 use super::{
-    catalogue::{self, table::built_in},
-    names::Names,
+    catalogue::{self, table::built_in_table},
+    names::ModelNames,
 };
 use crate::config::Config;
 
@@ -17,17 +17,21 @@ pub fn fit_body_to_windows(config: &mut Config) {
 
 /// In tokens; 0 where no window is known.
 fn largest_window(config: &Config) -> u32 {
-    let names = Names::new(config);
-    let places = names.spelt_out().into_iter().flat_map(|(name, provider)| {
-        let found = names.places(&names.plain(name, None), provider);
-        found.unwrap_or_default()
-    });
+    let names = ModelNames::new(config);
+    let places = names
+        .list_configured_names()
+        .into_iter()
+        .flat_map(|(name, provider)| {
+            let found = names.resolve_deployments(&names.resolve_aliases(name, None), provider);
+            found.unwrap_or_default()
+        });
     let known = places.filter_map(|one| {
-        let place = &one.place;
+        let place = &one.served_model;
         let provider = config.providers.get(&place.provider)?;
         let catalogued = || {
-            let provider = catalogue::name_of(&place.provider, provider.base_url.as_deref());
-            Some(catalogue::lookup(built_in(), &provider, &place.model)?.tokens)
+            let provider =
+                catalogue::find_provider_name(&place.provider, provider.base_url.as_deref());
+            Some(catalogue::look_up_window(built_in_table(), &provider, &place.model)?.tokens)
         };
         one.settings.context_length.or_else(catalogued)
     });

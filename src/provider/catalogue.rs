@@ -5,7 +5,7 @@
 //! `lookup_by_name` takes what all others agree on. What is not found is not guessed; the caller
 //! says so.
 
-pub(crate) mod fetched;
+pub(crate) mod fetched_catalogue;
 mod release;
 pub(crate) mod table;
 
@@ -13,17 +13,17 @@ use std::ops::RangeInclusive;
 
 use http::Uri;
 
-use self::table::{Table, built_in};
-use super::{Source, Window, window::least};
+use self::table::{WindowTable, built_in_table};
+use super::{Window, WindowSource, window::lesser_bound};
 
 /// Longer names than this are no model's; it bounds the search.
 const MAX_NAME_BYTES: usize = 256;
 
 /// Windows that can be true, in tokens.
-pub(super) const SANE: RangeInclusive<u32> = 1_024..=100_000_000;
+pub(super) const SANE_WINDOWS: RangeInclusive<u32> = 1_024..=100_000_000;
 
 /// Other names that people give these providers.
-const ALIASES: &[(&str, &str)] = &[
+const PROVIDER_ALIASES: &[(&str, &str)] = &[
     ("bedrock", "amazon-bedrock"),
     ("dashscope", "alibaba"),
     ("fireworks", "fireworks-ai"),
@@ -38,7 +38,7 @@ const ALIASES: &[(&str, &str)] = &[
 ];
 
 /// Endings of hosts of APIs that are called `api.NAME.ending`.
-const ENDINGS: [&str; 5] = ["com", "ai", "cn", "io", "xyz"];
+const API_HOST_ENDINGS: [&str; 5] = ["com", "ai", "cn", "io", "xyz"];
 
 /// Hosts of their APIs, but for those that are called `api.NAME.com` or the like; one with a leading dot stands
 /// for all below it.
@@ -65,53 +65,54 @@ const HOSTS: &[(&str, &str)] = &[
 /// What a table knows of a model of that provider, by the catalogue's name for it (see
 /// [`name_of`]): the exact name, else the longest known name of which it is a release
 /// (`gpt-4o-2024-08-06` is one of `gpt-4o`, and `gpt-4-32k` is none of `gpt-4`).
-pub(super) fn lookup(table: &Table, provider: &str, model: &str) -> Option<Window> {
-    find_release(model, |name| table.exact(provider, name))
+pub(super) fn look_up_window(table: &WindowTable, provider: &str, model: &str) -> Option<Window> {
+    find_by_base_name(model, |name| table.find_exact(provider, name))
 }
 
 /// What all providers that know the model say of it alike; the least of the limits of a prompt
 /// that any of them names. `None`: nobody knows the name, or they disagree on the window: the same
 /// name can mean different windows.
-pub(super) fn lookup_by_name(table: &Table, model: &str) -> Option<Window> {
-    let entries = |name: &str| Some(table.of_model(name)).filter(|entries| !entries.is_empty());
+pub(super) fn look_up_window_by_name(table: &WindowTable, model: &str) -> Option<Window> {
+    let entries =
+        |name: &str| Some(table.entries_of_model(name)).filter(|entries| !entries.is_empty());
     // The longest name that anybody knows decides: a shorter one is another model.
-    let known = find_release(model, entries)?;
+    let known = find_by_base_name(model, entries)?;
     let mut windows = known.iter().map(|(_, window)| *window);
     let first = windows.next()?;
     let agreed = windows.try_fold(first, |agreed, other| {
         (agreed.tokens == other.tokens).then_some(Window {
-            input: least(agreed.input, other.input),
+            input: lesser_bound(agreed.input, other.input),
             ..agreed
         })
     })?;
     Some(Window {
-        source: Source::CatalogueByName,
+        source: WindowSource::CatalogueByName,
         ..agreed
     })
 }
 
 /// What is found under the longest name of which a model is a release.
-fn find_release<T>(model: &str, find: impl FnMut(&str) -> Option<T>) -> Option<T> {
+fn find_by_base_name<T>(model: &str, find: impl FnMut(&str) -> Option<T>) -> Option<T> {
     if model.len() > MAX_NAME_BYTES {
         return None;
     }
-    release::names(&model.to_ascii_lowercase()).find_map(find)
+    release::base_names(&model.to_ascii_lowercase()).find_map(find)
 }
 
 /// The catalogue's name for a configured provider: by its host, which is what really answers,
 /// else by the name the user gave it, in lower case.
-pub(super) fn name_of(name: &str, base_url: Option<&str>) -> String {
-    let by_host = base_url.and_then(provider_by_host);
-    by_host.unwrap_or_else(|| without_alias(name))
+pub(super) fn find_provider_name(name: &str, base_url: Option<&str>) -> String {
+    let by_host = base_url.and_then(find_provider_by_host);
+    by_host.unwrap_or_else(|| resolve_alias(name))
 }
 
-fn without_alias(name: &str) -> String {
+fn resolve_alias(name: &str) -> String {
     let name = name.to_ascii_lowercase();
-    let alias = ALIASES.iter().find(|(alias, _)| *alias == name);
+    let alias = PROVIDER_ALIASES.iter().find(|(alias, _)| *alias == name);
     alias.map_or(name, |(_, provider)| (*provider).to_owned())
 }
 
-fn provider_by_host(base_url: &str) -> Option<String> {
+fn find_provider_by_host(base_url: &str) -> Option<String> {
     let uri: Uri = base_url.parse().ok()?;
     let host = uri.host()?.to_ascii_lowercase();
     let is = |known: &str| host == known || (known.starts_with('.') && host.ends_with(known));
@@ -119,9 +120,9 @@ fn provider_by_host(base_url: &str) -> Option<String> {
         return Some((*provider).to_owned());
     }
     let (name, ending) = host.strip_prefix("api.")?.split_once('.')?;
-    let provider = without_alias(name);
+    let provider = resolve_alias(name);
     // Another ending may be that of a private network, whose hosts are called as they like.
-    let known = ENDINGS.contains(&ending) && built_in().has_provider(&provider);
+    let known = API_HOST_ENDINGS.contains(&ending) && built_in_table().has_provider(&provider);
     known.then_some(provider)
 }
 

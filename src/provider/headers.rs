@@ -14,7 +14,7 @@ use http::{
     },
 };
 
-use crate::config::{Auth, OWN_HEADERS, ProviderConfig};
+use crate::config::{Auth, PROXY_HEADER_PREFIX, ProviderConfig};
 
 /// Headers in which clients send credentials, `Authorization` apart.
 const CREDENTIALS: &[&str] = &[
@@ -28,7 +28,7 @@ const CREDENTIALS: &[&str] = &[
 ///
 /// `client_keys`: clients authenticate with keys of ours, which no provider may see.
 /// `identity`: ask for an answer that is not compressed.
-pub fn to_provider(
+pub fn filter_for_provider(
     headers: &HeaderMap,
     provider: &ProviderConfig,
     client_keys: bool,
@@ -67,7 +67,7 @@ pub fn to_provider(
 ///
 /// SECURITY: a length beside a transfer coding is not that of the body and goes no further
 /// (RFC 9112, 6.3): what came after it would be read as the answer to the next request.
-pub fn to_client(headers: &HeaderMap) -> HeaderMap {
+pub fn filter_for_client(headers: &HeaderMap) -> HeaderMap {
     let coded = headers.contains_key(TRANSFER_ENCODING);
     end_to_end(headers, 16, |name| {
         *name == SET_COOKIE || (coded && *name == CONTENT_LENGTH)
@@ -94,7 +94,7 @@ fn belongs_to_connection(name: &HeaderName) -> bool {
     [CONNECTION, TE, TRAILER, TRANSFER_ENCODING, UPGRADE].contains(name)
         || matches!(name.as_str(), "keep-alive" | "set-cookie2" | "cookie2")
         || name.as_str().starts_with("proxy-")
-        || name.as_str().starts_with(OWN_HEADERS)
+        || name.as_str().starts_with(PROXY_HEADER_PREFIX)
 }
 
 /// What `Connection` names belongs to the connection too. Named there by mistake, credentials and
@@ -114,7 +114,7 @@ fn named_by_connection(headers: &HeaderMap) -> Vec<HeaderName> {
 mod tests {
     use http::{HeaderMap, HeaderName, HeaderValue};
 
-    use super::{to_client, to_provider};
+    use super::{filter_for_client, filter_for_provider};
     use crate::{
         config::{Auth, ProviderConfig, secret::Secret},
         provider::tests::provider,
@@ -155,7 +155,7 @@ mod tests {
             ("x-many", "2"),
             ("accept-encoding", "gzip"),
         ]);
-        let out = to_provider(&sent, &with(Auth::None), false, true);
+        let out = filter_for_provider(&sent, &with(Auth::None), false, true);
         let expected = headers(&[
             ("x-session-id", "a"),
             ("x-many", "1"),
@@ -163,7 +163,7 @@ mod tests {
             ("accept-encoding", "identity"),
         ]);
         assert_eq!(out, expected);
-        let out = to_provider(&sent, &with(Auth::None), false, false);
+        let out = filter_for_provider(&sent, &with(Auth::None), false, false);
         assert_eq!(out["accept-encoding"], "gzip");
     }
 
@@ -172,7 +172,7 @@ mod tests {
         let sent = headers(&[("authorization", "Bearer theirs"), ("api-key", "theirs")]);
         let check = |auth: Auth, client_keys: bool, expected: &[(&'static str, &'static str)]| {
             let shown = format!("{auth:?} {client_keys}");
-            let out = to_provider(&sent, &with(auth), client_keys, false);
+            let out = filter_for_provider(&sent, &with(auth), client_keys, false);
             assert_eq!(out, headers(expected), "{shown}");
         };
         let theirs = &[("authorization", "Bearer theirs"), ("api-key", "theirs")];
@@ -201,7 +201,7 @@ mod tests {
                 key_header: key_header.map(HeaderName::from_static),
                 ..with(Auth::Key(Secret::new("ours")))
             };
-            let out = to_provider(&sent, &config, false, false);
+            let out = filter_for_provider(&sent, &config, false, false);
             let (name, value) = match key_header {
                 Some(name) => (name, "ours"),
                 None => ("authorization", "Bearer ours"),
@@ -238,7 +238,7 @@ mod tests {
             ]),
             ..with(Auth::Key(Secret::new("ours")))
         };
-        let out = to_provider(&sent, &config, false, true);
+        let out = filter_for_provider(&sent, &config, false, true);
         let expected = headers(&[
             ("x-other", "1"),
             ("x-team", "ours"),
@@ -258,6 +258,6 @@ mod tests {
             ("x-request-id", "r"),
         ]);
         let expected = headers(&[("retry-after", "7"), ("x-request-id", "r")]);
-        assert_eq!(to_client(&sent), expected);
+        assert_eq!(filter_for_client(&sent), expected);
     }
 }

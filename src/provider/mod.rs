@@ -6,19 +6,19 @@
 mod background;
 mod body_size;
 pub mod catalogue;
-mod choice;
-mod client;
+mod connection_reuse;
 pub mod headers;
-pub mod learnt;
-pub mod listed;
+pub mod learnt_windows;
+mod model_candidates;
+pub mod model_lists;
 pub mod overflow;
-mod patience;
-mod query;
+mod query_parameters;
 mod registry;
 pub mod retry;
-mod reuse;
 pub mod simulated;
+mod timeouts;
 mod upstream;
+mod upstream_client;
 mod warnings;
 mod window;
 
@@ -27,22 +27,22 @@ use crate::error::Failure;
 
 pub use self::{
     body_size::fit_body_to_windows,
-    choice::Choice,
-    patience::Impatient,
-    registry::{Asked, Offered, Registry, Target},
-    upstream::{Outgoing, Payload, Provider, Unsent, Upload},
-    warnings::{unknown_windows, warnings},
-    window::{ASSUMED_WINDOW, Bounds, Source, Window},
+    model_candidates::ModelCandidates,
+    registry::{ModelListResult, OfferedModel, Registry, Target},
+    timeouts::IdleTimeoutBody,
+    upstream::{OutgoingRequest, Payload, Provider, Upload, UpstreamError},
+    warnings::{collect_warnings, find_unknown_windows},
+    window::{ASSUMED_WINDOW, Bounds, Window, WindowSource},
 };
 pub use crate::config::{
     SIMULATED,
-    names::{self, Unknown, matches},
+    names::{self, ModelNameError, matches_pattern},
 };
 
-impl From<Unknown> for Failure {
-    fn from(unknown: Unknown) -> Self {
+impl From<ModelNameError> for Failure {
+    fn from(unknown: ModelNameError) -> Self {
         match unknown {
-            Unknown::Provider { .. } => Self::ProviderNotFound(unknown.to_string()),
+            ModelNameError::Provider { .. } => Self::ProviderNotFound(unknown.to_string()),
             _ => Self::ModelNotFound(unknown.to_string()),
         }
     }

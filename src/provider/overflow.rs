@@ -8,7 +8,7 @@
 //!
 //! Never panics, whatever the body; reads 64 KiB of it at most, in linear time.
 
-mod read;
+mod error_body;
 mod spelling;
 mod template;
 mod wording;
@@ -16,10 +16,10 @@ mod wording;
 use http::StatusCode;
 
 use self::{
-    read::{Reading, What},
+    error_body::{ErrorTextKind, ParsedError},
     wording::{CODES, FIGURES, SURE, VAGUE, VETOES, WORDLESS},
 };
-use crate::format::fault::Fault;
+use crate::format::error_body::ErrorBody;
 
 /// What an error says of a conversation that is too long; all in tokens, as the provider counts.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -40,7 +40,7 @@ pub struct Overflow {
 
 impl Overflow {
     /// What the table of wordings calls so.
-    fn figure(&mut self, name: &str) -> Option<&mut Option<u32>> {
+    fn figure_mut(&mut self, name: &str) -> Option<&mut Option<u32>> {
         match name {
             "window" => Some(&mut self.window),
             "limit" => Some(&mut self.prompt_limit),
@@ -60,7 +60,7 @@ impl Overflow {
     }
 
     /// The answer that was asked for fills the window by itself: no cut of the prompt can help.
-    pub fn answer_alone(&self) -> bool {
+    pub fn is_filled_by_answer(&self) -> bool {
         let sizes = self.asked_answer().zip(self.window);
         sizes.is_some_and(|(answer, window)| answer >= window)
     }
@@ -68,7 +68,7 @@ impl Overflow {
 
 /// What an error is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Verdict {
+pub enum OverflowVerdict {
     /// Not about the length of the conversation.
     Other,
     Overflow(Overflow),
@@ -88,45 +88,45 @@ enum Gate {
 /// Judges an answer that is an error, by its status and its body, decoded.
 ///
 /// A body with status 200 is taken for an error where it has an `error` and no `choices`.
-pub fn judge(status: StatusCode, body: &[u8]) -> Verdict {
-    let gate = gate(status);
+pub fn detect_overflow(status: StatusCode, body: &[u8]) -> OverflowVerdict {
+    let gate = choose_gate(status);
     if gate == Gate::None {
-        return Verdict::Other;
+        return OverflowVerdict::Other;
     }
-    let reading = Reading::of(body);
+    let reading = ParsedError::from_body(body);
     let success = status.is_success();
     if reading.empty {
         // A success without a body is how some engines answer a streamed request that is too long.
         return if is_refusal(status) || (success && body.trim_ascii().is_empty()) {
-            Verdict::Wordless
+            OverflowVerdict::Wordless
         } else {
-            Verdict::Other
+            OverflowVerdict::Other
         };
     }
     if success && (!reading.error || reading.choices) {
-        return Verdict::Other;
+        return OverflowVerdict::Other;
     }
-    match decide(&reading, gate) {
-        Verdict::Wordless if !is_refusal(status) => Verdict::Other,
+    match decide_verdict(&reading, gate) {
+        OverflowVerdict::Wordless if !is_refusal(status) => OverflowVerdict::Other,
         verdict => verdict,
     }
 }
 
 /// Judges the data of the first event of a stream that began as a success.
-pub fn judge_event(data: &[u8]) -> Verdict {
-    let reading = Reading::of(data);
+pub fn detect_overflow_in_event(data: &[u8]) -> OverflowVerdict {
+    let reading = ParsedError::from_body(data);
     if !reading.is_error_event() {
-        return Verdict::Other;
+        return OverflowVerdict::Other;
     }
-    match decide(&reading, Gate::All) {
-        Verdict::Wordless => Verdict::Other,
+    match decide_verdict(&reading, Gate::All) {
+        OverflowVerdict::Wordless => OverflowVerdict::Other,
         verdict => verdict,
     }
 }
 
 /// The 400 that every client knows, and that its own recovery looks for. `window` and
 /// `prompt_tokens` are in tokens; what is not known is not said.
-pub fn classic(window: Option<u32>, prompt_tokens: Option<u32>) -> Fault {
+pub fn make_overflow_fault(window: Option<u32>, prompt_tokens: Option<u32>) -> ErrorBody {
     let what = match (window, prompt_tokens) {
         (Some(window), prompt) => {
             let sent = match prompt {
@@ -149,7 +149,7 @@ pub fn classic(window: Option<u32>, prompt_tokens: Option<u32>) -> Fault {
             "This model's maximum context length is exceeded by your messages.".to_owned()
         }
     };
-    Fault {
+    ErrorBody {
         message: format!("{what} Please reduce the length of the messages."),
         kind: Some("invalid_request_error".into()),
         param: Some("messages".into()),
@@ -159,7 +159,7 @@ pub fn classic(window: Option<u32>, prompt_tokens: Option<u32>) -> Fault {
 
 /// A 429 or a failure of the server is seldom an overflow, and only if it says so plainly. Other
 /// statuses are about keys, money and paths.
-fn gate(status: StatusCode) -> Gate {
+fn choose_gate(status: StatusCode) -> Gate {
     match status.as_u16() {
         200 | 400 | 413 | 422 => Gate::All,
         429 | 500..=599 => Gate::Sure,
@@ -172,37 +172,37 @@ fn is_refusal(status: StatusCode) -> bool {
 }
 
 /// The outermost error that is about the length, or about something that only sounds like it.
-fn decide(reading: &Reading, gate: Gate) -> Verdict {
-    for said in &reading.said {
-        let hit = |rows: &[&str]| rows.iter().any(|row| template::find(row, &said.text));
+fn decide_verdict(reading: &ParsedError, gate: Gate) -> OverflowVerdict {
+    for said in &reading.texts {
+        let hit = |rows: &[&str]| rows.iter().any(|row| template::is_in_text(row, &said.text));
         if hit(VETOES) {
-            return Verdict::Other;
+            return OverflowVerdict::Other;
         }
-        let overflow = match said.what {
-            What::Code => CODES.contains(&&*said.text),
-            What::Sentence => hit(SURE) || gate == Gate::All && hit(VAGUE),
+        let overflow = match said.kind {
+            ErrorTextKind::Code => CODES.contains(&&*said.text),
+            ErrorTextKind::Sentence => hit(SURE) || gate == Gate::All && hit(VAGUE),
         };
         if overflow {
-            return Verdict::Overflow(figures(reading));
+            return OverflowVerdict::Overflow(collect_figures(reading));
         }
-        if said.what == What::Sentence && WORDLESS.contains(&&*said.text) {
-            return Verdict::Wordless;
+        if said.kind == ErrorTextKind::Sentence && WORDLESS.contains(&&*said.text) {
+            return OverflowVerdict::Wordless;
         }
     }
-    Verdict::Other
+    OverflowVerdict::Other
 }
 
 /// The numbers of an overflow. Fields count before sentences, outer ones before those they quote.
-fn figures(reading: &Reading) -> Overflow {
+fn collect_figures(reading: &ParsedError) -> Overflow {
     let mut found = Overflow {
         window: reading.n_ctx,
         prompt_tokens: reading.n_prompt_tokens,
         ..Overflow::default()
     };
-    let sentences = reading.said.iter();
-    for said in sentences.filter(|said| said.what == What::Sentence) {
+    let sentences = reading.texts.iter();
+    for said in sentences.filter(|said| said.kind == ErrorTextKind::Sentence) {
         for row in [FIGURES, SURE, VAGUE].into_iter().flatten() {
-            template::read(row, &said.text, &mut found);
+            template::read_numbers(row, &said.text, &mut found);
         }
     }
     // Prompts come in parts (text, tools, functions); what is left of the whole is all of them.

@@ -5,7 +5,7 @@ use std::{
 
 use proptest::prelude::*;
 
-use super::{ASSUMED_WINDOW, Registry, Source, Target, Unknown};
+use super::{ASSUMED_WINDOW, ModelNameError, Registry, Target, WindowSource};
 use crate::{
     config::{Auth, Config, Deployment, ModelConfig, ProviderConfig},
     guard::profile,
@@ -18,7 +18,7 @@ pub(super) fn provider(base_url: &str, models: &[&str]) -> ProviderConfig {
         key_header: None,
         headers: http::HeaderMap::new(),
         query: None,
-        profile: profile::named("openai").unwrap(),
+        profile: profile::find_profile("openai").unwrap(),
         models: models.iter().map(|&model| model.to_owned()).collect(),
         connect_timeout: Duration::from_secs(1),
         first_byte_timeout: Duration::from_secs(1),
@@ -74,14 +74,14 @@ fn registry(default: Option<&str>) -> Registry {
 
 /// Who is tried for a model, in order.
 fn order(registry: &Registry, model: &str, chosen: Option<&str>, seed: u64) -> Vec<String> {
-    let choice = registry.choose(model, chosen).unwrap();
-    choice.order(seed).iter().map(Target::id).collect()
+    let choice = registry.choose_candidates(model, chosen).unwrap();
+    choice.order_by_seed(seed).iter().map(Target::id).collect()
 }
 
 #[test]
 fn a_model_finds_its_provider() {
     let check = |default: Option<&str>, model: &str, chosen: Option<&str>, expected: &str| {
-        let found = registry(default).resolve(model, chosen);
+        let found = registry(default).resolve_target(model, chosen);
         let found = found.map_or_else(
             |unknown| unknown.to_string(),
             |target| format!("{} {}", target.provider.name, target.model),
@@ -113,28 +113,46 @@ fn a_model_finds_its_provider() {
 fn a_window_comes_from_config_then_catalogue_then_a_name_then_nowhere() {
     let registry = registry(None);
     let window = |model: &str| {
-        let window = registry.resolve(model, None).unwrap().window;
+        let window = registry.resolve_target(model, None).unwrap().window;
         (window.tokens, window.source)
     };
-    assert_eq!(window("org/told"), (4_096, Source::Config));
-    assert_eq!(window("openai/gpt-4o"), (128_000, Source::Catalogue));
-    assert_eq!(window("simulated/plimsoll-8k"), (8_192, Source::Catalogue));
-    assert_eq!(window("local/gpt-4o"), (128_000, Source::CatalogueByName));
-    assert_eq!(window("local/gpt-5"), (ASSUMED_WINDOW, Source::Assumed));
-    assert_eq!(window("local/mine"), (ASSUMED_WINDOW, Source::Assumed));
+    assert_eq!(window("org/told"), (4_096, WindowSource::Config));
+    assert_eq!(window("openai/gpt-4o"), (128_000, WindowSource::Catalogue));
+    assert_eq!(
+        window("simulated/plimsoll-8k"),
+        (8_192, WindowSource::Catalogue)
+    );
+    assert_eq!(
+        window("local/gpt-4o"),
+        (128_000, WindowSource::CatalogueByName)
+    );
+    assert_eq!(
+        window("local/gpt-5"),
+        (ASSUMED_WINDOW, WindowSource::Assumed)
+    );
+    assert_eq!(
+        window("local/mine"),
+        (ASSUMED_WINDOW, WindowSource::Assumed)
+    );
     assert_eq!(
         window("simulated/gpt-4o"),
-        (ASSUMED_WINDOW, Source::Assumed)
+        (ASSUMED_WINDOW, WindowSource::Assumed)
     );
 }
 
 #[test]
 fn who_gets_what_names_no_model() {
     assert!(matches!(
-        registry(None).fallback(),
-        Err(Unknown::Model { .. })
+        registry(None).find_default_provider(),
+        Err(ModelNameError::Model { .. })
     ));
-    assert_eq!(&*registry(Some("local")).fallback().unwrap().name, "local");
+    assert_eq!(
+        &*registry(Some("local"))
+            .find_default_provider()
+            .unwrap()
+            .name,
+        "local"
+    );
 }
 
 #[test]
@@ -154,9 +172,12 @@ fn an_alias_stands_for_a_model() {
     let registry = Registry::new(&config).unwrap();
     let check = |model: &str, chosen: Option<&str>, expected: &str, configured: bool| {
         assert_eq!(order(&registry, model, chosen, 7), [expected], "{model}");
-        let choice = registry.choose(model, chosen).unwrap();
+        let choice = registry.choose_candidates(model, chosen).unwrap();
         assert_eq!(choice.asked_is_configured, configured, "{model}");
-        assert_eq!(registry.resolve(model, chosen).unwrap().id(), expected);
+        assert_eq!(
+            registry.resolve_target(model, chosen).unwrap().id(),
+            expected
+        );
     };
     check("fast", None, "openai/gpt-4o-mini", true);
     check("quick", None, "openai/gpt-4o-mini", true);
@@ -181,7 +202,7 @@ fn a_name_for_everything_ends_where_it_leads() {
     assert_eq!(order(&registry, "gpt-4o", None, 0), ["local/one"]);
     assert_eq!(order(&registry, "local/one", None, 0), ["local/one"]);
     // A path without a model is no model's.
-    assert_eq!(registry.resolve("", None).unwrap().id(), "openai/");
+    assert_eq!(registry.resolve_target("", None).unwrap().id(), "openai/");
 }
 
 #[test]
@@ -191,8 +212,8 @@ fn aliases_that_never_end_come_to_an_end() {
     alias(&mut config, "b", "a");
     alias(&mut config, "grow*", "growing*");
     let registry = Registry::new(&config).unwrap();
-    assert!(registry.resolve("a", None).is_ok());
-    assert!(registry.resolve("grow", None).is_ok());
+    assert!(registry.resolve_target("a", None).is_ok());
+    assert!(registry.resolve_target("grow", None).is_ok());
 }
 
 #[test]
@@ -213,9 +234,9 @@ fn settings_are_found_by_name_and_then_by_pattern() {
     });
     let registry = Registry::new(&config).unwrap();
     let check = |model: &str, id: &str, tokens: u32| {
-        let target = registry.resolve(model, None).unwrap();
+        let target = registry.resolve_target(model, None).unwrap();
         assert_eq!((target.id(), target.window.tokens), (id.to_owned(), tokens));
-        assert_eq!(target.window.source, Source::Config);
+        assert_eq!(target.window.source, WindowSource::Config);
     };
     check("openai/gpt-3", "openai/gpt-3", 10_000);
     check("gpt-4", "openai/gpt-4", 20_000);
@@ -261,7 +282,7 @@ fn a_model_has_places_and_fallbacks_and_nobody_comes_twice() {
         assert_eq!(spread, ["local/b", "local/c"]);
         assert_eq!(last, ["local/last"]);
     }
-    let choice = registry.choose("balanced", None).unwrap();
+    let choice = registry.choose_candidates("balanced", None).unwrap();
     assert!(choice.asked_is_configured);
     let first = &choice.targets().next().unwrap().settings;
     assert_eq!(first.critical_max_tokens, Some(7));
@@ -277,7 +298,9 @@ fn a_model_has_places_and_fallbacks_and_nobody_comes_twice() {
     assert_eq!(chosen, ["openai/gpt-4o", "openai/gpt-4o-mini"]);
     let chosen = order(&registry, "balanced", Some("simulated"), 1);
     assert_eq!(chosen, ["simulated/balanced"]);
-    let choice = registry.choose("balanced", Some("simulated")).unwrap();
+    let choice = registry
+        .choose_candidates("balanced", Some("simulated"))
+        .unwrap();
     assert!(!choice.asked_is_configured);
 }
 
@@ -288,7 +311,7 @@ fn the_first_by_weight_stands_for_all() {
         told.deployments = deployments(&[("local/a", 1), ("local/b", 3), ("local/c", 3)]);
     });
     let registry = Registry::new(&config).unwrap();
-    assert_eq!(registry.resolve("m", None).unwrap().id(), "local/b");
+    assert_eq!(registry.resolve_target("m", None).unwrap().id(), "local/b");
 }
 
 #[test]
@@ -320,8 +343,8 @@ fn a_larger_model_is_one_that_holds_more() {
     larger("local/lost", 8_000, "nobody/x");
     let mut registry = Registry::new(&config).unwrap();
     let found = |registry: &Registry, model: &str, chosen: Option<&str>| {
-        let target = registry.resolve(model, chosen).unwrap();
-        registry.larger(&target).map(|larger| larger.id())
+        let target = registry.resolve_target(model, chosen).unwrap();
+        registry.find_larger(&target).map(|larger| larger.id())
     };
     let gpt = Some("openai/gpt-4o".to_owned());
     assert_eq!(found(&registry, "local/small", None), gpt);
@@ -416,7 +439,7 @@ fn every_name_that_is_spelt_out_is_offered() {
         told.context_length = Some(9_000)
     });
     let registry = Registry::new(&config).unwrap();
-    let offered = registry.offered();
+    let offered = registry.list_offered_models();
     let ids: Vec<_> = offered.iter().map(|one| one.id.as_str()).collect();
     let expected = [
         "balanced",
@@ -443,7 +466,7 @@ fn a_model_is_found_where_something_is_known_of_it() {
     let mut config = config(Some("local"));
     alias(&mut config, "router-*", "local/*");
     let registry = Registry::new(&config).unwrap();
-    let found = |id: &str| registry.find(id).map(|one| one.target.id());
+    let found = |id: &str| registry.find_offered(id).map(|one| one.target.id());
     assert_eq!(found("openai/gpt-4o").as_deref(), Some("openai/gpt-4o"));
     assert_eq!(found("gpt-4o").as_deref(), Some("openai/gpt-4o"));
     assert_eq!(found("local/shared").as_deref(), Some("local/shared"));

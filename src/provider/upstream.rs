@@ -17,16 +17,16 @@ use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
 use thiserror::Error;
 
 use super::{
-    SIMULATED, Source, Window,
+    SIMULATED, Window, WindowSource,
     breaker::Breaker,
-    catalogue::{self, table::Table},
-    client::Client,
+    catalogue::{self, table::WindowTable},
     simulated,
+    upstream_client::UpstreamClient,
 };
 use crate::{
     config::{Auth, ProviderConfig},
     conversation::edit::Rope,
-    error::{Failure, Wait},
+    error::{Failure, TimeoutStage},
     wire::Body,
 };
 
@@ -37,10 +37,10 @@ const MAX_SIMULATED_BODY: usize = 1 << 20;
 const MAX_USAGE_REFUSED: NonZeroUsize = NonZeroUsize::new(1_024).expect("not zero");
 
 /// What stands for the model's name in a base URL.
-const MODEL: &str = "{model}";
+const MODEL_PLACEHOLDER: &str = "{model}";
 
 /// What a name keeps as it is where it becomes a part of a path.
-const PLAIN: &AsciiSet = &NON_ALPHANUMERIC
+const SEGMENT_ENCODE_SET: &AsciiSet = &NON_ALPHANUMERIC
     .remove(b'-')
     .remove(b'.')
     .remove(b'_')
@@ -51,7 +51,7 @@ const PLAIN: &AsciiSet = &NON_ALPHANUMERIC
 pub struct Provider {
     pub name: Arc<str>,
     /// Name and address: under other settings with the same, what it told of itself holds.
-    pub place: Arc<str>,
+    pub endpoint: Arc<str>,
     pub config: ProviderConfig,
     pub breaker: Breaker,
     /// What the catalogue calls it.
@@ -64,12 +64,12 @@ pub struct Provider {
 
 #[derive(Debug)]
 enum Transport {
-    Remote(Box<Client>),
+    Remote(Box<UpstreamClient>),
     Simulated,
 }
 
 /// A request for a provider.
-pub struct Outgoing {
+pub struct OutgoingRequest {
     pub method: Method,
     /// What follows the base URL, with the query.
     pub path: String,
@@ -90,13 +90,13 @@ pub enum Payload {
 
 /// Why no answer began.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
-pub enum Unsent {
+pub enum UpstreamError {
     #[error("{provider} could not be reached")]
     Unreachable { provider: String },
     #[error("{provider} did not answer in time")]
     Timeout {
         provider: String,
-        wait: Wait,
+        wait: TimeoutStage,
         limit: Duration,
     },
     #[error("{provider} does not speak HTTP")]
@@ -111,9 +111,9 @@ pub enum Unsent {
     NoModel { provider: String },
 }
 
-impl Unsent {
+impl UpstreamError {
     /// As traces name it.
-    pub const fn word(&self) -> &'static str {
+    pub const fn as_str(&self) -> &'static str {
         match self {
             Self::Unreachable { .. } => "unreachable",
             Self::Timeout { .. } => "timeout",
@@ -125,11 +125,11 @@ impl Unsent {
     }
 }
 
-impl From<Unsent> for Failure {
-    fn from(unsent: Unsent) -> Self {
+impl From<UpstreamError> for Failure {
+    fn from(unsent: UpstreamError) -> Self {
         match unsent {
-            Unsent::Unreachable { provider } => Self::ProviderUnreachable { provider },
-            Unsent::Timeout {
+            UpstreamError::Unreachable { provider } => Self::ProviderUnreachable { provider },
+            UpstreamError::Timeout {
                 provider,
                 wait,
                 limit,
@@ -138,32 +138,32 @@ impl From<Unsent> for Failure {
                 wait,
                 limit,
             },
-            Unsent::Garbage { provider } => Self::ProviderBadAnswer {
+            UpstreamError::Garbage { provider } => Self::ProviderBadAnswer {
                 provider,
                 what: "it does not speak HTTP",
             },
-            Unsent::BodyBroken => Self::BodyBroken,
-            Unsent::BodySlow { limit } => Self::BodySlow { limit },
-            Unsent::NoModel { provider } => Self::ModelMissing { provider },
+            UpstreamError::BodyBroken => Self::BodyBroken,
+            UpstreamError::BodySlow { limit } => Self::BodySlow { limit },
+            UpstreamError::NoModel { provider } => Self::ModelMissing { provider },
         }
     }
 }
 
 /// A request body that comes in pieces. Its errors are those of the client that sends it.
-pub type Upload = BoxBody<Bytes, Unsent>;
+pub type Upload = BoxBody<Bytes, UpstreamError>;
 
 impl Provider {
     /// # Errors
     /// The TLS roots of this machine cannot be read.
     pub(super) fn new(name: &str, config: &ProviderConfig) -> io::Result<Self> {
         let transport = match &config.base_url {
-            Some(base_url) => Transport::Remote(Box::new(Client::new(base_url, config)?)),
+            Some(base_url) => Transport::Remote(Box::new(UpstreamClient::new(base_url, config)?)),
             None => Transport::Simulated,
         };
         Ok(Self {
             name: name.into(),
-            place: format!("{name} {}", config.base_url.as_deref().unwrap_or_default()).into(),
-            catalogue_name: catalogue::name_of(name, config.base_url.as_deref()),
+            endpoint: format!("{name} {}", config.base_url.as_deref().unwrap_or_default()).into(),
+            catalogue_name: catalogue::find_provider_name(name, config.base_url.as_deref()),
             config: config.clone(),
             breaker: Breaker::new(config.breaker_failures, config.breaker_open),
             usage_refused: Mutex::new(LruCache::new(MAX_USAGE_REFUSED)),
@@ -173,7 +173,7 @@ impl Provider {
 
     /// Whether a model refuses to be asked for the usage of a stream.
     pub fn refuses_usage(&self, model: &str) -> bool {
-        self.usage_refused().get(model).is_some()
+        self.lock_usage_refused().get(model).is_some()
     }
 
     /// A model refused to be asked for the usage of a stream: it is not asked again.
@@ -183,10 +183,10 @@ impl Provider {
             model,
             "a provider refuses stream_options; its streams are not asked for usage"
         );
-        self.usage_refused().put(model.into(), ());
+        self.lock_usage_refused().put(model.into(), ());
     }
 
-    fn usage_refused(&self) -> MutexGuard<'_, LruCache<Box<str>, ()>> {
+    fn lock_usage_refused(&self) -> MutexGuard<'_, LruCache<Box<str>, ()>> {
         let refused = self.usage_refused.lock();
         refused.unwrap_or_else(PoisonError::into_inner)
     }
@@ -196,7 +196,7 @@ impl Provider {
     }
 
     /// Names and windows of the models of the built-in provider.
-    pub(super) fn own_models(&self) -> &'static [(&'static str, u32)] {
+    pub(super) fn built_in_models(&self) -> &'static [(&'static str, u32)] {
         match self.transport {
             Transport::Simulated => simulated::MODELS,
             Transport::Remote(_) => &[],
@@ -205,12 +205,14 @@ impl Provider {
 
     /// Why its list of models may not be asked for; `None`: it may. With the client's credentials it
     /// may not: they are lent for the client's own requests.
-    pub(super) fn hides_its_list(&self) -> Option<&'static str> {
+    pub(super) fn why_list_hidden(&self) -> Option<&'static str> {
         let config = &self.config;
         match &config.base_url {
             None => Some("it is built in"),
             Some(_) if config.ask_models == Some(false) => Some("ask_models is false"),
-            Some(base_url) if base_url.contains(MODEL) => Some("its address has a model in it"),
+            Some(base_url) if base_url.contains(MODEL_PLACEHOLDER) => {
+                Some("its address has a model in it")
+            }
             Some(_) if matches!(config.auth, Auth::Client) => {
                 Some("its credentials are the client's")
             }
@@ -219,44 +221,56 @@ impl Provider {
     }
 
     /// Whether the catalogue has models of it.
-    pub(super) fn is_catalogued(&self, catalogue: &Table) -> bool {
+    pub(super) fn is_catalogued(&self, catalogue: &WindowTable) -> bool {
         catalogue.has_provider(&self.catalogue_name)
     }
 
     /// What is known of a model without being told.
-    pub(super) fn known(&self, model: &str, catalogue: &Table) -> Option<Window> {
-        let own = self.own_models().iter().find(|(name, _)| *name == model);
+    pub(super) fn find_window(&self, model: &str, catalogue: &WindowTable) -> Option<Window> {
+        let own = self
+            .built_in_models()
+            .iter()
+            .find(|(name, _)| *name == model);
         let own = own.map(|(_, window)| Window {
             tokens: *window,
             input: None,
-            source: Source::Catalogue,
+            source: WindowSource::Catalogue,
         });
-        own.or_else(|| catalogue::lookup(catalogue, &self.catalogue_name, model))
+        own.or_else(|| catalogue::look_up_window(catalogue, &self.catalogue_name, model))
     }
 
     /// What others say alike of a model of that name. Not for servers that drop the front of a long
     /// prompt in silence: their window is what they were started with, and no error would correct it.
-    pub(super) fn known_by_name(&self, model: &str, catalogue: &Table) -> Option<Window> {
+    pub(super) fn find_window_by_name(
+        &self,
+        model: &str,
+        catalogue: &WindowTable,
+    ) -> Option<Window> {
         let is_taken = self.is_remote() && self.config.profile.refuses_overflow;
         is_taken
-            .then(|| catalogue::lookup_by_name(catalogue, model))
+            .then(|| catalogue::look_up_window_by_name(catalogue, model))
             .flatten()
     }
 
     /// Whether the built-in list or the catalogue has a model of exactly that name.
-    pub(super) fn spells_out(&self, model: &str, catalogue: &Table) -> bool {
-        self.own_models().iter().any(|(name, _)| *name == model)
-            || catalogue.exact(&self.catalogue_name, model).is_some()
+    pub(super) fn has_exact_model(&self, model: &str, catalogue: &WindowTable) -> bool {
+        self.built_in_models()
+            .iter()
+            .any(|(name, _)| *name == model)
+            || catalogue.find_exact(&self.catalogue_name, model).is_some()
     }
 
     /// Sends a request and waits for the head of its answer.
     ///
     /// # Errors
     /// No answer began.
-    pub async fn send(&self, outgoing: Outgoing) -> Result<Response<Body>, Unsent> {
+    pub async fn send_request(
+        &self,
+        outgoing: OutgoingRequest,
+    ) -> Result<Response<Body>, UpstreamError> {
         match &self.transport {
-            Transport::Remote(client) => client.send(&self.name, outgoing).await,
-            Transport::Simulated => simulate(outgoing).await,
+            Transport::Remote(client) => client.send_request(&self.name, outgoing).await,
+            Transport::Simulated => simulate_answer(outgoing).await,
         }
     }
 }
@@ -266,33 +280,36 @@ impl Provider {
 ///
 /// SECURITY: a name cannot leave its segment of the path: what parts segments is encoded, and a name
 /// of dots alone, which would be one however it is spelt, is refused.
-pub(super) fn address(base_url: &str, path: &str, model: Option<&str>) -> Option<String> {
-    if !base_url.contains(MODEL) {
+pub(super) fn build_address(base_url: &str, path: &str, model: Option<&str>) -> Option<String> {
+    if !base_url.contains(MODEL_PLACEHOLDER) {
         return Some(format!("{base_url}{path}"));
     }
     let model = model.filter(|model| !model.chars().all(|c| c == '.'))?;
-    let model = utf8_percent_encode(model, PLAIN).to_string();
-    Some(format!("{}{path}", base_url.replace(MODEL, &model)))
+    let model = utf8_percent_encode(model, SEGMENT_ENCODE_SET).to_string();
+    Some(format!(
+        "{}{path}",
+        base_url.replace(MODEL_PLACEHOLDER, &model)
+    ))
 }
 
-async fn simulate(outgoing: Outgoing) -> Result<Response<Body>, Unsent> {
+async fn simulate_answer(outgoing: OutgoingRequest) -> Result<Response<Body>, UpstreamError> {
     let body = match outgoing.body {
         Payload::Empty => Bytes::new(),
         Payload::Whole(rope) => rope.to_bytes(),
         Payload::Stream(upload) => Limited::new(upload, MAX_SIMULATED_BODY)
             .collect()
             .await
-            .map_err(|_| Unsent::BodyBroken)?
+            .map_err(|_| UpstreamError::BodyBroken)?
             .to_bytes(),
     };
     let request = Request::builder()
         .method(outgoing.method)
         .uri(format!("/v1{}", outgoing.path));
-    let mut request = request.body(body).map_err(|_| Unsent::Unreachable {
+    let mut request = request.body(body).map_err(|_| UpstreamError::Unreachable {
         provider: SIMULATED.to_owned(),
     })?;
     *request.headers_mut() = outgoing.headers;
-    Ok(simulated::answer(request).await)
+    Ok(simulated::answer_request(request).await)
 }
 
 #[cfg(test)]
@@ -300,14 +317,14 @@ mod tests {
     use proptest::prelude::*;
     use reqwest::Url;
 
-    use super::address;
+    use super::build_address;
 
     const AZURE: &str = "https://mine.openai.azure.com/openai/deployments/{model}";
 
     #[test]
     fn the_model_stands_in_the_address() {
         let check = |base_url: &str, model: Option<&str>, expected: Option<&str>| {
-            let found = address(base_url, "/chat/completions?a=b", model);
+            let found = build_address(base_url, "/chat/completions?a=b", model);
             assert_eq!(found.as_deref(), expected, "{base_url} {model:?}");
         };
         let plain = "https://api.openai.com/v1";
@@ -327,7 +344,7 @@ mod tests {
     proptest! {
         #[test]
         fn a_model_never_leaves_its_segment(model in ".*") {
-            if let Some(address) = address(AZURE, "/x", Some(&model)) {
+            if let Some(address) = build_address(AZURE, "/x", Some(&model)) {
                 let url = Url::parse(&address).unwrap();
                 let path: Vec<_> = url.path().split('/').collect();
                 prop_assert_eq!(path.len(), 5, "{}", url);

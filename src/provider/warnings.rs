@@ -4,21 +4,22 @@ use std::net::IpAddr;
 
 use http::Uri;
 
-use super::{ASSUMED_WINDOW, Registry, Source, Target, registry::may_be_lent};
+use super::{ASSUMED_WINDOW, Registry, Target, WindowSource, registry::try_lend_credentials};
 use crate::config::{Auth, Config, ModelConfig, Problem, ProviderConfig};
 
 /// Models that are named in one line.
 const SHOWN_NAMES: usize = 20;
 
 /// Everything doubtful in a configuration that has passed its checks; `registry` is made of it.
-pub fn warnings(config: &Config, registry: &Registry) -> Vec<Problem> {
+pub fn collect_warnings(config: &Config, registry: &Registry) -> Vec<Problem> {
     let mut found = Vec::new();
     for (name, provider) in &config.providers {
         let Some(base_url) = &provider.base_url else {
             continue;
         };
-        let mut warn = |message| found.push(Problem::at(&["providers", name, "base_url"], message));
-        if !matches!(provider.auth, Auth::None) && in_the_open(base_url) {
+        let mut warn =
+            |message| found.push(Problem::for_key(&["providers", name, "base_url"], message));
+        if !matches!(provider.auth, Auth::None) && is_unencrypted(base_url) {
             warn("credentials go over the network unencrypted; use https");
         }
         if base_url.contains("{model}") {
@@ -31,52 +32,52 @@ pub fn warnings(config: &Config, registry: &Registry) -> Vec<Problem> {
     for (name, model) in &config.models {
         if config.aliases.contains_key(name) {
             let message = "has no effect, since an alias has that name";
-            found.push(Problem::at(&["models", name], message));
+            found.push(Problem::for_key(&["models", name], message));
         }
-        one_model(config, registry, name, &mut found);
-        windows(registry, name, model, &mut found);
-        credentials(registry, name, model, &mut found);
+        warn_about_model(config, registry, name, &mut found);
+        warn_about_windows(registry, name, model, &mut found);
+        warn_about_credentials(registry, name, model, &mut found);
     }
-    recovery(config, &mut found);
-    compaction(config, registry, &mut found);
+    warn_about_recovery(config, &mut found);
+    warn_about_compaction(config, registry, &mut found);
     for (name, client) in &config.clients {
         if client.models.is_empty() {
             let message = "is empty, so this client may use no model; write [\"*\"] for all";
-            found.push(Problem::at(&["clients", name, "models"], message));
+            found.push(Problem::for_key(&["clients", name, "models"], message));
         }
     }
     found
 }
 
-fn recovery(config: &Config, found: &mut Vec<Problem>) {
+fn warn_about_recovery(config: &Config, found: &mut Vec<Problem>) {
     if config.recovery.enabled {
         if !config.guard.enabled {
             let message = "recovery cannot act without the guard; set guard.enabled = true, or \
                            recovery.enabled = false";
-            found.push(Problem::at(&["recovery", "enabled"], message));
+            found.push(Problem::for_key(&["recovery", "enabled"], message));
         }
         return;
     }
     for (name, model) in &config.models {
         if model.recovery == Some(true) {
             let message = "has no effect, since recovery.enabled is false";
-            found.push(Problem::at(&["models", name, "recovery"], message));
+            found.push(Problem::for_key(&["models", name, "recovery"], message));
         }
     }
 }
 
-fn compaction(config: &Config, registry: &Registry, found: &mut Vec<Problem>) {
+fn warn_about_compaction(config: &Config, registry: &Registry, found: &mut Vec<Problem>) {
     if config.compaction.auto && !config.guard.enabled {
         let message = "nothing is summarised without the guard; set guard.enabled = true, or \
                        compaction.auto = false";
-        found.push(Problem::at(&["compaction", "auto"], message));
+        found.push(Problem::for_key(&["compaction", "auto"], message));
     }
     let model = config.compaction.model.as_deref();
-    let Some(target) = model.and_then(|model| registry.resolve(model, None).ok()) else {
+    let Some(target) = model.and_then(|model| registry.resolve_target(model, None).ok()) else {
         return;
     };
     let mut lent = None;
-    may_be_lent(&mut lent, &target.provider);
+    try_lend_credentials(&mut lent, &target.provider);
     let elsewhere = |provider: &ProviderConfig| {
         let own = matches!(provider.auth, Auth::Client);
         // What is built in costs nobody anything.
@@ -88,12 +89,12 @@ fn compaction(config: &Config, registry: &Registry, found: &mut Vec<Problem>) {
              credentials go to one provider only; others are summarised by their own model",
             target.id()
         );
-        found.push(Problem::at(&["compaction", "model"], message));
+        found.push(Problem::for_key(&["compaction", "model"], message));
     }
 }
 
 /// Plain HTTP to another machine.
-fn in_the_open(base_url: &str) -> bool {
+fn is_unencrypted(base_url: &str) -> bool {
     let Ok(uri) = base_url.parse::<Uri>() else {
         return false;
     };
@@ -103,27 +104,27 @@ fn in_the_open(base_url: &str) -> bool {
     uri.scheme_str() == Some("http") && !loopback
 }
 
-fn one_model(config: &Config, registry: &Registry, name: &str, found: &mut Vec<Problem>) {
+fn warn_about_model(config: &Config, registry: &Registry, name: &str, found: &mut Vec<Problem>) {
     let model = &config.models[name];
     let path = |key| ["models", name, key];
     // Its windows are those of its places, or of whatever fits the pattern.
     if !model.deployments.is_empty() || name.ends_with('*') {
         return;
     }
-    let Ok(target) = registry.resolve(name, model.provider.as_deref()) else {
+    let Ok(target) = registry.resolve_target(name, model.provider.as_deref()) else {
         let message = "no provider serves it; name one here, or set default_provider";
-        found.push(Problem::at(&path("provider"), message));
+        found.push(Problem::for_key(&path("provider"), message));
         return;
     };
     let window = target.window.tokens;
-    let mut warn = |key, message| found.push(Problem::at(&path(key), message));
+    let mut warn = |key, message| found.push(Problem::for_key(&path(key), message));
     if let Some(input) = model.input_length
         && input > window
     {
         let message = format!("{input} is above the window of {window} and has no effect");
         warn("input_length", message);
     }
-    let limits = target.limits(&config.guard, None);
+    let limits = target.compute_limits(&config.guard, None);
     let optimal = limits.optimal_max_tokens;
     let Some(critical) = limits.critical_max_tokens else {
         if model.critical_max_tokens.is_some() {
@@ -146,9 +147,14 @@ fn one_model(config: &Config, registry: &Registry, name: &str, found: &mut Vec<P
 }
 
 /// Places and a larger one whose windows do not fit together.
-fn windows(registry: &Registry, name: &str, model: &ModelConfig, found: &mut Vec<Problem>) {
+fn warn_about_windows(
+    registry: &Registry,
+    name: &str,
+    model: &ModelConfig,
+    found: &mut Vec<Problem>,
+) {
     let path = |key| ["models", name, key];
-    let own: Vec<Target> = match registry.look_up(name, model.provider.as_deref()) {
+    let own: Vec<Target> = match registry.look_up_candidates(name, model.provider.as_deref()) {
         Ok(choice) if !name.ends_with('*') => {
             let places = choice.deployments().iter();
             places.map(|(target, _)| target.clone()).collect()
@@ -165,10 +171,10 @@ fn windows(registry: &Registry, name: &str, model: &ModelConfig, found: &mut Vec
             "the places have different windows ({windows}), so that how much a session may hold \
              depends on where it is served"
         );
-        found.push(Problem::at(&path("deployments"), message));
+        found.push(Problem::for_key(&path("deployments"), message));
     }
     let larger = model.larger.as_deref();
-    let larger = larger.and_then(|larger| registry.resolve(larger, None).ok());
+    let larger = larger.and_then(|larger| registry.resolve_target(larger, None).ok());
     if let Some(larger) = &larger
         && let Some(target) = own
             .iter()
@@ -181,13 +187,18 @@ fn windows(registry: &Registry, name: &str, model: &ModelConfig, found: &mut Vec
             target.id(),
             target.window.tokens
         );
-        found.push(Problem::at(&path("larger"), message));
+        found.push(Problem::for_key(&path("larger"), message));
     }
 }
 
 /// SECURITY: a client's own credentials are for one provider, so that of several that would get them
 /// all but the first are never asked. Whoever wrote them down should know.
-fn credentials(registry: &Registry, name: &str, model: &ModelConfig, found: &mut Vec<Problem>) {
+fn warn_about_credentials(
+    registry: &Registry,
+    name: &str,
+    model: &ModelConfig,
+    found: &mut Vec<Problem>,
+) {
     let path = |key| ["models", name, key];
     let places = model
         .deployments
@@ -199,31 +210,31 @@ fn credentials(registry: &Registry, name: &str, model: &ModelConfig, found: &mut
     if model.deployments.is_empty() {
         // Of a pattern every name is served where its beginning is.
         let start = name.trim_end_matches('*');
-        if let Ok(target) = registry.resolve(start, model.provider.as_deref()) {
-            may_be_lent(&mut lent, &target.provider);
+        if let Ok(target) = registry.resolve_target(start, model.provider.as_deref()) {
+            try_lend_credentials(&mut lent, &target.provider);
         }
     }
     for (key, other) in places.chain(fallback).chain(larger) {
-        let Ok(target) = registry.resolve(other, None) else {
+        let Ok(target) = registry.resolve_target(other, None) else {
             continue;
         };
-        if !may_be_lent(&mut lent, &target.provider) {
+        if !try_lend_credentials(&mut lent, &target.provider) {
             let message = format!(
                 "{} is never asked: the client's own credentials go to one provider only, so name \
                  one with api_key_env here",
                 target.id()
             );
-            found.push(Problem::at(&path(key), message));
+            found.push(Problem::for_key(&path(key), message));
         }
     }
 }
 
 /// Models that are named somewhere and whose windows nobody knows, in one line. Apart from
 /// [`warnings`], since their providers may still tell: a proxy that runs says so at the first request.
-pub fn unknown_windows(registry: &Registry) -> Option<Problem> {
-    let offered = registry.offered().into_iter();
+pub fn find_unknown_windows(registry: &Registry) -> Option<Problem> {
+    let offered = registry.list_offered_models().into_iter();
     let unknown = offered.filter(|offered| {
-        !offered.is_configured && offered.target.window.source == Source::Assumed
+        !offered.is_configured && offered.target.window.source == WindowSource::Assumed
     });
     let mut names: Vec<String> = unknown.map(|offered| offered.id).collect();
     let more = names.len().saturating_sub(SHOWN_NAMES);
@@ -236,5 +247,5 @@ pub fn unknown_windows(registry: &Registry) -> Option<Problem> {
          health never becomes critical",
         names.join(", ")
     );
-    (!names.is_empty()).then(|| Problem::at(&["models", "NAME", "context_length"], message))
+    (!names.is_empty()).then(|| Problem::for_key(&["models", "NAME", "context_length"], message))
 }

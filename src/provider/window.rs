@@ -14,11 +14,11 @@ pub struct Window {
     pub tokens: u32,
     /// The most that a prompt may have, where that is less.
     pub input: Option<u32>,
-    pub source: Source,
+    pub source: WindowSource,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Source {
+pub enum WindowSource {
     /// An error of the provider named it.
     Learnt,
     /// The provider's own list of models.
@@ -43,14 +43,14 @@ pub struct Bounds {
 impl Window {
     /// The window in tokens where a source names it; `None`: it is only assumed, which is good enough
     /// to cut by and says nothing about health.
-    pub fn known(&self) -> Option<u32> {
-        (self.source != Source::Assumed).then_some(self.tokens)
+    pub fn known_tokens(&self) -> Option<u32> {
+        (self.source != WindowSource::Assumed).then_some(self.tokens)
     }
 }
 
-impl Source {
+impl WindowSource {
     /// As commands and reports name it.
-    pub const fn word(self) -> &'static str {
+    pub const fn display_name(self) -> &'static str {
         match self {
             Self::Learnt => "an error",
             Self::Provider => "the provider",
@@ -62,64 +62,66 @@ impl Source {
     }
 
     /// As the API and the list of models name it.
-    pub const fn key(self) -> &'static str {
+    pub const fn api_name(self) -> &'static str {
         match self {
             Self::Learnt => "learnt",
             Self::Provider => "provider",
             Self::Config => "configured",
-            Self::Catalogue | Self::CatalogueByName | Self::Assumed => self.word(),
+            Self::Catalogue | Self::CatalogueByName | Self::Assumed => self.display_name(),
         }
     }
 }
 
 /// What all sources together come to. A largest prompt that an error taught does not change the
 /// source, which is the window's.
-pub(super) fn window(
+pub(super) fn combine_sources(
     learnt: Bounds,
     listed: Bounds,
     told: &ModelConfig,
     catalogued: Option<Window>,
 ) -> Window {
-    let input = least_said([
-        told.input_length.map(|tokens| (tokens, Source::Config)),
-        listed.input.map(|tokens| (tokens, Source::Provider)),
+    let input = least_named([
+        told.input_length
+            .map(|tokens| (tokens, WindowSource::Config)),
+        listed.input.map(|tokens| (tokens, WindowSource::Provider)),
     ]);
-    let context = least_said([
-        told.context_length.map(|tokens| (tokens, Source::Config)),
-        listed.window.map(|tokens| (tokens, Source::Provider)),
+    let context = least_named([
+        told.context_length
+            .map(|tokens| (tokens, WindowSource::Config)),
+        listed.window.map(|tokens| (tokens, WindowSource::Provider)),
     ]);
     let claimed = context
         .or_else(|| catalogued.map(|known| (known.tokens, known.source)))
         // A largest prompt alone stands for the window.
         .or(input);
-    let taught = learnt.window.map(|tokens| (tokens, Source::Learnt));
-    let named = least_said([claimed, taught]);
-    let (tokens, source) = named.unwrap_or((ASSUMED_WINDOW, Source::Assumed));
+    let taught = learnt.window.map(|tokens| (tokens, WindowSource::Learnt));
+    let named = least_named([claimed, taught]);
+    let (tokens, source) = named.unwrap_or((ASSUMED_WINDOW, WindowSource::Assumed));
     let input = match input {
         Some((input, _)) => Some(input),
         None => catalogued.and_then(|known| known.input),
     };
     Window {
         tokens,
-        input: least(input, learnt.input),
+        input: lesser_bound(input, learnt.input),
         source,
     }
 }
 
 /// The least number of tokens, and who says it; the first one of two that say the same.
-fn least_said(said: [Option<(u32, Source)>; 2]) -> Option<(u32, Source)> {
+fn least_named(said: [Option<(u32, WindowSource)>; 2]) -> Option<(u32, WindowSource)> {
     let said = said.into_iter().flatten();
     said.min_by_key(|(tokens, _)| *tokens)
 }
 
 /// The lesser of two bounds of which each may be missing.
-pub(super) fn least(a: Option<u32>, b: Option<u32>) -> Option<u32> {
+pub(super) fn lesser_bound(a: Option<u32>, b: Option<u32>) -> Option<u32> {
     a.into_iter().chain(b).min()
 }
 
 #[cfg(test)]
 mod tests {
-    use super::{ASSUMED_WINDOW, Bounds, Source, Window, window};
+    use super::{ASSUMED_WINDOW, Bounds, Window, WindowSource, combine_sources};
     use crate::config::ModelConfig;
 
     /// Window and largest prompt of each source.
@@ -131,7 +133,7 @@ mod tests {
         catalogue: (u32, u32),
     }
 
-    fn check(says: Says, tokens: u32, input: u32, source: Source) {
+    fn check(says: Says, tokens: u32, input: u32, source: WindowSource) {
         let some = |tokens: u32| (tokens > 0).then_some(tokens);
         let known = Bounds {
             window: some(says.learnt.0),
@@ -150,8 +152,8 @@ mod tests {
             tokens,
             input: some(says.catalogue.1),
             source: match source {
-                Source::CatalogueByName => source,
-                _ => Source::Catalogue,
+                WindowSource::CatalogueByName => source,
+                _ => WindowSource::Catalogue,
             },
         });
         let expected = Window {
@@ -159,12 +161,12 @@ mod tests {
             input: some(input),
             source,
         };
-        assert_eq!(window(known, facts, &told, found), expected);
+        assert_eq!(combine_sources(known, facts, &told, found), expected);
     }
 
     #[test]
     fn the_best_source_has_the_last_word() {
-        use Source::{Assumed, Catalogue, CatalogueByName, Config, Learnt, Provider};
+        use WindowSource::{Assumed, Catalogue, CatalogueByName, Config, Learnt, Provider};
         let mut says = Says::default();
         check(says, ASSUMED_WINDOW, 0, Assumed);
         says.catalogue = (128_000, 100_000);
@@ -188,11 +190,11 @@ mod tests {
             learnt: (0, 50_000),
             ..Says::default()
         };
-        check(says, ASSUMED_WINDOW, 50_000, Source::Assumed);
+        check(says, ASSUMED_WINDOW, 50_000, WindowSource::Assumed);
         says.catalogue = (128_000, 0);
-        check(says, 128_000, 50_000, Source::Catalogue);
+        check(says, 128_000, 50_000, WindowSource::Catalogue);
         says.told = (0, 40_000);
-        check(says, 128_000, 40_000, Source::Catalogue);
+        check(says, 128_000, 40_000, WindowSource::Catalogue);
     }
 
     #[test]
@@ -201,7 +203,7 @@ mod tests {
             learnt: (200_000, 0),
             ..Says::default()
         };
-        check(says, 200_000, 0, Source::Learnt);
+        check(says, 200_000, 0, WindowSource::Learnt);
     }
 
     #[test]
@@ -210,10 +212,10 @@ mod tests {
             told: (0, 9_000),
             ..Says::default()
         };
-        check(says, 9_000, 9_000, Source::Config);
+        check(says, 9_000, 9_000, WindowSource::Config);
         says.listed = (0, 8_000);
-        check(says, 8_000, 8_000, Source::Provider);
+        check(says, 8_000, 8_000, WindowSource::Provider);
         says.catalogue = (10_000, 0);
-        check(says, 10_000, 8_000, Source::Catalogue);
+        check(says, 10_000, 8_000, WindowSource::Catalogue);
     }
 }

@@ -4,19 +4,21 @@ use std::{io, sync::Arc};
 
 use tokio_util::sync::CancellationToken;
 
-use super::{replica_sync::ReplicaSync, session_events::News};
+use super::{replica_sync::ReplicaSync, session_events::SessionEvents};
 use crate::{
     compaction::SummaryJobs,
     config::Config,
     http::{
         admission::Clients,
-        limit::{Flight, Limit, LimitMap},
+        limit::{InflightBytes, Limit, LimitMap},
         tasks::Tasks,
     },
     provider::Registry,
-    session::{Sessions, Tenants, ratios::Ratios, secret::InstallationSecret},
+    session::{
+        Sessions, Tenants, installation_secret::InstallationSecret, token_ratios::TokenRatios,
+    },
     store::Store,
-    telemetry::{metrics::Metrics, recent::Recent, trace::Tracing},
+    telemetry::{metrics::Metrics, recent_latencies::RecentLatencies, trace::Tracing},
 };
 
 /// Everything that all requests share. Immutable, but for what the stages keep to themselves. A
@@ -30,19 +32,19 @@ pub struct App {
     // What follows is the same under all settings.
     pub sessions: Sessions,
     /// What new sessions begin with.
-    pub ratios: Arc<Ratios>,
+    pub ratios: Arc<TokenRatios>,
     /// What is learnt, to and from other replicas.
     pub replica_sync: Arc<ReplicaSync>,
-    pub flight: Flight,
+    pub inflight_bytes: InflightBytes,
     pub metrics: Arc<Metrics>,
     pub tracing: Arc<Tracing>,
     /// How long providers took of late.
-    pub recent: Arc<Recent>,
+    pub recent: Arc<RecentLatencies>,
     /// What happens to sessions, for who listens.
-    pub news: Arc<News>,
+    pub session_events: Arc<SessionEvents>,
     pub tasks: Tasks,
     /// Summaries; a drain does not wait for them.
-    pub jobs: Tasks,
+    pub summary_tasks: Tasks,
     pub summary_jobs: Arc<SummaryJobs>,
     client_limits: Arc<LimitMap<String>>,
     draining: CancellationToken,
@@ -58,7 +60,9 @@ impl App {
         let server = &config.server;
         let secret = match &server.secret {
             Some(secret) => InstallationSecret::from_bytes(*secret.reveal()),
-            None => InstallationSecret::load(&server.data_dir).map_err(io::Error::other)?,
+            None => {
+                InstallationSecret::load_or_create(&server.data_dir).map_err(io::Error::other)?
+            }
         };
         let client_limits = Arc::default();
         let metrics = Arc::new(Metrics::default());
@@ -66,7 +70,7 @@ impl App {
         let patience = config.store.timeout;
         let draining = CancellationToken::new();
         let sessions = Sessions::new(Arc::clone(&store), Tenants::new(secret))
-            .and_then(|sessions| sessions.configured(&config.store, Arc::clone(&metrics)))
+            .and_then(|sessions| sessions.with_config(&config.store, Arc::clone(&metrics)))
             .map_err(io::Error::other)?;
         Ok(Self {
             sessions,
@@ -79,14 +83,14 @@ impl App {
             ratios,
             clients: Clients::new(&config.clients, &client_limits),
             registry: Registry::new(&config)?,
-            flight: Limit::new(config.server.max_bytes_in_flight),
+            inflight_bytes: Limit::new(config.server.max_bytes_in_flight),
             summary_jobs: Arc::new(SummaryJobs::new(&metrics)),
             tracing: Arc::new(Tracing::new(&config.traces, &metrics.spans)?),
             metrics,
             recent: Arc::default(),
-            news: Arc::default(),
+            session_events: Arc::default(),
             tasks: Tasks::default(),
-            jobs: Tasks::default(),
+            summary_tasks: Tasks::default(),
             client_limits,
             listening: draining.child_token(),
             draining,
@@ -99,20 +103,20 @@ impl App {
     ///
     /// # Errors
     /// The TLS roots of this machine cannot be read.
-    pub fn under(&self, config: Config) -> io::Result<Self> {
+    pub fn with_config(&self, config: Config) -> io::Result<Self> {
         Ok(Self {
-            registry: self.registry.under(&config)?,
+            registry: self.registry.with_settings(&config)?,
             clients: Clients::new(&config.clients, &self.client_limits),
             sessions: self.sessions.clone(),
             ratios: Arc::clone(&self.ratios),
             replica_sync: Arc::clone(&self.replica_sync),
-            flight: Arc::clone(&self.flight),
+            inflight_bytes: Arc::clone(&self.inflight_bytes),
             metrics: Arc::clone(&self.metrics),
             tracing: Arc::clone(&self.tracing),
             recent: Arc::clone(&self.recent),
-            news: Arc::clone(&self.news),
+            session_events: Arc::clone(&self.session_events),
             tasks: self.tasks.clone(),
-            jobs: self.jobs.clone(),
+            summary_tasks: self.summary_tasks.clone(),
             summary_jobs: Arc::clone(&self.summary_jobs),
             client_limits: Arc::clone(&self.client_limits),
             listening: self.draining.child_token(),
@@ -127,32 +131,33 @@ impl App {
         for provider in before.config.providers.keys() {
             if !self.config.providers.contains_key(provider) {
                 self.metrics.forget_provider(provider);
-                self.recent.forget(provider);
+                self.recent.forget_provider(provider);
             }
         }
-        self.flight.set_max(self.config.server.max_bytes_in_flight);
+        self.inflight_bytes
+            .set_max(self.config.server.max_bytes_in_flight);
         // Something may have been told of a provider that was not there.
         self.replica_sync.pull_again();
     }
 
     /// Whether the server is on its way out.
-    pub fn draining(&self) -> bool {
+    pub fn is_draining(&self) -> bool {
         self.draining.is_cancelled()
     }
 
     /// Cancelled when whoever listens to what happens is to come again: other settings are in force,
     /// or the server is on its way out.
-    pub fn listening(&self) -> CancellationToken {
+    pub fn listener_token(&self) -> CancellationToken {
         self.listening.clone()
     }
 
     /// Other settings are in force.
-    pub fn retire(&self) {
+    pub fn cancel_listeners(&self) {
         self.listening.cancel();
     }
 
     /// Cancelled when the server is on its way out.
-    pub fn end(&self) -> CancellationToken {
+    pub fn drain_token(&self) -> CancellationToken {
         self.draining.clone()
     }
 

@@ -14,9 +14,9 @@ use serde_json::Value;
 use super::{
     client_request::ClientRequest,
     fallbacks::PlacedRequest,
-    outgoing::cleaned,
+    outgoing::clean_answer_headers,
     overflow_retry::{
-        Guesses, Refusal, find_refusal, learn_from_guesses, overflow_answer, refit_after_guess,
+        Guesses, RefusalKind, find_refusal, learn_from_guesses, overflow_answer, refit_after_guess,
         refit_after_overflow,
     },
     plan::{plan_without_additions, plan_without_prompt_after_tool},
@@ -28,7 +28,7 @@ use crate::conversation::edit::{Edits, Rope};
 ///
 /// # Errors
 /// No answer began, or one broke off before it was the client's.
-pub(super) async fn attempt(
+pub(super) async fn attempt_request(
     request: &ClientRequest,
     placed: &mut PlacedRequest,
     calls: &mut CallCount,
@@ -40,17 +40,19 @@ pub(super) async fn attempt(
         let reply = send_once(request, placed, asks_usage, calls).await?;
         let (reply, refusal) = find_refusal(request, placed, reply).await?;
         let again = match refusal {
-            Refusal::Nothing => break reply,
-            Refusal::TooLong { overflow, .. } => refit_after_overflow(request, placed, &overflow),
-            Refusal::Wordless => refit_after_guess(request, placed, &mut guesses),
-            Refusal::RefusesAdditions => {
+            RefusalKind::Nothing => break reply,
+            RefusalKind::TooLong { overflow, .. } => {
+                refit_after_overflow(request, placed, &overflow)
+            }
+            RefusalKind::Wordless => refit_after_guess(request, placed, &mut guesses),
+            RefusalKind::RefusesAdditions => {
                 if !avoid_prompt_after_tool(request, placed) {
                     additions_refused = true;
                     withdraw_additions(request, placed);
                 }
                 true
             }
-            Refusal::RefusesUsage => {
+            RefusalKind::RefusesUsage => {
                 (asks_usage, usage_refused) = (false, true);
                 true
             }
@@ -98,16 +100,19 @@ async fn send_once(
     let edited = edit_body(request, placed, asks_usage);
     let (trace, target) = (&request.notes.trace, &placed.target);
     let begun = Instant::now();
-    let sent = placed.head.send(trace, target, edited.body).await;
+    let sent = placed.head.send_chat(trace, target, edited.body).await;
     let took = begun.elapsed();
     calls.took += took;
     calls.calls += 1;
     let answer = sent?;
     if answer.status().is_success() {
-        request.app.recent.answered(&target.provider.name, took);
+        request
+            .app
+            .recent
+            .record_latency(&target.provider.name, took);
     }
     Ok(ProviderReply {
-        answer: cleaned(answer),
+        answer: clean_answer_headers(answer),
         asked_usage: edited.asks_usage,
         attempts: calls.calls,
         took: calls.took,
@@ -124,12 +129,12 @@ struct EditedBody {
 
 fn edit_body(request: &ClientRequest, placed: &PlacedRequest, asks_usage: bool) -> EditedBody {
     let planned = placed.planned.as_ref();
-    let mut edits = planned.map_or_else(Edits::default, |planned| planned.edits());
+    let mut edits = planned.map_or_else(Edits::default, |planned| planned.request_edits());
     let parsed = &request.parsed;
     let mut asked = false;
     if let Some(conversation) = &parsed.conversation {
         if parsed.model != placed.target.model
-            && let Some(field) = conversation.field("model")
+            && let Some(field) = conversation.find_field("model")
         {
             let model = Value::from(placed.target.model.as_str()).to_string();
             edits.replace(field.value, model);
@@ -145,7 +150,9 @@ fn edit_body(request: &ClientRequest, placed: &PlacedRequest, asks_usage: bool) 
 
 /// Plans without the prompt after a tool result. Returns whether there was one that may be refused.
 fn avoid_prompt_after_tool(request: &ClientRequest, placed: &mut PlacedRequest) -> bool {
-    let (Some(followed), Some(planned)) = (request.followed(), placed.planned.as_deref()) else {
+    let (Some(followed), Some(planned)) =
+        (request.followed_conversation(), placed.planned.as_deref())
+    else {
         return false;
     };
     let without = plan_without_prompt_after_tool(followed, planned);

@@ -5,19 +5,20 @@ use std::{sync::Arc, time::Duration};
 use super::{
     App,
     answer_facts::AnswerFacts,
-    client_request::{Followed, SessionContext},
+    client_request::{FollowedConversation, SessionContext},
     plan::PlannedRequest,
     request_options::GuardMode,
-    summary_due::{answer_is_past_threshold, may_begin, summary_account, summary_user},
+    summary_due::{answer_is_past_threshold, may_begin_summary, summary_account, summary_user},
     summary_source::SummarySource,
 };
 use crate::{
     compaction::{
-        self, BackoffSubject, CompactionStep, JobRequest, JobStart, Outcome, Summariser, SummaryJob,
+        self, BackoffSubject, CompactionStep, JobOutcome, JobRequest, JobStart, Summariser,
+        SummaryJob,
     },
     conversation::{Conversation, edit::Edits},
     guard::{
-        self, Memory, Recall,
+        self, GuardMemory, Recall,
         estimate::{Calibration, SLOPES},
     },
     session::{Account, SessionId},
@@ -35,17 +36,19 @@ pub fn begin_compaction(session: &SessionContext, conversation: &Conversation) -
         app.summary_jobs.mark_used(&summary_user(inherited));
         app.summary_jobs.mark_used(&summary_account(inherited));
     }
-    let switch = options.auto_compact.or(inherited.orders.auto_compact);
-    let keys = inherited.lineage.keys(0);
+    let switch = options.auto_compact.or(inherited.commands.auto_compact);
+    let keys = inherited.lineage.state_keys(0);
     CompactionStep {
         memory: state.map_or_else(Default::default, |state| state.compaction.clone()),
         generations: state.map_or(0, |state| state.generations).saturating_add(1),
-        key: keys.filter(|_| !inherited.lost).map(|keys| keys.bare),
+        key: keys
+            .filter(|_| !inherited.store_failed)
+            .map(|keys| keys.bare),
         guards: options.mode == GuardMode::Guard && !conversation.is_auxiliary(),
         auto: switch.unwrap_or(app.config.compaction.auto),
         ordered: inherited
-            .compact_ordered
-            .then_some(inherited.orders.compacts),
+            .compact_requested
+            .then_some(inherited.commands.compacts),
         fresh: inherited.compacted,
         left_out: false,
     }
@@ -59,16 +62,16 @@ pub(super) fn begin_summary_after(
     answer: AnswerFacts<'_>,
     source: SummarySource,
 ) -> Option<SummaryJob<SummarySource>> {
-    let followed = Followed {
+    let followed = FollowedConversation {
         session,
         conversation: &source.conversation,
     };
-    let due = may_begin(session, planned)
+    let due = may_begin_summary(session, planned)
         && (planned.compaction.is_ordered() || answer_is_past_threshold(followed, planned, answer));
     if !due {
         return None;
     }
-    let (edits, memory) = (planned.edits(), planned.plan.memory.clone());
+    let (edits, memory) = (planned.request_edits(), planned.plan.memory.clone());
     begin_summary(session, planned, source, edits, &memory)
 }
 
@@ -80,11 +83,15 @@ pub(super) fn begin_summary_before(
     source: SummarySource,
 ) -> Option<SummaryJob<SummarySource>> {
     let recall = Recall {
-        calibration: Calibration::of_ratio(*SLOPES.start()),
-        ours: planned.additions(),
+        calibration: Calibration::from_ratio(*SLOPES.start()),
+        injections: planned.collect_injections(),
         ..planned.recall.clone()
     };
-    let uncut = guard::plan(&source.conversation, &planned.policy(&session.app), &recall);
+    let uncut = guard::plan(
+        &source.conversation,
+        &planned.build_policy(&session.app),
+        &recall,
+    );
     begin_summary(session, planned, source, uncut.edits, &uncut.memory)
 }
 
@@ -94,12 +101,12 @@ fn begin_summary(
     planned: &mut PlannedRequest,
     source: SummarySource,
     edits: Edits,
-    memory: &Memory,
+    memory: &GuardMemory,
 ) -> Option<SummaryJob<SummarySource>> {
     let (app, inherited) = (&session.app, &session.inherited);
     let conversation = Arc::clone(&source.conversation);
-    let (policy, additions) = (planned.policy(app), planned.additions());
-    let due = compaction::due(&conversation, &policy, memory, &additions);
+    let (policy, additions) = (planned.build_policy(app), planned.collect_injections());
+    let due = compaction::find_summary_range(&conversation, &policy, memory, &additions);
     let compaction = &mut planned.compaction;
     let Some(due) = due else {
         if compaction.is_ordered() {
@@ -112,10 +119,10 @@ fn begin_summary(
         return None;
     };
     let target = source.target.clone();
-    let start = app.summary_jobs.begin(JobRequest {
+    let start = app.summary_jobs.begin_job(JobRequest {
         key: compaction.key?,
-        id: app.sessions.job(),
-        model: BackoffSubject::of_model(&target),
+        id: app.sessions.new_job_id(),
+        model: BackoffSubject::from_target(&target),
         user: summary_user(inherited),
         ordered: compaction.is_ordered(),
         max_running: app.config.compaction.max_running,
@@ -133,21 +140,23 @@ fn begin_summary(
         JobStart::Skipped => return None,
     };
     compaction.set_job(ticket.id());
-    let own = target.provider.place == planned.target.provider.place
+    let own = target.provider.endpoint == planned.target.provider.endpoint
         && target.model == planned.target.model;
     let calibration = match own {
         true => planned.recall.calibration,
-        false => app.ratios.of(&target.provider.name, &target.model),
+        false => app
+            .ratios
+            .initial_calibration(&target.provider.name, &target.model),
     };
     let language = planned.recovery.language();
     // Drawn after the conversation was written, and shown to nobody.
-    let nonce = ticket.id().bytes();
+    let nonce = ticket.id().to_bytes();
     Some(SummaryJob {
         ticket,
         client: source,
         conversation,
         edits,
-        due,
+        range: due,
         summariser: Summariser::for_model(&target, own, calibration, language, &app.config, nonce),
         target,
         timeout: app.config.compaction.timeout,
@@ -166,13 +175,13 @@ pub(super) fn run_summary(
 ) {
     let app = &session.app;
     if let Some(job) = job {
-        app.jobs.spawn(job.run());
+        app.summary_tasks.spawn(job.run());
     }
     let new = compaction.new_job();
-    if let Some(result) = new.and_then(|id| app.summary_jobs.follow(id)) {
+    if let Some(result) = new.and_then(|id| app.summary_jobs.follow_job(id)) {
         let (kept, id) = (Arc::clone(app), session.inherited.session);
         let account = session.inherited.lineage.tenant().account();
-        app.jobs.spawn(async move {
+        app.summary_tasks.spawn(async move {
             if let Ok(outcome) = result.await {
                 store_outcome(&kept, &account, id, outcome).await;
             }
@@ -181,14 +190,16 @@ pub(super) fn run_summary(
 }
 
 /// Stores an outcome beside a session, where the next request of the branch finds it.
-async fn store_outcome(app: &App, account: &Account, session: SessionId, outcome: Outcome) {
-    let stored = app.sessions.conclude(account, session, outcome);
+async fn store_outcome(app: &App, account: &Account, session: SessionId, outcome: JobOutcome) {
+    let stored = app
+        .sessions
+        .store_summary_outcome(account, session, outcome);
     match tokio::time::timeout(STORE_WITHIN, stored).await {
-        Ok(Ok(Some(known))) => app.news.tell(&known),
+        Ok(Ok(Some(known))) => app.session_events.publish_change(&known),
         // The session has expired.
         Ok(Ok(None)) => {}
         Ok(Err(error)) => tracing::warn!(
-            %session, error = crate::error::chain(&error),
+            %session, error = crate::error::format_error_chain(&error),
             "the outcome of a summary was not stored"
         ),
         Err(_) => tracing::warn!(%session, "the outcome of a summary was not stored in time"),

@@ -16,21 +16,24 @@ impl Candidates {
     /// another are warned of; this holds whatever they say.
     pub(super) fn new(mut rest: Vec<Target>) -> Self {
         let home = rest.first().map(base_url);
-        rest.retain(|place| !borrows(place) || Some(base_url(place)) == home);
-        let lent = rest.iter().find(|place| borrows(place)).map(base_url);
+        rest.retain(|place| !needs_client_credentials(place) || Some(base_url(place)) == home);
+        let lent = rest
+            .iter()
+            .find(|place| needs_client_credentials(place))
+            .map(base_url);
         Self { rest, lent }
     }
 
     /// The first that its breaker lets through; where none does, the first: what might work is not
     /// refused.
     pub(super) fn next(&mut self) -> Option<Target> {
-        let at = self.rest.iter().position(admits).unwrap_or(0);
+        let at = self.rest.iter().position(breaker_admits).unwrap_or(0);
         (!self.rest.is_empty()).then(|| self.rest.remove(at))
     }
 
     /// Whether the breaker of any of them lets a request through.
     pub(super) fn any_admits(&self) -> bool {
-        self.rest.iter().any(admits)
+        self.rest.iter().any(breaker_admits)
     }
 
     /// Leaves out those that hold no more than so many tokens.
@@ -45,12 +48,13 @@ impl Candidates {
     /// Whether a place that the settings name beside these may be asked: not where it would get
     /// credentials of the client that are for another.
     pub(super) fn may_lend_to(&mut self, place: &Target) -> bool {
-        !borrows(place) || *self.lent.get_or_insert_with(|| base_url(place)) == base_url(place)
+        !needs_client_credentials(place)
+            || *self.lent.get_or_insert_with(|| base_url(place)) == base_url(place)
     }
 }
 
 /// Whether it gets the client's own credentials.
-fn borrows(place: &Target) -> bool {
+fn needs_client_credentials(place: &Target) -> bool {
     matches!(place.provider.config.auth, Auth::Client)
 }
 
@@ -58,6 +62,6 @@ fn base_url(place: &Target) -> Option<String> {
     place.provider.config.base_url.clone()
 }
 
-fn admits(place: &Target) -> bool {
-    place.provider.breaker.admit(Instant::now()).is_some()
+fn breaker_admits(place: &Target) -> bool {
+    place.provider.breaker.try_admit(Instant::now()).is_some()
 }

@@ -8,10 +8,10 @@ use http::request::Parts;
 
 use super::{App, request_options::RequestOptions};
 use crate::{
-    conversation::{Conversation, Format, Unindexed},
+    conversation::{Conversation, Format, IndexError},
     error::Failure,
-    session::Inherited,
-    telemetry::record::Notes,
+    session::InheritedSession,
+    telemetry::record::RequestNotes,
     wire::shallow_parse::shallow_parse,
 };
 
@@ -30,10 +30,10 @@ pub struct ParsedRequest {
 /// The session that a request continues. It is needed to the end of the answer, the body is not.
 pub struct SessionContext {
     pub app: Arc<App>,
-    pub inherited: Inherited,
+    pub inherited: InheritedSession,
     pub options: RequestOptions,
     /// For the log, the metrics and the trace.
-    pub notes: Notes,
+    pub notes: RequestNotes,
 }
 
 impl SessionContext {
@@ -51,20 +51,20 @@ pub struct ClientRequest {
     pub parsed: ParsedRequest,
     /// `None` where there is no conversation to follow.
     pub session: Option<SessionContext>,
-    pub notes: Notes,
+    pub notes: RequestNotes,
 }
 
 /// A conversation and the session that it continues.
 #[derive(Clone, Copy)]
-pub struct Followed<'a> {
+pub struct FollowedConversation<'a> {
     pub session: &'a SessionContext,
     pub conversation: &'a Arc<Conversation>,
 }
 
 impl ClientRequest {
     /// `None` where there is no conversation to follow.
-    pub fn followed(&self) -> Option<Followed<'_>> {
-        Some(Followed {
+    pub fn followed_conversation(&self) -> Option<FollowedConversation<'_>> {
+        Some(FollowedConversation {
             session: self.session.as_ref()?,
             conversation: self.parsed.conversation.as_ref()?,
         })
@@ -76,7 +76,7 @@ impl ClientRequest {
 /// # Errors
 /// It is not JSON.
 pub fn parse_request(format: Format, bytes: Bytes) -> Result<ParsedRequest, Failure> {
-    match format.index(bytes.clone()) {
+    match format.index_body(bytes.clone()) {
         Ok(conversation) => {
             let odd = conversation.odd_annotations();
             if odd > 0 {
@@ -92,12 +92,12 @@ pub fn parse_request(format: Format, bytes: Bytes) -> Result<ParsedRequest, Fail
                 model: conversation
                     .model()
                     .map_or_else(String::new, Cow::into_owned),
-                streams: conversation.streams(),
+                streams: conversation.asks_for_stream(),
                 conversation: Some(Arc::new(conversation)),
             })
         }
-        Err(Unindexed::NotJson(place)) => Err(Failure::NotJson(place)),
-        Err(Unindexed::Unguardable(reason)) => {
+        Err(IndexError::NotJson(place)) => Err(Failure::NotJson(place)),
+        Err(IndexError::Unguardable(reason)) => {
             tracing::warn!(%reason, "a request is forwarded without a guard");
             let shallow = shallow_parse(&bytes);
             Ok(ParsedRequest {

@@ -10,7 +10,7 @@ use std::{
 };
 
 use super::{
-    attempt::attempt,
+    attempt::attempt_request,
     client_request::ClientRequest,
     fallbacks::{Fallbacks, PlacedRequest},
     plan::log_plan,
@@ -20,21 +20,21 @@ use crate::{
     config::Auth,
     error::Failure,
     provider::{
-        Provider, Unsent,
-        breaker::{Permit, State},
-        retry::{self, Outcome},
+        Provider, UpstreamError,
+        breaker::{BreakerState, Permit},
+        retry::{self, RetryClass},
     },
     telemetry::{Operation, metrics::Metrics},
 };
 
 /// A provider's answer that is the client's, and the request as it went out.
-pub struct Answered {
+pub struct AnsweredRequest {
     pub reply: ProviderReply,
     pub placed: PlacedRequest,
 }
 
 /// What came of asking one place.
-enum Tried {
+enum CandidateResult {
     /// The client's answer, or one that began and broke: nobody else is asked for it.
     Final(Result<ProviderReply, SendError>),
     /// Somebody else may do better.
@@ -42,8 +42,8 @@ enum Tried {
 }
 
 /// What an attempt means for the next one.
-struct Judgement {
-    outcome: Outcome,
+struct AttemptVerdict {
+    outcome: RetryClass,
     /// How long the provider asks to be left alone.
     retry_after: Option<Duration>,
 }
@@ -52,29 +52,35 @@ struct Judgement {
 ///
 /// # Errors
 /// No answer began anywhere, or one broke off.
-pub async fn send(
+pub async fn send_with_fallbacks(
     request: &ClientRequest,
     mut placed: PlacedRequest,
     mut fallbacks: Fallbacks,
-) -> Result<Answered, Failure> {
+) -> Result<AnsweredRequest, Failure> {
     let mut calls = CallCount::default();
     loop {
-        note_place(request, &placed);
+        note_candidate(request, &placed);
         // Boxed, so that what waits for an answer stays small.
-        let tried = Box::pin(ask_place(request, &mut placed, &mut fallbacks, &mut calls)).await;
+        let tried = Box::pin(ask_candidate(
+            request,
+            &mut placed,
+            &mut fallbacks,
+            &mut calls,
+        ))
+        .await;
         request.notes.facts().attempts = Some(calls.calls);
         let failed = match tried {
-            Tried::Final(tried) => {
-                return Ok(Answered {
+            CandidateResult::Final(tried) => {
+                return Ok(AnsweredRequest {
                     reply: tried?,
                     placed,
                 });
             }
-            Tried::Failed(failed) => failed,
+            CandidateResult::Failed(failed) => failed,
         };
         let too_long = failed.as_ref().is_ok_and(|reply| reply.too_long);
-        let Some(next) = fallbacks.next_place(request, &placed, too_long) else {
-            return Ok(Answered {
+        let Some(next) = fallbacks.plan_next_candidate(request, &placed, too_long) else {
+            return Ok(AnsweredRequest {
                 reply: failed?,
                 placed,
             });
@@ -92,37 +98,38 @@ pub async fn send(
 }
 
 /// Asks this place, and again as far as that is allowed.
-async fn ask_place(
+async fn ask_candidate(
     request: &ClientRequest,
     placed: &mut PlacedRequest,
     fallbacks: &mut Fallbacks,
     calls: &mut CallCount,
-) -> Tried {
+) -> CandidateResult {
     let provider = Arc::clone(&placed.target.provider);
     let metrics = &request.app.metrics;
     let mut retries = 0;
     loop {
-        let permit = provider.breaker.admit(Instant::now());
-        let permit = permit.unwrap_or_else(|| provider.breaker.force());
-        fallbacks.budget.spend();
-        let tried = attempt(request, placed, calls).await;
-        let judged = judge(metrics, &provider, &tried, permit);
-        if judged.outcome == Outcome::Final {
+        let permit = provider.breaker.try_admit(Instant::now());
+        let permit = permit.unwrap_or_else(|| provider.breaker.force_admit());
+        fallbacks.budget.count_attempt();
+        let tried = attempt_request(request, placed, calls).await;
+        let judged = judge_attempt(metrics, &provider, &tried, permit);
+        if judged.outcome == RetryClass::Final {
             return match tried {
-                Ok(reply) if reply.too_long => Tried::Failed(Ok(reply)),
-                Err(SendError::Unsent(unsent)) => Tried::Failed(Err(unsent.into())),
-                tried => Tried::Final(tried),
+                Ok(reply) if reply.too_long => CandidateResult::Failed(Ok(reply)),
+                Err(SendError::Unsent(unsent)) => CandidateResult::Failed(Err(unsent.into())),
+                tried => CandidateResult::Final(tried),
             };
         }
         // Not where the breaker has opened while somebody else can answer.
-        let is_open = provider.breaker.state(Instant::now()) == State::Open;
-        let again = judged.outcome != Outcome::Denied && !(is_open && fallbacks.any_admits());
+        let is_open = provider.breaker.state_at(Instant::now()) == BreakerState::Open;
+        let again = judged.outcome != RetryClass::Denied && !(is_open && fallbacks.any_admits());
         let now = Instant::now();
-        let wait = fallbacks
-            .budget
-            .wait(retries, judged.retry_after, now, chance());
+        let wait =
+            fallbacks
+                .budget
+                .retry_delay(retries, judged.retry_after, now, random_fraction());
         let Some(wait) = wait.filter(|_| again) else {
-            return Tried::Failed(tried);
+            return CandidateResult::Failed(tried);
         };
         drop(tried);
         metrics.retries.with_label_values(&[&*provider.name]).inc();
@@ -132,54 +139,57 @@ async fn ask_place(
 }
 
 /// Judges an attempt, and tells the breaker.
-fn judge(
+fn judge_attempt(
     metrics: &Metrics,
     provider: &Provider,
     tried: &Result<ProviderReply, SendError>,
     permit: Permit<'_>,
-) -> Judgement {
+) -> AttemptVerdict {
     let own_key = matches!(provider.config.auth, Auth::Key(_));
     let (outcome, word) = match tried {
-        Ok(reply) if reply.too_long => (Outcome::Final, "answer"),
-        Ok(reply) => match retry::outcome(reply.answer.status(), own_key) {
-            Outcome::Final => (Outcome::Final, "answer"),
-            Outcome::Busy => (Outcome::Busy, "busy"),
-            Outcome::Failed => (Outcome::Failed, "failed"),
-            Outcome::Denied => (Outcome::Denied, "denied"),
+        Ok(reply) if reply.too_long => (RetryClass::Final, "answer"),
+        Ok(reply) => match retry::classify_status(reply.answer.status(), own_key) {
+            RetryClass::Final => (RetryClass::Final, "answer"),
+            RetryClass::Busy => (RetryClass::Busy, "busy"),
+            RetryClass::Failed => (RetryClass::Failed, "failed"),
+            RetryClass::Denied => (RetryClass::Denied, "denied"),
         },
         // The client's own doing.
         Err(SendError::Unsent(
-            Unsent::BodyBroken | Unsent::BodySlow { .. } | Unsent::NoModel { .. },
-        )) => (Outcome::Final, "unsent"),
-        Err(SendError::Unsent(_)) => (Outcome::Failed, "unsent"),
-        Err(SendError::Failing(_)) => (Outcome::Failed, "failed"),
-        Err(SendError::Broken(_)) => (Outcome::Final, "failed"),
+            UpstreamError::BodyBroken
+            | UpstreamError::BodySlow { .. }
+            | UpstreamError::NoModel { .. },
+        )) => (RetryClass::Final, "unsent"),
+        Err(SendError::Unsent(_)) => (RetryClass::Failed, "unsent"),
+        Err(SendError::Failing(_)) => (RetryClass::Failed, "failed"),
+        Err(SendError::Broken(_)) => (RetryClass::Final, "failed"),
     };
     metrics.count_attempt(&provider.name, word);
     let now = Instant::now();
     match (outcome, tried) {
-        (Outcome::Failed, _) | (_, Err(SendError::Broken(_))) => permit.failed(now),
-        (_, Ok(_)) => permit.succeeded(),
+        (RetryClass::Failed, _) | (_, Err(SendError::Broken(_))) => permit.record_failure(now),
+        (_, Ok(_)) => permit.record_success(),
         // The client's own doing, or no model for the address: it says nothing of the provider.
         (_, Err(_)) => {}
     }
     let headers = tried.as_ref().map(|reply| reply.answer.headers()).ok();
-    let retry_after = headers.and_then(|headers| retry::retry_after(headers, SystemTime::now()));
+    let retry_after =
+        headers.and_then(|headers| retry::parse_retry_after(headers, SystemTime::now()));
     // A client's own account may have reached its limit: the others have theirs.
-    if outcome == Outcome::Busy
+    if outcome == RetryClass::Busy
         && !matches!(provider.config.auth, Auth::Client)
         && let Some(length) = retry_after
     {
-        provider.breaker.rest(now, length);
+        provider.breaker.pause_for(now, length);
     }
-    Judgement {
+    AttemptVerdict {
         outcome,
         retry_after,
     }
 }
 
 /// Notes who is asked now, and for what.
-fn note_place(request: &ClientRequest, placed: &PlacedRequest) {
+fn note_candidate(request: &ClientRequest, placed: &PlacedRequest) {
     let (provider, model) = (&placed.target.provider, &*placed.target.model);
     let spelt_out = || request.app.registry.is_spelt_out(provider, model);
     let metrics = &request.app.metrics;
@@ -194,7 +204,7 @@ fn note_place(request: &ClientRequest, placed: &PlacedRequest) {
 }
 
 /// A number in 0..1, for waits that differ from client to client.
-fn chance() -> f64 {
+fn random_fraction() -> f64 {
     let bits = getrandom::u32().unwrap_or(u32::MAX / 2);
     f64::from(bits) / (f64::from(u32::MAX) + 1.0)
 }

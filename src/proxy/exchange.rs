@@ -28,15 +28,15 @@ use http::{HeaderMap, Response, request::Parts};
 use super::{
     App,
     client_request::{ClientRequest, ParsedRequest, SessionContext, parse_request},
-    dispatch::{Answered, send},
+    dispatch::{AnsweredRequest, send_with_fallbacks},
     fallbacks::Fallbacks,
     keepalive_stream::{WaitingRequest, answer_while_waiting},
-    outgoing::chosen,
+    outgoing::chosen_provider,
     plan::PlannedRequest,
     provider_reply::is_stream,
     request_options::RequestOptions,
-    response_headers::{TRAILERS, head},
-    settle::{AnswerEnd, settle, settle_stream},
+    response_headers::{TRAILERS, build_head_headers},
+    settle::{AnswerEnd, settle_answer, settle_stream},
     summary_source::{SummarySource, keep_for_summary},
     tool_loop::ToolLoop,
     wait_for_summary::{begin_summary_wait, wait_for_summary},
@@ -51,14 +51,17 @@ use crate::{
         limit::Hold,
     },
     provider::Target,
-    relay::{self, Before, Closing, Ending, Foot, Heard, Sifting, Spoken, Whole},
-    session::{self, Hint, Inherited},
-    telemetry::record::Record,
-    wire::{Body, model::in_query, shallow_parse::models_named, whole},
+    relay::{
+        self, AnswerFilter, AssistantTurn, BufferedAnswer, Ending, FooterOptions, PrecedingText,
+        ResponseSummary, StreamFooter,
+    },
+    session::{self, InheritedSession, SessionHint},
+    telemetry::record::RequestRecord,
+    wire::{Body, model::find_model_in_query, shallow_parse::count_model_names, whole_body},
 };
 
 /// A chat completion, before its body is read.
-pub struct ChatRequest<'a> {
+pub struct IncomingChat<'a> {
     pub parts: Parts,
     pub body: &'a mut RequestBody,
     pub client: &'a Client,
@@ -72,10 +75,10 @@ pub struct ChatRequest<'a> {
 /// The proxy answers it, with an error.
 pub async fn exchange_chat(
     app: &Arc<App>,
-    request: ChatRequest<'_>,
-    record: &mut Record,
+    request: IncomingChat<'_>,
+    record: &mut RequestRecord,
 ) -> Result<Response<Body>, Failure> {
-    let ChatRequest {
+    let IncomingChat {
         parts,
         body,
         client,
@@ -84,44 +87,48 @@ pub async fn exchange_chat(
 
     // 2. The body, within limits.
     let limits = &app.config.server;
-    let received = body.read(&parts.headers, limits, &app.flight).await?;
+    let received = body
+        .read_unpacked(&parts.headers, limits, &app.inflight_bytes)
+        .await?;
 
     // 3. The index.
     let parsed = parse_request(Format::Chat, received.bytes)?;
     record.set_model(&parsed.model);
 
     // 4. The model.
-    let chosen = provider.as_deref().or_else(|| chosen(&parts.headers));
-    let mut choice = app.registry.choose(&parsed.model, chosen)?;
+    let chosen = provider
+        .as_deref()
+        .or_else(|| chosen_provider(&parts.headers));
+    let mut choice = app.registry.choose_candidates(&parsed.model, chosen)?;
     // SECURITY: a key for some models must not reach another by a parser's choice of two names, nor
     // by one in the query, which some gateways prefer to the body's.
-    let in_query = in_query(parts.uri.query().unwrap_or_default());
-    let one = in_query.surely && in_query.model.is_none();
-    let plain = client.unlimited() || (one && models_named(&parsed.bytes) == 1);
+    let in_query = find_model_in_query(parts.uri.query().unwrap_or_default());
+    let one = in_query.is_certain && in_query.model.is_none();
+    let plain = client.is_unlimited() || (one && count_model_names(&parsed.bytes) == 1);
     let made = choice.asked_is_configured;
     let may_use =
         |target: &Target| allows_target(&app.registry, client, &parsed.model, made, target);
-    if !plain || !choice.permit(may_use) {
+    if !plain || !choice.retain_permitted(may_use) {
         return Err(no_such_model(&parsed.model));
     }
 
     // 5. The session.
     let inherited = {
-        let _child = record.notes().trace.child("plimsoll.store.find");
-        find(app, &parsed, &parts, client).await
+        let _child = record.notes().trace.begin_child("plimsoll.store.find");
+        find_session(app, &parsed, &parts, client).await
     };
     if let Some(inherited) = &inherited {
-        hear(app, inherited).await;
+        pull_from_replicas(app, inherited).await;
     }
 
     // 6. What is due, and the plan. A session stays where its cache is warm.
-    let mut targets = choice.order(inherited.as_ref().map_or(0, |it| it.session.seed()));
+    let mut targets = choice.order_by_seed(inherited.as_ref().map_or(0, |it| it.session.seed()));
     // Looked up again after waiting: whoever heard of a smaller window meanwhile may be another request.
     for target in &mut targets {
-        target.window = app.registry.window_of(target);
+        target.window = app.registry.current_window(target);
     }
     let notes = record.notes().clone();
-    let options = RequestOptions::of(&parts.headers, client.recovers());
+    let options = RequestOptions::from_headers(&parts.headers, client.has_recovery());
     let session = inherited.map(|inherited| SessionContext {
         app: Arc::clone(app),
         inherited,
@@ -138,7 +145,7 @@ pub async fn exchange_chat(
     // Planned for the first place; for the others only once they are asked.
     let mut fallbacks = Fallbacks::new(&request, targets);
     let mut placed = fallbacks
-        .first_place(&request)
+        .plan_first_candidate(&request)
         .ok_or_else(|| no_such_model(&request.parsed.model))?;
 
     // 7. Its summary first, where that is waited for. A stream begins at once.
@@ -157,7 +164,7 @@ pub async fn exchange_chat(
     }
 
     // 8. The provider.
-    let answered = Box::pin(send(&request, placed, fallbacks)).await?;
+    let answered = Box::pin(send_with_fallbacks(&request, placed, fallbacks)).await?;
 
     // 9. The answer.
     if is_stream(&answered.reply.answer, request.parsed.streams) {
@@ -168,28 +175,28 @@ pub async fn exchange_chat(
 }
 
 /// Step 5. `None` where there is no conversation to follow.
-async fn find(
+async fn find_session(
     app: &App,
     parsed: &ParsedRequest,
     parts: &Parts,
     client: &Client,
-) -> Option<Inherited> {
+) -> Option<InheritedSession> {
     let conversation = parsed.conversation.as_ref()?;
-    let client = session::Client::of(client.name.as_deref(), &parts.headers);
+    let client = session::ClientIdentity::from_headers(client.name.as_deref(), &parts.headers);
     let tenants = app.sessions.tenants();
-    let tenant = tenants.tenant(client, &parts.headers, Some(conversation));
-    let hint = Hint::of(&parts.headers, Some(conversation));
+    let tenant = tenants.derive_tenant(client, &parts.headers, Some(conversation));
+    let hint = SessionHint::from_request(&parts.headers, Some(conversation));
     Some(
         app.sessions
-            .find(conversation, &tenant, hint.as_ref())
+            .inherit_session(conversation, &tenant, hint.as_ref())
             .await,
     )
 }
 
 /// Step 5, what no session owns: takes over what other replicas learnt.
-async fn hear(app: &App, inherited: &Inherited) {
+async fn pull_from_replicas(app: &App, inherited: &InheritedSession) {
     // Where the store does not answer, it is not waited for twice.
-    if !inherited.lost {
+    if !inherited.store_failed {
         let passed = !inherited.lineage.probes().is_empty();
         app.replica_sync.pull(&app.registry, passed).await;
     }
@@ -197,23 +204,23 @@ async fn hear(app: &App, inherited: &Inherited) {
 
 /// Step 9, streamed. What precedes the first byte of the stream is said here; what its end tells
 /// comes in trailers, or in a comment.
-fn relay_stream(request: ClientRequest, answered: Answered, hold: Hold) -> Response<Body> {
-    let Answered { mut reply, placed } = answered;
+fn relay_stream(request: ClientRequest, answered: AnsweredRequest, hold: Hold) -> Response<Body> {
+    let AnsweredRequest { mut reply, placed } = answered;
     request.notes.facts().is_stream = true;
     let (Some(session), Some(planned)) = (&request.session, &placed.planned) else {
-        return relay::stream(reply.answer, Ending::silent());
+        return relay::stream_answer(reply.answer, Ending::without_effects());
     };
-    let foot = Foot {
+    let foot = FooterOptions {
         trailers: match answer::accepts_trailers(&request.parts.headers) {
             true => TRAILERS,
             false => &[],
         },
         within: request.app.config.store.save_timeout(),
     };
-    let head = head(session, planned, &reply);
+    let head = build_head_headers(session, planned, &reply);
     reply.answer.headers_mut().extend(head);
-    let sifting = planned.sifting();
-    if sifting.any() {
+    let sifting = planned.answer_filter();
+    if sifting.is_active() {
         let continuing = ToolLoop {
             request,
             placed,
@@ -222,7 +229,13 @@ fn relay_stream(request: ClientRequest, answered: Answered, hold: Hold) -> Respo
             hold: Some(hold),
         };
         let continuing = Box::new(continuing);
-        return relay::sifted(reply.answer, sifting, continuing, reply.asked_usage, foot);
+        return relay::stream_sifted_answer(
+            reply.answer,
+            sifting,
+            continuing,
+            reply.asked_usage,
+            foot,
+        );
     }
     let left_out = placed.left_out_tokens(&request.app.config.guard);
     let source = keep_for_summary(&request, &placed);
@@ -234,23 +247,23 @@ fn relay_stream(request: ClientRequest, answered: Answered, hold: Hold) -> Respo
         foot,
         on_end: Box::new(move |heard| end_stream(session, planned, heard, source).boxed()),
     };
-    relay::stream(reply.answer, ending)
+    relay::stream_answer(reply.answer, ending)
 }
 
 /// The end of a stream of which nothing was taken out.
 async fn end_stream(
     session: Option<SessionContext>,
     planned: Option<Box<PlannedRequest>>,
-    heard: Heard,
+    heard: ResponseSummary,
     source: Option<SummarySource>,
-) -> Closing {
+) -> StreamFooter {
     let (Some(session), Some(planned)) = (session, planned) else {
-        return Closing::default();
+        return StreamFooter::default();
     };
     let end = AnswerEnd {
         heard: &heard,
-        last: &Spoken::default(),
-        before: Before::default(),
+        last: &AssistantTurn::default(),
+        before: PrecedingText::default(),
         source,
     };
     settle_stream(&session, *planned, end).await
@@ -259,10 +272,10 @@ async fn end_stream(
 /// Step 9, in one piece: all of it is known before its head is released.
 async fn relay_whole(
     request: ClientRequest,
-    answered: Answered,
+    answered: AnsweredRequest,
     mut hold: Hold,
 ) -> Result<Response<Body>, Failure> {
-    let Answered { reply, placed } = answered;
+    let AnsweredRequest { reply, placed } = answered;
     let mut left = request.app.config.server.max_body_bytes;
     let room = |bytes| {
         left = left.saturating_sub(bytes);
@@ -270,10 +283,10 @@ async fn relay_whole(
     };
     let provider = placed.target.provider.name.clone();
     let mut head_of_first = HeaderMap::new();
-    let mut sifting = Sifting::default();
+    let mut sifting = AnswerFilter::default();
     if let (Some(session), Some(planned)) = (&request.session, &placed.planned) {
-        head_of_first = head(session, planned, &reply);
-        sifting = planned.sifting();
+        head_of_first = build_head_headers(session, planned, &reply);
+        sifting = planned.answer_filter();
     }
     let mut continuing = ToolLoop {
         request,
@@ -281,17 +294,17 @@ async fn relay_whole(
         streamed: false,
         hold: None,
     };
-    let (read, last, before) = if sifting.any() {
-        relay::sifted_whole(reply.answer, sifting, &mut continuing, &provider, room).await?
+    let (read, last, before) = if sifting.is_active() {
+        relay::buffer_sifted_answer(reply.answer, sifting, &mut continuing, &provider, room).await?
     } else {
-        let read = relay::whole(reply.answer, &provider, room).await?;
-        (read, Spoken::default(), Before::default())
+        let read = relay::buffer_answer(reply.answer, &provider, room).await?;
+        (read, AssistantTurn::default(), PrecedingText::default())
     };
     let ToolLoop {
         request, placed, ..
     } = continuing;
     let (mut answer, heard) = match read {
-        Whole::Complete {
+        BufferedAnswer::Complete {
             mut head,
             body,
             heard,
@@ -300,11 +313,14 @@ async fn relay_whole(
             let left_out = placed
                 .left_out_tokens(&request.app.config.guard)
                 .filter(|_| is_success);
-            let body = relay::received(&mut head.headers, body, left_out);
+            let body = relay::add_left_out_tokens(&mut head.headers, body, left_out);
             let heard = (is_success && !heard.error).then_some(heard);
-            (Response::from_parts(head, whole(hold.keep(body))), heard)
+            (
+                Response::from_parts(head, whole_body(hold.attach_to_bytes(body))),
+                heard,
+            )
         }
-        Whole::Overlong(answer) => (answer.map(|body| hold.keep_for(body)), None),
+        BufferedAnswer::Overlong(answer) => (answer.map(|body| hold.attach_to_body(body)), None),
     };
     let source = keep_for_summary(&request, &placed);
     let (Some(session), Some(planned)) = (&request.session, placed.planned) else {
@@ -322,7 +338,7 @@ async fn relay_whole(
             before,
             source,
         };
-        let foot = settle(session, *planned, end).await;
+        let foot = settle_answer(session, *planned, end).await;
         for name in TRAILERS {
             headers.remove(*name);
         }

@@ -6,14 +6,14 @@ use std::time::Instant;
 use super::{
     begin_summary::begin_compaction,
     candidates::Candidates,
-    client_request::{ClientRequest, Followed},
+    client_request::{ClientRequest, FollowedConversation},
     outgoing::ChatHead,
     plan::{PlannedRequest, note_plan, plan_request, wants_larger_model},
 };
 use crate::{
     compaction::CompactionStep,
     config::GuardConfig,
-    provider::{Target, retry::Budget},
+    provider::{Target, retry::RetryBudget},
 };
 
 /// A request made ready for one provider.
@@ -27,7 +27,7 @@ pub struct PlacedRequest {
 
 impl PlacedRequest {
     /// Takes another plan, and notes it for the log.
-    pub fn set_plan(&mut self, followed: Followed<'_>, planned: PlannedRequest) {
+    pub fn set_plan(&mut self, followed: FollowedConversation<'_>, planned: PlannedRequest) {
         note_plan(followed.session, &planned);
         self.planned = Some(Box::new(planned));
     }
@@ -36,9 +36,9 @@ impl PlacedRequest {
     pub fn change_plan(
         &mut self,
         request: &ClientRequest,
-        change: impl FnOnce(Followed<'_>, PlannedRequest) -> PlannedRequest,
+        change: impl FnOnce(FollowedConversation<'_>, PlannedRequest) -> PlannedRequest,
     ) {
-        if let Some(followed) = request.followed()
+        if let Some(followed) = request.followed_conversation()
             && let Some(planned) = self.planned.take()
         {
             self.set_plan(followed, change(followed, *planned));
@@ -56,7 +56,7 @@ pub struct Fallbacks {
     candidates: Candidates,
     /// The request has gone to a larger model once.
     widened: bool,
-    pub budget: Budget,
+    pub budget: RetryBudget,
 }
 
 impl Fallbacks {
@@ -66,40 +66,40 @@ impl Fallbacks {
         Self {
             candidates: Candidates::new(targets),
             widened: false,
-            budget: Budget::new(retry, &request.parts.headers, Instant::now()),
+            budget: RetryBudget::new(retry, &request.parts.headers, Instant::now()),
         }
     }
 
     /// Plans the request for the first place that can be asked; `None` where there is none.
-    pub fn first_place(&mut self, request: &ClientRequest) -> Option<PlacedRequest> {
+    pub fn plan_first_candidate(&mut self, request: &ClientRequest) -> Option<PlacedRequest> {
         let target = self.candidates.next()?;
         let compaction = request
-            .followed()
+            .followed_conversation()
             .map(|followed| begin_compaction(followed.session, followed.conversation));
-        Some(self.place(request, target, compaction))
+        Some(self.plan_for_candidate(request, target, compaction))
     }
 
     /// Plans for the place after `left`; `None` where there is none, or no time for it. A request that is
     /// `too_long` for the one that is left goes only to one that can hold more.
-    pub fn next_place(
+    pub fn plan_next_candidate(
         &mut self,
         request: &ClientRequest,
         left: &PlacedRequest,
         too_long: bool,
     ) -> Option<PlacedRequest> {
-        if !self.budget.may_go_on(Instant::now()) {
+        if !self.budget.has_attempts_left(Instant::now()) {
             return None;
         }
         if too_long {
             self.candidates.keep_larger(left.target.window.tokens);
-            if let Some(larger) = self.larger_model(request, &left.target) {
+            if let Some(larger) = self.find_larger_model(request, &left.target) {
                 self.candidates.put_first(larger);
             }
         }
         let target = self.candidates.next()?;
         // What came of a summary that the request waited for holds at any place.
         let compaction = left.planned.as_ref().map(|it| it.compaction.clone());
-        Some(self.place(request, target, compaction))
+        Some(self.plan_for_candidate(request, target, compaction))
     }
 
     /// Whether the breaker of any other candidate lets a request through.
@@ -108,24 +108,24 @@ impl Fallbacks {
     }
 
     /// Plans the request for `target`, or for a larger model instead of cutting it there.
-    fn place(
+    fn plan_for_candidate(
         &mut self,
         request: &ClientRequest,
         mut target: Target,
         compaction: Option<CompactionStep>,
     ) -> PlacedRequest {
         let plan = |target: &Target, compaction: Option<CompactionStep>| {
-            let (followed, compaction) = request.followed().zip(compaction)?;
+            let (followed, compaction) = request.followed_conversation().zip(compaction)?;
             Some(plan_request(followed, target, compaction))
         };
         let mut planned = plan(&target, compaction);
         let larger = self
-            .larger_model(request, &target)
+            .find_larger_model(request, &target)
             .filter(|_| !self.widened);
         if let (Some(smaller_plan), Some(larger), Some(session)) =
             (&planned, larger, &request.session)
             && wants_larger_model(&session.inherited, smaller_plan, &larger)
-            && larger.provider.breaker.admit(Instant::now()).is_some()
+            && larger.provider.breaker.try_admit(Instant::now()).is_some()
         {
             tracing::info!(
                 from = target.model,
@@ -150,8 +150,8 @@ impl Fallbacks {
 
     /// The model to use instead of cutting, unless it would be sent credentials of the client that are
     /// for somebody else.
-    fn larger_model(&mut self, request: &ClientRequest, target: &Target) -> Option<Target> {
-        let larger = request.app.registry.larger(target)?;
+    fn find_larger_model(&mut self, request: &ClientRequest, target: &Target) -> Option<Target> {
+        let larger = request.app.registry.find_larger(target)?;
         self.candidates.may_lend_to(&larger).then_some(larger)
     }
 }

@@ -20,11 +20,11 @@ use tokio::sync::oneshot;
 
 use super::{
     client_request::ClientRequest,
-    dispatch::{Answered, send},
+    dispatch::{AnsweredRequest, send_with_fallbacks},
     fallbacks::{Fallbacks, PlacedRequest},
-    own_answers,
     provider_reply::is_stream,
-    response_headers::{TRAILERS, early_head},
+    proxy_answers,
+    response_headers::{TRAILERS, build_early_headers},
     wait_for_summary::{SummaryWait, wait_for_summary},
 };
 use crate::{http::answer, wire::Body};
@@ -47,7 +47,7 @@ pub struct WaitingRequest {
 /// Answers with a stream at once; `relay` makes the client's answer of the provider's.
 pub fn answer_while_waiting(
     waiting: WaitingRequest,
-    relay: impl FnOnce(ClientRequest, Answered) -> Response<Body> + Send + 'static,
+    relay: impl FnOnce(ClientRequest, AnsweredRequest) -> Response<Body> + Send + 'static,
 ) -> Response<Body> {
     let WaitingRequest {
         request,
@@ -56,7 +56,7 @@ pub fn answer_while_waiting(
         wait,
     } = waiting;
     let head = match (&request.session, &placed.planned) {
-        (Some(session), Some(planned)) => early_head(session, planned),
+        (Some(session), Some(planned)) => build_early_headers(session, planned),
         _ => HeaderMap::new(),
     };
     let trailers = answer::accepts_trailers(&request.parts.headers);
@@ -66,15 +66,17 @@ pub fn answer_while_waiting(
         // The body that receives it also drives this future.
         let _ = done.send((request, placed, fallbacks));
     };
-    let comment = || Ok(frame(COMMENT));
+    let comment = || Ok(data_frame(COMMENT));
     let comments = stream::repeat_with(|| tokio::time::sleep(COMMENT_EVERY))
         .then(move |pause| pause.map(move |()| comment()));
     let answers = async move {
         match waited.await {
-            Ok((request, placed, fallbacks)) => match send(&request, placed, fallbacks).await {
-                Ok(answered) => write_answer(request, answered, relay).await,
-                Err(failure) => failed_body(answer::failure_event(&failure)),
-            },
+            Ok((request, placed, fallbacks)) => {
+                match send_with_fallbacks(&request, placed, fallbacks).await {
+                    Ok(answered) => write_answer(request, answered, relay).await,
+                    Err(failure) => failed_body(answer::failure_event(&failure)),
+                }
+            }
             Err(_) => Body::default(),
         }
     };
@@ -82,7 +84,7 @@ pub fn answer_while_waiting(
     let frames = stream::iter([comment()])
         .chain(comments.take_until(waits.boxed()))
         .chain(answers);
-    let mut answer = answer::event_stream(StreamBody::new(frames).boxed_unsync());
+    let mut answer = answer::event_stream_response(StreamBody::new(frames).boxed_unsync());
     let headers = answer.headers_mut();
     headers.insert(CACHE_CONTROL, HeaderValue::from_static("no-cache"));
     headers.extend(head);
@@ -95,8 +97,8 @@ pub fn answer_while_waiting(
 /// The provider's stream, or what it answered in place of one as an error event.
 async fn write_answer(
     request: ClientRequest,
-    answered: Answered,
-    relay: impl FnOnce(ClientRequest, Answered) -> Response<Body>,
+    answered: AnsweredRequest,
+    relay: impl FnOnce(ClientRequest, AnsweredRequest) -> Response<Body>,
 ) -> Body {
     let coding = answered.reply.answer.headers().get(CONTENT_ENCODING);
     let plain = coding.is_none_or(|coding| coding == "identity");
@@ -104,7 +106,7 @@ async fn write_answer(
         return relay(request, answered).into_body();
     }
     let provider = &answered.placed.target.provider.name;
-    failed_body(own_answers::refusal_event(answered.reply.answer, provider).await)
+    failed_body(proxy_answers::refusal_event(answered.reply.answer, provider).await)
 }
 
 /// An error event, and then a broken stream.
@@ -113,10 +115,10 @@ fn failed_body(event: Bytes) -> Body {
         tokio::time::sleep(FLUSH_WAIT).await;
         Err(io::Error::other("there was no answer"))
     };
-    let event = stream::once(async { Ok(frame(event)) });
+    let event = stream::once(async { Ok(data_frame(event)) });
     StreamBody::new(event.chain(stream::once(breaks))).boxed_unsync()
 }
 
-fn frame(bytes: impl Into<Bytes>) -> Frame<Bytes> {
+fn data_frame(bytes: impl Into<Bytes>) -> Frame<Bytes> {
     Frame::data(bytes.into())
 }

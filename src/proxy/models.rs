@@ -11,9 +11,9 @@ use crate::{
     error::Failure,
     http::{
         admission::{Client, allows_target, no_such_model},
-        answer::json,
+        answer::json_response,
     },
-    provider::Offered,
+    provider::OfferedModel,
     wire::Body,
 };
 
@@ -21,38 +21,40 @@ use crate::{
 const FIRST_LISTS: Duration = Duration::from_secs(1);
 
 /// The list of all models that the client may use. Waits for lists of providers that were never asked before.
-pub async fn answer_list(app: &App, client: &Client) -> Response<Body> {
-    app.registry.listed(FIRST_LISTS).await;
-    let offered = app.registry.offered_by_all_names();
+pub async fn answer_model_list(app: &App, client: &Client) -> Response<Body> {
+    app.registry.wait_for_lists(FIRST_LISTS).await;
+    let offered = app.registry.list_offered_by_all_names();
     let allowed = offered.iter().filter(|one| may_see(app, client, one));
-    let data: Vec<Value> = allowed.map(|one| listed(one, &app.config.guard)).collect();
+    let data: Vec<Value> = allowed
+        .map(|one| model_to_json(one, &app.config.guard))
+        .collect();
     let list = json!({"object": "list", "data": data});
-    json(StatusCode::OK, list.to_string())
+    json_response(StatusCode::OK, list.to_string())
 }
 
 /// One model of that list.
 ///
 /// # Errors
 /// There is none of that name that the client may use.
-pub fn answer_one(app: &App, client: &Client, id: &str) -> Result<Response<Body>, Failure> {
-    let found = app.registry.find(id);
+pub fn answer_model(app: &App, client: &Client, id: &str) -> Result<Response<Body>, Failure> {
+    let found = app.registry.find_offered(id);
     let found = found.filter(|one| may_see(app, client, one));
     let found = found.ok_or_else(|| no_such_model(id))?;
-    let body = listed(&found, &app.config.guard);
-    Ok(json(StatusCode::OK, body.to_string()))
+    let body = model_to_json(&found, &app.config.guard);
+    Ok(json_response(StatusCode::OK, body.to_string()))
 }
 
 /// What is assumed stands for nothing that a client could rely on, and is left unknown.
-fn listed(offered: &Offered, guard: &GuardConfig) -> Value {
+fn model_to_json(offered: &OfferedModel, guard: &GuardConfig) -> Value {
     let target = &offered.target;
-    let (window, limits) = (target.window, target.limits(guard, None));
+    let (window, limits) = (target.window, target.compute_limits(guard, None));
     json!({
         "id": offered.id,
         "object": "model",
         "created": 0,
         "owned_by": &*target.provider.name,
-        "context_length": window.known(),
-        "window_from": window.source.key(),
+        "context_length": window.known_tokens(),
+        "window_from": window.source.api_name(),
         "max_input_tokens": window.input,
         "optimal_max_tokens": limits.optimal_max_tokens,
         "critical_max_tokens": limits.critical_max_tokens,
@@ -60,7 +62,7 @@ fn listed(offered: &Offered, guard: &GuardConfig) -> Value {
 }
 
 /// Whether a client finds a model in its list: by a name of the settings, or by who answers to it.
-fn may_see(app: &App, client: &Client, offered: &Offered) -> bool {
+fn may_see(app: &App, client: &Client, offered: &OfferedModel) -> bool {
     allows_target(
         &app.registry,
         client,

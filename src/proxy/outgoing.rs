@@ -7,19 +7,19 @@ use crate::{
     config::Auth,
     conversation::edit::Rope,
     http::{admission, body},
-    provider::{Outgoing, Payload, Provider, Target, Unsent, headers},
+    provider::{OutgoingRequest, Payload, Provider, Target, UpstreamError, headers},
     telemetry::{Operation, trace::Trace},
     wire::Body,
 };
 
 /// Names a provider for one request.
-const CHOSEN: HeaderName = HeaderName::from_static("x-plimsoll-provider");
+const PROVIDER_HEADER: HeaderName = HeaderName::from_static("x-plimsoll-provider");
 
 /// Where keys stand in a query: at Azure, at its gateways, and at Google.
 const KEYS: [&str; 4] = ["api-key", "api_key", "subscription-key", "key"];
 
 /// A query with its `?`, without the client's key where that may not go on.
-pub fn without_key(app: &App, provider: &Provider, query: &str) -> String {
+pub fn strip_query_keys(app: &App, provider: &Provider, query: &str) -> String {
     if matches!(provider.config.auth, Auth::Client) && !app.clients.have_keys() {
         return format!("?{query}");
     }
@@ -32,8 +32,8 @@ pub fn without_key(app: &App, provider: &Provider, query: &str) -> String {
 }
 
 /// The provider that a request names beside its model.
-pub fn chosen(headers: &HeaderMap) -> Option<&str> {
-    headers.get(CHOSEN)?.to_str().ok()
+pub fn chosen_provider(headers: &HeaderMap) -> Option<&str> {
+    headers.get(PROVIDER_HEADER)?.to_str().ok()
 }
 
 /// Path and headers of a chat completion at one provider.
@@ -46,9 +46,9 @@ impl ChatHead {
     /// For a request whose body goes on without its content encoding.
     pub fn new(app: &App, parts: &Parts, provider: &Provider) -> Self {
         let mut headers = outgoing_headers(app, parts, provider, true);
-        body::without_encoding(&mut headers);
+        body::strip_encoding(&mut headers);
         let query = parts.uri.query();
-        let query = query.map_or_else(String::new, |query| without_key(app, provider, query));
+        let query = query.map_or_else(String::new, |query| strip_query_keys(app, provider, query));
         Self {
             path: format!("/chat/completions{query}"),
             headers,
@@ -59,20 +59,20 @@ impl ChatHead {
     ///
     /// # Errors
     /// No answer began.
-    pub async fn send(
+    pub async fn send_chat(
         &self,
         trace: &Trace,
         target: &Target,
         body: Rope,
-    ) -> Result<Response<Body>, Unsent> {
-        let outgoing = Outgoing {
+    ) -> Result<Response<Body>, UpstreamError> {
+        let outgoing = OutgoingRequest {
             method: Method::POST,
             path: self.path.clone(),
             headers: self.headers.clone(),
             body: Payload::Whole(body),
             model: Some(target.model.clone()),
         };
-        traced_send::send(trace, &target.provider, Some(Operation::Chat), outgoing).await
+        traced_send::send_traced(trace, &target.provider, Some(Operation::Chat), outgoing).await
     }
 }
 
@@ -85,15 +85,16 @@ pub fn outgoing_headers(
 ) -> HeaderMap {
     let auth = &provider.config.auth;
     let have_keys = app.clients.have_keys();
-    let mut out = headers::to_provider(&parts.headers, &provider.config, have_keys, identity);
+    let mut out =
+        headers::filter_for_provider(&parts.headers, &provider.config, have_keys, identity);
     if have_keys || !matches!(auth, Auth::Client) {
-        admission::without_keys(&mut out);
+        admission::strip_protocol_keys(&mut out);
     }
     out
 }
 
 /// The answer with the headers that go on to the client.
-pub fn cleaned(mut answer: Response<Body>) -> Response<Body> {
-    *answer.headers_mut() = headers::to_client(answer.headers());
+pub fn clean_answer_headers(mut answer: Response<Body>) -> Response<Body> {
+    *answer.headers_mut() = headers::filter_for_client(answer.headers());
     answer
 }

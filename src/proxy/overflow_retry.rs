@@ -12,18 +12,18 @@ use http::StatusCode;
 use super::{
     client_request::ClientRequest,
     fallbacks::PlacedRequest,
-    own_answers,
-    plan::{measure_by, refit},
+    plan::{refit_request, remeasure_for_target},
     provider_reply::{ProviderReply, SendError, is_stream, read_short, refuses_usage},
-    refusal::{may_refuse, refuses_ours},
+    proxy_answers,
+    refusal::{may_refuse, refuses_additions},
 };
 use crate::{
-    format::fault::Fault,
+    format::error_body::ErrorBody,
     provider::{
-        learnt::Refused,
-        overflow::{self, Overflow, Verdict},
+        learnt_windows::RefusedPrompt,
+        overflow::{self, Overflow, OverflowVerdict},
     },
-    relay::{First, peek},
+    relay::{FirstEvent, peek_first_event},
 };
 
 /// Times that one request is fitted anew at one place.
@@ -36,7 +36,7 @@ const LEAST_GUESSED: u32 = 4_000;
 const FIRST_EVENT_WITHIN: Duration = Duration::from_secs(2);
 
 /// What an answer says of the request.
-pub(super) enum Refusal {
+pub(super) enum RefusalKind {
     /// It is the answer.
     Nothing,
     TooLong {
@@ -54,20 +54,20 @@ pub(super) enum Refusal {
 
 /// Requests that were refused without a word, perhaps for their length.
 #[derive(Default)]
-pub(super) struct Guesses(Vec<Refused>);
+pub(super) struct Guesses(Vec<RefusedPrompt>);
 
 /// Looks whether an answer is a refusal that another request may avoid; the answer goes on as it came.
 pub(super) async fn find_refusal(
     request: &ClientRequest,
     placed: &PlacedRequest,
     reply: ProviderReply,
-) -> Result<(ProviderReply, Refusal), SendError> {
+) -> Result<(ProviderReply, RefusalKind), SendError> {
     let status = reply.answer.status();
     if status.is_success() {
-        return look_inside(request.parsed.streams, placed, reply).await;
+        return find_refusal_inside(request.parsed.streams, placed, reply).await;
     }
     if !status.is_client_error() && !status.is_server_error() {
-        return Ok((reply, Refusal::Nothing));
+        return Ok((reply, RefusalKind::Nothing));
     }
     let read = read_short(reply.answer, &placed.target.provider.name).await;
     let (answer, text) = read.map_err(|bad| match status.is_server_error() {
@@ -77,45 +77,49 @@ pub(super) async fn find_refusal(
     let reply = ProviderReply { answer, ..reply };
     let text = text.unwrap_or_default();
     if reply.asked_usage && refuses_usage(status, &text) {
-        return Ok((reply, Refusal::RefusesUsage));
+        return Ok((reply, RefusalKind::RefusesUsage));
     }
     let has_additions = placed.planned.as_ref().is_some_and(|it| it.has_additions());
-    let refusal = match overflow::judge(status, &text) {
-        Verdict::Overflow(overflow) => Refusal::TooLong {
+    let refusal = match overflow::detect_overflow(status, &text) {
+        OverflowVerdict::Overflow(overflow) => RefusalKind::TooLong {
             classic: status == StatusCode::BAD_REQUEST && is_classic(&text),
             overflow,
         },
-        Verdict::Wordless => Refusal::Wordless,
-        Verdict::Other if has_additions && may_refuse(status) && refuses_ours(status, &text) => {
-            Refusal::RefusesAdditions
+        OverflowVerdict::Wordless => RefusalKind::Wordless,
+        OverflowVerdict::Other
+            if has_additions && may_refuse(status) && refuses_additions(status, &text) =>
+        {
+            RefusalKind::RefusesAdditions
         }
-        _ => Refusal::Nothing,
+        _ => RefusalKind::Nothing,
     };
     Ok((reply, refusal))
 }
 
 /// Errors that come as a success, where the provider is known for it.
-async fn look_inside(
+async fn find_refusal_inside(
     streams: bool,
     placed: &PlacedRequest,
     reply: ProviderReply,
-) -> Result<(ProviderReply, Refusal), SendError> {
+) -> Result<(ProviderReply, RefusalKind), SendError> {
     let provider = &placed.target.provider;
     if !provider.config.profile.errors_inside {
-        return Ok((reply, Refusal::Nothing));
+        return Ok((reply, RefusalKind::Nothing));
     }
     if !is_stream(&reply.answer, streams) {
         let (answer, text) = read_short(reply.answer, &provider.name).await?;
         let reply = ProviderReply { answer, ..reply };
-        let verdict = text.map(|text| overflow::judge(StatusCode::OK, &text));
-        return Ok((reply, told(verdict)));
+        let verdict = text.map(|text| overflow::detect_overflow(StatusCode::OK, &text));
+        return Ok((reply, verdict_to_refusal(verdict)));
     }
-    let (answer, first) = peek(reply.answer, FIRST_EVENT_WITHIN).await;
+    let (answer, first) = peek_first_event(reply.answer, FIRST_EVENT_WITHIN).await;
     let reply = ProviderReply { answer, ..reply };
     let refusal = match first {
-        First::Event(data) => told(Some(overflow::judge_event(&data))),
-        First::Nothing => Refusal::Wordless,
-        First::Unknown => Refusal::Nothing,
+        FirstEvent::Event(data) => {
+            verdict_to_refusal(Some(overflow::detect_overflow_in_event(&data)))
+        }
+        FirstEvent::Nothing => RefusalKind::Wordless,
+        FirstEvent::Unknown => RefusalKind::Nothing,
     };
     Ok((reply, refusal))
 }
@@ -126,28 +130,30 @@ pub(super) fn refit_after_overflow(
     placed: &mut PlacedRequest,
     overflow: &Overflow,
 ) -> bool {
-    let (Some(followed), Some(planned)) = (request.followed(), placed.planned.as_deref()) else {
+    let (Some(followed), Some(planned)) =
+        (request.followed_conversation(), placed.planned.as_deref())
+    else {
         return false;
     };
     // An answer that is to be longer than the window is the provider's to refuse, unless less may be asked.
-    let answer_alone = overflow.answer_alone() && !planned.may_lower_cap();
-    if !planned.guards() || answer_alone {
+    let answer_alone = overflow.is_filled_by_answer() && !planned.may_lower_cap();
+    if !planned.is_guarded() || answer_alone {
         return false;
     }
     let (app, target) = (&request.app, &mut placed.target);
-    let refused = planned.refused(overflow);
-    let lesson = app.registry.learn(target, &refused);
+    let refused = planned.describe_refusal(overflow);
+    let lesson = app.registry.learn_from_refusal(target, &refused);
     app.replica_sync
         .mark_changed(&target.provider.name, &target.model);
-    target.window = app.registry.window_of(target);
-    let counted = refused.counted();
+    target.window = app.registry.current_window(target);
+    let counted = refused.count_prompt_tokens();
     let smaller = match planned.refits < MAX_REFITS {
-        true => refit(followed, planned, target, counted),
+        true => refit_request(followed, planned, target, counted),
         false => None,
     };
     let Some(smaller) = smaller else {
         // The refusal goes to the client, with the window that was learnt.
-        let measured = measure_by(followed, planned.clone(), target);
+        let measured = remeasure_for_target(followed, planned.clone(), target);
         placed.set_plan(followed, measured);
         return false;
     };
@@ -172,17 +178,19 @@ pub(super) fn refit_after_guess(
     placed: &mut PlacedRequest,
     guesses: &mut Guesses,
 ) -> bool {
-    let (Some(followed), Some(planned)) = (request.followed(), placed.planned.as_deref()) else {
+    let (Some(followed), Some(planned)) =
+        (request.followed_conversation(), placed.planned.as_deref())
+    else {
         return false;
     };
     let expected = planned.expected_tokens();
-    if !planned.guards() || expected < LEAST_GUESSED || planned.refits == MAX_REFITS {
+    if !planned.is_guarded() || expected < LEAST_GUESSED || planned.refits == MAX_REFITS {
         return false;
     }
-    let refused = planned.refused(&Overflow::default());
+    let refused = planned.describe_refusal(&Overflow::default());
     let mut guessed = placed.target.clone();
     guessed.window.input = Some(expected / 2);
-    let Some(smaller) = refit(followed, planned, &guessed, None) else {
+    let Some(smaller) = refit_request(followed, planned, &guessed, None) else {
         return false;
     };
     guesses.0.push(refused);
@@ -202,9 +210,9 @@ pub(super) fn learn_from_guesses(
     }
     let (app, target) = (&request.app, &mut placed.target);
     for refused in &guesses.0 {
-        app.registry.learn(target, refused);
+        app.registry.learn_from_refusal(target, refused);
     }
-    target.window = app.registry.window_of(target);
+    target.window = app.registry.current_window(target);
     let (provider, model) = (&*target.provider.name, &*target.model);
     app.replica_sync.mark_changed(provider, model);
     tracing::warn!(
@@ -215,7 +223,7 @@ pub(super) fn learn_from_guesses(
     );
     let target = target.clone();
     placed.change_plan(request, |followed, planned| {
-        measure_by(followed, planned, &target)
+        remeasure_for_target(followed, planned, &target)
     });
 }
 
@@ -223,15 +231,15 @@ pub(super) fn learn_from_guesses(
 pub(super) fn overflow_answer(
     placed: &PlacedRequest,
     reply: ProviderReply,
-    refusal: Refusal,
+    refusal: RefusalKind,
 ) -> ProviderReply {
-    let Refusal::TooLong { overflow, classic } = refusal else {
+    let RefusalKind::TooLong { overflow, classic } = refusal else {
         return reply;
     };
-    let untouched = placed.planned.as_ref().is_some_and(|it| !it.guards());
+    let untouched = placed.planned.as_ref().is_some_and(|it| !it.is_guarded());
     let answer = match untouched || classic {
         true => reply.answer,
-        false => own_answers::too_long(&overflow, placed.target.window),
+        false => proxy_answers::overflow_response(&overflow, placed.target.window),
     };
     ProviderReply {
         answer,
@@ -240,19 +248,19 @@ pub(super) fn overflow_answer(
     }
 }
 
-fn told(verdict: Option<Verdict>) -> Refusal {
+fn verdict_to_refusal(verdict: Option<OverflowVerdict>) -> RefusalKind {
     match verdict {
-        Some(Verdict::Overflow(overflow)) => Refusal::TooLong {
+        Some(OverflowVerdict::Overflow(overflow)) => RefusalKind::TooLong {
             overflow,
             classic: false,
         },
-        _ => Refusal::Nothing,
+        _ => RefusalKind::Nothing,
     }
 }
 
 /// Whether an overflow is worded as OpenAI does, so that it can stay as it came.
 fn is_classic(text: &[u8]) -> bool {
-    Fault::read(text).is_some_and(|fault| {
+    ErrorBody::parse_body(text).is_some_and(|fault| {
         fault.code.as_deref() == Some("context_length_exceeded")
             && fault.message.contains("maximum context length")
     })

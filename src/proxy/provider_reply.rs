@@ -14,10 +14,10 @@ use serde_json::Value;
 
 use crate::{
     error::Failure,
-    format::fault::Fault,
-    provider::Unsent,
-    relay::{self, BadAnswer, Whole},
-    wire::{Body, whole},
+    format::error_body::ErrorBody,
+    provider::UpstreamError,
+    relay::{self, BadAnswer, BufferedAnswer},
+    wire::{Body, whole_body},
 };
 
 /// Bytes of an error that are looked into; such refusals are short.
@@ -49,15 +49,15 @@ pub struct CallCount {
 #[derive(Debug)]
 pub enum SendError {
     /// None began: the request may be sent again.
-    Unsent(Unsent),
+    Unsent(UpstreamError),
     /// One began that told of the provider's own failure, and broke.
     Failing(BadAnswer),
     /// One began, and broke.
     Broken(BadAnswer),
 }
 
-impl From<Unsent> for SendError {
-    fn from(unsent: Unsent) -> Self {
+impl From<UpstreamError> for SendError {
+    fn from(unsent: UpstreamError) -> Self {
         Self::Unsent(unsent)
     }
 }
@@ -100,19 +100,19 @@ pub async fn read_short(
         left = left.saturating_sub(bytes);
         left > 0
     };
-    Ok(match relay::whole(answer, provider, room).await? {
-        Whole::Complete { head, body, .. } => {
-            let text = relay::unpacked(&head.headers, &body);
-            (Response::from_parts(head, whole(body)), text)
+    Ok(match relay::buffer_answer(answer, provider, room).await? {
+        BufferedAnswer::Complete { head, body, .. } => {
+            let text = relay::unpack_answer(&head.headers, &body);
+            (Response::from_parts(head, whole_body(body)), text)
         }
-        Whole::Overlong(answer) => (answer, None),
+        BufferedAnswer::Overlong(answer) => (answer, None),
     })
 }
 
 /// What an error says; `None` where it is too long, broke off, or cannot be read.
-pub async fn read_fault(answer: Response<Body>, provider: &str) -> Option<Fault> {
+pub async fn read_fault(answer: Response<Body>, provider: &str) -> Option<ErrorBody> {
     let (_, text) = read_short(answer, provider).await.ok()?;
-    Fault::read(&text?)
+    ErrorBody::parse_body(&text?)
 }
 
 /// Whether an error, in any shape, refuses to be asked for the usage of a stream.

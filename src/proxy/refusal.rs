@@ -8,7 +8,7 @@ use bytes::Bytes;
 use http::StatusCode;
 
 use crate::format::refusal::CHAT_TEMPLATE_WORDS;
-use crate::provider::overflow::{self, Verdict};
+use crate::provider::overflow::{self, OverflowVerdict};
 
 /// Statuses with which providers refuse what their grammar does not allow; templates of local
 /// engines fail with a 500.
@@ -22,8 +22,8 @@ pub(super) fn may_refuse(status: StatusCode) -> bool {
 }
 
 /// Whether an error of such a status may be about what recovery added.
-pub(super) fn refuses_ours(status: StatusCode, text: &Bytes) -> bool {
-    if overflow::judge(status, text) != Verdict::Other {
+pub(super) fn refuses_additions(status: StatusCode, text: &Bytes) -> bool {
+    if overflow::detect_overflow(status, text) != OverflowVerdict::Other {
         return false;
     }
     let text = String::from_utf8_lossy(text).to_lowercase();
@@ -37,7 +37,7 @@ mod tests {
 
     use http::StatusCode;
 
-    use super::{may_refuse, refuses_ours};
+    use super::{may_refuse, refuses_additions};
 
     #[test]
     fn an_overflow_is_never_taken_for_a_refusal_of_ours() {
@@ -60,7 +60,11 @@ mod tests {
             if error["context_overflow"] == true && may_refuse(status) {
                 overflows += 1;
                 let body = error["body"].as_str().unwrap_or_default().to_owned();
-                assert!(!refuses_ours(status, &body.into()), "{}", path.display());
+                assert!(
+                    !refuses_additions(status, &body.into()),
+                    "{}",
+                    path.display()
+                );
             }
         }
         assert!(overflows > 20, "the recorded errors are there");
@@ -70,7 +74,7 @@ mod tests {
     fn refusals_are_told_from_failures() {
         let check = |status: u16, text: &'static str, refused: bool| {
             let status = StatusCode::from_u16(status).unwrap();
-            assert_eq!(refuses_ours(status, &text.into()), refused, "{text}");
+            assert_eq!(refuses_additions(status, &text.into()), refused, "{text}");
         };
         check(400, "messages with role 'tool' must be a response", true);
         check(422, "Extra inputs are not permitted", true);

@@ -24,16 +24,16 @@ use futures_util::future::join_all;
 use lru::LruCache;
 use tokio::time::{error::Elapsed, timeout, timeout_at};
 
-use self::row::{Learnt, RowName, Stamped};
+use self::row::{RowName, SharedFact, StampedFact};
 use crate::{
-    provider::{Registry, learnt::wall_ms},
-    session::ratios::Ratios,
+    provider::{Registry, learnt_windows::wall_ms},
+    session::token_ratios::TokenRatios,
     store::{MAX_SHARED_NAME_BYTES, Store, StoreError},
     telemetry::metrics::{Metrics, StoreOperation},
 };
 
 /// How long nothing is pulled after a failure.
-const REST: Duration = Duration::from_secs(1);
+const PAUSE_AFTER_FAILURE: Duration = Duration::from_secs(1);
 /// A request that asked the store for nothing has not seen its version: it pulls if nobody did for so long.
 const UNSEEN_FOR: Duration = Duration::from_secs(1);
 
@@ -49,9 +49,9 @@ const MOST_AHEAD_MS: u64 = 24 * 60 * 60 * 1_000;
 pub struct ReplicaSync {
     store: Arc<dyn Store>,
     metrics: Arc<Metrics>,
-    ratios: Arc<Ratios>,
+    ratios: Arc<TokenRatios>,
     pull_within: Duration,
-    known: Mutex<Known>,
+    state: Mutex<SyncState>,
     /// Held while one request pulls for all.
     pulling: tokio::sync::Mutex<()>,
     /// Held while one request publishes for all. Others wait: what they learnt may be on its way.
@@ -59,13 +59,13 @@ pub struct ReplicaSync {
 }
 
 /// The names of a provider and of a model.
-type Model = (Box<str>, Box<str>);
+type ModelKey = (Box<str>, Box<str>);
 
-struct Known {
+struct SyncState {
     /// Models of which something may have been learnt that is not published.
-    changed: BTreeSet<Model>,
+    changed: BTreeSet<ModelKey>,
     /// What was published last, by its name in the store.
-    published: LruCache<Bytes, Stamped>,
+    published: LruCache<Bytes, StampedFact>,
     /// The version that was pulled last.
     version: Option<u64>,
     pulled: Option<Instant>,
@@ -77,7 +77,7 @@ impl ReplicaSync {
     pub fn new(
         store: Arc<dyn Store>,
         metrics: Arc<Metrics>,
-        ratios: Arc<Ratios>,
+        ratios: Arc<TokenRatios>,
         pull_within: Duration,
     ) -> Self {
         Self {
@@ -85,7 +85,7 @@ impl ReplicaSync {
             metrics,
             ratios,
             pull_within,
-            known: Mutex::new(Known {
+            state: Mutex::new(SyncState {
                 changed: BTreeSet::new(),
                 published: LruCache::new(MAX_ROWS),
                 version: None,
@@ -99,7 +99,7 @@ impl ReplicaSync {
 
     /// Something may have been learnt of that model: it is looked at when the next answer publishes.
     pub fn mark_changed(&self, provider: &str, model: &str) {
-        self.known().mark_changed(provider, model);
+        self.lock_state().mark_changed(provider, model);
     }
 
     /// Merges what others published since the last time; returns whether it was read.
@@ -115,11 +115,11 @@ impl ReplicaSync {
             if !self.is_due(passed) {
                 return Ok(());
             }
-            let shared = self.store.shared().await?;
+            let shared = self.store.read_shared().await?;
             for (name, value) in &shared.all {
-                self.merge(registry, name, value);
+                self.merge_value(registry, name, value);
             }
-            let mut known = self.known();
+            let mut known = self.lock_state();
             known.version = Some(shared.version);
             known.pulled = Some(Instant::now());
             known.failed = None;
@@ -127,22 +127,25 @@ impl ReplicaSync {
         });
         let is_read = self.note_call(begun, read.await);
         if !is_read {
-            self.known().failed = Some(Instant::now());
+            self.lock_state().failed = Some(Instant::now());
         }
         is_read
     }
 
     /// Has the next request pull everything again, since providers came and went.
     pub fn pull_again(&self) {
-        let mut known = self.known();
+        let mut known = self.lock_state();
         known.published.clear();
         known.version = None;
     }
 
     fn is_due(&self, passed: bool) -> bool {
         let version = self.store.shared_version();
-        let known = self.known();
-        if known.failed.is_some_and(|at| at.elapsed() < REST) {
+        let known = self.lock_state();
+        if known
+            .failed
+            .is_some_and(|at| at.elapsed() < PAUSE_AFTER_FAILURE)
+        {
             return false;
         }
         let unseen = known.pulled.is_none_or(|at| at.elapsed() >= UNSEEN_FOR);
@@ -151,23 +154,23 @@ impl ReplicaSync {
 
     /// Merges one value, where it is newer than what is known. What is known here and not there is published
     /// with the next answer.
-    fn merge(&self, registry: &Registry, name: &Bytes, value: &[u8]) {
-        let Some(row) = RowName::read(name) else {
+    fn merge_value(&self, registry: &Registry, name: &Bytes, value: &[u8]) {
+        let Some(row) = RowName::from_bytes(name) else {
             return;
         };
-        let there = registry.named(&row.provider).ok();
-        let Some(there) = there.filter(|there| row.is_of(there)) else {
+        let there = registry.find_provider(&row.provider).ok();
+        let Some(there) = there.filter(|there| row.is_about(there)) else {
             return;
         };
         let now = SystemTime::now();
-        let theirs = Stamped::read(row.letter, value);
+        let theirs = StampedFact::from_bytes(row.letter, value);
         let theirs = theirs.filter(|it| it.at_ms <= wall_ms(now).saturating_add(MOST_AHEAD_MS));
         let Some(theirs) = theirs else {
             return;
         };
-        let mut known = self.known();
+        let mut known = self.lock_state();
         let stamp = known.published.get(name).map(|published| published.at_ms);
-        let kept = Stamped {
+        let kept = StampedFact {
             // Where the own stamp is later, the next one has to be later than that.
             at_ms: stamp.unwrap_or(0).max(theirs.at_ms),
             ..theirs
@@ -175,14 +178,16 @@ impl ReplicaSync {
         known.published.put(name.clone(), kept);
         let publishes = match (stamp, theirs.learnt) {
             (Some(stamp), _) if theirs.at_ms <= stamp => theirs.at_ms < stamp,
-            (_, Learnt::Window(lessons)) => {
+            (_, SharedFact::Window(lessons)) => {
                 let learnt = &registry.learnt;
-                let merged = learnt.hear(&there.place, &row.model, lessons, theirs.at_ms, now);
+                let merged =
+                    learnt.merge_lessons(&there.endpoint, &row.model, lessons, theirs.at_ms, now);
                 // Something learnt here contradicts it.
                 merged.is_news(&lessons)
             }
-            (_, Learnt::Ratio(ratio)) => {
-                self.ratios.hear(&row.provider, &row.model, ratio);
+            (_, SharedFact::Ratio(ratio)) => {
+                self.ratios
+                    .apply_replicated(&row.provider, &row.model, ratio);
                 false
             }
         };
@@ -200,38 +205,38 @@ impl ReplicaSync {
         let Ok(_one) = timeout_at(until.into(), self.publishing.lock()).await else {
             return;
         };
-        let rows = self.unpublished(registry);
+        let rows = self.collect_unpublished(registry);
         if rows.is_empty() {
             return;
         }
         let published = rows.into_iter().map(|(name, value)| async move {
             let begun = Instant::now();
-            let shared = self.store.share(&name, value.to_bytes());
+            let shared = self.store.publish_shared(&name, value.to_bytes());
             let shared = timeout_at(until.into(), shared).await;
             self.note_call(begun, shared).then_some((name, value))
         });
         let published = join_all(published).await;
-        let mut known = self.known();
+        let mut known = self.lock_state();
         for (name, value) in published.into_iter().flatten() {
             known.published.put(name, value);
         }
         drop(known);
         // Models of which all is published are changed no more.
-        self.unpublished(registry);
+        self.collect_unpublished(registry);
     }
 
     /// What was learnt of models and is worth publishing, by names in the store. Models of which there is
     /// nothing are changed no more.
-    fn unpublished(&self, registry: &Registry) -> Vec<(Bytes, Stamped)> {
+    fn collect_unpublished(&self, registry: &Registry) -> Vec<(Bytes, StampedFact)> {
         let now = SystemTime::now();
         let mut rows = Vec::new();
-        let known = &mut *self.known();
+        let known = &mut *self.lock_state();
         known.changed.retain(|model| {
             let before = rows.len();
-            for (name, learnt) in self.rows(registry, model, now) {
+            for (name, learnt) in self.collect_rows(registry, model, now) {
                 let published = known.published.peek(&name);
-                if learnt.is_news(published, now) {
-                    rows.push((name, Stamped::after(published, learnt, now)));
+                if learnt.is_worth_publishing(published, now) {
+                    rows.push((name, StampedFact::stamp_after(published, learnt, now)));
                 }
             }
             rows.len() > before
@@ -240,20 +245,23 @@ impl ReplicaSync {
     }
 
     /// What is known of a model, by names in the store.
-    fn rows(
+    fn collect_rows(
         &self,
         registry: &Registry,
-        (provider, model): &Model,
+        (provider, model): &ModelKey,
         now: SystemTime,
-    ) -> Vec<(Bytes, Learnt)> {
-        let Ok(there) = registry.named(provider) else {
+    ) -> Vec<(Bytes, SharedFact)> {
+        let Ok(there) = registry.find_provider(provider) else {
             return Vec::new();
         };
-        let lessons = registry.learnt.lessons(&there.place, model, now);
-        let ratio = self.ratios.known(provider, model);
-        let learnt = [lessons.map(Learnt::Window), ratio.map(Learnt::Ratio)];
+        let lessons = registry.learnt.export_lessons(&there.endpoint, model, now);
+        let ratio = self.ratios.known_ratio(provider, model);
+        let learnt = [
+            lessons.map(SharedFact::Window),
+            ratio.map(SharedFact::Ratio),
+        ];
         let rows = learnt.into_iter().flatten().filter_map(|learnt| {
-            let name = RowName::new(learnt.letter(), there, model).to_bytes()?;
+            let name = RowName::new(learnt.row_letter(), there, model).to_bytes()?;
             (name.len() <= MAX_SHARED_NAME_BYTES).then_some((name, learnt))
         });
         rows.collect()
@@ -267,19 +275,19 @@ impl ReplicaSync {
             Err(_) => Some(format!("no answer within {:?}", begun.elapsed())),
         };
         let metrics = &self.metrics;
-        metrics.record_store(StoreOperation::Share, begun.elapsed(), failed.is_some());
+        metrics.record_store_call(StoreOperation::Share, begun.elapsed(), failed.is_some());
         if let Some(error) = &failed {
             tracing::debug!(error, "what replicas learnt could not be shared");
         }
         failed.is_none()
     }
 
-    fn known(&self) -> MutexGuard<'_, Known> {
-        self.known.lock().unwrap_or_else(PoisonError::into_inner)
+    fn lock_state(&self) -> MutexGuard<'_, SyncState> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-impl Known {
+impl SyncState {
     fn mark_changed(&mut self, provider: &str, model: &str) {
         if self.changed.len() < MAX_MODELS {
             self.changed.insert((provider.into(), model.into()));

@@ -32,7 +32,7 @@ pub struct RequestOptions {
 
 impl RequestOptions {
     /// `recovers`: whether the client may have recovery.
-    pub fn of(headers: &HeaderMap, recovers: bool) -> Self {
+    pub fn from_headers(headers: &HeaderMap, recovers: bool) -> Self {
         let asked = |name| headers.get(name).map(HeaderValue::as_bytes);
         Self {
             mode: match asked(GUARD) {

@@ -9,9 +9,9 @@ use super::{
     request_options::GuardMode,
 };
 use crate::{
-    health::{self, From},
+    health::{self, HealthSource},
     recovery,
-    session::State,
+    session::SessionState,
 };
 
 /// What the end of a stream may tell in trailers; named in its head, as HTTP/1.1 asks for.
@@ -37,7 +37,7 @@ const TIMING: HeaderName = HeaderName::from_static("server-timing");
 const BILLED: HeaderName = HeaderName::from_static("x-plimsoll-billed-tokens");
 
 /// Headers that say what was done, and the health of the generation before this one.
-pub fn head(
+pub fn build_head_headers(
     session: &SessionContext,
     planned: &PlannedRequest,
     reply: &ProviderReply,
@@ -45,19 +45,19 @@ pub fn head(
     // A dry run begins no course.
     let memory = match planned.mode {
         GuardMode::Guard => planned.recovery.memory(),
-        GuardMode::DryRun | GuardMode::Off => planned.recovery.before(),
+        GuardMode::DryRun | GuardMode::Off => planned.recovery.inherited_memory(),
     };
-    let mut headers = head_of_session(session, planned, memory);
-    put(&mut headers, ACTIONS, planned.actions(false));
-    put(
+    let mut headers = build_session_headers(session, planned, memory);
+    insert_header(&mut headers, ACTIONS, planned.describe_actions(false));
+    insert_header(
         &mut headers,
         PROVIDER,
         planned.target.provider.name.to_string(),
     );
-    put(&mut headers, ATTEMPTS, reply.attempts.to_string());
+    insert_header(&mut headers, ATTEMPTS, reply.attempts.to_string());
     let ms = |took: Duration| took.as_secs_f64() * 1e3;
     let (guard, upstream) = (ms(planned.guard_took), ms(reply.took));
-    put(
+    insert_header(
         &mut headers,
         TIMING,
         format!("guard;dur={guard:.3}, upstream;dur={upstream:.3}"),
@@ -70,18 +70,23 @@ pub fn head(
 }
 
 /// The same while the request still waits for its summary: nobody was asked yet.
-pub fn early_head(session: &SessionContext, planned: &PlannedRequest) -> HeaderMap {
-    let mut headers = head_of_session(session, planned, planned.recovery.memory());
+pub fn build_early_headers(session: &SessionContext, planned: &PlannedRequest) -> HeaderMap {
+    let mut headers = build_session_headers(session, planned, planned.recovery.memory());
     headers.insert(ACTIONS, HeaderValue::from_static("compacting"));
     headers
 }
 
 /// Headers that say how it ended; in the place of those of [`head`]. `actions`: a further turn may have begun
 /// a new course.
-pub fn foot(planned: &PlannedRequest, state: &State, actions: String) -> HeaderMap {
-    let mut headers: HeaderMap = health::headers(&state.health(), From::Response).collect();
-    headers.extend(recovery::headers::headers(&state.recovery));
-    put(&mut headers, ACTIONS, actions);
+pub fn build_end_headers(
+    planned: &PlannedRequest,
+    state: &SessionState,
+    actions: String,
+) -> HeaderMap {
+    let mut headers: HeaderMap =
+        health::build_health_headers(&state.last_health(), HealthSource::Response).collect();
+    headers.extend(recovery::headers::build_recovery_headers(&state.recovery));
+    insert_header(&mut headers, ACTIONS, actions);
     if let Some(billed) = planned.recovery.billed_tokens() {
         let tokens = billed
             .prompt_tokens
@@ -92,24 +97,25 @@ pub fn foot(planned: &PlannedRequest, state: &State, actions: String) -> HeaderM
 }
 
 /// The session, its memory, and the health of the generation before, unknown where there is none.
-fn head_of_session(
+fn build_session_headers(
     session: &SessionContext,
     planned: &PlannedRequest,
-    memory: &recovery::Memory,
+    memory: &recovery::RecoveryMemory,
 ) -> HeaderMap {
     let state = session.inherited.state.as_ref();
-    let window = planned.target.window.known();
+    let window = planned.target.window.known_tokens();
     let health = state.map_or_else(
-        || health::judge(None, window, &planned.limits),
-        State::health,
+        || health::assess_health(None, window, &planned.limits),
+        SessionState::last_health,
     );
-    let mut headers: HeaderMap = health::headers(&health, From::Previous).collect();
-    headers.extend(recovery::headers::headers(memory));
-    put(&mut headers, SESSION, session.inherited.session.to_string());
+    let mut headers: HeaderMap =
+        health::build_health_headers(&health, HealthSource::Previous).collect();
+    headers.extend(recovery::headers::build_recovery_headers(memory));
+    insert_header(&mut headers, SESSION, session.inherited.session.to_string());
     headers
 }
 
-fn put(headers: &mut HeaderMap, name: HeaderName, value: String) {
+fn insert_header(headers: &mut HeaderMap, name: HeaderName, value: String) {
     if let Ok(value) = HeaderValue::try_from(value) {
         headers.insert(name, value);
     }

@@ -4,32 +4,32 @@ use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
 use super::{
     answer_facts::{AnswerFacts, reported_tokens},
-    client_request::{Followed, SessionContext},
+    client_request::{FollowedConversation, SessionContext},
     plan::PlannedRequest,
 };
 use crate::{
     compaction::{self, BackoffSubject, choose_summary_model},
     guard::{self, Policy, Recall},
-    provider::breaker::State,
-    session::Inherited,
+    provider::breaker::BreakerState,
+    session::InheritedSession,
 };
 
 /// Whose requests are to use a summary of the conversation.
-pub(super) fn summary_user(inherited: &Inherited) -> BackoffSubject {
+pub(super) fn summary_user(inherited: &InheritedSession) -> BackoffSubject {
     match inherited.state {
-        Some(_) => BackoffSubject::Session(*inherited.session.bytes()),
+        Some(_) => BackoffSubject::Session(*inherited.session.as_bytes()),
         None => summary_account(inherited),
     }
 }
 
 /// The account of the client, for summaries.
-pub(super) fn summary_account(inherited: &Inherited) -> BackoffSubject {
-    BackoffSubject::Account(*inherited.lineage.tenant().account().bytes())
+pub(super) fn summary_account(inherited: &InheritedSession) -> BackoffSubject {
+    BackoffSubject::Account(*inherited.lineage.tenant().account().as_bytes())
 }
 
 /// Whether a summary may be begun with this request.
-pub(super) fn may_begin(session: &SessionContext, planned: &PlannedRequest) -> bool {
-    planned.guards()
+pub(super) fn may_begin_summary(session: &SessionContext, planned: &PlannedRequest) -> bool {
+    planned.is_guarded()
         && planned
             .compaction
             .may_begin(compacts_automatically(session, planned))
@@ -38,14 +38,14 @@ pub(super) fn may_begin(session: &SessionContext, planned: &PlannedRequest) -> b
 /// Whether a summary may be begun after the answer to this request, so that its body is kept. The
 /// estimate may be far off: where half of it is not past the threshold, no answer is expected to be.
 pub(super) fn may_begin_after_answer(session: &SessionContext, planned: &PlannedRequest) -> bool {
-    let near = planned.expected_tokens() >= threshold(session, planned) / 2;
-    may_begin(session, planned) && (planned.compaction.is_ordered() || near)
+    let near = planned.expected_tokens() >= summary_threshold(session, planned) / 2;
+    may_begin_summary(session, planned) && (planned.compaction.is_ordered() || near)
 }
 
 /// Whether the request and its answer are past the threshold together, as the next request will be:
 /// by the provider's count, or by the estimate where the provider reports none.
 pub(super) fn answer_is_past_threshold(
-    followed: Followed<'_>,
+    followed: FollowedConversation<'_>,
     planned: &PlannedRequest,
     answer: AnswerFacts<'_>,
 ) -> bool {
@@ -63,8 +63,11 @@ pub(super) fn answer_is_past_threshold(
 /// Whether the request is to wait for a summary: one was ordered from outside, or the request
 /// would be cut anew, or it is past the threshold. For a job that an earlier request stopped
 /// waiting for, only a request that would be cut waits.
-pub(super) fn waits_for_summary(followed: Followed<'_>, planned: &PlannedRequest) -> bool {
-    if !planned.guards() || planned.recovery.begins_course() {
+pub(super) fn waits_for_summary(
+    followed: FollowedConversation<'_>,
+    planned: &PlannedRequest,
+) -> bool {
+    if !planned.is_guarded() || planned.recovery.begins_course() {
         return false;
     }
     let session = followed.session;
@@ -73,14 +76,17 @@ pub(super) fn waits_for_summary(followed: Followed<'_>, planned: &PlannedRequest
         || compacts_automatically(session, planned)
             && (is_cut_anew(planned)
                 || planned.plan.report.over_budget
-                || !planned.compaction.job().is_some_and(is_late)
+                || !planned.compaction.job_id().is_some_and(is_late)
                     && is_past_threshold(followed, planned, planned.expected_tokens()))
 }
 
 /// Since when the caution prompt that is due with this request waits for a summary, in
 /// milliseconds since 1970; `None` where it does not wait. It waits for
 /// `compaction.timeout_ms` at most, in which a summary is made or fails.
-pub(super) fn caution_waits_since(followed: Followed<'_>, planned: &PlannedRequest) -> Option<u64> {
+pub(super) fn caution_waits_since(
+    followed: FollowedConversation<'_>,
+    planned: &PlannedRequest,
+) -> Option<u64> {
     if !planned.recovery.caution_is_due() || !expects_summary(followed, planned) {
         return None;
     }
@@ -98,8 +104,8 @@ pub(super) fn caution_waits_since(followed: Followed<'_>, planned: &PlannedReque
 /// Whether a summary was taken over with this request, is being made, or will be begun with it;
 /// only where compaction is on and works. What a summary that was just taken over does to the
 /// level is known after this request's answer.
-fn expects_summary(followed: Followed<'_>, planned: &PlannedRequest) -> bool {
-    let Followed {
+fn expects_summary(followed: FollowedConversation<'_>, planned: &PlannedRequest) -> bool {
+    let FollowedConversation {
         session,
         conversation,
     } = followed;
@@ -113,17 +119,18 @@ fn expects_summary(followed: Followed<'_>, planned: &PlannedRequest) -> bool {
     let settings = &app.config.compaction;
     let model = choose_summary_model(&app.registry, settings, &planned.target, seed);
     let is_paused = |subject| app.summary_jobs.is_paused(&subject);
-    if model.provider.breaker.state(Instant::now()) != State::Closed
-        || is_paused(BackoffSubject::of_model(&model))
+    if model.provider.breaker.state_at(Instant::now()) != BreakerState::Closed
+        || is_paused(BackoffSubject::from_target(&model))
     {
         return false;
     }
     let is_due = || {
-        let (policy, memory) = (planned.policy(app), &planned.plan.memory);
-        compaction::due(conversation, &policy, memory, &planned.additions()).is_some()
+        let (policy, memory) = (planned.build_policy(app), &planned.plan.memory);
+        compaction::find_summary_range(conversation, &policy, memory, &planned.collect_injections())
+            .is_some()
     };
-    planned.compaction.job().is_some()
-        || may_begin(session, planned)
+    planned.compaction.job_id().is_some()
+        || may_begin_summary(session, planned)
             && !is_paused(summary_user(&session.inherited))
             && is_past_threshold(followed, planned, planned.expected_tokens())
             && is_due()
@@ -131,8 +138,8 @@ fn expects_summary(followed: Followed<'_>, planned: &PlannedRequest) -> bool {
 
 /// Whether summaries are made without an order: only where a source names the window.
 fn compacts_automatically(session: &SessionContext, planned: &PlannedRequest) -> bool {
-    let wanted = planned.compaction.auto && planned.compaction.guards && planned.guards();
-    let known = planned.target.window.known().is_some();
+    let wanted = planned.compaction.auto && planned.compaction.guards && planned.is_guarded();
+    let known = planned.target.window.known_tokens().is_some();
     if wanted && !known {
         session
             .app
@@ -149,30 +156,34 @@ fn is_cut_anew(planned: &PlannedRequest) -> bool {
     cut && planned.plan.memory.boundary() > planned.compaction.summary_boundary()
 }
 
-fn threshold(session: &SessionContext, planned: &PlannedRequest) -> u32 {
-    compaction::threshold(&planned.plan.report.budget, &session.app.config.compaction)
+fn summary_threshold(session: &SessionContext, planned: &PlannedRequest) -> u32 {
+    compaction::compute_threshold(&planned.plan.report.budget, &session.app.config.compaction)
 }
 
 /// Whether so many tokens of this conversation are past the threshold, also without the old tool
 /// rounds that can be cleared: they need no summary.
-fn is_past_threshold(followed: Followed<'_>, planned: &PlannedRequest, tokens: u32) -> bool {
-    let threshold = threshold(followed.session, planned);
+fn is_past_threshold(
+    followed: FollowedConversation<'_>,
+    planned: &PlannedRequest,
+    tokens: u32,
+) -> bool {
+    let threshold = summary_threshold(followed.session, planned);
     let clearable = || clearable_tokens(followed, planned);
     tokens >= threshold && tokens.saturating_sub(clearable()) >= threshold
 }
 
 /// Tokens that clearing would free of the conversation as it went out.
-fn clearable_tokens(followed: Followed<'_>, planned: &PlannedRequest) -> u32 {
+fn clearable_tokens(followed: FollowedConversation<'_>, planned: &PlannedRequest) -> u32 {
     let app = &followed.session.app;
     let mut settings = app.config.guard.clone();
     settings.clear.at = 0.0;
     let policy = Policy {
         settings: &settings,
-        ..planned.policy(app)
+        ..planned.build_policy(app)
     };
     let recall = Recall {
         memory: planned.plan.memory.clone(),
-        ours: planned.additions(),
+        injections: planned.collect_injections(),
         ..planned.recall.clone()
     };
     let cleared = guard::plan(followed.conversation, &policy, &recall);

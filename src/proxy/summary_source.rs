@@ -16,7 +16,7 @@ use crate::{
     compaction::{SummaryClient, choose_summary_model},
     conversation::{Conversation, edit::Rope},
     http::limit::Hold,
-    provider::{Target, Unsent},
+    provider::{Target, UpstreamError},
     telemetry::trace::Trace,
     wire::Body,
 };
@@ -35,8 +35,14 @@ pub struct SummarySource {
 }
 
 impl SummaryClient for SummarySource {
-    async fn send(&self, trace: &Trace, body: Bytes) -> Result<Response<Body>, Unsent> {
-        self.head.send(trace, &self.target, Rope::from(body)).await
+    async fn send_request(
+        &self,
+        trace: &Trace,
+        body: Bytes,
+    ) -> Result<Response<Body>, UpstreamError> {
+        self.head
+            .send_chat(trace, &self.target, Rope::from(body))
+            .await
     }
 }
 
@@ -51,9 +57,9 @@ pub fn keep_for_summary(request: &ClientRequest, placed: &PlacedRequest) -> Opti
 /// SECURITY: what a client sends in its headers and its query is for the provider of its
 /// conversation, whose key may stand under any name there. No other provider gets it.
 pub(super) fn summary_source(request: &ClientRequest, own: &Target) -> Option<SummarySource> {
-    let followed = request.followed()?;
+    let followed = request.followed_conversation()?;
     let (app, conversation) = (&request.app, followed.conversation);
-    let mut hold = app.flight.hold();
+    let mut hold = app.inflight_bytes.begin_hold();
     if !hold.grow(conversation.body.len()) {
         return None;
     }

@@ -7,19 +7,19 @@ use async_trait::async_trait;
 use http::{Response, StatusCode};
 
 use super::{
-    attempt::{attempt, withdraw_additions},
+    attempt::{attempt_request, withdraw_additions},
     client_request::ClientRequest,
     fallbacks::PlacedRequest,
-    own_answers,
     plan::plan_next_turn,
     provider_reply::{CallCount, ProviderReply, SendError, is_stream},
+    proxy_answers,
     settle::{AnswerEnd, settle_stream},
     summary_source::keep_for_summary,
 };
 use crate::{
     error::Failure,
     http::limit::Hold,
-    relay::{Before, Closing, Heard, Rounds, Spoken},
+    relay::{AssistantTurn, PrecedingText, ResponseSummary, StreamFooter, TurnDriver},
     wire::Body,
 };
 
@@ -34,12 +34,12 @@ pub struct ToolLoop {
 }
 
 #[async_trait]
-impl Rounds for ToolLoop {
-    fn left_out(&self) -> Option<u32> {
+impl TurnDriver for ToolLoop {
+    fn left_out_tokens(&self) -> Option<u32> {
         self.placed.left_out_tokens(&self.request.app.config.guard)
     }
 
-    async fn go_on(&mut self, spoken: Spoken) -> Option<Response<Body>> {
+    async fn next_turn(&mut self, spoken: AssistantTurn) -> Option<Response<Body>> {
         self.placed.change_plan(&self.request, |followed, planned| {
             plan_next_turn(followed, planned, &spoken)
         });
@@ -50,7 +50,7 @@ impl Rounds for ToolLoop {
                 "a model called nothing but our own tools, round after round; its answer ends here"
             );
             let model = &self.placed.target.model;
-            return Some(own_answers::nothing_more(
+            return Some(proxy_answers::empty_response(
                 self.request.parsed.format,
                 self.streamed,
                 model,
@@ -58,8 +58,8 @@ impl Rounds for ToolLoop {
             ));
         }
         let failed = match self.ask_again().await {
-            Ok(sent) if self.goes_on(&sent.answer) => return Some(sent.answer),
-            Ok(sent) if !self.has_additions() => return self.passed_on(sent.answer).await,
+            Ok(sent) if self.can_follow(&sent.answer) => return Some(sent.answer),
+            Ok(sent) if !self.has_additions() => return self.answer_for_client(sent.answer).await,
             Ok(sent) => sent.answer.status().to_string(),
             Err(lost) => Failure::from(lost).message(),
         };
@@ -69,7 +69,7 @@ impl Rounds for ToolLoop {
         );
         withdraw_additions(&self.request, &mut self.placed);
         match self.ask_again().await {
-            Ok(sent) => self.passed_on(sent.answer).await,
+            Ok(sent) => self.answer_for_client(sent.answer).await,
             Err(lost) => {
                 tracing::warn!(
                     reason = Failure::from(lost).message(),
@@ -80,10 +80,15 @@ impl Rounds for ToolLoop {
         }
     }
 
-    async fn end(self: Box<Self>, heard: Heard, last: Spoken, before: Before) -> Closing {
+    async fn end_answer(
+        self: Box<Self>,
+        heard: ResponseSummary,
+        last: AssistantTurn,
+        before: PrecedingText,
+    ) -> StreamFooter {
         let source = keep_for_summary(&self.request, &self.placed);
         let (Some(session), Some(planned)) = (&self.request.session, self.placed.planned) else {
-            return Closing::default();
+            return StreamFooter::default();
         };
         let end = AnswerEnd {
             heard: &heard,
@@ -99,7 +104,7 @@ impl ToolLoop {
     async fn ask_again(&mut self) -> Result<ProviderReply, SendError> {
         // The head tells of the calls before the first answer.
         let mut calls = CallCount::default();
-        attempt(&self.request, &mut self.placed, &mut calls).await
+        attempt_request(&self.request, &mut self.placed, &mut calls).await
     }
 
     fn has_additions(&self) -> bool {
@@ -108,15 +113,15 @@ impl ToolLoop {
     }
 
     /// An answer to a request without anything of ours, whatever it says.
-    async fn passed_on(&self, answer: Response<Body>) -> Option<Response<Body>> {
-        if self.streamed && !self.goes_on(&answer) {
-            return own_answers::as_event(answer, &self.placed.target.provider.name).await;
+    async fn answer_for_client(&self, answer: Response<Body>) -> Option<Response<Body>> {
+        if self.streamed && !self.can_follow(&answer) {
+            return proxy_answers::refusal_stream(answer, &self.placed.target.provider.name).await;
         }
         Some(answer)
     }
 
     /// Whether an answer can go on with what the client has of the answers before it.
-    fn goes_on(&self, answer: &Response<Body>) -> bool {
+    fn can_follow(&self, answer: &Response<Body>) -> bool {
         let says = answer.status().is_success() && answer.status() != StatusCode::NO_CONTENT;
         says && is_stream(answer, self.streamed) == self.streamed
     }

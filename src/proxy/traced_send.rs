@@ -3,7 +3,7 @@
 use http::Response;
 
 use crate::{
-    provider::{Outgoing, Provider, Unsent},
+    provider::{OutgoingRequest, Provider, UpstreamError},
     telemetry::{Operation, trace::Trace},
     wire::Body,
 };
@@ -12,23 +12,23 @@ use crate::{
 ///
 /// # Errors
 /// No answer began.
-pub async fn send(
+pub async fn send_traced(
     trace: &Trace,
     provider: &Provider,
     operation: Option<Operation>,
-    mut outgoing: Outgoing,
-) -> Result<Response<Body>, Unsent> {
-    let attempt = trace.attempt(
+    mut outgoing: OutgoingRequest,
+) -> Result<Response<Body>, UpstreamError> {
+    let attempt = trace.begin_attempt(
         &provider.name,
         provider.config.base_url.as_deref(),
         operation,
         outgoing.model.as_deref(),
     );
-    attempt.inject(&mut outgoing.headers);
-    let sent = provider.send(outgoing).await;
+    attempt.inject_headers(&mut outgoing.headers);
+    let sent = provider.send_request(outgoing).await;
     match &sent {
-        Ok(answer) => attempt.answered(answer.status()),
-        Err(unsent) => attempt.failed(unsent.word()),
+        Ok(answer) => attempt.record_answer(answer.status()),
+        Err(unsent) => attempt.record_failure(unsent.as_str()),
     }
     sent
 }

@@ -12,10 +12,10 @@ use super::{
     client_request::ClientRequest,
     fallbacks::PlacedRequest,
     plan::{PlannedRequest, plan_with_summary},
-    summary_due::{may_begin, waits_for_summary},
+    summary_due::{may_begin_summary, waits_for_summary},
     summary_source::summary_source,
 };
-use crate::compaction::{JobId, JobResult, Outcome};
+use crate::compaction::{JobId, JobOutcome, JobResult};
 
 /// A request that waits for a job.
 pub struct SummaryWait {
@@ -26,8 +26,8 @@ pub struct SummaryWait {
 
 impl SummaryWait {
     /// The outcome, if there is one in time. A proxy that shuts down waits for none.
-    async fn outcome(self, app: &App) -> Option<Outcome> {
-        let end = app.end();
+    async fn wait_for_outcome(self, app: &App) -> Option<JobOutcome> {
+        let end = app.drain_token();
         tokio::select! {
             ended = tokio::time::timeout_at(self.until.into(), self.result) => match ended {
                 Ok(outcome) => outcome.ok(),
@@ -49,16 +49,19 @@ pub fn begin_summary_wait(
 ) -> Option<SummaryWait> {
     let app = &request.app;
     let until = Instant::now() + app.config.compaction.wait;
-    let (followed, planned) = (request.followed()?, placed.planned.as_deref_mut()?);
+    let (followed, planned) = (
+        request.followed_conversation()?,
+        placed.planned.as_deref_mut()?,
+    );
     if app.config.compaction.wait.is_zero() || !waits_for_summary(followed, planned) {
         return None;
     }
     if running_job(app, planned).is_some() {
         planned.compaction.settle_order();
-    } else if may_begin(followed.session, planned) {
+    } else if may_begin_summary(followed.session, planned) {
         let source = summary_source(request, &placed.target)?;
         if let Some(job) = begin_summary_before(followed.session, planned, source) {
-            app.jobs.spawn(job.run());
+            app.summary_tasks.spawn(job.run());
         }
     }
     let (job, result) = running_job(app, planned)?;
@@ -71,7 +74,7 @@ pub async fn wait_for_summary(
     placed: &mut PlacedRequest,
     wait: SummaryWait,
 ) {
-    let Some(outcome) = wait.outcome(&request.app).await else {
+    let Some(outcome) = wait.wait_for_outcome(&request.app).await else {
         return;
     };
     placed.change_plan(request, |followed, planned| {
@@ -81,6 +84,6 @@ pub async fn wait_for_summary(
 
 /// The job that the session's state names, where this process remembers the job.
 fn running_job(app: &App, planned: &PlannedRequest) -> Option<(JobId, JobResult)> {
-    let job = planned.compaction.job()?;
-    Some((job, app.summary_jobs.result(job)?))
+    let job = planned.compaction.job_id()?;
+    Some((job, app.summary_jobs.find_result(job)?))
 }

@@ -7,12 +7,12 @@ use serde::{Deserialize, Serialize};
 
 use crate::{
     config::{ModelConfig, RecoveryConfig},
-    health::Level,
+    health::HealthLevel,
 };
 
 /// Where a session stands between healthy and a new course.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub enum Clock {
+pub enum RecoveryClock {
     #[default]
     Calm,
     Caution {
@@ -34,7 +34,7 @@ pub enum Clock {
 
 /// What is due with the next request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Due {
+pub enum RecoveryAction {
     Caution,
     Critical { left: u32 },
     Course,
@@ -42,7 +42,7 @@ pub enum Due {
 
 /// How often, from the configuration.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Pace {
+pub struct RecoveryPace {
     /// Generations from one caution prompt to the next.
     pub caution_cadence: u32,
     /// Generations of the countdown.
@@ -51,8 +51,8 @@ pub struct Pace {
 
 impl RecoveryConfig {
     /// How often prompts are due with a model.
-    pub fn pace(&self, model: &ModelConfig) -> Pace {
-        Pace {
+    pub fn pace_for_model(&self, model: &ModelConfig) -> RecoveryPace {
+        RecoveryPace {
             caution_cadence: model.caution_cadence.unwrap_or(self.caution_cadence),
             critical_countdown: self.critical_countdown,
         }
@@ -61,24 +61,24 @@ impl RecoveryConfig {
 
 /// What one generation did.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Did {
+pub struct GenerationEvents {
     /// It carried the prompt that was due.
-    pub asked: bool,
+    pub carried_prompt: bool,
     /// The guard made a new cut.
     pub cut: bool,
     /// A new course began with it.
     pub cleared: bool,
 }
 
-impl Clock {
+impl RecoveryClock {
     /// What is due with the next request.
-    pub const fn due(self) -> Option<Due> {
+    pub const fn due_action(self) -> Option<RecoveryAction> {
         match self {
             Self::Calm | Self::Caution { due: false, .. } => None,
-            Self::Caution { due: true, .. } => Some(Due::Caution),
-            Self::Critical { left: 0, .. } => Some(Due::Course),
+            Self::Caution { due: true, .. } => Some(RecoveryAction::Caution),
+            Self::Critical { left: 0, .. } => Some(RecoveryAction::Course),
             Self::Critical { told: true, .. } => None,
-            Self::Critical { left, .. } => Some(Due::Critical { left }),
+            Self::Critical { left, .. } => Some(RecoveryAction::Critical { left }),
         }
     }
 
@@ -91,12 +91,17 @@ impl Clock {
     }
 
     /// After a generation of that level.
-    pub fn after(self, level: Level, did: Did, pace: Pace) -> Self {
+    pub fn advance_after(
+        self,
+        level: HealthLevel,
+        did: GenerationEvents,
+        pace: RecoveryPace,
+    ) -> Self {
         let before = if did.cleared { Self::Calm } else { self };
         match (before, level) {
-            (before, Level::Unknown) => before.unjudged(did),
+            (before, HealthLevel::Unknown) => before.advance_without_level(did),
             (Self::Critical { left, cut, .. }, level)
-                if level == Level::Critical || cut || did.cut =>
+                if level == HealthLevel::Critical || cut || did.cut =>
             {
                 Self::Critical {
                     left: left.saturating_sub(1),
@@ -104,30 +109,30 @@ impl Clock {
                     told: false,
                 }
             }
-            (_, Level::Healthy) => Self::Calm,
-            (_, Level::Critical) => Self::Critical {
+            (_, HealthLevel::Healthy) => Self::Calm,
+            (_, HealthLevel::Critical) => Self::Critical {
                 left: pace.critical_countdown,
                 cut: false,
                 told: false,
             },
-            (Self::Caution { due, since }, Level::Caution) => {
-                let since = if did.asked {
+            (Self::Caution { due, since }, HealthLevel::Caution) => {
+                let since = if did.carried_prompt {
                     1
                 } else {
                     since.saturating_add(1)
                 };
                 Self::Caution {
-                    due: (due && !did.asked) || since >= pace.caution_cadence,
+                    due: (due && !did.carried_prompt) || since >= pace.caution_cadence,
                     since,
                 }
             }
-            (Self::Calm, Level::Caution) => Self::Caution {
+            (Self::Calm, HealthLevel::Caution) => Self::Caution {
                 due: true,
                 since: 0,
             },
             // Falling from critical is no entering, where its last prompt was heard.
-            (Self::Critical { told, .. }, Level::Caution) => {
-                let asked = did.asked || told;
+            (Self::Critical { told, .. }, HealthLevel::Caution) => {
+                let asked = did.carried_prompt || told;
                 Self::Caution {
                     due: !asked || pace.caution_cadence <= 1,
                     since: u32::from(asked),
@@ -138,16 +143,16 @@ impl Clock {
 
     /// After a generation without usage: nothing is counted, but a prompt was given, and a cut
     /// was made, all the same.
-    const fn unjudged(self, did: Did) -> Self {
+    const fn advance_without_level(self, did: GenerationEvents) -> Self {
         match self {
-            Self::Caution { .. } if did.asked => Self::Caution {
+            Self::Caution { .. } if did.carried_prompt => Self::Caution {
                 due: false,
                 since: 0,
             },
             Self::Critical { left, cut, told } => Self::Critical {
                 left,
                 cut: cut || did.cut,
-                told: told || did.asked,
+                told: told || did.carried_prompt,
             },
             before => before,
         }

@@ -4,10 +4,10 @@
 //! picked mechanically from what is left out. The same input gives the same preface, and it holds
 //! no number but the course's own, so it is the same in every request of the course.
 
-use super::{Language, Memory, Prompts};
+use super::{Language, Prompts, RecoveryMemory};
 use crate::{
     conversation::Conversation,
-    guard::{ledger, record::Course},
+    guard::{injections::Course, ledger},
 };
 
 /// Characters of all facts, fences included.
@@ -27,18 +27,18 @@ pub struct Wording<'a> {
 /// Begins the next course. `removed` are the indices of the messages that are left out from now
 /// on, in their order; `boundary` is where what is kept begins (see [`Course`]). `fits`: whether
 /// there is room for a preface; older notes give way, and then facts, but never its head.
-pub fn begin(
+pub fn begin_course(
     conversation: &Conversation,
     removed: &[usize],
     boundary: u32,
-    memory: &Memory,
+    memory: &RecoveryMemory,
     wording: Wording<'_>,
     fits: impl Fn(&str) -> bool,
 ) -> Course {
     let Wording { prompts, language } = wording;
     let number = memory.course_number().saturating_add(1);
     let notes = |head: &str| {
-        let within = |fenced: &str| fits(&preface(head, fenced));
+        let within = |fenced: &str| fits(&join_preface(head, fenced));
         memory.reminders.render_within(within)
     };
     // Picked shorter until there is room for them.
@@ -47,17 +47,17 @@ pub fn begin(
         lengths
             .take_while(|&most| most >= LEAST_FACTS_CHARS)
             .map(|most| ledger::gather(conversation, removed, most))
-            .find(|facts| fits(&preface(beside, facts)))
+            .find(|facts| fits(&join_preface(beside, facts)))
             .unwrap_or_default()
     };
     let preface = if memory.reminders.is_empty() {
-        let head = prompts.facts(language, number);
+        let head = prompts.facts_head(language, number);
         let facts = facts(MAX_FACTS_CHARS, &head);
-        preface(&head, &facts)
+        join_preface(&head, &facts)
     } else {
-        let head = prompts.reminders(language, number);
+        let head = prompts.reminders_head(language, number);
         let notes = notes(&head);
-        let mut text = preface(&head, &notes);
+        let mut text = join_preface(&head, &notes);
         // Notes that this course began with already say nothing of what was done in it.
         let before = memory.course.as_ref();
         if before.is_some_and(|course| course.preface.contains(&notes)) {
@@ -75,7 +75,7 @@ pub fn begin(
     }
 }
 
-fn preface(head: &str, fenced: &str) -> String {
+fn join_preface(head: &str, fenced: &str) -> String {
     let gap = if fenced.is_empty() { "" } else { "\n\n" };
     format!("{head}{gap}{fenced}")
 }

@@ -3,7 +3,7 @@
 use super::Reminders;
 
 /// Notes of these ids and texts.
-pub(crate) fn reminders(notes: &[(u32, &str)]) -> Reminders {
+pub(crate) fn build_reminders(notes: &[(u32, &str)]) -> Reminders {
     let next = notes.last().map_or(0, |(id, _)| id + 1);
     let notes: Vec<_> = notes
         .iter()

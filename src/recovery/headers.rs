@@ -5,11 +5,11 @@
 
 use http::{HeaderName, HeaderValue};
 
-use super::Memory;
+use super::RecoveryMemory;
 
 /// All of them. Trailers are named beforehand, and where a later word replaces an earlier one,
 /// these are to be removed first: each of them may be missing.
-pub const NAMES: &[&str] = &[
+pub const HEADER_NAMES: &[&str] = &[
     "x-plimsoll-countdown",
     "x-plimsoll-course",
     "x-plimsoll-reminders",
@@ -18,7 +18,9 @@ pub const NAMES: &[&str] = &[
 /// `x-plimsoll-countdown`: generations left before a clear, while critical. `x-plimsoll-course`:
 /// the number of the course, from the second on. `x-plimsoll-reminders`: how many the model keeps,
 /// where it keeps any.
-pub fn headers(memory: &Memory) -> impl Iterator<Item = (HeaderName, HeaderValue)> {
+pub fn build_recovery_headers(
+    memory: &RecoveryMemory,
+) -> impl Iterator<Item = (HeaderName, HeaderValue)> {
     let course = memory.course_number();
     let reminders = memory.reminders.notes().len();
     let values = [
@@ -26,7 +28,7 @@ pub fn headers(memory: &Memory) -> impl Iterator<Item = (HeaderName, HeaderValue
         (course > 1).then(|| course.into()),
         (reminders > 0).then(|| reminders.into()),
     ];
-    NAMES
+    HEADER_NAMES
         .iter()
         .zip(values)
         .filter_map(|(name, value)| Some((HeaderName::from_static(name), value?)))
@@ -35,22 +37,22 @@ pub fn headers(memory: &Memory) -> impl Iterator<Item = (HeaderName, HeaderValue
 #[cfg(test)]
 mod tests {
     use super::{
-        super::{Clock, fixture::reminders},
+        super::{RecoveryClock, fixture::build_reminders},
         *,
     };
-    use crate::guard::record::Course;
+    use crate::guard::injections::Course;
 
-    fn shown(memory: &Memory) -> Vec<String> {
-        headers(memory)
+    fn shown(memory: &RecoveryMemory) -> Vec<String> {
+        build_recovery_headers(memory)
             .map(|(name, value)| format!("{name}: {}", value.to_str().unwrap()))
             .collect()
     }
 
     #[test]
     fn what_is_as_usual_is_left_out() {
-        let mut memory = Memory::default();
+        let mut memory = RecoveryMemory::default();
         assert!(shown(&memory).is_empty());
-        memory.clock = Clock::Caution {
+        memory.clock = RecoveryClock::Caution {
             due: true,
             since: 3,
         };
@@ -59,19 +61,19 @@ mod tests {
 
     #[test]
     fn what_is_not_is_told() {
-        let memory = Memory {
-            clock: Clock::Critical {
+        let memory = RecoveryMemory {
+            clock: RecoveryClock::Critical {
                 left: 0,
                 cut: true,
                 told: false,
             },
-            reminders: reminders(&[(1, "a"), (2, "b")]),
+            reminders: build_reminders(&[(1, "a"), (2, "b")]),
             course: Some(Course {
                 number: 2,
                 boundary: 9,
                 preface: "p".into(),
             }),
-            ..Memory::default()
+            ..RecoveryMemory::default()
         };
         let expected = [
             "x-plimsoll-countdown: 0",

@@ -5,7 +5,7 @@
 use crate::{
     config::Language,
     conversation::{Author, Conversation, Item},
-    json::text::Sizes,
+    json::text::TextSizes,
 };
 
 /// A message is Chinese that has at most this many Latin letters to a Chinese character: a word
@@ -17,16 +17,18 @@ const MANY_HAN: u32 = 20;
 const LETTERS_BESIDE_MANY: u32 = 40;
 
 /// The configured language, else the one of before, else the conversation's own.
-pub fn choose(
+pub fn choose_language(
     configured: Option<Language>,
     before: Option<Language>,
     conversation: &Conversation,
 ) -> Language {
-    configured.or(before).unwrap_or_else(|| of(conversation))
+    configured
+        .or(before)
+        .unwrap_or_else(|| detect_language(conversation))
 }
 
 /// The language of a conversation, by its first and its newest user message.
-fn of(conversation: &Conversation) -> Language {
+fn detect_language(conversation: &Conversation) -> Language {
     let messages = &conversation.items;
     let by_user = |message: &&Item| message.author == Author::User;
     let first = messages.iter().find(by_user);
@@ -40,7 +42,7 @@ fn of(conversation: &Conversation) -> Language {
 }
 
 /// Whether a text is Chinese. Japanese and Korean, which have such characters too, are not.
-fn is_chinese(sizes: &Sizes) -> bool {
+fn is_chinese(sizes: &TextSizes) -> bool {
     let han = sizes.han;
     let elsewhere = sizes.kana.saturating_add(sizes.hangul);
     let letters = sizes.latin.saturating_add(sizes.other);
@@ -55,14 +57,14 @@ mod tests {
     use serde_json::json;
 
     use super::{Language::*, *};
-    use crate::format::chat::index;
+    use crate::format::chat::index_body;
 
     fn spoken(messages: &[(&str, &str)]) -> Conversation {
         let messages: Vec<_> = messages
             .iter()
             .map(|(role, text)| json!({ "role": role, "content": text }))
             .collect();
-        index(Bytes::from(json!({ "messages": messages }).to_string())).unwrap()
+        index_body(Bytes::from(json!({ "messages": messages }).to_string())).unwrap()
     }
 
     #[test]
@@ -84,7 +86,7 @@ mod tests {
             ("", English),
             ("。", Chinese),
         ] {
-            let found = choose(None, None, &spoken(&[("user", text)]));
+            let found = choose_language(None, None, &spoken(&[("user", text)]));
             assert_eq!(found, language, "{text}");
         }
     }
@@ -93,7 +95,7 @@ mod tests {
     fn first_and_newest_user_messages_count_and_no_others() {
         let english = "Look at the tests and fix them";
         let chinese = "继续修复测试";
-        let of = |messages: &[(&str, &str)]| choose(None, None, &spoken(messages));
+        let of = |messages: &[(&str, &str)]| choose_language(None, None, &spoken(messages));
         assert_eq!(of(&[("system", chinese), ("user", english)]), English);
         assert_eq!(
             of(&[("user", english), ("assistant", chinese), ("tool", chinese)]),
@@ -110,7 +112,10 @@ mod tests {
     #[test]
     fn what_was_configured_or_chosen_before_stays() {
         let chinese = spoken(&[("user", "继续")]);
-        assert_eq!(choose(Some(English), Some(Chinese), &chinese), English);
-        assert_eq!(choose(None, Some(English), &chinese), English);
+        assert_eq!(
+            choose_language(Some(English), Some(Chinese), &chinese),
+            English
+        );
+        assert_eq!(choose_language(None, Some(English), &chinese), English);
     }
 }

@@ -19,17 +19,17 @@ pub use crate::config::{
     Language,
     prompts::{self as prompt, Prompts},
 };
-use crate::guard::record::{Course, Record};
-pub use clock::{Clock, Due};
+use crate::guard::injections::{Course, InjectionRecord};
+pub use clock::{RecoveryAction, RecoveryClock};
 pub use reminder::{Reminder, Reminders};
 
 /// What recovery remembers of a session.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Memory {
-    pub clock: Clock,
+pub struct RecoveryMemory {
+    pub clock: RecoveryClock,
     pub reminders: Reminders,
     /// Of the current course.
-    pub records: Vec<Record>,
+    pub records: Vec<InjectionRecord>,
     /// `None` in the first course.
     pub course: Option<Course>,
     /// Our tools were added once, so they stay: a list of tools that changes costs the cache.
@@ -57,7 +57,7 @@ pub enum RefusedAdditions {
     UserAfterTool,
 }
 
-impl Memory {
+impl RecoveryMemory {
     /// The number of the current course; the first is 1.
     pub fn course_number(&self) -> u32 {
         self.course.as_ref().map_or(1, |course| course.number)

@@ -29,11 +29,11 @@ pub struct Reminder {
     /// Shown to the model as `r1`, `r2`, …; never used again in a session.
     pub id: u32,
     pub text: Box<str>,
-    pub kind: Kind,
+    pub kind: ReminderKind,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub enum Kind {
+pub enum ReminderKind {
     /// Added with a tool.
     Note,
     /// The newest continuation block of a reply; at most one.
@@ -50,7 +50,7 @@ pub struct Reminders {
 
 /// A note as it was kept.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Kept {
+pub struct SavedReminder {
     pub id: u32,
     /// It was longer than a note may be, and lost its end.
     pub cut: bool,
@@ -58,7 +58,7 @@ pub struct Kept {
 
 /// Why a note was not kept, changed or deleted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
-pub enum Refused {
+pub enum ReminderError {
     #[error("the reminder is empty")]
     Empty,
     #[error("there are {MAX_NOTES} reminders already, which is the most")]
@@ -82,36 +82,38 @@ impl Reminders {
     ///
     /// # Errors
     /// It is empty, or there is no room; nothing has changed then.
-    pub fn add(&mut self, text: &str) -> Result<Kept, Refused> {
-        let (text, cut) = head(text, MAX_NOTE_CHARS)?;
+    pub fn add_note(&mut self, text: &str) -> Result<SavedReminder, ReminderError> {
+        let (text, cut) = cut_note(text, MAX_NOTE_CHARS)?;
         if self.notes.len() >= MAX_NOTES {
-            return Err(Refused::TooMany);
+            return Err(ReminderError::TooMany);
         }
-        if !self.room(None).holds(text) {
-            return Err(Refused::TooLong);
+        if !self.remaining_room(None).can_hold(text) {
+            return Err(ReminderError::TooLong);
         }
-        let id = self.push(text, Kind::Note).ok_or(Refused::TooMany)?;
-        Ok(Kept { id, cut })
+        let id = self
+            .push_note(text, ReminderKind::Note)
+            .ok_or(ReminderError::TooMany)?;
+        Ok(SavedReminder { id, cut })
     }
 
     /// Puts another text in the place of a note's, by the same rules.
     ///
     /// # Errors
     /// There is no such note, the text is empty, or there is no room; nothing has changed then.
-    pub fn update(&mut self, id: u32, text: &str) -> Result<Kept, Refused> {
-        let at = self.find(id).ok_or(Refused::Unknown)?;
-        let (text, cut) = head(text, MAX_NOTE_CHARS)?;
-        if !self.room(Some(at)).holds(text) {
-            return Err(Refused::TooLong);
+    pub fn update_note(&mut self, id: u32, text: &str) -> Result<SavedReminder, ReminderError> {
+        let at = self.find_note(id).ok_or(ReminderError::Unknown)?;
+        let (text, cut) = cut_note(text, MAX_NOTE_CHARS)?;
+        if !self.remaining_room(Some(at)).can_hold(text) {
+            return Err(ReminderError::TooLong);
         }
         self.notes[at].text = text.into();
-        Ok(Kept { id, cut })
+        Ok(SavedReminder { id, cut })
     }
 
     /// # Errors
     /// There is no such note.
-    pub fn delete(&mut self, id: u32) -> Result<(), Refused> {
-        let at = self.find(id).ok_or(Refused::Unknown)?;
+    pub fn delete_note(&mut self, id: u32) -> Result<(), ReminderError> {
+        let at = self.find_note(id).ok_or(ReminderError::Unknown)?;
         self.notes.remove(at);
         Ok(())
     }
@@ -119,9 +121,13 @@ impl Reminders {
     /// Keeps the text of a continuation block, tags and all else around it left out, in the place
     /// of the one before, cut to what there is room for. Returns whether it holds anything.
     pub fn keep_package(&mut self, block: &str) -> bool {
-        let before = self.notes.iter().position(|n| n.kind == Kind::Package);
-        let room = self.room(before);
-        let Ok((text, _)) = head(inside(block), MAX_PACKAGE_CHARS.min(room.chars)) else {
+        let before = self
+            .notes
+            .iter()
+            .position(|n| n.kind == ReminderKind::Package);
+        let room = self.remaining_room(before);
+        let Ok((text, _)) = cut_note(strip_package_tags(block), MAX_PACKAGE_CHARS.min(room.chars))
+        else {
             return false;
         };
         let ends = text.char_indices().map(|(at, c)| at + c.len_utf8());
@@ -133,7 +139,7 @@ impl Reminders {
         match before {
             Some(at) => self.notes[at].text = text.into(),
             None if self.notes.len() < MAX_NOTES => {
-                return self.push(text, Kind::Package).is_some();
+                return self.push_note(text, ReminderKind::Package).is_some();
             }
             None => return false,
         }
@@ -141,7 +147,7 @@ impl Reminders {
     }
 
     /// All notes between fences, oldest first. Nothing in them looks like a fence.
-    pub fn render(&self) -> String {
+    pub fn render_all(&self) -> String {
         self.render_within(|_| true)
     }
 
@@ -150,10 +156,10 @@ impl Reminders {
     pub fn render_within(&self, fits: impl Fn(&str) -> bool) -> String {
         let mut shown = String::new();
         for note in self.notes.iter().rev() {
-            let text = fence::neutral(&note.text);
+            let text = fence::neutralize_tags(&note.text);
             let with = |text: &str| {
                 let gap = if shown.is_empty() { "" } else { "\n" };
-                Some(fenced(note.id, text) + gap + &shown).filter(|with| fits(with))
+                Some(fence_note(note.id, text) + gap + &shown).filter(|with| fits(with))
             };
             if let Some(whole) = with(&text) {
                 shown = whole;
@@ -162,7 +168,7 @@ impl Reminders {
             let halves = std::iter::successors(Some(text.chars().count() / 2), |n| Some(n / 2));
             let mut cuts = halves
                 .take_while(|&chars| chars >= LEAST_CHARS)
-                .filter_map(|chars| head(&text, chars).ok());
+                .filter_map(|chars| cut_note(&text, chars).ok());
             return cuts
                 .find_map(|(cut, _)| with(&format!("{cut}…")))
                 .unwrap_or(shown);
@@ -170,7 +176,7 @@ impl Reminders {
         shown
     }
 
-    fn push(&mut self, text: &str, kind: Kind) -> Option<u32> {
+    fn push_note(&mut self, text: &str, kind: ReminderKind) -> Option<u32> {
         let id = self.next.checked_add(1)?;
         self.next = id;
         let text = text.into();
@@ -178,13 +184,13 @@ impl Reminders {
         Some(id)
     }
 
-    fn find(&self, id: u32) -> Option<usize> {
+    fn find_note(&self, id: u32) -> Option<usize> {
         self.notes.iter().position(|note| note.id == id)
     }
 
     /// What is free for one more note, or for the one in the place of `instead`.
-    fn room(&self, instead: Option<usize>) -> Room {
-        let mut room = Room {
+    fn remaining_room(&self, instead: Option<usize>) -> NoteRoom {
+        let mut room = NoteRoom {
             chars: MAX_CHARS,
             bytes: MAX_BYTES,
         };
@@ -199,28 +205,28 @@ impl Reminders {
 }
 
 /// A note as it is shown.
-fn fenced(id: u32, text: &str) -> String {
+fn fence_note(id: u32, text: &str) -> String {
     let tag = fence::REMINDER;
     format!("<{tag} id=\"r{id}\">\n{text}\n</{tag}>")
 }
 
 #[derive(Clone, Copy)]
-struct Room {
+struct NoteRoom {
     chars: usize,
     bytes: usize,
 }
 
-impl Room {
-    fn holds(self, text: &str) -> bool {
+impl NoteRoom {
+    fn can_hold(self, text: &str) -> bool {
         text.len() <= self.bytes && text.chars().count() <= self.chars
     }
 }
 
 /// The beginning of a text, and whether there was more.
-fn head(text: &str, chars: usize) -> Result<(&str, bool), Refused> {
+fn cut_note(text: &str, chars: usize) -> Result<(&str, bool), ReminderError> {
     let text = text.trim();
     if text.is_empty() {
-        return Err(Refused::Empty);
+        return Err(ReminderError::Empty);
     }
     Ok(match text.char_indices().nth(chars) {
         Some((end, _)) => (text[..end].trim_end(), true),
@@ -229,7 +235,7 @@ fn head(text: &str, chars: usize) -> Result<(&str, bool), Refused> {
 }
 
 /// What stands between the tags of a block, or in all of it where they are missing.
-fn inside(block: &str) -> &str {
+fn strip_package_tags(block: &str) -> &str {
     let mut text = block.trim();
     if let Some(rest) = text.strip_prefix('<')
         && let Some(rest) = rest.strip_prefix(fence::PACKAGE)

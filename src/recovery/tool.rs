@@ -7,10 +7,10 @@ mod arguments;
 mod offer;
 mod schema;
 
-use self::arguments::Arguments;
-pub use self::offer::{Offer, offered};
-use super::reminder::{self, Kept, Refused, Reminders};
-use crate::{conversation::Format, format::Own};
+use self::arguments::ReminderArguments;
+pub use self::offer::{Offer, decide_offer};
+use super::reminder::{self, ReminderError, Reminders, SavedReminder};
+use crate::{conversation::Format, format::ProxyToolCall};
 
 const ADD: &str = "add_reminder";
 const UPDATE: &str = "update_reminder";
@@ -18,11 +18,11 @@ const DELETE: &str = "delete_reminder";
 const CLEAR: &str = "clear_mind";
 
 /// The names of our tools.
-pub const NAMES: &[&str] = &[ADD, UPDATE, DELETE, CLEAR];
+pub const TOOL_NAMES: &[&str] = &[ADD, UPDATE, DELETE, CLEAR];
 
 /// What calls of our tools came to.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Executed {
+pub struct ExecutionOutcome {
     /// For each call the whole item that answers it, in the format of the conversation.
     pub results: Vec<Box<str>>,
     /// The model asks for a new course.
@@ -32,21 +32,25 @@ pub struct Executed {
 /// Executes the calls of our tools in one answer. Each gets an answer; the reminders change by those
 /// that could be carried out. A new course comes after all others, and not where one of them failed:
 /// what the model wanted to keep would be lost with it.
-pub fn execute(format: Format, calls: &[Own], reminders: &mut Reminders) -> Executed {
-    let clears = |call: &Own| &*call.name == CLEAR;
+pub fn execute_calls(
+    format: Format,
+    calls: &[ProxyToolCall],
+    reminders: &mut Reminders,
+) -> ExecutionOutcome {
+    let clears = |call: &ProxyToolCall| &*call.name == CLEAR;
     let mut answers: Vec<_> = calls
         .iter()
         .map(|call| match clears(call) {
             true => Err(NOT_CLEARED.to_owned()),
-            false => carry_out(call, reminders),
+            false => execute_call(call, reminders),
         })
         .collect();
     let mut others = calls.iter().zip(&answers).filter(|(call, _)| !clears(call));
     let mut failed = others.any(|(_, answer)| answer.is_err());
-    let mut executed = Executed::default();
+    let mut executed = ExecutionOutcome::default();
     for (call, answer) in calls.iter().zip(&mut answers) {
         if clears(call) && !failed {
-            *answer = carry_out(call, reminders);
+            *answer = execute_call(call, reminders);
             failed = answer.is_err();
             executed.clear |= !failed;
         }
@@ -59,7 +63,7 @@ pub fn execute(format: Format, calls: &[Own], reminders: &mut Reminders) -> Exec
     executed
 }
 
-fn carry_out(call: &Own, reminders: &mut Reminders) -> Result<String, String> {
+fn execute_call(call: &ProxyToolCall, reminders: &mut Reminders) -> Result<String, String> {
     if call.overlong {
         return Err(format!(
             "the arguments were too long, and nothing was done. Write a reminder of at most {} \
@@ -67,30 +71,30 @@ fn carry_out(call: &Own, reminders: &mut Reminders) -> Result<String, String> {
             reminder::MAX_NOTE_CHARS
         ));
     }
-    let arguments = Arguments::read(&call.arguments)?;
+    let arguments = ReminderArguments::from_json(&call.arguments)?;
     match &*call.name {
         ADD => {
-            let kept = reminders.add(&arguments.content().unwrap_or_default());
-            kept.map(|kept| format!("{} {GO_ON}", saved(kept)))
-                .map_err(|refused| explain(refused, reminders))
+            let kept = reminders.add_note(&arguments.reminder_text().unwrap_or_default());
+            kept.map(|kept| format!("{} {GO_ON}", describe_saved(kept)))
+                .map_err(|refused| explain_error(refused, reminders))
         }
         UPDATE => {
-            let id = arguments.id(reminders)?;
-            let kept = reminders.update(id, &arguments.content().unwrap_or_default());
-            kept.map(|kept| format!("{} {GO_ON}", saved(kept)))
-                .map_err(|refused| explain(refused, reminders))
+            let id = arguments.reminder_id(reminders)?;
+            let kept = reminders.update_note(id, &arguments.reminder_text().unwrap_or_default());
+            kept.map(|kept| format!("{} {GO_ON}", describe_saved(kept)))
+                .map_err(|refused| explain_error(refused, reminders))
         }
         DELETE => {
-            let id = arguments.id(reminders)?;
-            let deleted = reminders.delete(id);
+            let id = arguments.reminder_id(reminders)?;
+            let deleted = reminders.delete_note(id);
             deleted
                 .map(|()| format!("Reminder r{id} was deleted. {GO_ON}"))
-                .map_err(|refused| explain(refused, reminders))
+                .map_err(|refused| explain_error(refused, reminders))
         }
-        CLEAR => clear(&arguments, reminders),
+        CLEAR => execute_clear(&arguments, reminders),
         _ => Err(format!(
             "there is no such tool; there are {}.",
-            NAMES.join(", ")
+            TOOL_NAMES.join(", ")
         )),
     }
 }
@@ -100,20 +104,25 @@ another call of the same reply failed. Correct that call, then call clear_mind a
 
 const GO_ON: &str = "Go on with the work.";
 
-fn clear(arguments: &Arguments, reminders: &mut Reminders) -> Result<String, String> {
-    let content = arguments.content().filter(|text| !text.trim().is_empty());
+fn execute_clear(
+    arguments: &ReminderArguments,
+    reminders: &mut Reminders,
+) -> Result<String, String> {
+    let content = arguments
+        .reminder_text()
+        .filter(|text| !text.trim().is_empty());
     let mut answer = String::new();
     if let Some(content) = content {
-        let kept = reminders.add(&content).map_err(|refused| {
-            let why = explain(refused, reminders);
+        let kept = reminders.add_note(&content).map_err(|refused| {
+            let why = explain_error(refused, reminders);
             format!("nothing was cleared, since the reminder could not be saved: {why}")
         })?;
-        answer = saved(kept) + " ";
+        answer = describe_saved(kept) + " ";
     }
     Ok(answer + "A new course begins. " + GO_ON)
 }
 
-fn saved(kept: Kept) -> String {
+fn describe_saved(kept: SavedReminder) -> String {
     let id = kept.id;
     if kept.cut {
         let most = reminder::MAX_NOTE_CHARS;
@@ -124,24 +133,27 @@ fn saved(kept: Kept) -> String {
 }
 
 /// What is wrong, and what to do.
-fn explain(refused: Refused, reminders: &Reminders) -> String {
+fn explain_error(refused: ReminderError, reminders: &Reminders) -> String {
     let remedy = match refused {
-        Refused::Empty => "Write its text into content.".to_owned(),
-        Refused::TooMany => format!("Update or delete one of them first: {}.", ids(reminders)),
-        Refused::TooLong => format!(
-            "Write it shorter, or update or delete another one first: {}.",
-            ids(reminders)
+        ReminderError::Empty => "Write its text into content.".to_owned(),
+        ReminderError::TooMany => format!(
+            "Update or delete one of them first: {}.",
+            list_ids(reminders)
         ),
-        Refused::Unknown if reminders.is_empty() => {
+        ReminderError::TooLong => format!(
+            "Write it shorter, or update or delete another one first: {}.",
+            list_ids(reminders)
+        ),
+        ReminderError::Unknown if reminders.is_empty() => {
             format!("There are none yet; save one with {ADD}.")
         }
-        Refused::Unknown => format!("There are {}.", ids(reminders)),
+        ReminderError::Unknown => format!("There are {}.", list_ids(reminders)),
     };
     format!("{refused}. {remedy}")
 }
 
 /// The ids of all reminders.
-fn ids(reminders: &Reminders) -> String {
+fn list_ids(reminders: &Reminders) -> String {
     let ids: Vec<_> = reminders
         .notes()
         .iter()

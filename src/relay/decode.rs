@@ -7,7 +7,7 @@
 use bytes::Bytes;
 use http::HeaderMap;
 
-use crate::wire::coding::{PIECE, Unpacker};
+use crate::wire::content_coding::{PIECE_BYTES, Unpacker};
 
 /// Bytes that one push may unpack to: a few kilobytes can hold hundreds of megabytes.
 const MAX_OUTPUT: usize = 4 << 20;
@@ -17,21 +17,21 @@ pub(super) struct Decoder(Option<Box<Unpacker>>);
 
 impl Decoder {
     /// The decoder for an answer with these headers; `None` if it is not compressed.
-    pub(super) fn of(headers: &HeaderMap) -> Option<Self> {
-        match Unpacker::of(headers, MAX_OUTPUT) {
+    pub(super) fn from_headers(headers: &HeaderMap) -> Option<Self> {
+        match Unpacker::from_headers(headers, MAX_OUTPUT) {
             Ok(unpacker) => unpacker.map(|unpacker| Self(Some(Box::new(unpacker)))),
             Err(_) => Some(Self(None)),
         }
     }
 
     /// Whether anything can be read.
-    pub(super) const fn reads(&self) -> bool {
+    pub(super) const fn can_read(&self) -> bool {
         self.0.is_some()
     }
 
     /// What these bytes unpack to; `None` once nothing can be read any more.
     pub(super) fn push(&mut self, bytes: Bytes) -> Option<Vec<u8>> {
-        let unpacked = unpack(self.0.as_mut()?, bytes);
+        let unpacked = unpack_bytes(self.0.as_mut()?, bytes);
         if unpacked.is_none() {
             self.0 = None;
         }
@@ -39,11 +39,11 @@ impl Decoder {
     }
 }
 
-fn unpack(unpacker: &mut Unpacker, bytes: Bytes) -> Option<Vec<u8>> {
-    unpacker.renew();
+fn unpack_bytes(unpacker: &mut Unpacker, bytes: Bytes) -> Option<Vec<u8>> {
+    unpacker.restart_bound();
     unpacker.push(bytes);
-    let (mut text, mut piece) = (Vec::new(), vec![0; PIECE]);
-    while let Some(made) = unpacker.pull(&mut piece).ok()? {
+    let (mut text, mut piece) = (Vec::new(), vec![0; PIECE_BYTES]);
+    while let Some(made) = unpacker.pull_output(&mut piece).ok()? {
         text.extend_from_slice(&piece[..made]);
     }
     Some(text)
@@ -60,7 +60,7 @@ mod tests {
     fn decoder(encoding: &str) -> Option<Decoder> {
         let mut headers = HeaderMap::new();
         headers.insert("content-encoding", encoding.parse().unwrap());
-        Decoder::of(&headers)
+        Decoder::from_headers(&headers)
     }
 
     fn gzip(bytes: &[u8]) -> Vec<u8> {

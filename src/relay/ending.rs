@@ -7,7 +7,7 @@ use bytes::Bytes;
 use futures_util::{FutureExt, future::BoxFuture};
 use http::{HeaderMap, Response};
 
-use super::{Before, Heard, Rounds, Spoken};
+use super::{AssistantTurn, PrecedingText, ResponseSummary, TurnDriver};
 use crate::wire::Body;
 
 /// What happens at the end of a stream.
@@ -17,7 +17,7 @@ pub struct Ending {
     /// Tokens left out of the request, to be added to the prompt tokens that the client reads.
     /// `None` and 0: no byte changes.
     pub left_out: Option<u32>,
-    pub foot: Foot,
+    pub foot: FooterOptions,
     /// Called once for every stream that the provider ended, broken ones included, before the
     /// last bytes go out. Dropped after [`Foot::within`]: what must outlive that is spawned inside.
     /// Not called when the client leaves.
@@ -26,7 +26,7 @@ pub struct Ending {
 
 /// What the last bytes of a stream wait for.
 #[derive(Clone, Copy, Debug)]
-pub struct Foot {
+pub struct FooterOptions {
     /// The trailers that [`Closing`] may have; empty where the client accepts none. The head of the
     /// answer names them, since HTTP/1.1 sends no others.
     pub trailers: &'static [&'static str],
@@ -36,24 +36,24 @@ pub struct Foot {
 
 impl Ending {
     /// Nothing is taken out, and nothing is done at the end.
-    pub fn silent() -> Self {
+    pub fn without_effects() -> Self {
         Self {
             strip_usage: false,
             left_out: None,
-            foot: Foot {
+            foot: FooterOptions {
                 trailers: &[],
                 within: Duration::ZERO,
             },
-            on_end: Box::new(|_| async { Closing::default() }.boxed()),
+            on_end: Box::new(|_| async { StreamFooter::default() }.boxed()),
         }
     }
 }
 
-type OnEnd = Box<dyn FnOnce(Heard) -> BoxFuture<'static, Closing> + Send>;
+type OnEnd = Box<dyn FnOnce(ResponseSummary) -> BoxFuture<'static, StreamFooter> + Send>;
 
 /// What is added to the end of a stream.
 #[derive(Clone, Debug, Default)]
-pub struct Closing {
+pub struct StreamFooter {
     pub trailers: HeaderMap,
     /// A whole SSE comment (`: …` and a blank line), sent before `[DONE]`.
     pub comment: Option<Bytes>,
@@ -61,16 +61,21 @@ pub struct Closing {
 
 /// A stream of one answer: none goes on with it.
 #[async_trait]
-impl Rounds for Ending {
-    async fn go_on(&mut self, _: Spoken) -> Option<Response<Body>> {
+impl TurnDriver for Ending {
+    async fn next_turn(&mut self, _: AssistantTurn) -> Option<Response<Body>> {
         None
     }
 
-    async fn end(self: Box<Self>, heard: Heard, _: Spoken, _: Before) -> Closing {
+    async fn end_answer(
+        self: Box<Self>,
+        heard: ResponseSummary,
+        _: AssistantTurn,
+        _: PrecedingText,
+    ) -> StreamFooter {
         (self.on_end)(heard).await
     }
 
-    fn left_out(&self) -> Option<u32> {
+    fn left_out_tokens(&self) -> Option<u32> {
         self.left_out
     }
 }

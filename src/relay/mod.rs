@@ -8,28 +8,32 @@
 //! next answer where one was for the proxy alone. What is held back: an event that may still turn out to
 //! be one of these, and the end of an answer until [`Ending`] has stored what was heard.
 
+mod buffered_answer;
 mod decode;
 mod ending;
 mod peek;
 mod pipeline;
 #[cfg(test)]
 mod recorded;
-mod rounds;
 mod stream;
 mod tunnel;
-mod whole;
+mod turn_driver;
 
-use crate::error::{Failure, Wait};
+use crate::error::{Failure, TimeoutStage};
 
 pub use self::{
-    ending::{Closing, Ending, Foot},
-    peek::{First, peek},
-    rounds::Rounds,
-    stream::{sifted, stream},
-    tunnel::tunnel,
-    whole::{Whole, received, sifted_whole, unpacked, whole},
+    buffered_answer::{
+        BufferedAnswer, add_left_out_tokens, buffer_answer, buffer_sifted_answer, unpack_answer,
+    },
+    ending::{Ending, FooterOptions, StreamFooter},
+    peek::{FirstEvent, peek_first_event},
+    stream::{stream_answer, stream_sifted_answer},
+    tunnel::tunnel_bytes,
+    turn_driver::TurnDriver,
 };
-pub use crate::format::{Before, Heard, Own, Package, Sifting, Spoken};
+pub use crate::format::{
+    AnswerFilter, AssistantTurn, ContinuationBlock, PrecedingText, ProxyToolCall, ResponseSummary,
+};
 
 /// Why an answer is none.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -53,7 +57,7 @@ impl From<BadAnswer> for Failure {
             BadAnswer::Stalled { provider, limit } => {
                 return Self::ProviderTimeout {
                     provider,
-                    wait: Wait::Next,
+                    wait: TimeoutStage::NextChunk,
                     limit,
                 };
             }

@@ -13,14 +13,14 @@ use http_body::Frame;
 use http_body_util::{BodyExt, StreamBody};
 
 use super::decode::Decoder;
-use crate::wire::{Body, event::Splitter};
+use crate::wire::{Body, sse::SseSplitter};
 
 /// Bytes that are looked through for a first event; errors are short.
 const MAX_BYTES: usize = 64 << 10;
 
 /// What a stream began with.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum First {
+pub enum FirstEvent {
     /// The data of its first event.
     Event(Bytes),
     /// It ended without any.
@@ -30,13 +30,16 @@ pub enum First {
 }
 
 /// Waits for the first event of a stream, `limit` at most. The answer goes on from its first byte.
-pub async fn peek(answer: Response<Body>, limit: Duration) -> (Response<Body>, First) {
-    if Decoder::of(answer.headers()).is_some() {
-        return (answer, First::Unknown);
+pub async fn peek_first_event(
+    answer: Response<Body>,
+    limit: Duration,
+) -> (Response<Body>, FirstEvent) {
+    if Decoder::from_headers(answer.headers()).is_some() {
+        return (answer, FirstEvent::Unknown);
     }
     let (head, mut source) = answer.into_parts();
     let mut read = VecDeque::new();
-    let mut splitter = Splitter::new(MAX_BYTES);
+    let mut splitter = SseSplitter::new(MAX_BYTES);
     let looking = async {
         let mut bytes = 0;
         while let Some(frame) = source.frame().await {
@@ -44,7 +47,7 @@ pub async fn peek(answer: Response<Body>, limit: Duration) -> (Response<Body>, F
                 Ok(frame) => frame,
                 Err(error) => {
                     read.push_back(Err(error));
-                    return First::Unknown;
+                    return FirstEvent::Unknown;
                 }
             };
             let chunk = frame.data_ref().cloned().unwrap_or_default();
@@ -53,24 +56,26 @@ pub async fn peek(answer: Response<Body>, limit: Duration) -> (Response<Body>, F
             splitter.push(chunk);
             while let Some(event) = splitter.next_event() {
                 if let Some(message) = event.message {
-                    return First::Event(message.data);
+                    return FirstEvent::Event(message.data);
                 }
             }
             if bytes > MAX_BYTES {
-                return First::Unknown;
+                return FirstEvent::Unknown;
             }
         }
         let last = splitter.finish().and_then(|event| event.message);
-        last.map_or(First::Nothing, |message| First::Event(message.data))
+        last.map_or(FirstEvent::Nothing, |message| {
+            FirstEvent::Event(message.data)
+        })
     };
     let first = tokio::time::timeout(limit, looking).await;
-    let first = first.unwrap_or(First::Unknown);
-    let body = resume(read, source);
+    let first = first.unwrap_or(FirstEvent::Unknown);
+    let body = resume_body(read, source);
     (Response::from_parts(head, body), first)
 }
 
 /// What was read, and then what comes.
-pub(super) fn resume(read: VecDeque<io::Result<Frame<Bytes>>>, source: Body) -> Body {
+pub(super) fn resume_body(read: VecDeque<io::Result<Frame<Bytes>>>, source: Body) -> Body {
     let frames = unfold((read, source), |(mut read, mut source)| async move {
         let frame = match read.pop_front() {
             Some(frame) => frame,
@@ -91,7 +96,7 @@ mod tests {
     use http_body::Frame;
     use http_body_util::{BodyExt, StreamBody};
 
-    use super::{First, peek};
+    use super::{FirstEvent, peek_first_event};
     use crate::wire::Body;
 
     /// A stream of these chunks that then ends, or stays open.
@@ -108,8 +113,9 @@ mod tests {
         Response::new(body)
     }
 
-    async fn check(chunks: &[&'static str], first: First) {
-        let (answer, found) = peek(stream_of(chunks, false), Duration::from_secs(5)).await;
+    async fn check(chunks: &[&'static str], first: FirstEvent) {
+        let (answer, found) =
+            peek_first_event(stream_of(chunks, false), Duration::from_secs(5)).await;
         assert_eq!(found, first, "{chunks:?}");
         let all = answer.into_body().collect().await.unwrap().to_bytes();
         assert_eq!(all, chunks.concat());
@@ -117,19 +123,19 @@ mod tests {
 
     #[tokio::test]
     async fn the_first_event_is_found_and_nothing_is_lost() {
-        let event = |text: &'static str| First::Event(Bytes::from_static(text.as_bytes()));
+        let event = |text: &'static str| FirstEvent::Event(Bytes::from_static(text.as_bytes()));
         check(&["data: {\"a\":1}\n\ndata: 2\n\n"], event("{\"a\":1}")).await;
         check(&[": wait\n\n", "da", "ta: x\r", "\n\r\n"], event("x")).await;
         check(&["event: error\ndata: no"], event("no")).await;
-        check(&[": only\n\n"], First::Nothing).await;
-        check(&[], First::Nothing).await;
+        check(&[": only\n\n"], FirstEvent::Nothing).await;
+        check(&[], FirstEvent::Nothing).await;
     }
 
     #[tokio::test]
     async fn a_silent_stream_is_not_held_for_long() {
         let silent = stream_of(&[": wait\n\n"], true);
-        let (answer, found) = peek(silent, Duration::from_millis(20)).await;
-        assert_eq!(found, First::Unknown);
+        let (answer, found) = peek_first_event(silent, Duration::from_millis(20)).await;
+        assert_eq!(found, FirstEvent::Unknown);
         let mut body = answer.into_body();
         let frame = body.frame().await.unwrap().unwrap();
         assert_eq!(frame.into_data().unwrap(), ": wait\n\n");
@@ -138,6 +144,6 @@ mod tests {
     #[tokio::test]
     async fn a_flood_without_an_event_is_not_kept() {
         let flood: &'static str = Box::leak(format!(": {}", "x".repeat(100_000)).into());
-        check(&[flood], First::Unknown).await;
+        check(&[flood], FirstEvent::Unknown).await;
     }
 }

@@ -12,10 +12,11 @@ use bytes::Bytes;
 use super::decode::Decoder;
 use crate::{
     format::{
-        AnswerEvent, Before, Heard, Listener, Sifting, Spoken,
-        chat::answer::{self, Answer, Rewriter, TakenEvent, Verdict},
+        AnswerEvent, AnswerFilter, AssistantTurn, PrecedingText, ResponseSummarizer,
+        ResponseSummary,
+        chat::answer::{self, ChatAnswer, EventAction, ParsedEvent, Rewriter},
     },
-    wire::event::{Event, Message, Splitter},
+    wire::sse::{SseEvent, SseMessage, SseSplitter},
 };
 
 /// Bytes of one event that are read.
@@ -26,7 +27,7 @@ const MAX_HELD: usize = 16 << 10;
 
 /// What goes on to the client.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum Piece {
+pub(super) enum PipelineOutput {
     Bytes(Bytes),
     /// Here the answer ends; what follows tells the client so.
     End,
@@ -34,28 +35,28 @@ pub(super) enum Piece {
 
 /// What is changed in a stream.
 #[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Changes {
-    pub(super) sifting: Sifting,
+pub(super) struct StreamEdits {
+    pub(super) sifting: AnswerFilter,
     /// Take out the chunk with usage that the client did not ask for.
     pub(super) strip_usage: bool,
     /// Tokens left out of the request, to be added to the prompt tokens that the client reads.
     pub(super) left_out: Option<u32>,
 }
 
-impl Changes {
-    pub(super) fn any(&self) -> bool {
-        self.strip_usage || self.rewrites()
+impl StreamEdits {
+    pub(super) fn has_any(&self) -> bool {
+        self.strip_usage || self.needs_rewriter()
     }
 
-    fn rewrites(&self) -> bool {
-        self.sifting.any() || self.left_out.is_some_and(|tokens| tokens > 0)
+    fn needs_rewriter(&self) -> bool {
+        self.sifting.is_active() || self.left_out.is_some_and(|tokens| tokens > 0)
     }
 }
 
 pub(super) struct Pipeline {
-    changes: Changes,
-    splitter: Splitter,
-    listener: Listener,
+    changes: StreamEdits,
+    splitter: SseSplitter,
+    listener: ResponseSummarizer,
     rewriter: Option<Box<Rewriter>>,
     /// Unpacks a copy of a compressed stream, which itself goes on as it is.
     decoder: Option<Decoder>,
@@ -68,14 +69,14 @@ pub(super) struct Pipeline {
 }
 
 /// What goes out while a chunk is read.
-struct Out<'a> {
-    pieces: &'a mut VecDeque<Piece>,
+struct OutputQueue<'a> {
+    pieces: &'a mut VecDeque<PipelineOutput>,
     chunk: &'a Bytes,
 }
 
-impl Out<'_> {
+impl OutputQueue<'_> {
     /// Bytes of the chunk that follow on those before go on in one piece with them.
-    fn send(&mut self, bytes: Bytes) {
+    fn push_bytes(&mut self, bytes: Bytes) {
         let place = |bytes: &Bytes| {
             let at = (bytes.as_ptr() as usize).checked_sub(self.chunk.as_ptr() as usize)?;
             (at + bytes.len() <= self.chunk.len()).then_some(at..at + bytes.len())
@@ -83,34 +84,35 @@ impl Out<'_> {
         if bytes.is_empty() {
             return;
         }
-        if let (Some(Piece::Bytes(last)), Some(more)) = (self.pieces.back_mut(), place(&bytes))
+        if let (Some(PipelineOutput::Bytes(last)), Some(more)) =
+            (self.pieces.back_mut(), place(&bytes))
             && let Some(before) = place(last)
             && before.end == more.start
         {
             *last = self.chunk.slice(before.start..more.end);
             return;
         }
-        self.pieces.push_back(Piece::Bytes(bytes));
+        self.pieces.push_back(PipelineOutput::Bytes(bytes));
     }
 
-    fn send_all(&mut self, ready: &mut VecDeque<Bytes>) {
-        ready.drain(..).for_each(|bytes| self.send(bytes));
+    fn push_all(&mut self, ready: &mut VecDeque<Bytes>) {
+        ready.drain(..).for_each(|bytes| self.push_bytes(bytes));
     }
 }
 
 impl Pipeline {
     /// With a decoder, nothing of the stream can be changed.
-    pub(super) fn new(changes: Changes, decoder: Option<Decoder>) -> Self {
+    pub(super) fn new(changes: StreamEdits, decoder: Option<Decoder>) -> Self {
         let changes = match decoder {
             None => changes,
-            Some(_) => Changes::default(),
+            Some(_) => StreamEdits::default(),
         };
         let rewriter = || Rewriter::new(changes.sifting, changes.left_out);
         Self {
-            rewriter: changes.rewrites().then(rewriter).map(Box::new),
+            rewriter: changes.needs_rewriter().then(rewriter).map(Box::new),
             changes,
-            splitter: Splitter::new(MAX_EVENT),
-            listener: Listener::default(),
+            splitter: SseSplitter::new(MAX_EVENT),
+            listener: ResponseSummarizer::default(),
             decoder,
             sent: 0,
             ready: VecDeque::new(),
@@ -120,18 +122,18 @@ impl Pipeline {
     }
 
     /// Whether the proxy's text can be put between the bytes.
-    pub(super) fn legible(&self) -> bool {
+    pub(super) fn is_legible(&self) -> bool {
         self.decoder.is_none()
     }
 
     /// What the client got.
-    pub(super) fn heard(&self) -> Heard {
-        self.listener.heard()
+    pub(super) fn response_summary(&self) -> ResponseSummary {
+        self.listener.to_summary()
     }
 
     /// Whether the answer was for the proxy alone: what follows of it is looked at, and goes nowhere.
-    pub(super) fn is_round(&self) -> bool {
-        self.rewriter.as_ref().is_some_and(|it| it.is_round())
+    pub(super) fn is_for_proxy(&self) -> bool {
+        self.rewriter.as_ref().is_some_and(|it| it.is_for_proxy())
     }
 
     /// Whether nothing more is to be learnt from such an answer.
@@ -140,23 +142,27 @@ impl Pipeline {
     }
 
     /// What the current answer said, where anything is taken out of it.
-    pub(super) fn spoken(&self) -> Spoken {
+    pub(super) fn assistant_turn(&self) -> AssistantTurn {
         let rewriter = self.rewriter.as_ref();
-        rewriter.map_or_else(Spoken::default, |rewriter| rewriter.spoken())
+        rewriter.map_or_else(AssistantTurn::default, |rewriter| {
+            rewriter.to_assistant_turn()
+        })
     }
 
-    pub(super) fn before(&self) -> Before {
+    pub(super) fn preceding_text(&self) -> PrecedingText {
         let rewriter = self.rewriter.as_ref();
-        rewriter.map_or_else(Before::default, |rewriter| rewriter.before())
+        rewriter.map_or_else(PrecedingText::default, |rewriter| rewriter.preceding_text())
     }
 
     /// Another answer comes; gives what the one before said.
-    pub(super) fn begin_answer(&mut self) -> Spoken {
-        self.splitter = Splitter::new(MAX_EVENT);
+    pub(super) fn begin_answer(&mut self) -> AssistantTurn {
+        self.splitter = SseSplitter::new(MAX_EVENT);
         self.sent = 0;
         self.drained = false;
         let rewriter = self.rewriter.as_mut();
-        rewriter.map_or_else(Spoken::default, |it| it.begin_answer(&mut self.listener))
+        rewriter.map_or_else(AssistantTurn::default, |it| {
+            it.begin_answer(&mut self.listener)
+        })
     }
 
     /// What was left out of the request that the next answer is for.
@@ -166,7 +172,7 @@ impl Pipeline {
         }
     }
 
-    pub(super) fn push(&mut self, chunk: Bytes, out: &mut VecDeque<Piece>) {
+    pub(super) fn push(&mut self, chunk: Bytes, out: &mut VecDeque<PipelineOutput>) {
         let Some(decoder) = &mut self.decoder else {
             self.read_chunk(chunk, out);
             return;
@@ -175,14 +181,17 @@ impl Pipeline {
         let mut read = VecDeque::new();
         match decoder.push(chunk.clone()) {
             Some(text) => self.read_chunk(text.into(), &mut read),
-            None => self.listener.go_blind(),
+            None => self.listener.mark_unreadable(),
         }
-        out.extend(read.into_iter().filter(|piece| *piece == Piece::End));
-        out.push_back(Piece::Bytes(chunk));
+        out.extend(
+            read.into_iter()
+                .filter(|piece| *piece == PipelineOutput::End),
+        );
+        out.push_back(PipelineOutput::Bytes(chunk));
     }
 
-    fn read_chunk(&mut self, chunk: Bytes, out: &mut VecDeque<Piece>) {
-        let mut out = Out {
+    fn read_chunk(&mut self, chunk: Bytes, out: &mut VecDeque<PipelineOutput>) {
+        let mut out = OutputQueue {
             pieces: out,
             chunk: &chunk,
         };
@@ -190,18 +199,18 @@ impl Pipeline {
         while let Some(event) = self.splitter.next_event() {
             self.take_event(event, &mut out);
         }
-        let open = self.splitter.open();
+        let open = self.splitter.unfinished_bytes();
         if open.len() > self.sent && (self.sent > 0 || !self.must_wait(open)) {
-            out.send(Bytes::copy_from_slice(&open[self.sent..]));
+            out.push_bytes(Bytes::copy_from_slice(&open[self.sent..]));
             self.sent = open.len();
         }
     }
 
-    fn take_event(&mut self, event: Event, out: &mut Out<'_>) {
+    fn take_event(&mut self, event: SseEvent, out: &mut OutputQueue<'_>) {
         let rest = event.raw.slice(std::mem::take(&mut self.sent)..);
         let Some(message) = event.message else {
-            if !self.is_round() {
-                out.send(rest);
+            if !self.is_for_proxy() {
+                out.push_bytes(rest);
             }
             return;
         };
@@ -213,25 +222,25 @@ impl Pipeline {
         let strips = self.changes.strip_usage && answer.is_usage_only() && is_whole();
         let verdict = match &mut self.rewriter {
             Some(rewriter) => {
-                let taken = TakenEvent::new(event.raw, message, answer);
+                let taken = ParsedEvent::new(event.raw, message, answer);
                 rewriter.take_event(taken, &mut self.ready, &mut self.listener)
             }
             None => {
-                self.listener.hear(&message.data, &answer.events);
-                Verdict::Pass
+                self.listener.add_events(&message.data, &answer.events);
+                EventAction::Pass
             }
         };
-        out.send_all(&mut self.ready);
+        out.push_all(&mut self.ready);
         match verdict {
             _ if strips => {}
-            Verdict::Pass => {
+            EventAction::Pass => {
                 if ends && !std::mem::replace(&mut self.ended, true) {
-                    out.pieces.push_back(Piece::End);
+                    out.pieces.push_back(PipelineOutput::End);
                 }
-                out.send(rest);
+                out.push_bytes(rest);
             }
-            Verdict::Replace(bytes) => out.send(bytes),
-            Verdict::Drop | Verdict::Hold => {}
+            EventAction::Replace(bytes) => out.push_bytes(bytes),
+            EventAction::Drop | EventAction::Hold => {}
         }
     }
 
@@ -240,45 +249,45 @@ impl Pipeline {
     fn must_wait(&self, beginning: &[u8]) -> bool {
         let strips = self.changes.strip_usage;
         self.rewriter.is_some()
-            || (beginning.len() <= MAX_HELD && answer::may_be_special(beginning, strips))
+            || (beginning.len() <= MAX_HELD && answer::may_need_whole_event(beginning, strips))
     }
 
     /// The provider's stream is over. `broken`: not by its own will.
-    pub(super) fn finish(&mut self, broken: bool, out: &mut VecDeque<Piece>) {
+    pub(super) fn finish_stream(&mut self, broken: bool, out: &mut VecDeque<PipelineOutput>) {
         let mut pieces = VecDeque::new();
-        let mut last = Out {
+        let mut last = OutputQueue {
             pieces: &mut pieces,
             chunk: &Bytes::new(),
         };
         if let Some(event) = self.splitter.finish() {
             // Half an event may be half of what is to be taken out; what is whole may lack its blank line.
             let message = event.message.as_ref();
-            let whole = message.map_or(!broken, |it| answer::read(&it.data).is_ok());
-            if whole || !self.changes.sifting.any() {
+            let whole = message.map_or(!broken, |it| answer::read_answer(&it.data).is_ok());
+            if whole || !self.changes.sifting.is_active() {
                 self.take_event(event, &mut last);
             }
         }
-        let ends = !self.is_round() && !std::mem::replace(&mut self.ended, true);
+        let ends = !self.is_for_proxy() && !std::mem::replace(&mut self.ended, true);
         if let (Some(rewriter), true) = (&mut self.rewriter, ends) {
-            rewriter.settle(&mut self.ready, &mut self.listener);
+            rewriter.settle_answer(&mut self.ready, &mut self.listener);
         }
         // What follows an event without its blank line begins with that.
-        if !last.pieces.is_empty() && (self.is_round() || !self.ready.is_empty()) {
-            last.send(Bytes::from_static(b"\n\n"));
+        if !last.pieces.is_empty() && (self.is_for_proxy() || !self.ready.is_empty()) {
+            last.push_bytes(Bytes::from_static(b"\n\n"));
         }
-        last.send_all(&mut self.ready);
+        last.push_all(&mut self.ready);
         if ends {
-            last.pieces.push_back(Piece::End);
+            last.pieces.push_back(PipelineOutput::End);
         }
         let looks = self.decoder.is_some();
-        let goes = |piece: &Piece| !looks || *piece == Piece::End;
+        let goes = |piece: &PipelineOutput| !looks || *piece == PipelineOutput::End;
         out.extend(pieces.into_iter().filter(goes));
     }
 }
 
 /// What an event says; nothing where it cannot be read.
-fn read_event(message: &Message) -> Answer {
-    let mut answer = answer::read(&message.data).unwrap_or_default();
+fn read_event(message: &SseMessage) -> ChatAnswer {
+    let mut answer = answer::read_answer(&message.data).unwrap_or_default();
     if message.name == "error" && !answer.has_error() {
         answer.events.push(AnswerEvent::Error);
     }

@@ -18,11 +18,11 @@ use http_body::Frame;
 use http_body_util::{BodyExt, StreamBody};
 
 use super::{
-    Ending, Foot, Rounds, Sifting,
+    AnswerFilter, Ending, FooterOptions, TurnDriver,
     decode::Decoder,
-    pipeline::{Changes, Piece, Pipeline},
+    pipeline::{Pipeline, PipelineOutput, StreamEdits},
 };
-use crate::{format::fault::Fault, wire::Body};
+use crate::{format::error_body::ErrorBody, wire::Body};
 
 /// How long the rest of an answer for the proxy alone is waited for, behind its finish reason.
 const HEAR_OUT_WAIT: Duration = Duration::from_secs(1);
@@ -34,16 +34,16 @@ const FLUSH_WAIT: Duration = Duration::from_millis(50);
 const MAX_HEARD_OUT: usize = 256 << 10;
 
 /// The source gave out before its end.
-struct Broken;
+struct SourceBroken;
 
-struct Relay {
+struct StreamRelay {
     source: Body,
     /// Unpacks the stream itself, where something must be taken out of it.
     unpack: Option<Decoder>,
     pipeline: Pipeline,
     /// `None` once the end has come.
-    rounds: Option<Box<dyn Rounds>>,
-    out: VecDeque<Piece>,
+    turns: Option<Box<dyn TurnDriver>>,
+    out: VecDeque<PipelineOutput>,
     /// The client accepts trailers.
     takes_trailers: bool,
     trailers: Option<HeaderMap>,
@@ -64,10 +64,10 @@ enum Phase {
 }
 
 /// Passes a streamed answer on. The length is unknown from here on.
-pub fn stream(answer: Response<Body>, ending: Ending) -> Response<Body> {
+pub fn stream_answer(answer: Response<Body>, ending: Ending) -> Response<Body> {
     let (strip_usage, foot) = (ending.strip_usage, ending.foot);
-    let sifting = Sifting::default();
-    sifted(answer, sifting, Box::new(ending), strip_usage, foot)
+    let sifting = AnswerFilter::default();
+    stream_sifted_answer(answer, sifting, Box::new(ending), strip_usage, foot)
 }
 
 /// Passes a streamed answer on without what the sifting names, and the answers that follow where it
@@ -75,21 +75,21 @@ pub fn stream(answer: Response<Body>, ending: Ending) -> Response<Body> {
 /// request, which is another with each round, [`Rounds::left_out`] tells. A compressed stream in which
 /// something may change goes on unpacked, since a client that never asked for a chunk without choices
 /// may fail on it; one that cannot be unpacked passes as it is.
-pub fn sifted(
+pub fn stream_sifted_answer(
     answer: Response<Body>,
-    sifting: Sifting,
-    rounds: Box<dyn Rounds>,
+    sifting: AnswerFilter,
+    rounds: Box<dyn TurnDriver>,
     strip_usage: bool,
-    foot: Foot,
+    foot: FooterOptions,
 ) -> Response<Body> {
     let (mut head, source) = answer.into_parts();
-    let changes = Changes {
+    let changes = StreamEdits {
         sifting,
         strip_usage,
-        left_out: rounds.left_out(),
+        left_out: rounds.left_out_tokens(),
     };
-    let mut decoder = Decoder::of(&head.headers);
-    let unpack = decoder.take_if(|decoder| changes.any() && decoder.reads());
+    let mut decoder = Decoder::from_headers(&head.headers);
+    let unpack = decoder.take_if(|decoder| changes.has_any() && decoder.can_read());
     head.headers.remove(CONTENT_LENGTH);
     for name in foot.trailers {
         head.headers.append(TRAILER, HeaderValue::from_static(name));
@@ -97,11 +97,11 @@ pub fn sifted(
     if unpack.is_some() {
         head.headers.remove(CONTENT_ENCODING);
     }
-    let relay = Relay {
+    let relay = StreamRelay {
         source,
         unpack,
         pipeline: Pipeline::new(changes, decoder),
-        rounds: Some(rounds),
+        turns: Some(rounds),
         out: VecDeque::new(),
         takes_trailers: !foot.trailers.is_empty(),
         trailers: None,
@@ -109,26 +109,26 @@ pub fn sifted(
         phase: Phase::Flows,
     };
     let frames = unfold(relay, |mut relay| async move {
-        let frame = relay.next().await?;
+        let frame = relay.next_frame().await?;
         Some((frame, relay))
     });
     Response::from_parts(head, StreamBody::new(frames).boxed_unsync())
 }
 
-impl Relay {
-    async fn next(&mut self) -> Option<io::Result<Frame<Bytes>>> {
+impl StreamRelay {
+    async fn next_frame(&mut self) -> Option<io::Result<Frame<Bytes>>> {
         loop {
             match self.out.pop_front() {
-                Some(Piece::Bytes(bytes)) => return Some(Ok(Frame::data(bytes))),
-                Some(Piece::End) => {
-                    self.close().await;
+                Some(PipelineOutput::Bytes(bytes)) => return Some(Ok(Frame::data(bytes))),
+                Some(PipelineOutput::End) => {
+                    self.close_answer().await;
                     continue;
                 }
                 None => {}
             }
             match self.phase {
-                Phase::Flows => self.read().await,
-                Phase::Turns => self.turn().await,
+                Phase::Flows => self.read_chunk().await,
+                Phase::Turns => self.take_next_turn().await,
                 Phase::Drains => {
                     self.phase = Phase::Over;
                     let trailers = self.trailers.take().filter(|t| !t.is_empty());
@@ -149,21 +149,21 @@ impl Relay {
         }
     }
 
-    async fn read(&mut self) {
-        match self.chunk().await {
+    async fn read_chunk(&mut self) {
+        match self.next_chunk().await {
             Some(Ok(chunk)) => {
                 self.pipeline.push(chunk, &mut self.out);
-                if self.pipeline.is_round() {
+                if self.pipeline.is_for_proxy() {
                     self.phase = Phase::Turns;
                 }
             }
-            Some(Err(Broken)) => self.over(true),
-            None => self.over(false),
+            Some(Err(SourceBroken)) => self.finish_source(true),
+            None => self.finish_source(false),
         }
     }
 
     /// The next bytes of the source, unpacked where they must be.
-    async fn chunk(&mut self) -> Option<Result<Bytes, Broken>> {
+    async fn next_chunk(&mut self) -> Option<Result<Bytes, SourceBroken>> {
         loop {
             let chunk = match self.source.frame().await? {
                 // Trailers of the provider belong to its connection.
@@ -172,8 +172,8 @@ impl Relay {
                     Err(_) => continue,
                 },
                 Err(error) => {
-                    tracing::warn!(error = %crate::error::chain(&error), "an answer broke off");
-                    return Some(Err(Broken));
+                    tracing::warn!(error = %crate::error::format_error_chain(&error), "an answer broke off");
+                    return Some(Err(SourceBroken));
                 }
             };
             let Some(decoder) = &mut self.unpack else {
@@ -183,29 +183,32 @@ impl Relay {
             if text.is_none() {
                 tracing::warn!("a compressed answer could not be unpacked");
             }
-            return Some(text.ok_or(Broken));
+            return Some(text.ok_or(SourceBroken));
         }
     }
 
     /// Hears the answer out, which was for the proxy alone, and goes on with the next.
-    async fn turn(&mut self) {
+    async fn take_next_turn(&mut self) {
         let rest = self.hear_out();
         if tokio::time::timeout(HEAR_OUT_WAIT, rest).await.is_err() {
             tracing::debug!("an answer that was for the proxy did not end");
         }
-        self.pipeline.finish(false, &mut self.out);
+        self.pipeline.finish_stream(false, &mut self.out);
         let spoken = self.pipeline.begin_answer();
-        let answer = match &mut self.rounds {
-            Some(rounds) => rounds.go_on(spoken).await,
+        let answer = match &mut self.turns {
+            Some(rounds) => rounds.next_turn(spoken).await,
             None => None,
         };
         match answer {
             Some(answer) if answer.status().is_success() => {
                 let (head, source) = answer.into_parts();
-                self.unpack = Decoder::of(&head.headers);
+                self.unpack = Decoder::from_headers(&head.headers);
                 self.source = source;
                 self.phase = Phase::Flows;
-                let left_out = self.rounds.as_ref().and_then(|rounds| rounds.left_out());
+                let left_out = self
+                    .turns
+                    .as_ref()
+                    .and_then(|rounds| rounds.left_out_tokens());
                 self.pipeline.set_left_out(left_out);
             }
             refused => {
@@ -213,7 +216,7 @@ impl Relay {
                     let status = answer.status().as_u16();
                     tracing::warn!(status, "a round of a stream was refused");
                 }
-                self.over(true);
+                self.finish_source(true);
             }
         }
     }
@@ -222,7 +225,7 @@ impl Relay {
     async fn hear_out(&mut self) {
         let mut left = MAX_HEARD_OUT;
         while !self.pipeline.is_drained() {
-            let Some(Ok(chunk)) = self.chunk().await else {
+            let Some(Ok(chunk)) = self.next_chunk().await else {
                 break;
             };
             left = left.saturating_sub(chunk.len());
@@ -236,14 +239,14 @@ impl Relay {
         let _ = self.source.frame().now_or_never();
     }
 
-    fn over(&mut self, broken: bool) {
-        self.pipeline.finish(broken, &mut self.out);
-        if self.pipeline.is_round() {
+    fn finish_source(&mut self, broken: bool) {
+        self.pipeline.finish_stream(broken, &mut self.out);
+        if self.pipeline.is_for_proxy() {
             self.phase = Phase::Turns;
             return;
         }
-        let heard = self.pipeline.heard();
-        let ended = heard.finished || heard.error || heard.blind;
+        let heard = self.pipeline.response_summary();
+        let ended = heard.finished || heard.error || heard.unreadable;
         // What breaks after `[DONE]` has nothing left to lose.
         if heard.done || (ended && !broken) {
             self.phase = Phase::Drains;
@@ -252,25 +255,29 @@ impl Relay {
         if !broken {
             tracing::warn!("an answer ended without a finish reason");
         }
-        if self.pipeline.legible() {
-            self.out.push_back(Piece::Bytes(broken_event()));
+        if self.pipeline.is_legible() {
+            self.out.push_back(PipelineOutput::Bytes(broken_event()));
         }
         self.phase = Phase::Breaks;
     }
 
     /// Lets the state be stored, and puts what is to be said at the end into the stream.
-    async fn close(&mut self) {
-        let Some(rounds) = self.rounds.take() else {
+    async fn close_answer(&mut self) {
+        let Some(rounds) = self.turns.take() else {
             return;
         };
         let pipeline = &self.pipeline;
-        let stored = rounds.end(pipeline.heard(), pipeline.spoken(), pipeline.before());
+        let stored = rounds.end_answer(
+            pipeline.response_summary(),
+            pipeline.assistant_turn(),
+            pipeline.preceding_text(),
+        );
         let Ok(closing) = tokio::time::timeout(self.within, stored).await else {
             tracing::warn!("storing the state took too long; the answer goes on without it");
             return;
         };
-        if let Some(comment) = closing.comment.filter(|_| self.pipeline.legible()) {
-            self.out.push_front(Piece::Bytes(comment));
+        if let Some(comment) = closing.comment.filter(|_| self.pipeline.is_legible()) {
+            self.out.push_front(PipelineOutput::Bytes(comment));
         }
         if self.takes_trailers {
             self.trailers = Some(closing.trailers);
@@ -280,7 +287,7 @@ impl Relay {
 
 /// Begins with a blank line: the stream may have broken in the middle of an event.
 fn broken_event() -> Bytes {
-    let fault = Fault {
+    let fault = ErrorBody {
         message: "The provider's answer broke off before its end.".into(),
         kind: Some("provider_error".into()),
         param: None,

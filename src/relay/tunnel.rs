@@ -25,7 +25,7 @@ const PROVIDER_CLOSED: &str = "provider_closed";
 
 /// What went through, and how it ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Carried {
+pub struct TunnelStats {
     /// Bytes from the client.
     pub sent: u64,
     /// Bytes from the provider.
@@ -34,18 +34,18 @@ pub struct Carried {
 }
 
 /// When bytes last moved, in either direction.
-struct Clock {
+struct IdleClock {
     begun: Instant,
     moved_ms: AtomicU64,
 }
 
 /// Carries bytes until one side ends, or nothing moved for `idle`.
-pub async fn tunnel(
+pub async fn tunnel_bytes(
     client: impl AsyncRead + AsyncWrite,
     provider: impl AsyncRead + AsyncWrite,
     idle: Duration,
-) -> Carried {
-    let clock = Clock {
+) -> TunnelStats {
+    let clock = IdleClock {
         begun: Instant::now(),
         moved_ms: AtomicU64::new(0),
     };
@@ -53,13 +53,13 @@ pub async fn tunnel(
     let (from_client, to_client) = split(client);
     let (from_provider, to_provider) = split(provider);
     let ended = {
-        let up = pump(from_client, to_provider, &clock, &sent);
-        let down = pump(from_provider, to_client, &clock, &received);
+        let up = pump_direction(from_client, to_provider, &clock, &sent);
+        let down = pump_direction(from_provider, to_client, &clock, &received);
         tokio::pin!(up, down);
         let ended = tokio::select! {
             ended = &mut up => ended.map(|()| CLIENT_CLOSED),
             ended = &mut down => ended.map(|()| PROVIDER_CLOSED),
-            () = clock.silence(idle) => Ok("idle"),
+            () = clock.wait_for_silence(idle) => Ok("idle"),
         };
         // What was under way the other way, such as the answer to a farewell, may still come.
         let _ = match ended {
@@ -69,7 +69,7 @@ pub async fn tunnel(
         };
         ended.unwrap_or("broken")
     };
-    Carried {
+    TunnelStats {
         sent: sent.into_inner(),
         received: received.into_inner(),
         ended,
@@ -77,10 +77,10 @@ pub async fn tunnel(
 }
 
 /// Carries one direction to its end, and tells the other side of it.
-async fn pump(
+async fn pump_direction(
     mut from: impl AsyncRead + Unpin,
     mut to: impl AsyncWrite + Unpin,
-    clock: &Clock,
+    clock: &IdleClock,
     count: &AtomicU64,
 ) -> io::Result<()> {
     let mut buffer = vec![0; BUFFER_BYTES];
@@ -91,20 +91,20 @@ async fn pump(
         }
         to.write_all(&buffer[..read]).await?;
         to.flush().await?;
-        clock.note();
+        clock.note_progress();
         count.fetch_add(read as u64, Relaxed);
     }
 }
 
-impl Clock {
-    fn note(&self) {
+impl IdleClock {
+    fn note_progress(&self) {
         let elapsed = self.begun.elapsed().as_millis();
         self.moved_ms
             .store(u64::try_from(elapsed).unwrap_or(u64::MAX), Relaxed);
     }
 
     /// Comes back once nothing moved for `limit`.
-    async fn silence(&self, limit: Duration) {
+    async fn wait_for_silence(&self, limit: Duration) {
         loop {
             let due = self.begun + Duration::from_millis(self.moved_ms.load(Relaxed)) + limit;
             if Instant::now() >= due {
@@ -121,7 +121,7 @@ mod tests {
 
     use tokio::io::{AsyncReadExt, AsyncWriteExt, duplex};
 
-    use super::{Carried, tunnel};
+    use super::{TunnelStats, tunnel_bytes};
 
     #[tokio::test(start_paused = true)]
     async fn the_end_of_one_side_is_the_end_of_the_other() {
@@ -140,8 +140,8 @@ mod tests {
             client.read_to_end(&mut heard).await.unwrap();
             assert_eq!(heard, b"an answer");
         };
-        let (carried, ()) = tokio::join!(tunnel(near, far, idle), talk);
-        let expected = Carried {
+        let (carried, ()) = tokio::join!(tunnel_bytes(near, far, idle), talk);
+        let expected = TunnelStats {
             sent: 10,
             received: 9,
             ended: "client_closed",
@@ -154,7 +154,7 @@ mod tests {
         let (client, near) = duplex(8);
         let (far, mut provider) = duplex(8);
         drop(client);
-        let carried = tunnel(near, far, Duration::from_secs(60)).await;
+        let carried = tunnel_bytes(near, far, Duration::from_secs(60)).await;
         assert_eq!(carried.ended, "client_closed");
         assert_eq!(provider.read(&mut [0]).await.unwrap(), 0);
     }
@@ -170,7 +170,7 @@ mod tests {
             client.read_exact(&mut [0]).await.unwrap();
             client.read(&mut [0]).await.unwrap_or(0)
         };
-        let (carried, read) = tokio::join!(tunnel(near, far, Duration::from_secs(60)), talk);
+        let (carried, read) = tokio::join!(tunnel_bytes(near, far, Duration::from_secs(60)), talk);
         assert_eq!((carried.ended, read), ("idle", 0));
         assert_eq!(begun.elapsed().as_secs(), 100);
     }

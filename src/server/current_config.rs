@@ -30,7 +30,7 @@ pub struct CurrentConfig {
 
 /// Why new settings were not taken.
 #[derive(Debug, Error)]
-pub enum Refused {
+pub enum ReloadError {
     #[error(transparent)]
     Settings(#[from] Problems),
     #[error("they could not be put in force")]
@@ -44,7 +44,7 @@ impl CurrentConfig {
     /// The TLS roots of this machine cannot be read, the data directory cannot be written, or the
     /// store cannot be opened.
     pub fn new(config: Config) -> io::Result<Self> {
-        let store = store::open(&config.store, &config.server.data_dir)?;
+        let store = store::open_store(&config.store, &config.server.data_dir)?;
         Self::with_store(config, store)
     }
 
@@ -70,29 +70,29 @@ impl CurrentConfig {
     ///
     /// # Errors
     /// They cannot be used; the old ones stay.
-    pub fn reload(&self, read: Result<Config, Problems>) -> Result<Change, Refused> {
+    pub fn reload_config(&self, read: Result<Config, Problems>) -> Result<Change, ReloadError> {
         let _one_at_a_time = self.changing.lock().unwrap_or_else(PoisonError::into_inner);
         let before = self.app();
         let changed = read
-            .map_err(Refused::from)
-            .and_then(|config| self.change(&before, config));
+            .map_err(ReloadError::from)
+            .and_then(|config| self.apply_config(&before, config));
         let result = if changed.is_ok() { "ok" } else { "refused" };
         let reloads = &before.metrics.config_reloads;
         reloads.with_label_values(&[result]).inc();
         changed
     }
 
-    fn change(&self, before: &App, mut config: Config) -> Result<Change, Refused> {
-        config.keeps_clients(&before.config)?;
-        let change = Change::settle(&before.config, &mut config);
-        if change.taken.is_empty() {
+    fn apply_config(&self, before: &App, mut config: Config) -> Result<Change, ReloadError> {
+        config.check_clients_kept(&before.config)?;
+        let change = Change::diff_and_restore(&before.config, &mut config);
+        if change.applied.is_empty() {
             return Ok(change);
         }
-        let app = Arc::new(before.under(config).map_err(Refused::Start)?);
+        let app = Arc::new(before.with_config(config).map_err(ReloadError::Start)?);
         app.take_over(before);
         self.connections.set_max(app.config.server.max_connections);
         self.app.store(app);
-        before.retire();
+        before.cancel_listeners();
         Ok(change)
     }
 }

@@ -7,16 +7,16 @@ use percent_encoding::percent_decode_str;
 
 use super::route::{self, Route};
 use crate::{
-    admin::{api::api, dashboard, probe_endpoints},
+    admin::{api::answer_api, dashboard, probe_endpoints},
     error::Failure,
-    http::{admission::check_own_paths, body::RequestBody},
-    passthrough::{Caller, forward},
+    http::{admission::check_admin_origin, body::RequestBody},
+    passthrough::{Caller, forward_request},
     proxy::{
         App,
-        exchange::{ChatRequest, exchange_chat},
+        exchange::{IncomingChat, exchange_chat},
         models,
     },
-    telemetry::record::Record,
+    telemetry::record::RequestRecord,
     wire::Body,
 };
 
@@ -28,46 +28,46 @@ pub(super) async fn handle_request(
     app: &Arc<App>,
     parts: Parts,
     body: &mut RequestBody,
-    record: &mut Record,
+    record: &mut RequestRecord,
 ) -> Result<Response<Body>, Failure> {
     app.clients.check_origin(&parts)?;
-    check_own_paths(&parts)?;
-    let route = route::find(&parts.method, parts.uri.path())?;
+    check_admin_origin(&parts)?;
+    let route = route::find_route(&parts.method, parts.uri.path())?;
     match route {
         Route::Health | Route::Ready => {
             record.set_quiet();
             record.outcome = Some("done");
             return Ok(match route {
-                Route::Ready => probe_endpoints::ready(app),
-                _ => probe_endpoints::healthy(),
+                Route::Ready => probe_endpoints::answer_readiness(app),
+                _ => probe_endpoints::answer_health(),
             });
         }
         Route::Metrics => {
             record.set_quiet();
-            return probe_endpoints::metrics(app, &parts);
+            return probe_endpoints::answer_metrics(app, &parts);
         }
         Route::Api { path } => {
             record.in_flight = None;
-            return api(app, &parts, body, path, record).await;
+            return answer_api(app, &parts, body, path, record).await;
         }
         Route::Dashboard { path } => {
             record.set_quiet();
             record.outcome = Some("done");
-            return dashboard::answer(path, &parts.headers).ok_or(Failure::PathNotFound);
+            return dashboard::answer_file(path, &parts.headers).ok_or(Failure::PathNotFound);
         }
         _ => {}
     }
-    record.set_trace(app.tracing.begin(&parts.headers));
-    let (shape, operation) = route.asks();
+    record.set_trace(app.tracing.begin_trace(&parts.headers));
+    let (shape, operation) = route.shape_and_operation();
     (record.route, record.operation) = (Some(shape), operation);
-    let client = app.clients.recognise(&parts.headers)?;
+    let client = app.clients.recognise_client(&parts.headers)?;
     record.client.clone_from(&client.name);
     route.check_path(&client)?;
-    let running = client.begin()?;
+    let running = client.begin_request()?;
     let answer = match route {
         Route::Chat { provider } => {
             let provider = provider.map(str::to_owned);
-            let request = ChatRequest {
+            let request = IncomingChat {
                 parts,
                 body,
                 client: &client,
@@ -81,15 +81,15 @@ pub(super) async fn handle_request(
                 running: &running,
                 provider,
             };
-            forward(app, &parts, body, caller, path, record).await?
+            forward_request(app, &parts, body, caller, path, record).await?
         }
         Route::Model { id } => {
             let id = percent_decode_str(id).decode_utf8_lossy();
-            models::answer_one(app, &client, &id)?
+            models::answer_model(app, &client, &id)?
         }
         // All others were answered above.
-        _ => models::answer_list(app, &client).await,
+        _ => models::answer_model_list(app, &client).await,
     };
-    record.held = Some(running);
+    record.held_until_end = Some(running);
     Ok(answer)
 }

@@ -37,7 +37,7 @@ use crate::{
     config::ServerConfig,
     http::{answer, body::RequestBody, limit::Hold, tasks::Tasks},
     proxy::App,
-    telemetry::record::Record,
+    telemetry::record::RequestRecord,
     wire::Body,
 };
 
@@ -83,7 +83,7 @@ pub async fn serve(
     loop {
         let accepted = async {
             // What is over the limit waits in the kernel's queue.
-            let open = Arc::new(live.connections.take().await);
+            let open = Arc::new(live.connections.take_one().await);
             (open, listener.accept().await)
         };
         let (open, accepted) = tokio::select! {
@@ -99,30 +99,30 @@ pub async fn serve(
             }
         };
         let watcher = graceful.watcher();
-        tasks.spawn(connection(Arc::clone(&live), stream, watcher, open));
+        tasks.spawn(serve_connection(Arc::clone(&live), stream, watcher, open));
     }
     drop(listener);
-    drain(&live.app(), graceful).await;
+    drain_connections(&live.app(), graceful).await;
     Ok(())
 }
 
 /// Nothing of it is kept longer than it is bounded, whatever hangs: the process is to end.
-async fn drain(app: &App, graceful: GracefulShutdown) {
+async fn drain_connections(app: &App, graceful: GracefulShutdown) {
     app.begin_drain();
     let limit = app.config.server.drain_timeout;
     tracing::info!(connections = graceful.count(), "draining");
     let drained = timeout(limit, async {
         graceful.shutdown().await;
-        app.tasks.done().await;
+        app.tasks.wait_for_all().await;
     });
     if drained.await.is_err() {
         tracing::warn!("some answers were not done in time and are cut off");
-        app.tasks.end();
-        app.tasks.done().await;
+        app.tasks.cancel_all();
+        app.tasks.wait_for_all().await;
     }
     // No request waits for what still runs apart from them.
-    app.jobs.end();
-    app.jobs.done().await;
+    app.summary_tasks.cancel_all();
+    app.summary_tasks.wait_for_all().await;
     // Whatever still saves a state has done so by now, or was cut off with its answer.
     if timeout(CLOSE_WITHIN, app.sessions.close()).await.is_err() {
         tracing::warn!("the store did not come to rest in time");
@@ -130,7 +130,7 @@ async fn drain(app: &App, graceful: GracefulShutdown) {
     app.tracing.close().await;
 }
 
-fn protocols(limits: &ServerConfig, tasks: Tasks) -> auto::Builder<Tasks> {
+fn build_http_server(limits: &ServerConfig, tasks: Tasks) -> auto::Builder<Tasks> {
     let mut http = auto::Builder::new(tasks);
     http.http1()
         .timer(TokioTimer::new())
@@ -144,7 +144,7 @@ fn protocols(limits: &ServerConfig, tasks: Tasks) -> auto::Builder<Tasks> {
     http
 }
 
-async fn connection(
+async fn serve_connection(
     live: Arc<CurrentConfig>,
     stream: TcpStream,
     watcher: Watcher,
@@ -158,8 +158,8 @@ async fn connection(
     let (http, limit, end) = {
         let app = live.app();
         let limits = &app.config.server;
-        let http = protocols(limits, app.tasks.clone());
-        (http, limits.header_timeout, app.end())
+        let http = build_http_server(limits, app.tasks.clone());
+        (http, limits.header_timeout, app.drain_token())
     };
     let begun = Arc::new(AtomicBool::new(false));
     let seen = Arc::clone(&begun);
@@ -167,7 +167,7 @@ async fn connection(
         seen.store(true, Relaxed);
         request.extensions_mut().insert(Arc::clone(&open));
         // Boxed, so that an idle connection stays small.
-        Box::pin(respond(live.app(), request))
+        Box::pin(answer_request(live.app(), request))
     });
     let connection = http.serve_connection_with_upgrades(TokioIo::new(stream), service);
     let mut connection = std::pin::pin!(watcher.watch(connection));
@@ -194,22 +194,25 @@ async fn connection(
     };
     if let Err(error) = served {
         // The client broke off, or did not speak HTTP. The record of a request tells its end.
-        tracing::debug!(error = %crate::error::chain(&*error), "a connection ended early");
+        tracing::debug!(error = %crate::error::format_error_chain(&*error), "a connection ended early");
     }
 }
 
-async fn respond(app: Arc<App>, request: Request<Incoming>) -> Result<Response<Body>, Infallible> {
-    let mut record = Record::new(request.method(), request.uri().path());
-    record.in_flight = Some(app.metrics.begin());
+async fn answer_request(
+    app: Arc<App>,
+    request: Request<Incoming>,
+) -> Result<Response<Body>, Infallible> {
+    let mut record = RequestRecord::new(request.method(), request.uri().path());
+    record.in_flight = Some(app.metrics.begin_request());
     let (parts, body) = request.into_parts();
     let version = parts.version;
     let mut body = RequestBody::new(&parts.headers, body);
     let answer = match handle_request(&app, parts, &mut body, &mut record).await {
         Ok(answer) => answer,
         Err(failure) => {
-            body.turn_away(app.config.server.max_body_bytes).await;
+            body.drain_refused(app.config.server.max_body_bytes).await;
             record.outcome = Some(failure.code());
-            let mut answer = answer::failure(&failure);
+            let mut answer = answer::failure_response(&failure);
             // What is left of the body is not read, so that nothing can follow it on this connection.
             if failure.leaves_body() && version == Version::HTTP_11 {
                 let close = HeaderValue::from_static("close");
@@ -218,5 +221,5 @@ async fn respond(app: Arc<App>, request: Request<Incoming>) -> Result<Response<B
             answer
         }
     };
-    Ok(record.attach(answer))
+    Ok(record.attach_to_response(answer))
 }

@@ -39,7 +39,7 @@ pub enum Route<'a> {
 
 impl Route<'_> {
     /// The kind of path, as traces name it, and what is asked of a model there.
-    pub fn asks(&self) -> (&'static str, Option<Operation>) {
+    pub fn shape_and_operation(&self) -> (&'static str, Option<Operation>) {
         let path = match self {
             Self::Chat { .. } => "/chat/completions",
             Self::Forward { path, .. } => path,
@@ -47,7 +47,7 @@ impl Route<'_> {
             Self::Model { .. } => return ("/v1/models/{id}", None),
             _ => return ("", None),
         };
-        let operation = Operation::of(path);
+        let operation = Operation::from_path(path);
         let shape = match operation {
             Some(Operation::Chat) => "/v1/chat/completions",
             Some(Operation::Embeddings) => "/v1/embeddings",
@@ -76,7 +76,7 @@ impl Route<'_> {
 
 /// # Errors
 /// Nobody answers this path, or not this method.
-pub fn find<'a>(method: &Method, path: &'a str) -> Result<Route<'a>, Failure> {
+pub fn find_route<'a>(method: &Method, path: &'a str) -> Result<Route<'a>, Failure> {
     // SECURITY: `/v1/../admin` would leave the API that the provider's key is meant for.
     if has_dot_segments(path) {
         return Err(Failure::DotSegments);
@@ -108,11 +108,11 @@ pub fn find<'a>(method: &Method, path: &'a str) -> Result<Route<'a>, Failure> {
         return Ok(Route::Api { path });
     }
     if let Some(path) = path.strip_prefix("/plimsoll")
-        && dashboard::has(path)
+        && dashboard::has_file(path)
     {
         return own(Route::Dashboard { path });
     }
-    let (provider, path) = split(path).ok_or(Failure::PathNotFound)?;
+    let (provider, path) = split_provider(path).ok_or(Failure::PathNotFound)?;
     if path != "/chat/completions" || reads {
         return Ok(Route::Forward { provider, path });
     }
@@ -126,7 +126,7 @@ pub fn find<'a>(method: &Method, path: &'a str) -> Result<Route<'a>, Failure> {
 }
 
 /// The provider, and what follows `/v1`, slash included.
-fn split(path: &str) -> Option<(Option<&str>, &str)> {
+fn split_provider(path: &str) -> Option<(Option<&str>, &str)> {
     if let Some(rest) = path.strip_prefix("/v1") {
         return (rest.len() > 1 && rest.starts_with('/')).then_some((None, rest));
     }
@@ -156,13 +156,13 @@ fn has_dot_segments(path: &str) -> bool {
 mod tests {
     use http::Method;
 
-    use super::{Route, find};
+    use super::{Route, find_route};
     use crate::error::Failure;
 
     #[test]
     fn every_path_has_its_route() {
         let check = |method: Method, path: &str, expected: Result<Route<'_>, Failure>| {
-            assert_eq!(find(&method, path), expected, "{method} {path}");
+            assert_eq!(find_route(&method, path), expected, "{method} {path}");
         };
         let forward = |provider, path| Ok(Route::Forward { provider, path });
         let wrong = |allow| Err(Failure::WrongMethod { allow });

@@ -10,7 +10,7 @@ use serde::Deserialize;
 use crate::conversation::Conversation;
 
 /// The header in which a client is told its session, and by which it may name one.
-const OWN_HEADER: &str = "x-plimsoll-session";
+const SESSION_HEADER: &str = "x-plimsoll-session";
 
 /// Bytes of one id.
 const MAX_BYTES: usize = 256;
@@ -28,23 +28,23 @@ const OTHER_HEADERS: [&str; 5] = [
 
 /// An id some client gave its session. Means nothing without its tenant.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Hint {
+pub struct SessionHint {
     source: &'static str,
     value: Vec<u8>,
 }
 
-impl Hint {
+impl SessionHint {
     /// The most trustworthy hint of a request, in the order in which clients mean them.
-    pub fn of(headers: &HeaderMap, conversation: Option<&Conversation>) -> Option<Self> {
-        from_header(headers, OWN_HEADER)
-            .or_else(|| claude_code(headers))
-            .or_else(|| codex(headers))
+    pub fn from_request(headers: &HeaderMap, conversation: Option<&Conversation>) -> Option<Self> {
+        hint_from_header(headers, SESSION_HEADER)
+            .or_else(|| hint_from_claude_code(headers))
+            .or_else(|| hint_from_codex(headers))
             .or_else(|| {
                 OTHER_HEADERS
                     .iter()
-                    .find_map(|name| from_header(headers, name))
+                    .find_map(|name| hint_from_header(headers, name))
             })
-            .or_else(|| conversation.and_then(metadata))
+            .or_else(|| conversation.and_then(hint_from_metadata))
     }
 
     /// Where it was found: ids of different kinds never mean the same session.
@@ -57,37 +57,37 @@ impl Hint {
     }
 
     /// The value, if it was sent as an id of ours.
-    pub fn own(&self) -> Option<&str> {
-        (self.source == OWN_HEADER)
+    pub fn proxy_session_id(&self) -> Option<&str> {
+        (self.source == SESSION_HEADER)
             .then(|| std::str::from_utf8(&self.value).ok())
             .flatten()
     }
 }
 
-fn from_header(headers: &HeaderMap, name: &'static str) -> Option<Hint> {
-    Some(Hint {
+fn hint_from_header(headers: &HeaderMap, name: &'static str) -> Option<SessionHint> {
+    Some(SessionHint {
         source: name,
-        value: usable(headers.get(name)?.as_bytes())?.to_vec(),
+        value: check_value(headers.get(name)?.as_bytes())?.to_vec(),
     })
 }
 
 /// Its sub-agents send the same session id, and an agent id of their own.
-fn claude_code(headers: &HeaderMap) -> Option<Hint> {
+fn hint_from_claude_code(headers: &HeaderMap) -> Option<SessionHint> {
     let session = headers.get("x-claude-code-session-id")?;
-    let mut value = usable(session.as_bytes())?.to_vec();
+    let mut value = check_value(session.as_bytes())?.to_vec();
     if let Some(agent) = headers.get("x-claude-code-agent-id") {
         // A control character parts them, since neither can hold one.
         value.push(0);
-        value.extend_from_slice(usable(agent.as_bytes())?);
+        value.extend_from_slice(check_value(agent.as_bytes())?);
     }
-    Some(Hint {
+    Some(SessionHint {
         source: "x-claude-code-session-id",
         value,
     })
 }
 
 /// These names are too plain to be trusted from anyone else.
-fn codex(headers: &HeaderMap) -> Option<Hint> {
+fn hint_from_codex(headers: &HeaderMap) -> Option<SessionHint> {
     let agent = headers.get(USER_AGENT)?.as_bytes();
     let (name, rest) = agent.split_at_checked(5)?;
     if !name.eq_ignore_ascii_case(b"codex")
@@ -97,17 +97,17 @@ fn codex(headers: &HeaderMap) -> Option<Hint> {
     }
     CODEX_HEADERS
         .iter()
-        .find_map(|name| from_header(headers, name))
+        .find_map(|name| hint_from_header(headers, name))
 }
 
-fn usable(value: &[u8]) -> Option<&[u8]> {
+fn check_value(value: &[u8]) -> Option<&[u8]> {
     let fits = !value.is_empty() && value.len() <= MAX_BYTES;
     (fits && !value.iter().any(u8::is_ascii_control)).then_some(value)
 }
 
 /// `metadata.user_id` as Anthropic clients send it: JSON with a `session_id`, or the older
 /// `user_…_account_…_session_<uuid>`. Without a session in it, it names a person: no hint.
-fn metadata(conversation: &Conversation) -> Option<Hint> {
+fn hint_from_metadata(conversation: &Conversation) -> Option<SessionHint> {
     #[derive(Deserialize)]
     struct Metadata {
         user_id: String,
@@ -116,18 +116,18 @@ fn metadata(conversation: &Conversation) -> Option<Hint> {
     struct UserId {
         session_id: String,
     }
-    let field = conversation.field("metadata")?;
+    let field = conversation.find_field("metadata")?;
     if field.value.len() > MAX_METADATA_BYTES {
         return None;
     }
-    let Metadata { user_id } = serde_json::from_slice(conversation.bytes(field.value)).ok()?;
+    let Metadata { user_id } = serde_json::from_slice(conversation.span_bytes(field.value)).ok()?;
     let session = match serde_json::from_str::<UserId>(&user_id) {
         Ok(user) => user.session_id,
         Err(_) => user_id.rsplit_once("_session_")?.1.to_owned(),
     };
-    Some(Hint {
+    Some(SessionHint {
         source: "metadata.user_id",
-        value: usable(session.as_bytes())?.to_vec(),
+        value: check_value(session.as_bytes())?.to_vec(),
     })
 }
 
@@ -144,7 +144,7 @@ mod tests {
     }
 
     fn check(pairs: &[(&'static str, &str)], expected: Option<(&str, &str)>) {
-        let hint = Hint::of(&headers(pairs), None);
+        let hint = SessionHint::from_request(&headers(pairs), None);
         let found = hint
             .as_ref()
             .map(|hint| (hint.source(), str::from_utf8(hint.value()).unwrap()));
@@ -189,7 +189,10 @@ mod tests {
     fn ids_that_name_something_else_are_not_read() {
         check(&[("x-parent-session-id", "1")], None);
         let body = fixture::with_fields(&[("prompt_cache_key", "\"k\""), ("user", "\"u\"")]);
-        assert_eq!(Hint::of(&HeaderMap::new(), Some(&body)), None);
+        assert_eq!(
+            SessionHint::from_request(&HeaderMap::new(), Some(&body)),
+            None
+        );
     }
 
     #[test]
@@ -200,7 +203,8 @@ mod tests {
             ("x-claude-code-agent-id", "1"),
         ]);
         let joined = headers(&[("x-claude-code-session-id", "s1")]);
-        let [parent, child, joined] = [parent, child, joined].map(|one| Hint::of(&one, None));
+        let [parent, child, joined] =
+            [parent, child, joined].map(|one| SessionHint::from_request(&one, None));
         assert!(parent.is_some() && parent != child && child != joined && parent != joined);
     }
 
@@ -220,7 +224,8 @@ mod tests {
     fn metadata_counts_where_it_names_a_session() {
         let of = |metadata: &str| {
             let body = fixture::with_fields(&[("metadata", metadata)]);
-            Hint::of(&HeaderMap::new(), Some(&body)).map(|hint| hint.value().to_vec())
+            SessionHint::from_request(&HeaderMap::new(), Some(&body))
+                .map(|hint| hint.value().to_vec())
         };
         let json = r#"{"user_id":"{\"device_id\":\"d\",\"session_id\":\"s-1\"}"}"#;
         assert_eq!(of(json), Some(b"s-1".to_vec()));

@@ -14,13 +14,13 @@ pub const MAX_POINTS: usize = 96;
 pub struct History {
     /// Generations that one point stands for; the last one may stand for fewer.
     stride: u32,
-    points: Vec<Point>,
+    points: Vec<HistoryPoint>,
 }
 
 /// One generation; of several, the last one's number, the fullest one's tokens, and what was done in
 /// any. As it is shown; what is stored is `Packed`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
-pub struct Point {
+pub struct HistoryPoint {
     /// Counted from 1.
     pub generation: u32,
     /// As the provider reported them; `None` where it did not.
@@ -64,7 +64,7 @@ impl Marks {
 
     /// Adds `mark` where it is so.
     #[must_use]
-    pub const fn with(self, mark: Self, so: bool) -> Self {
+    pub const fn with_mark(self, mark: Self, so: bool) -> Self {
         match so {
             true => Self(self.0 | mark.0),
             false => self,
@@ -91,25 +91,26 @@ impl Default for History {
 }
 
 impl History {
-    pub fn points(&self) -> &[Point] {
+    pub fn points(&self) -> &[HistoryPoint] {
         &self.points
     }
 
     /// Adds the newest generation.
-    pub fn add(&mut self, point: Point) {
-        self.take(point);
+    pub fn add_point(&mut self, point: HistoryPoint) {
+        self.merge_point(point);
         while self.points.len() > MAX_POINTS {
             self.stride = self.stride.saturating_mul(2);
             for point in std::mem::take(&mut self.points) {
-                self.take(point);
+                self.merge_point(point);
             }
         }
     }
 
     /// Completion tokens of each point, as they are stored beside the rest: 0 where they are not known,
     /// else one more than they are.
-    pub fn completions(&self) -> Vec<u32> {
-        let packed = |point: &Point| point.completion_tokens.map_or(0, |it| it.saturating_add(1));
+    pub fn pack_completions(&self) -> Vec<u32> {
+        let packed =
+            |point: &HistoryPoint| point.completion_tokens.map_or(0, |it| it.saturating_add(1));
         self.points.iter().map(packed).collect()
     }
 
@@ -120,7 +121,7 @@ impl History {
         }
     }
 
-    fn take(&mut self, point: Point) {
+    fn merge_point(&mut self, point: HistoryPoint) {
         let step = |generation: u32| generation.saturating_sub(1) / self.stride.max(1);
         match self.points.last_mut() {
             Some(last) if step(last.generation) == step(point.generation) => {
@@ -128,7 +129,7 @@ impl History {
                 // The fuller one, so that no peak is lost, nor what is known by what is not.
                 let fuller = point.prompt_tokens >= last.prompt_tokens;
                 let shown = if fuller { point } else { *last };
-                *last = Point {
+                *last = HistoryPoint {
                     generation: point.generation,
                     marks,
                     ..shown
@@ -156,7 +157,7 @@ const MARKS_FROM: u32 = 2;
 impl From<History> for Packed {
     fn from(history: History) -> Self {
         let (mut generation, mut prompt) = (0_u32, 0_u32);
-        let mut pack = |point: &Point| {
+        let mut pack = |point: &HistoryPoint| {
             let further = point.generation.wrapping_sub(generation);
             generation = point.generation;
             let mut head = u32::from(point.marks.0) << MARKS_FROM;
@@ -189,7 +190,7 @@ impl From<Packed> for History {
             if knows(PROMPT_KNOWN) {
                 prompt = prompt.wrapping_add(more.cast_unsigned());
             }
-            Point {
+            HistoryPoint {
                 generation,
                 prompt_tokens: knows(PROMPT_KNOWN).then_some(prompt),
                 cached_tokens: knows(CACHED_KNOWN)
@@ -215,12 +216,12 @@ mod tests {
     fn history(generations: u32) -> History {
         let mut history = History::default();
         for generation in 1..=generations {
-            history.add(Point {
+            history.add_point(HistoryPoint {
                 generation,
                 prompt_tokens: Some(generation * 10),
                 cached_tokens: None,
                 completion_tokens: Some(generation * 3),
-                marks: Marks::default().with(Marks::FOLDED, generation % 7 == 0),
+                marks: Marks::default().with_mark(Marks::FOLDED, generation % 7 == 0),
             });
         }
         history
@@ -254,9 +255,9 @@ mod tests {
     #[test]
     fn words_are_those_of_the_marks() {
         let marks = Marks::default()
-            .with(Marks::COURSE, true)
-            .with(Marks::SUMMARY, false)
-            .with(Marks::TRUNCATED, true);
+            .with_mark(Marks::COURSE, true)
+            .with_mark(Marks::SUMMARY, false)
+            .with_mark(Marks::TRUNCATED, true);
         let words = serde_json::to_value(marks).unwrap();
         assert_eq!(words, serde_json::json!(["truncated", "course"]));
     }
@@ -276,7 +277,7 @@ mod tests {
             let (mut history, mut generation) = (History::default(), 0);
             for (further, prompt_tokens, cached_tokens, completion_tokens, marks) in points {
                 generation += further;
-                history.add(Point {
+                history.add_point(HistoryPoint {
                     generation,
                     prompt_tokens,
                     cached_tokens,
@@ -286,7 +287,7 @@ mod tests {
             }
             let bytes = postcard::to_allocvec(&history).unwrap();
             let mut read = postcard::from_bytes::<History>(&bytes).unwrap();
-            read.restore_completions(&history.completions());
+            read.restore_completions(&history.pack_completions());
             prop_assert_eq!(read, history);
         }
     }

@@ -12,7 +12,7 @@ use xxhash_rust::xxh3::xxh3_128;
 
 use crate::{
     conversation::{Author, Conversation, Format},
-    store::{Key, Keys, Tenant},
+    store::{StateKey, StateKeys, Tenant},
 };
 
 /// How many answers back an ancestor is looked for.
@@ -28,7 +28,7 @@ pub struct Lineage {
     /// Over all up to the last answer, where that is less than the whole.
     settled: Option<u128>,
     opening: u64,
-    probes: Vec<Key>,
+    probes: Vec<StateKey>,
     /// For each probe, where the answer stands that it was made with: messages before it, system
     /// messages apart.
     answers: Vec<u32>,
@@ -37,9 +37,9 @@ pub struct Lineage {
 
 impl Lineage {
     /// Reads the chain of a conversation.
-    pub fn of(conversation: &Conversation, tenant: &Tenant) -> Self {
-        let chain = Chain::read(conversation, tenant);
-        let (probes, answers) = probes(&chain.boundaries);
+    pub fn from_conversation(conversation: &Conversation, tenant: &Tenant) -> Self {
+        let chain = DigestChain::from_conversation(conversation, tenant);
+        let (probes, answers) = collect_probes(&chain.boundaries);
         let writes = chain.said > 0 && !conversation.is_auxiliary();
         Self {
             tenant: *tenant,
@@ -49,7 +49,7 @@ impl Lineage {
             opening: chain.opening,
             probes,
             answers,
-            messages: count(chain.said),
+            messages: saturate_count(chain.said),
         }
     }
 
@@ -62,7 +62,7 @@ impl Lineage {
     }
 
     /// What to look for, best first.
-    pub fn probes(&self) -> &[Key] {
+    pub fn probes(&self) -> &[StateKey] {
         &self.probes
     }
 
@@ -86,19 +86,19 @@ impl Lineage {
 
     /// Where the state goes once the answer is known; `None` for auxiliary requests, and where
     /// nothing but system messages was said.
-    pub fn keys(&self, answer: u128) -> Option<Keys> {
+    pub fn state_keys(&self, answer: u128) -> Option<StateKeys> {
         let whole = self.whole?;
-        Some(Keys {
-            exact: exact(whole, answer),
-            gap: self.settled.map(|settled| gap(settled, answer)),
-            bare: bare(whole),
+        Some(StateKeys {
+            exact: exact_key(whole, answer),
+            gap: self.settled.map(|settled| gap_key(settled, answer)),
+            bare: bare_key(whole),
         })
     }
 }
 
 /// An answer in the conversation, and what was said before it.
 #[derive(Clone, Copy)]
-struct Boundary {
+struct AnswerBoundary {
     /// Over all messages before it: the request that it answered.
     before: u128,
     /// Over all up to the answer before it, where messages stand between.
@@ -112,19 +112,19 @@ struct Boundary {
     in_row: bool,
 }
 
-struct Chain {
+struct DigestChain {
     now: u128,
     settled: Option<u128>,
     opening: u64,
     /// Messages mixed in.
     said: usize,
-    boundaries: Vec<Boundary>,
+    boundaries: Vec<AnswerBoundary>,
 }
 
-impl Chain {
-    fn read(conversation: &Conversation, tenant: &Tenant) -> Self {
+impl DigestChain {
+    fn from_conversation(conversation: &Conversation, tenant: &Tenant) -> Self {
         let mut chain = Self {
-            now: seed(conversation.format, tenant),
+            now: seed_chain(conversation.format, tenant),
             settled: None,
             opening: 0,
             said: 0,
@@ -132,20 +132,20 @@ impl Chain {
         };
         let (mut user_seen, mut after_answer) = (false, false);
         for message in &conversation.items {
-            if message.author.instructs() {
+            if message.author.is_system() {
                 continue;
             }
             let answers = message.author == Author::Model;
             if answers && chain.said > 0 {
-                chain.boundaries.push(Boundary {
+                chain.boundaries.push(AnswerBoundary {
                     before: chain.now,
                     settled: chain.settled.filter(|settled| *settled != chain.now),
                     answer: message.short_digest,
-                    at: count(chain.said),
+                    at: saturate_count(chain.said),
                     in_row: after_answer,
                 });
             }
-            chain.now = link(chain.now, message.digest);
+            chain.now = link_digest(chain.now, message.digest);
             chain.said += 1;
             if chain.said == 1 {
                 // Half of a digest is enough to tell the conversations of one session apart.
@@ -164,65 +164,65 @@ impl Chain {
 
 /// What the chain of a tenant's conversations begins with: another one for each format, so that none continues
 /// a conversation of another. That of chat completions is the tenant alone, as it was before there were others.
-fn seed(format: Format, tenant: &Tenant) -> u128 {
+fn seed_chain(format: Format, tenant: &Tenant) -> u128 {
     let tenant = u128::from_le_bytes(*tenant.id());
     match format as u8 {
         0 => tenant,
-        number => link(tenant, number.into()),
+        number => link_digest(tenant, number.into()),
     }
 }
 
 /// All keys to ask for, newest boundary first, and in it the most telling first.
 /// Beside each, where its answer stands.
-fn probes(boundaries: &[Boundary]) -> (Vec<Key>, Vec<u32>) {
+fn collect_probes(boundaries: &[AnswerBoundary]) -> (Vec<StateKey>, Vec<u32>) {
     let newest = boundaries.iter().rev().take(MAX_BOUNDARIES);
     let mut keys = Vec::with_capacity(3 * newest.len());
     let mut answers = Vec::with_capacity(3 * newest.len());
     for boundary in newest {
-        keys.push(exact(boundary.before, boundary.answer));
+        keys.push(exact_key(boundary.before, boundary.answer));
         if !boundary.in_row {
             keys.extend(
                 boundary
                     .settled
-                    .map(|settled| gap(settled, boundary.answer)),
+                    .map(|settled| gap_key(settled, boundary.answer)),
             );
-            keys.push(bare(boundary.before));
+            keys.push(bare_key(boundary.before));
         }
         answers.resize(keys.len(), boundary.at);
     }
     (keys, answers)
 }
 
-fn count(messages: usize) -> u32 {
+fn saturate_count(messages: usize) -> u32 {
     u32::try_from(messages).unwrap_or(u32::MAX)
 }
 
-fn link(before: u128, digest: u128) -> u128 {
-    xxh3_128(&pair(before, digest))
+fn link_digest(before: u128, digest: u128) -> u128 {
+    xxh3_128(&join_digests(before, digest))
 }
 
-fn exact(whole: u128, answer: u128) -> Key {
-    key(1, &pair(whole, answer))
+fn exact_key(whole: u128, answer: u128) -> StateKey {
+    hash_key(1, &join_digests(whole, answer))
 }
 
-fn gap(settled: u128, answer: u128) -> Key {
-    key(2, &pair(settled, answer))
+fn gap_key(settled: u128, answer: u128) -> StateKey {
+    hash_key(2, &join_digests(settled, answer))
 }
 
-fn bare(whole: u128) -> Key {
-    key(3, &pair(whole, 0))
+fn bare_key(whole: u128) -> StateKey {
+    hash_key(3, &join_digests(whole, 0))
 }
 
 /// The kind stands in front, so that the three kinds never meet; the length differs from a
 /// link's, so that no key is a link.
-fn key(kind: u8, pair: &[u8; 32]) -> Key {
+fn hash_key(kind: u8, pair: &[u8; 32]) -> StateKey {
     let mut input = [0; 33];
     input[0] = kind;
     input[1..].copy_from_slice(pair);
-    Key::from_bytes(xxh3_128(&input).to_le_bytes())
+    StateKey::from_bytes(xxh3_128(&input).to_le_bytes())
 }
 
-fn pair(first: u128, second: u128) -> [u8; 32] {
+fn join_digests(first: u128, second: u128) -> [u8; 32] {
     let mut bytes = [0; 32];
     bytes[..16].copy_from_slice(&first.to_le_bytes());
     bytes[16..].copy_from_slice(&second.to_le_bytes());

@@ -21,34 +21,34 @@ use crate::{
     compaction::JobId,
     config::StoreConfig,
     conversation::Conversation,
-    error::chain,
+    error::format_error_chain,
     guard::Recall,
-    store::{Saved, Store, StoreError},
+    store::{StateToSave, Store, StoreError},
     telemetry::metrics::{Metrics, StoreOperation},
 };
 
 pub mod hint;
 pub mod history;
-mod ids;
-mod known;
+mod id_generator;
+pub mod installation_secret;
 pub mod lineage;
-pub mod orders;
-pub mod ratios;
 mod report;
-pub mod seal;
-pub mod secret;
+pub mod session_commands;
+mod session_view;
 pub mod state;
+pub mod state_cipher;
 pub mod tenant;
+pub mod token_ratios;
 
-pub use hint::Hint;
-use ids::Ids;
-pub use known::{Found, Known, Wanted};
+pub use hint::SessionHint;
+use id_generator::IdGenerator;
 pub use lineage::Lineage;
-pub use orders::Orders;
-pub use report::{Overview, Reader, Report, overview, report};
-use seal::{Of, Seal, Unopened};
-pub use state::{GenerationId, State};
-pub use tenant::{Client, Tenants};
+pub use report::{ReportReader, SessionOverview, SessionReport, build_overview, build_report};
+pub use session_commands::SessionCommands;
+pub use session_view::{SessionCommand, SessionView, SessionViewPage};
+pub use state::{GenerationId, SessionState};
+use state_cipher::{DecryptError, SealedSubject, StateCipher};
+pub use tenant::{ClientIdentity, Tenants};
 
 pub use crate::store::{Account, SessionId, Tenant};
 
@@ -57,57 +57,60 @@ pub use crate::store::{Account, SessionId, Tenant};
 pub struct Sessions {
     store: Arc<dyn Store>,
     tenants: Tenants,
-    ids: Arc<Ids>,
-    seal: Arc<Seal>,
+    ids: Arc<IdGenerator>,
+    cipher: Arc<StateCipher>,
     /// Something that cannot be decrypted was met, and said so.
-    unopened: Arc<AtomicBool>,
+    decrypt_failure_logged: Arc<AtomicBool>,
     metrics: Arc<Metrics>,
-    find_within: Duration,
+    find_timeout: Duration,
     /// Orders are read, changed and written by one at a time.
-    ordering: Arc<tokio::sync::Mutex<()>>,
+    command_lock: Arc<tokio::sync::Mutex<()>>,
 }
 
 /// What a request starts from.
 #[derive(Clone, Debug)]
-pub struct Inherited {
+pub struct InheritedSession {
     /// The state after the generation that this request continues. Its places are those of this
     /// conversation, which may have lost or gained messages before that generation's answer.
-    pub state: Option<State>,
+    pub state: Option<SessionState>,
     /// Messages before that generation's answer in this conversation, system messages apart; 0
     /// without a state.
     pub answer_at: u32,
     pub lineage: Lineage,
     pub session: SessionId,
     /// What is asked of the session from outside.
-    pub orders: Orders,
+    pub commands: SessionCommands,
     /// This request is to begin a new course, because that was asked for from outside. Its state
     /// is to count [`Orders::clears`] then.
-    pub clear_ordered: bool,
+    pub clear_requested: bool,
     /// A summary is to be made with this request, likewise.
-    pub compact_ordered: bool,
+    pub compact_requested: bool,
     /// A summary was taken over for this request.
     pub compacted: bool,
     generation: GenerationId,
     /// The store did not answer, or not with a state: health is unknown, and a warning is due in
     /// the request's record.
-    pub lost: bool,
+    pub store_failed: bool,
 }
 
-impl Inherited {
+impl InheritedSession {
     /// What the guard needs to know of the requests before.
-    pub fn recall(&self) -> Recall {
-        self.state.as_ref().map(State::recall).unwrap_or_default()
+    pub fn to_recall(&self) -> Recall {
+        self.state
+            .as_ref()
+            .map(SessionState::to_recall)
+            .unwrap_or_default()
     }
 
     /// The state to fill in for the generation that now begins.
-    pub fn successor(&self) -> State {
+    pub fn next_state(&self) -> SessionState {
         let mut state = self
             .state
             .clone()
-            .unwrap_or_else(|| State::new(self.session));
-        state.follows = match (self.clear_ordered, self.compact_ordered) {
-            (true, _) => self.orders.clear_for,
-            (_, true) => self.orders.compact_for,
+            .unwrap_or_else(|| SessionState::new(self.session));
+        state.follows = match (self.clear_requested, self.compact_requested) {
+            (true, _) => self.commands.clear_for,
+            (_, true) => self.commands.compact_for,
             _ => state.id,
         };
         state.id = self.generation;
@@ -127,12 +130,12 @@ impl Sessions {
         Ok(Self {
             store,
             tenants,
-            ids: Arc::new(Ids::new()?),
-            seal: Arc::new(Seal::new(None)?),
-            unopened: Arc::default(),
+            ids: Arc::new(IdGenerator::new()?),
+            cipher: Arc::new(StateCipher::new(None)?),
+            decrypt_failure_logged: Arc::default(),
             metrics: Arc::default(),
-            find_within: StoreConfig::default().timeout,
-            ordering: Arc::default(),
+            find_timeout: StoreConfig::default().timeout,
+            command_lock: Arc::default(),
         })
     }
 
@@ -146,22 +149,22 @@ impl Sessions {
     ///
     /// # Errors
     /// Where the system gives no random bits.
-    pub fn configured(
+    pub fn with_config(
         self,
         config: &StoreConfig,
         metrics: Arc<Metrics>,
     ) -> Result<Self, getrandom::Error> {
         Ok(Self {
-            seal: Arc::new(Seal::new(config.encrypt_key.as_ref())?),
-            find_within: config.timeout,
+            cipher: Arc::new(StateCipher::new(config.encrypt_key.as_ref())?),
+            find_timeout: config.timeout,
             metrics,
             ..self
         })
     }
 
     /// Names a new summary.
-    pub fn job(&self) -> JobId {
-        JobId::from_bytes(self.ids.bytes())
+    pub fn new_job_id(&self) -> JobId {
+        JobId::from_bytes(self.ids.next_bytes())
     }
 
     /// Makes tenants and accounts of requests.
@@ -170,84 +173,84 @@ impl Sessions {
     }
 
     /// Finds the state a conversation continues; failing that, names its session.
-    pub async fn find(
+    pub async fn inherit_session(
         &self,
         conversation: &Conversation,
         tenant: &Tenant,
-        hint: Option<&Hint>,
-    ) -> Inherited {
-        let lineage = Lineage::of(conversation, tenant);
-        let mut inherited = Inherited {
+        hint: Option<&SessionHint>,
+    ) -> InheritedSession {
+        let lineage = Lineage::from_conversation(conversation, tenant);
+        let mut inherited = InheritedSession {
             state: None,
             answer_at: 0,
             lineage,
             session: SessionId::default(),
-            orders: Orders::default(),
-            clear_ordered: false,
-            compact_ordered: false,
+            commands: SessionCommands::default(),
+            clear_requested: false,
+            compact_requested: false,
             compacted: false,
-            generation: GenerationId::from_bytes(self.ids.bytes()),
-            lost: false,
+            generation: GenerationId::from_bytes(self.ids.next_bytes()),
+            store_failed: false,
         };
-        if let Err(error) = self.inherit(&mut inherited).await {
+        if let Err(error) = self.load_inherited(&mut inherited).await {
             self.warn_of_loss(
                 &error,
                 None,
                 "a request goes on without its session's state",
             );
-            inherited.lost = true;
+            inherited.store_failed = true;
         }
         inherited.session = match (&inherited.state, hint) {
             (Some(state), _) => state.session,
-            (None, Some(hint)) => self.named(tenant, hint).await,
-            (None, None) => SessionId::from_bytes(self.ids.bytes()),
+            (None, Some(hint)) => self.resolve_hint(tenant, hint).await,
+            (None, None) => SessionId::from_bytes(self.ids.next_bytes()),
         };
         inherited
     }
 
     /// Takes over the state that the conversation continues, where there is one; else changes nothing.
-    async fn inherit(&self, inherited: &mut Inherited) -> Result<(), SessionError> {
+    async fn load_inherited(&self, inherited: &mut InheritedSession) -> Result<(), SessionError> {
         let lineage = &inherited.lineage;
         if lineage.probes().is_empty() {
             return Ok(());
         }
         let found = self
             .store
-            .find(lineage.tenant(), lineage.opening(), lineage.probes());
-        let Some(found) = self.ask(StoreOperation::Find, found).await? else {
+            .find_state(lineage.tenant(), lineage.opening(), lineage.probes());
+        let Some(found) = self.call_store(StoreOperation::Find, found).await? else {
             return Ok(());
         };
         let answer_at = lineage.answer_at(found.at).ok_or(StoreError::Damaged)?;
-        let mut state = self.opened(lineage.tenant(), &found.state)?;
+        let mut state = self.decode_state(lineage.tenant(), &found.state)?;
         if state.format != lineage.format() {
             // What is kept of it could not be put into this conversation.
             return Ok(());
         }
-        let orders = self.readable(lineage.tenant(), state.session, &found.orders);
+        let orders = self.decode_commands(lineage.tenant(), state.session, &found.commands);
         let (generations, made) = (state.generations, state.compaction.made);
         state.compaction.take_over(orders.outcomes(), generations);
         // A summary that was just taken over may tell of messages that are not there, like others.
-        state.anchor(answer_at);
+        state.realign_places(answer_at);
         let compaction = &state.compaction;
         inherited.compacted = compaction.made > made && compaction.summary.is_some();
-        inherited.clear_ordered = orders.ask_clear_after(&state);
-        inherited.compact_ordered = orders.ask_compact_after(&state);
+        inherited.clear_requested = orders.is_clear_pending(&state);
+        inherited.compact_requested = orders.is_summary_pending(&state);
         inherited.state = Some(state);
         inherited.answer_at = answer_at;
-        inherited.orders = orders;
+        inherited.commands = orders;
         Ok(())
     }
 
     /// The session a hint names. An id of ours is taken as it is only where this tenant has it;
     /// anyone else's, or one made up, names a session like any other text.
-    async fn named(&self, tenant: &Tenant, hint: &Hint) -> SessionId {
+    async fn resolve_hint(&self, tenant: &Tenant, hint: &SessionHint) -> SessionId {
         let hinted = self.tenants.hinted_session(tenant, hint);
-        let Some(own) = hint.own().and_then(SessionId::parse) else {
+        let Some(own) = hint.proxy_session_id().and_then(SessionId::parse_hex) else {
             return hinted;
         };
         let account = tenant.account();
-        let known = self.store.session(Some(&account), own);
-        match self.ask(StoreOperation::Session, known).await {
+        let known = self.store.load_session(Some(&account), own);
+        match self.call_store(StoreOperation::Session, known).await {
             Ok(Some(row)) if row.tenant == *tenant => own,
             Ok(_) => hinted,
             Err(error) => {
@@ -264,46 +267,47 @@ impl Sessions {
     /// requests are not filed, and that is no failure.
     ///
     /// CANCEL: a dropped call leaves all of the new state in the store, or nothing of it.
-    pub async fn save(
+    pub async fn save_state(
         &self,
         lineage: &Lineage,
         answer: u128,
-        state: &State,
+        state: &SessionState,
         within: Duration,
     ) -> bool {
-        let filed = self.file(lineage, answer, state, within).await;
+        let filed = self.try_save_state(lineage, answer, state, within).await;
         filed.unwrap_or_else(|error| {
             self.warn_of_loss(&error, Some(state.session), "a state was not stored");
             false
         })
     }
 
-    async fn file(
+    async fn try_save_state(
         &self,
         lineage: &Lineage,
         answer: u128,
-        state: &State,
+        state: &SessionState,
         within: Duration,
     ) -> Result<bool, SessionError> {
-        let Some(keys) = lineage.keys(answer) else {
+        let Some(keys) = lineage.state_keys(answer) else {
             return Ok(false);
         };
-        let saved = Saved {
+        let saved = StateToSave {
             tenant: *lineage.tenant(),
             session: state.session,
             opening: lineage.opening(),
             keys,
             answer,
-            state: self.encoded(lineage.tenant(), state)?,
+            state: self.encode_state(lineage.tenant(), state)?,
         };
-        let saved = self.store.save(saved);
-        self.bounded(StoreOperation::Save, within, saved).await?;
+        let saved = self.store.save_state(saved);
+        self.call_store_within(StoreOperation::Save, within, saved)
+            .await?;
         Ok(true)
     }
 
     /// A state as it is stored; what had to be left out is said here.
-    fn encoded(&self, tenant: &Tenant, state: &State) -> Result<Bytes, SessionError> {
-        let encoded = state.encode()?;
+    fn encode_state(&self, tenant: &Tenant, state: &SessionState) -> Result<Bytes, SessionError> {
+        let encoded = state.encode_bounded()?;
         if encoded.records_shed > 0 {
             let (session, records) = (state.session, encoded.records_shed);
             tracing::warn!(
@@ -311,23 +315,36 @@ impl Sessions {
                 "a state was too large: {records} of its oldest prompts and rounds were left out"
             );
         }
-        Ok(self.seal.seal(Of::State(tenant), encoded.bytes)?)
+        Ok(self
+            .cipher
+            .encrypt_bytes(SealedSubject::State(tenant), encoded.bytes)?)
     }
 
     /// A state as it was stored.
-    fn opened(&self, tenant: &Tenant, stored: &[u8]) -> Result<State, SessionError> {
-        Ok(State::decode(&self.seal.open(Of::State(tenant), stored)?)?)
+    fn decode_state(&self, tenant: &Tenant, stored: &[u8]) -> Result<SessionState, SessionError> {
+        Ok(SessionState::from_bytes(
+            &self
+                .cipher
+                .decrypt_bytes(SealedSubject::State(tenant), stored)?,
+        )?)
     }
 
     /// Orders that cannot be read are none: a state is worth more than a wish.
-    fn readable(&self, tenant: &Tenant, session: SessionId, stored: &[u8]) -> Orders {
-        let opened = self.seal.open(Of::Orders(tenant, session), stored);
+    fn decode_commands(
+        &self,
+        tenant: &Tenant,
+        session: SessionId,
+        stored: &[u8],
+    ) -> SessionCommands {
+        let opened = self
+            .cipher
+            .decrypt_bytes(SealedSubject::Commands(tenant, session), stored);
         let opened = opened.map_err(SessionError::from);
-        let orders = opened.and_then(|opened| Ok(Orders::decode(&opened)?));
+        let orders = opened.and_then(|opened| Ok(SessionCommands::from_bytes(&opened)?));
         orders.unwrap_or_else(|error| {
             let what = "orders of a session could not be read";
             self.warn_of_loss(&error, Some(session), what);
-            Orders::default()
+            SessionCommands::default()
         })
     }
 
@@ -336,26 +353,27 @@ impl Sessions {
     fn warn_of_loss(&self, error: &SessionError, session: Option<SessionId>, what: &'static str) {
         let session = session.map(tracing::field::display);
         let known = match error {
-            SessionError::Unopened(_) => self.unopened.swap(true, Relaxed),
+            SessionError::Unopened(_) => self.decrypt_failure_logged.swap(true, Relaxed),
             SessionError::Store(error) => matches!(error, StoreError::Down),
             SessionError::State(_) => false,
         };
         match known {
-            true => tracing::debug!(session, error = chain(error), "{what}"),
-            false => tracing::warn!(session, error = chain(error), "{what}"),
+            true => tracing::debug!(session, error = format_error_chain(error), "{what}"),
+            false => tracing::warn!(session, error = format_error_chain(error), "{what}"),
         }
     }
 
     /// The answer of the store, for which a request waits no longer than it may.
-    async fn ask<T>(
+    async fn call_store<T>(
         &self,
         operation: StoreOperation,
         asked: impl Future<Output = Result<T, StoreError>>,
     ) -> Result<T, StoreError> {
-        self.bounded(operation, self.find_within, asked).await
+        self.call_store_within(operation, self.find_timeout, asked)
+            .await
     }
 
-    async fn bounded<T>(
+    async fn call_store_within<T>(
         &self,
         operation: StoreOperation,
         within: Duration,
@@ -365,7 +383,7 @@ impl Sessions {
         let asked = tokio::time::timeout(within, asked).await;
         let asked = asked.unwrap_or(Err(StoreError::TooSlow(within)));
         let metrics = &self.metrics;
-        metrics.record_store(operation, begun.elapsed(), asked.is_err());
+        metrics.record_store_call(operation, begun.elapsed(), asked.is_err());
         asked
     }
 }
@@ -384,7 +402,7 @@ pub enum SessionError {
     #[error(transparent)]
     State(#[from] state::StateError),
     #[error(transparent)]
-    Unopened(#[from] Unopened),
+    Unopened(#[from] DecryptError),
 }
 
 #[cfg(test)]

@@ -2,16 +2,16 @@
 
 use serde::Serialize;
 
-use super::{Known, State, history::Point, state::MadeOf};
+use super::{SessionState, SessionView, history::HistoryPoint, state::PromptBreakdown};
 use crate::{
-    guard::record::{Record, What},
-    health::Level,
-    recovery::{Clock, Reminder},
+    guard::injections::{InjectionContent, InjectionRecord},
+    health::HealthLevel,
+    recovery::{RecoveryClock, Reminder},
 };
 
 /// Who reads a report.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Reader {
+pub enum ReportReader {
     /// The account that the session belongs to.
     Owner,
     /// SECURITY: sees every session's numbers, and what was said in one only where the settings say so.
@@ -23,13 +23,13 @@ pub enum Reader {
 /// A session in a list, and the beginning of what is told of one. What is unknown is `null`, never a
 /// guess.
 #[derive(Clone, Debug, PartialEq, Serialize)]
-pub struct Overview {
+pub struct SessionOverview {
     pub id: String,
     pub generations: u32,
     pub messages: u32,
     pub model: String,
     pub provider: String,
-    pub health: Level,
+    pub health: HealthLevel,
     /// Why the level is unknown, or never critical; see `health_reason`.
     pub health_reason: Option<&'static str>,
     pub prompt_tokens: Option<u32>,
@@ -69,9 +69,9 @@ pub struct Overview {
 
 /// The body of `GET /plimsoll/api/sessions/{id}`.
 #[derive(Clone, Debug, PartialEq, Serialize)]
-pub struct Report {
+pub struct SessionReport {
     #[serde(flatten)]
-    pub overview: Overview,
+    pub overview: SessionOverview,
     /// Whether whoever asks may ask nothing of the session, since it is another key's.
     pub read_only: bool,
     /// Of the last generation, summed over all calls to the provider that it took.
@@ -83,9 +83,9 @@ pub struct Report {
     /// Tool results that are held to a limit of their own.
     pub tightened: usize,
     /// What the last request was made of, in estimated tokens; `null` where the guard did not look.
-    pub made_of: Option<MadeOf>,
+    pub made_of: Option<PromptBreakdown>,
     /// The course of the session, oldest first; of a long one, every so many generations.
-    pub points: Vec<Point>,
+    pub points: Vec<HistoryPoint>,
     /// Summaries taken over so far, and what failed since the last one.
     pub summaries: u32,
     pub summary_failures: u32,
@@ -93,32 +93,32 @@ pub struct Report {
     pub summary: Option<String>,
     pub reminder_count: usize,
     /// What the model keeps for itself, oldest first; `null` where texts are not shown.
-    pub reminders: Option<Vec<Note>>,
+    pub reminders: Option<Vec<ReportedReminder>>,
     pub prompt_count: usize,
     /// What we said to the model in this course; `null` where texts are not shown.
-    pub prompts: Option<Vec<Prompt>>,
+    pub prompts: Option<Vec<ReportedPrompt>>,
 }
 
 /// A reminder, by the name that the model knows it by.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub struct Note {
+pub struct ReportedReminder {
     pub id: String,
     pub text: String,
 }
 
 /// A prompt of ours, where it stands in the conversation as it is sent.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub struct Prompt {
+pub struct ReportedPrompt {
     /// The client's messages before it, system messages apart.
     pub place: u32,
     pub text: String,
 }
 
 /// What a list tells of a session.
-pub fn overview(known: &Known) -> Overview {
+pub fn build_overview(known: &SessionView) -> SessionOverview {
     let state = &known.state;
     let recovery = &state.recovery;
-    let health = state.health();
+    let health = state.last_health();
     let compacting = state.compaction.job.is_some();
     let cached_share = match (state.cached_tokens, state.prompt_tokens) {
         (Some(cached), Some(prompt)) if prompt > 0 => Some(f64::from(cached) / f64::from(prompt)),
@@ -128,7 +128,7 @@ pub fn overview(known: &Known) -> Overview {
         .prompt_tokens
         .zip(state.completion_tokens)
         .map(|(prompt, completion)| prompt.saturating_add(completion));
-    Overview {
+    SessionOverview {
         id: state.session.to_string(),
         generations: state.generations,
         messages: state.messages,
@@ -148,9 +148,9 @@ pub fn overview(known: &Known) -> Overview {
         optimal_util: health.optimal_util,
         course: recovery.course_number(),
         recovery: match recovery.clock {
-            Clock::Calm => "calm",
-            Clock::Caution { .. } => "caution",
-            Clock::Critical { .. } => "critical",
+            RecoveryClock::Calm => "calm",
+            RecoveryClock::Caution { .. } => "caution",
+            RecoveryClock::Critical { .. } => "critical",
         },
         countdown: recovery.clock.countdown(),
         clear_pending: known.clear_pending,
@@ -172,60 +172,63 @@ pub fn overview(known: &Known) -> Overview {
 /// Why the level of a session is unknown: it has no answer yet (`not_answered`), its provider reported no
 /// usage (`no_usage`) or drops the front of prompts without saying so (`provider_truncates`). Where the
 /// level is known, `window_unknown` says why it is never critical and no share of a window is told.
-fn health_reason(state: &State) -> Option<&'static str> {
+fn health_reason(state: &SessionState) -> Option<&'static str> {
     match (state.generations, state.prompt_tokens, state.health) {
         (0, ..) => Some("not_answered"),
         (_, None, _) => Some("no_usage"),
-        (_, Some(_), Level::Unknown) => Some("provider_truncates"),
+        (_, Some(_), HealthLevel::Unknown) => Some("provider_truncates"),
         _ => state.window.is_none().then_some("window_unknown"),
     }
 }
 
 /// What the API tells of a session.
-pub fn report(known: &Known, reader: Reader) -> Report {
+pub fn build_report(known: &SessionView, reader: ReportReader) -> SessionReport {
     let state = &known.state;
     let recovery = &state.recovery;
     let notes = recovery.reminders.notes();
-    let prompts: Vec<Prompt> = recovery.records.iter().filter_map(prompt).collect();
+    let prompts: Vec<ReportedPrompt> = recovery.records.iter().filter_map(report_prompt).collect();
     let shown = match reader {
-        Reader::Owner => true,
-        Reader::Admin { show_content } => show_content,
-        Reader::Local => false,
+        ReportReader::Owner => true,
+        ReportReader::Admin { show_content } => show_content,
+        ReportReader::Local => false,
     };
     let summary = state.compaction.summary.as_ref();
-    Report {
-        overview: overview(known),
-        read_only: reader == Reader::Local,
+    SessionReport {
+        overview: build_overview(known),
+        read_only: reader == ReportReader::Local,
         billed_prompt_tokens: state.billed_prompt_tokens,
         billed_completion_tokens: state.billed_completion_tokens,
         folded_until: state.guard.boundary(),
-        tightened: state.guard.tightened(),
+        tightened: state.guard.count_tightened(),
         made_of: state.made_of,
         points: state.history.points().to_vec(),
         summaries: state.compaction.made,
         summary_failures: state.compaction.failures,
         summary: summary.filter(|_| shown).map(|it| it.text.to_string()),
         reminder_count: notes.len(),
-        reminders: shown.then(|| notes.iter().map(note).collect()),
+        reminders: shown.then(|| notes.iter().map(report_reminder).collect()),
         prompt_count: prompts.len(),
         prompts: shown.then_some(prompts),
     }
 }
 
-fn note(reminder: &Reminder) -> Note {
-    Note {
+fn report_reminder(reminder: &Reminder) -> ReportedReminder {
+    ReportedReminder {
         id: format!("r{}", reminder.id),
         text: reminder.text.to_string(),
     }
 }
 
-fn prompt(record: &Record) -> Option<Prompt> {
+fn report_prompt(record: &InjectionRecord) -> Option<ReportedPrompt> {
     match &record.what {
-        What::Prompt(text) => Some(Prompt {
+        InjectionContent::Prompt(text) => Some(ReportedPrompt {
             place: record.place,
             text: text.to_string(),
         }),
-        What::Round(_) | What::Calls { .. } | What::Text { .. } | What::Spoken { .. } => None,
+        InjectionContent::Round(_)
+        | InjectionContent::Calls { .. }
+        | InjectionContent::Text { .. }
+        | InjectionContent::Spoken { .. } => None,
     }
 }
 
@@ -235,26 +238,26 @@ mod tests {
 
     use super::*;
     use crate::{
-        guard::record::Course,
-        recovery::{self, fixture::reminders},
+        guard::injections::Course,
+        recovery::{self, fixture::build_reminders},
         session::{Account, SessionId},
     };
 
-    fn shown(state: State, reader: Reader) -> Value {
-        let known = Known {
+    fn shown(state: SessionState, reader: ReportReader) -> Value {
+        let known = SessionView {
             account: Account::from_bytes([0; 16]),
             state,
             clear_pending: false,
             compact_pending: false,
             auto_compact: None,
         };
-        serde_json::to_value(report(&known, reader)).unwrap()
+        serde_json::to_value(build_report(&known, reader)).unwrap()
     }
 
     #[test]
     fn what_is_unknown_is_null() {
-        let state = State::new(SessionId::from_bytes([1; 16]));
-        let body = shown(state, Reader::Owner);
+        let state = SessionState::new(SessionId::from_bytes([1; 16]));
+        let body = shown(state, ReportReader::Owner);
         assert_eq!(body["health"], "unknown");
         assert_eq!(body["id"], "01".repeat(16));
         for unknown in [
@@ -271,15 +274,15 @@ mod tests {
 
     #[test]
     fn ratios_are_of_the_last_generation() {
-        let state = State {
+        let state = SessionState {
             window: Some(1_000),
             optimal_max_tokens: Some(800),
             prompt_tokens: Some(400),
             cached_tokens: Some(300),
-            health: Level::Healthy,
-            ..State::new(SessionId::from_bytes([1; 16]))
+            health: HealthLevel::Healthy,
+            ..SessionState::new(SessionId::from_bytes([1; 16]))
         };
-        let body = shown(state, Reader::Owner);
+        let body = shown(state, ReportReader::Owner);
         assert_eq!(body["cached_share"], 0.75);
         assert_eq!(body["hard_util"], 0.4);
         assert_eq!(body["optimal_util"], 0.5);
@@ -287,54 +290,54 @@ mod tests {
 
     #[test]
     fn an_unknown_level_has_its_reason() {
-        let reason = |change: fn(&mut State)| {
-            let mut state = State {
+        let reason = |change: fn(&mut SessionState)| {
+            let mut state = SessionState {
                 generations: 1,
                 window: Some(1_000),
                 prompt_tokens: Some(400),
-                health: Level::Healthy,
-                ..State::new(SessionId::from_bytes([1; 16]))
+                health: HealthLevel::Healthy,
+                ..SessionState::new(SessionId::from_bytes([1; 16]))
             };
             change(&mut state);
-            shown(state, Reader::Owner)["health_reason"].clone()
+            shown(state, ReportReader::Owner)["health_reason"].clone()
         };
         assert!(reason(|_| {}).is_null());
         assert_eq!(reason(|state| state.generations = 0), "not_answered");
         assert_eq!(reason(|state| state.prompt_tokens = None), "no_usage");
         assert_eq!(reason(|state| state.window = None), "window_unknown");
-        let cut = reason(|state| state.health = Level::Unknown);
+        let cut = reason(|state| state.health = HealthLevel::Unknown);
         assert_eq!(cut, "provider_truncates");
     }
 
     /// In its third course, critical, with reminders `r0` and `r4`, a prompt and a round.
-    fn recovering() -> State {
-        let at = |place, what| Record { place, what };
-        State {
-            recovery: recovery::Memory {
-                clock: Clock::Critical {
+    fn recovering() -> SessionState {
+        let at = |place, what| InjectionRecord { place, what };
+        SessionState {
+            recovery: recovery::RecoveryMemory {
+                clock: RecoveryClock::Critical {
                     left: 0,
                     cut: false,
                     told: false,
                 },
-                reminders: reminders(&[(0, "run the tests"), (4, "port 8080")]),
+                reminders: build_reminders(&[(0, "run the tests"), (4, "port 8080")]),
                 records: vec![
-                    at(7, What::Prompt("write it down".into())),
-                    at(7, What::Round(Vec::new())),
+                    at(7, InjectionContent::Prompt("write it down".into())),
+                    at(7, InjectionContent::Round(Vec::new())),
                 ],
                 course: Some(Course {
                     number: 3,
                     boundary: 5,
                     preface: "secret".into(),
                 }),
-                ..recovery::Memory::default()
+                ..recovery::RecoveryMemory::default()
             },
-            ..State::new(SessionId::from_bytes([1; 16]))
+            ..SessionState::new(SessionId::from_bytes([1; 16]))
         }
     }
 
     #[test]
     fn the_owner_sees_what_the_model_sees() {
-        let body = shown(recovering(), Reader::Owner);
+        let body = shown(recovering(), ReportReader::Owner);
         assert_eq!(body["course"], 3);
         assert_eq!(body["recovery"], "critical");
         assert_eq!(body["countdown"], 0);
@@ -351,7 +354,7 @@ mod tests {
     fn the_administrator_sees_numbers_and_no_text() {
         let body = shown(
             recovering(),
-            Reader::Admin {
+            ReportReader::Admin {
                 show_content: false,
             },
         );

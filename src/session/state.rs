@@ -12,8 +12,8 @@ use serde::{Deserialize, Serialize};
 use crate::{
     compaction,
     conversation::Format,
-    guard::{Answers, Memory, Recall, estimate::Calibration, record::Ours},
-    health::{Health, Level, silent::Sample},
+    guard::{AnswerHistory, GuardMemory, Recall, estimate::Calibration, injections::Injections},
+    health::{Health, HealthLevel, silent_truncation::UsageSample},
     recovery,
     session::history::History,
     store::SessionId,
@@ -40,7 +40,7 @@ impl GenerationId {
 
 /// A session as it was after one generation.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-pub struct State {
+pub struct SessionState {
     pub session: SessionId,
     pub id: GenerationId,
     /// The generation before; or the one that an order was made for which is still open.
@@ -64,15 +64,15 @@ pub struct State {
     /// was not reported.
     pub billed_prompt_tokens: Option<u32>,
     pub billed_completion_tokens: Option<u32>,
-    pub health: Level,
+    pub health: HealthLevel,
     /// What tells whether the provider cuts prompts in silence.
-    pub sample: Option<Sample>,
+    pub sample: Option<UsageSample>,
     pub calibration: Calibration,
-    pub guard: Memory,
-    pub recovery: recovery::Memory,
-    pub compaction: compaction::Memory,
+    pub guard: GuardMemory,
+    pub recovery: recovery::RecoveryMemory,
+    pub compaction: compaction::CompactionMemory,
     /// What the last request was made of; `None` where it was not looked at.
-    pub made_of: Option<MadeOf>,
+    pub made_of: Option<PromptBreakdown>,
     pub history: History,
     /// Seconds since 1970.
     pub updated_s: u64,
@@ -94,7 +94,7 @@ pub struct State {
 /// What version 6 stores behind the fields of version 5; nothing where all of it is as by default, which
 /// keeps the states of short sessions small.
 #[derive(Default, PartialEq, Serialize, Deserialize)]
-struct Later {
+struct StateExtension {
     /// [`Memory::alternates`].
     alternates: Option<bool>,
     largest_answer: u32,
@@ -104,18 +104,18 @@ struct Later {
     caution_waits_since_ms: Option<u64>,
 }
 
-impl Later {
-    fn of(state: &State) -> Self {
+impl StateExtension {
+    fn from_state(state: &SessionState) -> Self {
         Self {
             alternates: state.guard.alternates,
             largest_answer: state.largest_answer,
             cap_was_hit: state.cap_was_hit,
-            completions: state.history.completions(),
+            completions: state.history.pack_completions(),
             caution_waits_since_ms: state.caution_waits_since_ms,
         }
     }
 
-    fn restore(self, state: &mut State) {
+    fn restore_into(self, state: &mut SessionState) {
         state.guard.alternates = self.alternates;
         state.largest_answer = self.largest_answer;
         state.cap_was_hit = self.cap_was_hit;
@@ -126,7 +126,7 @@ impl Later {
 
 /// Estimated tokens of one request as it went out, by what they are of, calibrated.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct MadeOf {
+pub struct PromptBreakdown {
     pub system: u32,
     /// Tool schemas and the response format.
     pub tools: u32,
@@ -144,7 +144,7 @@ pub struct MadeOf {
 
 /// A state's stored form.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Encoded {
+pub struct EncodedState {
     pub bytes: Vec<u8>,
     /// Records of recovery that were left out, because there was too much.
     pub records_shed: usize,
@@ -163,7 +163,7 @@ pub enum StateError {
     Length,
 }
 
-impl State {
+impl SessionState {
     /// A session before its first generation.
     pub fn new(session: SessionId) -> Self {
         Self {
@@ -173,8 +173,8 @@ impl State {
     }
 
     /// The health of the last generation, as it was judged then.
-    pub fn health(&self) -> Health {
-        Health::known(
+    pub fn last_health(&self) -> Health {
+        Health::from_level(
             self.health,
             self.prompt_tokens,
             self.window,
@@ -183,19 +183,19 @@ impl State {
     }
 
     /// What the guard needs to know of the requests before.
-    pub fn recall(&self) -> Recall {
+    pub fn to_recall(&self) -> Recall {
         Recall {
             memory: self.guard.clone(),
             calibration: self.calibration,
             counted: false,
             messages: self.messages as usize,
-            ours: Ours {
+            injections: Injections {
                 course: self.recovery.course.clone(),
                 summary: self.compaction.summary.clone(),
                 records: self.recovery.records.clone(),
-                ..Ours::default()
+                ..Injections::default()
             },
-            answers: Answers {
+            answers: AnswerHistory {
                 largest: self.largest_answer,
                 cap_was_hit: self.cap_was_hit,
             },
@@ -209,7 +209,7 @@ impl State {
     /// may have moved. All up to the answer before it is the same. What was done with the request
     /// belongs to its answer and moves along; a course cannot begin behind it, since from there on
     /// nothing was known.
-    pub fn anchor(&mut self, answer_at: u32) {
+    pub fn realign_places(&mut self, answer_at: u32) {
         let recovery = &mut self.recovery;
         for record in &mut recovery.records {
             if record.place == self.messages {
@@ -233,19 +233,19 @@ impl State {
     ///
     /// # Errors
     /// [`StateError::TooLarge`] where nothing more could be dropped.
-    pub fn encode(&self) -> Result<Encoded, StateError> {
+    pub fn encode_bounded(&self) -> Result<EncodedState, StateError> {
         let mut shed = Cow::Borrowed(self);
         loop {
-            let bytes = shed.encoded()?;
+            let bytes = shed.to_bytes()?;
             if bytes.len() <= MAX_BYTES {
                 let records_shed = self.recovery.records.len() - shed.recovery.records.len();
-                return Ok(Encoded {
+                return Ok(EncodedState {
                     bytes,
                     records_shed,
                 });
             }
             let smaller = shed.to_mut();
-            if !smaller.shed_records() && !smaller.guard.shed() {
+            if !smaller.shed_records() && !smaller.guard.drop_older_half() {
                 return Err(StateError::TooLarge(bytes.len()));
             }
         }
@@ -264,10 +264,10 @@ impl State {
         true
     }
 
-    fn encoded(&self) -> Result<Vec<u8>, StateError> {
+    fn to_bytes(&self) -> Result<Vec<u8>, StateError> {
         let bytes = postcard::to_extend(self, vec![VERSION]).map_err(StateError::Malformed)?;
-        let (later, format) = (Later::of(self), self.format);
-        if later == Later::default() && format == Format::default() {
+        let (later, format) = (StateExtension::from_state(self), self.format);
+        if later == StateExtension::default() && format == Format::default() {
             return Ok(bytes);
         }
         let bytes = postcard::to_extend(&later, bytes).map_err(StateError::Malformed)?;
@@ -281,7 +281,7 @@ impl State {
     ///
     /// # Errors
     /// For anything but the whole of what [`Self::encode`] of this version, or of the one before, wrote.
-    pub fn decode(bytes: &[u8]) -> Result<Self, StateError> {
+    pub fn from_bytes(bytes: &[u8]) -> Result<Self, StateError> {
         let (&version, rest) = bytes.split_first().ok_or(StateError::Length)?;
         if bytes.len() > MAX_BYTES {
             return Err(StateError::TooLarge(bytes.len()));
@@ -294,8 +294,8 @@ impl State {
         if version == VERSION && !rest.is_empty() {
             let later;
             (later, rest) =
-                postcard::take_from_bytes::<Later>(rest).map_err(StateError::Malformed)?;
-            later.restore(&mut state);
+                postcard::take_from_bytes::<StateExtension>(rest).map_err(StateError::Malformed)?;
+            later.restore_into(&mut state);
             // Of chat completions, whose states are the oldest, nothing more is written.
             if !rest.is_empty() {
                 (state.format, rest) =

@@ -12,16 +12,16 @@ use std::fmt;
 
 use http::{HeaderMap, header};
 
-use super::{hint::Hint, secret::InstallationSecret};
+use super::{hint::SessionHint, installation_secret::InstallationSecret};
 use crate::{
     conversation::Conversation,
-    json::scan::Kind,
+    json::scan::JsonKind,
     store::{Account, SessionId, Tenant},
 };
 
 /// How a request proved who it is.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub enum Client<'a> {
+pub enum ClientIdentity<'a> {
     /// The name under `[clients]` whose key was sent.
     Named(&'a str),
     /// A credential that goes to the provider as it is; only its digest is kept.
@@ -29,9 +29,9 @@ pub enum Client<'a> {
     Anonymous,
 }
 
-impl<'a> Client<'a> {
+impl<'a> ClientIdentity<'a> {
     /// The name where our own keys are used, else the credential among the headers, else nobody.
-    pub fn of(name: Option<&'a str>, headers: &'a HeaderMap) -> Self {
+    pub fn from_headers(name: Option<&'a str>, headers: &'a HeaderMap) -> Self {
         if let Some(name) = name {
             return Self::Named(name);
         }
@@ -43,7 +43,7 @@ impl<'a> Client<'a> {
 }
 
 /// SECURITY: derived, so that a log line cannot show a credential.
-impl fmt::Debug for Client<'_> {
+impl fmt::Debug for ClientIdentity<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Named(name) => write!(f, "Named({name})"),
@@ -65,70 +65,70 @@ impl Tenants {
     }
 
     /// The account of a client; enough for the session API.
-    pub fn account(&self, client: Client<'_>) -> Account {
-        let mut digest = Keyed::new(&self.secret, b"account");
+    pub fn derive_account(&self, client: ClientIdentity<'_>) -> Account {
+        let mut digest = KeyedDigest::new(&self.secret, b"account");
         match client {
-            Client::Named(name) => digest.mix(1, name.as_bytes()),
-            Client::PassedOn(credential) => digest.mix(2, credential),
-            Client::Anonymous => digest.mix(3, b""),
+            ClientIdentity::Named(name) => digest.mix_part(1, name.as_bytes()),
+            ClientIdentity::PassedOn(credential) => digest.mix_part(2, credential),
+            ClientIdentity::Anonymous => digest.mix_part(3, b""),
         }
         Account::from_bytes(digest.finish())
     }
 
     /// The tenant of a request: the account, with the end user where one is named.
-    pub fn tenant(
+    pub fn derive_tenant(
         &self,
-        client: Client<'_>,
+        client: ClientIdentity<'_>,
         headers: &HeaderMap,
         conversation: Option<&Conversation>,
     ) -> Tenant {
-        let account = self.account(client);
-        let mut digest = Keyed::new(&self.secret, b"tenant");
-        digest.mix(1, account.bytes());
+        let account = self.derive_account(client);
+        let mut digest = KeyedDigest::new(&self.secret, b"tenant");
+        digest.mix_part(1, account.as_bytes());
         for (tag, name) in [(2, "user"), (3, "safety_identifier")] {
             if let Some(conversation) = conversation {
                 mix_field(&mut digest, tag, conversation, name);
             }
         }
         if let Some(user) = headers.get("x-openwebui-user-id") {
-            digest.mix(4, user.as_bytes());
+            digest.mix_part(4, user.as_bytes());
         }
         Tenant::from_parts(digest.finish(), account)
     }
 
     /// The id of the session a hint names, for this tenant alone.
-    pub fn hinted_session(&self, tenant: &Tenant, hint: &Hint) -> SessionId {
-        let mut digest = Keyed::new(&self.secret, b"hint");
-        digest.mix(1, tenant.id());
-        digest.mix(2, hint.source().as_bytes());
-        digest.mix(3, hint.value());
+    pub fn hinted_session(&self, tenant: &Tenant, hint: &SessionHint) -> SessionId {
+        let mut digest = KeyedDigest::new(&self.secret, b"hint");
+        digest.mix_part(1, tenant.id());
+        digest.mix_part(2, hint.source().as_bytes());
+        digest.mix_part(3, hint.value());
         SessionId::from_bytes(digest.finish())
     }
 }
 
 /// Mixes a top-level field in by its decoded text; where there is none (a number, a lone
 /// surrogate) by its bytes, so that no two users fall together for being unusual.
-fn mix_field(digest: &mut Keyed, tag: u8, conversation: &Conversation, name: &str) {
+fn mix_field(digest: &mut KeyedDigest, tag: u8, conversation: &Conversation, name: &str) {
     if let Some(text) = conversation.text_value(name) {
-        digest.mix(tag, text.as_bytes());
-    } else if let Some(field) = conversation.field(name)
-        && field.kind != Kind::Null
+        digest.mix_part(tag, text.as_bytes());
+    } else if let Some(field) = conversation.find_field(name)
+        && field.kind != JsonKind::Null
     {
-        digest.mix(tag | 0x80, conversation.bytes(field.value));
+        digest.mix_part(tag | 0x80, conversation.span_bytes(field.value));
     }
 }
 
 /// A keyed digest of tagged, length-prefixed pieces: no two lists of pieces give the same input.
-struct Keyed(blake3::Hasher);
+struct KeyedDigest(blake3::Hasher);
 
-impl Keyed {
+impl KeyedDigest {
     fn new(secret: &InstallationSecret, purpose: &[u8]) -> Self {
-        let mut keyed = Self(blake3::Hasher::new_keyed(secret.bytes()));
-        keyed.mix(0, purpose);
+        let mut keyed = Self(blake3::Hasher::new_keyed(secret.as_bytes()));
+        keyed.mix_part(0, purpose);
         keyed
     }
 
-    fn mix(&mut self, tag: u8, piece: &[u8]) {
+    fn mix_part(&mut self, tag: u8, piece: &[u8]) {
         self.0.update(&[tag]);
         self.0.update(&(piece.len() as u64).to_le_bytes());
         self.0.update(piece);
@@ -160,23 +160,40 @@ mod tests {
     #[test]
     fn kinds_of_clients_never_meet() {
         let tenants = tenants();
-        let alice = tenants.account(Client::Named("alice"));
-        assert_eq!(alice, tenants.account(Client::Named("alice")));
-        assert_ne!(alice, tenants.account(Client::PassedOn(b"alice")));
-        assert_ne!(alice, tenants.account(Client::Anonymous));
+        let alice = tenants.derive_account(ClientIdentity::Named("alice"));
+        assert_eq!(
+            alice,
+            tenants.derive_account(ClientIdentity::Named("alice"))
+        );
+        assert_ne!(
+            alice,
+            tenants.derive_account(ClientIdentity::PassedOn(b"alice"))
+        );
+        assert_ne!(alice, tenants.derive_account(ClientIdentity::Anonymous));
         let other = Tenants::new(InstallationSecret::from_bytes([8; 32]));
-        assert_ne!(alice, other.account(Client::Named("alice")));
+        assert_ne!(alice, other.derive_account(ClientIdentity::Named("alice")));
     }
 
     #[test]
     fn the_credential_is_found_in_each_of_its_headers() {
         for name in ["authorization", "api-key", "x-api-key"] {
             let headers = headers(&[(name, "Bearer k")]);
-            assert_eq!(Client::of(None, &headers), Client::PassedOn(b"Bearer k"));
-            assert_eq!(Client::of(Some("bob"), &headers), Client::Named("bob"));
-            assert!(!format!("{:?}", Client::of(None, &headers)).contains("Bearer"));
+            assert_eq!(
+                ClientIdentity::from_headers(None, &headers),
+                ClientIdentity::PassedOn(b"Bearer k")
+            );
+            assert_eq!(
+                ClientIdentity::from_headers(Some("bob"), &headers),
+                ClientIdentity::Named("bob")
+            );
+            assert!(
+                !format!("{:?}", ClientIdentity::from_headers(None, &headers)).contains("Bearer")
+            );
         }
-        assert_eq!(Client::of(None, &HeaderMap::new()), Client::Anonymous);
+        assert_eq!(
+            ClientIdentity::from_headers(None, &HeaderMap::new()),
+            ClientIdentity::Anonymous
+        );
     }
 
     #[test]
@@ -184,7 +201,11 @@ mod tests {
         let tenants = tenants();
         let of = |fields: &[(&str, &str)], pairs: &[(&'static str, &'static str)]| {
             let conversation = fixture::with_fields(fields);
-            tenants.tenant(Client::Anonymous, &headers(pairs), Some(&conversation))
+            tenants.derive_tenant(
+                ClientIdentity::Anonymous,
+                &headers(pairs),
+                Some(&conversation),
+            )
         };
         let all = [
             of(&[], &[]),

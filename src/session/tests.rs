@@ -4,7 +4,7 @@ use fixture::{answer_digest, assistant, conversation, system, user, with_fields}
 use http::HeaderMap;
 use serde_json::Value;
 
-use super::{secret::InstallationSecret, *};
+use super::{installation_secret::InstallationSecret, *};
 use crate::{config::StoreConfig, store::memory::MemoryStore};
 
 mod any;
@@ -33,40 +33,46 @@ fn sessions() -> Sessions {
 }
 
 fn tenant(sessions: &Sessions, name: &str) -> Tenant {
-    let client = Client::Named(name);
-    sessions.tenants().tenant(client, &HeaderMap::new(), None)
+    let client = ClientIdentity::Named(name);
+    sessions
+        .tenants()
+        .derive_tenant(client, &HeaderMap::new(), None)
 }
 
 /// One request of client `a` and its answer, from look-up to filing: the generation it was.
-async fn generate(sessions: &Sessions, said: &[Value], answer: &Value) -> State {
+async fn generate(sessions: &Sessions, said: &[Value], answer: &Value) -> SessionState {
     generate_as(sessions, "a", None, said, answer).await
 }
 
 async fn generate_as(
     sessions: &Sessions,
     name: &str,
-    hint: Option<&Hint>,
+    hint: Option<&SessionHint>,
     said: &[Value],
     answer: &Value,
-) -> State {
+) -> SessionState {
     let tenant = tenant(sessions, name);
-    let inherited = sessions.find(&conversation(said), &tenant, hint).await;
-    let mut state = inherited.successor();
+    let inherited = sessions
+        .inherit_session(&conversation(said), &tenant, hint)
+        .await;
+    let mut state = inherited.next_state();
     // Marks the state with what it was made from.
     state.model = format!("{answer}").into();
     let answer = answer_digest(answer);
     assert!(
         sessions
-            .save(&inherited.lineage, answer, &state, WITHIN)
+            .save_state(&inherited.lineage, answer, &state, WITHIN)
             .await
     );
     state
 }
 
 /// The generation that a request would continue.
-async fn continued(sessions: &Sessions, said: &[Value]) -> Option<State> {
+async fn continued(sessions: &Sessions, said: &[Value]) -> Option<SessionState> {
     let tenant = tenant(sessions, "a");
-    let inherited = sessions.find(&conversation(said), &tenant, None).await;
+    let inherited = sessions
+        .inherit_session(&conversation(said), &tenant, None)
+        .await;
     inherited.state
 }
 
@@ -81,7 +87,7 @@ fn turns(count: usize) -> Vec<Value> {
 }
 
 /// Plays a conversation of so many turns; gives back all of its states.
-async fn play(sessions: &Sessions, count: usize) -> Vec<State> {
+async fn play(sessions: &Sessions, count: usize) -> Vec<SessionState> {
     let mut states = Vec::new();
     for turn in 0..count {
         let answer = assistant(&format!("answer {turn}"));
@@ -163,7 +169,7 @@ async fn tenants_with_the_same_conversation_never_meet() {
         assert_eq!(mine.generations, other.generations);
     }
     let late = sessions
-        .find(&conversation(&turns(2)), &tenant(&sessions, "c"), None)
+        .inherit_session(&conversation(&turns(2)), &tenant(&sessions, "c"), None)
         .await;
     assert_eq!(late.state, None);
 }
@@ -193,12 +199,16 @@ async fn auxiliary_requests_write_nothing() {
     let sessions = sessions();
     let tenant = tenant(&sessions, "a");
     let title = with_fields(&[("max_tokens", "20")]);
-    let inherited = sessions.find(&title, &tenant, None).await;
-    let state = inherited.successor();
-    assert!(!sessions.save(&inherited.lineage, 1, &state, WITHIN).await);
+    let inherited = sessions.inherit_session(&title, &tenant, None).await;
+    let state = inherited.next_state();
+    assert!(
+        !sessions
+            .save_state(&inherited.lineage, 1, &state, WITHIN)
+            .await
+    );
     let account = tenant.account();
     let found = sessions
-        .session(Some(&account), state.session)
+        .view_session(Some(&account), state.session)
         .await
         .unwrap();
     assert_eq!(found, None);
@@ -208,9 +218,16 @@ async fn auxiliary_requests_write_nothing() {
 async fn the_api_reads_its_own_account_only() {
     let sessions = sessions();
     let state = generate(&sessions, &[user("task")], &assistant("1")).await;
-    let [own, other] = ["a", "b"].map(|name| sessions.tenants().account(Client::Named(name)));
-    let found = sessions.session(Some(&own), state.session).await.unwrap();
-    let known = Known {
+    let [own, other] = ["a", "b"].map(|name| {
+        sessions
+            .tenants()
+            .derive_account(ClientIdentity::Named(name))
+    });
+    let found = sessions
+        .view_session(Some(&own), state.session)
+        .await
+        .unwrap();
+    let known = SessionView {
         account: found.as_ref().unwrap().account,
         state: state.clone(),
         clear_pending: false,
@@ -219,16 +236,19 @@ async fn the_api_reads_its_own_account_only() {
     };
     assert_eq!(found, Some(known));
     assert_eq!(
-        sessions.session(Some(&other), state.session).await.unwrap(),
+        sessions
+            .view_session(Some(&other), state.session)
+            .await
+            .unwrap(),
         None
     );
 }
 
 #[test]
 fn ids_differ_and_tell_nothing_of_each_other() {
-    let (one, other) = (Ids::new().unwrap(), Ids::new().unwrap());
+    let (one, other) = (IdGenerator::new().unwrap(), IdGenerator::new().unwrap());
     let mut all: Vec<_> = (0..5_000)
-        .flat_map(|_| [one.bytes::<16>(), other.bytes()])
+        .flat_map(|_| [one.next_bytes::<16>(), other.next_bytes()])
         .collect();
     // Every bit is set about half the time.
     for bit in 0..128 {

@@ -26,33 +26,33 @@ use bytes::Bytes;
 use tokio::sync::{mpsc, oneshot};
 
 use super::{
-    Account, Found, Key, MAX_ORDERS_BYTES, Page, Row, Saved, SessionId, Shared, Store, StoreError,
-    Tenant, check_bytes, check_shared, limits::StoreLimits,
+    Account, FoundState, MAX_COMMANDS_BYTES, Page, SessionId, SessionRow, SharedValues, StateKey,
+    StateToSave, Store, StoreError, Tenant, check_bytes, check_shared, limits::StoreLimits,
 };
 use crate::config::StoreConfig;
 
 mod batch;
-mod expire;
-mod keeper;
+mod checkpointer;
+mod expiry;
 mod open;
-mod queue;
 mod read;
 mod readers;
-mod recent;
+mod recent_states;
 mod row;
 mod save;
 mod schema;
-mod share;
+mod shared_values;
 mod sql;
+mod write_queue;
 mod writer;
 
-use batch::{Batch, When, WriteResult};
-use queue::{Asked, What};
+use batch::{Batch, WriteResult, WriteTime};
 use readers::Readers;
+use write_queue::{JobKind, WriterJob};
 use writer::Writer;
 
 /// Jobs that may wait for the writer; more wait with whoever sends them.
-const QUEUE: usize = 1_024;
+const MAX_QUEUED_JOBS: usize = 1_024;
 
 /// A session that is found is made young once it is older than this share of its age: so that
 /// finding seldom writes.
@@ -64,7 +64,7 @@ pub struct FileStore {
     readers: Arc<Readers>,
     version: Arc<AtomicU64>,
     /// Gone once the store is closed.
-    writer: Mutex<Option<(mpsc::Sender<Asked>, JoinHandle<()>)>>,
+    writer: Mutex<Option<(mpsc::Sender<WriterJob>, JoinHandle<()>)>>,
 }
 
 impl FileStore {
@@ -79,9 +79,10 @@ impl FileStore {
 
     fn with_limits(limits: StoreLimits, data_dir: &Path) -> io::Result<Self> {
         let version = Arc::new(AtomicU64::new(0));
-        let (jobs, queue) = mpsc::channel(QUEUE);
-        let (writer, readers) = Writer::open(data_dir, limits.clone(), Arc::clone(&version))?;
-        let thread = writer.start(queue, jobs.downgrade())?;
+        let (jobs, queue) = mpsc::channel(MAX_QUEUED_JOBS);
+        let (writer, readers) =
+            Writer::open_directory(data_dir, limits.clone(), Arc::clone(&version))?;
+        let thread = writer.spawn_threads(queue, jobs.downgrade())?;
         Ok(Self {
             limits,
             readers,
@@ -90,36 +91,39 @@ impl FileStore {
         })
     }
 
-    fn jobs(&self) -> Option<mpsc::Sender<Asked>> {
+    fn job_sender(&self) -> Option<mpsc::Sender<WriterJob>> {
         let writer = self.writer.lock().unwrap_or_else(PoisonError::into_inner);
         writer.as_ref().map(|(jobs, _)| jobs.clone())
     }
 
     /// Writes something, and waits until it is at rest.
-    async fn write(
+    async fn write_job(
         &self,
-        write: impl Fn(&mut Batch<'_>, When) -> WriteResult + Send + 'static,
+        write: impl Fn(&mut Batch<'_>, WriteTime) -> WriteResult + Send + 'static,
     ) -> Result<bool, StoreError> {
-        self.ask(What::Write(Box::new(write))).await
+        self.run_job(JobKind::Write(Box::new(write))).await
     }
 
     /// Has the writer do something, and waits until it is done.
-    async fn ask(&self, what: What) -> Result<bool, StoreError> {
+    async fn run_job(&self, what: JobKind) -> Result<bool, StoreError> {
         let (answer, answered) = oneshot::channel();
-        let jobs = self.jobs().ok_or_else(gone)?;
-        let asked = Asked {
-            what,
+        let jobs = self.job_sender().ok_or_else(writer_gone)?;
+        let asked = WriterJob {
+            kind: what,
             answer: Some(answer),
         };
-        jobs.send(asked).await.map_err(|_| gone())?;
+        jobs.send(asked).await.map_err(|_| writer_gone())?;
         drop(jobs);
-        answered.await.map_err(|_| gone())?
+        answered.await.map_err(|_| writer_gone())?
     }
 
     /// Has the writer do something some time, unless it has too much to do.
-    fn mention(&self, what: What) {
-        if let Some(jobs) = self.jobs() {
-            let _ = jobs.try_send(Asked { what, answer: None });
+    fn try_queue_job(&self, what: JobKind) {
+        if let Some(jobs) = self.job_sender() {
+            let _ = jobs.try_send(WriterJob {
+                kind: what,
+                answer: None,
+            });
         }
     }
 
@@ -129,16 +133,16 @@ impl FileStore {
         writer.take().map(|(_jobs, thread)| thread)
     }
 
-    async fn read<T: Send + 'static>(
+    async fn run_read<T: Send + 'static>(
         &self,
         read: impl FnOnce(&rusqlite::Connection) -> rusqlite::Result<T> + Send + 'static,
     ) -> Result<T, StoreError> {
-        let (read, epoch) = Readers::read(&self.readers, read).await?;
+        let (read, epoch) = Readers::read_blocking(&self.readers, read).await?;
         read.map_err(|error| {
             if open::is_damage(&error) {
-                self.mention(What::Damaged { epoch });
+                self.try_queue_job(JobKind::Damaged { epoch });
             }
-            failed(error)
+            to_store_error(error)
         })
     }
 }
@@ -160,96 +164,103 @@ impl fmt::Debug for FileStore {
 
 #[async_trait]
 impl Store for FileStore {
-    async fn find(
+    async fn find_state(
         &self,
         tenant: &Tenant,
         opening: u64,
-        keys: &[Key],
-    ) -> Result<Option<Found>, StoreError> {
+        keys: &[StateKey],
+    ) -> Result<Option<FoundState>, StoreError> {
         if keys.is_empty() {
             return Ok(None);
         }
-        let circle = row::circle(tenant, opening);
-        let (now, horizon) = (self.limits.now(), self.limits.horizon());
-        let hit = match self.readers.recent().find(tenant, circle, keys, horizon) {
+        let circle = row::hash_prefix_group(tenant, opening);
+        let (now, horizon) = (self.limits.now_s(), self.limits.expiry_horizon());
+        let hit = match self
+            .readers
+            .recent()
+            .find_state(tenant, circle, keys, horizon)
+        {
             Ok(hit) => hit,
             Err(since) => {
                 let (tenant, keys) = (*tenant, keys.to_vec());
                 let readers = Arc::clone(&self.readers);
                 let find = move |file: &rusqlite::Connection| {
                     let mut absent = Vec::new();
-                    let hit = read::find(file, &tenant, circle, &keys, horizon, &mut absent)?;
+                    let hit = read::find_state(file, &tenant, circle, &keys, horizon, &mut absent)?;
                     readers.recent().learn_absent(since, absent);
                     Ok(hit)
                 };
-                self.read(find).await?
+                self.run_read(find).await?
             }
         };
         Ok(hit.map(|hit| {
             if now.saturating_sub(hit.used_s) > self.limits.age_s / YOUNG_SHARE {
-                let touch =
-                    move |batch: &mut Batch<'_>, when| save::touch(batch, hit.session, when);
-                self.mention(What::Write(Box::new(touch)));
+                let touch = move |batch: &mut Batch<'_>, when| {
+                    save::touch_session(batch, hit.session, when)
+                };
+                self.try_queue_job(JobKind::Write(Box::new(touch)));
             }
             hit.found
         }))
     }
 
-    async fn save(&self, saved: Saved) -> Result<(), StoreError> {
-        let save = move |batch: &mut Batch<'_>, when| save::save(batch, &saved, when);
-        self.write(save).await.map(drop)
+    async fn save_state(&self, saved: StateToSave) -> Result<(), StoreError> {
+        let save = move |batch: &mut Batch<'_>, when| save::save_state(batch, &saved, when);
+        self.write_job(save).await.map(drop)
     }
 
-    async fn session(
+    async fn load_session(
         &self,
         account: Option<&Account>,
         id: SessionId,
-    ) -> Result<Option<Row>, StoreError> {
-        let (account, horizon) = (account.copied(), self.limits.horizon());
-        self.read(move |file| read::session(file, account.as_ref(), id, horizon))
+    ) -> Result<Option<SessionRow>, StoreError> {
+        let (account, horizon) = (account.copied(), self.limits.expiry_horizon());
+        self.run_read(move |file| read::load_session(file, account.as_ref(), id, horizon))
             .await
     }
 
-    async fn order(
+    async fn put_commands(
         &self,
         account: Option<&Account>,
         id: SessionId,
         orders: Bytes,
     ) -> Result<bool, StoreError> {
-        check_bytes(orders.len(), MAX_ORDERS_BYTES)?;
+        check_bytes(orders.len(), MAX_COMMANDS_BYTES)?;
         let account = account.copied();
-        self.write(move |batch, when| save::order(batch, account.as_ref(), id, &orders, when))
-            .await
+        self.write_job(move |batch, when| {
+            save::put_commands(batch, account.as_ref(), id, &orders, when)
+        })
+        .await
     }
 
-    async fn sessions(
+    async fn list_sessions(
         &self,
         account: Option<&Account>,
         page: Page,
-    ) -> Result<Vec<Row>, StoreError> {
-        let (account, horizon) = (account.copied(), self.limits.horizon());
-        self.read(move |file| read::sessions(file, account.as_ref(), page, horizon))
+    ) -> Result<Vec<SessionRow>, StoreError> {
+        let (account, horizon) = (account.copied(), self.limits.expiry_horizon());
+        self.run_read(move |file| read::list_sessions(file, account.as_ref(), page, horizon))
             .await
     }
 
-    async fn count(&self, account: Option<&Account>) -> Result<u64, StoreError> {
-        let (account, horizon) = (account.copied(), self.limits.horizon());
-        self.read(move |file| read::count(file, account.as_ref(), horizon))
+    async fn count_sessions(&self, account: Option<&Account>) -> Result<u64, StoreError> {
+        let (account, horizon) = (account.copied(), self.limits.expiry_horizon());
+        self.run_read(move |file| read::count_sessions(file, account.as_ref(), horizon))
             .await
     }
 
-    async fn share(&self, name: &[u8], value: Bytes) -> Result<(), StoreError> {
+    async fn publish_shared(&self, name: &[u8], value: Bytes) -> Result<(), StoreError> {
         check_shared(name, &value)?;
         let name = Bytes::copy_from_slice(name);
-        let put = move |batch: &mut Batch<'_>, _| share::put(batch, &name, &value);
-        self.write(put).await.map(drop)
+        let put = move |batch: &mut Batch<'_>, _| shared_values::put_shared(batch, &name, &value);
+        self.write_job(put).await.map(drop)
     }
 
-    async fn shared(&self) -> Result<Shared, StoreError> {
+    async fn read_shared(&self) -> Result<SharedValues, StoreError> {
         // Seen before reading: what is shared meanwhile is news again.
         let version = self.version.load(Relaxed);
-        let all = self.read(share::read_all).await?;
-        Ok(Shared { version, all })
+        let all = self.run_read(shared_values::read_all_shared).await?;
+        Ok(SharedValues { version, all })
     }
 
     fn shared_version(&self) -> u64 {
@@ -264,11 +275,11 @@ impl Store for FileStore {
 }
 
 /// The writer has ended, or gave up on what it was asked.
-fn gone() -> StoreError {
+fn writer_gone() -> StoreError {
     StoreError::Unreachable(io::ErrorKind::BrokenPipe.into())
 }
 
-fn failed(error: rusqlite::Error) -> StoreError {
+fn to_store_error(error: rusqlite::Error) -> StoreError {
     match open::is_damage(&error) {
         true => StoreError::Damaged,
         false => StoreError::Unreachable(io::Error::other(error)),

@@ -15,7 +15,7 @@ impl Account {
         Self(bytes)
     }
 
-    pub const fn bytes(&self) -> &[u8; 16] {
+    pub const fn as_bytes(&self) -> &[u8; 16] {
         &self.0
     }
 }
@@ -58,12 +58,12 @@ impl SessionId {
         u128::from_be_bytes(self.0) as u64
     }
 
-    pub const fn bytes(&self) -> &[u8; 16] {
+    pub const fn as_bytes(&self) -> &[u8; 16] {
         &self.0
     }
 
     /// Reads an id as it is shown: 32 lower-case hex digits.
-    pub fn parse(text: &str) -> Option<Self> {
+    pub fn parse_hex(text: &str) -> Option<Self> {
         let lower = text.bytes().all(|byte| !byte.is_ascii_uppercase());
         let mut bytes = [0; 16];
         (lower && hex::decode_to_slice(text, &mut bytes).is_ok()).then_some(Self(bytes))
@@ -84,29 +84,29 @@ impl fmt::Debug for SessionId {
 
 /// Names a state within its tenant.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct Key([u8; 16]);
+pub struct StateKey([u8; 16]);
 
-impl Key {
+impl StateKey {
     pub const fn from_bytes(bytes: [u8; 16]) -> Self {
         Self(bytes)
     }
 
-    pub const fn bytes(&self) -> &[u8; 16] {
+    pub const fn as_bytes(&self) -> &[u8; 16] {
         &self.0
     }
 }
 
 /// The keys of the state after one generation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Keys {
+pub struct StateKeys {
     /// The request's messages and the answer.
-    pub exact: Key,
+    pub exact: StateKey,
     /// The messages up to the last answer, and the new answer: for clients that put passing
     /// remarks into their last message, and take them out later.
-    pub gap: Option<Key>,
+    pub gap: Option<StateKey>,
     /// The messages alone: for clients that spell the echoed answer otherwise. Counts only
     /// while it saw a single answer.
-    pub bare: Key,
+    pub bare: StateKey,
 }
 
 /// Which of the keys of a generation.
@@ -121,8 +121,8 @@ impl KeyKind {
     pub(super) const ALL: [Self; 3] = [Self::Exact, Self::Gap, Self::Bare];
 }
 
-impl Keys {
-    pub(super) const fn get(&self, kind: KeyKind) -> Option<&Key> {
+impl StateKeys {
+    pub(super) const fn get(&self, kind: KeyKind) -> Option<&StateKey> {
         match kind {
             KeyKind::Exact => Some(&self.exact),
             KeyKind::Gap => self.gap.as_ref(),
@@ -131,7 +131,7 @@ impl Keys {
     }
 
     /// The keys with their kinds, without a gap key where there is none.
-    pub(super) fn iter(&self) -> impl Iterator<Item = (KeyKind, &Key)> {
+    pub(super) fn iter(&self) -> impl Iterator<Item = (KeyKind, &StateKey)> {
         let key = |kind| self.get(kind).map(|key| (kind, key));
         KeyKind::ALL.into_iter().filter_map(key)
     }

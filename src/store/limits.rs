@@ -8,7 +8,7 @@ use std::{
 use crate::config::StoreConfig;
 
 /// Seconds since 1970; tests bring their own.
-pub(super) type Clock = Arc<dyn Fn() -> u64 + Send + Sync>;
+pub(super) type UnixClock = Arc<dyn Fn() -> u64 + Send + Sync>;
 
 #[derive(Clone)]
 pub(super) struct StoreLimits {
@@ -16,7 +16,7 @@ pub(super) struct StoreLimits {
     pub(super) bytes: usize,
     /// How long a session stays after its last use.
     pub(super) age_s: u64,
-    clock: Clock,
+    clock: UnixClock,
 }
 
 impl StoreLimits {
@@ -28,7 +28,7 @@ impl StoreLimits {
         )
     }
 
-    pub(super) fn with_clock(config: &StoreConfig, clock: Clock) -> Self {
+    pub(super) fn with_clock(config: &StoreConfig, clock: UnixClock) -> Self {
         Self {
             sessions: config.max_sessions,
             bytes: config.max_bytes,
@@ -37,12 +37,12 @@ impl StoreLimits {
         }
     }
 
-    pub(super) fn now(&self) -> u64 {
+    pub(super) fn now_s(&self) -> u64 {
         (self.clock)()
     }
 
     /// What was last used before this second has expired.
-    pub(super) fn horizon(&self) -> u64 {
-        self.now().saturating_sub(self.age_s)
+    pub(super) fn expiry_horizon(&self) -> u64 {
+        self.now_s().saturating_sub(self.age_s)
     }
 }

@@ -13,27 +13,28 @@ use bytes::Bytes;
 use lru::LruCache;
 
 use super::{
-    Account, Found, Key, MAX_ORDERS_BYTES, MAX_SHARED, Page, Row, Saved, SessionId, Shared, Store,
-    StoreError, Tenant, check_bytes, check_shared, limits::StoreLimits,
+    Account, FoundState, MAX_COMMANDS_BYTES, MAX_SHARED, Page, SessionId, SessionRow, SharedValues,
+    StateKey, StateToSave, Store, StoreError, Tenant, check_bytes, check_shared,
+    limits::StoreLimits,
 };
 use crate::config::StoreConfig;
 
 mod cost;
-mod held;
 mod record;
+mod session_table;
 
-use held::Held;
-use record::Record;
+use record::SessionRecord;
+use session_table::SessionTable;
 
 /// Sessions in memory.
 pub struct MemoryStore {
     limits: StoreLimits,
-    held: Mutex<Held>,
-    shared: Mutex<Told>,
+    sessions: Mutex<SessionTable>,
+    shared: Mutex<SharedTable>,
 }
 
 /// What is shared, though there is nobody here to share it with but who asks later.
-struct Told {
+struct SharedTable {
     version: u64,
     all: LruCache<Bytes, Bytes>,
 }
@@ -46,8 +47,8 @@ impl MemoryStore {
     pub(super) fn with_limits(limits: StoreLimits) -> Self {
         Self {
             limits,
-            held: Mutex::new(Held::default()),
-            shared: Mutex::new(Told {
+            sessions: Mutex::new(SessionTable::default()),
+            shared: Mutex::new(SharedTable {
                 version: 0,
                 all: LruCache::new(const { NonZeroUsize::new(MAX_SHARED).expect("not zero") }),
             }),
@@ -57,90 +58,92 @@ impl MemoryStore {
     /// Sessions held now, expired ones that no write has removed yet included.
     #[cfg(test)]
     fn len(&self) -> usize {
-        self.lock().records.len()
+        self.lock_sessions().records.len()
     }
 
     /// Bytes held now, counted with every map at its emptiest.
-    pub fn bytes(&self) -> usize {
-        self.lock().bytes
+    pub fn held_bytes(&self) -> usize {
+        self.lock_sessions().bytes
     }
 
     /// A panic while the lock was held leaves at worst a key without a state, which is a miss.
-    fn lock(&self) -> MutexGuard<'_, Held> {
-        self.held.lock().unwrap_or_else(PoisonError::into_inner)
+    fn lock_sessions(&self) -> MutexGuard<'_, SessionTable> {
+        self.sessions.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn lock_shared(&self) -> MutexGuard<'_, Told> {
+    fn lock_shared(&self) -> MutexGuard<'_, SharedTable> {
         self.shared.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 #[async_trait]
 impl Store for MemoryStore {
-    async fn find(
+    async fn find_state(
         &self,
         tenant: &Tenant,
         _opening: u64,
-        keys: &[Key],
-    ) -> Result<Option<Found>, StoreError> {
-        let (now, horizon) = (self.limits.now(), self.limits.horizon());
-        Ok(self.lock().find(tenant, keys, now, horizon))
+        keys: &[StateKey],
+    ) -> Result<Option<FoundState>, StoreError> {
+        let (now, horizon) = (self.limits.now_s(), self.limits.expiry_horizon());
+        Ok(self.lock_sessions().find_state(tenant, keys, now, horizon))
     }
 
-    async fn save(&self, saved: Saved) -> Result<(), StoreError> {
-        let (now, horizon) = (self.limits.now(), self.limits.horizon());
-        let mut held = self.lock();
-        held.sweep(horizon);
-        held.save(&saved, now)?;
-        held.shrink(self.limits.sessions, self.limits.bytes);
+    async fn save_state(&self, saved: StateToSave) -> Result<(), StoreError> {
+        let (now, horizon) = (self.limits.now_s(), self.limits.expiry_horizon());
+        let mut held = self.lock_sessions();
+        held.remove_expired(horizon);
+        held.save_state(&saved, now)?;
+        held.enforce_limits(self.limits.sessions, self.limits.bytes);
         Ok(())
     }
 
-    async fn session(
+    async fn load_session(
         &self,
         account: Option<&Account>,
         id: SessionId,
-    ) -> Result<Option<Row>, StoreError> {
-        let horizon = self.limits.horizon();
-        let held = self.lock();
-        let record = held.named(account, id, horizon);
-        Ok(record.and_then(|(_, record)| record.row()))
+    ) -> Result<Option<SessionRow>, StoreError> {
+        let horizon = self.limits.expiry_horizon();
+        let held = self.lock_sessions();
+        let record = held.find_record(account, id, horizon);
+        Ok(record.and_then(|(_, record)| record.to_row()))
     }
 
-    async fn order(
+    async fn put_commands(
         &self,
         account: Option<&Account>,
         id: SessionId,
         orders: Bytes,
     ) -> Result<bool, StoreError> {
-        check_bytes(orders.len(), MAX_ORDERS_BYTES)?;
-        let horizon = self.limits.horizon();
-        let mut held = self.lock();
-        let ordered = held.order(account, id, &orders, horizon);
-        held.shrink(self.limits.sessions, self.limits.bytes);
+        check_bytes(orders.len(), MAX_COMMANDS_BYTES)?;
+        let horizon = self.limits.expiry_horizon();
+        let mut held = self.lock_sessions();
+        let ordered = held.put_commands(account, id, &orders, horizon);
+        held.enforce_limits(self.limits.sessions, self.limits.bytes);
         Ok(ordered)
     }
 
-    async fn sessions(
+    async fn list_sessions(
         &self,
         account: Option<&Account>,
         page: Page,
-    ) -> Result<Vec<Row>, StoreError> {
-        let horizon = self.limits.horizon();
-        let held = self.lock();
-        let rows = held.of_account(account, horizon).filter_map(Record::row);
+    ) -> Result<Vec<SessionRow>, StoreError> {
+        let horizon = self.limits.expiry_horizon();
+        let held = self.lock_sessions();
+        let rows = held
+            .iter_account(account, horizon)
+            .filter_map(SessionRecord::to_row);
         Ok(rows
             .skip(page.skip)
             .take(page.take.min(Page::MAX_TAKE))
             .collect())
     }
 
-    async fn count(&self, account: Option<&Account>) -> Result<u64, StoreError> {
-        let horizon = self.limits.horizon();
-        Ok(self.lock().of_account(account, horizon).count() as u64)
+    async fn count_sessions(&self, account: Option<&Account>) -> Result<u64, StoreError> {
+        let horizon = self.limits.expiry_horizon();
+        Ok(self.lock_sessions().iter_account(account, horizon).count() as u64)
     }
 
-    async fn share(&self, name: &[u8], value: Bytes) -> Result<(), StoreError> {
+    async fn publish_shared(&self, name: &[u8], value: Bytes) -> Result<(), StoreError> {
         check_shared(name, &value)?;
         let mut shared = self.lock_shared();
         shared.version += 1;
@@ -148,10 +151,10 @@ impl Store for MemoryStore {
         Ok(())
     }
 
-    async fn shared(&self) -> Result<Shared, StoreError> {
+    async fn read_shared(&self) -> Result<SharedValues, StoreError> {
         let shared = self.lock_shared();
         let named = |(name, value): (&Bytes, &Bytes)| (name.clone(), value.clone());
-        Ok(Shared {
+        Ok(SharedValues {
             version: shared.version,
             all: shared.all.iter().map(named).collect(),
         })

@@ -13,23 +13,23 @@ use bytes::Bytes;
 use crate::config::{StoreConfig, StorePlace};
 
 pub mod file;
-mod keep;
 mod key;
 mod limits;
 pub mod memory;
 pub mod redis;
+mod retention;
 
-pub use key::{Account, Key, Keys, SessionId, Tenant};
+pub use key::{Account, SessionId, StateKey, StateKeys, Tenant};
 
 /// One generation's state, on its way into a store.
 #[derive(Clone, Debug)]
-pub struct Saved {
+pub struct StateToSave {
     pub tenant: Tenant,
     pub session: SessionId,
     /// Tells the conversations apart that a hint grouped in one session; ancestors are kept for
     /// each.
     pub opening: u64,
-    pub keys: Keys,
+    pub keys: StateKeys,
     /// The digest of the answer: the bare key is good while it saw a single one.
     pub answer: u128,
     pub state: Bytes,
@@ -37,28 +37,28 @@ pub struct Saved {
 
 /// A state that was found.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Found {
+pub struct FoundState {
     /// The place of its key among those asked for.
     pub at: usize,
     pub state: Bytes,
     /// Those of its session, as they were last given; empty where none were.
-    pub orders: Bytes,
+    pub commands: Bytes,
 }
 
 /// The newest state of a session.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Row {
+pub struct SessionRow {
     pub tenant: Tenant,
     pub session: SessionId,
     /// Seconds since 1970.
     pub saved_s: u64,
     pub state: Bytes,
     /// As they were last given; empty where none were.
-    pub orders: Bytes,
+    pub commands: Bytes,
 }
 
 /// What the orders of one session may take.
-pub const MAX_ORDERS_BYTES: usize = 64 << 10;
+pub const MAX_COMMANDS_BYTES: usize = 64 << 10;
 
 /// A part of a list, newest first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -99,30 +99,30 @@ pub trait Store: Send + Sync {
     ///
     /// All keys are of conversations that begin with this `opening`, as they were when saved: a
     /// store may use it to keep together what is looked for together.
-    async fn find(
+    async fn find_state(
         &self,
         tenant: &Tenant,
         opening: u64,
-        keys: &[Key],
-    ) -> Result<Option<Found>, StoreError>;
+        keys: &[StateKey],
+    ) -> Result<Option<FoundState>, StoreError>;
 
     /// Files a state under all its keys, and as its session's newest, at once.
     ///
     /// A key that was there goes over to the new state; but a bare key that saw another answer
     /// becomes ambiguous, and stays so for as long as a store remembers it.
-    async fn save(&self, saved: Saved) -> Result<(), StoreError>;
+    async fn save_state(&self, saved: StateToSave) -> Result<(), StoreError>;
 
     /// The newest state of one session of an account, or of any (for the administrator).
-    async fn session(
+    async fn load_session(
         &self,
         account: Option<&Account>,
         id: SessionId,
-    ) -> Result<Option<Row>, StoreError>;
+    ) -> Result<Option<SessionRow>, StoreError>;
 
     /// Gives orders to one session of an account, or of any (for the administrator), in the place
     /// of those before: at most [`MAX_ORDERS_BYTES`]. They stay with the session over later saves,
     /// and do not make it younger. `false` where there is no such session.
-    async fn order(
+    async fn put_commands(
         &self,
         account: Option<&Account>,
         id: SessionId,
@@ -130,15 +130,21 @@ pub trait Store: Send + Sync {
     ) -> Result<bool, StoreError>;
 
     /// The sessions of one account, or of all (for the administrator), newest first.
-    async fn sessions(&self, account: Option<&Account>, page: Page)
-    -> Result<Vec<Row>, StoreError>;
+    async fn list_sessions(
+        &self,
+        account: Option<&Account>,
+        page: Page,
+    ) -> Result<Vec<SessionRow>, StoreError>;
 
     /// How many sessions one account has, or all accounts together. Counted page by page, unless a
     /// store knows it sooner.
-    async fn count(&self, account: Option<&Account>) -> Result<u64, StoreError> {
+    async fn count_sessions(&self, account: Option<&Account>) -> Result<u64, StoreError> {
         let (mut skip, take) = (0, Page::MAX_TAKE);
         loop {
-            let found = self.sessions(account, Page { skip, take }).await?.len();
+            let found = self
+                .list_sessions(account, Page { skip, take })
+                .await?
+                .len();
             skip += found;
             if found < take {
                 return Ok(skip as u64);
@@ -149,10 +155,10 @@ pub trait Store: Send + Sync {
     /// Tells all replicas something that no session owns, such as a window that was learnt: the
     /// value takes the place of the one of that name before. At most [`MAX_SHARED_NAME_BYTES`] and
     /// [`MAX_SHARED_BYTES`]; of names without number, those given last are kept.
-    async fn share(&self, name: &[u8], value: Bytes) -> Result<(), StoreError>;
+    async fn publish_shared(&self, name: &[u8], value: Bytes) -> Result<(), StoreError>;
 
     /// All that was shared, by this replica and by others.
-    async fn shared(&self) -> Result<Shared, StoreError>;
+    async fn read_shared(&self) -> Result<SharedValues, StoreError>;
 
     /// The version of what is shared as the store last saw it in passing, with any other call: no
     /// trip of its own. Where it is not that of what was read last, [`Store::shared`] has news. 0 as
@@ -166,7 +172,7 @@ pub trait Store: Send + Sync {
 
 /// What no session owns.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Shared {
+pub struct SharedValues {
     /// Grows with whatever is shared.
     pub version: u64,
     /// Names and values, in any order.
@@ -188,7 +194,7 @@ pub const MAX_SHARED: usize = 4_096;
 /// # Errors
 /// Where there is no use in starting: the file is another process's or a newer release's, or an
 /// address makes no sense. A server that does not answer is no error; requests go on without it.
-pub fn open(config: &StoreConfig, data_dir: &Path) -> io::Result<Arc<dyn Store>> {
+pub fn open_store(config: &StoreConfig, data_dir: &Path) -> io::Result<Arc<dyn Store>> {
     match &config.place {
         StorePlace::Memory => Ok(Arc::new(memory::MemoryStore::new(config))),
         StorePlace::File => Ok(Arc::new(file::FileStore::open(config, data_dir)?)),

@@ -7,7 +7,9 @@ use std::sync::Arc;
 use bytes::Bytes;
 use xxhash_rust::xxh3::xxh3_128;
 
-use super::{Account, Key, Keys, Page, Saved, SessionId, Store, StoreError, Tenant};
+use super::{
+    Account, Page, SessionId, StateKey, StateKeys, StateToSave, Store, StoreError, Tenant,
+};
 
 mod orders;
 mod seen;
@@ -43,10 +45,10 @@ pub(crate) fn end_user(account: &str, user: &str) -> Tenant {
     Tenant::from_parts(id, Account::from_bytes(digest(account)))
 }
 
-pub(crate) fn key(number: u64) -> Key {
+pub(crate) fn key(number: u64) -> StateKey {
     let mut bytes = [0; 16];
     bytes[..8].copy_from_slice(&number.to_le_bytes());
-    Key::from_bytes(bytes)
+    StateKey::from_bytes(bytes)
 }
 
 pub(crate) fn session(number: u8) -> SessionId {
@@ -54,12 +56,12 @@ pub(crate) fn session(number: u8) -> SessionId {
 }
 
 /// A generation whose three keys are `number` to `number + 2`, and its state the number.
-pub(crate) fn saved(tenant: Tenant, session: SessionId, number: u64) -> Saved {
-    Saved {
+pub(crate) fn saved(tenant: Tenant, session: SessionId, number: u64) -> StateToSave {
+    StateToSave {
         tenant,
         session,
         opening: 1,
-        keys: Keys {
+        keys: StateKeys {
             exact: key(number),
             gap: Some(key(number + 1)),
             bare: key(number + 2),
@@ -75,7 +77,7 @@ pub(crate) async fn found(
     tenant: &Tenant,
     keys: &[u64],
 ) -> Option<(usize, u64)> {
-    let keys: Vec<Key> = keys.iter().map(|number| key(*number)).collect();
+    let keys: Vec<StateKey> = keys.iter().map(|number| key(*number)).collect();
     found_of(store, tenant, 1, &keys).await
 }
 
@@ -84,9 +86,9 @@ pub(crate) async fn found_of(
     store: &dyn Store,
     tenant: &Tenant,
     opening: u64,
-    keys: &[Key],
+    keys: &[StateKey],
 ) -> Option<(usize, u64)> {
-    let found = store.find(tenant, opening, keys).await.unwrap()?;
+    let found = store.find_state(tenant, opening, keys).await.unwrap()?;
     let state = found.state.as_ref().try_into().unwrap();
     Some((found.at, u64::from_le_bytes(state)))
 }
@@ -94,8 +96,8 @@ pub(crate) async fn found_of(
 async fn first_hit_in_order(store: &dyn Store) {
     let one = tenant("a");
     assert_eq!(found(store, &one, &[10, 11]).await, None);
-    store.save(saved(one, session(1), 10)).await.unwrap();
-    store.save(saved(one, session(1), 20)).await.unwrap();
+    store.save_state(saved(one, session(1), 10)).await.unwrap();
+    store.save_state(saved(one, session(1), 20)).await.unwrap();
     assert_eq!(found(store, &one, &[]).await, None);
     assert_eq!(found(store, &one, &[5, 12, 20]).await, Some((1, 10)));
     assert_eq!(found(store, &one, &[21, 10]).await, Some((0, 20)));
@@ -106,30 +108,33 @@ async fn first_hit_in_order(store: &dyn Store) {
 
 async fn tenants_never_meet(store: &dyn Store) {
     let (one, other) = (tenant("a"), tenant("b"));
-    store.save(saved(one, session(1), 10)).await.unwrap();
+    store.save_state(saved(one, session(1), 10)).await.unwrap();
     assert_eq!(found(store, &other, &[10, 11, 12]).await, None);
     let row = store
-        .session(Some(&other.account()), session(1))
+        .load_session(Some(&other.account()), session(1))
         .await
         .unwrap();
     assert_eq!(row, None);
     let page = Page { skip: 0, take: 10 };
-    let listed = store.sessions(Some(&other.account()), page).await.unwrap();
+    let listed = store
+        .list_sessions(Some(&other.account()), page)
+        .await
+        .unwrap();
     assert!(listed.is_empty());
     // The same keys under another tenant are other keys.
     let mut same = saved(other, session(2), 10);
     same.state = Bytes::copy_from_slice(&99_u64.to_le_bytes());
-    store.save(same).await.unwrap();
+    store.save_state(same).await.unwrap();
     assert_eq!(found(store, &one, &[10]).await, Some((0, 10)));
     assert_eq!(found(store, &other, &[10]).await, Some((0, 99)));
 }
 
 async fn a_key_goes_over_to_the_newest(store: &dyn Store) {
     let one = tenant("a");
-    store.save(saved(one, session(1), 10)).await.unwrap();
+    store.save_state(saved(one, session(1), 10)).await.unwrap();
     let mut again = saved(one, session(2), 10);
     again.state = Bytes::copy_from_slice(&77_u64.to_le_bytes());
-    store.save(again).await.unwrap();
+    store.save_state(again).await.unwrap();
     for number in [10, 11, 12] {
         assert_eq!(found(store, &one, &[number]).await, Some((0, 77)));
     }
@@ -141,7 +146,7 @@ async fn a_second_answer_makes_bare_ambiguous(store: &dyn Store) {
     for (number, expected) in [(10, Some((0, 10))), (20, None), (10, None), (30, None)] {
         let mut saved = saved(one, session(1), number);
         saved.keys.bare = bare;
-        store.save(saved).await.unwrap();
+        store.save_state(saved).await.unwrap();
         assert_eq!(found(store, &one, &[500]).await, expected);
         assert_eq!(
             found(store, &one, &[500, number]).await.unwrap(),
@@ -154,14 +159,14 @@ async fn a_second_answer_makes_bare_ambiguous(store: &dyn Store) {
     // Also where the answers belong to different sessions.
     for (id, expected) in [(2, Some((0, 40))), (3, None)] {
         let mut saved = saved(one, session(id), 40);
-        saved.keys = Keys {
+        saved.keys = StateKeys {
             exact: key(600 + u64::from(id)),
             gap: None,
             bare: key(601),
         };
         saved.keys.bare = key(700);
         saved.answer = u128::from(id);
-        store.save(saved).await.unwrap();
+        store.save_state(saved).await.unwrap();
         assert_eq!(found(store, &one, &[700]).await, expected);
     }
 }
@@ -169,11 +174,11 @@ async fn a_second_answer_makes_bare_ambiguous(store: &dyn Store) {
 async fn the_same_answer_again_does_not(store: &dyn Store) {
     let one = tenant("a");
     for _ in 0..40 {
-        store.save(saved(one, session(1), 10)).await.unwrap();
+        store.save_state(saved(one, session(1), 10)).await.unwrap();
         assert_eq!(found(store, &one, &[12]).await, Some((0, 10)));
     }
     let page = Page { skip: 0, take: 10 };
-    let listed = store.sessions(None, page).await.unwrap();
+    let listed = store.list_sessions(None, page).await.unwrap();
     assert_eq!(listed.len(), 1);
 }
 
@@ -182,11 +187,14 @@ async fn sessions_are_listed_newest_first(store: &dyn Store) {
     for number in 1..=5 {
         let owner = if number == 3 { other } else { one };
         let saved = saved(owner, session(number), u64::from(number) * 10);
-        store.save(saved).await.unwrap();
+        store.save_state(saved).await.unwrap();
     }
-    store.save(saved(one, session(2), 100)).await.unwrap();
+    store.save_state(saved(one, session(2), 100)).await.unwrap();
     let listed = async |account, skip, take| -> Vec<SessionId> {
-        let rows = store.sessions(account, Page { skip, take }).await.unwrap();
+        let rows = store
+            .list_sessions(account, Page { skip, take })
+            .await
+            .unwrap();
         rows.iter().map(|row| row.session).collect()
     };
     let mine = Some(one.account());
@@ -195,13 +203,14 @@ async fn sessions_are_listed_newest_first(store: &dyn Store) {
     assert_eq!(listed(mine.as_ref(), 1, 2).await, expected[1..3]);
     assert_eq!(listed(mine.as_ref(), 4, 2).await, []);
     assert_eq!(listed(None, 0, usize::MAX).await.len(), 5);
-    let count = async |account: Option<Account>| store.count(account.as_ref()).await.unwrap();
+    let count =
+        async |account: Option<Account>| store.count_sessions(account.as_ref()).await.unwrap();
     assert_eq!(count(mine).await, 4);
     assert_eq!(count(Some(other.account())).await, 1);
     assert_eq!(count(Some(tenant("nobody").account())).await, 0);
     assert_eq!(count(None).await, 5);
     let row = store
-        .session(Some(&one.account()), session(2))
+        .load_session(Some(&one.account()), session(2))
         .await
         .unwrap();
     let row = row.unwrap();
@@ -212,12 +221,12 @@ async fn sessions_are_listed_newest_first(store: &dyn Store) {
 /// Two end users of one account: the account reads both, neither writes into the other's.
 async fn a_session_is_one_tenants(store: &dyn Store) {
     let (one, other) = (end_user("a", "1"), end_user("a", "2"));
-    store.save(saved(one, session(1), 10)).await.unwrap();
-    let refused = store.save(saved(other, session(1), 20)).await;
+    store.save_state(saved(one, session(1), 10)).await.unwrap();
+    let refused = store.save_state(saved(other, session(1), 20)).await;
     assert!(matches!(refused, Err(StoreError::Foreign)));
     assert_eq!(found(store, &other, &[20]).await, None);
     let row = store
-        .session(Some(&other.account()), session(1))
+        .load_session(Some(&other.account()), session(1))
         .await
         .unwrap();
     assert_eq!(row.unwrap().tenant, one);
@@ -227,7 +236,7 @@ async fn old_ancestors_go_and_the_newest_stay(store: &dyn Store) {
     let one = tenant("a");
     for number in 1..=100 {
         store
-            .save(saved(one, session(1), number * 10))
+            .save_state(saved(one, session(1), number * 10))
             .await
             .unwrap();
     }
@@ -244,11 +253,11 @@ async fn old_ancestors_go_and_the_newest_stay(store: &dyn Store) {
 
 async fn grouped_conversations_do_not_push_each_other_out(store: &dyn Store) {
     let one = tenant("a");
-    store.save(saved(one, session(1), 10)).await.unwrap();
+    store.save_state(saved(one, session(1), 10)).await.unwrap();
     for number in 2..=60 {
         let mut child = saved(one, session(1), number * 10);
         child.opening = 2;
-        store.save(child).await.unwrap();
+        store.save_state(child).await.unwrap();
     }
     assert_eq!(found(store, &one, &[10]).await, Some((0, 10)));
 }
@@ -261,13 +270,16 @@ async fn many_at_once(store: Arc<dyn Store>) {
             let one = tenant(if number % 2 == 0 { "a" } else { "b" });
             for turn in 1..=50_u64 {
                 let at = u64::from(number) * 10_000 + turn * 10;
-                store.save(saved(one, session(number), at)).await.unwrap();
+                store
+                    .save_state(saved(one, session(number), at))
+                    .await
+                    .unwrap();
                 assert_eq!(found(&*store, &one, &[at]).await, Some((0, at)));
                 // Everybody fights over one bare key as well.
                 let mut shared = saved(one, session(number), at + 3);
                 shared.keys.gap = None;
                 shared.keys.bare = key(5);
-                store.save(shared).await.unwrap();
+                store.save_state(shared).await.unwrap();
                 found(&*store, &one, &[5]).await;
             }
         });

@@ -43,12 +43,12 @@ pub struct ModelLabels(pub Arc<[Box<str>; 3]>);
 
 /// A request that is not answered to its end yet.
 #[derive(Debug)]
-pub struct InFlight(pub(super) Arc<Metrics>);
+pub struct InFlightRequest(pub(super) Arc<Metrics>);
 
 impl Metrics {
     /// All of it in the text format 0.0.4. `breakers` are all providers with what their breakers
     /// are at: 0 closed, 1 half open, 2 open.
-    pub fn text<'a>(
+    pub fn render_text<'a>(
         &self,
         breakers: impl Iterator<Item = (&'a str, i64)>,
         bytes_in_flight: usize,
@@ -77,9 +77,9 @@ impl Metrics {
     }
 
     /// Counts a request as being in flight until what comes back is dropped.
-    pub fn begin(self: &Arc<Self>) -> InFlight {
+    pub fn begin_request(self: &Arc<Self>) -> InFlightRequest {
         self.requests_in_flight.inc();
-        InFlight(Arc::clone(self))
+        InFlightRequest(Arc::clone(self))
     }
 
     /// A request went to a provider; `outcome` is one of [`ATTEMPT_OUTCOMES`].
@@ -88,7 +88,7 @@ impl Metrics {
     }
 
     /// The store answered, was given up, or failed, after so long.
-    pub fn record_store(&self, operation: StoreOperation, took: Duration, failed: bool) {
+    pub fn record_store_call(&self, operation: StoreOperation, took: Duration, failed: bool) {
         let operation = [STORE_OPERATIONS[operation as usize]];
         let seconds = self.store_duration.with_label_values(&operation);
         seconds.observe(took.as_secs_f64());
@@ -112,8 +112,11 @@ impl Metrics {
         model: &str,
         is_spelt_out: impl FnOnce() -> bool,
     ) -> ModelLabels {
-        let labels =
-            |model: &str| ModelLabels(Arc::new([operation.word(), provider, model].map(Box::from)));
+        let labels = |model: &str| {
+            ModelLabels(Arc::new(
+                [operation.as_str(), provider, model].map(Box::from),
+            ))
+        };
         let found = labels(model);
         if let Some(known) = self
             .models
@@ -181,7 +184,7 @@ impl Default for Metrics {
     }
 }
 
-impl Drop for InFlight {
+impl Drop for InFlightRequest {
     fn drop(&mut self) {
         self.0.requests_in_flight.dec();
     }

@@ -5,7 +5,7 @@
 pub mod metrics;
 mod notes;
 mod operation;
-pub mod recent;
+pub mod recent_latencies;
 pub mod record;
 pub mod trace;
 
@@ -35,7 +35,7 @@ pub const MOST_LINES: usize = 16_384;
 /// dropped, within about a second.
 ///
 /// A second call changes nothing. A filter that cannot be read is reported, and `info` used.
-pub fn start() -> WorkerGuard {
+pub fn start_logging() -> WorkerGuard {
     let (writer, guard) = NonBlockingBuilder::default()
         .buffered_lines_limit(MOST_LINES)
         .lossy(true)

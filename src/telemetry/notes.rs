@@ -7,11 +7,11 @@ use std::{
 };
 
 use super::{metrics::ModelLabels, trace::Trace};
-use crate::health::Level;
+use crate::health::HealthLevel;
 
 /// What is known of a request, and was done to it; shared by all clones.
 #[derive(Clone, Debug, Default)]
-pub struct Notes {
+pub struct RequestNotes {
     facts: Arc<Mutex<RequestFacts>>,
     /// For what the request waits for.
     pub trace: Trace,
@@ -36,13 +36,13 @@ pub struct RequestFacts {
     pub is_stream: bool,
     /// The provider said in the midst of an answer that it failed.
     pub provider_failed: bool,
-    pub answered: Option<Answered>,
+    pub generation: Option<GenerationFacts>,
 }
 
 /// What came of a generation.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct Answered {
-    pub level: Level,
+pub struct GenerationFacts {
+    pub level: HealthLevel,
     pub hard_util: Option<f64>,
     /// Of the last call to the provider.
     pub prompt_tokens: Option<u32>,
@@ -54,7 +54,7 @@ pub struct Answered {
     pub finish_reason: Option<&'static str>,
 }
 
-impl Answered {
+impl GenerationFacts {
     /// Prompt and completion tokens that were paid for.
     pub fn paid_tokens(&self) -> (Option<u32>, Option<u32>) {
         match self.billed {
@@ -64,7 +64,7 @@ impl Answered {
     }
 }
 
-impl Notes {
+impl RequestNotes {
     /// What is known so far, to read and to add to. Held for a moment only: whoever else notes something waits.
     pub fn facts(&self) -> MutexGuard<'_, RequestFacts> {
         self.facts.lock().unwrap_or_else(PoisonError::into_inner)

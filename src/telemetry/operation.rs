@@ -10,7 +10,7 @@ pub enum Operation {
 
 impl Operation {
     /// Of a path; what follows `/v1`. `None`: something else.
-    pub fn of(path: &str) -> Option<Self> {
+    pub fn from_path(path: &str) -> Option<Self> {
         match path {
             "/chat/completions" => Some(Self::Chat),
             "/embeddings" => Some(Self::Embeddings),
@@ -19,7 +19,7 @@ impl Operation {
         }
     }
 
-    pub const fn word(self) -> &'static str {
+    pub const fn as_str(self) -> &'static str {
         match self {
             Self::Chat => "chat",
             Self::Embeddings => "embeddings",

@@ -20,8 +20,8 @@ use http::{Method, Response, header::CONTENT_LENGTH};
 use http_body::{Body as _, Frame, SizeHint};
 use http_body_util::BodyExt;
 
-pub use super::notes::{Answered, Notes};
-use super::{Operation, metrics::InFlight, trace::Trace};
+pub use super::notes::{GenerationFacts, RequestNotes};
+use super::{Operation, metrics::InFlightRequest, trace::Trace};
 use crate::wire::Body;
 
 /// Characters of a client's text that go into a line.
@@ -29,7 +29,7 @@ const MAX_TEXT: usize = 200;
 
 /// What is logged of one request. Written once, on drop.
 #[derive(Debug)]
-pub struct Record {
+pub struct RequestRecord {
     begun: Instant,
     method: Method,
     path: String,
@@ -39,7 +39,7 @@ pub struct Record {
     /// The name of the client's key.
     pub client: Option<Arc<str>>,
     model: Option<String>,
-    notes: Notes,
+    notes: RequestNotes,
     status: Option<u16>,
     bytes: u64,
     first_byte: Option<Duration>,
@@ -48,36 +48,36 @@ pub struct Record {
     is_quiet: bool,
     /// The request is counted, and one of those in flight until its answer ends; `None`: it is no client
     /// that asks.
-    pub in_flight: Option<InFlight>,
+    pub in_flight: Option<InFlightRequest>,
     /// Dropped with the record: when the answer is gone.
-    pub held: Option<Arc<dyn Any + Send + Sync>>,
+    pub held_until_end: Option<Arc<dyn Any + Send + Sync>>,
 }
 
-impl Record {
+impl RequestRecord {
     /// `path` without its query, which can hold keys.
     pub fn new(method: &Method, path: &str) -> Self {
         Self {
             begun: Instant::now(),
             method: standard_method(method),
-            path: shorten(path),
+            path: shorten_text(path),
             route: None,
             operation: None,
             client: None,
             model: None,
-            notes: Notes::default(),
+            notes: RequestNotes::default(),
             status: None,
             bytes: 0,
             first_byte: None,
             outcome: None,
             is_quiet: false,
             in_flight: None,
-            held: None,
+            held_until_end: None,
         }
     }
 
     /// The model as the client named it.
     pub fn set_model(&mut self, model: &str) {
-        self.model = (!model.is_empty()).then(|| shorten(model));
+        self.model = (!model.is_empty()).then(|| shorten_text(model));
     }
 
     /// The trace that ends with the record. Before anybody has notes of it.
@@ -86,7 +86,7 @@ impl Record {
     }
 
     /// Where more is noted, until the line is written.
-    pub const fn notes(&self) -> &Notes {
+    pub const fn notes(&self) -> &RequestNotes {
         &self.notes
     }
 
@@ -97,12 +97,12 @@ impl Record {
     }
 
     /// Puts the record into an answer's body, which writes it at its end.
-    pub fn attach(mut self, answer: Response<Body>) -> Response<Body> {
+    pub fn attach_to_response(mut self, answer: Response<Body>) -> Response<Body> {
         self.status = Some(answer.status().as_u16());
         let length = answer.headers().get(CONTENT_LENGTH);
         let length = length.and_then(|length| length.to_str().ok()?.parse().ok());
         answer.map(|body| {
-            Recorded {
+            RecordedBody {
                 ended: body.is_end_stream(),
                 expected: length.or(body.size_hint().exact()),
                 body,
@@ -124,20 +124,20 @@ fn standard_method(method: &Method) -> Method {
     }
 }
 
-fn shorten(text: &str) -> String {
+fn shorten_text(text: &str) -> String {
     text.chars().take(MAX_TEXT).collect()
 }
 
 /// A body that knows how it ended.
-struct Recorded {
+struct RecordedBody {
     body: Body,
-    record: Record,
+    record: RequestRecord,
     /// The length that was promised: nobody asks for more once that went out.
     expected: Option<u64>,
     ended: bool,
 }
 
-impl http_body::Body for Recorded {
+impl http_body::Body for RecordedBody {
     type Data = Bytes;
     type Error = io::Error;
 
@@ -172,7 +172,7 @@ impl http_body::Body for Recorded {
     }
 }
 
-impl Drop for Recorded {
+impl Drop for RecordedBody {
     fn drop(&mut self) {
         let all = self.expected == Some(self.record.bytes) || self.record.method == Method::HEAD;
         if self.ended || all {

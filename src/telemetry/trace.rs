@@ -26,8 +26,8 @@ use opentelemetry_sdk::{
 };
 use prometheus::IntCounterVec;
 
-use self::sampler::Linked;
-pub use self::span::{Attempt, OpenSpan, Trace};
+use self::sampler::LinkedTraceSampler;
+pub use self::span::{AttemptSpan, OpenSpan, Trace};
 use crate::config::TracesConfig;
 
 /// How long what waits may take to be sent when the proxy ends.
@@ -35,10 +35,10 @@ const CLOSE_WITHIN: Duration = Duration::from_secs(5);
 
 /// Makes traces, where they are on.
 #[derive(Debug, Default)]
-pub struct Tracing(Option<Arc<On>>);
+pub struct Tracing(Option<Arc<ActiveTracer>>);
 
 #[derive(Debug)]
-struct On {
+struct ActiveTracer {
     provider: SdkTracerProvider,
     tracer: SdkTracer,
 }
@@ -54,7 +54,7 @@ impl Tracing {
             return Ok(Self::default());
         };
         let share = Sampler::TraceIdRatioBased(config.sample);
-        let sampler = Linked {
+        let sampler = LinkedTraceSampler {
             usual: Sampler::ParentBased(Box::new(share)),
             made: counts.with_label_values(&["made"]),
         };
@@ -65,18 +65,22 @@ impl Tracing {
         let provider = SdkTracerProvider::builder()
             .with_sampler(sampler)
             .with_resource(resource.build())
-            .with_span_processor(export::processor(endpoint, &config.headers, counts)?)
+            .with_span_processor(export::build_span_processor(
+                endpoint,
+                &config.headers,
+                counts,
+            )?)
             .build();
         let tracer = provider.tracer("plimsoll");
-        Ok(Self(Some(Arc::new(On { provider, tracer }))))
+        Ok(Self(Some(Arc::new(ActiveTracer { provider, tracer }))))
     }
 
     /// Begins the trace of a request with these headers.
-    pub fn begin(&self, headers: &HeaderMap) -> Trace {
+    pub fn begin_trace(&self, headers: &HeaderMap) -> Trace {
         let Some(on) = &self.0 else {
             return Trace::default();
         };
-        let parent = match is_sound(headers) {
+        let parent = match has_valid_traceparent(headers) {
             true => {
                 let said = HeaderExtractor(headers);
                 TraceContextPropagator::new().extract_with_context(&Context::new(), &said)
@@ -104,7 +108,7 @@ impl Tracing {
 
 /// Whether a client's `traceparent` is one, and the only one, as W3C Trace Context spells it; the library
 /// takes much else, and so would put requests that have nothing to do with each other into one trace.
-fn is_sound(headers: &HeaderMap) -> bool {
+fn has_valid_traceparent(headers: &HeaderMap) -> bool {
     let mut said = headers.get_all("traceparent").iter();
     let (Some(value), None) = (said.next(), said.next()) else {
         return false;
@@ -124,7 +128,7 @@ fn is_sound(headers: &HeaderMap) -> bool {
     whole && fits && parts[..4].iter().all(hex)
 }
 
-impl Drop for On {
+impl Drop for ActiveTracer {
     fn drop(&mut self) {
         // Whoever did not close waits for nothing; the library would, for seconds.
         let _ = self.provider.shutdown_with_timeout(Duration::ZERO);

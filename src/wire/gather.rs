@@ -4,13 +4,13 @@ use bytes::{Bytes, BytesMut};
 
 /// Puts pieces together; a body that comes in one piece is not copied. The caller bounds it.
 #[derive(Debug, Default)]
-pub struct Gather {
+pub struct BytesGatherer {
     first: Bytes,
     all: BytesMut,
     expected: usize,
 }
 
-impl Gather {
+impl BytesGatherer {
     /// `expected` bytes are to come; 0 if that is not known.
     pub fn new(expected: usize) -> Self {
         Self {
@@ -28,7 +28,7 @@ impl Gather {
     }
 
     /// All that came so far.
-    pub fn bytes(&self) -> &[u8] {
+    pub fn as_bytes(&self) -> &[u8] {
         match self.all.is_empty() {
             true => &self.first,
             false => &self.all,
@@ -62,12 +62,12 @@ impl Gather {
 mod tests {
     use bytes::Bytes;
 
-    use super::Gather;
+    use super::BytesGatherer;
 
     #[test]
     fn pieces_keep_their_order() {
         for pieces in [vec![], vec!["a"], vec!["", "a", "", "bc", "d"]] {
-            let mut gather = Gather::new(2);
+            let mut gather = BytesGatherer::new(2);
             for piece in &pieces {
                 gather.push(Bytes::from_static(piece.as_bytes()));
             }

@@ -1,11 +1,11 @@
 //! What is on the wire, whatever it says: event streams, content encodings, bodies in pieces, and where a
 //! forwarded body names its model.
 
-pub mod coding;
-pub mod event;
+pub mod content_coding;
 pub mod gather;
 pub mod model;
 pub mod shallow_parse;
+pub mod sse;
 
 use std::{convert::Infallible, io};
 
@@ -16,7 +16,7 @@ use http_body_util::{BodyExt, Full, combinators::UnsyncBoxBody};
 pub type Body = UnsyncBoxBody<Bytes, io::Error>;
 
 /// A body that is complete already.
-pub fn whole(bytes: impl Into<Bytes>) -> Body {
+pub fn whole_body(bytes: impl Into<Bytes>) -> Body {
     Full::new(bytes.into())
         .map_err(|never: Infallible| match never {})
         .boxed_unsync()

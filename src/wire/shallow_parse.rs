@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use serde_json::value::RawValue;
 
 use crate::{
-    json::{scan::Scan, text},
+    json::{scan::JsonScanner, text},
     wire::model::may_name_model,
 };
 
@@ -33,18 +33,18 @@ pub fn shallow_parse(body: &[u8]) -> ShallowFields {
 
 /// How many members at a body's top may be its model to some parser: JSON leaves open which of two
 /// equal keys counts, and some parsers pass over case. Where nesting cannot be followed, many.
-pub fn models_named(body: &[u8]) -> usize {
+pub fn count_model_names(body: &[u8]) -> usize {
     let start = if body.starts_with(b"\xEF\xBB\xBF") {
         3
     } else {
         0
     };
     let mut named = 0;
-    let walked = Scan::new(body, start).object(|scan, key| {
+    let walked = JsonScanner::new(body, start).walk_object(|scan, key| {
         let raw = &body[key.span.range()];
-        let spelled = text::decode(raw).unwrap_or_default();
+        let spelled = text::decode_text(raw).unwrap_or_default();
         named += usize::from(may_name_model(&spelled));
-        scan.value().map(|_| ())
+        scan.take_value().map(|_| ())
     });
     if walked.is_ok() { named } else { usize::MAX }
 }
@@ -63,7 +63,7 @@ mod tests {
             (r#"{"input":["b"]}"#, 0),
             ("[]", usize::MAX),
         ] {
-            assert_eq!(models_named(body.as_bytes()), named, "{body}");
+            assert_eq!(count_model_names(body.as_bytes()), named, "{body}");
         }
     }
 

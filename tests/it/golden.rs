@@ -9,8 +9,8 @@ use crate::support::strict;
 use bytes::Bytes;
 use plimsoll::{
     config::GuardConfig,
-    format::chat::index,
-    guard::{self, Policy, Recall, profile::named},
+    format::chat::index_body,
+    guard::{self, Policy, Recall, profile::find_profile},
 };
 
 const PROFILES: [&str; 3] = ["openai", "template", "gemini"];
@@ -33,12 +33,12 @@ fn golden_requests() {
         let body = fs::read(folder().join(&name)).unwrap();
         for profile in PROFILES {
             let policy = Policy {
-                profile: named(profile).unwrap(),
+                profile: find_profile(profile).unwrap(),
                 window: 1_024,
                 input_limit: None,
                 settings: &settings,
             };
-            let conversation = index(Bytes::from(body.clone())).unwrap();
+            let conversation = index_body(Bytes::from(body.clone())).unwrap();
             let plan = guard::plan(&conversation, &policy, &Recall::default());
             let sent = plan.edits.apply(&conversation.body).to_bytes();
             assert_eq!(strict::broken(&body, &sent, policy.profile), [], "{name}");

@@ -14,7 +14,7 @@ use plimsoll::{
     conversation::Conversation,
     guard::{
         self, Plan, Recall,
-        profile::{PROFILES, named},
+        profile::{PROFILES, find_profile},
     },
 };
 use proptest::prelude::*;
@@ -33,7 +33,7 @@ proptest! {
     /// Also where the profile is stricter than the conversation.
     #[test]
     fn a_profile_that_does_not_fit_breaks_nothing_new(case in any_conversation(40), window in prop::sample::select(&WINDOWS[..3]), profile in prop::sample::select(PROFILES)) {
-        let profile = named(profile.name).expect("a row of the table");
+        let profile = find_profile(profile.name).expect("a row of the table");
         CHAT.check(&case.body(), window, profile);
     }
 
@@ -81,8 +81,13 @@ fn long_sessions_are_cut_seldom() {
     recipe.strict = true;
     let session = Session::new(11, recipe, Size::Messages(600));
     for profile in ["openai", "template", "gemini"] {
-        let (cuts, requests) =
-            CHAT.grow(&session, 32_768, named(profile).unwrap(), &settings(), None);
+        let (cuts, requests) = CHAT.grow(
+            &session,
+            32_768,
+            find_profile(profile).unwrap(),
+            &settings(),
+            None,
+        );
         assert!(cuts > 3, "{cuts} cuts in {requests} requests");
         assert!(cuts * 5 < requests, "{cuts} cuts in {requests} requests");
     }
@@ -91,7 +96,7 @@ fn long_sessions_are_cut_seldom() {
 #[test]
 fn a_system_message_that_comes_and_goes_moves_no_cut() {
     let settings = settings();
-    let policy = policy(named("openai").unwrap(), 8_192, &settings);
+    let policy = policy(find_profile("openai").unwrap(), 8_192, &settings);
     let turns: Vec<_> = (0..60)
         .flat_map(|turn| {
             let question = format!("question {turn}: {}", "why is that so? ".repeat(20));
@@ -131,7 +136,7 @@ fn two_thousand_messages() {
     for shape in [Shape::Agent, Shape::Chat, Shape::Mixed] {
         let session = Session::new(3, Recipe::new(shape), Size::Messages(2_000));
         for window in [8_192, 128_000] {
-            CHAT.check(&session.whole(), window, named("openai").unwrap());
+            CHAT.check(&session.whole(), window, find_profile("openai").unwrap());
         }
     }
 }
@@ -175,7 +180,7 @@ fn wide_step(calls: usize, result: &str) -> Vec<u8> {
 #[test]
 fn a_step_of_very_many_calls_is_guarded_in_no_time() {
     let settings = settings();
-    let policy = policy(named("openai").unwrap(), 32_000, &settings);
+    let policy = policy(find_profile("openai").unwrap(), 32_000, &settings);
     let body = read(&wide_step(30_000, &"word ".repeat(60)));
     let plan = guard::plan(&body, &policy, &Recall::default());
     assert_eq!(plan.report.truncated.len(), 30_000);
@@ -192,7 +197,7 @@ fn a_step_of_very_many_calls_is_guarded_in_no_time() {
 #[test]
 fn the_name_of_a_tool_is_shown_up_to_a_bound() {
     let settings = settings();
-    let policy = policy(named("openai").unwrap(), 4_096, &settings);
+    let policy = policy(find_profile("openai").unwrap(), 4_096, &settings);
     let name = "n".repeat(1_000_000);
     let body = format!(
         r#"{{"messages":[{{"role":"user","content":"u"}},{{"role":"assistant","tool_calls":[{{"id":"a","function":{{"name":"{name}","arguments":""}}}}]}},{{"role":"tool","tool_call_id":"a","content":"{}"}}]}}"#,
@@ -205,7 +210,7 @@ fn the_name_of_a_tool_is_shown_up_to_a_bound() {
 /// The body with one tool result of this content, guarded; and guarded once more.
 fn twice(content: &str, window: u32) -> (Plan, Bytes, Bytes) {
     let settings = settings();
-    let policy = policy(named("openai").unwrap(), window, &settings);
+    let policy = policy(find_profile("openai").unwrap(), window, &settings);
     let body = format!(
         r#"{{"messages":[{{"role":"user","content":"u"}},{{"role":"assistant","tool_calls":[{{"id":"a","function":{{"name":"f","arguments":""}}}}]}},{{"role":"tool","tool_call_id":"a","content":{content}}}]}}"#
     );
@@ -267,7 +272,7 @@ fn of(messages: &[serde_json::Value]) -> Conversation {
 #[test]
 fn a_reminder_behind_the_newest_question_does_not_push_it_out() {
     let settings = settings();
-    let policy = policy(named("openai").unwrap(), 4_096, &settings);
+    let policy = policy(find_profile("openai").unwrap(), 4_096, &settings);
     let filler = "why is that so? ".repeat(300);
     let mut messages = vec![said_by("user", "the task")];
     for _ in 0..3 {
@@ -301,7 +306,7 @@ fn a_reminder_behind_the_newest_question_does_not_push_it_out() {
 fn more_tokens_than_can_be_counted_are_as_many_as_can() {
     let mut settings = settings();
     settings.chars_per_token = 1e-7;
-    let policy = policy(named("openai").unwrap(), 4_096, &settings);
+    let policy = policy(find_profile("openai").unwrap(), 4_096, &settings);
     let long = "a".repeat(500);
     let mut messages = vec![said_by("system", &long), said_by("user", &long)];
     for _ in 0..20 {
@@ -332,10 +337,10 @@ fn long_chat() -> Conversation {
 #[test]
 fn a_recorded_cut_stays_where_calibration_would_move_it() {
     let settings = settings();
-    let policy = policy(named("openai").unwrap(), 16_384, &settings);
+    let policy = policy(find_profile("openai").unwrap(), 16_384, &settings);
     let conversation = long_chat();
     let strict = Recall {
-        calibration: guard::estimate::Calibration::of_ratio(2.0),
+        calibration: guard::estimate::Calibration::from_ratio(2.0),
         ..Recall::default()
     };
     let cut = guard::plan(&conversation, &policy, &strict);
@@ -354,7 +359,7 @@ fn a_recorded_cut_stays_where_calibration_would_move_it() {
 #[test]
 fn a_cut_for_a_small_window_does_not_bind_in_a_large_one() {
     let settings = settings();
-    let profile = named("openai").unwrap();
+    let profile = find_profile("openai").unwrap();
     let conversation = long_chat();
     let small = policy(profile, 8_192, &settings);
     let cut = guard::plan(&conversation, &small, &Recall::default());
@@ -392,7 +397,7 @@ fn worked(steps: usize) -> Vec<serde_json::Value> {
 fn a_question_that_comes_late_does_not_undo_the_fold() {
     let settings = settings();
     for profile in ["openai", "anthropic"] {
-        let policy = policy(named(profile).unwrap(), 8_192, &settings);
+        let policy = policy(find_profile(profile).unwrap(), 8_192, &settings);
         let mut messages = worked(100);
         let before = guard::plan(&talk(&messages), &policy, &Recall::default());
         let folded = before.report.folded.expect("a fold").messages;
@@ -415,7 +420,7 @@ fn a_question_that_comes_late_does_not_undo_the_fold() {
 #[test]
 fn what_lies_at_a_boundary_of_the_rounding_moves_no_cut() {
     let settings = settings();
-    let policy = policy(named("openai").unwrap(), 8_192, &settings);
+    let policy = policy(find_profile("openai").unwrap(), 8_192, &settings);
     // The fixed part crosses a sixteenth of the window back and forth.
     let body = |system: usize| {
         let mut messages = worked(240);

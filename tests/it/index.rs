@@ -8,7 +8,7 @@ use crate::support::{
     parse,
     reading::{read, sizes_are_right, spans_are_right},
 };
-use plimsoll::conversation::{Unindexed, edit::Edits};
+use plimsoll::conversation::{IndexError, edit::Edits};
 use proptest::prelude::*;
 use serde::Deserialize;
 use serde_json::Value;
@@ -20,7 +20,7 @@ fn recorded_bodies_are_indexed_right() {
         if !messages["messages"].is_array() {
             assert!(matches!(
                 read(&recorded.body),
-                Err(Unindexed::Unguardable(_))
+                Err(IndexError::Unguardable(_))
             ));
             continue;
         }
@@ -107,7 +107,7 @@ proptest! {
     fn a_cut_body_is_no_json(case in any_conversation(8), at in any::<prop::sample::Index>()) {
         let body = case.body();
         let cut = &body[..at.index(body.len())];
-        prop_assert!(matches!(read(cut), Err(Unindexed::NotJson(_))));
+        prop_assert!(matches!(read(cut), Err(IndexError::NotJson(_))));
     }
 
     #[test]
@@ -122,12 +122,16 @@ fn damaged(body: &[u8]) {
     for message in &found.items {
         assert!(found.list.start < message.span.start && message.span.end < found.list.end);
         let _ = (
-            found.bytes(message.span),
-            found.calls(message),
-            found.blocks(message),
+            found.span_bytes(message.span),
+            found.calls_of(message),
+            found.blocks_of(message),
         );
     }
-    let _ = (found.model(), found.streams(), found.max_answer_tokens());
+    let _ = (
+        found.model(),
+        found.asks_for_stream(),
+        found.max_answer_tokens(),
+    );
     let mut edits = Edits::default();
     found.ask_usage(&mut edits);
     let _ = edits.apply(&found.body).to_bytes();
@@ -220,7 +224,7 @@ fn an_escaped_key_is_no_way_around() {
         assert_ne!(message, whole);
         let plain = read(format!(r#"{{"messages":[{whole}]}}"#).as_bytes()).unwrap();
         match read(format!(r#"{{"messages":[{message}]}}"#).as_bytes()) {
-            Err(Unindexed::Unguardable(_)) => {}
+            Err(IndexError::Unguardable(_)) => {}
             Err(error) => panic!("{message}: {error}"),
             Ok(found) => assert_eq!(
                 found.items[0].digest, plain.items[0].digest,
@@ -239,6 +243,6 @@ fn no_length_of_a_small_body_is_taken_for_a_whole() {
     for end in 0..body.len() {
         let cut = &body[..end];
         assert!(serde_json::from_slice::<Any>(cut).is_err());
-        assert!(matches!(read(cut), Err(Unindexed::NotJson(_))), "at {end}");
+        assert!(matches!(read(cut), Err(IndexError::NotJson(_))), "at {end}");
     }
 }

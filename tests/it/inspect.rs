@@ -8,7 +8,7 @@ use crate::support::{
     proxy::Proxy,
 };
 use http::HeaderValue;
-use plimsoll::{config::ModelConfig, format::chat::index};
+use plimsoll::{config::ModelConfig, format::chat::index_body};
 use serde_json::Value;
 
 const WINDOW: u32 = 16_384;
@@ -96,7 +96,7 @@ async fn it_writes_what_the_proxy_sends() {
         let text = String::from_utf8(body).unwrap();
         let body = text.replace("\"stream\": true", "\"stream\": false");
         let body = body.replace("\"stream\":true", "\"stream\":false");
-        let conversation = index(body.clone().into()).unwrap();
+        let conversation = index_body(body.clone().into()).unwrap();
         let model = conversation.model().unwrap();
         let (report, written) = inspect(body.as_bytes(), folder.path());
         let (expected, actions) = sent(body.as_bytes(), &model).await;

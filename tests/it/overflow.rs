@@ -7,11 +7,11 @@ use bytes::Bytes;
 use http::StatusCode;
 use plimsoll::{
     guard::profile,
-    health::silent::{Sample, overfull, truncates},
+    health::silent_truncation::{UsageSample, detect_truncation, has_filled_window},
     provider::{
-        Source, Window,
-        learnt::{Learnt, Lesson, Refused},
-        overflow::{Overflow, Verdict, judge},
+        Window, WindowSource,
+        learnt_windows::{LearntWindows, Lesson, RefusedPrompt},
+        overflow::{Overflow, OverflowVerdict, detect_overflow},
     },
 };
 use serde_json::{Value, json};
@@ -43,7 +43,7 @@ fn every_wording_is_read() {
             excess,
         };
         let status = StatusCode::from_u16(status).unwrap();
-        let Verdict::Overflow(found) = judge(status, &body(&value)) else {
+        let OverflowVerdict::Overflow(found) = detect_overflow(status, &body(&value)) else {
             panic!("{value}");
         };
         assert_eq!(found, expected(found.answer), "{value}");
@@ -51,7 +51,11 @@ fn every_wording_is_read() {
         if status == StatusCode::BAD_REQUEST && value["error"]["message"].is_string() {
             let mut limited = value;
             limited["error"]["code"] = json!("rate_limit_exceeded");
-            assert_eq!(judge(status, &body(&limited)), Verdict::Other, "{limited}");
+            assert_eq!(
+                detect_overflow(status, &body(&limited)),
+                OverflowVerdict::Other,
+                "{limited}"
+            );
         }
     }
 }
@@ -60,34 +64,38 @@ fn every_wording_is_read() {
 fn no_near_miss_is_taken_for_one() {
     for (status, value) in near_misses() {
         let status = StatusCode::from_u16(status).unwrap();
-        assert_eq!(judge(status, &body(&value)), Verdict::Other, "{value}");
+        assert_eq!(
+            detect_overflow(status, &body(&value)),
+            OverflowVerdict::Other,
+            "{value}"
+        );
     }
 }
 
 /// What an overflow teaches where so much was claimed.
 fn taught(overflow: Overflow, claimed: u32) -> String {
-    let learnt = Learnt::new(Duration::from_secs(86_400));
+    let learnt = LearntWindows::new(Duration::from_secs(86_400));
     let now = SystemTime::now();
-    let refused = Refused {
+    let refused = RefusedPrompt {
         overflow,
         claimed: Window {
             tokens: claimed,
             input: None,
-            source: Source::Catalogue,
+            source: WindowSource::Catalogue,
         },
         expected: claimed / 10 * 9,
         answer: 8_192,
         reserve: 8_192,
     };
-    let lesson = learnt.refused("p", "m", &refused, now);
-    let known = learnt.known("p", "m", now);
-    let tried = refused.counted().unwrap_or(refused.expected);
+    let lesson = learnt.record_refused_prompt("p", "m", &refused, now);
+    let known = learnt.find_bounds("p", "m", now);
+    let tried = refused.count_prompt_tokens().unwrap_or(refused.expected);
     let room = known
         .window
         .map_or(u32::MAX, |window| window - 8_192.min(window / 2));
     let most = room.min(known.input.unwrap_or(u32::MAX));
     assert!(
-        most < tried || tried <= 256 || overflow.answer_alone(),
+        most < tried || tried <= 256 || overflow.is_filled_by_answer(),
         "{known:?}"
     );
     assert!(
@@ -98,7 +106,7 @@ fn taught(overflow: Overflow, claimed: u32) -> String {
     match lesson {
         Lesson::Window(tokens) => format!("window {tokens}"),
         Lesson::Input(tokens) if overflow.prompt_limit == Some(tokens) => format!("input {tokens}"),
-        Lesson::Input(_) if overflow.answer_alone() => "nothing: the answer".to_owned(),
+        Lesson::Input(_) if overflow.is_filled_by_answer() => "nothing: the answer".to_owned(),
         Lesson::Input(tokens) => format!("inferred {tokens}"),
     }
 }
@@ -106,14 +114,14 @@ fn taught(overflow: Overflow, claimed: u32) -> String {
 /// Whether an overflow without an error is noticed: by an answer that counts more than the window
 /// holds, or the same twice. An answer of nothing at all is left to `judge`.
 fn noticed_in_silence(name: &str) -> bool {
-    let sample = |raw_sent, prompt_tokens| Sample {
+    let sample = |raw_sent, prompt_tokens| UsageSample {
         raw_sent,
         prompt_tokens,
     };
     match name {
-        "code-zai-silent.json" => overfull(210_000, 200_000, Some(3), false),
+        "code-zai-silent.json" => has_filled_window(210_000, 200_000, Some(3), false),
         "code-ollama-silent.json" => {
-            truncates(Some(sample(20_000, 4_090)), sample(21_000, 4_096), true).is_some()
+            detect_truncation(Some(sample(20_000, 4_090)), sample(21_000, 4_096), true).is_some()
         }
         _ => false,
     }
@@ -139,12 +147,12 @@ fn recorded_errors() {
     for (name, error) in &errors {
         let status = error["http_status"].as_u64().unwrap() as u16;
         let body = error["body"].as_str().unwrap();
-        let found = judge(StatusCode::from_u16(status).unwrap(), body.as_bytes());
+        let found = detect_overflow(StatusCode::from_u16(status).unwrap(), body.as_bytes());
         let (verdict, recognised) = match found {
             _ if noticed_in_silence(name) => ("silent", true),
-            Verdict::Other => ("-", false),
-            Verdict::Overflow(_) => ("overflow", true),
-            Verdict::Wordless => ("wordless", true),
+            OverflowVerdict::Other => ("-", false),
+            OverflowVerdict::Overflow(_) => ("overflow", true),
+            OverflowVerdict::Wordless => ("wordless", true),
         };
         let provider: String = error["provider"]
             .as_str()
@@ -153,7 +161,7 @@ fn recorded_errors() {
             .take(26)
             .collect();
         print!("{name:<38} {provider:<26} {status:>4}  {verdict:<9}");
-        if let Verdict::Overflow(found) = found {
+        if let OverflowVerdict::Overflow(found) = found {
             for number in [
                 found.window,
                 found.prompt_limit,
@@ -184,13 +192,13 @@ fn honest_counts_are_no_cap() {
     let Some(truth) = data::token_truth() else {
         return;
     };
-    let openai = profile::named("openai").unwrap();
+    let openai = profile::find_profile("openai").unwrap();
     let samples: Vec<_> = truth
         .pairs
         .iter()
         .map(|pair| {
             let raw_sent = raw_tokens(&Bytes::from(pair.request.clone()), openai);
-            let sample = Sample {
+            let sample = UsageSample {
                 raw_sent,
                 prompt_tokens: u32::try_from(pair.prompt_tokens).unwrap(),
             };
@@ -206,17 +214,17 @@ fn honest_counts_are_no_cap() {
         {
             followed += 1;
             for counts_missed_only in [false, true] {
-                let found = truncates(Some(*before), *now, counts_missed_only);
+                let found = detect_truncation(Some(*before), *now, counts_missed_only);
                 assert_eq!(found, None, "{provider} {model}: {before:?}, {now:?}");
             }
         }
     }
-    let anthropic = profile::named("anthropic").unwrap();
+    let anthropic = profile::find_profile("anthropic").unwrap();
     let session = Session::recorded(&data::request(&truth.session).unwrap()).unwrap();
     let steps: Vec<_> = truth
         .steps
         .iter()
-        .map(|step| Sample {
+        .map(|step| UsageSample {
             raw_sent: raw_tokens(
                 &Bytes::from(session.beginning(step.assistant_message)),
                 anthropic,
@@ -228,7 +236,7 @@ fn honest_counts_are_no_cap() {
     for apart in [1, 2, 10, 50] {
         for (before, now) in steps.iter().zip(&steps[apart..]) {
             for counts_missed_only in [false, true] {
-                let found = truncates(Some(*before), *now, counts_missed_only);
+                let found = detect_truncation(Some(*before), *now, counts_missed_only);
                 assert_eq!(found, None, "{before:?}, {now:?}");
             }
         }
@@ -236,12 +244,13 @@ fn honest_counts_are_no_cap() {
     println!("{followed} pairs and {} steps", steps.len());
     assert!(followed > 1_000 && steps.len() > 300);
     // A server that keeps 8,000 tokens of the same session is noticed, and soon.
-    let mut capped = steps.iter().map(|step| Sample {
+    let mut capped = steps.iter().map(|step| UsageSample {
         raw_sent: step.raw_sent,
         prompt_tokens: step.prompt_tokens.min(8_000),
     });
     let mut before = None;
-    let noticed = capped.position(|now| truncates(before.replace(now), now, false).is_some());
+    let noticed =
+        capped.position(|now| detect_truncation(before.replace(now), now, false).is_some());
     println!("a cut to 8,000 is noticed at answer {noticed:?}");
     assert!(noticed.is_some_and(|answer| answer < 60));
 }

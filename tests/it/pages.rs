@@ -6,8 +6,8 @@ use std::{
 };
 
 use plimsoll::{
-    config::{Config, Environment, Flags, load},
-    provider::Source,
+    config::{Config, Environment, Flags, load_config},
+    provider::WindowSource,
 };
 
 fn page(name: &str) -> String {
@@ -62,7 +62,8 @@ fn the_settings_of_the_readme_can_be_used() {
             listen: None,
         };
         let environment = Environment::from_iter([("OPENAI_API_KEY", "sk-none")]);
-        let loaded = load(&flags, &environment).unwrap_or_else(|problems| panic!("{problems}"));
+        let loaded =
+            load_config(&flags, &environment).unwrap_or_else(|problems| panic!("{problems}"));
         assert_ne!(loaded.config, Config::default());
     }
 }
@@ -101,13 +102,13 @@ fn the_readme_lists_every_header() {
 fn the_readme_lists_every_source_of_a_window() {
     let readme = page("README.md");
     for source in [
-        Source::Learnt,
-        Source::Provider,
-        Source::Config,
-        Source::Catalogue,
-        Source::Assumed,
+        WindowSource::Learnt,
+        WindowSource::Provider,
+        WindowSource::Config,
+        WindowSource::Catalogue,
+        WindowSource::Assumed,
     ] {
-        let row = format!("| `{}` |", source.word());
+        let row = format!("| `{}` |", source.display_name());
         assert!(readme.contains(&row), "no row {row}");
     }
 }

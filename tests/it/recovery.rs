@@ -61,7 +61,7 @@ impl Default for Shape {
     fn default() -> Self {
         Self {
             window: WINDOW,
-            profile: plimsoll::guard::profile::named("openai").unwrap(),
+            profile: plimsoll::guard::profile::find_profile("openai").unwrap(),
         }
     }
 }

@@ -14,8 +14,8 @@ use plimsoll::{
     conversation::{Author, Conversation},
     guard::{
         self, Plan, Policy, Recall,
-        profile::{PROFILES, Profile, named},
-        record::{Ours, OwnTools, Record, What},
+        injections::{InjectedTools, InjectionContent, InjectionRecord, Injections},
+        profile::{PROFILES, Profile, find_profile},
     },
     json::text,
 };
@@ -31,7 +31,7 @@ fn messages(body: &[u8]) -> Vec<Vec<u8>> {
     let conversation = read(body);
     let messages = conversation.items.iter();
     messages
-        .map(|message| conversation.bytes(message.span).to_vec())
+        .map(|message| conversation.span_bytes(message.span).to_vec())
         .collect()
 }
 
@@ -53,14 +53,14 @@ proptest! {
         let body = case.body();
         let ours = ours(&read(&body), seed);
         for profile in profiles_of(&case) {
-            check(&body, window, profile, &Recall { ours: ours.clone(), ..Recall::default() });
+            check(&body, window, profile, &Recall { injections: ours.clone(), ..Recall::default() });
         }
     }
 
     #[test]
     fn every_line_of_defence_is_valid_beside_what_is_ours(case in any_conversation(50), window in prop::sample::select(&WINDOWS[..]), seed in any::<u64>()) {
         let body = noted(&read(&case.body()), seed);
-        let recall = Recall { ours: ours(&read(&body), seed), ..Recall::default() };
+        let recall = Recall { injections: ours(&read(&body), seed), ..Recall::default() };
         for profile in profiles_of(&case) {
             check_with(&body, window, profile, &recall, &any_settings(seed));
         }
@@ -71,9 +71,9 @@ proptest! {
     #[test]
     fn a_profile_that_does_not_fit_breaks_nothing_new(case in any_conversation(30), window in prop::sample::select(&WINDOWS[..]), profile in prop::sample::select(PROFILES), seed in any::<u64>()) {
         let body = case.body();
-        let profile = named(profile.name).expect("a row of the table");
+        let profile = find_profile(profile.name).expect("a row of the table");
         let ours = ours(&read(&body), seed);
-        check(&body, window, profile, &Recall { ours, ..Recall::default() });
+        check(&body, window, profile, &Recall { injections: ours, ..Recall::default() });
     }
 
     #[test]
@@ -103,13 +103,14 @@ proptest! {
 /// A course that begins with this request keeps what it should, and is valid.
 fn begins(body: &[u8], policy: &Policy<'_>) {
     let conversation = read(body);
-    let boundary = guard::tail(&conversation, policy).expect("a valid conversation");
-    let ours = Ours {
+    let boundary =
+        guard::find_course_boundary(&conversation, policy).expect("a valid conversation");
+    let ours = Injections {
         course: Some(course(boundary)),
-        ..Ours::default()
+        ..Injections::default()
     };
     let recall = Recall {
-        ours,
+        injections: ours,
         ..Recall::default()
     };
     let Some(plan) = check(body, policy.window, policy.profile, &recall) else {
@@ -118,7 +119,7 @@ fn begins(body: &[u8], policy: &Policy<'_>) {
             policy.profile.name
         );
     };
-    let gone = guard::removed_by(&conversation, boundary);
+    let gone = guard::list_removed_messages(&conversation, boundary);
     let folded = plan.report.folded.map_or(0, |folded| folded.messages);
     assert!(folded >= gone.len(), "{folded} of {}", gone.len());
     if plan.report.raw_after <= plan.report.budget.tokens / 2 {
@@ -158,12 +159,12 @@ fn grow(case: &Case, window: u32, profile: &'static Profile, seed: u64, settings
         let count = said(&conversation).len();
         let cleared = random.chance(10);
         if cleared {
-            let boundary = guard::tail(&conversation, &policy).expect("a boundary");
-            recall.ours.course = Some(course(boundary));
+            let boundary = guard::find_course_boundary(&conversation, &policy).expect("a boundary");
+            recall.injections.course = Some(course(boundary));
             began = count + 1;
         }
-        let places = |record: &&Record| (began..=count).contains(&(record.place as usize));
-        recall.ours.records = all.iter().filter(places).cloned().collect();
+        let places = |record: &&InjectionRecord| (began..=count).contains(&(record.place as usize));
+        recall.injections.records = all.iter().filter(places).cloned().collect();
         let Some(plan) = check_with(&body, window, profile, &recall, settings) else {
             return;
         };
@@ -199,14 +200,17 @@ fn asked_again(conversation: &Conversation, before: usize) -> bool {
         .iter()
         .map(|&at| conversation.items[at].author)
         .collect();
-    before > 0 && roles[before - 1].answers() && roles.get(before) == Some(&Author::User)
+    before > 0 && roles[before - 1].is_tool() && roles.get(before) == Some(&Author::User)
 }
 
 /// A prompt at the end of the request leaves the prefix as it is.
 fn prompted(conversation: &Conversation, policy: &Policy<'_>, recall: &Recall) {
     let place = said(conversation).len() as u32;
     let mut recall = recall.clone();
-    recall.ours.records.retain(|record| record.place < place);
+    recall
+        .injections
+        .records
+        .retain(|record| record.place < place);
     let mut plan = guard::plan(conversation, policy, &recall);
     for urgent in [false, true] {
         let known = plan.memory.alternates;
@@ -214,11 +218,11 @@ fn prompted(conversation: &Conversation, policy: &Policy<'_>, recall: &Recall) {
             continue;
         }
         let mut more = recall.clone();
-        more.ours.records.push(Record {
+        more.injections.records.push(InjectionRecord {
             place,
-            what: What::Prompt("[A prompt of the guard.]".into()),
+            what: InjectionContent::Prompt("[A prompt of the guard.]".into()),
         });
-        more.ours.records.push(Record {
+        more.injections.records.push(InjectionRecord {
             place,
             what: round(2),
         });
@@ -240,7 +244,7 @@ fn prompted(conversation: &Conversation, policy: &Policy<'_>, recall: &Recall) {
         assert!(text.contains("[A prompt of the guard.]"), "{text}");
         let newest = said(conversation).last().copied().expect("a message");
         let after_user = conversation.items[newest].author == Author::User;
-        let joins = policy.profile.adjacent_users == guard::profile::Takes::No
+        let joins = policy.profile.adjacent_users == guard::profile::Acceptance::No
             || (after_user && alternates == Some(true));
         assert_eq!(
             after[whole] == before[whole],

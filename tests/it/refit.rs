@@ -18,7 +18,7 @@ use bytes::Bytes;
 use plimsoll::{
     config::{Config, ModelConfig},
     format::chat,
-    guard::profile::named,
+    guard::profile::find_profile,
 };
 use serde_json::{Value, json};
 
@@ -175,10 +175,10 @@ impl Tally {
 }
 
 fn is_hopeless(body: &[u8], window: u32) -> bool {
-    let conversation = chat::index(Bytes::copy_from_slice(body)).unwrap();
+    let conversation = chat::index_body(Bytes::copy_from_slice(body)).unwrap();
     let (settings, counter) = (settings(), Counter::o200k());
     let drive = Drive {
-        policy: policy(named("openai").unwrap(), window, &settings),
+        policy: policy(find_profile("openai").unwrap(), window, &settings),
         meter: Meter::Foreign(&counter),
         counter: &counter,
         keeps: true,
@@ -189,7 +189,7 @@ fn is_hopeless(body: &[u8], window: u32) -> bool {
 }
 
 async fn before(window: u32, profile: &str, refusal: Refusal, tales: &[Tale]) -> (Up, Running) {
-    let profile = named(profile).unwrap();
+    let profile = find_profile(profile).unwrap();
     let mut model = Model::new(window).profile(profile);
     model.refusal = refusal;
     let up = model.start(|_| Said::text("Well.")).await;

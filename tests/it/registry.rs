@@ -9,7 +9,7 @@ use std::{
 use http::Method;
 use plimsoll::{
     config::{Auth, Config, Deployment, ModelConfig},
-    provider::{Registry, Source, listed::Unlisted},
+    provider::{Registry, WindowSource, model_lists::ModelListError},
 };
 use serde_json::Value;
 
@@ -109,8 +109,8 @@ async fn a_list_is_asked_for_only_where_it_is_wanted() {
     assert_eq!(up.count(), 0);
     let mut config = settings(&up, Path::new("nowhere"));
     config.providers.get_mut("up").unwrap().auth = Auth::Client;
-    let asked = within(Registry::new(&config).unwrap().ask_lists()).await;
-    assert!(matches!(asked[..], [(_, Err(Unlisted::NotOurs(_)))]));
+    let asked = within(Registry::new(&config).unwrap().ask_for_lists()).await;
+    assert!(matches!(asked[..], [(_, Err(ModelListError::NotAsked(_)))]));
     assert_eq!(up.count(), 0);
 }
 
@@ -118,15 +118,22 @@ async fn a_list_is_asked_for_only_where_it_is_wanted() {
 async fn the_command_asks_at_once() {
     let up = Provider::answering(|_| vec![answer("200 OK", "", LIST)]).await;
     let registry = Registry::new(&settings(&up, Path::new("nowhere"))).unwrap();
-    let before = registry.resolve("up/org/m", None).unwrap();
-    assert_eq!(before.window.source, Source::Assumed);
+    let before = registry.resolve_target("up/org/m", None).unwrap();
+    assert_eq!(before.window.source, WindowSource::Assumed);
     assert_eq!(up.count(), 0, "nothing is asked before the start");
-    let asked = within(registry.ask_lists()).await;
+    let asked = within(registry.ask_for_lists()).await;
     assert!(matches!(asked[..], [(_, Ok(2))]));
-    let after = registry.window_of(&before);
-    assert_eq!((after.tokens, after.source), (4_096, Source::Provider));
-    let unlisted = registry.resolve("up/other", None).unwrap().window;
-    assert_eq!(unlisted.source, Source::Assumed, "the list has several");
+    let after = registry.current_window(&before);
+    assert_eq!(
+        (after.tokens, after.source),
+        (4_096, WindowSource::Provider)
+    );
+    let unlisted = registry.resolve_target("up/other", None).unwrap().window;
+    assert_eq!(
+        unlisted.source,
+        WindowSource::Assumed,
+        "the list has several"
+    );
 }
 
 /// The lines of a log.
@@ -155,10 +162,12 @@ async fn an_unknown_window_is_said_once_in_the_log() {
         .with_writer(move || writer.clone())
         .finish();
     tracing::subscriber::with_default(subscriber, || {
-        registry.resolve("up/only-looked-at", None).unwrap();
+        registry.resolve_target("up/only-looked-at", None).unwrap();
         for _ in 0..3 {
-            registry.choose("up/plain", None).unwrap();
-            registry.choose("simulated/plimsoll-8k", None).unwrap();
+            registry.choose_candidates("up/plain", None).unwrap();
+            registry
+                .choose_candidates("simulated/plimsoll-8k", None)
+                .unwrap();
         }
     });
     let said = String::from_utf8(lines.0.lock().unwrap().clone()).unwrap();
@@ -181,15 +190,15 @@ async fn a_server_of_one_model_tells_its_window_under_any_name() {
     };
     config.models.insert("up/told".into(), told);
     let registry = Registry::new(&config).unwrap();
-    let _ = within(registry.ask_lists()).await;
+    let _ = within(registry.ask_for_lists()).await;
     for (model, tokens, source) in [
-        ("up/noise.gguf", 4_096, Source::Provider),
-        ("up/any", 4_096, Source::Provider),
-        ("up/gpt-4o", 4_096, Source::Provider),
-        ("up/told", 128_000, Source::Config),
-        ("openai/any", 96_000, Source::Assumed),
+        ("up/noise.gguf", 4_096, WindowSource::Provider),
+        ("up/any", 4_096, WindowSource::Provider),
+        ("up/gpt-4o", 4_096, WindowSource::Provider),
+        ("up/told", 128_000, WindowSource::Config),
+        ("openai/any", 96_000, WindowSource::Assumed),
     ] {
-        let window = registry.resolve(model, None).unwrap().window;
+        let window = registry.resolve_target(model, None).unwrap().window;
         assert_eq!((window.tokens, window.source), (tokens, source), "{model}");
     }
 }
@@ -233,12 +242,16 @@ async fn no_name_is_believed_where_an_overflow_is_not_refused() {
     let mut config = settings(&up, Path::new("nowhere"));
     let window = |config: &Config| {
         let registry = Registry::new(config).unwrap();
-        registry.resolve("up/gpt-4o", None).unwrap().window.source
+        registry
+            .resolve_target("up/gpt-4o", None)
+            .unwrap()
+            .window
+            .source
     };
-    assert_eq!(window(&config), Source::CatalogueByName);
-    let ollama = plimsoll::guard::profile::named("ollama").unwrap();
+    assert_eq!(window(&config), WindowSource::CatalogueByName);
+    let ollama = plimsoll::guard::profile::find_profile("ollama").unwrap();
     config.providers.get_mut("up").unwrap().profile = ollama;
-    assert_eq!(window(&config), Source::Assumed);
+    assert_eq!(window(&config), WindowSource::Assumed);
 }
 
 /// Settings with a catalogue at that provider.
@@ -261,9 +274,10 @@ async fn the_catalogue_is_fetched_and_kept() {
     let registry = Registry::new(&config).unwrap();
     let fetched = within(registry.fetch_catalogue()).await.unwrap();
     assert_eq!(fetched.unwrap(), 1);
-    let window = |registry: &Registry, model: &str| registry.resolve(model, None).unwrap().window;
+    let window =
+        |registry: &Registry, model: &str| registry.resolve_target(model, None).unwrap().window;
     assert_eq!(window(&registry, "up/new").tokens, 50_000);
-    assert_eq!(window(&registry, "up/new").source, Source::Catalogue);
+    assert_eq!(window(&registry, "up/new").source, WindowSource::Catalogue);
     let kept = std::fs::read_to_string(data.path().join("catalogue.json")).unwrap();
     assert!(!kept.contains(SECRET), "{kept}");
     // Another process finds it, and has nothing to fetch.
@@ -328,7 +342,7 @@ async fn a_catalogue_that_cannot_be_fetched_changes_nothing() {
             }
             (fetched, _) => panic!("{fetched:?}"),
         }
-        let window = registry.resolve("up/new", None).unwrap().window;
+        let window = registry.resolve_target("up/new", None).unwrap().window;
         assert_eq!(window.tokens, 50_000);
     }
     assert_eq!(up.count(), 7, "no redirect was followed");

@@ -71,7 +71,7 @@ async fn a_stream_ends_under_the_settings_it_began_with() {
         config.providers.remove("up");
         config.models.clear();
     });
-    assert_eq!(change.summary(), "providers.up, models.\"up/m\"");
+    assert_eq!(change.summarise_applied(), "providers.up, models.\"up/m\"");
     client.chat(ASK).await.is_error(404, "model_not_found");
     assert!(before.upgrade().is_some());
     up.release();

@@ -129,7 +129,10 @@ async fn what_a_store_shares_can_be_anything() {
     let store = store();
     for name in ["", "w", "r", "w12345678\0\0", "r12345678\u{7f}\u{7f}\u{7f}"] {
         for value in ["", "\u{1}", "\u{1}aaaaaaaaaaaaaaaaaaaaaaaaaaaa", "\u{2}"] {
-            store.share(name.as_bytes(), value.into()).await.unwrap();
+            store
+                .publish_shared(name.as_bytes(), value.into())
+                .await
+                .unwrap();
         }
     }
     let proxy = Proxy::new().provider(story.name, &up.provider);

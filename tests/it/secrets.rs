@@ -12,7 +12,7 @@ use std::{
 
 use base64::{Engine as _, engine::general_purpose::STANDARD_NO_PAD};
 use http::{Method, Request};
-use plimsoll::config::{Environment, Flags, load};
+use plimsoll::config::{Environment, Flags, load_config};
 use sha2::{Digest, Sha256};
 use tokio::{
     io::{AsyncReadExt, AsyncWriteExt},
@@ -513,7 +513,7 @@ async fn commands_and_debug_prints_hold_no_keys() {
         config: Some(folder.path().join("config.toml")),
         listen: None,
     };
-    let loaded = load(&flags, &environment).unwrap_or_else(|problems| panic!("{problems}"));
+    let loaded = load_config(&flags, &environment).unwrap_or_else(|problems| panic!("{problems}"));
     let shown = format!("{loaded:?} {:?} {environment:?}", loaded.config);
     markers.are_absent("debug", &shown);
     assert!(shown.contains("[hidden]"));

@@ -9,7 +9,7 @@ use plimsoll::{
     config::StoreConfig,
     conversation::Conversation,
     format::chat,
-    session::{Client, Sessions, Tenants, secret::InstallationSecret},
+    session::{ClientIdentity, Sessions, Tenants, installation_secret::InstallationSecret},
     store::memory::MemoryStore,
 };
 use serde_json::{Value, json};
@@ -19,7 +19,7 @@ const MAX_MESSAGES: usize = 60;
 
 fn index(messages: &[Value]) -> Conversation {
     let body = json!({ "messages": messages }).to_string();
-    chat::index(Bytes::from(body)).unwrap()
+    chat::index_body(Bytes::from(body)).unwrap()
 }
 
 /// Plays a conversation answer by answer; each must count one more than the one before.
@@ -31,7 +31,7 @@ async fn check(name: &str, messages: &[Value]) {
         ..StoreConfig::default()
     });
     let tenants = Tenants::new(InstallationSecret::random().unwrap());
-    let tenant = tenants.tenant(Client::Anonymous, &HeaderMap::new(), None);
+    let tenant = tenants.derive_tenant(ClientIdentity::Anonymous, &HeaderMap::new(), None);
     let sessions = Sessions::new(Arc::new(store), tenants).unwrap();
     let whole = index(messages);
     let mut answers = 0;
@@ -43,14 +43,14 @@ async fn check(name: &str, messages: &[Value]) {
         }
         answers += 1;
         let request = index(&messages[..at]);
-        let inherited = sessions.find(&request, &tenant, None).await;
-        let state = inherited.successor();
+        let inherited = sessions.inherit_session(&request, &tenant, None).await;
+        let state = inherited.next_state();
         assert_eq!(state.generations, answers, "{name}: message {at}");
         let answer = whole.items[at].short_digest;
         let within = Duration::from_secs(5);
         assert!(
             sessions
-                .save(&inherited.lineage, answer, &state, within)
+                .save_state(&inherited.lineage, answer, &state, within)
                 .await
         );
     }

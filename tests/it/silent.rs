@@ -3,7 +3,7 @@
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use http::HeaderMap;
-use plimsoll::{config::ModelConfig, guard::profile::named};
+use plimsoll::{config::ModelConfig, guard::profile::find_profile};
 use serde_json::{Value, json};
 
 use crate::support::{
@@ -66,7 +66,7 @@ async fn a_provider_that_cuts_in_silence_is_found_out() {
         };
         let proxy = Proxy::new()
             .provider("up", &up)
-            .providers(|provider| provider.profile = named("ollama").unwrap())
+            .providers(|provider| provider.profile = find_profile("ollama").unwrap())
             .set(|config| drop(config.models.insert("m".into(), settings)))
             .start()
             .await;

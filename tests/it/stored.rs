@@ -10,8 +10,11 @@ use async_trait::async_trait;
 use bytes::Bytes;
 use plimsoll::{
     config::{ModelConfig, StoreConfig, secret::SecretKey},
-    session::{Account, SessionId, Tenant, seal::ADDED_BYTES},
-    store::{Found, Key, Page, Row, Saved, Shared, Store, StoreError, memory::MemoryStore},
+    session::{Account, SessionId, Tenant, state_cipher::ADDED_BYTES},
+    store::{
+        FoundState, Page, SessionRow, SharedValues, StateKey, StateToSave, Store, StoreError,
+        memory::MemoryStore,
+    },
 };
 
 use crate::support::{
@@ -39,46 +42,46 @@ impl Recorder {
 
 #[async_trait]
 impl Store for Recorder {
-    async fn find(
+    async fn find_state(
         &self,
         tenant: &Tenant,
         opening: u64,
-        keys: &[Key],
-    ) -> Result<Option<Found>, StoreError> {
-        self.inner.find(tenant, opening, keys).await
+        keys: &[StateKey],
+    ) -> Result<Option<FoundState>, StoreError> {
+        self.inner.find_state(tenant, opening, keys).await
     }
-    async fn save(&self, saved: Saved) -> Result<(), StoreError> {
+    async fn save_state(&self, saved: StateToSave) -> Result<(), StoreError> {
         self.note(&saved.state);
-        self.inner.save(saved).await
+        self.inner.save_state(saved).await
     }
-    async fn session(
+    async fn load_session(
         &self,
         account: Option<&Account>,
         id: SessionId,
-    ) -> Result<Option<Row>, StoreError> {
-        self.inner.session(account, id).await
+    ) -> Result<Option<SessionRow>, StoreError> {
+        self.inner.load_session(account, id).await
     }
-    async fn order(
+    async fn put_commands(
         &self,
         account: Option<&Account>,
         id: SessionId,
         orders: Bytes,
     ) -> Result<bool, StoreError> {
         self.note(&orders);
-        self.inner.order(account, id, orders).await
+        self.inner.put_commands(account, id, orders).await
     }
-    async fn sessions(
+    async fn list_sessions(
         &self,
         account: Option<&Account>,
         page: Page,
-    ) -> Result<Vec<Row>, StoreError> {
-        self.inner.sessions(account, page).await
+    ) -> Result<Vec<SessionRow>, StoreError> {
+        self.inner.list_sessions(account, page).await
     }
-    async fn share(&self, name: &[u8], value: Bytes) -> Result<(), StoreError> {
-        self.inner.share(name, value).await
+    async fn publish_shared(&self, name: &[u8], value: Bytes) -> Result<(), StoreError> {
+        self.inner.publish_shared(name, value).await
     }
-    async fn shared(&self) -> Result<Shared, StoreError> {
-        self.inner.shared().await
+    async fn read_shared(&self) -> Result<SharedValues, StoreError> {
+        self.inner.read_shared().await
     }
     fn shared_version(&self) -> u64 {
         self.inner.shared_version()

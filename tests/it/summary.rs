@@ -9,13 +9,13 @@ use bytes::Bytes;
 use http::Request;
 use http_body_util::BodyExt;
 use plimsoll::{
-    compaction::{Due, Next, Summariser, Work, due},
+    compaction::{Summariser, SummaryProgress, SummaryRange, SummaryWork, find_summary_range},
     config::GuardConfig,
     conversation::{Conversation, units},
-    format::chat::index,
+    format::chat::index_body,
     guard::{
-        self, Plan, Recall, StoodBack,
-        profile::{PROFILES, Profile, named},
+        self, Plan, Recall, StandBackReason,
+        profile::{PROFILES, Profile, find_profile},
     },
     provider::simulated,
     recovery::Language,
@@ -28,7 +28,7 @@ const KEY: &str = "c0dec0de01020304";
 
 fn summariser(profile: &'static Profile, own: bool, room: u32) -> Summariser {
     Summariser {
-        own,
+        is_conversation_model: own,
         model: "plimsoll-32k".into(),
         profile,
         room,
@@ -44,7 +44,7 @@ fn planned(conversation: &Conversation, profile: &'static Profile, window: u32) 
     let policy = policy(profile, window, &settings);
     let plan = guard::plan(conversation, &policy, &Recall::default());
     match plan.report.stood_back {
-        Some(StoodBack::Unsound(broken)) => panic!("unsound: {broken:?}"),
+        Some(StandBackReason::Unsound(broken)) => panic!("unsound: {broken:?}"),
         Some(_) => None,
         None => Some(plan),
     }
@@ -52,13 +52,13 @@ fn planned(conversation: &Conversation, profile: &'static Profile, window: u32) 
 
 /// Every boundary between two units after what is pinned and what was left out.
 fn boundaries(conversation: &Conversation, plan: &Plan) -> Vec<u32> {
-    let units = units::split(conversation).unwrap();
+    let units = units::split_units(conversation).unwrap();
     let mut said = 0;
     let mut found = Vec::new();
     for (at, unit) in units.iter().enumerate() {
         let system = unit.kind == units::UnitKind::System;
         let beyond = plan.memory.boundary().is_none_or(|folded| said > folded);
-        if at > units::pinned(&units) && !system && beyond {
+        if at > units::find_pinned_end(&units) && !system && beyond {
             found.push(said);
         }
         said += if system {
@@ -71,16 +71,16 @@ fn boundaries(conversation: &Conversation, plan: &Plan) -> Vec<u32> {
 }
 
 fn messages(body: &[u8]) -> Vec<Vec<u8>> {
-    let conversation = index(Bytes::copy_from_slice(body)).expect("a conversation");
+    let conversation = index_body(Bytes::copy_from_slice(body)).expect("a conversation");
     let spans = conversation.items.iter().map(|message| message.span);
     spans
-        .map(|span| conversation.bytes(span).to_vec())
+        .map(|span| conversation.span_bytes(span).to_vec())
         .collect()
 }
 
 /// The own form: valid, and what was sent to the cut with a message or two of ours.
 fn check_own(body: &[u8], profile: &'static Profile, window: u32) {
-    let conversation = index(Bytes::copy_from_slice(body)).unwrap();
+    let conversation = index_body(Bytes::copy_from_slice(body)).unwrap();
     let Some(plan) = planned(&conversation, profile, window) else {
         return;
     };
@@ -88,12 +88,13 @@ fn check_own(body: &[u8], profile: &'static Profile, window: u32) {
     let before = messages(&whole);
     for boundary in boundaries(&conversation, &plan) {
         let context = format!("{}, {window}, boundary {boundary}", profile.name);
-        let due = Due {
+        let due = SummaryRange {
             boundary,
             replaced: 10_000,
         };
         let asked = summariser(profile, true, u32::MAX);
-        let (_, request) = Work::begin(&conversation, &plan.edits, due, asked).expect(&context);
+        let (_, request) =
+            SummaryWork::begin_summary(&conversation, &plan.edits, due, asked).expect(&context);
         assert_eq!(strict::broken(&whole, &request, profile), [], "{context}");
         let now = messages(&request);
         let shared = now.iter().zip(&before).take_while(|(a, b)| a == b).count();
@@ -107,12 +108,12 @@ fn check_own(body: &[u8], profile: &'static Profile, window: u32) {
             "{context}"
         );
         // What is cut off is what the boundary says, system messages apart.
-        let cut = index(request).unwrap();
+        let cut = index_body(request).unwrap();
         let folded = plan.memory.boundary().unwrap_or(0);
         assert!(shared <= before.len(), "{context}");
         let said = cut.items[..shared]
             .iter()
-            .filter(|it| !it.author.instructs())
+            .filter(|it| !it.author.is_system())
             .count();
         assert!(
             said + folded as usize >= boundary as usize,
@@ -123,24 +124,26 @@ fn check_own(body: &[u8], profile: &'static Profile, window: u32) {
 
 /// The record: every request within the room, and every message in exactly one of them.
 fn check_record(body: &[u8], profile: &'static Profile, room: u32) {
-    let conversation = index(Bytes::copy_from_slice(body)).unwrap();
+    let conversation = index_body(Bytes::copy_from_slice(body)).unwrap();
     let Some(plan) = planned(&conversation, profile, 32_768) else {
         return;
     };
     let Some(&boundary) = boundaries(&conversation, &plan).last() else {
         return;
     };
-    let due = Due {
+    let due = SummaryRange {
         boundary,
         replaced: 100_000,
     };
     let asked = summariser(profile, false, room);
-    let Some((mut work, first)) = Work::begin(&conversation, &plan.edits, due, asked) else {
+    let Some((mut work, first)) =
+        SummaryWork::begin_summary(&conversation, &plan.edits, due, asked)
+    else {
         return;
     };
-    let requests = 1 + work.left();
+    let requests = 1 + work.remaining_requests();
     let mut bodies = vec![first];
-    while let Next::Ask(next) = work.next(&answered(&"word ".repeat(200))) {
+    while let SummaryProgress::Ask(next) = work.read_answer(&answered(&"word ".repeat(200))) {
         bodies.push(next);
     }
     assert_eq!(bodies.len(), requests);
@@ -161,10 +164,10 @@ fn check_record(body: &[u8], profile: &'static Profile, room: u32) {
     }
     let ours = usize::from(plan.report.folded.is_some());
     let kept = sent(&conversation, &plan);
-    let kept = index(kept).unwrap();
+    let kept = index_body(kept).unwrap();
     let rest = conversation.items.len() - cut_at(&conversation, boundary);
     let part = &kept.items[..kept.items.len() - rest];
-    let said = part.iter().filter(|it| !it.author.instructs());
+    let said = part.iter().filter(|it| !it.author.is_system());
     let expected: usize = said.map(|it| 1 + it.calls.len()).sum();
     assert!(labels <= expected, "{labels} of {expected} ({ours})");
     // Units of very many calls are cut as a whole.
@@ -177,7 +180,7 @@ fn check_record(body: &[u8], profile: &'static Profile, room: u32) {
 /// The message that a boundary names.
 fn cut_at(conversation: &Conversation, boundary: u32) -> usize {
     let said = conversation.items.iter().enumerate();
-    let mut said = said.filter(|(_, message)| !message.author.instructs());
+    let mut said = said.filter(|(_, message)| !message.author.is_system());
     said.nth(boundary as usize).unwrap().0
 }
 
@@ -207,7 +210,7 @@ proptest! {
     #[test]
     fn a_record_fits_and_leaves_nothing_out(case in any_conversation(40), room in 2_500u32..40_000) {
         for name in ["openai", "template"] {
-            check_record(&case.body(), named(name).unwrap(), room);
+            check_record(&case.body(), find_profile(name).unwrap(), room);
         }
     }
 }
@@ -219,21 +222,23 @@ async fn made(conversation: &Conversation, asked: Summariser) -> (usize, String)
     settings.clear.enabled = false;
     let policy = policy(asked.profile, 32_768, &settings);
     let plan = guard::plan(conversation, &policy, &Recall::default());
-    let ours = guard::record::Ours::default();
-    let due = due(conversation, &policy, &plan.memory, &ours).expect("a summary is due");
-    let (mut work, mut body) = Work::begin(conversation, &plan.edits, due, asked).unwrap();
+    let ours = guard::injections::Injections::default();
+    let due =
+        find_summary_range(conversation, &policy, &plan.memory, &ours).expect("a summary is due");
+    let (mut work, mut body) =
+        SummaryWork::begin_summary(conversation, &plan.edits, due, asked).unwrap();
     for requests in 1.. {
         let request = Request::post("/v1/chat/completions").body(body).unwrap();
-        let response = simulated::answer(request).await;
+        let response = simulated::answer_request(request).await;
         assert!(response.status().is_success(), "{}", response.status());
         let answer = response.into_body().collect().await.unwrap().to_bytes();
-        match work.next(&answer) {
-            Next::Ask(next) => body = next,
-            Next::Done(summary) => {
+        match work.read_answer(&answer) {
+            SummaryProgress::Ask(next) => body = next,
+            SummaryProgress::Done(summary) => {
                 assert_eq!(summary.boundary, due.boundary);
                 return (requests, summary.text.into_string());
             }
-            Next::Failed(rejected) => panic!("request {requests}: {rejected}"),
+            SummaryProgress::Failed(rejected) => panic!("request {requests}: {rejected}"),
         }
     }
     unreachable!("every summary ends")
@@ -243,7 +248,7 @@ async fn made(conversation: &Conversation, asked: Summariser) -> (usize, String)
 async fn the_simulated_model_summarises_when_asked() {
     for shape in [Shape::OneTurn, Shape::Chinese, Shape::Chat] {
         let session = Session::new(3, Recipe::new(shape), Size::Bytes(90_000));
-        let conversation = index(Bytes::from(session.whole())).unwrap();
+        let conversation = index_body(Bytes::from(session.whole())).unwrap();
         for (profile, own, room) in [
             ("openai", true, 28_000),
             ("template", true, 28_000),
@@ -254,7 +259,7 @@ async fn the_simulated_model_summarises_when_asked() {
                     Shape::Chinese => Language::Chinese,
                     _ => Language::English,
                 },
-                ..summariser(named(profile).unwrap(), own, room)
+                ..summariser(find_profile(profile).unwrap(), own, room)
             };
             let (requests, text) = made(&conversation, asked).await;
             assert_eq!(requests > 1, !own, "{shape:?}: {requests} requests");
@@ -273,22 +278,23 @@ fn golden_requests_for_a_summary() {
     let folder = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/data/summary");
     for (name, language) in [("en", Language::English), ("zh", Language::Chinese)] {
         let body = std::fs::read(folder.join(format!("{name}.json"))).unwrap();
-        let conversation = index(Bytes::from(body)).unwrap();
+        let conversation = index_body(Bytes::from(body)).unwrap();
         for (form, profile, own) in [
             ("own", "openai", true),
             ("own-strict", "mistral", true),
             ("record", "template", false),
         ] {
-            let due = Due {
+            let due = SummaryRange {
                 boundary: 5,
                 replaced: 8_000,
             };
             let asked = Summariser {
                 language,
-                ..summariser(named(profile).unwrap(), own, 20_000)
+                ..summariser(find_profile(profile).unwrap(), own, 20_000)
             };
             let plan = planned(&conversation, asked.profile, 32_768).unwrap();
-            let (_, request) = Work::begin(&conversation, &plan.edits, due, asked).unwrap();
+            let (_, request) =
+                SummaryWork::begin_summary(&conversation, &plan.edits, due, asked).unwrap();
             let place = folder.join(format!("{name}.{form}.json"));
             if std::env::var_os("UPDATE_GOLDEN").is_some() {
                 std::fs::write(&place, &request).unwrap();

@@ -3,11 +3,11 @@
 
 use std::{io, process::Command};
 
-use super::{Place, Setup, Speed, program, version};
+use super::{PeerFolder, Setup, Speed, program, version};
 
-pub(super) fn setup(place: &Place) -> io::Result<Setup> {
+pub(super) fn setup(place: &PeerFolder) -> io::Result<Setup> {
     let haproxy = program("haproxy")?;
-    let Place {
+    let PeerFolder {
         address, provider, ..
     } = place;
     let settings = format!(

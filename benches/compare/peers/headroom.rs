@@ -3,9 +3,9 @@
 
 use std::{io, process::Command};
 
-use super::{Place, Setup, Speed, installed, python_version};
+use super::{PeerFolder, Setup, Speed, installed, python_version};
 
-pub(super) fn setup(place: &Place) -> io::Result<Setup> {
+pub(super) fn setup(place: &PeerFolder) -> io::Result<Setup> {
     let headroom = installed("headroom/bin/headroom")?;
     let mut command = Command::new(headroom);
     command

@@ -2,12 +2,12 @@
 
 use std::{io, process::Command};
 
-use super::{Place, Setup, Speed, installed, python_version};
+use super::{PeerFolder, Setup, Speed, installed, python_version};
 
 /// It does not start without one that looks strong.
 const KEY: &str = "sk-5d0f3a86b1c94e27a8e61f7c20d9b34e5d0f3a86b1c94e27";
 
-pub(super) fn setup(place: &Place) -> io::Result<Setup> {
+pub(super) fn setup(place: &PeerFolder) -> io::Result<Setup> {
     let litellm = installed("litellm/bin/litellm")?;
     let settings = format!(
         "model_list:

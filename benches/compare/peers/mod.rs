@@ -21,11 +21,11 @@ use std::{
 use http::{HeaderMap, HeaderName, HeaderValue};
 
 use crate::{
-    bodies::{SIZES, Size},
-    client::{Door, failed},
+    bodies::{BodySize, SIZES},
+    client::{PeerAddress, io_failure},
     figures::DIRECT,
-    load::{Kind, Load},
-    process::Process,
+    load::{LoadKind, PeerLoad},
+    process::PeerProcess,
 };
 
 /// What a peer can take, by orders of magnitude: decides on connections, and on the number of rounds.
@@ -56,10 +56,10 @@ pub(crate) enum Actions {
 pub(crate) struct Peer {
     pub(crate) name: &'static str,
     pub(crate) version: String,
-    pub(crate) door: Door,
+    pub(crate) door: PeerAddress,
     pub(crate) speed: Speed,
     expected: Option<Actions>,
-    process: Option<Process>,
+    process: Option<PeerProcess>,
     /// Its memory before anything was asked of it.
     pub(crate) fresh: f64,
 }
@@ -100,7 +100,7 @@ pub(crate) fn install(names: &[&'static str]) -> io::Result<()> {
 /// Where it is not there, or does not listen within two minutes.
 pub(crate) async fn start(name: &'static str, provider: SocketAddr) -> io::Result<Peer> {
     if name == DIRECT {
-        let door = Door {
+        let door = PeerAddress {
             address: provider,
             headers: HeaderMap::new(),
         };
@@ -116,7 +116,7 @@ pub(crate) async fn start(name: &'static str, provider: SocketAddr) -> io::Resul
     }
     let folder = tempfile::tempdir()?;
     let address = TcpListener::bind("127.0.0.1:0")?.local_addr()?;
-    let place = Place {
+    let place = PeerFolder {
         address,
         provider,
         folder: folder.path().to_owned(),
@@ -137,93 +137,93 @@ pub(crate) async fn start(name: &'static str, provider: SocketAddr) -> io::Resul
     let mut peer = Peer {
         name,
         version: setup.version,
-        door: Door { address, headers },
+        door: PeerAddress { address, headers },
         speed: setup.speed,
         expected: setup.expected,
-        process: Some(Process::start(&setup.command, folder)?),
+        process: Some(PeerProcess::start(&setup.command, folder)?),
         fresh: f64::NAN,
     };
-    peer.ready().await?;
+    peer.wait_until_ready().await?;
     Ok(peer)
 }
 
 impl Peer {
     /// Comes back once a request goes all the way through. Before the first, its memory is noted.
-    async fn ready(&mut self) -> io::Result<()> {
-        let load = Load::new(Kind::Latency, SIZES[0], false);
+    async fn wait_until_ready(&mut self) -> io::Result<()> {
+        let load = PeerLoad::new(LoadKind::Latency, SIZES[0], false);
         let door = self.door.clone();
-        let mut last = failed("not asked");
+        let mut last = io_failure("not asked");
         for _ in 0..240 {
             if tokio::net::TcpStream::connect(door.address).await.is_ok() {
                 if self.fresh.is_nan() {
                     tokio::time::sleep(SETTLES).await;
                     self.fresh = self.memory();
                 }
-                match load.ask(&door).await {
-                    Ok(()) => return self.process().map_or(Ok(()), Process::check_core),
+                match load.ask_once(&door).await {
+                    Ok(()) => return self.process().map_or(Ok(()), PeerProcess::check_core),
                     Err(why) => last = why,
                 }
             }
-            if let Some(words) = self.process.as_mut().and_then(Process::last_words) {
-                return Err(failed(&words));
+            if let Some(words) = self.process.as_mut().and_then(PeerProcess::last_words) {
+                return Err(io_failure(&words));
             }
             tokio::time::sleep(Duration::from_millis(500)).await;
         }
-        Err(failed(&format!("not ready after two minutes: {last}")))
+        Err(io_failure(&format!("not ready after two minutes: {last}")))
     }
 
-    const fn process(&self) -> Option<&Process> {
+    const fn process(&self) -> Option<&PeerProcess> {
         self.process.as_ref()
     }
 
     pub(crate) fn cpu(&self) -> f64 {
-        self.process().map_or(f64::NAN, Process::cpu)
+        self.process().map_or(f64::NAN, PeerProcess::cpu)
     }
 
     pub(crate) fn memory(&self) -> f64 {
-        self.process().map_or(f64::NAN, Process::memory)
+        self.process().map_or(f64::NAN, PeerProcess::memory)
     }
 
-    pub(crate) fn rest(&self, rests: bool) {
+    pub(crate) fn pause_process(&self, rests: bool) {
         if let Some(process) = self.process() {
-            process.rest(rests);
+            process.pause_process(rests);
         }
     }
 
     pub(crate) fn check_core(&self) -> io::Result<()> {
-        self.process().map_or(Ok(()), Process::check_core)
+        self.process().map_or(Ok(()), PeerProcess::check_core)
     }
 
     /// Whether this peer stands for something that can be done to such a body.
-    pub(crate) fn takes(&self, size: Size) -> bool {
+    pub(crate) fn can_take(&self, size: BodySize) -> bool {
         self.expected != Some(Actions::Something) || size.narrow > 0
     }
 
     /// # Errors
     /// Where our own proxy did something else than this peer stands for.
-    pub(crate) fn check(&self, headers: &HeaderMap) -> io::Result<()> {
+    pub(crate) fn check_actions(&self, headers: &HeaderMap) -> io::Result<()> {
         let Some(expected) = self.expected else {
             return Ok(());
         };
         let said = headers.get("x-plimsoll-actions");
         let said = said.and_then(|it| it.to_str().ok()).unwrap_or("missing");
         match expected {
-            Actions::Only(word) if said != word => Err(failed(&format!("it did: {said}"))),
-            Actions::Something if said == "none" => Err(failed("nothing to trim")),
+            Actions::Only(word) if said != word => Err(io_failure(&format!("it did: {said}"))),
+            Actions::Something if said == "none" => Err(io_failure("nothing to trim")),
             _ => Ok(()),
         }
     }
 }
 
 /// What a peer needs to know for its settings.
-struct Place {
+struct PeerFolder {
     address: SocketAddr,
     provider: SocketAddr,
     /// Its own, gone afterwards.
     folder: PathBuf,
 }
 
-impl Place {
+impl PeerFolder {
     fn write(&self, name: &str, text: &str) -> io::Result<PathBuf> {
         let file = self.folder.join(name);
         fs::write(&file, text)?;
@@ -247,7 +247,7 @@ fn installed(path: &str) -> io::Result<PathBuf> {
     let file = target().join("peers").join(path);
     match file.exists() {
         true => Ok(file),
-        false => Err(failed("not installed")),
+        false => Err(io_failure("not installed")),
     }
 }
 
@@ -258,7 +258,7 @@ fn program(name: &str) -> io::Result<PathBuf> {
         .iter()
         .map(|it| Path::new(it).join(name))
         .find(|it| it.exists());
-    found.ok_or_else(|| failed("not installed"))
+    found.ok_or_else(|| io_failure("not installed"))
 }
 
 /// The first number with dots that a program prints about itself.

@@ -3,15 +3,15 @@
 
 use std::{io, process::Command};
 
-use super::{Place, Setup, Speed, program, version};
+use super::{PeerFolder, Setup, Speed, program, version};
 
-pub(super) fn setup(place: &Place) -> io::Result<Setup> {
+pub(super) fn setup(place: &PeerFolder) -> io::Result<Setup> {
     let nginx = program("nginx")?;
     let user = match rustix::process::getuid().is_root() {
         true => "user root;",
         false => "",
     };
-    let Place {
+    let PeerFolder {
         address,
         provider,
         folder,

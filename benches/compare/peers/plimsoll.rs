@@ -5,21 +5,21 @@
 
 use std::{fmt::Write as _, io, process::Command};
 
-use super::{Actions, Place, Setup, Speed};
+use super::{Actions, PeerFolder, Setup, Speed};
 use crate::{
     bodies::{MODES, SIZES, model},
-    client::failed,
+    client::io_failure,
 };
 
 /// Tokens that no body here comes near.
 const ROOMY: usize = 4_000_000;
 
-pub(super) fn setup(name: &str, place: &Place) -> io::Result<Setup> {
+pub(super) fn setup(name: &str, place: &PeerFolder) -> io::Result<Setup> {
     let (guarded, trimmed, expected) = match name {
         "plimsoll-off" => (false, false, Actions::Only("guard-off")),
         "plimsoll" => (true, false, Actions::Only("none")),
         "plimsoll-trim" => (true, true, Actions::Something),
-        _ => return Err(failed("no such peer")),
+        _ => return Err(io_failure("no such peer")),
     };
     let mut settings = format!(
         "default_provider = \"up\"\n[server]\nlisten = \"{}\"\ndata_dir = {:?}\n[guard]\nenabled = {guarded}\n\

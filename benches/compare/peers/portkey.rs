@@ -5,9 +5,9 @@
 
 use std::{fs, io, process::Command};
 
-use super::{Place, Setup, Speed, installed, program};
+use super::{PeerFolder, Setup, Speed, installed, program};
 
-pub(super) fn setup(place: &Place) -> io::Result<Setup> {
+pub(super) fn setup(place: &PeerFolder) -> io::Result<Setup> {
     let package = "portkey/node_modules/@portkey-ai/gateway";
     let server = installed(&format!("{package}/build/start-server.js"))?;
     let about = fs::read_to_string(installed(&format!("{package}/package.json"))?)?;

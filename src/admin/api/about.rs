@@ -4,38 +4,42 @@
 use http::Response;
 use serde_json::{Value, json};
 
-use super::{Who, respond};
-use crate::{config::Config, error::Failure, proxy::App, session::Reader, wire::Body};
+use super::{Requester, respond_json};
+use crate::{config::Config, error::Failure, proxy::App, session::ReportReader, wire::Body};
 
 /// SECURITY: for the administrator and, without client keys, for whoever `admin.local` shows all sessions. What
 /// may be a key was taken out when the settings were read (`config/setting.rs`).
 ///
 /// # Errors
 /// Whoever asks sees its own sessions only.
-pub(super) fn settings(app: &App, who: &Who) -> Result<Response<Body>, Failure> {
+pub(super) fn answer_settings(app: &App, who: &Requester) -> Result<Response<Body>, Failure> {
     if who.account.is_some() {
         return Err(Failure::AdminOnly);
     }
-    Ok(respond(&shown(&app.config)))
+    Ok(respond_json(&settings_to_json(&app.config)))
 }
 
 /// The settings with their keys.
-pub(super) fn shown(config: &Config) -> Value {
+pub(super) fn settings_to_json(config: &Config) -> Value {
     json!({ "settings": &*config.settings })
 }
 
-pub(super) fn about(app: &App, who: &Who) -> Response<Body> {
+pub(super) fn answer_about(app: &App, who: &Requester) -> Response<Body> {
     let reader = who.reader_of(app, who.account.as_ref());
-    respond(&describe(&app.config, reader, app.clients.have_keys()))
+    respond_json(&describe_proxy(
+        &app.config,
+        reader,
+        app.clients.have_keys(),
+    ))
 }
 
 /// `keys`: clients need one. `reader` is `owner` of its own sessions, `admin` of all, or `local`: shown
 /// all, to read. `compaction` is what sessions follow that have no switch of their own.
-pub(super) fn describe(config: &Config, reader: Reader, keys: bool) -> Value {
+pub(super) fn describe_proxy(config: &Config, reader: ReportReader, keys: bool) -> Value {
     let (reader, show_content) = match reader {
-        Reader::Owner => ("owner", true),
-        Reader::Admin { show_content } => ("admin", show_content),
-        Reader::Local => ("local", false),
+        ReportReader::Owner => ("owner", true),
+        ReportReader::Admin { show_content } => ("admin", show_content),
+        ReportReader::Local => ("local", false),
     };
     let compaction = &config.compaction;
     json!({
@@ -46,7 +50,7 @@ pub(super) fn describe(config: &Config, reader: Reader, keys: bool) -> Value {
         "compaction": {
             "auto": compaction.auto,
             "threshold": compaction.threshold,
-            "strategy": compaction.strategy(),
+            "strategy": compaction.strategy_name(),
         },
     })
 }

@@ -23,13 +23,16 @@ use tokio::time::{Interval, MissedTickBehavior, interval};
 use tokio_util::sync::CancellationToken;
 use xxhash_rust::xxh3::xxh3_64;
 
-use super::{Who, list, providers};
+use super::{Requester, providers, session_list};
 use crate::{
-    error::{Failure, chain},
+    error::{Failure, format_error_chain},
     http::answer,
     proxy::{
         App,
-        session_events::{Heard, Listening, MAX_LISTENERS, MAX_OF_ONE, Told},
+        session_events::{
+            MAX_LISTENERS, MAX_LISTENERS_PER_ACCOUNT, SessionChange, SessionEvent,
+            SessionSubscription,
+        },
     },
     session::SessionId,
     store::Page,
@@ -53,41 +56,43 @@ const RESYNC: Bytes = Bytes::from_static(b"event: resync\ndata: {}\n\n");
 
 /// # Errors
 /// As many listen as may.
-pub(super) fn events(app: &Arc<App>, who: Who) -> Result<Response<Body>, Failure> {
-    let heard = app.news.listen(who.account);
+pub(super) fn stream_events(app: &Arc<App>, who: Requester) -> Result<Response<Body>, Failure> {
+    let heard = app.session_events.subscribe(who.account);
     let heard = heard.ok_or(Failure::TooManyListeners {
         all: MAX_LISTENERS,
-        own: MAX_OF_ONE,
+        per_client: MAX_LISTENERS_PER_ACCOUNT,
     })?;
     // Due at once, and then so long after each time that it was looked at.
     let mut looks = interval(LOOK_EVERY);
     looks.set_missed_tick_behavior(MissedTickBehavior::Delay);
-    let listener = Listener {
-        ended: app.listening(),
+    let listener = EventReader {
+        ended: app.listener_token(),
         app: Arc::clone(app),
         who,
-        heard,
-        told: LruCache::new(REMEMBERED),
+        subscription: heard,
+        sent_digests: LruCache::new(REMEMBERED),
         providers: None,
         others: None,
         begun: false,
         looks,
     };
     let events = stream::unfold(listener, |mut listener| async move {
-        let event = listener.next().await?;
+        let event = listener.next_events().await?;
         Some((Ok(Frame::data(event)), listener))
     });
-    Ok(answer::event_stream(StreamBody::new(events).boxed_unsync()))
+    Ok(answer::event_stream_response(
+        StreamBody::new(events).boxed_unsync(),
+    ))
 }
 
 /// One reader.
-struct Listener {
+struct EventReader {
     app: Arc<App>,
-    who: Who,
-    heard: Listening,
+    who: Requester,
+    subscription: SessionSubscription,
     ended: CancellationToken,
     /// Digests of what was told last.
-    told: LruCache<SessionId, u64>,
+    sent_digests: LruCache<SessionId, u64>,
     providers: Option<u64>,
     /// How many sessions other keys have, as it was told last.
     others: Option<u64>,
@@ -96,26 +101,26 @@ struct Listener {
     looks: Interval,
 }
 
-impl Listener {
+impl EventReader {
     /// The next events; `None` at the end.
-    async fn next(&mut self) -> Option<Bytes> {
+    async fn next_events(&mut self) -> Option<Bytes> {
         loop {
             tokio::select! {
                 biased;
                 () = self.ended.cancelled() => return None,
                 // Before anything is read from the store, so that what is read is not older than
                 // what was told.
-                heard = self.heard.next() => match heard {
-                    Heard::Told(told) => if let Some(event) = self.news(&told) {
+                heard = self.subscription.next_event() => match heard {
+                    SessionEvent::Changed(told) => if let Some(event) = self.session_event(&told) {
                         return Some(event);
                     },
-                    Heard::Missed => {
-                        self.told.clear();
+                    SessionEvent::Missed => {
+                        self.sent_digests.clear();
                         return Some(RESYNC);
                     }
                 },
                 _ = self.looks.tick() => {
-                    let events = [self.providers(), self.poll().await, self.others().await];
+                    let events = [self.poll_providers(), self.poll_sessions().await, self.poll_other_keys().await];
                     self.looks.reset();
                     let events = events.into_iter().flatten();
                     let told: Vec<_> = std::iter::once(COMMENT).chain(events).collect();
@@ -126,29 +131,30 @@ impl Listener {
     }
 
     /// How many sessions other keys have, where that may be told and is another number.
-    async fn others(&mut self) -> Option<Bytes> {
-        let counted = list::count_others(&self.app, &self.who).await?;
+    async fn poll_other_keys(&mut self) -> Option<Bytes> {
+        let counted = session_list::count_others(&self.app, &self.who).await?;
         let changed = self.others.replace(counted) != Some(counted);
         let told = serde_json::json!({ "of_other_keys": counted }).to_string();
-        changed.then(|| event("others", told.as_bytes()))
+        changed.then(|| write_event("others", told.as_bytes()))
     }
 
-    fn providers(&mut self) -> Option<Bytes> {
-        let body = serde_json::to_vec(&providers::known(&self.app, &self.who)).unwrap_or_default();
+    fn poll_providers(&mut self) -> Option<Bytes> {
+        let body = serde_json::to_vec(&providers::describe_providers(&self.app, &self.who))
+            .unwrap_or_default();
         let digest = xxh3_64(&body);
         let changed = self.providers.replace(digest) != Some(digest);
-        changed.then(|| event("providers", &body))
+        changed.then(|| write_event("providers", &body))
     }
 
     /// What a session is like, unless that was told.
-    fn news(&mut self, told: &Told) -> Option<Bytes> {
+    fn session_event(&mut self, told: &SessionChange) -> Option<Bytes> {
         let digest = xxh3_64(&told.overview);
-        let changed = self.told.put(told.session, digest) != Some(digest);
-        changed.then(|| event("session", &told.overview))
+        let changed = self.sent_digests.put(told.session, digest) != Some(digest);
+        changed.then(|| write_event("session", &told.overview))
     }
 
     /// Reads the newest sessions: what changed of them since it was told.
-    async fn poll(&mut self) -> Option<Bytes> {
+    async fn poll_sessions(&mut self) -> Option<Bytes> {
         let page = Page {
             skip: 0,
             take: POLLED,
@@ -156,12 +162,12 @@ impl Listener {
         let found = self
             .app
             .sessions
-            .list(self.who.account.as_ref(), page)
+            .list_sessions(self.who.account.as_ref(), page)
             .await;
         let found = match found {
             Ok(found) => found,
             Err(error) => {
-                tracing::debug!(error = %chain(&error), "the newest sessions could not be read");
+                tracing::debug!(error = %format_error_chain(&error), "the newest sessions could not be read");
                 return None;
             }
         };
@@ -170,8 +176,8 @@ impl Listener {
         let since = since.map_or(0, |now| now.as_secs().saturating_sub(SHORTLY));
         let mut events = Vec::new();
         // The oldest first, as they happened.
-        for known in found.known.iter().rev() {
-            let news = self.news(&Told::of(known));
+        for known in found.sessions.iter().rev() {
+            let news = self.session_event(&SessionChange::from_session(known));
             let news = news.filter(|_| !first || known.state.updated_s >= since);
             events.extend(news);
         }
@@ -184,7 +190,7 @@ impl Listener {
 }
 
 /// `data` is on one line.
-fn event(name: &str, data: &[u8]) -> Bytes {
+fn write_event(name: &str, data: &[u8]) -> Bytes {
     [b"event: ", name.as_bytes(), b"\ndata: ", data, b"\n\n"]
         .concat()
         .into()

@@ -9,47 +9,49 @@ use http::{Response, StatusCode, request::Parts};
 use serde::Serialize;
 use serde_json::value::RawValue;
 
-use super::Who;
+use super::Requester;
 use crate::{
-    conversation::Unindexed,
+    conversation::IndexError,
     error::Failure,
     format::chat,
-    guard::found::{Aim, Found, WindowFound},
+    guard::found::{Aim, PlanExplanation, WindowFound},
     http::{admission::no_such_model, answer, body::RequestBody},
     provider::Target,
-    proxy::{App, outgoing::chosen, plan::guard_policy},
-    telemetry::record::Record,
+    proxy::{App, outgoing::chosen_provider, plan::guard_policy},
+    telemetry::record::RequestRecord,
     wire::{Body, shallow_parse::shallow_parse},
 };
 
 /// The body of the answer.
 #[derive(Serialize)]
-struct Fitted<'a> {
+struct FitResponse<'a> {
     /// As it was sent, but for what the report tells.
     request: &'a RawValue,
-    report: &'a Found,
+    report: &'a PlanExplanation,
 }
 
 /// # Errors
 /// A limit was passed, the body is not JSON, or its model is none that whoever asks may use.
-pub(super) async fn fit(
+pub(super) async fn answer_fit(
     app: &App,
     parts: &Parts,
     body: &mut RequestBody,
-    who: &Who,
-    record: &mut Record,
+    who: &Requester,
+    record: &mut RequestRecord,
 ) -> Result<Response<Body>, Failure> {
     let running = who
         .client
         .as_ref()
-        .map(|client| client.begin())
+        .map(|client| client.begin_request())
         .transpose()?;
     let limits = &app.config.server;
-    let received = body.read(&parts.headers, limits, &app.flight).await?;
+    let received = body
+        .read_unpacked(&parts.headers, limits, &app.inflight_bytes)
+        .await?;
     let mut hold = received.hold;
-    let (request, report) = fitted(app, parts, who, received.bytes)?;
+    let (request, report) = fit_request(app, parts, who, received.bytes)?;
     let text = request.strip_prefix(b"\xEF\xBB\xBF").unwrap_or(&request);
-    let fitted = Fitted {
+    let fitted = FitResponse {
         request: serde_json::from_slice(text)
             .map_err(|error| Failure::NotJson(error.to_string()))?,
         report: &report,
@@ -58,28 +60,33 @@ pub(super) async fn fit(
     if !hold.grow(answer.len()) {
         return Err(Failure::Busy);
     }
-    let answer = answer::json(StatusCode::OK, hold.keep(answer.into()));
-    record.held = running.map(|running| running as _);
+    let answer = answer::json_response(StatusCode::OK, hold.attach_to_bytes(answer.into()));
+    record.held_until_end = running.map(|running| running as _);
     Ok(answer)
 }
 
-fn fitted(app: &App, parts: &Parts, who: &Who, request: Bytes) -> Result<(Bytes, Found), Failure> {
-    let indexed = match chat::index(request.clone()) {
+fn fit_request(
+    app: &App,
+    parts: &Parts,
+    who: &Requester,
+    request: Bytes,
+) -> Result<(Bytes, PlanExplanation), Failure> {
+    let indexed = match chat::index_body(request.clone()) {
         Ok(conversation) => Ok(conversation),
-        Err(Unindexed::NotJson(place)) => return Err(Failure::NotJson(place)),
-        Err(Unindexed::Unguardable(reason)) => Err(reason),
+        Err(IndexError::NotJson(place)) => return Err(Failure::NotJson(place)),
+        Err(IndexError::Unguardable(reason)) => Err(reason),
     };
     let model = match &indexed {
         Ok(conversation) => conversation.model().map(Into::into).unwrap_or_default(),
         Err(_) => shallow_parse(&request).model,
     };
-    let target = target(app, parts, who, &model)?;
-    let aim = aim(app, model, &target);
+    let target = choose_target(app, parts, who, &model)?;
+    let aim = describe_target(app, model, &target);
     let policy = guard_policy(app, &target);
     match indexed {
-        Ok(conversation) => Ok(Found::plan(&conversation, &policy, &aim)),
+        Ok(conversation) => Ok(PlanExplanation::plan(&conversation, &policy, &aim)),
         Err(reason) => {
-            let report = Found::unguarded(request.len(), reason, &policy, &aim);
+            let report = PlanExplanation::unguarded(request.len(), reason, &policy, &aim);
             Ok((request, report))
         }
     }
@@ -87,14 +94,21 @@ fn fitted(app: &App, parts: &Parts, who: &Who, request: Bytes) -> Result<(Bytes,
 
 /// Who would be asked. Which of two models a parser would find does not matter here: the one that is
 /// looked up is the one that is allowed, and nothing is sent.
-fn target(app: &App, parts: &Parts, who: &Who, model: &str) -> Result<Target, Failure> {
-    let mut choice = app.registry.look_up(model, chosen(&parts.headers))?;
+fn choose_target(
+    app: &App,
+    parts: &Parts,
+    who: &Requester,
+    model: &str,
+) -> Result<Target, Failure> {
+    let mut choice = app
+        .registry
+        .look_up_candidates(model, chosen_provider(&parts.headers))?;
     let made = choice.asked_is_configured;
-    choice.permit(|target| who.may_use(app, model, made, target));
-    choice.heaviest().ok_or_else(|| no_such_model(model))
+    choice.retain_permitted(|target| who.may_use(app, model, made, target));
+    choice.pick_heaviest().ok_or_else(|| no_such_model(model))
 }
 
-fn aim(app: &App, model: String, target: &Target) -> Aim {
+fn describe_target(app: &App, model: String, target: &Target) -> Aim {
     let provider = &target.provider;
     Aim {
         model: (!model.is_empty()).then_some(model),
@@ -103,8 +117,10 @@ fn aim(app: &App, model: String, target: &Target) -> Aim {
         window: WindowFound {
             tokens: target.window.tokens,
             input_limit: target.window.input,
-            source: target.window.source.word(),
+            source: target.window.source.display_name(),
         },
-        calibration: app.ratios.of(&provider.name, &target.model),
+        calibration: app
+            .ratios
+            .initial_calibration(&provider.name, &target.model),
     }
 }

@@ -7,8 +7,8 @@ use crate::{http::answer, wire::Body};
 /// OpenAPI 3.1, written by hand.
 const DESCRIPTION: &str = include_str!("openapi.json");
 
-pub(super) fn description() -> Response<Body> {
-    answer::json(StatusCode::OK, DESCRIPTION)
+pub(super) fn answer_openapi() -> Response<Body> {
+    answer::json_response(StatusCode::OK, DESCRIPTION)
 }
 
 #[cfg(test)]

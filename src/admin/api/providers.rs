@@ -7,24 +7,24 @@ use std::{collections::BTreeMap, time::Instant};
 
 use serde::Serialize;
 
-use super::Who;
+use super::Requester;
 use crate::{
-    provider::Offered,
+    provider::OfferedModel,
     proxy::App,
     telemetry::{
         metrics::{ATTEMPT_OUTCOMES, Metrics},
-        recent::Latency,
+        recent_latencies::Latency,
     },
 };
 
 /// The body of the answer.
 #[derive(Debug, Serialize)]
 pub(super) struct Providers {
-    pub(super) providers: Vec<Shown>,
+    pub(super) providers: Vec<ProviderView>,
 }
 
 #[derive(Debug, Serialize)]
-pub(super) struct Shown {
+pub(super) struct ProviderView {
     pub(super) name: String,
     /// `closed`, `half_open` or `open`.
     pub(super) breaker: &'static str,
@@ -33,36 +33,38 @@ pub(super) struct Shown {
     pub(super) retries: Option<u64>,
     pub(super) fallbacks: Option<u64>,
     pub(super) latency_ms: Option<Latency>,
-    pub(super) models: Vec<Model>,
+    pub(super) models: Vec<ModelView>,
 }
 
 #[derive(Debug, Serialize)]
-pub(super) struct Model {
+pub(super) struct ModelView {
     pub(super) id: String,
     /// The window in tokens; `null` where it is only assumed.
     pub(super) context_length: Option<u32>,
     pub(super) window_from: &'static str,
 }
 
-pub(super) fn known(app: &App, who: &Who) -> Providers {
-    let watches = who.watches();
+pub(super) fn describe_providers(app: &App, who: &Requester) -> Providers {
+    let watches = who.can_read_metrics();
     let now = Instant::now();
-    let mut models = models(app, who);
+    let mut models = list_models(app, who);
     let providers = app.registry.providers();
     let providers = providers.filter_map(|provider| {
         let name = &*provider.name;
         let models = models.remove(name).unwrap_or_default();
-        if models.is_empty() && !who.knows(app, name) {
+        if models.is_empty() && !who.can_see_provider(app, name) {
             return None;
         }
         let metrics = watches.then_some(&app.metrics);
-        Some(Shown {
+        Some(ProviderView {
             name: name.to_owned(),
-            breaker: provider.breaker.state(now).word(),
+            breaker: provider.breaker.state_at(now).state_name(),
             attempts: metrics.map(|metrics| count_attempts(metrics, name)),
             retries: metrics.map(|metrics| metrics.retries.with_label_values(&[name]).get()),
             fallbacks: metrics.map(|metrics| metrics.fallbacks.with_label_values(&[name]).get()),
-            latency_ms: watches.then(|| app.recent.latency(name)).flatten(),
+            latency_ms: watches
+                .then(|| app.recent.latency_of_provider(name))
+                .flatten(),
             models,
         })
     });
@@ -82,26 +84,26 @@ pub(super) fn count_attempts(metrics: &Metrics, provider: &str) -> BTreeMap<&'st
 
 /// Models that somebody spelt out, and those that were asked for and of which nobody knew the window;
 /// by their providers.
-fn models(app: &App, who: &Who) -> BTreeMap<String, Vec<Model>> {
+fn list_models(app: &App, who: &Requester) -> BTreeMap<String, Vec<ModelView>> {
     // A name that nobody spelt out is some client's own word.
-    let seen = match who.watches() {
-        true => app.registry.seen(),
+    let seen = match who.can_read_metrics() {
+        true => app.registry.list_reported(),
         false => Vec::new(),
     };
-    let mut all: BTreeMap<String, Offered> = BTreeMap::new();
-    for offered in app.registry.offered().into_iter().chain(seen) {
+    let mut all: BTreeMap<String, OfferedModel> = BTreeMap::new();
+    for offered in app.registry.list_offered_models().into_iter().chain(seen) {
         all.entry(offered.id.clone()).or_insert(offered);
     }
-    let mut by_provider: BTreeMap<String, Vec<Model>> = BTreeMap::new();
+    let mut by_provider: BTreeMap<String, Vec<ModelView>> = BTreeMap::new();
     for (id, offered) in all {
         let target = &offered.target;
         if who.may_use(app, &id, offered.is_configured, target) {
             let window = target.window;
             let models = by_provider.entry(target.provider.name.to_string());
-            models.or_default().push(Model {
+            models.or_default().push(ModelView {
                 id,
-                context_length: window.known(),
-                window_from: window.source.key(),
+                context_length: window.known_tokens(),
+                window_from: window.source.api_name(),
             });
         }
     }

@@ -6,13 +6,13 @@
 use http::{Response, request::Parts};
 use serde_json::Value;
 
-use super::{MAX_BODY_BYTES, Who, respond, shorten, unknown};
+use super::{MAX_BODY_BYTES, Requester, respond_json, shorten_word, store_failure};
 use crate::{
     config::ServerConfig,
     error::Failure,
     http::body::RequestBody,
     proxy::App,
-    session::{self, Known, SessionId, Wanted},
+    session::{self, SessionCommand, SessionId, SessionView},
     wire::Body,
 };
 
@@ -20,62 +20,76 @@ use crate::{
 ///
 /// # Errors
 /// There is no such session for whoever asks, or the store does not answer.
-pub(super) async fn report(app: &App, who: &Who, id: SessionId) -> Result<Response<Body>, Failure> {
-    let known = app.sessions.session(who.account.as_ref(), id).await;
-    let known = known.map_err(unknown)?;
-    Ok(shown(app, who, &known.ok_or(Failure::SessionNotFound)?))
+pub(super) async fn answer_session(
+    app: &App,
+    who: &Requester,
+    id: SessionId,
+) -> Result<Response<Body>, Failure> {
+    let known = app.sessions.view_session(who.account.as_ref(), id).await;
+    let known = known.map_err(store_failure)?;
+    Ok(session_response(
+        app,
+        who,
+        &known.ok_or(Failure::SessionNotFound)?,
+    ))
 }
 
 /// `PATCH sessions/{id}`: `{"auto_compact": "on" | "off" | "follow"}`.
 ///
 /// # Errors
 /// As with [`report`]; the body is anything else.
-pub(super) async fn switch(
+pub(super) async fn switch_session(
     app: &App,
     parts: &Parts,
     body: &mut RequestBody,
-    who: &Who,
+    who: &Requester,
     id: SessionId,
 ) -> Result<Response<Body>, Failure> {
-    let wanted = wanted(app, parts, body).await?;
-    order(app, who, id, wanted).await
+    let wanted = parse_switch(app, parts, body).await?;
+    command_session(app, who, id, wanted).await
 }
 
 /// `POST sessions/{id}/clear` and `POST sessions/{id}/compact`.
 ///
 /// # Errors
 /// As with [`report`].
-pub(super) async fn order(
+pub(super) async fn command_session(
     app: &App,
-    who: &Who,
+    who: &Requester,
     id: SessionId,
-    wanted: Wanted,
+    wanted: SessionCommand,
 ) -> Result<Response<Body>, Failure> {
-    let known = app.sessions.order(who.own.as_ref(), id, wanted).await;
-    let Some(known) = known.map_err(unknown)? else {
+    let known = app.sessions.add_command(who.own.as_ref(), id, wanted).await;
+    let Some(known) = known.map_err(store_failure)? else {
         // What is shown is there, and may still be another's.
-        let shown = app.sessions.session(who.account.as_ref(), id).await;
-        return Err(match shown.map_err(unknown)? {
+        let shown = app.sessions.view_session(who.account.as_ref(), id).await;
+        return Err(match shown.map_err(store_failure)? {
             Some(_) => Failure::SessionReadOnly,
             None => Failure::SessionNotFound,
         });
     };
-    app.news.tell(&known);
-    Ok(shown(app, who, &known))
+    app.session_events.publish_change(&known);
+    Ok(session_response(app, who, &known))
 }
 
-fn shown(app: &App, who: &Who, known: &Known) -> Response<Body> {
-    let report = session::report(known, who.reader_of(app, Some(&known.account)));
-    respond(&report)
+fn session_response(app: &App, who: &Requester, known: &SessionView) -> Response<Body> {
+    let report = session::build_report(known, who.reader_of(app, Some(&known.account)));
+    respond_json(&report)
 }
 
 /// Reads what is to be switched.
-async fn wanted(app: &App, parts: &Parts, body: &mut RequestBody) -> Result<Wanted, Failure> {
+async fn parse_switch(
+    app: &App,
+    parts: &Parts,
+    body: &mut RequestBody,
+) -> Result<SessionCommand, Failure> {
     let limits = ServerConfig {
         max_body_bytes: MAX_BODY_BYTES,
         ..app.config.server.clone()
     };
-    let received = body.read(&parts.headers, &limits, &app.flight).await;
+    let received = body
+        .read_unpacked(&parts.headers, &limits, &app.inflight_bytes)
+        .await;
     let received = received.map_err(|failure| match failure {
         Failure::BodyTooLarge { limit } => Failure::SwitchTooLarge { limit },
         failure => failure,
@@ -84,14 +98,14 @@ async fn wanted(app: &App, parts: &Parts, body: &mut RequestBody) -> Result<Want
         .map_err(|error| Failure::NotJson(error.to_string()))?;
     let members = read.as_object().ok_or(Failure::SwitchMissing)?;
     if let Some(unknown) = members.keys().find(|name| *name != "auto_compact") {
-        let name = shorten(unknown);
+        let name = shorten_word(unknown);
         return Err(Failure::SwitchUnknown { name });
     }
     let value = members.get("auto_compact").ok_or(Failure::SwitchMissing)?;
     match value.as_str() {
-        Some("on") => Ok(Wanted::AutoCompact(Some(true))),
-        Some("off") => Ok(Wanted::AutoCompact(Some(false))),
-        Some("follow") => Ok(Wanted::AutoCompact(None)),
+        Some("on") => Ok(SessionCommand::AutoCompact(Some(true))),
+        Some("off") => Ok(SessionCommand::AutoCompact(Some(false))),
+        Some("follow") => Ok(SessionCommand::AutoCompact(None)),
         _ => Err(Failure::SwitchValue),
     }
 }

@@ -19,7 +19,7 @@ use http::{
 };
 use sha2::{Digest, Sha256};
 
-use crate::wire::{Body, whole};
+use crate::wire::{Body, whole_body};
 
 /// One file of the page.
 #[derive(Debug)]
@@ -33,7 +33,7 @@ struct File {
 }
 
 /// Where the page is, from `/plimsoll`; relative, so that it holds behind a prefix too.
-const PLACE: HeaderValue = HeaderValue::from_static("plimsoll/");
+const PAGE_LOCATION: HeaderValue = HeaderValue::from_static("plimsoll/");
 
 /// Beside every file. A file is asked for again each time, and is sent only where it is another.
 const HEADERS: [(HeaderName, HeaderValue); 6] = [
@@ -76,21 +76,21 @@ static FILES: LazyLock<[File; 33]> = LazyLock::new(|| {
 });
 
 /// Whether the page has something at `path`, which follows `/plimsoll`.
-pub fn has(path: &str) -> bool {
-    path.is_empty() || find(path).is_some()
+pub fn has_file(path: &str) -> bool {
+    path.is_empty() || find_file(path).is_some()
 }
 
 /// The answer to a request with these headers for what is at `path`, which follows `/plimsoll`; `None` where
 /// nothing is.
-pub fn answer(path: &str, headers: &HeaderMap) -> Option<Response<Body>> {
+pub fn answer_file(path: &str, headers: &HeaderMap) -> Option<Response<Body>> {
     if path.is_empty() {
         return Some(make_answer(
             StatusCode::PERMANENT_REDIRECT,
             b"",
-            [(LOCATION, &PLACE)],
+            [(LOCATION, &PAGE_LOCATION)],
         ));
     }
-    let file = find(path)?;
+    let file = find_file(path)?;
     // What the reader has already is not sent again.
     if has_tag(headers, &file.tag) {
         return Some(make_answer(
@@ -108,7 +108,7 @@ fn make_answer<const N: usize>(
     bytes: &'static [u8],
     own: [(HeaderName, &HeaderValue); N],
 ) -> Response<Body> {
-    let mut answer = Response::new(whole(bytes));
+    let mut answer = Response::new(whole_body(bytes));
     *answer.status_mut() = status;
     answer.headers_mut().extend(HEADERS);
     let own = own.map(|(name, value)| (name, value.clone()));
@@ -127,7 +127,7 @@ fn has_tag(headers: &HeaderMap, tag: &HeaderValue) -> bool {
         .any(|known| known == "*" || known.as_bytes() == tag.as_bytes())
 }
 
-fn find(path: &str) -> Option<&'static File> {
+fn find_file(path: &str) -> Option<&'static File> {
     // The page itself is at the folder, and nowhere else.
     let path = match path {
         "/" => "/index.html",

@@ -4,7 +4,7 @@ use std::{collections::BTreeSet, fs, path::Path};
 
 use http::{HeaderMap, HeaderValue, StatusCode, header::IF_NONE_MATCH};
 
-use super::{FILES, answer, find, has};
+use super::{FILES, answer_file, find_file, has_file};
 
 fn asking(tags: &'static str) -> HeaderMap {
     HeaderMap::from_iter([(IF_NONE_MATCH, HeaderValue::from_static(tags))])
@@ -20,7 +20,7 @@ fn every_file_of_the_folder_is_served_and_no_other() {
     let served: BTreeSet<_> = FILES.iter().map(|it| it.path[1..].to_owned()).collect();
     assert_eq!(there, served);
     for path in ["/", "", "/main.js", "/page.css"] {
-        assert!(has(path), "{path}");
+        assert!(has_file(path), "{path}");
     }
     for path in [
         "/index.htm",
@@ -31,14 +31,14 @@ fn every_file_of_the_folder_is_served_and_no_other() {
         "main.js",
         "/assets/main.js",
     ] {
-        assert!(!has(path), "{path}");
+        assert!(!has_file(path), "{path}");
     }
 }
 
 #[test]
 fn what_the_reader_has_is_not_sent_again() {
-    let tag = find("/").unwrap().tag.to_str().unwrap();
-    let status = |path, headers: &HeaderMap| answer(path, headers).unwrap().status();
+    let tag = find_file("/").unwrap().tag.to_str().unwrap();
+    let status = |path, headers: &HeaderMap| answer_file(path, headers).unwrap().status();
     let same = |tags: &str| {
         let headers = asking(String::leak(tags.to_owned()));
         status("/", &headers) == StatusCode::NOT_MODIFIED

@@ -2,11 +2,11 @@ use std::fs;
 
 use super::run;
 use crate::{
-    cli::Failed,
+    cli::CommandError,
     config::{Environment, Flags},
 };
 
-fn checked(text: &str) -> Result<String, Failed> {
+fn checked(text: &str) -> Result<String, CommandError> {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("config.toml");
     fs::write(&path, text).unwrap();
@@ -190,7 +190,7 @@ fn unknown_windows_are_told_once() {
 #[test]
 fn settings_that_cannot_be_used_are_a_failure_of_their_own() {
     let failed = checked("[server]\nmax_connections = 0").unwrap_err();
-    assert!(matches!(failed, Failed::Settings(_)), "{failed}");
+    assert!(matches!(failed, CommandError::Settings(_)), "{failed}");
     let message = failed.to_string();
     assert!(
         message.contains("server.max_connections = 0: must be"),

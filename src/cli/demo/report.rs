@@ -3,13 +3,13 @@
 use http::HeaderMap;
 use serde_json::Value;
 
-use crate::cli::table::{draw_bar, grouped};
+use crate::cli::table::{draw_bar, group_digits};
 
 /// Cells of the bar.
 const CELLS: usize = 56;
 
 /// What came back for one request.
-pub(super) struct Answer {
+pub(super) struct DemoAnswer {
     pub(super) status: u16,
     pub(super) headers: HeaderMap,
     /// `null` where it is no JSON.
@@ -18,7 +18,7 @@ pub(super) struct Answer {
 
 /// A line for each answer, and the sums over all of them.
 #[derive(Default)]
-pub(super) struct Report {
+pub(super) struct DemoReport {
     requests: u64,
     refused: u64,
     prompt_tokens: u64,
@@ -29,60 +29,60 @@ pub(super) struct Report {
     reminders: u32,
 }
 
-impl Answer {
+impl DemoAnswer {
     /// The provider's words, where it refused the request.
-    pub(super) fn refusal(&self) -> Option<String> {
+    pub(super) fn refusal_text(&self) -> Option<String> {
         let words = self.body["error"]["message"].as_str();
         let words = words.unwrap_or("no message");
         (self.status != 200).then(|| format!("{}: {words}", self.status))
     }
 
-    fn header(&self, name: &str) -> Option<&str> {
+    fn header_text(&self, name: &str) -> Option<&str> {
         self.headers.get(name)?.to_str().ok()
     }
 
-    fn number(&self, name: &str) -> Option<u32> {
-        self.header(name)?.parse().ok()
+    fn header_number(&self, name: &str) -> Option<u32> {
+        self.header_text(name)?.parse().ok()
     }
 
     /// The value of one of `x-plimsoll-actions`.
-    fn action(&self, name: &str) -> Option<&str> {
-        let actions = self.header("x-plimsoll-actions")?.split(',');
+    fn action_value(&self, name: &str) -> Option<&str> {
+        let actions = self.header_text("x-plimsoll-actions")?.split(',');
         let mut pairs = actions.filter_map(|action| action.trim().split_once('='));
         pairs.find(|(key, _)| *key == name).map(|(_, value)| value)
     }
 }
 
-impl Report {
+impl DemoReport {
     /// The line of one request, and a line for each event of recovery. What an answer does not tell counts as
     /// zero; `window` is the model's, in tokens.
-    pub(super) fn add_step(&mut self, turn: usize, window: u32, answer: &Answer) -> String {
+    pub(super) fn add_step(&mut self, turn: usize, window: u32, answer: &DemoAnswer) -> String {
         let usage = &answer.body["usage"];
         let prompt_tokens = usage["prompt_tokens"].as_u64().unwrap_or(0);
         let cached = usage["prompt_tokens_details"]["cached_tokens"].as_u64();
         self.requests += 1;
-        self.refused += u64::from(answer.refusal().is_some());
+        self.refused += u64::from(answer.refusal_text().is_some());
         self.prompt_tokens += prompt_tokens;
         self.cached_tokens += cached.unwrap_or(0);
-        self.prompts += u64::from(answer.action("injected").is_some());
-        self.courses += u64::from(answer.action("course").is_some());
-        self.reminders = answer.number("x-plimsoll-reminders").unwrap_or(0);
+        self.prompts += u64::from(answer.action_value("injected").is_some());
+        self.courses += u64::from(answer.action_value("course").is_some());
+        self.reminders = answer.header_number("x-plimsoll-reminders").unwrap_or(0);
         let mut line = format!(
             "step {:>4}  turn {turn:>3}  [{}] {:>9} of {} tokens  {:<8}  cached {:>4.1} %  {}",
             self.requests,
             draw_bar(prompt_tokens, window.into(), CELLS),
-            grouped(prompt_tokens),
-            grouped(window),
-            answer.header("x-plimsoll-health").unwrap_or("unknown"),
+            group_digits(prompt_tokens),
+            group_digits(window),
+            answer.header_text("x-plimsoll-health").unwrap_or("unknown"),
             self.cached_percent(),
-            answer.header("x-plimsoll-actions").unwrap_or("none"),
+            answer.header_text("x-plimsoll-actions").unwrap_or("none"),
         );
         let reminders = self.reminders;
-        match answer.number("x-plimsoll-course").unwrap_or(1) {
+        match answer.header_number("x-plimsoll-course").unwrap_or(1) {
             1 if reminders == 0 => {}
             course => line += &format!("  (course {course}, {reminders} reminders)"),
         }
-        if let Some(said) = answer.refusal() {
+        if let Some(said) = answer.refusal_text() {
             line += &format!("  REFUSED {said}");
         }
         for event in self.describe_events(answer) {
@@ -92,17 +92,17 @@ impl Report {
     }
 
     /// What recovery did with a request.
-    fn describe_events(&self, answer: &Answer) -> impl Iterator<Item = String> {
-        let left = answer.number("x-plimsoll-countdown");
+    fn describe_events(&self, answer: &DemoAnswer) -> impl Iterator<Item = String> {
+        let left = answer.header_number("x-plimsoll-countdown");
         let left = left.map(|left| format!("; answers until then: {left}"));
-        let prompt = answer.action("injected").map(|level| match level {
+        let prompt = answer.action_value("injected").map(|level| match level {
             "caution" => "the model was asked to write down what must not be lost".to_owned(),
             _ => format!(
                 "the model was told that a new course is near{}",
                 left.unwrap_or_default()
             ),
         });
-        let course = answer.action("course").map(|number| {
+        let course = answer.action_value("course").map(|number| {
             let reminders = self.reminders;
             format!(
                 "course {number} begins: the task, {reminders} reminders and the newest steps go on"
@@ -112,14 +112,14 @@ impl Report {
     }
 
     /// The sums, in a line.
-    pub(super) fn summary(&self) -> String {
+    pub(super) fn summary_line(&self) -> String {
         format!(
             "{} requests, {} refused, {:.1} % of {} prompt tokens read from the provider's cache, \
              {} recovery prompts, {} new courses, {} reminders kept",
             self.requests,
             self.refused,
             self.cached_percent(),
-            grouped(self.prompt_tokens),
+            group_digits(self.prompt_tokens),
             self.prompts,
             self.courses,
             self.reminders,
@@ -139,12 +139,12 @@ mod tests {
 
     use super::*;
 
-    fn read(status: u16, headers: &[(&'static str, &'static str)], body: Value) -> Answer {
+    fn read(status: u16, headers: &[(&'static str, &'static str)], body: Value) -> DemoAnswer {
         let headers = headers.iter().map(|(name, value)| {
             let value = value.parse().unwrap();
             (HeaderName::from_static(name), value)
         });
-        Answer {
+        DemoAnswer {
             status,
             headers: headers.collect(),
             body,
@@ -152,8 +152,8 @@ mod tests {
     }
 
     /// What is written of one answer: its line, and what follows.
-    fn step(answer: &Answer) -> (String, String) {
-        let text = Report::default().add_step(4, 1_000, answer);
+    fn step(answer: &DemoAnswer) -> (String, String) {
+        let text = DemoReport::default().add_step(4, 1_000, answer);
         let (step, events) = text.split_once('\n').unwrap();
         (step.to_owned(), events.to_owned())
     }

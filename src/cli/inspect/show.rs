@@ -3,8 +3,8 @@
 use std::io::{self, Write};
 
 use crate::{
-    cli::table::{self, draw_bar, grouped},
-    guard::found::{Cleared, Found, Made, Next, Span},
+    cli::table::{self, draw_bar, group_digits},
+    guard::found::{ClearedSpan, MessageRange, NextRemovals, PlanExplanation, RequestMakeup},
 };
 
 /// Cells of a bar.
@@ -13,8 +13,8 @@ const CELLS: usize = 20;
 const MODEL_CHARS: usize = 60;
 const TOOL_CHARS: usize = 20;
 
-pub(super) fn write(out: &mut impl Write, found: &Found) -> io::Result<()> {
-    table::write(out, &describe_aim(found))?;
+pub(super) fn write_report(out: &mut impl Write, found: &PlanExplanation) -> io::Result<()> {
+    table::write_table(out, &describe_aim(found))?;
     writeln!(out, "\nestimated tokens, and per cent of the window")?;
     write_shares(out, found)?;
     writeln!(out, "\nwhat would be done (messages count from 0)")?;
@@ -30,15 +30,18 @@ pub(super) fn write(out: &mut impl Write, found: &Found) -> io::Result<()> {
     Ok(())
 }
 
-fn describe_aim(found: &Found) -> [[String; 2]; 4] {
+fn describe_aim(found: &PlanExplanation) -> [[String; 2]; 4] {
     let window = &found.window;
     let model = found.model.as_deref();
-    let model = model.map_or("none named".into(), |name| plain(name, MODEL_CHARS));
+    let model = model.map_or("none named".into(), |name| sanitize_name(name, MODEL_CHARS));
     let provider = found.provider.as_deref().unwrap_or("no provider");
     let limit = window.input_limit.map_or(String::new(), |tokens| {
-        format!(", of the prompt alone {}", grouped(tokens))
+        format!(", of the prompt alone {}", group_digits(tokens))
     });
-    let (tokens, budget) = (grouped(window.tokens), grouped(found.budget_tokens));
+    let (tokens, budget) = (
+        group_digits(window.tokens),
+        group_digits(found.budget_tokens),
+    );
     [
         ("model", model),
         (
@@ -55,7 +58,7 @@ fn describe_aim(found: &Found) -> [[String; 2]; 4] {
 }
 
 /// One row for each kind of content: its tokens as the request came and, where it is edited, as it goes.
-fn write_shares(out: &mut impl Write, found: &Found) -> io::Result<()> {
+fn write_shares(out: &mut impl Write, found: &PlanExplanation) -> io::Result<()> {
     let (came, goes) = (&found.as_it_came, &found.as_it_goes);
     let (reserve, held_back) = (found.reserve_tokens, found.held_back());
     let window = u64::from(found.window.tokens.max(1));
@@ -65,7 +68,7 @@ fn write_shares(out: &mut impl Write, found: &Found) -> io::Result<()> {
     }
     let cell = |tokens: u32| {
         let percent = f64::from(tokens) * 100.0 / window as f64;
-        format!("{:>12} {percent:>6.1} %", grouped(tokens))
+        format!("{:>12} {percent:>6.1} %", group_digits(tokens))
     };
     for (name, before, after) in [
         ("system", came.shares.system, goes.shares.system),
@@ -92,7 +95,7 @@ fn write_shares(out: &mut impl Write, found: &Found) -> io::Result<()> {
     Ok(())
 }
 
-fn describe_edits(found: &Found) -> Vec<String> {
+fn describe_edits(found: &PlanExplanation) -> Vec<String> {
     let mut lines = Vec::new();
     if let Some(reason) = &found.stands_back {
         lines.push(format!("Nothing ({}):", reason.word));
@@ -102,16 +105,16 @@ fn describe_edits(found: &Found) -> Vec<String> {
     }
     for text in &found.shortened {
         let part = text.part.map_or(String::new(), |at| format!(", part {at}"));
-        let name = plain(&text.name, TOOL_CHARS);
-        let (before, after) = (grouped(text.before), grouped(text.after));
+        let name = sanitize_name(&text.name, TOOL_CHARS);
+        let (before, after) = (group_digits(text.before), group_digits(text.after));
         lines.push(format!(
             "{} message {}{part}  {name}  {before} -> {after} tokens",
             text.how, text.message
         ));
     }
     for cut in &found.truncated {
-        let tool = plain(&cut.tool, TOOL_CHARS);
-        let (before, after) = (grouped(cut.before), grouped(cut.after));
+        let tool = sanitize_name(&cut.tool, TOOL_CHARS);
+        let (before, after) = (group_digits(cut.before), group_digits(cut.after));
         let why = if cut.tighter { "  harder" } else { "" };
         lines.push(format!(
             "truncate message {}  {tool}  {before} -> {after} characters{why}",
@@ -123,7 +126,7 @@ fn describe_edits(found: &Found) -> Vec<String> {
     let folded = found.folded.as_ref().map(describe_span);
     lines.extend(folded.map(|folded| format!("fold {folded}")));
     if let Some(cap) = found.lowered_cap() {
-        let (asked, sent) = (grouped(cap.asked), grouped(cap.sent));
+        let (asked, sent) = (group_digits(cap.asked), group_digits(cap.sent));
         lines.push(format!("lower the answer's cap: {asked} -> {sent} tokens"));
     }
     lines.push(format!("as it came  {}", describe_size(&found.as_it_came)));
@@ -137,13 +140,13 @@ fn describe_edits(found: &Found) -> Vec<String> {
     lines
 }
 
-fn describe_size(made: &Made) -> String {
-    let messages = count(made.messages, "message");
-    let (bytes, tokens) = (grouped(made.bytes), grouped(made.prompt));
+fn describe_size(made: &RequestMakeup) -> String {
+    let messages = format_count(made.messages, "message");
+    let (bytes, tokens) = (group_digits(made.bytes), group_digits(made.prompt));
     format!("{messages}, {bytes} bytes, {tokens} tokens, estimated")
 }
 
-fn describe_next(next: &Next) -> Vec<String> {
+fn describe_next(next: &NextRemovals) -> Vec<String> {
     let pinned = "there are only the pinned start and the newest message or step";
     if next.results.is_empty() && next.cut.is_none() && next.clear.is_none() {
         return vec![format!("Nothing: {pinned}.")];
@@ -154,9 +157,9 @@ fn describe_next(next: &Next) -> Vec<String> {
         lines.push(heading.to_owned());
     }
     for result in &next.results {
-        let tool = plain(&result.tool, TOOL_CHARS);
-        let (chars, limit) = (grouped(result.chars), grouped(result.limit_chars));
-        let tokens = grouped(result.tokens);
+        let tool = sanitize_name(&result.tool, TOOL_CHARS);
+        let (chars, limit) = (group_digits(result.chars), group_digits(result.limit_chars));
+        let tokens = group_digits(result.tokens);
         lines.push(format!(
             "  message {}  {tool}  {chars} of {limit} characters  ~{tokens} tokens",
             result.message
@@ -164,7 +167,7 @@ fn describe_next(next: &Next) -> Vec<String> {
     }
     let more = |count_in_all: usize, shown: usize, noun: &str| {
         let rest = count_in_all.saturating_sub(shown);
-        (rest > 0).then(|| format!("  and {} more", count(rest, noun)))
+        (rest > 0).then(|| format!("  and {} more", format_count(rest, noun)))
     };
     lines.extend(more(next.results_in_all, next.results.len(), "result"));
     let cleared = next.clear.as_ref().map(describe_cleared);
@@ -184,26 +187,28 @@ fn describe_next(next: &Next) -> Vec<String> {
 }
 
 /// How much of what is cleared, in one line.
-fn describe_cleared(cleared: &Cleared) -> String {
+fn describe_cleared(cleared: &ClearedSpan) -> String {
     let counts = [
         (cleared.results, "result"),
         (cleared.inputs, "input"),
         (cleared.media, "image"),
     ];
     let counts = counts.into_iter().filter(|(number, _)| *number > 0);
-    let counts: Vec<_> = counts.map(|(number, noun)| count(number, noun)).collect();
-    let (counts, tokens) = (counts.join(", "), grouped(cleared.tokens));
+    let counts: Vec<_> = counts
+        .map(|(number, noun)| format_count(number, noun))
+        .collect();
+    let (counts, tokens) = (counts.join(", "), group_digits(cleared.tokens));
     let messages = describe_range(cleared.first, cleared.last);
     format!("{counts} of {messages} (~{tokens} tokens)")
 }
 
-fn describe_span(span: &Span) -> String {
+fn describe_span(span: &MessageRange) -> String {
     let messages = describe_range(span.first, span.last);
     let number = match span.first == span.last {
         true => String::new(),
-        false => format!("{}, ", count(span.messages, "message")),
+        false => format!("{}, ", format_count(span.messages, "message")),
     };
-    format!("{messages} ({number}~{} tokens)", grouped(span.tokens))
+    format!("{messages} ({number}~{} tokens)", group_digits(span.tokens))
 }
 
 fn describe_range(first: usize, last: usize) -> String {
@@ -213,14 +218,14 @@ fn describe_range(first: usize, last: usize) -> String {
     }
 }
 
-fn count(number: usize, noun: &str) -> String {
+fn format_count(number: usize, noun: &str) -> String {
     let plural = if number == 1 { "" } else { "s" };
-    format!("{} {noun}{plural}", grouped(number))
+    format!("{} {noun}{plural}", group_digits(number))
 }
 
 /// A name from the request, as it may stand on a terminal: short, and nothing that moves the
 /// cursor.
-fn plain(name: &str, most: usize) -> String {
+fn sanitize_name(name: &str, most: usize) -> String {
     let mut shown: String = name.chars().take(most).collect();
     if shown.len() < name.len() {
         shown.push('…');

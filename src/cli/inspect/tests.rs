@@ -5,13 +5,13 @@ use std::{fs, path::PathBuf};
 
 use clap::Parser as _;
 
-use super::{Args, run};
+use super::{InspectArgs, run};
 use crate::config::{Environment, Flags};
 
 #[derive(clap::Parser)]
 struct Line {
     #[command(flatten)]
-    args: Args,
+    args: InspectArgs,
 }
 
 fn folder() -> PathBuf {

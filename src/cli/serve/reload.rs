@@ -10,35 +10,39 @@ use tokio::{
 
 use crate::{
     CurrentConfig,
-    config::{Loaded, Problem, Watch},
-    error::chain,
-    provider::{fit_body_to_windows, warnings},
+    config::{ConfigWatcher, LoadedConfig, Problem},
+    error::format_error_chain,
+    provider::{collect_warnings, fit_body_to_windows},
 };
 
 /// How often the files are looked at. A change is read once it has been left alone for so long.
 const LOOK_EVERY: Duration = Duration::from_millis(500);
 
 /// Keeps the settings of a proxy those of its files.
-pub(super) struct Reloading {
+pub(super) struct ConfigReloader {
     live: Arc<CurrentConfig>,
-    watch: Watch,
+    watch: ConfigWatcher,
     /// What was said of the settings in force.
-    doubts: Vec<Problem>,
+    warnings: Vec<Problem>,
 }
 
 /// Why settings are read, as the log says it.
 const ASKED: &str = "asked to";
 const FILE_CHANGED: &str = "file changed";
 
-impl Reloading {
+impl ConfigReloader {
     /// `watch` has read what `live` began with, of which all doubts are told now.
-    pub(super) fn begin(live: Arc<CurrentConfig>, watch: Watch, loaded: &Loaded) -> Self {
+    pub(super) fn from_loaded(
+        live: Arc<CurrentConfig>,
+        watch: ConfigWatcher,
+        loaded: &LoadedConfig,
+    ) -> Self {
         let mut reloading = Self {
             live,
             watch,
-            doubts: Vec::new(),
+            warnings: Vec::new(),
         };
-        reloading.doubt(&loaded.warnings);
+        reloading.log_new_warnings(&loaded.warnings);
         reloading
     }
 
@@ -52,8 +56,8 @@ impl Reloading {
                 _ = looks.tick() => FILE_CHANGED,
             };
             let looked = spawn_blocking(move || {
-                if cause == ASKED || self.watch.changed() {
-                    self.reload(cause);
+                if cause == ASKED || self.watch.has_changed() {
+                    self.reload_config(cause);
                 }
                 self
             });
@@ -67,32 +71,32 @@ impl Reloading {
         }
     }
 
-    fn reload(&mut self, cause: &'static str) {
+    fn reload_config(&mut self, cause: &'static str) {
         let mut foreign = Vec::new();
-        let config = self.watch.load().map(|mut loaded| {
+        let config = self.watch.load_config().map(|mut loaded| {
             fit_body_to_windows(&mut loaded.config);
             foreign = loaded.warnings;
             loaded.config
         });
-        match self.live.reload(config) {
+        match self.live.reload_config(config) {
             Ok(change) => {
-                if change.taken.is_empty() {
+                if change.applied.is_empty() {
                     tracing::info!(cause, "settings read again; nothing is different");
                 } else {
-                    let changed = change.summary();
+                    let changed = change.summarise_applied();
                     tracing::info!(cause, changed, "new settings are in force: {changed}");
                 }
-                if !change.waiting.is_empty() {
-                    let settings = change.waiting.join(", ");
+                if !change.needs_restart.is_empty() {
+                    let settings = change.needs_restart.join(", ");
                     tracing::warn!(
                         settings,
                         "{settings}: changed, and stays as it was until the proxy is restarted"
                     );
                 }
-                self.doubt(&foreign);
+                self.log_new_warnings(&foreign);
             }
             Err(refused) => {
-                let reasons = chain(&refused);
+                let reasons = format_error_chain(&refused);
                 tracing::error!(
                     cause,
                     "the new settings cannot be used, and the old ones stay in force:\n{reasons}"
@@ -103,13 +107,13 @@ impl Reloading {
 
     /// Tells what is doubtful of the settings in force and was not told of those before; `foreign`:
     /// what is not of the settings themselves.
-    fn doubt(&mut self, foreign: &[Problem]) {
+    fn log_new_warnings(&mut self, foreign: &[Problem]) {
         let app = self.live.app();
         let mut doubts = foreign.to_vec();
-        doubts.extend(warnings(&app.config, &app.registry));
-        for doubt in doubts.iter().filter(|doubt| !self.doubts.contains(doubt)) {
+        doubts.extend(collect_warnings(&app.config, &app.registry));
+        for doubt in doubts.iter().filter(|doubt| !self.warnings.contains(doubt)) {
             tracing::warn!(setting = doubt.key, "{doubt}");
         }
-        self.doubts = doubts;
+        self.warnings = doubts;
     }
 }

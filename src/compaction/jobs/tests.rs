@@ -12,7 +12,7 @@ fn id(of: u8) -> JobId {
 /// The request with this key, whose job would have this name.
 fn request(key: u8, job: u8, max_running: usize) -> JobRequest {
     JobRequest {
-        key: Key::from_bytes([key; 16]),
+        key: StateKey::from_bytes([key; 16]),
         id: id(job),
         model: BackoffSubject::Account([255; 16]),
         user: BackoffSubject::Session([key; 16]),
@@ -39,28 +39,32 @@ fn summary() -> Option<Summary> {
 #[test]
 fn the_same_request_has_one_job() {
     let (jobs, _metrics) = jobs();
-    let ticket = new(jobs.begin(request(1, 1, 9)));
-    let again = |job| matches!(jobs.begin(request(1, job, 9)), JobStart::Joined(it) if it == id(1));
+    let ticket = new(jobs.begin_job(request(1, 1, 9)));
+    let again =
+        |job| matches!(jobs.begin_job(request(1, job, 9)), JobStart::Joined(it) if it == id(1));
     assert!(again(2));
-    ticket.finish("made", summary());
+    ticket.deliver_outcome("made", summary());
     assert!(again(3));
-    let result = jobs.result(id(1)).unwrap().now_or_never();
+    let result = jobs.find_result(id(1)).unwrap().now_or_never();
     assert_eq!(result.unwrap().unwrap().summary, summary());
     // Another request has its own.
-    new(jobs.begin(request(2, 4, 9))).finish("failed", None);
-    assert!(matches!(jobs.begin(request(2, 5, 9)), JobStart::Failed));
+    new(jobs.begin_job(request(2, 4, 9))).deliver_outcome("failed", None);
+    assert!(matches!(jobs.begin_job(request(2, 5, 9)), JobStart::Failed));
 }
 
 #[test]
 fn a_dropped_job_gives_its_place_back() {
     let (jobs, metrics) = jobs();
-    let ticket = new(jobs.begin(request(1, 1, 1)));
-    assert!(matches!(jobs.begin(request(2, 2, 1)), JobStart::Skipped));
+    let ticket = new(jobs.begin_job(request(1, 1, 1)));
+    assert!(matches!(
+        jobs.begin_job(request(2, 2, 1)),
+        JobStart::Skipped
+    ));
     drop(ticket);
-    let result = jobs.result(id(1)).unwrap().now_or_never();
+    let result = jobs.find_result(id(1)).unwrap().now_or_never();
     assert!(result.unwrap().is_err());
-    drop(new(jobs.begin(request(1, 3, 1))));
-    let text = metrics.text(std::iter::empty(), 0);
+    drop(new(jobs.begin_job(request(1, 3, 1))));
+    let text = metrics.render_text(std::iter::empty(), 0);
     assert!(text.contains("plimsoll_summaries_running 0\n"), "{text}");
     // The one that found no place, and the two that were not run.
     let skipped = r#"plimsoll_summaries_total{outcome="skipped"} 3"#;
@@ -76,35 +80,41 @@ fn paused_users_and_models_have_no_new_job() {
         ..request(key, key, 1)
     };
     for key in 0..8 {
-        new(jobs.begin(one_user(key, false))).finish("made", summary());
+        new(jobs.begin_job(one_user(key, false))).deliver_outcome("made", summary());
     }
-    assert!(matches!(jobs.begin(one_user(8, false)), JobStart::Skipped));
+    assert!(matches!(
+        jobs.begin_job(one_user(8, false)),
+        JobStart::Skipped
+    ));
     // An order is made all the same.
-    new(jobs.begin(one_user(9, true))).finish("made", summary());
+    new(jobs.begin_job(one_user(9, true))).deliver_outcome("made", summary());
     jobs.mark_used(&BackoffSubject::Account([1; 16]));
     for key in 10..18 {
-        let ticket = new(jobs.begin(one_user(key, false)));
+        let ticket = new(jobs.begin_job(one_user(key, false)));
         ticket.record_model(request(0, 0, 0).model, false);
     }
-    assert!(matches!(jobs.begin(request(20, 20, 1)), JobStart::Skipped));
+    assert!(matches!(
+        jobs.begin_job(request(20, 20, 1)),
+        JobStart::Skipped
+    ));
 }
 
 #[test]
 fn the_number_of_jobs_and_of_their_followers_is_bounded() {
     let (jobs, _metrics) = jobs();
     for of in 0..=255 {
-        new(jobs.begin(request(of, of, 1))).finish("failed", None);
+        new(jobs.begin_job(request(of, of, 1))).deliver_outcome("failed", None);
     }
-    assert!(jobs.result(id(0)).is_none());
-    assert!(jobs.result(id(255)).is_some());
-    let followers = (0..100).filter_map(|_| jobs.follow(id(255)));
+    assert!(jobs.find_result(id(0)).is_none());
+    assert!(jobs.find_result(id(255)).is_some());
+    let followers = (0..100).filter_map(|_| jobs.follow_job(id(255)));
     assert_eq!(followers.count(), MAX_FOLLOWERS);
 }
 
 #[test]
 fn a_late_job_stays_late() {
     let (jobs, _metrics) = jobs();
-    let _ticket = new(jobs.begin(request(1, 1, 1)));
+    let _ticket = new(jobs.begin_job(request(1, 1, 1)));
     assert!(!jobs.is_late(id(1)));
     jobs.mark_late(id(1));
     assert!(jobs.is_late(id(1)) && !jobs.is_late(id(2)));

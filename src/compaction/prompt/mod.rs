@@ -12,7 +12,7 @@ const LEAST_WORDS: u32 = 100;
 
 /// What an answer must carry, and how long it may be.
 #[derive(Clone)]
-pub(super) struct Wanted {
+pub(super) struct SummaryPrompt {
     pub(super) language: Language,
     /// Random.
     pub(super) key: Box<str>,
@@ -20,7 +20,7 @@ pub(super) struct Wanted {
     pub(super) words: u32,
 }
 
-impl Wanted {
+impl SummaryPrompt {
     /// `nonce`: bytes that nobody can have known before. At most `max_tokens`, and at most a
     /// quarter of what is replaced; tokens.
     pub(super) fn new(language: Language, nonce: [u8; 8], max_tokens: u32, replaced: u32) -> Self {
@@ -35,23 +35,23 @@ impl Wanted {
     }
 
     /// The message after a conversation that is itself the record.
-    pub(super) fn after(&self) -> String {
-        self.text(match self.language {
+    pub(super) fn write_final_message(&self) -> String {
+        self.fill_template(match self.language {
             Language::English => include_str!("en/after.txt"),
             Language::Chinese => include_str!("zh/after.txt"),
         })
     }
 
     /// What is said in the model's place where no user may speak directly after what came last.
-    pub(super) fn between(&self) -> String {
-        self.text(match self.language {
+    pub(super) fn write_model_message(&self) -> String {
+        self.fill_template(match self.language {
             Language::English => include_str!("en/between.txt"),
             Language::Chinese => include_str!("zh/between.txt"),
         })
     }
 
     /// The message that holds a part of the record.
-    pub(super) fn around(&self, record: &str) -> String {
+    pub(super) fn write_record_message(&self, record: &str) -> String {
         let (before, after) = match self.language {
             Language::English => (include_str!("en/before.txt"), include_str!("en/rules.txt")),
             Language::Chinese => (include_str!("zh/before.txt"), include_str!("zh/rules.txt")),
@@ -59,10 +59,14 @@ impl Wanted {
         let tag = fence::TRANSCRIPT;
         let record = format!("<{tag} key=\"{}\">\n{record}\n</{tag}>", self.key);
         // The rules last, so that the last word is ours.
-        format!("{}\n\n{record}\n\n{}", self.text(before), self.text(after))
+        format!(
+            "{}\n\n{record}\n\n{}",
+            self.fill_template(before),
+            self.fill_template(after)
+        )
     }
 
-    fn text(&self, template: &str) -> String {
+    fn fill_template(&self, template: &str) -> String {
         let rules = match self.language {
             Language::English => include_str!("en/rules.txt"),
             Language::Chinese => include_str!("zh/rules.txt"),
@@ -86,15 +90,18 @@ impl Wanted {
 mod tests {
     use super::*;
 
-    fn wanted(language: Language) -> Wanted {
-        Wanted::new(language, [1, 2, 3, 4, 5, 6, 7, 8], 4_000, 40_000)
+    fn wanted(language: Language) -> SummaryPrompt {
+        SummaryPrompt::new(language, [1, 2, 3, 4, 5, 6, 7, 8], 4_000, 40_000)
     }
 
     #[test]
     fn both_languages_ask_for_the_same_block() {
         for language in [Language::English, Language::Chinese] {
             let wanted = wanted(language);
-            for text in [wanted.after(), wanted.around("what was said")] {
+            for text in [
+                wanted.write_final_message(),
+                wanted.write_record_message("what was said"),
+            ] {
                 let block = "<summary key=\"0102030405060708\">\n<done>…</done>\n<to_do>…</to_do>";
                 assert!(text.contains(block), "{text}");
                 assert!(
@@ -103,8 +110,8 @@ mod tests {
                 );
                 assert!(text.contains(" 2000 ") && !text.contains('{'), "{text}");
             }
-            assert!(!wanted.between().contains(&*wanted.key));
-            let around = wanted.around("what was said");
+            assert!(!wanted.write_model_message().contains(&*wanted.key));
+            let around = wanted.write_record_message("what was said");
             let record = "<transcript key=\"0102030405060708\">\nwhat was said\n</transcript>";
             assert!(around.contains(record), "{around}");
         }
@@ -112,7 +119,8 @@ mod tests {
 
     #[test]
     fn fewer_words_are_asked_for_where_little_is_replaced() {
-        let words = |most, replaced| Wanted::new(Language::English, [0; 8], most, replaced).words;
+        let words =
+            |most, replaced| SummaryPrompt::new(Language::English, [0; 8], most, replaced).words;
         assert_eq!(words(4_000, 100_000), 2_000);
         assert_eq!(words(4_000, 3_300), 800);
         assert_eq!(words(10, 10), LEAST_WORDS);
@@ -131,7 +139,7 @@ mod tests {
                 "客户端与模型之间的上下文守护程序，不是用户所说",
             ),
         ] {
-            let after = wanted(language).after();
+            let after = wanted(language).write_final_message();
             assert!(after.contains(name), "{after}");
             assert!(tokens(&after) < 560, "{}", tokens(&after));
             for wrong in ["mention", "secret", "不要提"] {

@@ -5,18 +5,18 @@ use proptest::prelude::*;
 use serde_json::{Value, json};
 
 use super::*;
-use crate::{format::chat::index, recovery::Language};
+use crate::{format::chat::index_body, recovery::Language};
 
 const KEY: &str = "0a0b0c0d00000000";
 
-fn wanted() -> Wanted {
+fn wanted() -> SummaryPrompt {
     let nonce = [10, 11, 12, 13, 0, 0, 0, 0];
-    Wanted::new(Language::English, nonce, 1_000, 10_000)
+    SummaryPrompt::new(Language::English, nonce, 1_000, 10_000)
 }
 
 fn record(messages: &[Value], room: u32) -> Option<Vec<String>> {
     let body = json!({ "messages": messages }).to_string();
-    let conversation = index(Bytes::from(body)).unwrap();
+    let conversation = index_body(Bytes::from(body)).unwrap();
     split_record(&conversation, &wanted(), room, &Weights::new(3.0))
 }
 
@@ -52,7 +52,7 @@ fn a_large_result_keeps_its_head_and_tail_and_the_call_before_it() {
     let parts = record(&step(1, &result), 600).unwrap();
     assert_eq!(parts.len(), 2);
     for part in &parts {
-        assert!(Weights::new(3.0).plain(part) <= 600);
+        assert!(Weights::new(3.0).count_plain_tokens(part) <= 600);
     }
     let record = parts.join("\n");
     for kept in [
@@ -121,9 +121,9 @@ proptest! {
         let weights = Weights::new(3.0);
         let Some(parts) = record(&messages, room) else { return Ok(()); };
         for part in &parts {
-            prop_assert!(weights.plain(part) <= room);
-            prop_assert_eq!(fence::tags_in(part), 0);
-            let whole = wanted().around(part);
+            prop_assert!(weights.count_plain_tokens(part) <= room);
+            prop_assert_eq!(fence::count_tags(part), 0);
+            let whole = wanted().write_record_message(part);
             prop_assert_eq!(whole.matches("</transcript>").count(), 1);
         }
         if room >= 3_000 {
@@ -136,8 +136,8 @@ proptest! {
     fn what_is_held_to_a_weight_keeps_it(text in "[a-z 字🎉\\n\"\\\\]{0,400}", most in 0u32..300) {
         let weights = Weights::new(3.0);
         let cut = keep_head_and_tail(text.clone(), most, &weights);
-        prop_assert!(weights.plain(&cut) <= most);
-        if weights.plain(&text) <= most {
+        prop_assert!(weights.count_plain_tokens(&cut) <= most);
+        if weights.count_plain_tokens(&text) <= most {
             prop_assert_eq!(cut, text);
         }
     }

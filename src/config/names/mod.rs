@@ -14,7 +14,7 @@ use std::{
 
 use thiserror::Error;
 
-use self::overrides::overlaid;
+use self::overrides::merge_overrides;
 use super::{Config, ModelConfig, ProviderConfig};
 pub(super) use references::{check_references, read_aliases};
 
@@ -23,7 +23,7 @@ pub(crate) const MAX_NAME_BYTES: usize = 1_024;
 
 /// Everything that is configured of names.
 #[derive(Clone, Debug)]
-pub struct Names {
+pub struct ModelNames {
     providers: BTreeMap<String, ProviderConfig>,
     aliases: BTreeMap<String, String>,
     models: BTreeMap<String, ModelConfig>,
@@ -32,22 +32,22 @@ pub struct Names {
 
 /// A model at a provider.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub struct Place {
+pub struct ServedModel {
     pub provider: String,
     pub model: String,
 }
 
 /// A place with what is told of it, and its share beside its neighbours'.
 #[derive(Clone, Debug)]
-pub struct Deployed {
-    pub place: Place,
+pub struct ResolvedDeployment {
+    pub served_model: ServedModel,
     pub settings: ModelConfig,
     pub weight: u32,
 }
 
 /// Nobody to send a request to.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
-pub enum Unknown {
+pub enum ModelNameError {
     #[error("There is no provider `{name}`. Configured are: {existing}.")]
     Provider { name: String, existing: String },
     #[error(
@@ -62,7 +62,7 @@ pub enum Unknown {
 }
 
 /// Whether a name fits a pattern, which may have a `*` at its end.
-pub fn matches(pattern: &str, name: &str) -> bool {
+pub fn matches_pattern(pattern: &str, name: &str) -> bool {
     match pattern.strip_suffix('*') {
         Some(prefix) => name.starts_with(prefix),
         None => pattern == name,
@@ -70,11 +70,11 @@ pub fn matches(pattern: &str, name: &str) -> bool {
 }
 
 /// How much of a name a pattern says that fits: all of it, or so many bytes of its beginning.
-fn exactness(pattern: &str) -> (bool, usize) {
+fn rank_pattern(pattern: &str) -> (bool, usize) {
     (!pattern.ends_with('*'), pattern.len())
 }
 
-impl Names {
+impl ModelNames {
     pub fn new(config: &Config) -> Self {
         Self {
             providers: config.providers.clone(),
@@ -86,18 +86,18 @@ impl Names {
 
     /// What a name stands for, through all its aliases. With a provider that the client named beside
     /// it, an alias counts only where it leads there: that provider may have a model of this name.
-    pub fn plain<'m>(&self, model: &'m str, chosen: Option<&str>) -> Cow<'m, str> {
+    pub fn resolve_aliases<'m>(&self, model: &'m str, chosen: Option<&str>) -> Cow<'m, str> {
         let mut name = Cow::Borrowed(model);
         // Settings with a chain that does not end are refused; this bounds all others.
         for _ in 0..self.aliases.len() {
-            match self.alias(&name) {
+            match self.resolve_alias(&name) {
                 Some(next) => name = next.into(),
                 None => break,
             }
         }
         let leads_there = |chosen: &str| {
-            let found = self.places(&name, None);
-            found.is_ok_and(|found| found.iter().any(|one| one.place.provider == chosen))
+            let found = self.resolve_deployments(&name, None);
+            found.is_ok_and(|found| found.iter().any(|one| one.served_model.provider == chosen))
         };
         match chosen {
             Some(chosen) if name != model && !leads_there(chosen) => model.into(),
@@ -107,10 +107,10 @@ impl Names {
 
     /// What the alias of that name stands for: the exact one, else that with the longest beginning.
     /// A name that would stand for itself (as where `*` is one model) stands for nothing more.
-    fn alias(&self, model: &str) -> Option<String> {
+    fn resolve_alias(&self, model: &str) -> Option<String> {
         let aliases = self.aliases.iter();
-        let fitting = aliases.filter(|(pattern, _)| matches(pattern, model));
-        let (pattern, to) = fitting.max_by_key(|(pattern, _)| exactness(pattern))?;
+        let fitting = aliases.filter(|(pattern, _)| matches_pattern(pattern, model));
+        let (pattern, to) = fitting.max_by_key(|(pattern, _)| rank_pattern(pattern))?;
         let rest = pattern.strip_suffix('*');
         let rest = rest.and_then(|start| model.strip_prefix(start));
         let name = match (to.strip_suffix('*'), rest) {
@@ -130,39 +130,47 @@ impl Names {
     ///
     /// # Errors
     /// Nobody serves it.
-    pub fn places(&self, name: &str, chosen: Option<&str>) -> Result<Vec<Deployed>, Unknown> {
-        if let Some(deployed) = self.deployed(name, chosen) {
+    pub fn resolve_deployments(
+        &self,
+        name: &str,
+        chosen: Option<&str>,
+    ) -> Result<Vec<ResolvedDeployment>, ModelNameError> {
+        if let Some(deployed) = self.find_deployments(name, chosen) {
             return Ok(deployed);
         }
         if chosen.is_none() && self.has_deployments(name) {
             return Err(self.unknown_model(name));
         }
-        let place = self.place(name, chosen)?;
-        Ok(vec![Deployed {
-            settings: self.settings(name, &place),
-            place,
+        let place = self.resolve_model(name, chosen)?;
+        Ok(vec![ResolvedDeployment {
+            settings: self.find_overrides(name, &place),
+            served_model: place,
             weight: 1,
         }])
     }
 
     /// The places that the settings give to a model, those of the chosen provider only; `None` where
     /// there are none.
-    pub fn deployed(&self, name: &str, chosen: Option<&str>) -> Option<Vec<Deployed>> {
+    pub fn find_deployments(
+        &self,
+        name: &str,
+        chosen: Option<&str>,
+    ) -> Option<Vec<ResolvedDeployment>> {
         let own = self.models.get(name)?;
-        let mut found: Vec<Deployed> = Vec::new();
+        let mut found: Vec<ResolvedDeployment> = Vec::new();
         for deployment in &own.deployments {
-            let name = self.plain(&deployment.model, None);
+            let name = self.resolve_aliases(&deployment.model, None);
             // Settings with a deployment that nobody serves are refused.
-            let Ok(place) = self.place(&name, None) else {
+            let Ok(place) = self.resolve_model(&name, None) else {
                 continue;
             };
             let elsewhere = chosen.is_some_and(|chosen| chosen != place.provider);
-            if elsewhere || found.iter().any(|one| one.place == place) {
+            if elsewhere || found.iter().any(|one| one.served_model == place) {
                 continue;
             }
-            found.push(Deployed {
-                settings: overlaid(own, self.settings(&name, &place)),
-                place,
+            found.push(ResolvedDeployment {
+                settings: merge_overrides(own, self.find_overrides(&name, &place)),
+                served_model: place,
                 weight: deployment.weight,
             });
         }
@@ -173,7 +181,7 @@ impl Names {
     ///
     /// # Errors
     /// There is none.
-    pub fn provider(&self, name: &str) -> Result<&str, Unknown> {
+    pub fn find_provider(&self, name: &str) -> Result<&str, ModelNameError> {
         let found = self.providers.get_key_value(name);
         let found = found.map(|(name, _)| name.as_str());
         found.ok_or_else(|| self.unknown_provider(name))
@@ -183,11 +191,11 @@ impl Names {
     ///
     /// # Errors
     /// There are several, and none is the default.
-    pub fn fallback(&self) -> Result<&str, Unknown> {
+    pub fn find_default_provider(&self) -> Result<&str, ModelNameError> {
         let remote = self.providers.iter();
         let mut remote = remote.filter(|(_, provider)| provider.base_url.is_some());
         match (&self.default_provider, remote.next(), remote.next()) {
-            (Some(name), ..) => self.provider(name),
+            (Some(name), ..) => self.find_provider(name),
             (None, Some((only, _)), None) => Ok(only),
             _ => Err(self.unknown_model("")),
         }
@@ -197,15 +205,19 @@ impl Names {
     ///
     /// # Errors
     /// Nobody does; the message names what exists.
-    pub fn place(&self, name: &str, chosen: Option<&str>) -> Result<Place, Unknown> {
+    pub fn resolve_model(
+        &self,
+        name: &str,
+        chosen: Option<&str>,
+    ) -> Result<ServedModel, ModelNameError> {
         let (provider, model) = match chosen {
             Some(chosen) => {
                 let own = name.strip_prefix(chosen).and_then(|m| m.strip_prefix('/'));
-                (self.provider(chosen)?, own.unwrap_or(name))
+                (self.find_provider(chosen)?, own.unwrap_or(name))
             }
-            None => self.serving(name)?,
+            None => self.find_serving_provider(name)?,
         };
-        Ok(Place {
+        Ok(ServedModel {
             provider: provider.to_owned(),
             model: model.to_owned(),
         })
@@ -217,12 +229,12 @@ impl Names {
         let prefixed = name.split_once('/');
         prefixed.is_some_and(|(left, _)| self.providers.contains_key(left))
             || self.models.contains_key(name)
-            || !matches!(self.matching(name), Ok(None))
+            || !matches!(self.match_provider(name), Ok(None))
     }
 
     /// Every name that the settings spell out, without patterns and without aliases, with the
     /// provider that is said beside it.
-    pub fn spelt_out(&self) -> Vec<(&str, Option<&str>)> {
+    pub fn list_configured_names(&self) -> Vec<(&str, Option<&str>)> {
         let mut names: Vec<(&String, Option<&str>)> = Vec::new();
         for (name, provider) in &self.providers {
             let own = provider.models.iter();
@@ -240,43 +252,45 @@ impl Names {
     }
 
     /// Every alias that is a whole name.
-    pub fn aliases(&self) -> impl Iterator<Item = &str> {
+    pub fn list_aliases(&self) -> impl Iterator<Item = &str> {
         let names = self.aliases.keys().map(String::as_str);
         names.filter(|name| !name.ends_with('*'))
     }
 
-    fn serving<'m>(&self, model: &'m str) -> Result<(&str, &'m str), Unknown> {
+    fn find_serving_provider<'m>(&self, model: &'m str) -> Result<(&str, &'m str), ModelNameError> {
         if let Some((left, right)) = model.split_once('/')
-            && let Ok(provider) = self.provider(left)
+            && let Ok(provider) = self.find_provider(left)
         {
             return Ok((provider, right));
         }
         if let Some(name) = self.models.get(model).and_then(|m| m.provider.as_deref()) {
-            return Ok((self.provider(name)?, model));
+            return Ok((self.find_provider(name)?, model));
         }
-        if let Some(provider) = self.matching(model)? {
+        if let Some(provider) = self.match_provider(model)? {
             return Ok((provider, model));
         }
-        let fallback = self.fallback().map_err(|_| self.unknown_model(model))?;
+        let fallback = self
+            .find_default_provider()
+            .map_err(|_| self.unknown_model(model))?;
         Ok((fallback, model))
     }
 
     /// The provider with the most exact pattern for a bare name, its own or one of the models'.
-    fn matching(&self, model: &str) -> Result<Option<&str>, Unknown> {
+    fn match_provider(&self, model: &str) -> Result<Option<&str>, ModelNameError> {
         let own = self.providers.iter().flat_map(|(name, provider)| {
             let patterns = provider.models.iter();
             patterns.map(move |pattern| (pattern.as_str(), name.as_str()))
         });
         let told = self.models.iter().filter_map(|(pattern, told)| {
-            let provider = self.provider(told.provider.as_deref()?).ok()?;
+            let provider = self.find_provider(told.provider.as_deref()?).ok()?;
             pattern
                 .ends_with('*')
                 .then_some((pattern.as_str(), provider))
         });
         let mut fitting: BTreeMap<_, BTreeSet<_>> = BTreeMap::new();
         for (pattern, provider) in own.chain(told) {
-            if matches(pattern, model) {
-                let best = fitting.entry(exactness(pattern)).or_default();
+            if matches_pattern(pattern, model) {
+                let best = fitting.entry(rank_pattern(pattern)).or_default();
                 best.insert(provider);
             }
         }
@@ -285,28 +299,28 @@ impl Names {
         match best[..] {
             [] => Ok(None),
             [only] => Ok(Some(only)),
-            _ => Err(Unknown::Ambiguous {
+            _ => Err(ModelNameError::Ambiguous {
                 model: model.to_owned(),
                 candidates: best.join(", "),
             }),
         }
     }
 
-    pub(crate) fn unknown_provider(&self, name: &str) -> Unknown {
-        Unknown::Provider {
+    pub(crate) fn unknown_provider(&self, name: &str) -> ModelNameError {
+        ModelNameError::Provider {
             name: name.to_owned(),
-            existing: self.existing(),
+            existing: self.list_providers(),
         }
     }
 
-    pub(crate) fn unknown_model(&self, model: &str) -> Unknown {
-        Unknown::Model {
+    pub(crate) fn unknown_model(&self, model: &str) -> ModelNameError {
+        ModelNameError::Model {
             model: model.to_owned(),
-            existing: self.existing(),
+            existing: self.list_providers(),
         }
     }
 
-    fn existing(&self) -> String {
+    fn list_providers(&self) -> String {
         let names: Vec<_> = self.providers.keys().map(String::as_str).collect();
         names.join(", ")
     }

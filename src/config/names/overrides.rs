@@ -1,13 +1,13 @@
 //! What the settings tell of a model in one place.
 
-use super::{Names, Place, matches};
+use super::{ModelNames, ServedModel, matches_pattern};
 use crate::config::ModelConfig;
 
-impl Names {
+impl ModelNames {
     /// What is told of a model: under the name that was asked for, as `provider/model`, or bare;
     /// else by the longest pattern. A key that names another provider is another model's.
-    pub(super) fn settings(&self, asked: &str, place: &Place) -> ModelConfig {
-        let Place { provider, model } = place;
+    pub(super) fn find_overrides(&self, asked: &str, place: &ServedModel) -> ModelConfig {
+        let ServedModel { provider, model } = place;
         let full = format!("{provider}/{model}");
         let names = [asked, &full, model];
         let fits = |key: &str, told: &ModelConfig| {
@@ -23,7 +23,7 @@ impl Names {
             let patterns = self.models.iter().filter(|(pattern, told)| {
                 pattern.ends_with('*')
                     && fits(pattern, told)
-                    && names.iter().any(|name| matches(pattern, name))
+                    && names.iter().any(|name| matches_pattern(pattern, name))
             });
             let longest = patterns.max_by_key(|(pattern, _)| pattern.len());
             longest.map(|(_, told)| told)
@@ -34,7 +34,7 @@ impl Names {
 
 /// What is told of a place, as a part of a model that has told things of its own: those come first,
 /// but a place never holds more than is told of it. Who else answers is the model's business alone.
-pub(super) fn overlaid(model: &ModelConfig, place: ModelConfig) -> ModelConfig {
+pub(super) fn merge_overrides(model: &ModelConfig, place: ModelConfig) -> ModelConfig {
     let least = |a: Option<u32>, b: Option<u32>| match (a, b) {
         (Some(a), Some(b)) => Some(a.min(b)),
         (a, b) => a.or(b),

@@ -5,8 +5,8 @@
 
 use std::{fs, io, path::Path};
 
-use super::{MAX_CHARS, Prompts, names};
-use crate::config::{load::read_text, problem::nearest, section::Section};
+use super::{MAX_CHARS, Prompts, list_text_names};
+use crate::config::{load::read_text, problem::find_nearest, section::Section};
 
 /// Files of a folder that are looked at. With the right names there are nine.
 const MAX_FILES: usize = 100;
@@ -35,7 +35,7 @@ pub(in crate::config) fn read_prompts(s: &mut Section, folder: Option<&Path>) ->
                 "cannot be read: {error}; make the directory, or leave the setting out for the \
                  built-in texts"
             );
-            s.refuse(KEY, Some(shown), message);
+            s.refuse_value(KEY, Some(shown), message);
             return prompts;
         }
     };
@@ -46,7 +46,7 @@ pub(in crate::config) fn read_prompts(s: &mut Section, folder: Option<&Path>) ->
             Err(_) => vec![entry],
         };
         for name in texts {
-            if let Err(message) = take_text(folder, &name, &mut prompts) {
+            if let Err(message) = load_text(folder, &name, &mut prompts) {
                 s.refuse_again(KEY, shown.clone(), format!("{name} {message}"));
             }
         }
@@ -55,8 +55,8 @@ pub(in crate::config) fn read_prompts(s: &mut Section, folder: Option<&Path>) ->
 }
 
 /// Puts one text of a directory in the place of the built-in one.
-fn take_text(folder: &Path, name: &str, prompts: &mut Prompts) -> Result<(), String> {
-    let at = find(name)?;
+fn load_text(folder: &Path, name: &str, prompts: &mut Prompts) -> Result<(), String> {
+    let at = find_text_index(name)?;
     let path = folder.join(name);
     // What is no file, such as a pipe, might never end.
     let text = match path.metadata() {
@@ -66,14 +66,14 @@ fn take_text(folder: &Path, name: &str, prompts: &mut Prompts) -> Result<(), Str
     let text = text.map_err(|error| {
         format!("cannot be read: {error}; make it a readable file of UTF-8 text")
     })?;
-    prompts.replace(at, &text)
+    prompts.replace_text(at, &text)
 }
 
 /// The number of a text by its name, else which there are.
-pub(super) fn find(name: &str) -> Result<usize, String> {
-    let known = names();
+pub(super) fn find_text_index(name: &str) -> Result<usize, String> {
+    let known = list_text_names();
     let found = known.iter().position(|known| *known == name);
-    found.ok_or_else(|| match nearest(name, &known) {
+    found.ok_or_else(|| match find_nearest(name, &known) {
         Some(near) => format!("is not the name of a text; did you mean {near}?"),
         None => format!("is not the name of a text; there are {}", known.join(", ")),
     })

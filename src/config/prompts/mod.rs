@@ -24,7 +24,7 @@ const COURSE: &str = "{course}";
 
 /// How the model is asked to save its notes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Way {
+pub enum NoteMethod {
     /// By our tools.
     Tools,
     /// By a block in its reply.
@@ -41,7 +41,7 @@ pub struct Prompts {
 const KINDS: usize = 9;
 
 #[derive(Clone, Copy)]
-enum Kind {
+enum PromptKind {
     CautionTools,
     CautionText,
     CriticalTools,
@@ -75,7 +75,7 @@ const BUILT_IN: [(&str, &str); 2 * KINDS] = texts! {
 };
 
 /// The names of all texts: a folder for each language, a file for each text.
-pub(super) fn names() -> [&'static str; 2 * KINDS] {
+pub(super) fn list_text_names() -> [&'static str; 2 * KINDS] {
     BUILT_IN.map(|(name, _)| name)
 }
 
@@ -89,50 +89,56 @@ impl Default for Prompts {
 
 impl Prompts {
     /// The prompt on entering caution, and now and then while it lasts.
-    pub fn caution(&self, language: Language, way: Way) -> &str {
+    pub fn caution_prompt(&self, language: Language, way: NoteMethod) -> &str {
         let kind = match way {
-            Way::Tools => Kind::CautionTools,
-            Way::Text => Kind::CautionText,
+            NoteMethod::Tools => PromptKind::CautionTools,
+            NoteMethod::Text => PromptKind::CautionText,
         };
-        self.text(language, kind)
+        self.select_text(language, kind)
     }
 
     /// A prompt of a countdown. `remaining` replies are left before a new course, the one that is
     /// asked for included. The first of a countdown says all; those that follow are short, since
     /// it still stands in the conversation.
-    pub fn critical(&self, language: Language, way: Way, remaining: u32, first: bool) -> String {
+    pub fn critical_prompt(
+        &self,
+        language: Language,
+        way: NoteMethod,
+        remaining: u32,
+        first: bool,
+    ) -> String {
         let kind = match (way, first) {
-            (Way::Tools, true) => Kind::CriticalTools,
-            (Way::Text, true) => Kind::CriticalText,
-            (Way::Tools, false) => Kind::CountdownTools,
-            (Way::Text, false) => Kind::CountdownText,
+            (NoteMethod::Tools, true) => PromptKind::CriticalTools,
+            (NoteMethod::Text, true) => PromptKind::CriticalText,
+            (NoteMethod::Tools, false) => PromptKind::CountdownTools,
+            (NoteMethod::Text, false) => PromptKind::CountdownText,
         };
-        let text = self.text(language, kind);
+        let text = self.select_text(language, kind);
         text.replace(REMAINING, &remaining.to_string())
     }
 
     /// The head of a course's preface, where reminders follow.
-    pub fn reminders(&self, language: Language, course: u32) -> String {
-        let text = self.text(language, Kind::CourseReminders);
+    pub fn reminders_head(&self, language: Language, course: u32) -> String {
+        let text = self.select_text(language, PromptKind::CourseReminders);
         text.replace(COURSE, &course.to_string())
     }
 
     /// The head of a course's preface, where facts follow that we have picked ourselves.
-    pub fn facts(&self, language: Language, course: u32) -> String {
-        let text = self.text(language, Kind::CourseFacts);
+    pub fn facts_head(&self, language: Language, course: u32) -> String {
+        let text = self.select_text(language, PromptKind::CourseFacts);
         text.replace(COURSE, &course.to_string())
     }
 
     /// What follows a reply that held the block and nothing else.
-    pub fn go_on(&self, language: Language) -> &str {
-        self.text(language, Kind::GoOn)
+    pub fn continue_prompt(&self, language: Language) -> &str {
+        self.select_text(language, PromptKind::GoOn)
     }
 
     /// Puts a text in the place of the built-in one of that number among [`names`].
     ///
     /// # Errors
     /// Why it cannot be used, and what to do, to be read after its name; the built-in one stays.
-    fn replace(&mut self, at: usize, text: &str) -> Result<(), String> {
+    fn replace_text(&mut self, at: usize, text: &str) -> Result<(), String> {
         let text = text.trim_start_matches('\u{FEFF}').trim();
         let built_in = BUILT_IN[at].1;
         let most = match built_in.contains(COURSE) {
@@ -153,7 +159,7 @@ impl Prompts {
         Ok(())
     }
 
-    fn text(&self, language: Language, kind: Kind) -> &str {
+    fn select_text(&self, language: Language, kind: PromptKind) -> &str {
         let first = match language {
             Language::English => 0,
             Language::Chinese => KINDS,
@@ -164,7 +170,7 @@ impl Prompts {
 
 #[cfg(test)]
 mod tests {
-    use super::{directory::find, *};
+    use super::{directory::find_text_index, *};
     use Language::{Chinese, English};
 
     #[test]
@@ -172,22 +178,25 @@ mod tests {
         let prompts = Prompts::default();
         for (language, folder) in [(English, "en"), (Chinese, "zh")] {
             for (name, kind) in [
-                ("caution-tools", Kind::CautionTools),
-                ("caution-text", Kind::CautionText),
-                ("critical-tools", Kind::CriticalTools),
-                ("critical-text", Kind::CriticalText),
-                ("countdown-tools", Kind::CountdownTools),
-                ("countdown-text", Kind::CountdownText),
-                ("course-reminders", Kind::CourseReminders),
-                ("course-facts", Kind::CourseFacts),
-                ("go-on", Kind::GoOn),
+                ("caution-tools", PromptKind::CautionTools),
+                ("caution-text", PromptKind::CautionText),
+                ("critical-tools", PromptKind::CriticalTools),
+                ("critical-text", PromptKind::CriticalText),
+                ("countdown-tools", PromptKind::CountdownTools),
+                ("countdown-text", PromptKind::CountdownText),
+                ("course-reminders", PromptKind::CourseReminders),
+                ("course-facts", PromptKind::CourseFacts),
+                ("go-on", PromptKind::GoOn),
             ] {
                 let name = format!("{folder}/{name}.txt");
                 let mut changed = prompts.clone();
                 changed
-                    .replace(find(&name).unwrap(), " other {remaining} {course}\n")
+                    .replace_text(
+                        find_text_index(&name).unwrap(),
+                        " other {remaining} {course}\n",
+                    )
                     .unwrap();
-                let now = changed.text(language, kind);
+                let now = changed.select_text(language, kind);
                 assert_eq!(now, "other {remaining} {course}", "{name}");
             }
         }
@@ -223,8 +232,8 @@ mod tests {
         }
         let prompts = Prompts::default();
         for language in [English, Chinese] {
-            for way in [Way::Tools, Way::Text] {
-                let of = |left| tokens(&prompts.critical(language, way, left, left == 5));
+            for way in [NoteMethod::Tools, NoteMethod::Text] {
+                let of = |left| tokens(&prompts.critical_prompt(language, way, left, left == 5));
                 let all: usize = (1..=5).map(of).sum();
                 // A tenth of what a window of 32k leaves where half of it is for the answer, and
                 // room for the answers.
@@ -236,19 +245,19 @@ mod tests {
     #[test]
     fn the_words_of_each_level_are_used() {
         let prompts = Prompts::default();
-        for way in [Way::Tools, Way::Text] {
-            assert!(prompts.caution(Chinese, way).contains("吃紧"));
-            let critical = prompts.critical(Chinese, way, 1, true);
+        for way in [NoteMethod::Tools, NoteMethod::Text] {
+            assert!(prompts.caution_prompt(Chinese, way).contains("吃紧"));
+            let critical = prompts.critical_prompt(Chinese, way, 1, true);
             for word in ["告急", "提醒项", "新一程对话", "1 次"] {
                 assert!(critical.contains(word), "{word}: {critical}");
             }
-            let critical = prompts.critical(English, way, 1, true);
+            let critical = prompts.critical_prompt(English, way, 1, true);
             assert!(critical.contains("this reply included: 1."), "{critical}");
             assert!(!critical.contains('{'), "{critical}");
         }
-        assert!(prompts.reminders(English, 2).contains("Course 2 of"));
-        assert!(prompts.facts(Chinese, 3).contains("第 3 程"));
-        assert!(prompts.go_on(English).contains("was saved"));
+        assert!(prompts.reminders_head(English, 2).contains("Course 2 of"));
+        assert!(prompts.facts_head(Chinese, 3).contains("第 3 程"));
+        assert!(prompts.continue_prompt(English).contains("was saved"));
     }
 
     #[test]
@@ -256,7 +265,7 @@ mod tests {
         let mut prompts = Prompts::default();
         let long = "字".repeat(MAX_CHARS + 1);
         for name in ["en/caution.txt", "caution-tools.txt"] {
-            let refused = find(name).unwrap_err();
+            let refused = find_text_index(name).unwrap_err();
             assert!(refused.starts_with("is not the name of a text; "), "{name}");
         }
         for (name, text, unfit) in [
@@ -277,13 +286,15 @@ mod tests {
                 "must contain {remaining}, which",
             ),
         ] {
-            let refused = prompts.replace(find(name).unwrap(), text).unwrap_err();
+            let refused = prompts
+                .replace_text(find_text_index(name).unwrap(), text)
+                .unwrap_err();
             assert!(refused.starts_with(unfit), "{name}: {refused}");
         }
         assert_eq!(prompts, Prompts::default());
         let full = "字".repeat(MAX_CHARS);
         assert_eq!(
-            prompts.replace(find("zh/go-on.txt").unwrap(), &full),
+            prompts.replace_text(find_text_index("zh/go-on.txt").unwrap(), &full),
             Ok(())
         );
     }

@@ -5,10 +5,10 @@
 use http::{HeaderMap, HeaderName, HeaderValue, Uri, header::AUTHORIZATION};
 use serde::{Deserialize, Serialize};
 
-use crate::config::{secret::Secret, section::Section, setting::Show};
+use crate::config::{secret::Secret, section::Section, setting::Visibility};
 
 /// What the names of the proxy's own headers begin with.
-pub const OWN_HEADERS: &str = "x-plimsoll-";
+pub const PROXY_HEADER_PREFIX: &str = "x-plimsoll-";
 
 /// Headers that belong to a connection.
 const CONNECTION_HEADERS: [&str; 6] = [
@@ -43,8 +43,8 @@ enum WrittenAuth {
 
 pub(super) fn read_auth(s: &mut Section) -> Auth {
     let key = "auth";
-    let auth: Option<WrittenAuth> = s.option(key, Show::Plain);
-    let variable: Option<String> = s.option("api_key_env", Show::Variable);
+    let auth: Option<WrittenAuth> = s.read_option(key, Visibility::Plain);
+    let variable: Option<String> = s.read_option("api_key_env", Visibility::Variable);
     let message = match (auth, variable) {
         (None, None) => {
             "say whose credentials go there: api_key_env = \"NAME\" for a key of yours, \
@@ -54,7 +54,7 @@ pub(super) fn read_auth(s: &mut Section) -> Auth {
         (Some(WrittenAuth::None), None) => return Auth::None,
         (Some(WrittenAuth::Client), None) => {
             // SECURITY: a client's `Authorization` would be its key to the proxy, not to the provider.
-            if !s.names("clients").is_empty() {
+            if !s.list_keys("clients").is_empty() {
                 let message = "cannot be used together with [clients]: their keys are for this proxy \
                                and must not be sent on; use api_key_env";
                 s.refuse_text(key, "client", message);
@@ -63,7 +63,7 @@ pub(super) fn read_auth(s: &mut Section) -> Auth {
         }
         (None, Some(variable)) => return resolve_key(s, &variable).map_or(Auth::None, Auth::Key),
     };
-    s.refuse(key, None, message);
+    s.refuse_value(key, None, message);
     Auth::None
 }
 
@@ -81,29 +81,29 @@ fn resolve_key(s: &mut Section, variable: &str) -> Option<Secret> {
 
 pub(super) fn read_key_header(s: &mut Section) -> Option<HeaderName> {
     let key = "key_header";
-    let written: String = s.option(key, Show::Plain)?;
+    let written: String = s.read_option(key, Visibility::Plain)?;
     let Some(name) = parse_header_name(&written) else {
         s.refuse_text(key, &written, NO_HEADER);
         return None;
     };
     if !s.is_set("api_key_env") {
-        s.refuse(key, None, "has no key to carry; name one in api_key_env");
+        s.refuse_value(key, None, "has no key to carry; name one in api_key_env");
     }
     (name != AUTHORIZATION).then_some(name)
 }
 
 pub(super) fn read_headers(s: &mut Section) -> HeaderMap {
     let mut headers = HeaderMap::new();
-    s.entries("headers", |s, name| {
-        let value: String = s.option(name, Show::Hidden)?;
+    s.read_entries("headers", |s, name| {
+        let value: String = s.read_option(name, Visibility::Hidden)?;
         match (parse_header_name(name), HeaderValue::from_str(&value)) {
-            (None, _) => s.refuse(name, None, NO_HEADER),
+            (None, _) => s.refuse_value(name, None, NO_HEADER),
             // SECURITY: a key stands in the environment, never in the file.
             (Some(AUTHORIZATION), _) => {
                 let message = "carries a key; name its variable in api_key_env";
-                s.refuse(name, None, message);
+                s.refuse_value(name, None, message);
             }
-            (_, Err(_)) => s.refuse(name, None, "holds characters that no header can have"),
+            (_, Err(_)) => s.refuse_value(name, None, "holds characters that no header can have"),
             (Some(header), Ok(mut value)) => {
                 // It may be a key all the same, under a name that nobody knows.
                 value.set_sensitive(true);
@@ -118,17 +118,17 @@ pub(super) fn read_headers(s: &mut Section) -> HeaderMap {
 /// The header of that name, if it can be set.
 fn parse_header_name(name: &str) -> Option<HeaderName> {
     let header = HeaderName::from_bytes(name.as_bytes()).ok()?;
-    let of_proxy = header.as_str().starts_with(OWN_HEADERS);
+    let of_proxy = header.as_str().starts_with(PROXY_HEADER_PREFIX);
     (!of_proxy && !CONNECTION_HEADERS.contains(&header.as_str())).then_some(header)
 }
 
 pub(super) fn read_query(s: &mut Section) -> Option<Secret> {
-    let query: String = s.option("query", Show::Hidden)?;
+    let query: String = s.read_option("query", Visibility::Hidden)?;
     let sound = format!("http://localhost/?{query}").parse::<Uri>().is_ok();
     if !sound || query.is_empty() || query.contains(['#', '?']) {
         let message = "must be as it stands behind the ? of a URL, such as \
                        api-version=2024-10-21 (not shown, it may hold a key)";
-        s.refuse("query", None, message);
+        s.refuse_value("query", None, message);
     }
     Some(Secret::new(query))
 }

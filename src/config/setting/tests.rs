@@ -25,7 +25,7 @@ fn each_setting_says_where_it_comes_from() {
         &[("PLIMSOLL_GUARD__LOW_WATER", "0.6")],
         Some("127.0.0.1:2"),
     );
-    let check = |key: &str, value: Value, from: Source, origin: Option<&str>| {
+    let check = |key: &str, value: Value, from: SettingSource, origin: Option<&str>| {
         let found = setting(&config, key);
         assert_eq!(
             (&found.value, found.from, found.origin.as_deref()),
@@ -36,30 +36,35 @@ fn each_setting_says_where_it_comes_from() {
     check(
         "server.max_connections",
         7.into(),
-        Source::File,
+        SettingSource::File,
         Some("config.toml"),
     );
     check(
         "server.listen",
         "127.0.0.1:2".into(),
-        Source::Flag,
+        SettingSource::Flag,
         Some("--listen"),
     );
     let variable = Some("PLIMSOLL_GUARD__LOW_WATER");
-    check("guard.low_water", 0.6.into(), Source::Environment, variable);
+    check(
+        "guard.low_water",
+        0.6.into(),
+        SettingSource::Environment,
+        variable,
+    );
     check(
         "server.max_header_bytes",
         65_536.into(),
-        Source::Default,
+        SettingSource::Default,
         None,
     );
     check(
         "store.max_sessions",
         1_000_000.into(),
-        Source::Default,
+        SettingSource::Default,
         None,
     );
-    check("store.ca_file", Value::Null, Source::Default, None);
+    check("store.ca_file", Value::Null, SettingSource::Default, None);
 }
 
 #[test]
@@ -127,8 +132,11 @@ fn nothing_of_a_password_is_left_of_an_address() {
 #[test]
 fn a_secret_in_the_place_of_its_variable_is_hidden() {
     let name: Value = "REDIS_PASSWORD".into();
-    assert_eq!(Show::Variable.redact(name.clone()), Some(name));
-    assert_eq!(Show::Variable.redact("hunter2-password".into()), None);
+    assert_eq!(Visibility::Variable.redact_value(name.clone()), Some(name));
+    assert_eq!(
+        Visibility::Variable.redact_value("hunter2-password".into()),
+        None
+    );
 }
 
 #[test]
@@ -144,12 +152,15 @@ fn what_waits_for_a_restart_is_shown_as_it_is() {
     let running = read("[server]\nmax_connections = 7", &[], None);
     let text = "[server]\nmax_connections = 8\nlisten = \"127.0.0.1:2\"\n[store]\nmax_age_s = 99";
     let mut next = read(text, &[], None);
-    Change::settle(&running, &mut next);
+    Change::diff_and_restore(&running, &mut next);
     assert_eq!(setting(&next, "server.max_connections").value, 8);
     assert_eq!(
         setting(&next, "server.listen"),
         setting(&running, "server.listen")
     );
-    assert_eq!(setting(&next, "store.max_age_s").from, Source::Default);
+    assert_eq!(
+        setting(&next, "store.max_age_s").from,
+        SettingSource::Default
+    );
     assert_eq!(next.settings.len(), running.settings.len());
 }

@@ -3,10 +3,10 @@ use proptest::prelude::*;
 use serde_json::Value;
 
 use super::*;
-use crate::{conversation::Author, format::chat::index};
+use crate::{conversation::Author, format::chat::index_body};
 
 fn read(body: &str) -> Conversation {
-    index(Bytes::copy_from_slice(body.as_bytes())).unwrap()
+    index_body(Bytes::copy_from_slice(body.as_bytes())).unwrap()
 }
 
 fn without(conversation: &Conversation) -> String {
@@ -28,7 +28,7 @@ fn they_are_read_where_they_stand() {
         .annotations
         .iter()
         .map(|it| {
-            let name = it.name.map(|name| found.shown(name).into_owned());
+            let name = it.name.map(|name| found.decode_text(name).into_owned());
             (it.message, it.part, name, it.priority)
         })
         .collect();
@@ -100,7 +100,7 @@ fn nothing_else_of_that_name_is_touched() {
 fn so_many_are_no_conversation() {
     let many = r#","plimsoll":1"#.repeat(1 << 18);
     let body = format!(r#"{{"messages":[{{"role":"user"{many}}}]}}"#);
-    assert!(index(Bytes::from(body)).is_err());
+    assert!(index_body(Bytes::from(body)).is_err());
 }
 
 /// An object by its members, one of which may be an annotation, with white space anywhere.

@@ -1,12 +1,12 @@
 use bytes::Bytes;
 
 use super::*;
-use crate::format::chat::index;
+use crate::format::chat::index_body;
 
-fn kinds(messages: &str) -> Result<Vec<(UnitKind, Range<usize>)>, Invalid> {
+fn kinds(messages: &str) -> Result<Vec<(UnitKind, Range<usize>)>, UnitError> {
     let body = format!(r#"{{"messages":[{messages}]}}"#);
-    let conversation = index(Bytes::from(body)).unwrap();
-    Ok(split(&conversation)?
+    let conversation = index_body(Bytes::from(body)).unwrap();
+    Ok(split_units(&conversation)?
         .into_iter()
         .map(|unit| (unit.kind, unit.messages))
         .collect())
@@ -60,16 +60,16 @@ fn broken_pairs_are_named() {
     let check = |parts: &[String], expected| {
         assert_eq!(kinds(&parts.join(",")), Err(expected), "{parts:?}");
     };
-    check(&[USER.into(), result("a")], Invalid::Orphan(1));
-    check(&[calls(&["a"]), result("b")], Invalid::Orphan(1));
-    check(&[calls(&["a"])], Invalid::Unanswered(0));
+    check(&[USER.into(), result("a")], UnitError::Orphan(1));
+    check(&[calls(&["a"]), result("b")], UnitError::Orphan(1));
+    check(&[calls(&["a"])], UnitError::Unanswered(0));
     check(
         &[calls(&["a", "b"]), result("a"), USER.into()],
-        Invalid::Unanswered(0),
+        UnitError::Unanswered(0),
     );
     check(
         &[calls(&["a"]), result("a"), USER.into(), result("a")],
-        Invalid::Orphan(3),
+        UnitError::Orphan(3),
     );
 }
 
@@ -82,9 +82,12 @@ fn legacy_calls_pair_without_ids() {
         kinds(&format!("{USER},{call},{answer}")).unwrap()[1],
         (UnitKind::Step, 1..3)
     );
-    assert_eq!(kinds(&format!("{USER},{answer}")), Err(Invalid::Orphan(1)));
+    assert_eq!(
+        kinds(&format!("{USER},{answer}")),
+        Err(UnitError::Orphan(1))
+    );
     assert_eq!(
         kinds(&format!("{call},{USER}")),
-        Err(Invalid::Unanswered(0))
+        Err(UnitError::Unanswered(0))
     );
 }

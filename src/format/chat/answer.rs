@@ -15,28 +15,28 @@ mod whole;
 use smallvec::SmallVec;
 
 pub use self::{
-    current::TakenEvent,
-    read::read,
-    rewriter::{Rewriter, Verdict},
-    special::may_be_special,
-    whole::{Whole, add_prompt_tokens},
+    current::ParsedEvent,
+    read::read_answer,
+    rewriter::{EventAction, Rewriter},
+    special::may_need_whole_event,
+    whole::{RewrittenAnswer, add_prompt_tokens},
 };
 use crate::{
-    format::{AnswerEvent, CallPart, Finish},
-    json::scan::{Kind, Span, Text},
+    format::{AnswerEvent, CallFragment, Finish},
+    json::scan::{JsonKind, JsonString, Span},
 };
 
 /// The data of the event behind the last chunk of a stream.
 const DONE: &[u8] = b"[DONE]";
 
-type Events = SmallVec<[AnswerEvent; 2]>;
+type AnswerEvents = SmallVec<[AnswerEvent; 2]>;
 
 /// A chunk of a stream, or a whole answer.
 #[derive(Clone, Debug, Default)]
-pub struct Answer {
-    pub events: Events,
+pub struct ChatAnswer {
+    pub events: AnswerEvents,
     /// A string that is not empty.
-    id: Option<Text>,
+    id: Option<JsonString>,
     /// How many choices there are; `None` without a list of them.
     choices: Option<u32>,
     /// The `delta`, or the `message`, of the choice with index 0, or without one.
@@ -52,23 +52,23 @@ struct MessageSpans {
 
 #[derive(Clone, Copy, Debug)]
 struct Member {
-    key: Text,
+    key: JsonString,
     value: Span,
-    kind: Kind,
+    kind: JsonKind,
 }
 
 impl Member {
     /// Key and value.
-    const fn span(self) -> Span {
+    const fn full_span(self) -> Span {
         Span {
-            start: self.key.quoted().start,
+            start: self.key.quoted_span().start,
             end: self.value.end,
         }
     }
 }
 
 impl MessageSpans {
-    fn member(&self, json: &[u8], name: &[u8]) -> Option<Member> {
+    fn find_member(&self, json: &[u8], name: &[u8]) -> Option<Member> {
         let mut members = self.members.iter();
         members
             .find(|member| &json[member.key.span.range()] == name)
@@ -76,7 +76,7 @@ impl MessageSpans {
     }
 }
 
-impl Answer {
+impl ChatAnswer {
     /// Whether this is a chunk with usage and without choices, as `include_usage` makes it.
     pub fn is_usage_only(&self) -> bool {
         let reports = |event: &AnswerEvent| match event {
@@ -103,21 +103,21 @@ impl Answer {
     }
 
     /// Why the first choice ended, if it did.
-    pub fn finish(&self) -> Option<Finish> {
+    pub fn find_finish(&self) -> Option<Finish> {
         self.events.iter().find_map(|event| match event {
             AnswerEvent::Finish(finish) if finish.first => Some(*finish),
             _ => None,
         })
     }
 
-    fn texts(&self) -> impl Iterator<Item = Text> {
+    fn iter_texts(&self) -> impl Iterator<Item = JsonString> {
         self.events.iter().filter_map(|event| match event {
             AnswerEvent::Text(text) => Some(*text),
             _ => None,
         })
     }
 
-    fn calls(&self) -> impl Iterator<Item = &CallPart> {
+    fn iter_calls(&self) -> impl Iterator<Item = &CallFragment> {
         self.events.iter().filter_map(|event| match event {
             AnswerEvent::Call(call) => Some(call),
             _ => None,

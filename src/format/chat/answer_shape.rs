@@ -4,13 +4,13 @@ use serde::Deserialize;
 
 use crate::{
     conversation::{Author, Conversation, Item},
-    json::scan::{Kind, Malformed, Scan},
+    json::scan::{JsonKind, JsonScanner, MalformedJson},
 };
 
 /// More than one answer.
 pub(in crate::format) fn asks_for_many(conversation: &Conversation) -> bool {
-    conversation.field("n").is_some_and(|field| {
-        field.kind != Kind::Null && conversation.number_value("n").is_none_or(|n| n > 1)
+    conversation.find_field("n").is_some_and(|field| {
+        field.kind != JsonKind::Null && conversation.number_value("n").is_none_or(|n| n > 1)
     })
 }
 
@@ -18,10 +18,10 @@ pub(in crate::format) fn asks_for_many(conversation: &Conversation) -> bool {
 pub(in crate::format) fn may_call_tools(conversation: &Conversation) -> bool {
     ["tool_choice", "function_call"].iter().all(|name| {
         conversation
-            .field(name)
+            .find_field(name)
             .is_none_or(|field| match field.kind {
-                Kind::Null => true,
-                Kind::String => conversation
+                JsonKind::Null => true,
+                JsonKind::String => conversation
                     .text_value(name)
                     .is_some_and(|choice| matches!(&*choice, "auto" | "required" | "any")),
                 // A named function, or the tools that are allowed: none of the proxy is among them.
@@ -40,11 +40,12 @@ pub(in crate::format) fn begins_answer(conversation: &Conversation) -> bool {
 
 fn has_member(conversation: &Conversation, message: &Item, name: &[u8]) -> bool {
     let mut found = false;
-    let mut scan = Scan::new(&conversation.body, message.span.start as usize);
-    let walked = scan.object(|scan, key| {
-        let (_, kind) = scan.value()?;
-        found |= conversation.raw(key) == name && !matches!(kind, Kind::Null | Kind::False);
-        Ok::<_, Malformed>(())
+    let mut scan = JsonScanner::new(&conversation.body, message.span.start as usize);
+    let walked = scan.walk_object(|scan, key| {
+        let (_, kind) = scan.take_value()?;
+        found |= conversation.raw_bytes(key) == name
+            && !matches!(kind, JsonKind::Null | JsonKind::False);
+        Ok::<_, MalformedJson>(())
     });
     found || walked.is_err()
 }
@@ -74,42 +75,46 @@ const SHAPED: [&str; 18] = [
 
 /// Whether the answer is plain text that may end with a block.
 pub(in crate::format) fn takes_plain_text(conversation: &Conversation) -> bool {
-    !SHAPED.iter().any(|name| asks_for(conversation, name))
+    !SHAPED
+        .iter()
+        .any(|name| has_request_for(conversation, name))
         && is_text_format(conversation)
-        && !speaks(conversation)
+        && !wants_other_modalities(conversation)
         && !begins_answer(conversation)
 }
 
 /// As [`Conversation::asks_for`], whatever white space stands between brackets; 0 asks for nothing.
-fn asks_for(conversation: &Conversation, name: &str) -> bool {
+fn has_request_for(conversation: &Conversation, name: &str) -> bool {
     conversation.asks_for(name)
         && conversation.number_value(name) != Some(0)
-        && conversation.field(name).is_some_and(|field| {
-            let bytes = conversation.bytes(field.value);
+        && conversation.find_field(name).is_some_and(|field| {
+            let bytes = conversation.span_bytes(field.value);
             let inner = bytes.get(1..bytes.len().saturating_sub(1)).unwrap_or(b"");
-            let brackets = matches!(field.kind, Kind::Object | Kind::Array);
+            let brackets = matches!(field.kind, JsonKind::Object | JsonKind::Array);
             !(brackets && inner.trim_ascii().is_empty())
         })
 }
 
 fn is_text_format(conversation: &Conversation) -> bool {
     #[derive(Deserialize)]
-    struct Format {
+    struct ResponseFormat {
         #[serde(rename = "type")]
         kind: String,
     }
-    conversation.field("response_format").is_none_or(|field| {
-        field.kind == Kind::Null
-            || serde_json::from_slice::<Format>(conversation.bytes(field.value))
-                .is_ok_and(|format| format.kind == "text")
-    })
+    conversation
+        .find_field("response_format")
+        .is_none_or(|field| {
+            field.kind == JsonKind::Null
+                || serde_json::from_slice::<ResponseFormat>(conversation.span_bytes(field.value))
+                    .is_ok_and(|format| format.kind == "text")
+        })
 }
 
 /// Whether anything but text is asked for.
-fn speaks(conversation: &Conversation) -> bool {
-    conversation.field("modalities").is_some_and(|field| {
-        field.kind != Kind::Null
-            && serde_json::from_slice::<Vec<String>>(conversation.bytes(field.value))
+fn wants_other_modalities(conversation: &Conversation) -> bool {
+    conversation.find_field("modalities").is_some_and(|field| {
+        field.kind != JsonKind::Null
+            && serde_json::from_slice::<Vec<String>>(conversation.span_bytes(field.value))
                 .map_or(true, |modalities| {
                     modalities.iter().any(|kind| kind != "text")
                 })

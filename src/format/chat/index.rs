@@ -15,13 +15,13 @@ use serde::de::IgnoredAny;
 
 use crate::{
     conversation::{
-        Annotation, Author, Block, BlockKind, Call, Content, Conversation, Field, Format, Item,
-        Unindexed, annotation,
+        Annotation, Author, Block, BlockKind, Call, Content, Conversation, Field, Format,
+        IndexError, Item, annotation,
     },
-    format::describe::{Listed, describe},
+    format::describe::{ItemSource, describe_item},
     json::{
-        scan::{Kind, Malformed, Scan, Span, Text},
-        text::{self, Sizes},
+        scan::{JsonKind, JsonScanner, JsonString, MalformedJson, Span},
+        text::{self, TextSizes},
     },
 };
 
@@ -32,8 +32,8 @@ const MAX_FIELDS: usize = 256;
 const MAX_ITEMS: usize = 1 << 18;
 
 /// Indexes a request body.
-pub fn index(body: Bytes) -> Result<Conversation, Unindexed> {
-    match Indexer::run(&body) {
+pub fn index_body(body: Bytes) -> Result<Conversation, IndexError> {
+    match ChatIndexer::run(&body) {
         Ok(found) => Ok(Conversation {
             format: Format::Chat,
             body: body.clone(),
@@ -45,28 +45,28 @@ pub fn index(body: Bytes) -> Result<Conversation, Unindexed> {
             blocks: found.blocks,
             annotations: found.annotations,
         }),
-        Err(stop) => Err(unindexed(&body, &stop)),
+        Err(stop) => Err(classify_failure(&body, &stop)),
     }
 }
 
 /// Tells JSON that we cannot follow from what is no JSON.
-fn unindexed(body: &[u8], stop: &Stop) -> Unindexed {
+fn classify_failure(body: &[u8], stop: &IndexFailure) -> IndexError {
     let json = body.strip_prefix(BOM).unwrap_or(body);
     match serde_json::from_slice::<IgnoredAny>(json) {
         // Deeper than serde_json follows: not for us to refuse.
         Err(error) if !error.to_string().starts_with("recursion limit") => {
-            Unindexed::NotJson(error.to_string())
+            IndexError::NotJson(error.to_string())
         }
-        _ => Unindexed::Unguardable(stop.to_string()),
+        _ => IndexError::Unguardable(stop.to_string()),
     }
 }
 
 const BOM: &[u8] = b"\xEF\xBB\xBF";
 
 #[derive(Debug, thiserror::Error)]
-enum Stop {
+enum IndexFailure {
     #[error(transparent)]
-    Malformed(#[from] Malformed),
+    Malformed(#[from] MalformedJson),
     #[error("{0} stands twice")]
     Twice(&'static str),
     #[error("{0}")]
@@ -74,7 +74,7 @@ enum Stop {
 }
 
 #[derive(Default)]
-struct Indexer<'a> {
+struct ChatIndexer<'a> {
     body: &'a [u8],
     span: Span,
     fields: Vec<Field>,
@@ -85,131 +85,133 @@ struct Indexer<'a> {
     annotations: Vec<Annotation>,
 }
 
-impl<'a> Indexer<'a> {
-    fn run(body: &'a [u8]) -> Result<Self, Stop> {
+impl<'a> ChatIndexer<'a> {
+    fn run(body: &'a [u8]) -> Result<Self, IndexFailure> {
         let start = if body.starts_with(BOM) { BOM.len() } else { 0 };
-        let mut scan = Scan::new(body, start);
+        let mut scan = JsonScanner::new(body, start);
         let mut this = Self {
             body,
             ..Self::default()
         };
         let mut messages = None;
-        this.span = scan.object(|scan, key| {
+        this.span = scan.walk_object(|scan, key| {
             let kind = scan.peek();
-            let (value, kind) = if this.is(key, "messages") && kind == Some(b'[') {
+            let (value, kind) = if this.is_key(key, "messages") && kind == Some(b'[') {
                 if messages.is_some() {
-                    return Err(Stop::Twice("messages"));
+                    return Err(IndexFailure::Twice("messages"));
                 }
-                let array = this.array(scan)?;
+                let array = this.read_messages(scan)?;
                 messages = Some(array);
-                (array, Kind::Array)
+                (array, JsonKind::Array)
             } else {
-                scan.value()?
+                scan.take_value()?
             };
-            this.field(Field { key, value, kind })
+            this.add_field(Field { key, value, kind })
         })?;
-        scan.end()?;
-        this.list = messages.ok_or(Stop::Shape("no array of messages"))?;
+        scan.expect_end()?;
+        this.list = messages.ok_or(IndexFailure::Shape("no array of messages"))?;
         Ok(this)
     }
 
-    fn field(&mut self, field: Field) -> Result<(), Stop> {
+    fn add_field(&mut self, field: Field) -> Result<(), IndexFailure> {
         if self.fields.len() == MAX_FIELDS {
-            return Err(Stop::Shape("more than 256 members"));
+            return Err(IndexFailure::Shape("more than 256 members"));
         }
         // A key spelled with escapes could hide one we act upon.
         let twice = self
             .fields
             .iter()
-            .any(|other| self.bytes(other.key.span) == self.bytes(field.key.span));
-        if twice || field.key.escaped() {
-            return Err(Stop::Twice("a top-level key (or its escaped spelling)"));
+            .any(|other| self.span_bytes(other.key.span) == self.span_bytes(field.key.span));
+        if twice || field.key.has_escapes() {
+            return Err(IndexFailure::Twice(
+                "a top-level key (or its escaped spelling)",
+            ));
         }
         self.fields.push(field);
         Ok(())
     }
 
-    fn bytes(&self, span: Span) -> &'a [u8] {
+    fn span_bytes(&self, span: Span) -> &'a [u8] {
         &self.body[span.range()]
     }
 
-    fn is(&self, key: Text, name: &str) -> bool {
-        self.bytes(key.span) == name.as_bytes()
+    fn is_key(&self, key: JsonString, name: &str) -> bool {
+        self.span_bytes(key.span) == name.as_bytes()
     }
 
-    fn array(&mut self, scan: &mut Scan<'a>) -> Result<Span, Stop> {
+    fn read_messages(&mut self, scan: &mut JsonScanner<'a>) -> Result<Span, IndexFailure> {
         // Messages of agents are a few hundred bytes and more: one allocation for most bodies.
         self.items.reserve(self.body.len() / 1024);
-        scan.array(|scan| {
+        scan.walk_array(|scan| {
             if scan.peek() != Some(b'{') {
-                return Err(Stop::Shape("a message that is not an object"));
+                return Err(IndexFailure::Shape("a message that is not an object"));
             }
-            let message = self.message(scan)?;
+            let message = self.read_message(scan)?;
             self.items.push(message);
-            self.bounded()
+            self.check_item_count()
         })
     }
 
-    fn bounded(&self) -> Result<(), Stop> {
+    fn check_item_count(&self) -> Result<(), IndexFailure> {
         let said = self.items.len() + self.calls.len() + self.blocks.len();
         if said + self.annotations.len() > MAX_ITEMS {
-            return Err(Stop::Shape(
+            return Err(IndexFailure::Shape(
                 "more than 262,144 messages, calls, parts and annotations",
             ));
         }
         Ok(())
     }
 
-    fn message(&mut self, scan: &mut Scan<'a>) -> Result<Item, Stop> {
-        let mut seen = Seen::default();
+    fn read_message(&mut self, scan: &mut JsonScanner<'a>) -> Result<Item, IndexFailure> {
+        let mut seen = SeenKeys::default();
         let mut role = Role::default();
         let mut content = Content::Absent;
         let (mut call_id, mut name) = (None, None);
         let first_call = self.calls.len() as u32;
         let first_annotation = self.annotations.len();
         let mut annotated = false;
-        let mut reasoning = Sizes::default();
-        let span = scan.object(|scan, key| {
-            plain(key)?;
-            match self.bytes(key.span) {
+        let mut reasoning = TextSizes::default();
+        let span = scan.walk_object(|scan, key| {
+            check_plain_key(key)?;
+            match self.span_bytes(key.span) {
                 b"role" => {
-                    seen.once(1, "role")?;
-                    role = self.role(scan)?;
+                    seen.mark_once(1, "role")?;
+                    role = self.read_role(scan)?;
                 }
                 b"content" => {
-                    seen.once(2, "content")?;
-                    content = self.content(scan)?;
+                    seen.mark_once(2, "content")?;
+                    content = self.read_content(scan)?;
                 }
                 b"tool_calls" => {
-                    seen.once(4, "tool_calls")?;
-                    self.tool_calls(scan)?;
+                    seen.mark_once(4, "tool_calls")?;
+                    self.read_tool_calls(scan)?;
                 }
                 b"function_call" => {
-                    seen.once(8, "function_call")?;
-                    self.function_call(scan)?;
+                    seen.mark_once(8, "function_call")?;
+                    self.read_function_call(scan)?;
                 }
                 b"tool_call_id" => {
-                    seen.once(16, "tool_call_id")?;
-                    call_id = optional(scan)?;
+                    seen.mark_once(16, "tool_call_id")?;
+                    call_id = read_optional_text(scan)?;
                 }
                 b"name" => {
-                    seen.once(32, "name")?;
-                    name = optional(scan)?;
+                    seen.mark_once(32, "name")?;
+                    name = read_optional_text(scan)?;
                 }
                 b"reasoning_content" => {
-                    if let Some(text) = optional(scan)? {
-                        reasoning += text::describe(self.body, text).0;
+                    if let Some(text) = read_optional_text(scan)? {
+                        reasoning += text::measure_and_digest(self.body, text).0;
                     }
                 }
-                annotation::KEY => {
+                annotation::ANNOTATION_KEY => {
                     annotated = true;
-                    scan.value()?;
+                    scan.take_value()?;
                 }
                 _ => {
-                    scan.value()?;
+                    scan.take_value()?;
                 }
             }
-            Ok::<_, Stop>(())
+            Ok::<_, IndexFailure>(())
         })?;
         let mut message = Item {
             span,
@@ -223,17 +225,17 @@ impl<'a> Indexer<'a> {
             short_digest: 0,
         };
         if annotated {
-            self.annotate(span, None)?;
+            self.add_annotations(span, None)?;
             self.annotations[first_annotation..].sort_by_key(|it| it.span.start);
         }
         let annotations = &self.annotations[first_annotation..];
-        let listed = Listed {
+        let listed = ItemSource {
             body: self.body,
             calls: &self.calls,
             blocks: &self.blocks,
             annotations,
         };
-        describe(&listed, role.tag, &mut message);
+        describe_item(&listed, role.tag, &mut message);
         if role == FUNCTION {
             // It answers the call without an id, whatever it says.
             message.call_id = None;
@@ -243,18 +245,18 @@ impl<'a> Indexer<'a> {
 
     /// Notes the annotations of the message that is being read, or of a part of it.
     #[cold]
-    fn annotate(&mut self, object: Span, part: Option<usize>) -> Result<(), Stop> {
+    fn add_annotations(&mut self, object: Span, part: Option<usize>) -> Result<(), IndexFailure> {
         let message = self.items.len();
-        annotation::find(self.body, object, message, part, &mut self.annotations)?;
-        self.bounded()
+        annotation::find_annotations(self.body, object, message, part, &mut self.annotations)?;
+        self.check_item_count()
     }
 
-    fn role(&self, scan: &mut Scan<'a>) -> Result<Role, Stop> {
-        let (span, kind) = scan.value()?;
-        if kind != Kind::String {
+    fn read_role(&self, scan: &mut JsonScanner<'a>) -> Result<Role, IndexFailure> {
+        let (span, kind) = scan.take_value()?;
+        if kind != JsonKind::String {
             return Ok(Role::default());
         }
-        Ok(match self.bytes(span) {
+        Ok(match self.span_bytes(span) {
             b"\"system\"" => Role::new(Author::System, b'S'),
             b"\"developer\"" => Role::new(Author::System, b'D'),
             b"\"user\"" => Role::new(Author::User, b'U'),
@@ -265,35 +267,35 @@ impl<'a> Indexer<'a> {
         })
     }
 
-    fn content(&mut self, scan: &mut Scan<'a>) -> Result<Content, Stop> {
+    fn read_content(&mut self, scan: &mut JsonScanner<'a>) -> Result<Content, IndexFailure> {
         match scan.peek() {
-            Some(b'"') => Ok(Content::Text(scan.string()?)),
+            Some(b'"') => Ok(Content::Text(scan.take_string()?)),
             Some(b'[') => {
                 let first = self.blocks.len() as u32;
                 let first_annotation = self.annotations.len();
                 let mut known = true;
-                let span = scan.array(|scan| {
+                let span = scan.walk_array(|scan| {
                     if scan.peek() == Some(b'{') {
-                        let part = self.part(scan)?;
+                        let part = self.read_part(scan)?;
                         self.blocks.push(part);
-                        self.bounded()?;
+                        self.check_item_count()?;
                     } else {
-                        scan.value()?;
+                        scan.take_value()?;
                         known = false;
                     }
-                    Ok::<_, Stop>(())
+                    Ok::<_, IndexFailure>(())
                 })?;
                 if !known {
                     self.blocks.truncate(first as usize);
                     let astray = &mut self.annotations[first_annotation..];
-                    astray.iter_mut().for_each(Annotation::forget);
+                    astray.iter_mut().for_each(Annotation::mark_odd);
                     return Ok(Content::Other(span));
                 }
                 Ok(Content::Blocks(first..self.blocks.len() as u32, span))
             }
             _ => {
-                let (span, kind) = scan.value()?;
-                Ok(if kind == Kind::Null {
+                let (span, kind) = scan.take_value()?;
+                Ok(if kind == JsonKind::Null {
                     Content::Null(span)
                 } else {
                     Content::Other(span)
@@ -302,42 +304,42 @@ impl<'a> Indexer<'a> {
         }
     }
 
-    fn part(&mut self, scan: &mut Scan<'a>) -> Result<Block, Stop> {
-        let mut seen = Seen::default();
+    fn read_part(&mut self, scan: &mut JsonScanner<'a>) -> Result<Block, IndexFailure> {
+        let mut seen = SeenKeys::default();
         let (mut kind, mut text, mut image) = (None, None, None);
         let (mut marked, mut annotated) = (false, false);
-        let span = scan.object(|scan, key| {
-            plain(key)?;
-            match self.bytes(key.span) {
+        let span = scan.walk_object(|scan, key| {
+            check_plain_key(key)?;
+            match self.span_bytes(key.span) {
                 b"type" => {
-                    seen.once(1, "type of a part")?;
-                    kind = optional(scan)?;
+                    seen.mark_once(1, "type of a part")?;
+                    kind = read_optional_text(scan)?;
                 }
                 b"text" => {
-                    seen.once(2, "text of a part")?;
-                    text = optional(scan)?;
+                    seen.mark_once(2, "text of a part")?;
+                    text = read_optional_text(scan)?;
                 }
                 b"image_url" => {
-                    seen.once(4, "image_url of a part")?;
-                    image = Some(self.image(scan)?);
+                    seen.mark_once(4, "image_url of a part")?;
+                    image = Some(self.read_image(scan)?);
                 }
                 b"cache_control" | b"prompt_cache_breakpoint" => {
-                    marked |= scan.value()?.1 != Kind::Null;
+                    marked |= scan.take_value()?.1 != JsonKind::Null;
                 }
-                annotation::KEY => {
+                annotation::ANNOTATION_KEY => {
                     annotated = true;
-                    scan.value()?;
+                    scan.take_value()?;
                 }
                 _ => {
-                    scan.value()?;
+                    scan.take_value()?;
                 }
             }
-            Ok::<_, Stop>(())
+            Ok::<_, IndexFailure>(())
         })?;
         if annotated {
-            self.annotate(span, Some(self.blocks.len()))?;
+            self.add_annotations(span, Some(self.blocks.len()))?;
         }
-        let kind = match (kind.map(|kind| self.bytes(kind.span)), text, image) {
+        let kind = match (kind.map(|kind| self.span_bytes(kind.span)), text, image) {
             (Some(b"text") | None, Some(text), _) => BlockKind::Text(text),
             (Some(b"image_url"), _, Some((url, low))) => BlockKind::Image { url, low },
             (
@@ -353,63 +355,67 @@ impl<'a> Indexer<'a> {
     }
 
     /// `{"url": …, "detail": …}`, or the URL itself as some clients send it.
-    fn image(&self, scan: &mut Scan<'a>) -> Result<(Option<Text>, bool), Stop> {
+    fn read_image(
+        &self,
+        scan: &mut JsonScanner<'a>,
+    ) -> Result<(Option<JsonString>, bool), IndexFailure> {
         if scan.peek() != Some(b'{') {
-            return Ok((optional(scan)?, false));
+            return Ok((read_optional_text(scan)?, false));
         }
         let (mut url, mut low) = (None, false);
-        scan.object(|scan, key| {
-            plain(key)?;
-            match self.bytes(key.span) {
-                b"url" => url = optional(scan)?,
+        scan.walk_object(|scan, key| {
+            check_plain_key(key)?;
+            match self.span_bytes(key.span) {
+                b"url" => url = read_optional_text(scan)?,
                 b"detail" => {
-                    low = optional(scan)?.is_some_and(|text| self.bytes(text.span) == b"low");
+                    low = read_optional_text(scan)?
+                        .is_some_and(|text| self.span_bytes(text.span) == b"low");
                 }
                 _ => {
-                    scan.value()?;
+                    scan.take_value()?;
                 }
             }
-            Ok::<_, Stop>(())
+            Ok::<_, IndexFailure>(())
         })?;
         Ok((url, low))
     }
 
-    fn tool_calls(&mut self, scan: &mut Scan<'a>) -> Result<(), Stop> {
+    fn read_tool_calls(&mut self, scan: &mut JsonScanner<'a>) -> Result<(), IndexFailure> {
         match scan.peek() {
             Some(b'[') => {
-                scan.array(|scan| {
+                scan.walk_array(|scan| {
                     if scan.peek() != Some(b'{') {
-                        return Err(Stop::Shape("a call that is not an object"));
+                        return Err(IndexFailure::Shape("a call that is not an object"));
                     }
-                    let call = self.tool_call(scan)?;
+                    let call = self.read_tool_call(scan)?;
                     self.calls.push(call);
-                    self.bounded()
+                    self.check_item_count()
                 })?;
                 Ok(())
             }
-            _ => match scan.value()?.1 {
-                Kind::Null => Ok(()),
-                _ => Err(Stop::Shape("tool_calls that is not an array")),
+            _ => match scan.take_value()?.1 {
+                JsonKind::Null => Ok(()),
+                _ => Err(IndexFailure::Shape("tool_calls that is not an array")),
             },
         }
     }
 
-    fn tool_call(&mut self, scan: &mut Scan<'a>) -> Result<Call, Stop> {
+    fn read_tool_call(&mut self, scan: &mut JsonScanner<'a>) -> Result<Call, IndexFailure> {
         let mut id = None;
         let (mut name, mut arguments) = (None, None);
-        let span = scan.object(|scan, key| {
-            plain(key)?;
-            match self.bytes(key.span) {
-                b"id" => id = optional(scan)?,
+        let span = scan.walk_object(|scan, key| {
+            check_plain_key(key)?;
+            match self.span_bytes(key.span) {
+                b"id" => id = read_optional_text(scan)?,
                 // `custom` calls carry `input` where functions carry `arguments`.
                 b"function" | b"custom" if scan.peek() == Some(b'{') => {
-                    (name, arguments) = self.function(scan)?.1;
+                    (name, arguments) = self.read_function(scan)?.1;
                 }
                 _ => {
-                    scan.value()?;
+                    scan.take_value()?;
                 }
             }
-            Ok::<_, Stop>(())
+            Ok::<_, IndexFailure>(())
         })?;
         Ok(Call {
             span,
@@ -420,12 +426,12 @@ impl<'a> Indexer<'a> {
         })
     }
 
-    fn function_call(&mut self, scan: &mut Scan<'a>) -> Result<(), Stop> {
+    fn read_function_call(&mut self, scan: &mut JsonScanner<'a>) -> Result<(), IndexFailure> {
         if scan.peek() != Some(b'{') {
-            scan.value()?;
+            scan.take_value()?;
             return Ok(());
         }
-        let (span, (name, arguments)) = self.function(scan)?;
+        let (span, (name, arguments)) = self.read_function(scan)?;
         self.calls.push(Call {
             span,
             id: None,
@@ -437,18 +443,21 @@ impl<'a> Indexer<'a> {
     }
 
     #[expect(clippy::type_complexity, reason = "a span and two texts, used twice")]
-    fn function(&self, scan: &mut Scan<'a>) -> Result<(Span, (Option<Text>, Option<Text>)), Stop> {
+    fn read_function(
+        &self,
+        scan: &mut JsonScanner<'a>,
+    ) -> Result<(Span, (Option<JsonString>, Option<JsonString>)), IndexFailure> {
         let (mut name, mut arguments) = (None, None);
-        let span = scan.object(|scan, key| {
-            plain(key)?;
-            match self.bytes(key.span) {
-                b"name" => name = optional(scan)?,
-                b"arguments" | b"input" => arguments = optional(scan)?,
+        let span = scan.walk_object(|scan, key| {
+            check_plain_key(key)?;
+            match self.span_bytes(key.span) {
+                b"name" => name = read_optional_text(scan)?,
+                b"arguments" | b"input" => arguments = read_optional_text(scan)?,
                 _ => {
-                    scan.value()?;
+                    scan.take_value()?;
                 }
             }
-            Ok::<_, Stop>(())
+            Ok::<_, IndexFailure>(())
         })?;
         Ok((span, (name, arguments)))
     }
@@ -480,12 +489,12 @@ impl Default for Role {
 
 /// Keys of one object that were met already.
 #[derive(Default)]
-struct Seen(u8);
+struct SeenKeys(u8);
 
-impl Seen {
-    fn once(&mut self, bit: u8, name: &'static str) -> Result<(), Stop> {
+impl SeenKeys {
+    fn mark_once(&mut self, bit: u8, name: &'static str) -> Result<(), IndexFailure> {
         if self.0 & bit != 0 {
-            return Err(Stop::Twice(name));
+            return Err(IndexFailure::Twice(name));
         }
         self.0 |= bit;
         Ok(())
@@ -493,18 +502,18 @@ impl Seen {
 }
 
 /// A key spelled with escapes could hide one we act upon.
-const fn plain(key: Text) -> Result<(), Stop> {
-    if key.escaped() {
-        return Err(Stop::Shape("an escaped key in a message"));
+const fn check_plain_key(key: JsonString) -> Result<(), IndexFailure> {
+    if key.has_escapes() {
+        return Err(IndexFailure::Shape("an escaped key in a message"));
     }
     Ok(())
 }
 
 /// Takes a value; gives it where it is a string.
-fn optional(scan: &mut Scan<'_>) -> Result<Option<Text>, Malformed> {
+fn read_optional_text(scan: &mut JsonScanner<'_>) -> Result<Option<JsonString>, MalformedJson> {
     if scan.peek() == Some(b'"') {
-        scan.string().map(Some)
+        scan.take_string().map(Some)
     } else {
-        scan.value().map(|_| None)
+        scan.take_value().map(|_| None)
     }
 }

@@ -8,7 +8,7 @@ pub(super) mod summary;
 pub(super) mod tools;
 pub(super) mod write;
 
-pub use self::index::index;
+pub use self::index::index_body;
 
 #[cfg(test)]
 mod tests;

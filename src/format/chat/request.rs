@@ -6,7 +6,7 @@ use smallvec::SmallVec;
 
 use crate::{
     conversation::{Conversation, edit::Edits},
-    json::scan::{Kind, Malformed, Scan, Span},
+    json::scan::{JsonKind, JsonScanner, MalformedJson, Span},
 };
 
 /// The members that cap an answer; where both are there, engines differ in which of them counts.
@@ -67,7 +67,7 @@ pub(in crate::format) fn lower_answer_caps(
     edits: &mut Edits,
 ) {
     for name in CAPS {
-        if let Some(field) = conversation.field(name)
+        if let Some(field) = conversation.find_field(name)
             && conversation
                 .number_value(name)
                 .is_some_and(|cap| cap > tokens.into())
@@ -81,8 +81,8 @@ pub(in crate::format) fn lower_answer_caps(
 /// and providers refuse an answer cap that is not above them.
 pub(in crate::format) fn thinking_budget(conversation: &Conversation) -> Option<u64> {
     let held = |name: &&str| {
-        let field = conversation.field(name)?;
-        let value: Value = serde_json::from_slice(conversation.bytes(field.value)).ok()?;
+        let field = conversation.find_field(name)?;
+        let value: Value = serde_json::from_slice(conversation.span_bytes(field.value)).ok()?;
         budget_in("", name, &value)
     };
     HOLDERS.iter().filter_map(held).max()
@@ -91,7 +91,7 @@ pub(in crate::format) fn thinking_budget(conversation: &Conversation) -> Option<
 /// What stands beside the messages and is read by the model all the same.
 pub(in crate::format) fn beside_items(conversation: &Conversation) -> SmallVec<[Span; 3]> {
     let fields = ["tools", "functions", "response_format"].iter();
-    let values = fields.filter_map(|name| conversation.field(name).map(|field| field.value));
+    let values = fields.filter_map(|name| conversation.find_field(name).map(|field| field.value));
     values.collect()
 }
 
@@ -101,8 +101,8 @@ pub(in crate::format) fn managed_by_provider(conversation: &Conversation) -> Opt
         return Some("context_management");
     }
     let says = |name: &str, word: &[u8]| {
-        conversation.field(name).is_some_and(|field| {
-            memchr::memmem::find(conversation.bytes(field.value), word).is_some()
+        conversation.find_field(name).is_some_and(|field| {
+            memchr::memmem::find(conversation.span_bytes(field.value), word).is_some()
         })
     };
     if says("truncation", b"\"auto\"") {
@@ -121,17 +121,19 @@ pub(in crate::format) fn names_tools(conversation: &Conversation) -> bool {
 
 /// Whether a list of tools has anything in it.
 pub(in crate::format) fn lists_tools(conversation: &Conversation) -> bool {
-    LISTS.iter().any(|name| lists(conversation, name))
+    LISTS
+        .iter()
+        .any(|name| has_nonempty_list(conversation, name))
 }
 
 /// Whether a list of that name has anything in it; what is no list counts as one.
-fn lists(conversation: &Conversation, name: &str) -> bool {
-    conversation.field(name).is_some_and(|field| {
-        let inside = conversation.bytes(field.value);
+fn has_nonempty_list(conversation: &Conversation, name: &str) -> bool {
+    conversation.find_field(name).is_some_and(|field| {
+        let inside = conversation.span_bytes(field.value);
         let inside = inside
             .strip_prefix(b"[")
             .and_then(|it| it.strip_suffix(b"]"));
-        field.kind != Kind::Null && inside.is_none_or(|inside| !inside.trim_ascii().is_empty())
+        field.kind != JsonKind::Null && inside.is_none_or(|inside| !inside.trim_ascii().is_empty())
     })
 }
 
@@ -152,18 +154,18 @@ fn budget_in(parent: &str, name: &str, value: &Value) -> Option<u64> {
 }
 
 /// Where `include_usage` stands in `stream_options`, and what kind of value it is.
-fn usage_option(conversation: &Conversation) -> Option<(Span, Kind)> {
+fn usage_option(conversation: &Conversation) -> Option<(Span, JsonKind)> {
     let options = conversation
-        .field("stream_options")
-        .filter(|field| field.kind == Kind::Object)?;
+        .find_field("stream_options")
+        .filter(|field| field.kind == JsonKind::Object)?;
     let mut found = None;
-    Scan::new(&conversation.body, options.value.start as usize)
-        .object(|scan, key| {
-            let value = scan.value()?;
-            if conversation.raw(key) == b"include_usage" {
+    JsonScanner::new(&conversation.body, options.value.start as usize)
+        .walk_object(|scan, key| {
+            let value = scan.take_value()?;
+            if conversation.raw_bytes(key) == b"include_usage" {
                 found = Some(value);
             }
-            Ok::<_, Malformed>(())
+            Ok::<_, MalformedJson>(())
         })
         .ok()?;
     found
@@ -172,26 +174,26 @@ fn usage_option(conversation: &Conversation) -> Option<(Span, Kind)> {
 /// What the client itself said of `stream_options.include_usage`.
 pub(in crate::format) fn include_usage(conversation: &Conversation) -> Option<bool> {
     match usage_option(conversation)?.1 {
-        Kind::True => Some(true),
-        Kind::False => Some(false),
+        JsonKind::True => Some(true),
+        JsonKind::False => Some(false),
         _ => None,
     }
 }
 
 pub(in crate::format) fn ask_usage(conversation: &Conversation, edits: &mut Edits) -> bool {
-    if !conversation.streams() || include_usage(conversation).is_some() {
+    if !conversation.asks_for_stream() || include_usage(conversation).is_some() {
         return false;
     }
-    match conversation.field("stream_options") {
+    match conversation.find_field("stream_options") {
         None => {
             // A member goes before the closing brace; there is one before it, `stream` itself.
             let at = conversation.span.end - 1;
             edits.insert(at, ",\"stream_options\":{\"include_usage\":true}");
         }
-        Some(field) if field.kind == Kind::Null => {
+        Some(field) if field.kind == JsonKind::Null => {
             edits.replace(field.value, "{\"include_usage\":true}");
         }
-        Some(field) if field.kind == Kind::Object => {
+        Some(field) if field.kind == JsonKind::Object => {
             if let Some((span, _)) = usage_option(conversation) {
                 edits.replace(span, "true");
             } else {
@@ -212,11 +214,11 @@ mod tests {
     use bytes::Bytes;
 
     use super::*;
-    use crate::format::chat::index;
+    use crate::format::chat::index_body;
 
     fn with(members: &str) -> Conversation {
         let body = format!(r#"{{"messages":[],{members}}}"#);
-        index(Bytes::from(body)).unwrap()
+        index_body(Bytes::from(body)).unwrap()
     }
 
     #[test]

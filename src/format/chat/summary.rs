@@ -7,7 +7,7 @@ use serde_json::Value;
 use crate::{
     conversation::{Conversation, edit::Edits},
     format::write::AnswerLimit,
-    json::scan::{Kind, Span},
+    json::scan::{JsonKind, Span},
 };
 
 /// Members that say how the answer is to look or where it goes: the answer is one text, for
@@ -46,12 +46,12 @@ pub(in crate::format) fn ask_for_text(
     limit: AnswerLimit,
     edits: &mut Edits,
 ) {
-    let name = |at: usize| -> Cow<'_, str> { part.shown(part.fields[at].key) };
+    let name = |at: usize| -> Cow<'_, str> { part.decode_text(part.fields[at].key) };
     let spans: Vec<Span> = part
         .fields
         .iter()
         .map(|field| Span {
-            start: field.key.quoted().start,
+            start: field.key.quoted_span().start,
             end: field.value.end,
         })
         .collect();
@@ -60,11 +60,12 @@ pub(in crate::format) fn ask_for_text(
         let name = name(at);
         DROPPED.contains(&&*name)
             || LIMITS.contains(&&*name) && name != limit_name
-            || *name == *"thinking" && thinks_longer(part, part.fields[at].value, limit.tokens)
+            || *name == *"thinking"
+                && thinking_exceeds_limit(part, part.fields[at].value, limit.tokens)
     };
     edits.take_out(&spans, gone);
     let mut added = String::new();
-    let mut set = |member: &str, value: String, anyway: bool| match part.field(member) {
+    let mut set = |member: &str, value: String, anyway: bool| match part.find_field(member) {
         Some(field) => edits.replace(field.value, value),
         None if anyway => added.push_str(&format!(",\"{member}\":{value}")),
         None => {}
@@ -75,8 +76,8 @@ pub(in crate::format) fn ask_for_text(
     // A call that is demanded would be made.
     for choice in ["tool_choice", "function_call"] {
         if part
-            .field(choice)
-            .is_some_and(|field| field.kind != Kind::Null)
+            .find_field(choice)
+            .is_some_and(|field| field.kind != JsonKind::Null)
         {
             set(choice, "\"none\"".into(), false);
         }
@@ -88,7 +89,7 @@ pub(in crate::format) fn ask_for_text(
 
 /// Whether a member asks for more thought than the whole answer may be: refused, where such a
 /// member is known.
-fn thinks_longer(part: &Conversation, value: Span, most: u32) -> bool {
+fn thinking_exceeds_limit(part: &Conversation, value: Span, most: u32) -> bool {
     let thinking = serde_json::from_slice::<Value>(&part.body[value.range()]);
     let budget = thinking.ok().and_then(|it| it["budget_tokens"].as_f64());
     budget.is_some_and(|budget| budget >= f64::from(most))
@@ -97,7 +98,10 @@ fn thinks_longer(part: &Conversation, value: Span, most: u32) -> bool {
 /// The name of the limit that the client uses: models that think refuse `max_tokens`, other
 /// engines know nothing else.
 fn limit_name(part: &Conversation, limit: AnswerLimit) -> &'static str {
-    let used = |name: &&&'static str| part.field(name).is_some_and(|it| it.kind != Kind::Null);
+    let used = |name: &&&'static str| {
+        part.find_field(name)
+            .is_some_and(|it| it.kind != JsonKind::Null)
+    };
     LIMITS
         .iter()
         .find(used)
@@ -107,7 +111,7 @@ fn limit_name(part: &Conversation, limit: AnswerLimit) -> &'static str {
 
 /// The name of the limit with a provider of whom nothing else is known.
 pub(super) const fn usual_limit(limit: AnswerLimit) -> &'static str {
-    match limit.of_openai {
+    match limit.is_openai {
         true => LIMITS[0],
         false => LIMITS[1],
     }

@@ -2,12 +2,12 @@ use bytes::Bytes;
 
 use super::*;
 use crate::{
-    conversation::{Author, BlockKind, Conversation, Unindexed, answer_digest, edit::Edits},
+    conversation::{Author, BlockKind, Conversation, IndexError, answer_digest, edit::Edits},
     json::text,
 };
 
 fn read(body: &str) -> Conversation {
-    index(Bytes::copy_from_slice(body.as_bytes())).unwrap()
+    index_body(Bytes::copy_from_slice(body.as_bytes())).unwrap()
 }
 
 #[test]
@@ -21,21 +21,21 @@ fn every_part_of_a_request_is_found() {
       ],"max_tokens":1e2,"stream":true} "#;
     let found = read(body);
     assert_eq!(found.model().as_deref(), Some("m"));
-    assert!(found.streams());
+    assert!(found.asks_for_stream());
     assert_eq!(found.max_answer_tokens(), Some(100));
     let roles: Vec<_> = found.items.iter().map(|message| message.author).collect();
     use Author::{Model, System, Tool, User};
     assert_eq!(roles, [System, User, Model, Tool, Tool]);
-    let call = &found.calls(&found.items[2])[0];
-    assert_eq!(found.raw(call.arguments.unwrap()), br#"{\"p\":1}"#);
-    assert_eq!(found.raw(found.items[3].call_id.unwrap()), b"c1");
+    let call = &found.calls_of(&found.items[2])[0];
+    assert_eq!(found.raw_bytes(call.arguments.unwrap()), br#"{\"p\":1}"#);
+    assert_eq!(found.raw_bytes(found.items[3].call_id.unwrap()), b"c1");
     assert!(matches!(
-        found.blocks(&found.items[1])[1].kind,
+        found.blocks_of(&found.items[1])[1].kind,
         BlockKind::Image { low: true, .. }
     ));
-    assert!(found.blocks(&found.items[4])[0].marked);
+    assert!(found.blocks_of(&found.items[4])[0].marked);
     for message in &found.items {
-        let text = std::str::from_utf8(found.bytes(message.span)).unwrap();
+        let text = std::str::from_utf8(found.span_bytes(message.span)).unwrap();
         serde_json::from_str::<serde_json::Value>(text).unwrap();
     }
 }
@@ -55,8 +55,8 @@ fn what_is_json_but_no_conversation_is_told_from_what_is_no_json() {
         r#"{"messages":[{"role":"user","role":"system"}]}"#,
         r#"{"messages":[{"role":"assistant","tool_calls":3}]}"#,
     ] {
-        let got = index(Bytes::from_static(body.as_bytes()));
-        assert!(matches!(got, Err(Unindexed::Unguardable(_))), "{body}");
+        let got = index_body(Bytes::from_static(body.as_bytes()));
+        assert!(matches!(got, Err(IndexError::Unguardable(_))), "{body}");
     }
     for body in [
         "",
@@ -66,8 +66,8 @@ fn what_is_json_but_no_conversation_is_told_from_what_is_no_json() {
         r#"{"messages":[]} x"#,
         r#"{"messages":[{"role":"user"]}"#,
     ] {
-        let got = index(Bytes::from_static(body.as_bytes()));
-        assert!(matches!(got, Err(Unindexed::NotJson(_))), "{body}");
+        let got = index_body(Bytes::from_static(body.as_bytes()));
+        assert!(matches!(got, Err(IndexError::NotJson(_))), "{body}");
     }
     let deep = format!(
         r#"{{"messages":[],"x":{}{}}}"#,
@@ -75,8 +75,8 @@ fn what_is_json_but_no_conversation_is_told_from_what_is_no_json() {
         "]".repeat(2000)
     );
     assert!(matches!(
-        index(Bytes::from(deep)),
-        Err(Unindexed::Unguardable(_))
+        index_body(Bytes::from(deep)),
+        Err(IndexError::Unguardable(_))
     ));
 }
 
@@ -91,7 +91,7 @@ fn odd_but_good_bodies_are_indexed() {
     let huge = format!(r#"{{"seed":{},"messages":[]}}"#, "9".repeat(5000));
     assert_eq!(read(&huge).fields.len(), 2);
     let lone = read(r#"{"messages":[{"role":"user","content":"a\ud800b"}]}"#);
-    assert_eq!(lone.items[0].sizes.chars(), 3);
+    assert_eq!(lone.items[0].sizes.total_chars(), 3);
 }
 
 #[test]
@@ -134,12 +134,12 @@ fn spelling_does_not_change_the_digest_and_saying_does() {
 fn an_echoed_answer_has_the_digest_the_tap_computed() {
     let message = r#"{"role":"assistant","content":"h\u00e9llo","tool_calls":[{"id":"c1","function":{"name":"f","arguments":"{}"}}]}"#;
     let found = read(&format!(r#"{{"messages":[{message}]}}"#));
-    let mut text = text::Digester::new();
+    let mut text = text::TextDigester::new();
     text.push("hé".as_bytes());
     text.push(b"llo");
     assert_eq!(
         found.items[0].short_digest,
-        answer_digest(text.finish(), &[text::digest(b"c1")])
+        answer_digest(text.finish(), &[text::digest_text(b"c1")])
     );
     let silent = read(
         r#"{"messages":[{"role":"assistant","content":null},{"role":"assistant","content":""},{"role":"assistant","content":[]}]}"#,
@@ -200,11 +200,11 @@ fn more_messages_calls_and_parts_than_can_be_meant_are_not_followed() {
         ]
     };
     for body in bodies(200_000) {
-        assert!(index(Bytes::from(body)).is_ok());
+        assert!(index_body(Bytes::from(body)).is_ok());
     }
     for body in bodies(300_000) {
-        let got = index(Bytes::from(body));
-        assert!(matches!(got, Err(Unindexed::Unguardable(_))));
+        let got = index_body(Bytes::from(body));
+        assert!(matches!(got, Err(IndexError::Unguardable(_))));
     }
 }
 

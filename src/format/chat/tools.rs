@@ -5,7 +5,7 @@ use serde::Deserialize;
 use crate::{
     conversation::Conversation,
     format::tools::{ToolArgument, ToolForm, ToolSchema},
-    json::scan::Kind,
+    json::scan::JsonKind,
 };
 
 /// What is read of an element of `tools` or `functions`.
@@ -37,8 +37,8 @@ pub(in crate::format) fn tool_form(
     conversation: &Conversation,
     reserved: &[&str],
 ) -> Option<ToolForm> {
-    let tools = list(conversation, "tools")?;
-    let functions = list(conversation, "functions")?;
+    let tools = read_tools(conversation, "tools")?;
+    let functions = read_tools(conversation, "functions")?;
     if tools
         .iter()
         .chain(&functions)
@@ -60,11 +60,11 @@ pub(in crate::format) fn tool_form(
 }
 
 /// The elements of a list of tools, which may be missing; `None` where it cannot be read.
-fn list(conversation: &Conversation, name: &str) -> Option<Vec<Tool>> {
-    let field = conversation.field(name);
-    match field.filter(|field| field.kind != Kind::Null) {
+fn read_tools(conversation: &Conversation, name: &str) -> Option<Vec<Tool>> {
+    let field = conversation.find_field(name);
+    match field.filter(|field| field.kind != JsonKind::Null) {
         None => Some(Vec::new()),
-        Some(field) => serde_json::from_slice(conversation.bytes(field.value)).ok(),
+        Some(field) => serde_json::from_slice(conversation.span_bytes(field.value)).ok(),
     }
 }
 
@@ -78,7 +78,7 @@ pub(in crate::format) fn write_tool(form: ToolForm, tool: &ToolSchema<'_>) -> St
     let strict = form == ToolForm::ChatStrictTools;
     let properties: Vec<_> = arguments
         .iter()
-        .map(|argument| property(argument, strict))
+        .map(|argument| write_property(argument, strict))
         .collect();
     let required: Vec<_> = arguments
         .iter()
@@ -106,7 +106,7 @@ pub(in crate::format) fn write_tool(form: ToolForm, tool: &ToolSchema<'_>) -> St
     }
 }
 
-fn property(argument: &ToolArgument, strict: bool) -> String {
+fn write_property(argument: &ToolArgument, strict: bool) -> String {
     let kind = match strict && !argument.required {
         true => r#"["string","null"]"#,
         false => r#""string""#,

@@ -8,10 +8,10 @@ use serde_json::{Value, json};
 use super::summary::usual_limit;
 use crate::{
     conversation::Author,
-    format::{Own, Spoken, usage::Usage, write::TextRequest},
+    format::{AssistantTurn, ProxyToolCall, usage::Usage, write::TextRequest},
 };
 
-pub(in crate::format) fn request_of(messages: &[&str]) -> String {
+pub(in crate::format) fn wrap_messages(messages: &[&str]) -> String {
     format!(r#"{{"messages":[{}]}}"#, messages.join(","))
 }
 
@@ -33,23 +33,23 @@ pub(in crate::format) fn calls_item(calls: &[&str]) -> String {
 }
 
 pub(in crate::format) fn answer_item(
-    spoken: &Spoken,
+    spoken: &AssistantTurn,
     max_bytes: usize,
     max_argument_bytes: usize,
 ) -> Box<str> {
-    let overlong = |call: &Own| is_overlong(call, max_argument_bytes);
+    let overlong = |call: &ProxyToolCall| is_overlong(call, max_argument_bytes);
     let kept = !spoken.message.is_empty() && spoken.message.len() <= max_bytes;
-    if kept && !spoken.own.iter().any(overlong) {
+    if kept && !spoken.proxy_calls.iter().any(overlong) {
         return spoken.message.clone();
     }
     // Too long to be kept and sent again: its calls alone, without which the results would be none.
     let calls: Vec<_> = spoken
-        .own
+        .proxy_calls
         .iter()
-        .map(|it| call(it, max_argument_bytes))
+        .map(|it| write_call(it, max_argument_bytes))
         .collect();
     let calls: Vec<&str> = calls.iter().map(|call| &**call).collect();
-    let legacy = spoken.own.first().is_some_and(|call| call.legacy);
+    let legacy = spoken.proxy_calls.first().is_some_and(|call| call.legacy);
     match (&calls[..], &spoken.package) {
         ([call], _) if legacy => {
             format!(r#"{{"role":"assistant","content":null,"function_call":{call}}}"#)
@@ -60,11 +60,14 @@ pub(in crate::format) fn answer_item(
     .into()
 }
 
-fn is_overlong(call: &Own, max_argument_bytes: usize) -> bool {
+fn is_overlong(call: &ProxyToolCall, max_argument_bytes: usize) -> bool {
     call.overlong || call.arguments.len() > max_argument_bytes
 }
 
-pub(in crate::format) fn call(call: &Own, max_argument_bytes: usize) -> Cow<'_, str> {
+pub(in crate::format) fn write_call(
+    call: &ProxyToolCall,
+    max_argument_bytes: usize,
+) -> Cow<'_, str> {
     if !is_overlong(call, max_argument_bytes) {
         return Cow::Borrowed(&call.json);
     }
@@ -76,7 +79,7 @@ pub(in crate::format) fn call(call: &Own, max_argument_bytes: usize) -> Cow<'_, 
     Cow::Owned(json.to_string())
 }
 
-pub(in crate::format) fn result_item(call: &Own, text: &str) -> Box<str> {
+pub(in crate::format) fn result_item(call: &ProxyToolCall, text: &str) -> Box<str> {
     let message = match call.legacy {
         true => json!({"role": "function", "name": &*call.name, "content": text}),
         false => json!({"role": "tool", "tool_call_id": &*call.id, "content": text}),

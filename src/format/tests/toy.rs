@@ -20,7 +20,7 @@ use smallvec::SmallVec;
 
 pub(in crate::format) use self::index::index;
 use crate::format::{
-    Own, Spoken,
+    AssistantTurn, ProxyToolCall,
     write::{AnswerLimit, TextRequest},
 };
 use crate::{
@@ -55,17 +55,17 @@ pub(in crate::format) fn calls_item(calls: &[&str]) -> String {
 }
 
 /// As the model gave it: nothing of it is ever too long.
-pub(in crate::format) fn answer_item(spoken: &Spoken) -> Box<str> {
+pub(in crate::format) fn answer_item(spoken: &AssistantTurn) -> Box<str> {
     spoken.message.clone()
 }
 
-pub(in crate::format) fn result_item(call: &Own, text: &str) -> Box<str> {
+pub(in crate::format) fn result_item(call: &ProxyToolCall, text: &str) -> Box<str> {
     let entry = json!({"who": "report", "for": &*call.id, "says": {"words": text}});
     entry.to_string().into()
 }
 
 pub(in crate::format) fn text_request(request: &TextRequest<'_>) -> Bytes {
-    let text = text::escape(request.text);
+    let text = text::escape_text(request.text);
     let entry = text_item(Author::User, &text);
     let (engine, limit) = (json!(request.model), request.limit.tokens);
     Bytes::from(format!(
@@ -79,7 +79,7 @@ pub(in crate::format) fn ask_for_text(
     limit: AnswerLimit,
     edits: &mut Edits,
 ) {
-    if let Some(field) = part.field("engine") {
+    if let Some(field) = part.find_field("engine") {
         edits.replace(field.value, json!(model).to_string());
     }
     lower_answer_caps(part, limit.tokens, edits);
@@ -107,19 +107,20 @@ pub(in crate::format) fn lower_answer_caps(
         let higher = conversation
             .number_value(name)
             .filter(|cap| *cap > tokens.into());
-        if let (Some(_), Some(field)) = (higher, conversation.field(name)) {
+        if let (Some(_), Some(field)) = (higher, conversation.find_field(name)) {
             edits.replace(field.value, tokens.to_string());
         }
     }
 }
 
 pub(in crate::format) fn beside_items(conversation: &Conversation) -> SmallVec<[Span; 3]> {
-    let lists = GEAR.iter().filter_map(|name| conversation.field(name));
+    let lists = GEAR.iter().filter_map(|name| conversation.find_field(name));
     lists.map(|field| field.value).collect()
 }
 
 pub(in crate::format) fn lists_tools(conversation: &Conversation) -> bool {
-    GEAR.iter().any(|name| conversation.field(name).is_some())
+    GEAR.iter()
+        .any(|name| conversation.find_field(name).is_some())
 }
 
 pub(in crate::format) fn begins_answer(conversation: &Conversation) -> bool {

@@ -5,7 +5,7 @@ use crate::{
     conversation::{Conversation, Item},
     guard::{
         arguments::{Keep, cut_arguments},
-        view::View,
+        view::RequestView,
     },
 };
 
@@ -18,32 +18,32 @@ const KEEP: Keep = Keep::Head {
 };
 
 /// Whether a message has arguments in which there may be a long value.
-pub(super) fn long(conversation: &Conversation, message: &Item) -> bool {
-    let mut arguments = conversation.calls(message).iter();
+pub(super) fn has_long_arguments(conversation: &Conversation, message: &Item) -> bool {
+    let mut arguments = conversation.calls_of(message).iter();
     arguments.any(|call| call.arguments.is_some_and(|it| it.span.len() > VALUE_CHARS))
 }
 
 /// Item `at` with long values in the arguments of its calls shortened; `None` where there are
 /// none.
-pub(super) fn shorten(view: View<'_>, at: usize) -> Option<Small> {
+pub(super) fn shorten_arguments(view: RequestView<'_>, at: usize) -> Option<Small> {
     let message = view.item(at);
     let mut small = Small::default();
     let mut sizes = message.sizes;
-    for call in view.conversation.calls(message) {
-        let name = call.name.map(|name| view.conversation.shown(name));
+    for call in view.conversation.calls_of(message) {
+        let name = call.name.map(|name| view.conversation.decode_text(name));
         let name = name.as_deref().unwrap_or_default();
         if excludes(&view.policy.settings.clear, name) {
             continue;
         }
         let cut = call.arguments;
         if let Some(cut) = cut.and_then(|it| cut_arguments(view.conversation, it, KEEP)) {
-            sizes -= cut.gone;
-            sizes += cut.put;
+            sizes -= cut.removed;
+            sizes += cut.inserted;
             small.inputs += 1;
             small.edits.merge(cut.edits);
         }
     }
-    small.tokens = view.weigh(at, &sizes);
+    small.tokens = view.weigh_item(at, &sizes);
     (small.inputs > 0).then_some(small)
 }
 

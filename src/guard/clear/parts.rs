@@ -7,8 +7,8 @@
 use super::{FRAME, RESULT, Small};
 use crate::{
     conversation::{Block, BlockKind, Content},
-    guard::{estimate, place, view::View},
-    json::text::{self, Sizes},
+    guard::{estimate, prompt_placement, view::RequestView},
+    json::text::{self, TextSizes},
 };
 
 /// What stands in the place of an image, and of other media.
@@ -18,30 +18,30 @@ const MEDIA: &str = "[An old attachment was left out here by the context guard t
 const REST: &str = "...";
 
 /// Message `at`, a tool result, as it would be; `None` where it cannot be edited.
-pub(super) fn result(view: View<'_>, at: usize) -> Option<Small> {
+pub(super) fn clear_result(view: RequestView<'_>, at: usize) -> Option<Small> {
     let (conversation, message) = (view.conversation, view.item(at));
     let mut small = Small::default();
     // Of what stays.
-    let mut sizes = Sizes::default();
+    let mut sizes = TextSizes::default();
     let mut media = 0u32;
     match &message.content {
         _ if !message.calls.is_empty() => return None,
         Content::Text(text) => {
             // Only a \u escape can be half of a pair.
-            if text.respelled && !place::sound(conversation.raw(*text)) {
+            if text.respelled && !prompt_placement::is_decodable(conversation.raw_bytes(*text)) {
                 return None;
             }
             small.edits.replace(text.span, RESULT);
-            sizes += text::measure(RESULT.as_bytes());
+            sizes += text::measure_text(RESULT.as_bytes());
         }
         Content::Blocks(..) => {
             // The first text stands for all of them.
             let mut placeholder = Some(RESULT);
-            for part in conversation.blocks(message) {
+            for part in conversation.blocks_of(message) {
                 let with = match part.kind {
                     BlockKind::Text(text) => {
-                        let raw = conversation.raw(text);
-                        if !place::sound(raw) {
+                        let raw = conversation.raw_bytes(text);
+                        if !prompt_placement::is_decodable(raw) {
                             return None;
                         }
                         let first = placeholder.take();
@@ -57,55 +57,58 @@ pub(super) fn result(view: View<'_>, at: usize) -> Option<Small> {
                         with
                     }
                     BlockKind::Opaque => {
-                        sizes += text::measure(conversation.bytes(part.span));
+                        sizes += text::measure_text(conversation.span_bytes(part.span));
                         continue;
                     }
                     BlockKind::Image { .. } | BlockKind::Media if part.marked => {
-                        media = media.saturating_add(weight(view, part));
+                        media = media.saturating_add(media_tokens(view, part));
                         continue;
                     }
                     BlockKind::Image { .. } | BlockKind::Media => {
-                        let with = notice(part)?;
+                        let with = media_notice(part)?;
                         small
                             .edits
                             .replace(part.span, view.conversation.format.text_block(with));
                         with
                     }
                 };
-                sizes += text::measure(with.as_bytes());
+                sizes += text::measure_text(with.as_bytes());
             }
         }
         _ => return None,
     }
-    let tokens = view.weights().whole(&sizes).saturating_add(FRAME);
+    let tokens = view
+        .token_weights()
+        .count_text_tokens(&sizes)
+        .saturating_add(FRAME);
     small.tokens = tokens.saturating_add(media);
     Some(small)
 }
 
 /// Message `at`, the user's, without its media; `None` where it has none that can go. Its `tokens`
 /// are raw ones as it would go out with them: caps may have shortened its text.
-pub(super) fn media(view: View<'_>, at: usize, tokens: u32) -> Option<Small> {
+pub(super) fn clear_media(view: RequestView<'_>, at: usize, tokens: u32) -> Option<Small> {
     let mut small = Small::default();
-    let mut sizes = Sizes::default();
+    let mut sizes = TextSizes::default();
     let mut gone = 0u32;
-    for part in view.conversation.blocks(view.item(at)) {
-        let Some(with) = notice(part).filter(|_| !part.marked) else {
+    for part in view.conversation.blocks_of(view.item(at)) {
+        let Some(with) = media_notice(part).filter(|_| !part.marked) else {
             continue;
         };
-        gone = gone.saturating_add(weight(view, part));
-        sizes += text::measure(with.as_bytes());
+        gone = gone.saturating_add(media_tokens(view, part));
+        sizes += text::measure_text(with.as_bytes());
         small
             .edits
             .replace(part.span, view.conversation.format.text_block(with));
         small.media += 1;
     }
-    let notices = view.weights().whole(&sizes);
+    let notices = view.token_weights().count_text_tokens(&sizes);
     small.tokens = tokens.saturating_sub(gone).saturating_add(notices);
     (small.media > 0).then_some(small)
 }
 
 /// What stands in the place of a medium.
-const fn notice(part: &Block) -> Option<&'static str> {
+const fn media_notice(part: &Block) -> Option<&'static str> {
     match part.kind {
         BlockKind::Image { .. } => Some(IMAGE),
         BlockKind::Media => Some(MEDIA),
@@ -114,6 +117,6 @@ const fn notice(part: &Block) -> Option<&'static str> {
 }
 
 /// Raw tokens of a medium.
-fn weight(view: View<'_>, part: &Block) -> u32 {
-    estimate::part_tokens(view.conversation, part, view.policy.profile)
+fn media_tokens(view: RequestView<'_>, part: &Block) -> u32 {
+    estimate::estimate_media_block(view.conversation, part, view.policy.profile)
 }

@@ -8,7 +8,7 @@ use super::Clearing;
 use crate::{
     config::ClearConfig,
     conversation::units::{self, Unit, UnitKind},
-    guard::view::View,
+    guard::view::RequestView,
 };
 
 /// What the replay has to know to clear units.
@@ -19,7 +19,7 @@ pub(in crate::guard) struct Sweep {
     /// Raw tokens of each unit, cleared.
     pub(in crate::guard) small: Vec<u32>,
     /// For the request that ended at each unit, what is too new to be cleared.
-    pub(in crate::guard) recent: Vec<Recent>,
+    pub(in crate::guard) recent: Vec<RecentUnits>,
     pub(in crate::guard) rounds: Grid,
     pub(in crate::guard) media: Grid,
 }
@@ -28,7 +28,7 @@ impl Sweep {
     /// `step`: raw tokens between two places at which a boundary may lie. `small`: raw tokens of a unit,
     /// cleared. `turns`: the units after which an injected turn begins.
     pub(in crate::guard) fn new(
-        view: View<'_>,
+        view: RequestView<'_>,
         first: &[u32],
         step: u32,
         turns: &[usize],
@@ -48,7 +48,7 @@ impl Sweep {
         Self {
             marks,
             small: Vec::new(),
-            recent: recent(view.units, settings, counts, turns),
+            recent: find_recent_units(view.units, settings, counts, turns),
             rounds,
             media,
             clearing,
@@ -76,7 +76,7 @@ impl Grid {
     }
 
     /// The last place that is not beyond unit `until`; 0 where there is none.
-    pub(in crate::guard) fn reach(&self, until: usize) -> usize {
+    pub(in crate::guard) fn last_boundary(&self, until: usize) -> usize {
         let sum = self.saved.get(until).or(self.saved.last()).copied();
         match sum.unwrap_or(0) / self.step {
             0 => 0,
@@ -104,7 +104,7 @@ pub(in crate::guard) struct SweptMark {
 
 impl SweptMark {
     /// Whether more is cleared than `before`, of what is kept after the first `folded` messages.
-    pub(in crate::guard) fn beyond(self, before: Self, folded: u32) -> bool {
+    pub(in crate::guard) fn clears_more_than(self, before: Self, folded: u32) -> bool {
         self.rounds > before.rounds.max(folded) || self.media > before.media.max(folded)
     }
 
@@ -112,8 +112,8 @@ impl SweptMark {
     pub(in crate::guard) fn uncovered(self, units: &[Unit], messages: &[usize]) -> usize {
         let reached = |unit: &Unit| match unit.kind {
             UnitKind::System => true,
-            UnitKind::Step => unit.said_end() <= self.rounds as usize,
-            _ => unit.said_end() <= self.media as usize,
+            UnitKind::Step => unit.messages_through() <= self.rounds as usize,
+            _ => unit.messages_through() <= self.media as usize,
         };
         let within = |unit: &Unit| {
             let place = |end| messages.partition_point(|&at| at < end);
@@ -123,10 +123,10 @@ impl SweptMark {
     }
 
     /// The first units that are not cleared; `None` where one of them cannot be found.
-    pub(in crate::guard) fn find(self, units: &[Unit]) -> Option<Swept> {
+    pub(in crate::guard) fn find_units(self, units: &[Unit]) -> Option<Swept> {
         let place = |said| match said {
             0 => Some(0),
-            said => units::beginning_after(units, said),
+            said => units::find_unit_after(units, said),
         };
         Some(Swept {
             rounds: place(self.rounds)?,
@@ -145,9 +145,9 @@ impl Swept {
     }
 
     /// What a session remembers of it where units before `folded` are gone: these need no memory.
-    pub(in crate::guard) fn mark(&self, units: &[Unit], folded: usize) -> SweptMark {
+    pub(in crate::guard) fn to_mark(&self, units: &[Unit], folded: usize) -> SweptMark {
         let mark = |unit: usize| match unit > folded {
-            true => units::said_before(units, unit),
+            true => units::count_messages_before(units, unit),
             false => 0,
         };
         SweptMark {
@@ -158,7 +158,7 @@ impl Swept {
 }
 
 /// The first units that are too new to be cleared.
-pub(in crate::guard) struct Recent {
+pub(in crate::guard) struct RecentUnits {
     pub(in crate::guard) rounds: usize,
     pub(in crate::guard) media: usize,
 }
@@ -171,15 +171,15 @@ pub(in crate::guard) struct Recent {
 /// which an answer and a turn of ours stand all the same. A turn is a round once it has a step that
 /// counts and the model answered after it: a turn at work and a question without an answer are none,
 /// so they take no round's place. The newest step stays in any case.
-fn recent(
+fn find_recent_units(
     units: &[Unit],
     settings: &ClearConfig,
     counts: impl Fn(&Unit) -> bool,
     ours: &[usize],
-) -> Vec<Recent> {
-    let mut rounds = Newest::new(settings.keep_rounds);
-    let mut turns = Newest::new(settings.keep_rounds);
-    let mut steps = Newest::new(settings.keep_steps);
+) -> Vec<RecentUnits> {
+    let mut rounds = NewestPlaces::new(settings.keep_rounds);
+    let mut turns = NewestPlaces::new(settings.keep_rounds);
+    let mut steps = NewestPlaces::new(settings.keep_steps);
     let mut turn = Turn::begin(0);
     let (mut before, mut newest, mut ours) = (None, usize::MAX, ours.iter().peekable());
     let recent = units.iter().enumerate().map(|(at, unit)| {
@@ -204,8 +204,8 @@ fn recent(
             turn = Turn::begin(at + 1);
             turns.push(at + 1);
         }
-        let within = |kept: &Newest| kept.first().max(steps.first()).min(newest).min(at);
-        Recent {
+        let within = |kept: &NewestPlaces| kept.first().max(steps.first()).min(newest).min(at);
+        RecentUnits {
             rounds: within(&rounds),
             media: within(&turns),
         }
@@ -230,7 +230,7 @@ impl Turn {
     }
 
     /// The model answers: what was worked becomes a round, once.
-    fn answer(&mut self, rounds: &mut Newest) {
+    fn answer(&mut self, rounds: &mut NewestPlaces) {
         if self.worked
             && let Some(start) = self.start.take()
         {
@@ -240,12 +240,12 @@ impl Turn {
 }
 
 /// The places of the newest of something.
-struct Newest {
+struct NewestPlaces {
     places: VecDeque<usize>,
     most: usize,
 }
 
-impl Newest {
+impl NewestPlaces {
     fn new(most: u32) -> Self {
         Self {
             places: VecDeque::new(),

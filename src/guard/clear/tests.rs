@@ -7,8 +7,8 @@ use super::RESULT;
 use crate::{
     config::GuardConfig,
     conversation::Conversation,
-    format::chat::index,
-    guard::{self, Plan, Policy, Recall, profile::named},
+    format::chat::index_body,
+    guard::{self, Plan, Policy, Recall, profile::find_profile},
 };
 
 const WINDOW: u32 = 8_192;
@@ -23,12 +23,12 @@ fn settings() -> GuardConfig {
 
 fn of(messages: &[Value]) -> Conversation {
     let body = json!({ "messages": messages }).to_string();
-    index(Bytes::from(body)).unwrap()
+    index_body(Bytes::from(body)).unwrap()
 }
 
 fn planned(conversation: &Conversation, settings: &GuardConfig, recall: &Recall) -> Plan {
     let policy = Policy {
-        profile: named("openai").unwrap(),
+        profile: find_profile("openai").unwrap(),
         window: WINDOW,
         input_limit: None,
         settings,
@@ -42,7 +42,7 @@ fn cleared(messages: &[Value], settings: &GuardConfig) -> (Plan, Vec<Value>) {
     let plan = planned(&conversation, settings, &Recall::default());
     assert!(plan.report.folded.is_none(), "nothing had to go");
     let sent = plan.edits.apply(&conversation.body).to_bytes();
-    let again = index(sent.clone()).unwrap();
+    let again = index_body(sent.clone()).unwrap();
     let second = planned(&again, settings, &Recall::default());
     // Each text is rounded up by itself where it is planned.
     let (now, said) = (second.report.raw_before, plan.report.raw_after);
@@ -256,7 +256,7 @@ fn half_a_pair_is_left_alone() {
     let conversation = of(&steps(6));
     let body = String::from_utf8_lossy(&conversation.body).into_owned();
     let half = body.replacen("a line of output", "\\ud800", 1);
-    let conversation = index(Bytes::from(half)).unwrap();
+    let conversation = index_body(Bytes::from(half)).unwrap();
     let plan = planned(&conversation, &settings(), &Recall::default());
     assert_eq!(plan.report.cleared.unwrap().messages, [4, 6, 8]);
 }
@@ -330,7 +330,7 @@ fn what_was_cleared_once_stays_so_and_is_new_once() {
     assert_eq!(was.messages, now.messages);
     // Another provider's numbers move no boundary back.
     let recall = Recall {
-        calibration: guard::estimate::Calibration::of_ratio(0.4),
+        calibration: guard::estimate::Calibration::from_ratio(0.4),
         ..recall
     };
     let cheaper = planned(&conversation, &settings, &recall);

@@ -2,16 +2,16 @@ use bytes::Bytes;
 use serde_json::{Value, json};
 
 use super::*;
-use crate::{format::chat::index, json::text};
+use crate::{format::chat::index_body, json::text};
 
 const WEIGHTS: f64 = 3.0;
 
 /// The answer with the records put in, and how many had to be left out.
-fn put(answer: &str, records: &[What]) -> (Vec<Value>, usize) {
+fn put(answer: &str, records: &[InjectionContent]) -> (Vec<Value>, usize) {
     let body = format!(r#"{{"messages":[{answer}]}}"#);
-    let conversation = index(Bytes::from(body)).unwrap();
-    let records: Vec<&What> = records.iter().collect();
-    let echo = echo(&conversation, 0, &records, true, &Weights::new(WEIGHTS));
+    let conversation = index_body(Bytes::from(body)).unwrap();
+    let records: Vec<&InjectionContent> = records.iter().collect();
+    let echo = edit_echo(&conversation, 0, &records, true, &Weights::new(WEIGHTS));
     let body = echo.edits.apply(&conversation.body).to_bytes();
     let body: Value = serde_json::from_slice(&body).unwrap();
     let messages = body["messages"].as_array().unwrap().clone();
@@ -19,7 +19,7 @@ fn put(answer: &str, records: &[What]) -> (Vec<Value>, usize) {
     (messages, echo.left_out)
 }
 
-fn check(content: &str, records: &[What], expected: &Value) {
+fn check(content: &str, records: &[InjectionContent], expected: &Value) {
     let answer = format!(r#"{{"role":"assistant","content":{content}}}"#);
     let (messages, left_out) = put(&answer, records);
     assert_eq!(
@@ -29,36 +29,36 @@ fn check(content: &str, records: &[What], expected: &Value) {
     );
 }
 
-fn left_out(answer: &str, record: What) {
+fn left_out(answer: &str, record: InjectionContent) {
     let (messages, left_out) = put(answer, &[record]);
     let before: Value = serde_json::from_str(answer).unwrap();
     assert_eq!((&messages[0], left_out), (&before, 1), "{answer}");
 }
 
-fn text(before_chars: u32, text: &str) -> What {
-    What::Text {
+fn text(before_chars: u32, text: &str) -> InjectionContent {
+    InjectionContent::Text {
         before_chars,
         text: text.into(),
     }
 }
 
-fn spoken(raw: &str, chars: u32) -> What {
-    What::Spoken {
+fn spoken(raw: &str, chars: u32) -> InjectionContent {
+    InjectionContent::Spoken {
         chars,
-        digest: text::digest(raw.as_bytes()),
+        digest: text::digest_text(raw.as_bytes()),
     }
 }
 
-fn calls(theirs: u32, before: &[u32]) -> What {
+fn calls(theirs: u32, before: &[u32]) -> InjectionContent {
     let call = |at: &u32| {
-        OwnCall {
+        InjectedCall {
         before: *at,
         json: format!(r#"{{"id":"own{at}","type":"function","function":{{"name":"add_reminder","arguments":"{{}}"}}}}"#).into(),
     }
     };
     let result =
         |at: &u32| format!(r#"{{"role":"tool","tool_call_id":"own{at}","content":"ok"}}"#).into();
-    What::Calls {
+    InjectionContent::Calls {
         theirs,
         calls: before.iter().map(call).collect(),
         results: before.iter().map(result).collect(),
@@ -121,9 +121,9 @@ fn text_is_left_out_where_nothing_can_be_edited() {
     ] {
         let answer = format!(r#"{{"role":"assistant","content":{content}}}"#);
         let body = format!(r#"{{"messages":[{answer}]}}"#);
-        let conversation = index(Bytes::from(body)).unwrap();
+        let conversation = index_body(Bytes::from(body)).unwrap();
         let record = text(0, "x");
-        let echo = echo(&conversation, 0, &[&record], true, &Weights::new(WEIGHTS));
+        let echo = edit_echo(&conversation, 0, &[&record], true, &Weights::new(WEIGHTS));
         assert!(echo.edits.is_empty() && echo.left_out == 1, "{content}");
     }
     left_out(r#"{"role":"assistant"}"#, text(0, "x"));
@@ -174,10 +174,10 @@ fn spoken_text_stays_where_it_is_another_or_nothing_would_be_left() {
     left_out(r#"{"role":"assistant"}"#, spoken("xy", 2));
     let answer = r#"{"role":"assistant","content":"xyz"}"#;
     let body = format!(r#"{{"messages":[{answer}]}}"#);
-    let conversation = index(Bytes::from(body)).unwrap();
+    let conversation = index_body(Bytes::from(body)).unwrap();
     let record = spoken("xy", 2);
     // Its round is gone: the only place where it is said is here.
-    let echo = echo(&conversation, 0, &[&record], false, &Weights::new(WEIGHTS));
+    let echo = edit_echo(&conversation, 0, &[&record], false, &Weights::new(WEIGHTS));
     assert!(echo.edits.is_empty() && echo.left_out == 1);
 }
 
@@ -252,15 +252,15 @@ fn calls_are_left_out_whole_where_the_echo_is_another() {
     }
     left_out(legacy, calls(1, &[0]));
     // A call without a result, a result that is no message, two calls in one.
-    let What::Calls { calls, results, .. } = calls(1, &[0, 1]) else {
+    let InjectionContent::Calls { calls, results, .. } = calls(1, &[0, 1]) else {
         unreachable!()
     };
-    let broken = |calls: &[OwnCall], results: &[Box<str>]| What::Calls {
+    let broken = |calls: &[InjectedCall], results: &[Box<str>]| InjectionContent::Calls {
         theirs: 1,
         calls: calls.to_vec(),
         results: results.to_vec(),
     };
-    let both = OwnCall {
+    let both = InjectedCall {
         before: 0,
         json: format!("{},{}", calls[0].json, calls[1].json).into(),
     };

@@ -41,7 +41,7 @@ const WEIGHT: f64 = 4_000.0;
 
 impl Calibration {
     /// For a new session of a model of which this ratio is known.
-    pub fn of_ratio(ratio: f64) -> Self {
+    pub fn from_ratio(ratio: f64) -> Self {
         Self {
             slope: ratio.clamp(*SLOPES.start(), *SLOPES.end()),
             anchor: None,
@@ -59,10 +59,10 @@ impl Calibration {
     }
 
     /// Expected tokens of a request of so many raw tokens.
-    pub fn tokens(&self, raw: u32) -> u32 {
+    pub fn to_expected_tokens(&self, raw: u32) -> u32 {
         let (base_raw, base) = self.anchor.unwrap_or((0, 0));
         let tokens = f64::from(base) + (f64::from(raw) - f64::from(base_raw)) * self.slope;
-        super::whole(tokens.max(0.0))
+        super::round_up_tokens(tokens.max(0.0))
     }
 
     /// The raw tokens that will hardly be more than so many tokens, of a request to which `added`
@@ -70,7 +70,7 @@ impl Calibration {
     ///
     /// What is added may be dense and what has to go may be light, so the two are weighed apart:
     /// where much of both comes together, their difference alone would tell nothing.
-    pub fn raw(&self, tokens: u32, added: u32) -> u32 {
+    pub fn to_raw_tokens(&self, tokens: u32, added: u32) -> u32 {
         let tokens = f64::from(tokens);
         let Some((base_raw, base)) = self.anchor else {
             return (tokens / self.slope) as u32;
@@ -93,7 +93,7 @@ impl Calibration {
     ///
     /// Where the provider may count only what its cache missed, a sample far below what was
     /// expected teaches nothing. Nor does one that no tokenizer could give.
-    pub fn learn(&self, raw: u32, reported: u32, profile: &Profile) -> Self {
+    pub fn learn_usage(&self, raw: u32, reported: u32, profile: &Profile) -> Self {
         if raw == 0 || reported == 0 {
             return *self;
         }
@@ -102,7 +102,7 @@ impl Calibration {
         }
         // What is expected may itself come from one bad report, which must not keep out all that
         // come after it.
-        let expected = f64::from(self.tokens(raw)).min(f64::from(raw) * MOST_EXPECTED);
+        let expected = f64::from(self.to_expected_tokens(raw)).min(f64::from(raw) * MOST_EXPECTED);
         let far_below = f64::from(reported) < expected * 0.5;
         if far_below && (profile.counts_missed_only || f64::from(reported) < f64::from(raw) * 0.2) {
             return *self;
@@ -130,17 +130,17 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
-    use crate::config::profile::named;
+    use crate::config::profile::find_profile;
 
     #[test]
     fn an_overhead_outside_of_the_body_is_counted_once() {
-        let profile = named("openai").unwrap();
+        let profile = find_profile("openai").unwrap();
         let truth = |raw: u32| 3_000 + raw * 9 / 10;
         let mut calibration = Calibration::default();
         for raw in (1_000..40_000).step_by(1_500) {
-            calibration = calibration.learn(raw, truth(raw), profile);
+            calibration = calibration.learn_usage(raw, truth(raw), profile);
         }
-        let (expected, got) = (truth(50_000), calibration.tokens(50_000));
+        let (expected, got) = (truth(50_000), calibration.to_expected_tokens(50_000));
         assert!(
             got.abs_diff(expected) * 20 < expected,
             "{got} for {expected}"
@@ -149,21 +149,21 @@ mod tests {
 
     #[test]
     fn a_count_of_what_the_cache_missed_teaches_nothing() {
-        let local = named("ollama").unwrap();
-        let learnt = Calibration::default().learn(10_000, 11_000, local);
-        assert_eq!(learnt.learn(11_000, 900, local), learnt);
-        assert_eq!(learnt.learn(0, 900, local), learnt);
+        let local = find_profile("ollama").unwrap();
+        let learnt = Calibration::default().learn_usage(10_000, 11_000, local);
+        assert_eq!(learnt.learn_usage(11_000, 900, local), learnt);
+        assert_eq!(learnt.learn_usage(0, 900, local), learnt);
     }
 
     #[test]
     fn one_absurd_report_does_not_keep_out_the_true_ones() {
-        let local = named("template").unwrap();
+        let local = find_profile("template").unwrap();
         for absurd in [30_000, 80_000, u32::MAX] {
-            let mut calibration = Calibration::default().learn(10_000, absurd, local);
+            let mut calibration = Calibration::default().learn_usage(10_000, absurd, local);
             for raw in (10_300..12_000).step_by(300) {
-                calibration = calibration.learn(raw, raw * 11 / 10, local);
+                calibration = calibration.learn_usage(raw, raw * 11 / 10, local);
             }
-            let expected = calibration.tokens(12_000);
+            let expected = calibration.to_expected_tokens(12_000);
             assert!(expected.abs_diff(13_200) < 1_000, "{absurd}: {expected}");
         }
     }
@@ -172,9 +172,9 @@ mod tests {
         #[test]
         fn what_fits_is_expected_to_fit(slope in 0.4f64..2.5, base in 0u32..200_000, tokens in 1_000u32..1_000_000, added in 0u32..100_000) {
             let calibration = Calibration { slope, anchor: Some((base, base)) };
-            let raw = calibration.raw(tokens, added);
+            let raw = calibration.to_raw_tokens(tokens, added);
             prop_assume!(raw > 0 && raw >= added);
-            prop_assert!(calibration.tokens(raw) <= tokens + 1);
+            prop_assert!(calibration.to_expected_tokens(raw) <= tokens + 1);
             // Also where all that came is denser, and all that went was lighter.
             let kept = f64::from(raw - added);
             let came = f64::from(added) * slope * DENSER;
@@ -187,23 +187,23 @@ mod tests {
         #[test]
         fn what_was_reported_is_certain(slope in 0.4f64..2.5, raw in 1u32..200_000, base in 1u32..200_000) {
             let calibration = Calibration { slope, anchor: Some((raw, base)) };
-            prop_assert_eq!(calibration.raw(base, 0), raw);
+            prop_assert_eq!(calibration.to_raw_tokens(base, 0), raw);
         }
 
         #[test]
         fn without_an_answer_nothing_is_added_for_caution(slope in 0.4f64..2.5, tokens in 1_000u32..1_000_000) {
-            let calibration = Calibration::of_ratio(slope);
-            let raw = calibration.raw(tokens, 1_000);
-            prop_assert!(calibration.tokens(raw) <= tokens + 1);
-            prop_assert!(calibration.tokens(raw + 2) + 3 >= tokens);
+            let calibration = Calibration::from_ratio(slope);
+            let raw = calibration.to_raw_tokens(tokens, 1_000);
+            prop_assert!(calibration.to_expected_tokens(raw) <= tokens + 1);
+            prop_assert!(calibration.to_expected_tokens(raw + 2) + 3 >= tokens);
         }
 
         #[test]
         fn slopes_stay_within_their_bounds(samples in prop::collection::vec((any::<u32>(), any::<u32>()), 0..20)) {
-            let profile = named("template").unwrap();
+            let profile = find_profile("template").unwrap();
             let mut calibration = Calibration::default();
             for (raw, reported) in samples {
-                calibration = calibration.learn(raw, reported, profile);
+                calibration = calibration.learn_usage(raw, reported, profile);
                 prop_assert!(SLOPES.contains(&calibration.slope()));
             }
         }

@@ -4,8 +4,8 @@ use std::sync::LazyLock;
 
 use aho_corasick::AhoCorasick;
 
-use super::{LINE_CHARS, excerpt::head};
-use crate::conversation::{Conversation, texts::decode};
+use super::{LINE_CHARS, excerpt::excerpt_line};
+use crate::conversation::{Conversation, texts::decode_chars};
 
 /// Bytes of results that are searched, all together, and at the end of each.
 const MAX_SEARCHED: usize = 1 << 18;
@@ -48,18 +48,22 @@ static SPELLED: LazyLock<Option<AhoCorasick>> = LazyLock::new(|| {
 });
 
 /// Different lines of the newest results, the newest first.
-pub(super) fn newest(conversation: &Conversation, removed: &[usize], most: usize) -> Vec<String> {
+pub(super) fn newest_error_lines(
+    conversation: &Conversation,
+    removed: &[usize],
+    most: usize,
+) -> Vec<String> {
     let mut found: Vec<String> = Vec::new();
     let mut searched = 0;
     for &at in removed.iter().rev() {
         let message = &conversation.items[at];
-        if !message.author.answers() {
+        if !message.author.is_tool() {
             continue;
         }
         let mut of_one = 0;
-        let texts: Vec<_> = conversation.texts(message).collect();
+        let texts: Vec<_> = conversation.texts_of(message).collect();
         for text in texts.into_iter().rev() {
-            let raw = conversation.raw(text);
+            let raw = conversation.raw_bytes(text);
             let raw = &raw[raw.len() - raw.len().min(MAX_OF_ONE)..];
             searched += raw.len();
             for line in last_lines(raw, LINES - of_one) {
@@ -95,9 +99,9 @@ fn last_lines(raw: &[u8], most: usize) -> Vec<String> {
         }
         let (start, end) = line_around(raw, place);
         before = start;
-        let line: String = decode(&raw[start..end]).collect();
+        let line: String = decode_chars(&raw[start..end]).collect();
         if tells_of_error(&line) {
-            lines.push(head(line.chars(), LINE_CHARS));
+            lines.push(excerpt_line(line.chars(), LINE_CHARS));
             if lines.len() == most {
                 break;
             }
@@ -150,12 +154,12 @@ fn tells_of_error(line: &str) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::json::text::escape;
+    use crate::json::text::escape_text;
 
     #[test]
     fn lines_that_tell_of_errors_are_found() {
         let lines = |text: &str| {
-            let mut lines = last_lines(escape(text).as_bytes(), 2);
+            let mut lines = last_lines(escape_text(text).as_bytes(), 2);
             lines.reverse();
             lines
         };

@@ -1,14 +1,14 @@
 //! Short excerpts of messages: their texts and the beginnings of these.
 
-use crate::conversation::{Conversation, Item, texts::decode};
+use crate::conversation::{Conversation, Item, texts::decode_chars};
 
 /// The text of a message, a line for each of its texts.
-pub(super) fn content<'a>(
+pub(super) fn excerpt_chars<'a>(
     conversation: &'a Conversation,
     message: &'a Item,
 ) -> impl Iterator<Item = char> + 'a {
-    let texts = conversation.texts(message);
-    texts.flat_map(|text| decode(conversation.raw(text)).chain(['\n']))
+    let texts = conversation.texts_of(message);
+    texts.flat_map(|text| decode_chars(conversation.raw_bytes(text)).chain(['\n']))
 }
 
 /// Characters that are read for one line, white space included.
@@ -16,7 +16,7 @@ const MAX_READ: usize = 2_000;
 
 /// A text as one line, where that is shorter than `most` characters; else its beginning, with an
 /// ellipsis.
-pub(super) fn head(text: impl IntoIterator<Item = char>, most: usize) -> String {
+pub(super) fn excerpt_line(text: impl IntoIterator<Item = char>, most: usize) -> String {
     let (mut line, mut chars, mut gap) = (String::new(), 0, false);
     for c in text.into_iter().take(MAX_READ) {
         if c.is_whitespace() || c.is_control() {
@@ -43,12 +43,12 @@ mod tests {
 
     #[test]
     fn heads_are_one_line_within_their_length() {
-        assert_eq!(head(" a\n\n b\u{0}c ".chars(), 10), "a b c");
-        assert_eq!(head("abcdef".chars(), 5), "abcd…");
-        assert_eq!(head("abc def".chars(), 5), "abc…");
-        assert_eq!(head("字字字字".chars(), 3), "字字…");
-        assert_eq!(head("".chars(), 3), "");
-        let long = head("x ".repeat(500).chars(), 200);
+        assert_eq!(excerpt_line(" a\n\n b\u{0}c ".chars(), 10), "a b c");
+        assert_eq!(excerpt_line("abcdef".chars(), 5), "abcd…");
+        assert_eq!(excerpt_line("abc def".chars(), 5), "abc…");
+        assert_eq!(excerpt_line("字字字字".chars(), 3), "字字…");
+        assert_eq!(excerpt_line("".chars(), 3), "");
+        let long = excerpt_line("x ".repeat(500).chars(), 200);
         assert!(long.chars().count() <= 200);
     }
 }

@@ -5,8 +5,8 @@
 
 use std::collections::HashSet;
 
-use super::excerpt::head;
-use crate::conversation::{Conversation, texts::decode};
+use super::excerpt::excerpt_line;
+use crate::conversation::{Conversation, texts::decode_chars};
 
 /// Characters of an argument that may name a file. A longer one is a file's contents.
 const MAX_NAMING_CHARS: usize = 400;
@@ -20,20 +20,25 @@ const MAX_READ: usize = 1 << 16;
 const MAX_PATH_CHARS: usize = 120;
 
 /// Names of files in the calls of these messages, the newest first.
-pub(super) fn newest(conversation: &Conversation, removed: &[usize], most: usize) -> Vec<String> {
-    let mut found = Found::default();
+pub(super) fn newest_paths(
+    conversation: &Conversation,
+    removed: &[usize],
+    most: usize,
+) -> Vec<String> {
+    let mut found = PathCollector::default();
     for &at in removed.iter().rev() {
-        let calls = conversation.calls(&conversation.items[at]);
+        let calls = conversation.calls_of(&conversation.items[at]);
         for text in calls.iter().rev().filter_map(|call| call.arguments) {
             if found.names.len() >= most || found.passed > MAX_PASSED || found.read > MAX_READ {
                 found.names.truncate(most);
                 return found.names;
             }
             let first = found.names.len();
-            if !found.strings(conversation.raw(text)) {
-                let line = head(decode(conversation.raw(text)), MAX_NAMING_CHARS);
+            if !found.collect_from_json(conversation.raw_bytes(text)) {
+                let line =
+                    excerpt_line(decode_chars(conversation.raw_bytes(text)), MAX_NAMING_CHARS);
                 found.read += line.len();
-                found.named_in(&line);
+                found.collect_paths(&line);
             }
             // Of one call the last, too, comes first.
             found.names[first..].reverse();
@@ -44,7 +49,7 @@ pub(super) fn newest(conversation: &Conversation, removed: &[usize], most: usize
 }
 
 #[derive(Default)]
-struct Found {
+struct PathCollector {
     names: Vec<String>,
     known: HashSet<String>,
     /// Bytes.
@@ -52,9 +57,9 @@ struct Found {
     read: usize,
 }
 
-impl Found {
+impl PathCollector {
     /// Reads the texts in arguments as they are spelled in the body; false where there are none.
-    fn strings(&mut self, raw: &[u8]) -> bool {
+    fn collect_from_json(&mut self, raw: &[u8]) -> bool {
         self.passed += raw.len();
         let mut open = None;
         let mut any = false;
@@ -73,14 +78,14 @@ impl Found {
                 .iter()
                 .find(|byte| !byte.is_ascii_whitespace());
             if next != Some(&b':') && self.read <= MAX_READ {
-                self.text(&raw[start..quote - 1]);
+                self.collect_from_string(&raw[start..quote - 1]);
             }
         }
         any
     }
 
     /// Reads one text, escaped twice.
-    fn text(&mut self, raw: &[u8]) {
+    fn collect_from_string(&mut self, raw: &[u8]) {
         let escaped = memchr::memchr(b'\\', raw).is_some();
         let most = match escaped {
             false if raw.is_ascii() => MAX_NAMING_CHARS,
@@ -93,20 +98,20 @@ impl Found {
         self.read += raw.len();
         let plain = std::str::from_utf8(raw).ok().filter(|_| !escaped);
         if let Some(text) = plain {
-            return self.short(text);
+            return self.collect_if_short(text);
         }
-        let outer: String = decode(raw).collect();
-        let inner: String = decode(outer.as_bytes()).collect();
-        self.short(&inner);
+        let outer: String = decode_chars(raw).collect();
+        let inner: String = decode_chars(outer.as_bytes()).collect();
+        self.collect_if_short(&inner);
     }
 
-    fn short(&mut self, text: &str) {
+    fn collect_if_short(&mut self, text: &str) {
         if text.len() <= MAX_NAMING_CHARS || text.chars().count() <= MAX_NAMING_CHARS {
-            self.named_in(text);
+            self.collect_paths(text);
         }
     }
 
-    fn named_in(&mut self, text: &str) {
+    fn collect_paths(&mut self, text: &str) {
         let inside =
             |c: char| c.is_alphanumeric() || matches!(c, '/' | '.' | '_' | '-' | '~' | '@' | '+');
         for word in text.split(|c| !inside(c)) {
@@ -141,7 +146,7 @@ mod tests {
     use serde_json::json;
 
     use super::*;
-    use crate::format::chat::index;
+    use crate::format::chat::index_body;
 
     fn check(calls: &[&str], expected: &[&str]) {
         let calls: Vec<_> = calls
@@ -149,8 +154,8 @@ mod tests {
             .map(|arguments| json!({"id": "c", "function": {"name": "f", "arguments": arguments}}))
             .collect();
         let body = json!({"messages": [{"role": "assistant", "tool_calls": calls}]});
-        let conversation = index(Bytes::from(body.to_string())).unwrap();
-        let mut found = newest(&conversation, &[0], 9);
+        let conversation = index_body(Bytes::from(body.to_string())).unwrap();
+        let mut found = newest_paths(&conversation, &[0], 9);
         found.reverse();
         assert_eq!(found, expected, "{calls:?}");
     }

@@ -5,21 +5,21 @@ use proptest::prelude::*;
 use serde_json::{Value, json};
 
 use super::*;
-use crate::{format::chat::index, guard::fence};
+use crate::{format::chat::index_body, guard::fence};
 
 fn read(messages: &[Value]) -> Conversation {
-    index(Bytes::from(json!({ "messages": messages }).to_string())).unwrap()
+    index_body(Bytes::from(json!({ "messages": messages }).to_string())).unwrap()
 }
 
-fn room(tokens: u32) -> Room {
-    Room {
+fn room(tokens: u32) -> LedgerRoom {
+    LedgerRoom {
         tokens,
         weights: Weights::new(3.0),
     }
 }
 
 fn tokens(ledger: &str) -> u32 {
-    Weights::new(3.0).plain(ledger)
+    Weights::new(3.0).count_plain_tokens(ledger)
 }
 
 fn user(text: &str) -> Value {
@@ -32,10 +32,10 @@ fn ledgers_are_those_of_the_golden_files() {
     let folder = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("tests/data/ledger");
     for language in ["en", "zh"] {
         let body = fs::read(folder.join(format!("{language}.json"))).unwrap();
-        let conversation = index(Bytes::from(body)).unwrap();
+        let conversation = index_body(Bytes::from(body)).unwrap();
         let removed: Vec<_> = (2..conversation.items.len() - 1).collect();
         for (name, most) in [("wide", 2_000), ("narrow", 200)] {
-            let ledger = within(&conversation, &removed, "", &room(most));
+            let ledger = pick_facts_within(&conversation, &removed, "", &room(most));
             assert!(tokens(&ledger) <= most);
             let place = folder.join(format!("{language}.{name}.txt"));
             if std::env::var_os("UPDATE_GOLDEN").is_some() {
@@ -54,7 +54,7 @@ fn lines_of_the_user_get_shorter_before_any_is_dropped() {
     let conversation = read(&messages);
     let removed: Vec<_> = (0..messages.len()).collect();
     let shown = |tokens: u32| {
-        let ledger = within(&conversation, &removed, "", &room(tokens));
+        let ledger = pick_facts_within(&conversation, &removed, "", &room(tokens));
         let lines = ledger.lines().filter(|line| line.starts_with("- "));
         lines.map(str::to_owned).collect::<Vec<_>>()
     };
@@ -84,7 +84,7 @@ fn lines_of_the_user_get_shorter_before_any_is_dropped() {
     let mut messages = vec![user("task")];
     messages.extend((0..40).map(|n| user(&format!("short {n}"))));
     messages.push(user(&"a long one ".repeat(30)));
-    let ledger = within(
+    let ledger = pick_facts_within(
         &read(&messages),
         &(1..42).collect::<Vec<_>>(),
         "",
@@ -101,14 +101,20 @@ fn what_is_picked_leaves_room_for_what_goes_before_it() {
         user("a wish that is as long as a line is at least"),
     ]);
     let head = "[Picked mechanically.]\n";
-    let whole = within(&conversation, &[1], head, &room(100));
+    let whole = pick_facts_within(&conversation, &[1], head, &room(100));
     assert!(whole.starts_with(head) && whole.contains("- a wish"));
     let least = tokens(&whole);
-    assert_eq!(within(&conversation, &[1], head, &room(least + 1)), whole);
-    assert_eq!(within(&conversation, &[1], head, &room(20)), "");
-    assert_eq!(within(&conversation, &[], head, &room(100)), "");
+    assert_eq!(
+        pick_facts_within(&conversation, &[1], head, &room(least + 1)),
+        whole
+    );
+    assert_eq!(pick_facts_within(&conversation, &[1], head, &room(20)), "");
+    assert_eq!(pick_facts_within(&conversation, &[], head, &room(100)), "");
     // Not of this conversation.
-    assert_eq!(within(&conversation, &[5, 9], head, &room(100)), "");
+    assert_eq!(
+        pick_facts_within(&conversation, &[5, 9], head, &room(100)),
+        ""
+    );
 }
 
 #[test]
@@ -121,7 +127,7 @@ fn files_are_named_from_all_calls() {
         messages.push(json!({"role": "tool", "tool_call_id": "c", "content": "ok"}));
     }
     let removed: Vec<_> = (1..messages.len()).collect();
-    let ledger = within(&read(&messages), &removed, "", &room(4_000));
+    let ledger = pick_facts_within(&read(&messages), &removed, "", &room(4_000));
     let (_, files) = ledger.split_once("files named").unwrap();
     for n in 0..40 {
         assert!(
@@ -180,16 +186,16 @@ proptest! {
         messages.insert(0, user("the task"));
         let removed: Vec<_> = (1..until.min(messages.len())).collect();
         let head = "\n\n[Picked.]\n";
-        let ledger = within(&read(&messages), &removed, head, &room(most));
+        let ledger = pick_facts_within(&read(&messages), &removed, head, &room(most));
         prop_assert!(tokens(&ledger) <= most);
         let facts = ledger.strip_prefix(head).unwrap_or_default();
         let opened = facts.lines().filter(|line| line.starts_with("<facts of=")).count();
-        prop_assert_eq!(fence::tags_in(facts), 2 * opened);
+        prop_assert_eq!(fence::count_tags(facts), 2 * opened);
         for line in facts.lines() {
             prop_assert!(line.starts_with("- ") || line.starts_with("<facts of=") || line == "</facts>");
         }
         // Nothing that is not left out has a part in it.
         messages.extend(more);
-        prop_assert_eq!(ledger, within(&read(&messages), &removed, head, &room(most)));
+        prop_assert_eq!(ledger, pick_facts_within(&read(&messages), &removed, head, &room(most)));
     }
 }

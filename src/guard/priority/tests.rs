@@ -2,21 +2,21 @@ use bytes::Bytes;
 use proptest::prelude::*;
 use serde_json::{Value, json};
 
-use super::How;
+use super::Shortening;
 use crate::{
     config::GuardConfig,
     conversation::Conversation,
-    format::chat::index,
-    guard::{Plan, Policy, Recall, plan, profile::named},
+    format::chat::index_body,
+    guard::{Plan, Policy, Recall, plan, profile::find_profile},
 };
 
 fn read(messages: &[Value]) -> Conversation {
-    index(Bytes::from(json!({ "messages": messages }).to_string())).unwrap()
+    index_body(Bytes::from(json!({ "messages": messages }).to_string())).unwrap()
 }
 
 fn policy(settings: &GuardConfig, window: u32) -> Policy<'_> {
     Policy {
-        profile: named("openai").unwrap(),
+        profile: find_profile("openai").unwrap(),
         window,
         input_limit: None,
         settings,
@@ -50,7 +50,7 @@ fn sent(messages: &[Value], policy: &Policy<'_>) -> (Value, Plan) {
     (body["messages"].clone(), plan)
 }
 
-fn hows(plan: &Plan) -> Vec<(usize, Option<usize>, How)> {
+fn hows(plan: &Plan) -> Vec<(usize, Option<usize>, Shortening)> {
     let shortened = plan.report.texts.shortened.iter();
     shortened.map(|it| (it.message, it.part, it.how)).collect()
 }
@@ -102,9 +102,9 @@ fn a_named_text_is_held_to_its_cap() {
     let expected = [(0, None), (2, Some(0)), (5, Some(0))];
     assert_eq!(
         hows(&plan),
-        expected.map(|(at, part)| (at, part, How::Capped))
+        expected.map(|(at, part)| (at, part, Shortening::Capped))
     );
-    assert_eq!(plan.report.actions(), "capped=3");
+    assert_eq!(plan.report.format_actions(), "capped=3");
     let used = plan.report.texts.caps["schema"];
     assert_eq!((used.cap, used.kept, used.cut), (400, 1, 3));
     assert!((350..=400).contains(&used.tokens));
@@ -131,7 +131,7 @@ fn system_text_over_its_share_goes_by_priority() {
         };
         let (out, plan) = sent(&messages, &policy(&settings, 16_384));
         assert_eq!(out.as_array().unwrap().len(), messages.len());
-        let over = plan.report.texts.system.over();
+        let over = plan.report.texts.system.is_over_limit();
         let gone: Vec<_> = hows(&plan).into_iter().map(|(at, ..)| at).collect();
         (gone, over, out)
     };
@@ -163,13 +163,18 @@ fn system_text_without_annotations_is_shortened_only_where_asked() {
     ];
     let mut settings = GuardConfig::default();
     let (_, plan) = sent(&messages, &policy(&settings, 16_384));
-    assert!(plan.edits.is_empty() && plan.report.texts.system.over() && plan.report.texts.new);
-    assert_eq!(plan.report.actions(), "none");
+    assert!(
+        plan.edits.is_empty() && plan.report.texts.system.is_over_limit() && plan.report.texts.new
+    );
+    assert_eq!(plan.report.format_actions(), "none");
     settings.trim_system = true;
     let (out, plan) = sent(&messages, &policy(&settings, 16_384));
-    assert_eq!(plan.report.actions(), "trimmed=2");
+    assert_eq!(plan.report.format_actions(), "trimmed=2");
     let used = plan.report.texts.system;
-    assert!(!used.over() && used.tokens + 10 > used.limit, "{used:?}");
+    assert!(
+        !used.is_over_limit() && used.tokens + 10 > used.limit,
+        "{used:?}"
+    );
     assert_eq!(out[0]["content"], messages[0]["content"]);
     assert_eq!(out[2]["content"][0]["text"], "be brief");
     let one = out[1]["content"].as_str().unwrap().len();
@@ -207,7 +212,7 @@ fn what_was_told_is_told_again_only_when_it_changes() {
     }
     assert_eq!(news, [true, false, false, true, true, true]);
     let plain = plan(&read(&messages[1..2]), &policy, &Recall::default());
-    assert!(!plain.report.texts.new && !plain.report.texts.any());
+    assert!(!plain.report.texts.new && !plain.report.texts.has_content());
 }
 
 #[test]
@@ -269,7 +274,7 @@ fn texts_that_went_stay_gone_with_what_is_remembered_and_without() {
         assert!(with.report.folded.is_none(), "turn {turn}");
         // What was counted otherwise brings nothing back.
         let other = Recall {
-            calibration: crate::guard::estimate::Calibration::of_ratio(0.5),
+            calibration: crate::guard::estimate::Calibration::from_ratio(0.5),
             memory: with.memory.clone(),
             messages: messages.len() - 1,
             ..Recall::default()
@@ -289,7 +294,7 @@ fn half_a_surrogate_pair_is_left_alone() {
     let body = format!(
         r#"{{"messages":[{{"role":"system","content":"{half}","plimsoll":{{"name":"schema","priority":"low"}}}},{{"role":"user","content":"u"}}]}}"#
     );
-    let conversation = index(Bytes::from(body)).unwrap();
+    let conversation = index_body(Bytes::from(body)).unwrap();
     let settings = GuardConfig {
         trim_system: true,
         system_share: 0.05,
@@ -361,7 +366,10 @@ fn instructions_that_come_later_change_nothing_that_was_sent() {
     for turn in 0..12 {
         messages.push(json!({"role": "user", "content": "go"}));
         let (out, plan) = sent(&messages, &policy);
-        assert!(plan.report.folded.is_none() && plan.report.texts.count(How::Trimmed) > 0);
+        assert!(
+            plan.report.folded.is_none()
+                && plan.report.texts.count_shortened(Shortening::Trimmed) > 0
+        );
         let out = out.as_array().unwrap().clone();
         assert!(out.starts_with(&last), "turn {turn}");
         last = out;
@@ -396,7 +404,7 @@ proptest! {
         for used in texts.caps.values() {
             prop_assert!(used.tokens <= cap, "{:?}", used);
         }
-        let unannotated_or_critical = texts.system.over();
+        let unannotated_or_critical = texts.system.is_over_limit();
         let (out, _) = sent(&messages, &policy);
         prop_assert!(!out.to_string().contains("\"plimsoll\":"));
         for (take_out, body) in [(false, first.edits.clone()), (true, {
@@ -405,7 +413,7 @@ proptest! {
             edits
         })] {
             let body = body.apply(&conversation.body).to_bytes();
-            let again = index(body.clone()).unwrap();
+            let again = index_body(body.clone()).unwrap();
             let second = plan(&again, &policy, &Recall::default());
             if take_out && unannotated_or_critical && trim {
                 // What was critical is now like any other text.

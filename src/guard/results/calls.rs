@@ -4,13 +4,13 @@
 //!
 //! The limit is one number of characters for each value of the message, and remembered like that of a result.
 
-use super::{Results, Truncated, names};
+use super::{ToolResults, TruncationReport, tool_names};
 use crate::{
     conversation::{Call, edit::Edits},
     guard::{
-        arguments::{Arguments, Keep, cut_arguments},
-        limits::Held,
-        truncate::{self, Limit, Marker},
+        arguments::{CallArguments, Keep, cut_arguments},
+        result_limits::RememberedLimit,
+        truncate::{self, TruncationLimit, TruncationMarker},
     },
     json::text,
 };
@@ -25,24 +25,24 @@ const ROUNDS: usize = 6;
 pub(super) struct CallCut {
     pub(super) edits: Edits,
     /// Its arguments by call, and its text.
-    pub(super) parts: Vec<Truncated>,
+    pub(super) parts: Vec<TruncationReport>,
 }
 
-impl Results<'_> {
+impl ToolResults<'_> {
     /// Makes message `at` smaller by `excess` raw tokens, its longest values first. Returns what it took,
     /// which is less where nothing more can go.
     pub(super) fn tighten_calls(&mut self, at: usize, excess: u32) -> u32 {
         let before = self.tokens[at];
         let target = before.saturating_sub(excess);
         let message = self.view.item(at);
-        let calls = self.view.conversation.calls(message).iter();
+        let calls = self.view.conversation.calls_of(message).iter();
         let arguments = calls.filter_map(|call| call.arguments);
-        let arguments: Vec<Arguments> = arguments
-            .filter_map(|it| Arguments::read(self.view.conversation.raw(it)))
+        let arguments: Vec<CallArguments> = arguments
+            .filter_map(|it| CallArguments::from_raw(self.view.conversation.raw_bytes(it)))
             .collect();
         let said = match self.echoes.contains(&at) {
             true => 0,
-            false => self.view.conversation.text_sizes(message).chars(),
+            false => self.view.conversation.text_sizes(message).total_chars(),
         };
         let chars_within = |most: usize| -> usize {
             let arguments = arguments.iter().map(|it| it.chars_within(most));
@@ -74,18 +74,18 @@ impl Results<'_> {
                     beyond = middle;
                 }
             }
-            self.hold_calls(at, most);
+            self.limit_call_values(at, most);
         }
         before.saturating_sub(self.tokens[at])
     }
 
     /// Holds every value of message `at` to so many characters.
-    pub(super) fn hold_calls(&mut self, at: usize, most: usize) {
+    pub(super) fn limit_call_values(&mut self, at: usize, most: usize) {
         let most = most.max(LEAST_CHARS);
         let message = self.view.item(at);
         let mut cut = CallCut::default();
         let mut sizes = message.sizes;
-        for call in self.view.conversation.calls(message) {
+        for call in self.view.conversation.calls_of(message) {
             let Some(arguments) = call.arguments else {
                 continue;
             };
@@ -93,30 +93,39 @@ impl Results<'_> {
             let Some(made) = cut_arguments(self.view.conversation, arguments, ends) else {
                 continue;
             };
-            let before = text::measure(self.view.conversation.raw(arguments)).chars();
-            let after = (before + made.put.chars()).saturating_sub(made.gone.chars());
+            let before =
+                text::measure_text(self.view.conversation.raw_bytes(arguments)).total_chars();
+            let after =
+                (before + made.inserted.total_chars()).saturating_sub(made.removed.total_chars());
             cut.parts.push(self.truncated_call(at, call, before, after));
-            sizes -= made.gone;
-            sizes += made.put;
+            sizes -= made.removed;
+            sizes += made.inserted;
             cut.edits.merge(made.edits);
         }
-        let limit = Limit::halves(most);
-        let said = (!self.echoes.contains(&at))
-            .then(|| truncate::cut(self.view.conversation, message, limit, Marker::Plain));
+        let limit = TruncationLimit::with_halves(most);
+        let said = (!self.echoes.contains(&at)).then(|| {
+            truncate::cut_result(
+                self.view.conversation,
+                message,
+                limit,
+                TruncationMarker::Plain,
+            )
+        });
         if let Some(said) = said.flatten() {
             sizes -= self.view.conversation.text_sizes(message);
             sizes += said.sizes;
             cut.edits.merge(said.edits);
-            let calls = self.view.conversation.calls(message).first();
+            let calls = self.view.conversation.calls_of(message).first();
             cut.parts
                 .extend(calls.map(|call| self.truncated_call(at, call, said.before, said.after)));
         }
         if cut.parts.is_empty() {
             return;
         }
-        self.tokens[at] = self.view.weigh(at, &sizes);
+        self.tokens[at] = self.view.weigh_item(at, &sizes);
         self.calls.insert(at, cut);
-        self.tight.insert(at, Held::new(most, Marker::Plain));
+        self.tight
+            .insert(at, RememberedLimit::new(most, TruncationMarker::Plain));
     }
 
     /// What was cut of a message that makes calls, for the report; characters.
@@ -126,10 +135,10 @@ impl Results<'_> {
         call: &Call,
         before: usize,
         after: usize,
-    ) -> Truncated {
+    ) -> TruncationReport {
         let tool = call.name;
-        let tool = tool.map(|name| names::show(self.view.conversation, name));
-        Truncated {
+        let tool = tool.map(|name| tool_names::format_tool_name(self.view.conversation, name));
+        TruncationReport {
             message,
             tool: tool.unwrap_or_default(),
             before,

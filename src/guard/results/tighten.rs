@@ -2,19 +2,19 @@
 
 use std::ops::Range;
 
-use super::Results;
+use super::ToolResults;
 use crate::guard::{
-    limits::{Held, LEAST_CHARS},
-    truncate::Marker,
+    result_limits::{LEAST_CHARS, RememberedLimit},
+    truncate::TruncationMarker,
 };
 
 /// Rounds in which a step's results are brought down to what is left for them.
 const TIGHTEN_ROUNDS: usize = 4;
 
-impl Results<'_> {
+impl ToolResults<'_> {
     /// Makes one step smaller by `excess` raw tokens: its results, the largest first, and where that is
     /// not enough, what its calls say. Returns what it took, which is less where nothing more can go.
-    pub(in crate::guard) fn tighten(&mut self, messages: Range<usize>, excess: u32) -> u32 {
+    pub(in crate::guard) fn tighten_step(&mut self, messages: Range<usize>, excess: u32) -> u32 {
         let call = messages.start;
         let taken = self.tighten_results(messages, excess);
         match excess.saturating_sub(taken) {
@@ -24,7 +24,7 @@ impl Results<'_> {
     }
 
     fn tighten_results(&mut self, messages: Range<usize>, excess: u32) -> u32 {
-        let answers = self.answers(messages);
+        let answers = self.list_results(messages);
         let weight = |this: &Self| {
             let tokens = answers.iter().map(|&at| this.tokens[at]);
             tokens.fold(0, u32::saturating_add)
@@ -38,9 +38,9 @@ impl Results<'_> {
             if now <= target {
                 break;
             }
-            let level = level(answers.iter().map(|&at| self.tokens[at]).collect(), aim);
+            let level = find_common_level(answers.iter().map(|&at| self.tokens[at]).collect(), aim);
             for &at in &answers {
-                self.lower(at, level);
+                self.lower_result(at, level);
             }
             let over = weight(self).saturating_sub(target);
             aim = aim.saturating_sub(over.saturating_add(1));
@@ -49,7 +49,7 @@ impl Results<'_> {
     }
 
     /// Brings one result down to so many raw tokens, in the proportion of its characters.
-    fn lower(&mut self, at: usize, level: u32) {
+    fn lower_result(&mut self, at: usize, level: u32) {
         let now = self.tokens[at];
         if now <= level {
             return;
@@ -57,15 +57,21 @@ impl Results<'_> {
         let chars = self
             .cuts
             .get(&at)
-            .map_or(self.view.item(at).sizes.chars(), |cut| cut.after);
+            .map_or(self.view.item(at).sizes.total_chars(), |cut| cut.after);
         let chars = chars as u64 * u64::from(level) / u64::from(now.max(1));
-        let marker = self.tight.get(&at).map_or(Marker::Plain, |it| it.marker());
-        self.hold(at, Held::new((chars as usize).max(LEAST_CHARS), marker));
+        let marker = self
+            .tight
+            .get(&at)
+            .map_or(TruncationMarker::Plain, |it| it.marker());
+        self.apply_limit(
+            at,
+            RememberedLimit::new((chars as usize).max(LEAST_CHARS), marker),
+        );
     }
 }
 
 /// The level to which the largest must come down so that all together weigh `target`.
-pub(in crate::guard) fn level(mut weights: Vec<u32>, target: u32) -> u32 {
+pub(in crate::guard) fn find_common_level(mut weights: Vec<u32>, target: u32) -> u32 {
     weights.sort_unstable();
     let mut left = target;
     for (place, &weight) in weights.iter().enumerate() {

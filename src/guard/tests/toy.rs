@@ -10,9 +10,10 @@ use translate::{call_to_toy, message_to_toy, to_chat, to_toy};
 use crate::{
     conversation::{Conversation, Format},
     guard::{
-        self, Memory, Plan, Policy, Recall, may_prompt,
-        profile::{PROFILES, named},
-        record::{Ours, OwnTools, Record, What},
+        self, GuardMemory, Plan, Policy, Recall,
+        injections::{InjectedTools, InjectionContent, InjectionRecord, Injections},
+        may_prompt,
+        profile::{PROFILES, find_profile},
     },
     json::text,
     support::{
@@ -55,7 +56,7 @@ proptest! {
 
     #[test]
     fn a_profile_that_does_not_fit_breaks_nothing_new(case in any_conversation(40), window in any_window(), profile in prop::sample::select(PROFILES)) {
-        TOY.check(&case.body(), window, named(profile.name).unwrap());
+        TOY.check(&case.body(), window, find_profile(profile.name).unwrap());
     }
 
     #[test]
@@ -94,7 +95,7 @@ proptest! {
     fn a_plan_is_that_of_chat_whatever_is_injected(case in any_conversation(40), window in any_window(), seed in any::<u64>()) {
         let body = noted(&CHAT.read(&case.body()), seed);
         let chat = CHAT.read(&body);
-        let recall = Recall { ours: made::ours(&chat, seed), ..Recall::default() };
+        let recall = Recall { injections: made::ours(&chat, seed), ..Recall::default() };
         let settings = any_settings(seed);
         for profile in profiles_of(&case) {
             let plan = plans::checked(&body, window, profile, &recall, &settings);
@@ -119,17 +120,17 @@ fn grow_both(case: &Case, policy: &Policy<'_>, seed: u64) {
     let all = records(&whole, said(&whole).len(), seed);
     let mut random = Random::part(seed, 3);
     let mut chat_recall = Recall::default();
-    let mut toy_memory = Memory::default();
+    let mut toy_memory = GuardMemory::default();
     for body in case.session.clone().thinned(8).steps() {
         let (chat, toy) = (CHAT.read(&body), TOY.read(&body));
         let count = said(&chat).len();
         if random.chance(10) {
-            let boundary = guard::tail(&chat, policy);
-            assert_eq!(boundary, guard::tail(&toy, policy));
-            chat_recall.ours.course = boundary.map(course);
+            let boundary = guard::find_course_boundary(&chat, policy);
+            assert_eq!(boundary, guard::find_course_boundary(&toy, policy));
+            chat_recall.injections.course = boundary.map(course);
         }
         let known = all.iter().filter(|record| record.place as usize <= count);
-        chat_recall.ours.records = known.cloned().collect();
+        chat_recall.injections.records = known.cloned().collect();
         let toy_recall = Recall {
             memory: toy_memory,
             ..in_toy(&chat_recall)
@@ -168,9 +169,9 @@ fn is_the_same(chat: (&Conversation, &Plan), toy: (&Conversation, &Plan)) {
 }
 
 /// Without the digests of messages, which differ from format to format.
-fn without_digests(memory: &Memory) -> Memory {
+fn without_digests(memory: &GuardMemory) -> GuardMemory {
     let tight = memory.tight.iter().map(|&(_, held)| (0, held));
-    Memory {
+    GuardMemory {
         tight: tight.collect(),
         ..memory.clone()
     }
@@ -178,15 +179,15 @@ fn without_digests(memory: &Memory) -> Memory {
 
 /// With everything injected as the toy format has it, and nothing remembered.
 fn in_toy(recall: &Recall) -> Recall {
-    let mut ours = Ours::clone(&recall.ours);
+    let mut ours = Injections::clone(&recall.injections);
     for record in &mut ours.records {
         match &mut record.what {
-            What::Round(turn) => {
+            InjectionContent::Round(turn) => {
                 for said in turn {
                     said.json = message_to_toy(&said.json).into();
                 }
             }
-            What::Calls { calls, results, .. } => {
+            InjectionContent::Calls { calls, results, .. } => {
                 for call in calls {
                     call.json = call_to_toy(&call.json).into();
                 }
@@ -194,10 +195,12 @@ fn in_toy(recall: &Recall) -> Recall {
                     *result = message_to_toy(result).into();
                 }
             }
-            What::Prompt(_) | What::Text { .. } | What::Spoken { .. } => {}
+            InjectionContent::Prompt(_)
+            | InjectionContent::Text { .. }
+            | InjectionContent::Spoken { .. } => {}
         }
     }
-    ours.tools = ours.tools.map(|tools| OwnTools {
+    ours.tools = ours.tools.map(|tools| InjectedTools {
         field: match tools.field {
             "tools" => "gear",
             _ => "old_gear",
@@ -205,7 +208,7 @@ fn in_toy(recall: &Recall) -> Recall {
         ..tools
     });
     Recall {
-        ours,
+        injections: ours,
         messages: recall.messages,
         ..Recall::default()
     }
@@ -214,15 +217,15 @@ fn in_toy(recall: &Recall) -> Recall {
 #[test]
 fn what_was_spoken_in_a_turn_before_is_left_out_of_the_answer() {
     let body = br#"{"messages":[{"role":"user","content":"u"},{"role":"assistant","content":"abc","tool_calls":[{"id":"a","type":"function","function":{"name":"f","arguments":"{}"}}]},{"role":"tool","tool_call_id":"a","content":"r"}]}"#;
-    let spoken = What::Spoken {
+    let spoken = InjectionContent::Spoken {
         chars: 3,
-        digest: text::digest(b"abc"),
+        digest: text::digest_text(b"abc"),
     };
-    let records = [made::round(1), spoken].map(|what| Record { place: 1, what });
+    let records = [made::round(1), spoken].map(|what| InjectionRecord { place: 1, what });
     let mut recall = Recall::default();
-    recall.ours.records = records.to_vec();
+    recall.injections.records = records.to_vec();
     let settings = settings();
-    let policy = policy(named("openai").unwrap(), 32_768, &settings);
+    let policy = policy(find_profile("openai").unwrap(), 32_768, &settings);
     let (chat, toy) = (CHAT.read(body), TOY.read(body));
     let plan = guard::plan(&chat, &policy, &recall);
     let toy_plan = guard::plan(&toy, &policy, &in_toy(&recall));

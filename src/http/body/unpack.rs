@@ -3,12 +3,12 @@
 use bytes::{Bytes, BytesMut};
 use http::{HeaderMap, header::CONTENT_ENCODING};
 
-use super::Received;
+use super::ReceivedBody;
 use crate::{
     config::ServerConfig,
     error::Failure,
-    http::limit::{Flight, Hold},
-    wire::coding::{PIECE, Unknown, Unpacker, Unreadable},
+    http::limit::{Hold, InflightBytes},
+    wire::content_coding::{PIECE_BYTES, UnknownCoding, UnpackError, Unpacker},
 };
 
 /// Pieces that are unpacked before others may run: well under a millisecond.
@@ -18,31 +18,35 @@ const PIECES_AT_A_TIME: u32 = 8;
 ///
 /// # Errors
 /// A limit was passed, it is not what its encoding says, or the encoding is not one we read.
-pub async fn unpacked(
+pub async fn unpack_body(
     headers: &HeaderMap,
     body: Bytes,
     limits: &ServerConfig,
-    flight: &Flight,
+    flight: &InflightBytes,
 ) -> Result<Option<Bytes>, Failure> {
-    let Some(unpacker) = unpacker(headers, limits.max_body_bytes)? else {
+    let Some(unpacker) = choose_unpacker(headers, limits.max_body_bytes)? else {
         return Ok(None);
     };
-    let mut unpacking = Unpacking::new(unpacker, limits, flight);
+    let mut unpacking = BodyUnpacker::new(unpacker, limits, flight);
     unpacking.push(body).await?;
-    let unpacked = unpacking.finish()?;
-    Ok(Some(unpacked.hold.keep(unpacked.bytes)))
+    let unpacked = unpacking.finish_body()?;
+    Ok(Some(unpacked.hold.attach_to_bytes(unpacked.bytes)))
 }
 
 /// # Errors
 /// The encoding is not one we read, or there are several.
-pub(super) fn unpacker(headers: &HeaderMap, limit: usize) -> Result<Option<Unpacker>, Failure> {
-    Unpacker::of(headers, limit)
-        .map_err(|Unknown(named)| Failure::Encoded(named.chars().take(50).collect()))
+pub(super) fn choose_unpacker(
+    headers: &HeaderMap,
+    limit: usize,
+) -> Result<Option<Unpacker>, Failure> {
+    Unpacker::from_headers(headers, limit).map_err(|UnknownCoding(named)| {
+        Failure::UnsupportedEncoding(named.chars().take(50).collect())
+    })
 }
 
 /// A body that is unpacked as it comes. What comes out holds its room as it grows; so does the window of the
 /// coding while that is at work. What came is not kept.
-pub(super) struct Unpacking<'a> {
+pub(super) struct BodyUnpacker<'a> {
     unpacker: Unpacker,
     limits: &'a ServerConfig,
     hold: Hold,
@@ -52,15 +56,19 @@ pub(super) struct Unpacking<'a> {
     pieces: u32,
 }
 
-impl<'a> Unpacking<'a> {
-    pub(super) fn new(unpacker: Unpacker, limits: &'a ServerConfig, flight: &Flight) -> Self {
+impl<'a> BodyUnpacker<'a> {
+    pub(super) fn new(
+        unpacker: Unpacker,
+        limits: &'a ServerConfig,
+        flight: &InflightBytes,
+    ) -> Self {
         Self {
             unpacker,
             limits,
-            hold: flight.hold(),
-            window: flight.hold(),
+            hold: flight.begin_hold(),
+            window: flight.begin_hold(),
             text: BytesMut::new(),
-            piece: vec![0; PIECE],
+            piece: vec![0; PIECE_BYTES],
             pieces: 0,
         }
     }
@@ -72,11 +80,11 @@ impl<'a> Unpacking<'a> {
     pub(super) async fn push(&mut self, packed: Bytes) -> Result<(), Failure> {
         self.unpacker.push(packed);
         loop {
-            let made = self.unpacker.pull(&mut self.piece);
-            let Some(made) = made.map_err(|why| self.refuse(why))? else {
+            let made = self.unpacker.pull_output(&mut self.piece);
+            let Some(made) = made.map_err(|why| self.to_failure(why))? else {
                 return Ok(());
             };
-            if !self.hold.grow(made) || !self.window.grow_to(self.unpacker.kept()) {
+            if !self.hold.grow(made) || !self.window.grow_to(self.unpacker.max_buffered_bytes()) {
                 return Err(Failure::Busy);
             }
             self.text.extend_from_slice(&self.piece[..made]);
@@ -91,30 +99,32 @@ impl<'a> Unpacking<'a> {
     ///
     /// # Errors
     /// Its end is missing.
-    pub(super) fn finish(self) -> Result<Received, Failure> {
-        self.unpacker.end().map_err(|why| self.refuse(why))?;
-        Ok(Received {
+    pub(super) fn finish_body(self) -> Result<ReceivedBody, Failure> {
+        self.unpacker
+            .check_end()
+            .map_err(|why| self.to_failure(why))?;
+        Ok(ReceivedBody {
             bytes: self.text.freeze(),
             hold: self.hold,
         })
     }
 
-    const fn refuse(&self, why: Unreadable) -> Failure {
+    const fn to_failure(&self, why: UnpackError) -> Failure {
         match why {
-            Unreadable::Damaged => Failure::BodyDamaged,
-            Unreadable::TooMuch => Failure::BodyTooLarge {
+            UnpackError::Damaged => Failure::BodyDamaged,
+            UnpackError::TooMuch => Failure::BodyTooLarge {
                 limit: self.limits.max_body_bytes,
             },
-            Unreadable::Bomb => Failure::BodyBomb,
+            UnpackError::Bomb => Failure::BodyBomb,
         }
     }
 }
 
 /// Takes the encoding out of the headers of a body that has none any more; `identity`, which is
 /// none, may stay.
-pub fn without_encoding(headers: &mut HeaderMap) {
+pub fn strip_encoding(headers: &mut HeaderMap) {
     // A bound of any size: nothing is unpacked.
-    if !matches!(Unpacker::of(headers, 0), Ok(None)) {
+    if !matches!(Unpacker::from_headers(headers, 0), Ok(None)) {
         headers.remove(CONTENT_ENCODING);
     }
 }

@@ -2,26 +2,26 @@
 
 use xxhash_rust::xxh3::{Xxh3, xxh3_128};
 
-use super::{Sizes, Walk, hex4, measure};
-use crate::json::scan::Text;
+use super::{TextSizes, TextWalk, measure_text, parse_hex4};
+use crate::json::scan::JsonString;
 
 /// The characters by kind, and the digest, of a text of a body: those that [`measure`] and
 /// [`digest`] give, in one reading.
-pub fn describe(body: &[u8], text: Text) -> (Sizes, u128) {
+pub fn measure_and_digest(body: &[u8], text: JsonString) -> (TextSizes, u128) {
     let raw = &body[text.span.range()];
     if text.respelled {
         let (spelled, sound) = spell_out(raw);
         // What is no escape could become one by what is spelled out behind it.
-        let sizes = measure(if sound { &spelled } else { raw });
+        let sizes = measure_text(if sound { &spelled } else { raw });
         return (sizes, xxh3_128(&spelled));
     }
     let sizes = if text.plain {
-        Sizes {
+        TextSizes {
             latin: text.span.len() as u32 - text.escapes,
-            ..Sizes::default()
+            ..TextSizes::default()
         }
     } else {
-        measure(raw)
+        measure_text(raw)
     };
     (sizes, xxh3_128(raw))
 }
@@ -45,7 +45,7 @@ fn spell_out(raw: &[u8]) -> (Vec<u8>, bool) {
         }
         // Nearly all are those of a character of three bytes.
         if raw.get(at + 1) == Some(&b'u')
-            && let Some(code @ (0x800..0xD800 | 0xE000..)) = hex4(raw, at + 2)
+            && let Some(code @ (0x800..0xD800 | 0xE000..)) = parse_hex4(raw, at + 2)
         {
             add(&[
                 0xE0 | (code >> 12) as u8,
@@ -55,15 +55,15 @@ fn spell_out(raw: &[u8]) -> (Vec<u8>, bool) {
             at += 6;
             continue;
         }
-        let mut walk = Walk {
+        let mut walk = TextWalk {
             raw,
             at,
             lone: false,
         };
         let Some(character) = walk.next() else { break };
-        sound &= walk.sound();
+        sound &= walk.is_sound();
         match &raw[at..walk.at] {
-            [b'\\', b'u', _, ..] | b"\\/" => scalar(character.code, &mut add),
+            [b'\\', b'u', _, ..] | b"\\/" => write_character(character.code, &mut add),
             escape => add(escape),
         }
         at = walk.at;
@@ -78,20 +78,20 @@ fn spell_out(raw: &[u8]) -> (Vec<u8>, bool) {
 /// stands, and the rest in the spelling with the fewest escapes. The text may come in pieces, as
 /// an answer that is streamed does; a surrogate pair may lie across two of them.
 #[derive(Clone)]
-pub struct Digester {
+pub struct TextDigester {
     hash: Xxh3,
     /// The first half of a surrogate pair at the end of the last piece.
     half: Option<u32>,
     empty: bool,
 }
 
-impl Default for Digester {
+impl Default for TextDigester {
     fn default() -> Self {
         Self::new()
     }
 }
 
-impl Digester {
+impl TextDigester {
     pub fn new() -> Self {
         Self {
             hash: Xxh3::new(),
@@ -108,12 +108,12 @@ impl Digester {
     /// Takes the next piece: what stands between the quotes of a JSON string.
     pub fn push(&mut self, raw: &[u8]) {
         self.empty &= raw.is_empty();
-        if self.half.is_none() && !respelled(raw) {
+        if self.half.is_none() && !may_be_respelled(raw) {
             self.hash.update(raw);
             return;
         }
         let mut plain = 0;
-        let mut walk = Walk::new(raw);
+        let mut walk = TextWalk::new(raw);
         // Only where an escape stands, or after half a pair, is there anything to spell.
         while let Some(at) = self.next_escape(raw, walk.at) {
             walk.at = at;
@@ -124,7 +124,7 @@ impl Digester {
             }
             self.hash.update(&raw[plain..character.at]);
             plain = walk.at;
-            self.spell(character.code, spelled);
+            self.push_code(character.code, spelled);
         }
         self.hash.update(&raw[plain..]);
     }
@@ -143,7 +143,7 @@ impl Digester {
         memchr::memchr(b'\\', rest).map(|found| from + found)
     }
 
-    fn spell(&mut self, code: u32, spelled: &[u8]) {
+    fn push_code(&mut self, code: u32, spelled: &[u8]) {
         let mut code = code;
         if let (Some(first), 0xDC00..=0xDFFF) = (self.half, code) {
             self.half = None;
@@ -153,20 +153,20 @@ impl Digester {
         match code {
             0xD800..=0xDBFF => self.half = Some(code),
             _ if spelled == b"\\u" => self.hash.update(spelled),
-            _ => scalar(code, |bytes| self.hash.update(bytes)),
+            _ => write_character(code, |bytes| self.hash.update(bytes)),
         }
     }
 
     fn flush_half(&mut self) {
         if let Some(half) = self.half.take() {
-            scalar(half, |bytes| self.hash.update(bytes));
+            write_character(half, |bytes| self.hash.update(bytes));
         }
     }
 }
 
 /// Writes a character in the spelling with the fewest escapes; half of a surrogate pair has only
 /// its escape.
-fn scalar(code: u32, mut write: impl FnMut(&[u8])) {
+fn write_character(code: u32, mut write: impl FnMut(&[u8])) {
     match code {
         0x22 => write(b"\\\""),
         0x5C => write(b"\\\\"),
@@ -184,9 +184,9 @@ fn scalar(code: u32, mut write: impl FnMut(&[u8])) {
 }
 
 /// The digest of one whole text; equal to that of a [`Digester`] given the same.
-pub fn digest(raw: &[u8]) -> u128 {
-    if respelled(raw) {
-        let mut digester = Digester::new();
+pub fn digest_text(raw: &[u8]) -> u128 {
+    if may_be_respelled(raw) {
+        let mut digester = TextDigester::new();
         digester.push(raw);
         digester.finish()
     } else {
@@ -195,6 +195,6 @@ pub fn digest(raw: &[u8]) -> u128 {
 }
 
 /// Whether the text may be spelled in more than one way.
-fn respelled(raw: &[u8]) -> bool {
+fn may_be_respelled(raw: &[u8]) -> bool {
     memchr::memmem::find(raw, b"\\u").is_some() || memchr::memmem::find(raw, b"\\/").is_some()
 }

@@ -1,56 +1,56 @@
 //! Characters by kind, counted a block of bytes at a time.
 
-use super::{Sizes, Walk, utf8};
-use crate::json::scan::block::{self, BLOCK, Map, Reader, escaped};
+use super::{TextSizes, TextWalk, decode_utf8};
+use crate::json::scan::block::{self, BLOCK, BlockMatcher, BlockReader, mark_escaped};
 
 /// Counts the characters of a text by kind.
-pub fn measure(raw: &[u8]) -> Sizes {
+pub fn measure_text(raw: &[u8]) -> TextSizes {
     // Of what is no UTF-8 each byte counts, and so do both of an escape that is none.
     if simdutf8::basic::from_utf8(raw).is_ok()
-        && let Some(sizes) = block::run(Count(raw))
+        && let Some(sizes) = block::run_reader(CharacterCountReader(raw))
     {
         return sizes;
     }
-    let mut sizes = Sizes::default();
-    for character in Walk::new(raw) {
-        sizes.count(character.code);
+    let mut sizes = TextSizes::default();
+    for character in TextWalk::new(raw) {
+        sizes.count_code(character.code);
     }
     sizes
 }
 
 /// UTF-8 to be counted; gives `None` where a backslash stands before a character that is not ASCII.
-struct Count<'a>(&'a [u8]);
+struct CharacterCountReader<'a>(&'a [u8]);
 
-impl Reader for Count<'_> {
-    type Output = Option<Sizes>;
+impl BlockReader for CharacterCountReader<'_> {
+    type Output = Option<TextSizes>;
 
     #[inline(always)]
-    fn read(self, map: impl Map) -> Option<Sizes> {
-        let mut counted = Counted {
+    fn read_blocks(self, map: impl BlockMatcher) -> Option<TextSizes> {
+        let mut counted = CharacterCounter {
             raw: self.0,
-            sizes: Sizes::default(),
+            sizes: TextSizes::default(),
             ascii: 0,
             escaping: false,
             past: 0,
         };
         let (blocks, tail) = self.0.as_chunks::<BLOCK>();
         for (at, block) in blocks.iter().enumerate() {
-            counted.take(map, block, at * BLOCK, u64::MAX)?;
+            counted.count_block(map, block, at * BLOCK, u64::MAX)?;
         }
         if !tail.is_empty() {
             let mut last = [0; BLOCK];
             last[..tail.len()].copy_from_slice(tail);
             let there = (1 << tail.len()) - 1;
-            counted.take(map, &last, blocks.len() * BLOCK, there)?;
+            counted.count_block(map, &last, blocks.len() * BLOCK, there)?;
         }
         counted.sizes.latin += counted.ascii as u32;
         Some(counted.sizes)
     }
 }
 
-struct Counted<'a> {
+struct CharacterCounter<'a> {
     raw: &'a [u8],
-    sizes: Sizes,
+    sizes: TextSizes,
     /// Characters of ASCII as they stand; less than none where digits of the next block were taken off.
     ascii: i64,
     escaping: bool,
@@ -58,24 +58,30 @@ struct Counted<'a> {
     past: usize,
 }
 
-impl Counted<'_> {
+impl CharacterCounter<'_> {
     /// Adds a block that lies at `from`, of whose bytes those are `there`.
     #[inline(always)]
-    fn take(&mut self, map: impl Map, block: &[u8; BLOCK], from: usize, there: u64) -> Option<()> {
-        let bits = map.bits(block);
-        let escaped = escaped(bits.backslashes, &mut self.escaping) & there;
+    fn count_block(
+        &mut self,
+        map: impl BlockMatcher,
+        block: &[u8; BLOCK],
+        from: usize,
+        there: u64,
+    ) -> Option<()> {
+        let bits = map.match_block(block);
+        let escaped = mark_escaped(bits.backslashes, &mut self.escaping) & there;
         // A backslash counts, and what it escapes does not.
         self.ascii += i64::from((there & !bits.high & !escaped).count_ones());
         if bits.high != 0 {
             if escaped & bits.high != 0 {
                 return None;
             }
-            self.wide(map, block, from);
+            self.count_wide(map, block, from);
         }
         if escaped != 0 {
-            let mut unicode = map.places(block, b'u') & escaped;
+            let mut unicode = map.match_byte(block, b'u') & escaped;
             while unicode != 0 {
-                self.unicode(from + unicode.trailing_zeros() as usize - 1);
+                self.count_unicode_escape(from + unicode.trailing_zeros() as usize - 1);
                 unicode &= unicode - 1;
             }
         }
@@ -84,29 +90,30 @@ impl Counted<'_> {
 
     /// The characters beyond ASCII that begin in a block.
     #[inline(always)]
-    fn wide(&mut self, map: impl Map, block: &[u8; BLOCK], from: usize) {
+    fn count_wide(&mut self, map: impl BlockMatcher, block: &[u8; BLOCK], from: usize) {
         // From U+4000 to U+9FFF all are Chinese, and most of them lie there.
-        let chinese = map.from(block, 0xE4) & !map.from(block, 0xEA);
+        let chinese = map.match_bytes_from(block, 0xE4) & !map.match_bytes_from(block, 0xEA);
         self.sizes.han += chinese.count_ones();
-        let mut others = map.from(block, 0xC0) & !chinese;
+        let mut others = map.match_bytes_from(block, 0xC0) & !chinese;
         while others != 0 {
             let at = from + others.trailing_zeros() as usize;
-            self.sizes.count(utf8(&self.raw[at..], self.raw[at]).0);
+            self.sizes
+                .count_code(decode_utf8(&self.raw[at..], self.raw[at]).0);
             others &= others - 1;
         }
     }
 
     /// A `\uXXXX` whose backslash stands at `at`; it was counted as five of ASCII.
-    fn unicode(&mut self, at: usize) {
+    fn count_unicode_escape(&mut self, at: usize) {
         if at < self.past {
             return;
         }
-        let mut walk = Walk {
+        let mut walk = TextWalk {
             raw: self.raw,
             at,
             lone: false,
         };
-        let (code, len) = walk.unicode(at);
+        let (code, len) = walk.read_unicode_escape(at);
         // Without four digits it is a backslash, and that was counted.
         if len == 2 {
             return;
@@ -114,7 +121,7 @@ impl Counted<'_> {
         self.past = at + len;
         // The digits may lie in the next block, which is yet to be counted.
         self.ascii -= len as i64 / 6 * 5;
-        self.sizes.count(code);
+        self.sizes.count_code(code);
     }
 }
 
@@ -126,9 +133,9 @@ mod tests {
     use crate::json::scan::block::Bytewise;
 
     /// As one would count.
-    fn plainly(raw: &[u8]) -> Sizes {
-        let mut sizes = Sizes::default();
-        Walk::new(raw).for_each(|character| sizes.count(character.code));
+    fn plainly(raw: &[u8]) -> TextSizes {
+        let mut sizes = TextSizes::default();
+        TextWalk::new(raw).for_each(|character| sizes.count_code(character.code));
         sizes
     }
 
@@ -150,8 +157,8 @@ mod tests {
         #[test]
         fn blocks_count_as_one_would(raw in text(), shift in 0usize..64) {
             let raw: Vec<u8> = std::iter::repeat_n(b'a', shift).chain(raw).collect();
-            prop_assert_eq!(measure(&raw), plainly(&raw));
-            if let Some(sizes) = std::str::from_utf8(&raw).ok().and_then(|_| Count(&raw).read(Bytewise)) {
+            prop_assert_eq!(measure_text(&raw), plainly(&raw));
+            if let Some(sizes) = std::str::from_utf8(&raw).ok().and_then(|_| CharacterCountReader(&raw).read_blocks(Bytewise)) {
                 prop_assert_eq!(sizes, plainly(&raw));
             }
         }

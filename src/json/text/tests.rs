@@ -1,13 +1,13 @@
 use super::*;
-use crate::json::scan::Scan;
+use crate::json::scan::JsonScanner;
 use proptest::prelude::*;
 
 #[test]
 fn characters_are_those_of_the_decoded_text() {
     let raw = r#"a\n\u00e9\ud83d\ude00é😀\\u0041\/"#.as_bytes();
-    let decoded = decode(raw).unwrap();
+    let decoded = decode_text(raw).unwrap();
     assert_eq!(decoded, "a\né😀é😀\\u0041/");
-    assert_eq!(measure(raw).chars(), decoded.chars().count());
+    assert_eq!(measure_text(raw).total_chars(), decoded.chars().count());
 }
 
 #[test]
@@ -21,22 +21,22 @@ fn half_a_pair_is_counted_but_not_sound() {
         "\\u12",
         "\\",
     ] {
-        let mut walk = Walk::new(raw.as_bytes());
+        let mut walk = TextWalk::new(raw.as_bytes());
         let bytes: usize = walk.by_ref().map(|character| character.len).sum();
         assert_eq!(bytes, raw.len(), "{raw}");
-        assert!(!walk.sound(), "{raw}");
-        assert_eq!(decode(raw.as_bytes()), None);
-        measure(raw.as_bytes());
-        digest(raw.as_bytes());
+        assert!(!walk.is_sound(), "{raw}");
+        assert_eq!(decode_text(raw.as_bytes()), None);
+        measure_text(raw.as_bytes());
+        digest_text(raw.as_bytes());
     }
 }
 
 #[test]
 fn kinds_of_text_are_told_apart() {
-    let sizes = measure("abc中文，かなカナ한국😀é☃".as_bytes());
+    let sizes = measure_text("abc中文，かなカナ한국😀é☃".as_bytes());
     assert_eq!(
         sizes,
-        Sizes {
+        TextSizes {
             latin: 3,
             han: 3,
             kana: 4,
@@ -45,7 +45,7 @@ fn kinds_of_text_are_told_apart() {
             other: 1
         }
     );
-    let escaped = measure(br"abc\u4e2d\u6587\uff0c\u304b\ud55c\ud83d\ude00\u00e9\n");
+    let escaped = measure_text(br"abc\u4e2d\u6587\uff0c\u304b\ud55c\ud83d\ude00\u00e9\n");
     assert_eq!((escaped.latin, escaped.han, escaped.kana), (4, 3, 1));
     assert_eq!((escaped.hangul, escaped.emoji, escaped.other), (1, 1, 1));
 }
@@ -68,7 +68,7 @@ fn respell(text: &str, seed: u64) -> String {
                 });
             }
         } else if must {
-            out.push_str(&escape(&character.to_string()));
+            out.push_str(&escape_text(&character.to_string()));
         } else if character == '/' && state.is_multiple_of(2) {
             out.push_str("\\/");
         } else {
@@ -78,60 +78,60 @@ fn respell(text: &str, seed: u64) -> String {
     out
 }
 
-fn described(raw: &[u8]) -> (Sizes, u128) {
+fn described(raw: &[u8]) -> (TextSizes, u128) {
     let quoted = [b"\"", raw, b"\""].concat();
-    let text = Scan::new(&quoted, 0).string().unwrap();
+    let text = JsonScanner::new(&quoted, 0).take_string().unwrap();
     assert_eq!(text.span.len(), raw.len());
-    describe(&quoted, text)
+    measure_and_digest(&quoted, text)
 }
 
 proptest! {
     #[test]
     fn one_reading_tells_what_two_would(text in any::<String>(), seed in any::<u64>(), rest in "(\\\\(n|u[0-9a-f]{4}|ud83d|ude00|/)|a|中){0,20}") {
-        for raw in [respell(&text, seed), rest.clone(), escape(&text) + &rest] {
+        for raw in [respell(&text, seed), rest.clone(), escape_text(&text) + &rest] {
             let raw = raw.as_bytes();
-            prop_assert_eq!(described(raw), (measure(raw), digest(raw)));
+            prop_assert_eq!(described(raw), (measure_text(raw), digest_text(raw)));
         }
     }
 
     #[test]
     fn any_spelling_has_one_digest_one_size_one_text(text in any::<String>(), a in any::<u64>(), b in any::<u64>()) {
         let (a, b) = (respell(&text, a), respell(&text, b));
-        prop_assert_eq!(digest(a.as_bytes()), digest(b.as_bytes()));
-        prop_assert_eq!(measure(a.as_bytes()), measure(b.as_bytes()));
-        prop_assert_eq!(measure(a.as_bytes()).chars(), text.chars().count());
-        prop_assert_eq!(decode(a.as_bytes()), Some(text));
+        prop_assert_eq!(digest_text(a.as_bytes()), digest_text(b.as_bytes()));
+        prop_assert_eq!(measure_text(a.as_bytes()), measure_text(b.as_bytes()));
+        prop_assert_eq!(measure_text(a.as_bytes()).total_chars(), text.chars().count());
+        prop_assert_eq!(decode_text(a.as_bytes()), Some(text));
     }
 
     #[test]
     fn different_texts_have_different_digests(a in any::<String>(), b in any::<String>()) {
         prop_assume!(a != b);
-        prop_assert_ne!(digest(escape(&a).as_bytes()), digest(escape(&b).as_bytes()));
+        prop_assert_ne!(digest_text(escape_text(&a).as_bytes()), digest_text(escape_text(&b).as_bytes()));
     }
 
     #[test]
     fn pieces_digest_like_the_whole(texts in prop::collection::vec(any::<String>(), 0..6), seed in any::<u64>()) {
-        let mut digester = Digester::new();
+        let mut digester = TextDigester::new();
         for text in &texts {
             digester.push(respell(text, seed).as_bytes());
         }
-        prop_assert_eq!(digester.finish(), digest(escape(&texts.concat()).as_bytes()));
+        prop_assert_eq!(digester.finish(), digest_text(escape_text(&texts.concat()).as_bytes()));
     }
 
     #[test]
     fn nothing_panics(raw in prop::collection::vec(prop_oneof![Just(b'\\'), Just(b'u'), Just(b'd'), Just(b'8'), any::<u8>()], 0..60)) {
-        let walked: usize = Walk::new(&raw).map(|character| character.len).sum();
+        let walked: usize = TextWalk::new(&raw).map(|character| character.len).sum();
         prop_assert_eq!(walked, raw.len());
-        measure(&raw);
-        digest(&raw);
-        decode(&raw);
+        measure_text(&raw);
+        digest_text(&raw);
+        decode_text(&raw);
     }
 }
 
 #[test]
 fn a_pair_split_over_two_pieces_is_one_character() {
-    let mut digester = Digester::new();
+    let mut digester = TextDigester::new();
     digester.push(br"a\ud83d");
     digester.push(br"\ude00b");
-    assert_eq!(digester.finish(), digest("a😀b".as_bytes()));
+    assert_eq!(digester.finish(), digest_text("a😀b".as_bytes()));
 }

@@ -16,7 +16,7 @@ const STATES: [&str; 5] = ["latest", "preview", "exp", "beta", "default"];
 const ROUTES: [&str; 4] = ["nitro", "floor", "online", "exacto"];
 
 /// The name itself, then every shorter one of which it is a release, the longest first.
-pub(super) fn names(model: &str) -> impl Iterator<Item = &str> {
+pub(super) fn base_names(model: &str) -> impl Iterator<Item = &str> {
     let ends = model.rmatch_indices(SEPARATORS);
     let shorter = ends
         .filter(|(end, _)| is_release(&model[*end..]))
@@ -110,7 +110,7 @@ fn is_digit(word: &str) -> bool {
 mod tests {
     use proptest::prelude::*;
 
-    use super::{is_release, names};
+    use super::{base_names, is_release};
 
     #[test]
     fn dates_versions_and_states_are_releases() {
@@ -197,9 +197,9 @@ mod tests {
 
     #[test]
     fn the_longest_name_comes_first() {
-        let found: Vec<_> = names("gpt-4-1106-preview").collect();
+        let found: Vec<_> = base_names("gpt-4-1106-preview").collect();
         assert_eq!(found, ["gpt-4-1106-preview", "gpt-4-1106", "gpt-4"]);
-        let found: Vec<_> = names("claude-3-5-sonnet-20241022-v2:0").collect();
+        let found: Vec<_> = base_names("claude-3-5-sonnet-20241022-v2:0").collect();
         assert_eq!(
             found,
             ["claude-3-5-sonnet-20241022-v2:0", "claude-3-5-sonnet"]
@@ -210,7 +210,7 @@ mod tests {
         #[test]
         fn any_name_begins_with_all_of_its_names(model in ".*") {
             let mut last = usize::MAX;
-            for name in names(&model) {
+            for name in base_names(&model) {
                 prop_assert!(model.starts_with(name) && name.len() < last);
                 last = name.len();
             }

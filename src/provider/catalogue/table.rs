@@ -9,8 +9,8 @@ use std::{
 use serde::Deserialize;
 use serde_json::Value;
 
-use super::{MAX_NAME_BYTES, SANE};
-use crate::provider::{Source, Window};
+use super::{MAX_NAME_BYTES, SANE_WINDOWS};
+use crate::provider::{Window, WindowSource};
 
 const MAX_ROWS: usize = 200_000;
 
@@ -19,7 +19,7 @@ pub(super) const BUILT_IN: &str = include_str!("../catalogue.tsv");
 
 /// Windows of models; all names in lower case.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Table {
+pub(crate) struct WindowTable {
     /// Those of another table that it began with are not counted.
     rows: usize,
     providers: BTreeSet<String>,
@@ -39,16 +39,16 @@ struct ListedModel {
     limit: Value,
 }
 
-impl Table {
-    pub(crate) fn exact(&self, provider: &str, model: &str) -> Option<Window> {
-        let mut entries = self.of_model(model).iter();
+impl WindowTable {
+    pub(crate) fn find_exact(&self, provider: &str, model: &str) -> Option<Window> {
+        let mut entries = self.entries_of_model(model).iter();
         entries
             .find(|(of, _)| of == provider)
             .map(|(_, window)| *window)
     }
 
     /// What each provider says of a model of exactly that name.
-    pub(super) fn of_model(&self, model: &str) -> &[(String, Window)] {
+    pub(super) fn entries_of_model(&self, model: &str) -> &[(String, Window)] {
         self.models.get(model).map_or(&[], Vec::as_slice)
     }
 
@@ -62,12 +62,12 @@ impl Table {
     }
 
     /// Adds a row that can be true, up to the bound of the whole.
-    fn add(&mut self, provider: &str, model: &str, tokens: u32, input: Option<u32>) {
+    fn add_row(&mut self, provider: &str, model: &str, tokens: u32, input: Option<u32>) {
         let lengths = [provider, model].map(str::len);
         if self.rows >= MAX_ROWS
             || model.is_empty()
             || lengths.iter().any(|length| *length > MAX_NAME_BYTES)
-            || !SANE.contains(&tokens)
+            || !SANE_WINDOWS.contains(&tokens)
         {
             return;
         }
@@ -82,7 +82,7 @@ impl Table {
             Window {
                 tokens,
                 input: input.filter(|input| (1..tokens).contains(input)),
-                source: Source::Catalogue,
+                source: WindowSource::Catalogue,
             },
         ));
         self.rows += 1;
@@ -90,15 +90,15 @@ impl Table {
 }
 
 /// The table of the binary, read once.
-pub(crate) fn built_in() -> &'static Arc<Table> {
-    static TABLE: OnceLock<Arc<Table>> = OnceLock::new();
+pub(crate) fn built_in_table() -> &'static Arc<WindowTable> {
+    static TABLE: OnceLock<Arc<WindowTable>> = OnceLock::new();
     TABLE.get_or_init(|| {
-        let mut table = Table::default();
+        let mut table = WindowTable::default();
         for line in BUILT_IN.lines().filter(|line| !line.starts_with('#')) {
             let fields: Vec<&str> = line.split('\t').collect();
             let number = |at: usize| fields.get(at).and_then(|field| field.parse().ok());
             if let (&[provider, model, ..], Some(context)) = (&fields[..], number(2)) {
-                table.add(provider, model, context, number(3));
+                table.add_row(provider, model, context, number(3));
             }
         }
         Arc::new(table)
@@ -107,15 +107,15 @@ pub(crate) fn built_in() -> &'static Arc<Table> {
 
 /// The table of the binary with what a list in the form of models.dev says in the place of its rows; `None`
 /// where there is no usable row in the list.
-pub(super) fn read(bytes: &[u8]) -> Option<Table> {
+pub(super) fn parse_table(bytes: &[u8]) -> Option<WindowTable> {
     let list: BTreeMap<String, ListedProvider> = serde_json::from_slice(bytes).ok()?;
-    let mut table = Table::clone(built_in());
+    let mut table = WindowTable::clone(built_in_table());
     table.rows = 0;
     for (provider, listed) in &list {
         for (name, model) in &listed.models {
             let tokens = |key: &str| u32::try_from(model.limit.get(key)?.as_u64()?).ok();
             if let Some(context) = tokens("context") {
-                table.add(provider, name, context, tokens("input"));
+                table.add_row(provider, name, context, tokens("input"));
             }
         }
     }

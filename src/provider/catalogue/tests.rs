@@ -2,10 +2,10 @@ use proptest::prelude::*;
 use serde_json::Value;
 
 use super::{
-    ALIASES, HOSTS, lookup_by_name, name_of,
-    table::{BUILT_IN, Table, built_in, read},
+    HOSTS, PROVIDER_ALIASES, find_provider_name, look_up_window_by_name,
+    table::{BUILT_IN, WindowTable, built_in_table, parse_table},
 };
-use crate::provider::{Source, Window};
+use crate::provider::{Window, WindowSource};
 
 /// Provider and model of each line of the table.
 fn rows() -> Vec<(&'static str, &'static str)> {
@@ -20,11 +20,11 @@ fn rows() -> Vec<(&'static str, &'static str)> {
 }
 
 fn exact(provider: &str, model: &str) -> Option<Window> {
-    built_in().exact(provider, model)
+    built_in_table().find_exact(provider, model)
 }
 
 fn lookup(provider: &str, model: &str) -> Option<Window> {
-    super::lookup(built_in(), provider, model)
+    super::look_up_window(built_in_table(), provider, model)
 }
 
 fn context(provider: &str, model: &str) -> Option<u32> {
@@ -35,7 +35,7 @@ fn context(provider: &str, model: &str) -> Option<u32> {
 fn every_line_of_the_table_is_a_row_and_none_comes_twice() {
     let rows = rows();
     assert!(rows.len() > 1_000);
-    assert_eq!(built_in().len(), rows.len());
+    assert_eq!(built_in_table().len(), rows.len());
     for pair in rows.windows(2) {
         assert!(pair[0] < pair[1], "{:?} comes twice", pair[1]);
     }
@@ -69,7 +69,7 @@ fn no_known_model_is_missing() {
             let expected = (context >= 1_024).then_some(Window {
                 tokens: context,
                 input: tokens("input").filter(|input| *input < context),
-                source: Source::Catalogue,
+                source: WindowSource::Catalogue,
             });
             assert_eq!(lookup(provider, model), expected, "{provider}/{model}");
             models += 1;
@@ -80,8 +80,8 @@ fn no_known_model_is_missing() {
 
 #[test]
 fn every_alias_and_host_leads_into_the_table() {
-    for (name, provider) in ALIASES.iter().chain(HOSTS) {
-        assert!(built_in().has_provider(provider), "{name}");
+    for (name, provider) in PROVIDER_ALIASES.iter().chain(HOSTS) {
+        assert!(built_in_table().has_provider(provider), "{name}");
     }
 }
 
@@ -110,9 +110,9 @@ fn hosts_that_are_called_after_their_provider_lead_into_the_table() {
         ("api.together.ai", "togetherai"),
         ("api.together.xyz", "togetherai"),
     ] {
-        let found = name_of("mine", Some(&format!("https://{host}/v1")));
+        let found = find_provider_name("mine", Some(&format!("https://{host}/v1")));
         assert_eq!(found, provider, "{host}");
-        assert!(built_in().has_provider(&found), "{host}");
+        assert!(built_in_table().has_provider(&found), "{host}");
     }
 }
 
@@ -120,7 +120,10 @@ fn hosts_that_are_called_after_their_provider_lead_into_the_table() {
 fn a_model_is_found_by_its_exact_name() {
     assert_eq!(context("openai", "gpt-4o"), Some(128_000));
     assert_eq!(context("openai", "gpt-4"), Some(8_192));
-    assert_eq!(context(&name_of("OpenAI", None), "GPT-4o"), Some(128_000));
+    assert_eq!(
+        context(&find_provider_name("OpenAI", None), "GPT-4o"),
+        Some(128_000)
+    );
     assert_eq!(context("openrouter", "openai/gpt-4o"), Some(128_000));
 }
 
@@ -197,7 +200,8 @@ fn a_model_of_another_size_is_unknown() {
 
 #[test]
 fn a_name_on_which_all_agree_is_known_anywhere() {
-    let context = |model: &str| lookup_by_name(built_in(), model).map(|entry| entry.tokens);
+    let context =
+        |model: &str| look_up_window_by_name(built_in_table(), model).map(|entry| entry.tokens);
     assert_eq!(context("gpt-4o"), Some(128_000));
     assert_eq!(context("GPT-4o-2024-08-06"), Some(128_000));
     assert_eq!(context("gpt-4o-2031-01-01"), Some(128_000));
@@ -210,7 +214,7 @@ fn a_name_on_which_all_agree_is_known_anywhere() {
     assert_eq!(context("gpt-5-2025-08-07"), None);
     assert_eq!(context("gpt-3.5-turbo-0613"), None);
     // The least of the largest prompts: Azure names none for this one.
-    let codex = lookup_by_name(built_in(), "gpt-5-codex").unwrap();
+    let codex = look_up_window_by_name(built_in_table(), "gpt-5-codex").unwrap();
     assert_eq!((codex.tokens, codex.input), (400_000, Some(272_000)));
 }
 
@@ -221,9 +225,10 @@ fn a_newer_list_can_agree_and_disagree() {
             r#"{{"openai":{{"models":{{"gpt-4o":{{"limit":{{"context":{tokens}}}}}}}}},
                 "mine":{{"models":{{"gpt-new":{{"limit":{{"context":{tokens}}}}}}}}}}}"#
         );
-        read(text.as_bytes()).unwrap()
+        parse_table(text.as_bytes()).unwrap()
     };
-    let context = |list: &Table, model: &str| lookup_by_name(list, model).map(|one| one.tokens);
+    let context =
+        |list: &WindowTable, model: &str| look_up_window_by_name(list, model).map(|one| one.tokens);
     assert_eq!(context(&list(128_000), "gpt-4o"), Some(128_000));
     assert_eq!(context(&list(222_222), "gpt-4o"), None);
     assert_eq!(context(&list(222_222), "gpt-new"), Some(222_222));
@@ -264,10 +269,14 @@ fn the_host_decides_before_the_name() {
         ("simulated", None, "simulated"),
         ("", None, ""),
     ] {
-        assert_eq!(name_of(name, base_url), provider, "{name} {base_url:?}");
+        assert_eq!(
+            find_provider_name(name, base_url),
+            provider,
+            "{name} {base_url:?}"
+        );
     }
     for unknown in ["mine", "ollama", "simulated", ""] {
-        assert!(!built_in().has_provider(unknown), "{unknown}");
+        assert!(!built_in_table().has_provider(unknown), "{unknown}");
     }
 }
 
@@ -276,8 +285,8 @@ proptest! {
     fn no_name_makes_it_panic(provider in ".*", model in ".*", url in ".*") {
         let _ = lookup(&provider, &model);
         let _ = lookup("openai", &model);
-        let _ = lookup_by_name(built_in(), &model);
-        let _ = name_of(&provider, Some(&url));
+        let _ = look_up_window_by_name(built_in_table(), &model);
+        let _ = find_provider_name(&provider, Some(&url));
     }
 
     #[test]

@@ -14,7 +14,7 @@ pub(super) fn begins_json(text: &[u8]) -> bool {
 }
 
 /// A text in the spelling of the table: small letters, single spaces, no quotes.
-pub(super) fn spelt(text: &str) -> String {
+pub(super) fn normalize_text(text: &str) -> String {
     let mut spelt = String::with_capacity(text.len().min(MAX_TEXT_BYTES));
     let letters = text.char_indices();
     for (_, letter) in letters.take_while(|(place, _)| *place < MAX_TEXT_BYTES) {

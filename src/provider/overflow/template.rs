@@ -6,14 +6,14 @@
 use super::Overflow;
 
 /// Whether the wording is in the text.
-pub(super) fn find(template: &str, text: &str) -> bool {
-    first(template, text).is_some()
+pub(super) fn is_in_text(template: &str, text: &str) -> bool {
+    find_first_match(template, text).is_some()
 }
 
 /// Takes over those numbers of the wording that are not known yet.
-pub(super) fn read(template: &str, text: &str, known: &mut Overflow) {
-    for (name, number) in first(template, text).into_iter().flatten() {
-        if let Some(figure) = known.figure(name) {
+pub(super) fn read_numbers(template: &str, text: &str, known: &mut Overflow) {
+    for (name, number) in find_first_match(template, text).into_iter().flatten() {
+        if let Some(figure) = known.figure_mut(name) {
             *figure = figure.or(number);
         }
     }
@@ -23,18 +23,18 @@ pub(super) fn read(template: &str, text: &str, known: &mut Overflow) {
 type Hole<'t> = (&'t str, Option<u32>);
 
 /// The holes of the wording where it is first found.
-fn first<'t>(template: &'t str, text: &str) -> Option<Vec<Hole<'t>>> {
+fn find_first_match<'t>(template: &'t str, text: &str) -> Option<Vec<Hole<'t>>> {
     let head = template.split('{').next()?;
     let mut places = text.match_indices(head);
-    places.find_map(|(place, _)| at(template, text.get(place..)?))
+    places.find_map(|(place, _)| match_at_start(template, text.get(place..)?))
 }
 
 /// The wording at the very start of a text.
-fn at<'t>(mut template: &'t str, mut text: &str) -> Option<Vec<Hole<'t>>> {
+fn match_at_start<'t>(mut template: &'t str, mut text: &str) -> Option<Vec<Hole<'t>>> {
     let mut holes = Vec::new();
     while let Some((literal, rest)) = template.split_once('{') {
         let (name, rest) = rest.split_once('}')?;
-        let (number, after) = number(text.strip_prefix(literal)?)?;
+        let (number, after) = parse_number(text.strip_prefix(literal)?)?;
         holes.push((name, number));
         (template, text) = (rest, after);
     }
@@ -43,7 +43,7 @@ fn at<'t>(mut template: &'t str, mut text: &str) -> Option<Vec<Hole<'t>>> {
 
 /// A whole number at the start of a text, `1234` or `1,234`, and what comes after it. One too large
 /// to be a count of tokens is read, but is none.
-fn number(text: &str) -> Option<(Option<u32>, &str)> {
+fn parse_number(text: &str) -> Option<(Option<u32>, &str)> {
     let digits = |text: &str| text.bytes().take_while(u8::is_ascii_digit).count();
     let mut end = digits(text);
     if end == 0 {
@@ -67,12 +67,12 @@ fn number(text: &str) -> Option<(Option<u32>, &str)> {
 
 #[cfg(test)]
 mod tests {
-    use super::{Overflow, find, first, read};
+    use super::{Overflow, find_first_match, is_in_text, read_numbers};
 
     #[test]
     fn numbers_are_read_whole_or_not_at_all() {
         let check = |text: &str, window: Option<Option<u32>>| {
-            let found = first("of {window}", text);
+            let found = find_first_match("of {window}", text);
             assert_eq!(found.map(|holes| holes[0].1), window, "{text}");
         };
         check("of 8192", Some(Some(8_192)));
@@ -93,15 +93,15 @@ mod tests {
         let row = "length {prompt} exceeds {limit} tokens";
         let text = "the length 12 exceeds the length 13 exceeds 10 tokens";
         let mut found = Overflow::default();
-        read(row, text, &mut found);
+        read_numbers(row, text, &mut found);
         let expected = Overflow {
             prompt_tokens: Some(13),
             prompt_limit: Some(10),
             ..Overflow::default()
         };
         assert_eq!(found, expected);
-        assert!(!find(row, "length 12 exceeds 10 characters"));
-        assert!(find("got -{_}", "got -186."));
-        assert!(!find("got -{_}", "got 0."));
+        assert!(!is_in_text(row, "length 12 exceeds 10 characters"));
+        assert!(is_in_text("got -{_}", "got -186."));
+        assert!(!is_in_text("got -{_}", "got 0."));
     }
 }

@@ -2,14 +2,16 @@ use http::StatusCode;
 use proptest::prelude::*;
 use serde_json::json;
 
-use super::{Overflow, Verdict, classic, judge, judge_event};
+use super::{
+    Overflow, OverflowVerdict, detect_overflow, detect_overflow_in_event, make_overflow_fault,
+};
 
-fn judged(status: u16, body: &str) -> Verdict {
-    judge(StatusCode::from_u16(status).unwrap(), body.as_bytes())
+fn judged(status: u16, body: &str) -> OverflowVerdict {
+    detect_overflow(StatusCode::from_u16(status).unwrap(), body.as_bytes())
 }
 
 fn is_overflow(status: u16, body: &str) -> bool {
-    matches!(judged(status, body), Verdict::Overflow(_))
+    matches!(judged(status, body), OverflowVerdict::Overflow(_))
 }
 
 const OVERFLOW: &str = "This model's maximum context length is 8000 tokens.";
@@ -31,11 +33,15 @@ fn words_of_the_request_are_never_read() {
     ] {
         let body = body.to_string();
         let found = judged(400, &body);
-        assert_eq!(found, Verdict::Other, "{body}");
+        assert_eq!(found, OverflowVerdict::Other, "{body}");
         // The same body, when it breaks off somewhere.
         for end in 0..body.len() {
-            let cut = judge(StatusCode::BAD_REQUEST, &body.as_bytes()[..end]);
-            assert!(!matches!(cut, Verdict::Overflow(_)), "{}", &body[..end]);
+            let cut = detect_overflow(StatusCode::BAD_REQUEST, &body.as_bytes()[..end]);
+            assert!(
+                !matches!(cut, OverflowVerdict::Overflow(_)),
+                "{}",
+                &body[..end]
+            );
         }
     }
 }
@@ -65,7 +71,7 @@ fn what_a_gateway_quotes_is_read() {
         json!({ "error": OVERFLOW }),
         json!(OVERFLOW),
     ] {
-        let Verdict::Overflow(found) = judged(400, &body.to_string()) else {
+        let OverflowVerdict::Overflow(found) = judged(400, &body.to_string()) else {
             panic!("{body}");
         };
         assert_eq!(found.window, Some(8_000), "{body}");
@@ -101,7 +107,11 @@ fn statuses_narrow_what_is_believed() {
     }
     for status in [301, 401, 402, 403, 404, 409] {
         for body in [code, &sure, vague] {
-            assert_eq!(judged(status, body), Verdict::Other, "{status} {body}");
+            assert_eq!(
+                judged(status, body),
+                OverflowVerdict::Other,
+                "{status} {body}"
+            );
         }
     }
 }
@@ -109,22 +119,22 @@ fn statuses_narrow_what_is_believed() {
 #[test]
 fn silence_is_no_overflow_by_itself() {
     for body in ["", " \r\n", "{}", "null", "\"\""] {
-        assert_eq!(judged(400, body), Verdict::Wordless, "{body:?}");
-        assert_eq!(judged(413, body), Verdict::Wordless, "{body:?}");
-        assert_eq!(judged(500, body), Verdict::Other, "{body:?}");
+        assert_eq!(judged(400, body), OverflowVerdict::Wordless, "{body:?}");
+        assert_eq!(judged(413, body), OverflowVerdict::Wordless, "{body:?}");
+        assert_eq!(judged(500, body), OverflowVerdict::Other, "{body:?}");
     }
     let said = r#"{"error":{"message":"400 status code (no body)"}}"#;
-    assert_eq!(judged(400, said), Verdict::Wordless);
-    assert_eq!(judged(500, said), Verdict::Other);
-    assert_eq!(judged(200, ""), Verdict::Wordless);
-    assert_eq!(judged(200, "{}"), Verdict::Other);
+    assert_eq!(judged(400, said), OverflowVerdict::Wordless);
+    assert_eq!(judged(500, said), OverflowVerdict::Other);
+    assert_eq!(judged(200, ""), OverflowVerdict::Wordless);
+    assert_eq!(judged(200, "{}"), OverflowVerdict::Other);
     // 413 is about bytes where it says anything.
     let bytes = r#"{"type":"error","error":{"type":"request_too_large","message":"Request exceeds the maximum size"}}"#;
-    assert_eq!(judged(413, bytes), Verdict::Other);
+    assert_eq!(judged(413, bytes), OverflowVerdict::Other);
     let page = "<html><head><title>413 Request Entity Too Large</title></head></html>";
-    assert_eq!(judged(413, page), Verdict::Other);
+    assert_eq!(judged(413, page), OverflowVerdict::Other);
     let bytes = "Request payload size exceeds the limit: 20971520 bytes.";
-    assert_eq!(judged(400, bytes), Verdict::Other);
+    assert_eq!(judged(400, bytes), OverflowVerdict::Other);
 }
 
 #[test]
@@ -138,9 +148,13 @@ fn a_success_is_an_error_only_where_it_is_nothing_else() {
         json!({ "error": null, "message": OVERFLOW }),
         json!({ "message": OVERFLOW }),
     ] {
-        assert_eq!(judged(200, &body.to_string()), Verdict::Other, "{body}");
+        assert_eq!(
+            judged(200, &body.to_string()),
+            OverflowVerdict::Other,
+            "{body}"
+        );
     }
-    assert_eq!(judged(200, OVERFLOW), Verdict::Other);
+    assert_eq!(judged(200, OVERFLOW), OverflowVerdict::Other);
 }
 
 #[test]
@@ -158,8 +172,8 @@ fn the_first_event_of_a_stream_may_be_an_error() {
         json!({ "id": "gen-1", "choices": [{ "delta": {}, "finish_reason": "error" }], "error": error }),
         json!({ "code": 20_015, "message": "length of prompt_tokens (68957) must be less than max_seq_len (65536).", "data": null }),
     ] {
-        let found = judge_event(event.to_string().as_bytes());
-        assert!(matches!(found, Verdict::Overflow(_)), "{event}");
+        let found = detect_overflow_in_event(event.to_string().as_bytes());
+        assert!(matches!(found, OverflowVerdict::Overflow(_)), "{event}");
     }
     for event in [
         json!({ "choices": [{ "delta": { "content": OVERFLOW } }] }),
@@ -170,11 +184,15 @@ fn the_first_event_of_a_stream_may_be_an_error() {
         json!({ "error": { "message": "Rate limit reached", "code": 429 } }),
         json!({ "error": { "message": "" } }),
     ] {
-        let found = judge_event(event.to_string().as_bytes());
-        assert_eq!(found, Verdict::Other, "{event}");
+        let found = detect_overflow_in_event(event.to_string().as_bytes());
+        assert_eq!(found, OverflowVerdict::Other, "{event}");
     }
     for data in ["", "[DONE]", OVERFLOW] {
-        assert_eq!(judge_event(data.as_bytes()), Verdict::Other, "{data}");
+        assert_eq!(
+            detect_overflow_in_event(data.as_bytes()),
+            OverflowVerdict::Other,
+            "{data}"
+        );
     }
 }
 
@@ -184,7 +202,7 @@ fn a_long_body_is_read_as_far_as_its_beginning() {
     let body = json!({ "error": { "message": OVERFLOW, "request": long } }).to_string();
     assert!(is_overflow(400, &body));
     let body = format!("{long}{OVERFLOW}");
-    assert_eq!(judged(400, &body), Verdict::Other);
+    assert_eq!(judged(400, &body), OverflowVerdict::Other);
     // Lone surrogates are no obstacle where they stand in a field that is not read.
     let body = format!(r#"{{"input":"\ud83d","error":{{"message":"{OVERFLOW}"}}}}"#);
     assert!(is_overflow(400, &body));
@@ -198,22 +216,22 @@ fn an_answer_that_fills_the_window_is_known() {
         requested: Some(requested),
         ..Overflow::default()
     };
-    assert!(alone(100, 8_100).answer_alone());
-    assert!(!alone(5_000, 9_000).answer_alone());
-    assert!(!Overflow::default().answer_alone());
+    assert!(alone(100, 8_100).is_filled_by_answer());
+    assert!(!alone(5_000, 9_000).is_filled_by_answer());
+    assert!(!Overflow::default().is_filled_by_answer());
     // The prompt is counted in characters, so only the answer is known.
     let body = "You passed 900 input characters and requested 8000 output tokens. However, the \
                 model's context length is only 8000 tokens.";
-    let Verdict::Overflow(found) = judged(400, body) else {
+    let OverflowVerdict::Overflow(found) = judged(400, body) else {
         panic!("{body}");
     };
     assert_eq!((found.answer, found.prompt_tokens), (Some(8_000), None));
-    assert!(found.answer_alone());
+    assert!(found.is_filled_by_answer());
 }
 
 #[test]
 fn the_classic_error_says_only_what_is_known() {
-    let message = |window, prompt| classic(window, prompt).message;
+    let message = |window, prompt| make_overflow_fault(window, prompt).message;
     assert_eq!(
         message(Some(4_097), Some(4_294)),
         "This model's maximum context length is 4097 tokens. However, your messages resulted in \
@@ -222,7 +240,7 @@ fn the_classic_error_says_only_what_is_known() {
     assert!(!message(None, Some(4_294)).contains("4097"));
     assert!(!message(Some(4_097), None).contains("4294"));
     assert!(message(Some(4_097), Some(4_000)).contains("too little room"));
-    let fault = classic(None, None);
+    let fault = make_overflow_fault(None, None);
     assert_eq!(fault.kind.as_deref(), Some("invalid_request_error"));
     assert_eq!(fault.param.as_deref(), Some("messages"));
     assert_eq!(fault.code.as_deref(), Some("context_length_exceeded"));
@@ -231,20 +249,20 @@ fn the_classic_error_says_only_what_is_known() {
 proptest! {
     #[test]
     fn the_classic_error_is_read_back(window: Option<u32>, prompt: Option<u32>) {
-        let mut fault = classic(window, prompt);
+        let mut fault = make_overflow_fault(window, prompt);
         for code in [fault.code.clone(), None] {
             fault.code = code;
             let expected = Overflow { window, prompt_tokens: prompt, ..Overflow::default() };
-            let found = judge(StatusCode::BAD_REQUEST, &fault.to_json());
-            prop_assert_eq!(found, Verdict::Overflow(expected));
+            let found = detect_overflow(StatusCode::BAD_REQUEST, &fault.to_json());
+            prop_assert_eq!(found, OverflowVerdict::Overflow(expected));
         }
     }
 
     #[test]
     fn no_bytes_panic(body: Vec<u8>, status in 100_u16..600) {
         let status = StatusCode::from_u16(status).unwrap();
-        judge(status, &body);
-        judge_event(&body);
+        detect_overflow(status, &body);
+        detect_overflow_in_event(&body);
     }
 
     /// Pieces of what errors are made of, in any order.
@@ -258,7 +276,7 @@ proptest! {
         ]), 0..40))
     {
         let body = pieces.concat();
-        judge(StatusCode::BAD_REQUEST, body.as_bytes());
-        judge_event(body.as_bytes());
+        detect_overflow(StatusCode::BAD_REQUEST, body.as_bytes());
+        detect_overflow_in_event(body.as_bytes());
     }
 }

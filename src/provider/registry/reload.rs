@@ -9,7 +9,7 @@ use std::{collections::BTreeMap, io, sync::Arc};
 use super::Registry;
 use crate::{
     config::Config,
-    provider::{Provider, catalogue::fetched::Fetched, names::Names},
+    provider::{Provider, catalogue::fetched_catalogue::FetchedCatalogue, names::ModelNames},
 };
 
 impl Registry {
@@ -18,7 +18,7 @@ impl Registry {
     ///
     /// # Errors
     /// The TLS roots of this machine cannot be read.
-    pub fn under(&self, config: &Config) -> io::Result<Self> {
+    pub fn with_settings(&self, config: &Config) -> io::Result<Self> {
         let mut providers = BTreeMap::new();
         for (name, settings) in &config.providers {
             let known = self.providers.get(name);
@@ -29,12 +29,14 @@ impl Registry {
             providers.insert(name.clone(), provider);
         }
         let fetched = match &self.fetched {
-            Some(fetched) if fetched.follows(&config.catalogue) => Some(Arc::clone(fetched)),
-            _ => Fetched::open(&config.catalogue, &config.server.data_dir),
+            Some(fetched) if fetched.matches_settings(&config.catalogue) => {
+                Some(Arc::clone(fetched))
+            }
+            _ => FetchedCatalogue::open(&config.catalogue, &config.server.data_dir),
         };
         Ok(Self {
             providers,
-            names: Names::new(config),
+            names: ModelNames::new(config),
             client_keys: !config.clients.is_empty(),
             learnt: Arc::clone(&self.learnt),
             listed: Arc::clone(&self.listed),
@@ -49,13 +51,13 @@ impl Registry {
     pub fn take_over(&self, before: &Self, config: &Config) {
         let fetched = |registry: &Self| registry.fetched.as_ref().map(Arc::as_ptr);
         if fetched(self) != fetched(before) {
-            self.fetch();
+            self.start_catalogue_refresh();
         }
-        self.learnt.believe_for(config.catalogue.learnt_max_age);
-        let places: Vec<_> = self.providers.values().map(|one| &one.place).collect();
-        let before = before.providers.values().map(|one| &one.place);
+        self.learnt.set_max_age(config.catalogue.learnt_max_age);
+        let places: Vec<_> = self.providers.values().map(|one| &one.endpoint).collect();
+        let before = before.providers.values().map(|one| &one.endpoint);
         for gone in before.filter(|place| !places.contains(place)) {
-            self.learnt.forget(gone);
+            self.learnt.forget_endpoint(gone);
         }
         self.listed.keep_only(&places);
     }
@@ -96,10 +98,10 @@ mod tests {
         change(&mut config, "b", |b| {
             b.idle_timeout = Duration::from_secs(1)
         });
-        let after = before.under(&config).unwrap();
+        let after = before.with_settings(&config).unwrap();
         let same = |name: &str| Arc::ptr_eq(&before.providers[name], &after.providers[name]);
         assert!(same("a") && same("simulated") && !same("b"));
-        let place = |registry: &Registry| Arc::clone(&registry.providers["b"].place);
+        let place = |registry: &Registry| Arc::clone(&registry.providers["b"].endpoint);
         assert_eq!(place(&before), place(&after), "it is where it was");
     }
 
@@ -108,17 +110,20 @@ mod tests {
         let mut config = config();
         let before = Registry::new(&config).unwrap();
         let now = SystemTime::now();
-        let place = |registry: &Registry, name: &str| Arc::clone(&registry.providers[name].place);
+        let place =
+            |registry: &Registry, name: &str| Arc::clone(&registry.providers[name].endpoint);
         let known = |registry: &Registry, name: &str| {
-            registry.learnt.known(&place(registry, name), "m", now)
+            registry
+                .learnt
+                .find_bounds(&place(registry, name), "m", now)
         };
         for name in ["a", "b"] {
             let there = place(&before, name);
-            before.learnt.truncated(&there, "m", 5_000, now);
+            before.learnt.record_truncation(&there, "m", 5_000, now);
             assert!(
                 before
                     .listed
-                    .is_due(&before.providers[name].place, Instant::now())
+                    .begin_if_due(&before.providers[name].endpoint, Instant::now())
             );
         }
         change(&mut config, "a", |a| {
@@ -128,23 +133,25 @@ mod tests {
             b.base_url = Some("http://c/v1".to_owned())
         });
         config.catalogue.learnt_max_age = Duration::from_secs(10);
-        let after = before.under(&config).unwrap();
+        let after = before.with_settings(&config).unwrap();
         after.take_over(&before, &config);
         assert_ne!(known(&before, "a"), Bounds::default());
         assert_eq!(known(&before, "b"), Bounds::default(), "it is gone");
         // An answer of the one before ends.
         before
             .learnt
-            .truncated(&place(&before, "b"), "m", 4_000, now);
+            .record_truncation(&place(&before, "b"), "m", 4_000, now);
         assert_ne!(known(&after, "a"), Bounds::default());
         assert_eq!(known(&after, "b"), Bounds::default());
-        let awaited = |name: &str| after.listed.is_awaited(&after.providers[name].place);
+        let awaited = |name: &str| after.listed.is_awaited(&after.providers[name].endpoint);
         assert!(awaited("a") && !awaited("b"));
         // What is taught from now on holds for as long as the new settings say.
-        after.learnt.truncated(&place(&after, "b"), "m", 5_000, now);
+        after
+            .learnt
+            .record_truncation(&place(&after, "b"), "m", 5_000, now);
         let later = now + Duration::from_secs(11);
         assert_ne!(known(&after, "b"), Bounds::default());
-        let later = |name| after.learnt.known(&place(&after, name), "m", later);
+        let later = |name| after.learnt.find_bounds(&place(&after, name), "m", later);
         assert_eq!(later("b"), Bounds::default());
         assert_ne!(later("a"), Bounds::default());
     }
@@ -160,11 +167,11 @@ mod tests {
         registry.start();
         let metrics = tokio::runtime::Handle::current().metrics();
         for n in 1..20 {
-            let same = registry.under(&config).unwrap();
+            let same = registry.with_settings(&config).unwrap();
             let fetched = |registry: &Registry| registry.fetched.as_ref().map(Arc::as_ptr);
             assert_eq!(fetched(&same), fetched(&registry));
             config.catalogue.url = url(n);
-            let next = registry.under(&config).unwrap();
+            let next = registry.with_settings(&config).unwrap();
             next.take_over(&registry, &config);
             registry = next;
         }
@@ -179,7 +186,7 @@ mod tests {
         };
         alive(1).await;
         config.catalogue.url = None;
-        let off = registry.under(&config).unwrap();
+        let off = registry.with_settings(&config).unwrap();
         off.take_over(&registry, &config);
         alive(0).await;
     }

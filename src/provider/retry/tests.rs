@@ -3,7 +3,7 @@ use std::time::{Duration, Instant, SystemTime};
 use http::{HeaderMap, HeaderName, HeaderValue, StatusCode};
 use proptest::{collection::vec, prelude::*};
 
-use super::{Budget, LONGEST, Outcome, outcome, retry_after};
+use super::{MAX_RETRY_AFTER, RetryBudget, RetryClass, classify_status, parse_retry_after};
 use crate::config::RetryConfig;
 
 const MS: Duration = Duration::from_millis(1);
@@ -29,7 +29,7 @@ fn headers(lines: &[(&'static str, &str)]) -> HeaderMap {
 
 #[test]
 fn every_status_has_its_outcome() {
-    use Outcome::{Busy, Denied, Failed, Final};
+    use RetryClass::{Busy, Denied, Failed, Final};
     for (statuses, ours, theirs) in [
         (&[429][..], Busy, Busy),
         (&[408, 500, 502, 503, 504, 520, 529], Failed, Failed),
@@ -44,8 +44,8 @@ fn every_status_has_its_outcome() {
     ] {
         for status in statuses {
             let status = StatusCode::from_u16(*status).unwrap();
-            assert_eq!(outcome(status, true), ours, "{status}");
-            assert_eq!(outcome(status, false), theirs, "{status}");
+            assert_eq!(classify_status(status, true), ours, "{status}");
+            assert_eq!(classify_status(status, false), theirs, "{status}");
         }
     }
 }
@@ -54,7 +54,11 @@ fn every_status_has_its_outcome() {
 fn a_provider_says_how_long_it_wants_to_be_left_alone() {
     let now = httpdate::parse_http_date("Sun, 06 Nov 1994 08:49:37 GMT").unwrap();
     let check = |lines: &[(&'static str, &str)], expected: Option<Duration>| {
-        assert_eq!(retry_after(&headers(lines), now), expected, "{lines:?}");
+        assert_eq!(
+            parse_retry_after(&headers(lines), now),
+            expected,
+            "{lines:?}"
+        );
     };
     check(&[], None);
     for (value, expected) in [
@@ -63,12 +67,12 @@ fn a_provider_says_how_long_it_wants_to_be_left_alone() {
         ("0", Some(Duration::ZERO)),
         ("1.5", Some(1_500 * MS)),
         ("1e2", Some(100_000 * MS)),
-        ("99999999999999999999", Some(LONGEST)),
+        ("99999999999999999999", Some(MAX_RETRY_AFTER)),
         ("Sun, 06 Nov 1994 08:49:49 GMT", Some(12_000 * MS)),
         ("Sunday, 06-Nov-94 08:49:49 GMT", Some(12_000 * MS)),
         ("Sun Nov  6 08:49:49 1994", Some(12_000 * MS)),
         ("Sun, 06 Nov 1994 08:49:00 GMT", Some(Duration::ZERO)),
-        ("Fri, 31 Dec 9999 23:59:59 GMT", Some(LONGEST)),
+        ("Fri, 31 Dec 9999 23:59:59 GMT", Some(MAX_RETRY_AFTER)),
         ("-1", None),
         ("NaN", None),
         ("inf", None),
@@ -92,30 +96,30 @@ fn a_provider_says_how_long_it_wants_to_be_left_alone() {
 #[test]
 fn waits_double_up_to_their_limit_and_retries_end() {
     let now = Instant::now();
-    let budget = |rules| Budget::new(rules, &HeaderMap::new(), now);
+    let budget = |rules| RetryBudget::new(rules, &HeaderMap::new(), now);
     let many = RetryConfig {
         max_retries: 20,
         ..rules()
     };
-    let wait = |retries, chance| budget(many).wait(retries, None, now, chance);
+    let wait = |retries, chance| budget(many).retry_delay(retries, None, now, chance);
     for (retries, longest) in [(0, 500), (1, 1_000), (2, 2_000), (4, 8_000), (19, 8_000)] {
         assert_eq!(wait(retries, 0.0), Some(longest * MS / 2), "{retries}");
         assert_eq!(wait(retries, 1.0), Some(longest * MS), "{retries}");
     }
-    assert!(budget(rules()).wait(2, None, now, 0.5).is_some());
-    assert_eq!(budget(rules()).wait(3, None, now, 0.5), None);
+    assert!(budget(rules()).retry_delay(2, None, now, 0.5).is_some());
+    assert_eq!(budget(rules()).retry_delay(3, None, now, 0.5), None);
     let off = RetryConfig {
         max_retries: 0,
         ..rules()
     };
-    assert_eq!(budget(off).wait(0, None, now, 0.5), None);
+    assert_eq!(budget(off).retry_delay(0, None, now, 0.5), None);
 }
 
 #[test]
 fn what_the_provider_asks_for_is_kept_to() {
     let now = Instant::now();
-    let budget = Budget::new(rules(), &HeaderMap::new(), now);
-    let wait = |after| budget.wait(0, Some(after), now, 0.0);
+    let budget = RetryBudget::new(rules(), &HeaderMap::new(), now);
+    let wait = |after| budget.retry_delay(0, Some(after), now, 0.0);
     assert_eq!(wait(3 * MS), Some(3 * MS));
     assert_eq!(wait(8_000 * MS), Some(8_000 * MS));
     assert_eq!(wait(8_001 * MS), None);
@@ -126,62 +130,65 @@ fn what_the_provider_asks_for_is_kept_to() {
 #[test]
 fn attempts_and_time_run_out() {
     let begun = Instant::now();
-    let mut budget = Budget::new(rules(), &HeaderMap::new(), begun);
+    let mut budget = RetryBudget::new(rules(), &HeaderMap::new(), begun);
     for spent in 1..6 {
-        budget.spend();
+        budget.count_attempt();
         assert_eq!(budget.attempts(), spent);
-        assert!(budget.may_go_on(begun + 59_999 * MS), "{spent}");
-        assert!(!budget.may_go_on(begun + 60_000 * MS), "{spent}");
+        assert!(budget.has_attempts_left(begun + 59_999 * MS), "{spent}");
+        assert!(!budget.has_attempts_left(begun + 60_000 * MS), "{spent}");
     }
-    budget.spend();
-    assert!(!budget.may_go_on(begun));
-    assert_eq!(budget.wait(0, None, begun, 0.0), None);
+    budget.count_attempt();
+    assert!(!budget.has_attempts_left(begun));
+    assert_eq!(budget.retry_delay(0, None, begun, 0.0), None);
 
-    let mut budget = Budget::new(rules(), &HeaderMap::new(), begun);
-    budget.spend();
+    let mut budget = RetryBudget::new(rules(), &HeaderMap::new(), begun);
+    budget.count_attempt();
     let late = begun + 59_800 * MS;
-    assert!(budget.may_go_on(late));
-    assert_eq!(budget.wait(0, None, late, 0.0), None);
-    assert_eq!(budget.wait(0, Some(100 * MS), late, 0.0), Some(100 * MS));
+    assert!(budget.has_attempts_left(late));
+    assert_eq!(budget.retry_delay(0, None, late, 0.0), None);
+    assert_eq!(
+        budget.retry_delay(0, Some(100 * MS), late, 0.0),
+        Some(100 * MS)
+    );
 
     // Without time for a second attempt there is a first one all the same.
     let hasty = RetryConfig {
         max_time: Duration::ZERO,
         ..rules()
     };
-    let mut budget = Budget::new(hasty, &HeaderMap::new(), begun);
-    assert!(budget.may_go_on(begun));
-    budget.spend();
-    assert!(!budget.may_go_on(begun));
+    let mut budget = RetryBudget::new(hasty, &HeaderMap::new(), begun);
+    assert!(budget.has_attempts_left(begun));
+    budget.count_attempt();
+    assert!(!budget.has_attempts_left(begun));
 }
 
 #[test]
 fn a_client_that_retries_by_itself_is_not_helped() {
     let now = Instant::now();
     let budget = |lines| {
-        let mut budget = Budget::new(rules(), &headers(lines), now);
-        budget.spend();
+        let mut budget = RetryBudget::new(rules(), &headers(lines), now);
+        budget.count_attempt();
         budget
     };
-    let retries = |lines| budget(lines).wait(0, None, now, 0.0).is_some();
+    let retries = |lines| budget(lines).retry_delay(0, None, now, 0.0).is_some();
     assert!(retries(&[("x-stainless-retry-count", "0")]));
     assert!(retries(&[("x-stainless-retry-count", "many")]));
     assert!(!retries(&[("x-stainless-retry-count", "1")]));
     // Another place may still be asked.
-    assert!(budget(&[("x-stainless-retry-count", "1")]).may_go_on(now));
+    assert!(budget(&[("x-stainless-retry-count", "1")]).has_attempts_left(now));
 
-    let wait = |lines, after| budget(lines).wait(0, Some(after), now, 0.0);
+    let wait = |lines, after| budget(lines).retry_delay(0, Some(after), now, 0.0);
     let patient = &[("x-stainless-timeout", "2")];
     assert_eq!(wait(patient, 1_999 * MS), Some(1_999 * MS));
     assert_eq!(wait(patient, 2_000 * MS), None);
     // Libraries in whole seconds write less than one as none.
     assert_eq!(wait(&[("x-stainless-timeout", "0")], MS), None);
     for nonsense in ["NOT_GIVEN", "-1", "NaN", ""] {
-        let budget = Budget::new(rules(), &headers(&[("x-stainless-timeout", nonsense)]), now);
-        let wait = budget.wait(0, Some(5_000 * MS), now, 0.0);
+        let budget = RetryBudget::new(rules(), &headers(&[("x-stainless-timeout", nonsense)]), now);
+        let wait = budget.retry_delay(0, Some(5_000 * MS), now, 0.0);
         assert_eq!(wait, Some(5_000 * MS), "{nonsense}");
     }
-    let spent = budget(patient).wait(0, Some(MS), now + 2_000 * MS, 0.0);
+    let spent = budget(patient).retry_delay(0, Some(MS), now + 2_000 * MS, 0.0);
     assert_eq!(spent, None, "counted from the beginning");
 }
 
@@ -208,9 +215,9 @@ proptest! {
             headers.append("x-stainless-timeout", value.clone());
             headers.append("x-stainless-retry-count", value);
         }
-        prop_assert!(retry_after(&headers, SystemTime::now()).is_none_or(|after| after <= LONGEST));
-        let budget = Budget::new(rules(), &headers, Instant::now());
-        prop_assert!(budget.patience.is_none_or(|patience| patience <= LONGEST));
+        prop_assert!(parse_retry_after(&headers, SystemTime::now()).is_none_or(|after| after <= MAX_RETRY_AFTER));
+        let budget = RetryBudget::new(rules(), &headers, Instant::now());
+        prop_assert!(budget.client_timeout.is_none_or(|patience| patience <= MAX_RETRY_AFTER));
     }
 
     /// A request is played to its end: however often it fails, and whatever it is told, it stays
@@ -224,16 +231,16 @@ proptest! {
         let begun = Instant::now();
         let timeout = timeout.map(|timeout| timeout.to_string());
         let lines: Vec<_> = timeout.iter().map(|t| ("x-stainless-timeout", t.as_str())).collect();
-        let mut budget = Budget::new(rules, &headers(&lines), begun);
+        let mut budget = RetryBudget::new(rules, &headers(&lines), begun);
         let (mut now, mut retries, mut before) = (begun, 0, 0);
         for (chance, after, takes) in fates {
-            prop_assert!(budget.may_go_on(now));
-            budget.spend();
+            prop_assert!(budget.has_attempts_left(now));
+            budget.count_attempt();
             prop_assert_eq!(budget.attempts(), before + 1);
             before = budget.attempts();
             now += takes * MS;
             let after = after.map(|ms| ms * MS);
-            let Some(wait) = budget.wait(retries, after, now, chance) else {
+            let Some(wait) = budget.retry_delay(retries, after, now, chance) else {
                 break;
             };
             prop_assert!(wait <= rules.max_delay);
@@ -250,10 +257,10 @@ proptest! {
 
     #[test]
     fn without_a_header_waits_never_shrink_but_by_jitter(rules in any_rules(), chance in 0.0..1.0) {
-        let rules = RetryConfig { max_time: LONGEST, max_retries: 100, ..rules };
+        let rules = RetryConfig { max_time: MAX_RETRY_AFTER, max_retries: 100, ..rules };
         let now = Instant::now();
-        let budget = Budget::new(rules, &HeaderMap::new(), now);
-        let waits: Vec<_> = (0..100).map(|n| budget.wait(n, None, now, chance).unwrap()).collect();
+        let budget = RetryBudget::new(rules, &HeaderMap::new(), now);
+        let waits: Vec<_> = (0..100).map(|n| budget.retry_delay(n, None, now, chance).unwrap()).collect();
         prop_assert!(waits.is_sorted());
     }
 }

@@ -70,7 +70,7 @@ impl DemoAgent {
     /// Forgets the session: an agent whose request is refused cannot go on with it.
     pub fn start_over(&mut self) {
         self.messages = vec![json!({"role": "system", "content": SYSTEM})];
-        self.ask();
+        self.add_task();
     }
 
     /// Keeps the message of an answer and does what it asks for.
@@ -86,11 +86,11 @@ impl DemoAgent {
                 .push(json!({"role": "tool", "tool_call_id": call["id"], "content": result}));
         }
         if calls.count() == 0 {
-            self.ask();
+            self.add_task();
         }
     }
 
-    fn ask(&mut self) {
+    fn add_task(&mut self) {
         let task = TASKS[self.turn % TASKS.len()];
         self.messages.push(json!({"role": "user", "content": task}));
         self.turn += 1;

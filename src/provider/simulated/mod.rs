@@ -7,23 +7,23 @@
 //!
 //! The same request always gets the same answer, cached tokens apart. No clock, no I/O.
 
-mod agent;
-mod count;
+mod completion;
 mod demo_agent;
-mod memory;
+mod memory_requests;
 mod request;
 mod schema;
-mod write;
+mod scripted_agent;
+mod token_count;
 
 use bytes::Bytes;
 use http::{HeaderValue, Method, Request, Response, StatusCode, header};
 use serde_json::{Value, json};
 use xxhash_rust::xxh3::{xxh3_64, xxh3_64_with_seed};
 
-use count::Prompt;
+use completion::{Completion, SimulatedBody, json_response};
 pub use demo_agent::DemoAgent;
-use request::{ChatRequest, Refusal};
-use write::{Body, Completion, json_response};
+use request::{SimulatedRefusal, SimulatedRequest};
+use token_count::SimulatedPrompt;
 
 /// Names of all models, with their windows in tokens, the answer included.
 pub const MODELS: &[(&str, u32)] = &[
@@ -37,30 +37,30 @@ pub const MODELS: &[(&str, u32)] = &[
 /// Answers one request. The path may have any prefix before `/chat/completions` or `/models`.
 ///
 /// Never fails: whatever is wrong with the request is said in a 4xx, as OpenAI would.
-pub async fn answer(request: Request<Bytes>) -> Response<Body> {
+pub async fn answer_request(request: Request<Bytes>) -> Response<SimulatedBody> {
     let id = format!("req_{:016x}", xxh3_64(request.body()));
     let mut response = route_request(&request)
-        .unwrap_or_else(|refusal| json_response(refusal.status, &refusal.body()));
+        .unwrap_or_else(|refusal| json_response(refusal.status, &refusal.to_body()));
     if let Ok(id) = HeaderValue::from_str(&id) {
         response.headers_mut().insert("x-request-id", id);
     }
     response
 }
 
-fn route_request(request: &Request<Bytes>) -> Result<Response<Body>, Refusal> {
+fn route_request(request: &Request<Bytes>) -> Result<Response<SimulatedBody>, SimulatedRefusal> {
     let path = request.uri().path().trim_end_matches('/');
     let method = request.method();
     if *method == Method::POST && path.ends_with("/chat/completions") {
         return complete_chat(request);
     }
     if *method != Method::GET || !path.ends_with("/models") {
-        return Err(Refusal {
+        return Err(SimulatedRefusal {
             status: StatusCode::NOT_FOUND,
-            ..Refusal::new(format!("Invalid URL ({method} {path})"))
+            ..SimulatedRefusal::new(format!("Invalid URL ({method} {path})"))
         });
     }
     let models = MODELS.iter().map(|(name, window)| {
-        json!({"id": name, "object": "model", "created": write::CREATED, "owned_by": "plimsoll",
+        json!({"id": name, "object": "model", "created": completion::CREATED, "owned_by": "plimsoll",
             "context_length": window})
     });
     let list = json!({"object": "list", "data": models.collect::<Vec<Value>>()});
@@ -68,27 +68,27 @@ fn route_request(request: &Request<Bytes>) -> Result<Response<Body>, Refusal> {
 }
 
 /// The model of that name, with or without its provider's before a slash.
-fn find_model(name: &str) -> Result<(&'static str, u32), Refusal> {
+fn find_model(name: &str) -> Result<(&'static str, u32), SimulatedRefusal> {
     let bare = name.strip_prefix("simulated/").unwrap_or(name);
     let found = MODELS.iter().find(|(name, _)| *name == bare);
-    found.copied().ok_or_else(|| Refusal {
+    found.copied().ok_or_else(|| SimulatedRefusal {
         status: StatusCode::NOT_FOUND,
         code: Some("model_not_found"),
-        ..Refusal::new(format!(
+        ..SimulatedRefusal::new(format!(
             "The model `{name}` does not exist or you do not have access to it."
         ))
     })
 }
 
-fn complete_chat(request: &Request<Bytes>) -> Result<Response<Body>, Refusal> {
+fn complete_chat(request: &Request<Bytes>) -> Result<Response<SimulatedBody>, SimulatedRefusal> {
     let body: Value = serde_json::from_slice(request.body()).unwrap_or_default();
-    let chat = ChatRequest::read(&body)?;
+    let chat = SimulatedRequest::from_body(&body)?;
     // SECURITY: a cache shared between keys would tell one client what another has sent.
     let owner = request.headers().get(header::AUTHORIZATION);
     let owner = xxh3_64(owner.map_or(b"", HeaderValue::as_bytes));
     let seed = xxh3_64_with_seed(chat.model.as_bytes(), owner);
-    let prompt = Prompt::count(seed, chat.schemas(), chat.messages);
-    let limit = chat.limit();
+    let prompt = SimulatedPrompt::count_prompt(seed, chat.schemas(), chat.messages);
+    let limit = chat.answer_limit();
     check_window(chat.window, prompt.tokens, limit)?;
     let limit = limit.unwrap_or(chat.window - prompt.tokens);
     let id = xxh3_64_with_seed(request.body(), prompt.hash);
@@ -96,7 +96,7 @@ fn complete_chat(request: &Request<Bytes>) -> Result<Response<Body>, Refusal> {
         id: format!("chatcmpl-{id:016x}"),
         call_id: format!("call_{:016x}", prompt.hash),
         model: chat.model,
-        reply: agent::make_reply(&chat, prompt.hash, limit),
+        reply: scripted_agent::make_reply(&chat, prompt.hash, limit),
         prompt_tokens: prompt.tokens,
         cached_tokens: prompt.read_cache(),
     };
@@ -107,7 +107,7 @@ fn complete_chat(request: &Request<Bytes>) -> Result<Response<Body>, Refusal> {
 }
 
 /// Refuses what does not fit the window, in the sentence that every client looks for.
-fn check_window(window: u32, prompt: u32, limit: Option<u32>) -> Result<(), Refusal> {
+fn check_window(window: u32, prompt: u32, limit: Option<u32>) -> Result<(), SimulatedRefusal> {
     let total = prompt.saturating_add(limit.unwrap_or(0));
     if total <= window {
         return Ok(());
@@ -121,9 +121,9 @@ fn check_window(window: u32, prompt: u32, limit: Option<u32>) -> Result<(), Refu
              Please reduce the length of the messages or completion."
         ),
     };
-    Err(Refusal {
+    Err(SimulatedRefusal {
         code: Some("context_length_exceeded"),
-        ..Refusal::of(
+        ..SimulatedRefusal::for_parameter(
             "messages",
             format!("This model's maximum context length is {window} tokens. However, {excess}"),
         )

@@ -19,14 +19,14 @@ const ROLES: &[&str] = &[
 
 /// A refused request. `code` and `param` are what clients branch on; the sentence is for people.
 #[derive(Debug)]
-pub(super) struct Refusal {
+pub(super) struct SimulatedRefusal {
     pub(super) status: StatusCode,
     pub(super) message: String,
     pub(super) param: Option<String>,
     pub(super) code: Option<&'static str>,
 }
 
-impl Refusal {
+impl SimulatedRefusal {
     /// A 400 about the request as a whole.
     pub(super) fn new(message: impl Into<String>) -> Self {
         Self {
@@ -38,7 +38,7 @@ impl Refusal {
     }
 
     /// A 400 about one parameter.
-    pub(super) fn of(param: impl Into<String>, message: impl Into<String>) -> Self {
+    pub(super) fn for_parameter(param: impl Into<String>, message: impl Into<String>) -> Self {
         Self {
             param: Some(param.into()),
             ..Self::new(message)
@@ -46,7 +46,7 @@ impl Refusal {
     }
 
     /// The body of the answer.
-    pub(super) fn body(&self) -> Value {
+    pub(super) fn to_body(&self) -> Value {
         json!({"error": {"message": self.message, "type": "invalid_request_error",
             "param": self.param, "code": self.code}})
     }
@@ -54,7 +54,7 @@ impl Refusal {
 
 /// A valid request, borrowed from its body.
 #[derive(Debug)]
-pub(super) struct ChatRequest<'a> {
+pub(super) struct SimulatedRequest<'a> {
     body: &'a Value,
     pub(super) model: &'static str,
     /// Of the model, in tokens.
@@ -62,18 +62,19 @@ pub(super) struct ChatRequest<'a> {
     pub(super) messages: &'a [Value],
 }
 
-impl<'a> ChatRequest<'a> {
+impl<'a> SimulatedRequest<'a> {
     /// Parameters of a wrong type count as absent.
     ///
     /// # Errors
     /// The first thing that OpenAI would refuse about the conversation and what goes with it.
-    pub(super) fn read(body: &'a Value) -> Result<Self, Refusal> {
+    pub(super) fn from_body(body: &'a Value) -> Result<Self, SimulatedRefusal> {
         if !body.is_object() {
             let message = "We could not parse the JSON body of your request.";
-            return Err(Refusal::new(message));
+            return Err(SimulatedRefusal::new(message));
         }
         let name = body["model"].as_str();
-        let name = name.ok_or_else(|| Refusal::new("you must provide a model parameter"))?;
+        let name =
+            name.ok_or_else(|| SimulatedRefusal::new("you must provide a model parameter"))?;
         let (model, window) = find_model(name)?;
         Ok(Self {
             body,
@@ -104,7 +105,7 @@ impl<'a> ChatRequest<'a> {
     }
 
     /// What the answer's text must fit.
-    pub(super) fn schema(&self) -> Option<Value> {
+    pub(super) fn answer_schema(&self) -> Option<Value> {
         let format = &self.body["response_format"];
         match format["type"].as_str()? {
             "json_schema" => Some(format["json_schema"]["schema"].clone()),
@@ -114,7 +115,7 @@ impl<'a> ChatRequest<'a> {
     }
 
     /// Tokens that the answer may have.
-    pub(super) fn limit(&self) -> Option<u32> {
+    pub(super) fn answer_limit(&self) -> Option<u32> {
         let limits = ["max_completion_tokens", "max_tokens"].into_iter();
         let limit = limits.filter_map(|name| self.body[name].as_u64()).next()?;
         Some(u32::try_from(limit).unwrap_or(u32::MAX))
@@ -130,23 +131,23 @@ impl<'a> ChatRequest<'a> {
 }
 
 /// The role of a message, where it has one.
-pub(super) fn role(message: &Value) -> &str {
+pub(super) fn message_role(message: &Value) -> &str {
     message["role"].as_str().unwrap_or_default()
 }
 
 /// The messages of a valid conversation.
-fn check_messages(messages: &Value) -> Result<&[Value], Refusal> {
+fn check_messages(messages: &Value) -> Result<&[Value], SimulatedRefusal> {
     let messages = messages.as_array().filter(|messages| !messages.is_empty());
     let messages = messages.ok_or_else(|| invalid_type("messages", "an array of objects"))?;
     let mut waiting: Vec<&Value> = Vec::new();
     for (at, message) in messages.iter().enumerate() {
         check_message(message, &format!("messages[{at}]"))?;
-        if role(message) == "tool" {
+        if message_role(message) == "tool" {
             let answered = waiting
                 .iter()
                 .position(|id| **id == message["tool_call_id"]);
             let answered = answered.ok_or_else(|| {
-                Refusal::of(
+                SimulatedRefusal::for_parameter(
                     format!("messages.[{at}].role"),
                     "Invalid parameter: messages with role 'tool' must be a response to a \
                      preceding message with 'tool_calls'.",
@@ -163,14 +164,17 @@ fn check_messages(messages: &Value) -> Result<&[Value], Refusal> {
     Ok(messages)
 }
 
-fn check_message(message: &Value, path: &str) -> Result<(), Refusal> {
-    let role = role(message);
+fn check_message(message: &Value, path: &str) -> Result<(), SimulatedRefusal> {
+    let role = message_role(message);
     if !ROLES.contains(&role) {
         let message = format!(
             "Invalid value: '{role}'. Supported values are: {}.",
             ROLES.join(", ")
         );
-        return Err(Refusal::of(format!("{path}.role"), message));
+        return Err(SimulatedRefusal::for_parameter(
+            format!("{path}.role"),
+            message,
+        ));
     }
     let spoken = ["tool_calls", "function_call", "refusal", "audio"];
     let spoken = role == "assistant" && spoken.iter().any(|name| !message[name].is_null());
@@ -189,21 +193,21 @@ fn check_message(message: &Value, path: &str) -> Result<(), Refusal> {
     }
 }
 
-fn invalid_type(param: &str, expected: &str) -> Refusal {
+fn invalid_type(param: &str, expected: &str) -> SimulatedRefusal {
     let message = format!("Invalid type for '{param}': expected {expected}.");
-    Refusal {
+    SimulatedRefusal {
         code: Some("invalid_type"),
-        ..Refusal::of(param, message)
+        ..SimulatedRefusal::for_parameter(param, message)
     }
 }
 
 /// Every call is answered before anything else is said.
-fn check_answered(waiting: &[&Value], at: usize) -> Result<(), Refusal> {
+fn check_answered(waiting: &[&Value], at: usize) -> Result<(), SimulatedRefusal> {
     if waiting.is_empty() {
         return Ok(());
     }
     let ids: Vec<&str> = waiting.iter().filter_map(|id| id.as_str()).collect();
-    Err(Refusal::of(
+    Err(SimulatedRefusal::for_parameter(
         format!("messages.[{at}].role"),
         format!(
             "An assistant message with 'tool_calls' must be followed by tool messages responding \

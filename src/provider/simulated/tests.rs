@@ -6,7 +6,7 @@ use super::*;
 
 async fn post(body: impl Into<Bytes>) -> (StatusCode, String) {
     let request = Request::post("http://simulated/any/v1/chat/completions");
-    let response = answer(request.body(body.into()).unwrap()).await;
+    let response = answer_request(request.body(body.into()).unwrap()).await;
     let status = response.status();
     let body = response.into_body().collect().await.unwrap().to_bytes();
     (status, String::from_utf8(body.to_vec()).unwrap())
@@ -207,7 +207,7 @@ async fn bodies_that_are_no_json_are_refused() {
 async fn models_are_listed_and_other_paths_refused() {
     async fn call(method: &str, path: &str) -> (StatusCode, Value) {
         let request = Request::builder().method(method).uri(path);
-        let response = answer(request.body(Bytes::new()).unwrap()).await;
+        let response = answer_request(request.body(Bytes::new()).unwrap()).await;
         let status = response.status();
         assert!(response.headers().contains_key("x-request-id"));
         let body = response.into_body().collect().await.unwrap().to_bytes();

@@ -11,44 +11,44 @@ use std::time::{Duration, Instant};
 pub use self::{
     plan_log::{log_plan, note_plan},
     planned_request::{PlannedRequest, guard_policy},
-    refit::{measure_by, refit},
+    refit::{refit_request, remeasure_for_target},
 };
 use super::{
     App,
-    client_request::{Followed, SessionContext},
+    client_request::{FollowedConversation, SessionContext},
     recovery_step::{RecoveryRules, RecoveryStep},
     request_options::GuardMode,
     summary_due::{caution_waits_since, summary_user},
 };
 use crate::{
-    compaction::{CompactionStep, Outcome},
+    compaction::{CompactionStep, JobOutcome},
     conversation::Conversation,
-    guard::{self, Plan, Policy, Recall, StoodBack, record::Ours},
-    health::{Level, limits::Limits},
+    guard::{self, Plan, Policy, Recall, StandBackReason, injections::Injections},
+    health::{HealthLevel, limits::HealthLimits},
     provider::Target,
-    relay::Spoken,
-    session::{Inherited, State},
+    relay::AssistantTurn,
+    session::{InheritedSession, SessionState},
 };
 
 /// What the guard's part of a trace is called.
-const GUARD: &str = "plimsoll.guard";
+const GUARD_SPAN: &str = "plimsoll.guard";
 
 /// Plans a request for `target`.
 pub fn plan_request(
-    followed: Followed<'_>,
+    followed: FollowedConversation<'_>,
     target: &Target,
     compaction: CompactionStep,
 ) -> PlannedRequest {
-    let Followed {
+    let FollowedConversation {
         session,
         conversation,
     } = followed;
-    let _child = session.notes.trace.child(GUARD);
+    let _child = session.notes.trace.begin_child(GUARD_SPAN);
     let begun = Instant::now();
     let (app, inherited) = (&session.app, &session.inherited);
     let mode = session.options.mode;
     let policy = guard_policy(app, target);
-    let recall = recall(app, inherited, target);
+    let recall = recall_for_target(app, inherited, target);
     let rules = recovery_rules(session, target);
     let begin_recovery = |rules| RecoveryStep::begin(conversation, inherited, &policy, rules, mode);
     let mut planned = PlannedRequest {
@@ -64,14 +64,14 @@ pub fn plan_request(
         guard_took: Duration::ZERO,
         refits: 0,
     };
-    planned = replan(followed, planned);
+    planned = replan_request(followed, planned);
     planned.caution_waits_since_ms = caution_waits_since(followed, &planned);
     if planned.caution_waits_since_ms.is_some() {
         planned.recovery = begin_recovery(RecoveryRules {
             caution_waits: true,
             ..rules
         });
-        planned = replan(followed, planned);
+        planned = replan_request(followed, planned);
     }
     planned.guard_took = begun.elapsed();
     planned
@@ -79,19 +79,19 @@ pub fn plan_request(
 
 /// Carries out the calls of an answer that called only the proxy's tools, and plans the request that follows.
 pub fn plan_next_turn(
-    followed: Followed<'_>,
+    followed: FollowedConversation<'_>,
     mut planned: PlannedRequest,
-    spoken: &Spoken,
+    spoken: &AssistantTurn,
 ) -> PlannedRequest {
     let session = followed.session;
-    let _child = session.notes.trace.child(GUARD);
+    let _child = session.notes.trace.begin_child(GUARD_SPAN);
     let begun = Instant::now();
     let target = planned.target.clone();
     let policy = guard_policy(&session.app, &target);
     planned
         .recovery
         .execute_tool_turn(followed.conversation, &policy, spoken);
-    let mut planned = replan(followed, planned);
+    let mut planned = replan_request(followed, planned);
     planned.guard_took += begun.elapsed();
     plan_log::log_tool_turn(session.inherited.session, &planned, spoken);
     planned
@@ -99,19 +99,19 @@ pub fn plan_next_turn(
 
 /// Takes over the outcome of a summary, and plans with it where it is a summary.
 pub fn plan_with_summary(
-    followed: Followed<'_>,
+    followed: FollowedConversation<'_>,
     mut planned: PlannedRequest,
-    outcome: &Outcome,
+    outcome: &JobOutcome,
 ) -> PlannedRequest {
     let session = followed.session;
-    let _child = session.notes.trace.child(GUARD);
+    let _child = session.notes.trace.begin_child(GUARD_SPAN);
     let begun = Instant::now();
     if planned.compaction.take_over(outcome) {
         if session.inherited.state.is_some() {
             let user = summary_user(&session.inherited);
             session.app.summary_jobs.mark_used(&user);
         }
-        planned = replan(followed, planned);
+        planned = replan_request(followed, planned);
     }
     planned.guard_took += begun.elapsed();
     planned
@@ -119,17 +119,17 @@ pub fn plan_with_summary(
 
 /// Plans without anything that recovery adds, for a provider that refuses it.
 pub fn plan_without_additions(
-    followed: Followed<'_>,
+    followed: FollowedConversation<'_>,
     mut planned: PlannedRequest,
 ) -> PlannedRequest {
-    planned.recovery.withdraw();
-    replan(followed, planned)
+    planned.recovery.withdraw_all();
+    replan_request(followed, planned)
 }
 
 /// Plans without the prompt after a tool result, for a provider that refuses it; `None` where there is
 /// no such prompt that may be the reason.
 pub fn plan_without_prompt_after_tool(
-    followed: Followed<'_>,
+    followed: FollowedConversation<'_>,
     planned: &PlannedRequest,
 ) -> Option<PlannedRequest> {
     let mut planned = planned.clone();
@@ -145,25 +145,28 @@ pub fn plan_without_prompt_after_tool(
         session = %followed.session.inherited.session, provider = &*target.provider.name, model = target.model,
         "a provider refuses a prompt after a tool result; prompts of this session go elsewhere"
     );
-    Some(replan(followed, planned))
+    Some(replan_request(followed, planned))
 }
 
 /// Plans with what recovery has decided by now and the summary in use; without the one, or the
 /// other, or both, where that cannot be carried out or does not fit.
-fn replan(followed: Followed<'_>, mut planned: PlannedRequest) -> PlannedRequest {
-    let best = |additions: Ours| plan_with_or_without_summary(followed, &planned, &additions);
-    let mut found = best(planned.recovery.additions());
+fn replan_request(
+    followed: FollowedConversation<'_>,
+    mut planned: PlannedRequest,
+) -> PlannedRequest {
+    let best = |additions: Injections| plan_with_or_without_summary(followed, &planned, &additions);
+    let mut found = best(planned.recovery.collect_injections());
     let has_additions = planned.recovery.adds_anything();
     let session = followed.session.inherited.session;
     let mut withdraws = false;
     if let Some(reason) = found.plan.report.stood_back {
         withdraws = true;
-        if has_additions && let StoodBack::Unsound(broken) = reason {
+        if has_additions && let StandBackReason::Unsound(broken) = reason {
             tracing::error!(%session, ?broken, "a plan with what recovery adds was unsound; the request goes on without");
-            found = best(Ours::default());
+            found = best(Injections::default());
         }
     } else if found.plan.report.over_budget && has_additions {
-        let without = best(Ours::default());
+        let without = best(Injections::default());
         // What the proxy adds must not be what makes a request too large.
         if !without.plan.report.over_budget {
             withdraws = true;
@@ -171,7 +174,7 @@ fn replan(followed: Followed<'_>, mut planned: PlannedRequest) -> PlannedRequest
         }
     }
     if withdraws {
-        planned.recovery.withdraw();
+        planned.recovery.withdraw_all();
     }
     if found.summary_left_out {
         tracing::warn!(%session, "a summary could not stand in a request, which goes on without it");
@@ -186,21 +189,21 @@ fn replan(followed: Followed<'_>, mut planned: PlannedRequest) -> PlannedRequest
 }
 
 /// A plan, and whether it does without the summary in use.
-struct Found {
+struct PlanChoice {
     plan: Plan,
     summary_left_out: bool,
 }
 
 /// The guard's plan with the summary in use, unless that is what is wrong with it.
 fn plan_with_or_without_summary(
-    followed: Followed<'_>,
+    followed: FollowedConversation<'_>,
     planned: &PlannedRequest,
-    additions: &Ours,
-) -> Found {
-    let policy = planned.policy(&followed.session.app);
+    additions: &Injections,
+) -> PlanChoice {
+    let policy = planned.build_policy(&followed.session.app);
     let plan = |summary| {
         let recall = Recall {
-            ours: Ours {
+            injections: Injections {
                 summary,
                 ..additions.clone()
             },
@@ -214,20 +217,20 @@ fn plan_with_or_without_summary(
     if has_summary && !is_usable(&with) {
         let without = plan(None);
         if is_usable(&without) {
-            return Found {
+            return PlanChoice {
                 plan: without,
                 summary_left_out: true,
             };
         }
     }
-    Found {
+    PlanChoice {
         plan: with,
         summary_left_out: false,
     }
 }
 
 fn is_usable(plan: &Plan) -> bool {
-    let unsound = matches!(plan.report.stood_back, Some(StoodBack::Unsound(_)));
+    let unsound = matches!(plan.report.stood_back, Some(StandBackReason::Unsound(_)));
     !unsound && !plan.report.over_budget
 }
 
@@ -236,8 +239,8 @@ fn recovery_rules<'a>(session: &'a SessionContext, target: &Target) -> RecoveryR
     RecoveryRules {
         settings,
         other_model: !is_same_model(&session.inherited, target),
-        pace: settings.pace(&target.settings),
-        wanted: settings.acts(&target.settings, None) && session.options.recovers,
+        pace: settings.pace_for_model(&target.settings),
+        wanted: settings.is_enabled_for(&target.settings, None) && session.options.recovers,
         caution_waits: false,
     }
 }
@@ -248,22 +251,24 @@ fn level_limits(
     policy: &Policy<'_>,
     target: &Target,
     recall: &Recall,
-) -> Limits {
+) -> HealthLimits {
     let own = guard::session_budget(conversation, policy, recall).tokens;
-    target.limits(policy.settings, Some(own))
+    target.compute_limits(policy.settings, Some(own))
 }
 
 /// What is known from before. A calibration is that of a model: another model begins anew.
-fn recall(app: &App, inherited: &Inherited, target: &Target) -> Recall {
-    let mut recall = inherited.recall();
+fn recall_for_target(app: &App, inherited: &InheritedSession, target: &Target) -> Recall {
+    let mut recall = inherited.to_recall();
     if !is_same_model(inherited, target) {
-        recall.calibration = app.ratios.of(&target.provider.name, &target.model);
+        recall.calibration = app
+            .ratios
+            .initial_calibration(&target.provider.name, &target.model);
     }
     recall
 }
 
 /// Whether the generation before was of the same model of the same provider.
-pub fn is_same_model(inherited: &Inherited, target: &Target) -> bool {
+pub fn is_same_model(inherited: &InheritedSession, target: &Target) -> bool {
     inherited.state.as_ref().is_some_and(|state| {
         *state.model == *target.model && *state.provider == *target.provider.name
     })
@@ -272,7 +277,7 @@ pub fn is_same_model(inherited: &Inherited, target: &Target) -> bool {
 /// Whether the request is better off with `larger`: it would be cut here, or soon, or its
 /// session has gone there and is still too long to come back for good.
 pub fn wants_larger_model(
-    inherited: &Inherited,
+    inherited: &InheritedSession,
     planned: &PlannedRequest,
     larger: &Target,
 ) -> bool {
@@ -282,9 +287,10 @@ pub fn wants_larger_model(
     let report = &planned.plan.report;
     let cut = report.folded.is_some() || report.over_budget || report.course.is_some();
     let target = &planned.target;
-    let critical =
-        |state: &State| state.health == Level::Critical && is_same_model(inherited, target);
-    let gone = |state: &State| {
+    let critical = |state: &SessionState| {
+        state.health == HealthLevel::Critical && is_same_model(inherited, target)
+    };
+    let gone = |state: &SessionState| {
         let half = target.window.tokens / 2;
         is_same_model(inherited, larger) && state.prompt_tokens.is_some_and(|tokens| tokens > half)
     };

@@ -2,9 +2,9 @@
 
 use super::PlannedRequest;
 use crate::{
-    guard::{self, How},
+    guard::{self, Shortening},
     proxy::{client_request::SessionContext, request_options::GuardMode},
-    relay::Spoken,
+    relay::AssistantTurn,
     session::SessionId,
 };
 
@@ -13,7 +13,7 @@ const LOGGED_CUTS: usize = 20;
 
 /// Notes in the request's line of the log what is done to the request.
 pub fn note_plan(session: &SessionContext, planned: &PlannedRequest) {
-    let actions = planned.actions(false);
+    let actions = planned.describe_actions(false);
     // 0 where the guard did not look at the request.
     let budget = planned.plan.report.budget.tokens;
     let mut facts = session.notes.facts();
@@ -38,7 +38,7 @@ pub(super) fn log_cuts(session: SessionId, planned: &PlannedRequest) {
     log_texts(session, planned);
     let mut cuts = report.truncated.iter().filter(|cut| cut.new);
     for cut in cuts.by_ref().take(LOGGED_CUTS) {
-        let (tool, before, after) = (named(&cut.tool), cut.before, cut.after);
+        let (tool, before, after) = (display_tool(&cut.tool), cut.before, cut.after);
         tracing::warn!(
             %session, tool, before_chars = before, after_chars = after, place = cut.message,
             "a {} of {tool:?} was truncated: {before} -> {after} characters",
@@ -58,7 +58,7 @@ pub(super) fn log_cuts(session: SessionId, planned: &PlannedRequest) {
         );
     }
     // What a new course leaves out is told with the course.
-    let cut = |folded: &guard::Folded| folded.new && !planned.recovery.begins_course();
+    let cut = |folded: &guard::FoldReport| folded.new && !planned.recovery.begins_course();
     if let Some(folded) = report.folded.filter(cut) {
         let (messages, tokens) = (folded.messages, folded.tokens);
         let (kept, came) = (folded.kept, folded.came);
@@ -69,10 +69,10 @@ pub(super) fn log_cuts(session: SessionId, planned: &PlannedRequest) {
         );
     }
     match report.stood_back {
-        Some(guard::StoodBack::Unsound(broken)) => tracing::error!(
+        Some(guard::StandBackReason::Unsound(broken)) => tracing::error!(
             %session, ?broken, "a plan of the guard was unsound; the request goes on as it came"
         ),
-        Some(guard::StoodBack::Invalid(invalid)) => tracing::warn!(
+        Some(guard::StandBackReason::Invalid(invalid)) => tracing::warn!(
             %session, %invalid, "a conversation came in invalid and goes on as it came"
         ),
         _ => {}
@@ -82,11 +82,11 @@ pub(super) fn log_cuts(session: SessionId, planned: &PlannedRequest) {
 /// One line for what named texts and system text take, where that is new.
 fn log_texts(session: SessionId, planned: &PlannedRequest) {
     let texts = &planned.plan.report.texts;
-    if texts.new && texts.any() {
-        let count = |how| texts.count(how);
+    if texts.new && texts.has_content() {
+        let count = |how| texts.count_shortened(how);
         tracing::info!(
-            %session, capped = count(How::Capped), left_out = count(How::LeftOut),
-            trimmed = count(How::Trimmed), over = texts.system.over(),
+            %session, capped = count(Shortening::Capped), left_out = count(Shortening::LeftOut),
+            trimmed = count(Shortening::Trimmed), over = texts.system.is_over_limit(),
             "what named texts and system text take: {texts}"
         );
     }
@@ -103,9 +103,9 @@ fn log_recovery(session: SessionId, planned: &PlannedRequest) {
 }
 
 /// One line for a turn that the client does not see.
-pub(super) fn log_tool_turn(session: SessionId, planned: &PlannedRequest, spoken: &Spoken) {
+pub(super) fn log_tool_turn(session: SessionId, planned: &PlannedRequest, spoken: &AssistantTurn) {
     let (calls, reminders) = (
-        spoken.own.len(),
+        spoken.proxy_calls.len(),
         planned.recovery.memory().reminders.notes().len(),
     );
     tracing::info!(
@@ -115,6 +115,6 @@ pub(super) fn log_tool_turn(session: SessionId, planned: &PlannedRequest, spoken
 }
 
 /// A tool's name, for a sentence.
-fn named(tool: &str) -> &str {
+fn display_tool(tool: &str) -> &str {
     if tool.is_empty() { "a tool" } else { tool }
 }

@@ -6,11 +6,11 @@ use crate::{
     compaction::{self, CompactionStep},
     config::UsageMode,
     conversation::edit::Edits,
-    guard::{AnswerCap, Plan, Policy, Recall, record::Ours},
-    health::limits::Limits,
-    provider::{Target, learnt::Refused, overflow::Overflow},
+    guard::{AnswerCap, Plan, Policy, Recall, injections::Injections},
+    health::limits::HealthLimits,
+    provider::{Target, learnt_windows::RefusedPrompt, overflow::Overflow},
     proxy::{App, recovery_step::RecoveryStep, request_options::GuardMode},
-    relay::Sifting,
+    relay::AnswerFilter,
 };
 
 /// What came of planning: a value, of which the functions of [`super`] make another one where another request
@@ -20,7 +20,7 @@ pub struct PlannedRequest {
     /// The provider and the model that it is planned for.
     pub target: Target,
     /// The prompt sizes at which the level of the session changes.
-    pub limits: Limits,
+    pub limits: HealthLimits,
     pub mode: GuardMode,
     /// From before, without what the proxy adds.
     pub recall: Recall,
@@ -38,7 +38,7 @@ pub struct PlannedRequest {
 
 impl PlannedRequest {
     /// The edits to carry out.
-    pub fn edits(&self) -> Edits {
+    pub fn request_edits(&self) -> Edits {
         match self.mode {
             GuardMode::Guard => self.plan.edits.clone(),
             GuardMode::DryRun | GuardMode::Off => Edits::default(),
@@ -46,15 +46,15 @@ impl PlannedRequest {
     }
 
     /// What is to be taken out of the answer, since the proxy asked for it.
-    pub fn sifting(&self) -> Sifting {
+    pub fn answer_filter(&self) -> AnswerFilter {
         match self.mode {
-            GuardMode::Guard => self.recovery.sifting(),
-            GuardMode::DryRun | GuardMode::Off => Sifting::default(),
+            GuardMode::Guard => self.recovery.answer_filter(),
+            GuardMode::DryRun | GuardMode::Off => AnswerFilter::default(),
         }
     }
 
     /// Whether the guard may change the request.
-    pub fn guards(&self) -> bool {
+    pub fn is_guarded(&self) -> bool {
         self.mode == GuardMode::Guard && self.plan.report.stood_back.is_none()
     }
 
@@ -64,15 +64,15 @@ impl PlannedRequest {
     }
 
     /// What the proxy adds to the request.
-    pub fn additions(&self) -> Ours {
-        Ours {
+    pub fn collect_injections(&self) -> Injections {
+        Injections {
             summary: self.compaction_memory().summary,
-            ..self.recovery.additions()
+            ..self.recovery.collect_injections()
         }
     }
 
     /// What the session remembers of compaction after this request.
-    pub fn compaction_memory(&self) -> compaction::Memory {
+    pub fn compaction_memory(&self) -> compaction::CompactionMemory {
         let mut memory = self.compaction.memory_after();
         if self.recovery.begins_course() {
             // What a course leaves out is not told again.
@@ -83,10 +83,10 @@ impl PlannedRequest {
     }
 
     /// What the request is measured against, with the places for prompts that its provider takes.
-    pub fn policy<'a>(&'a self, app: &'a App) -> Policy<'a> {
+    pub fn build_policy<'a>(&'a self, app: &'a App) -> Policy<'a> {
         let policy = guard_policy(app, &self.target);
         Policy {
-            profile: self.recovery.profile(policy.profile),
+            profile: self.recovery.prompt_profile(policy.profile),
             ..policy
         }
     }
@@ -95,7 +95,9 @@ impl PlannedRequest {
     pub fn expected_tokens(&self) -> u32 {
         match self.mode {
             GuardMode::Guard => self.plan.report.expected,
-            GuardMode::DryRun | GuardMode::Off => self.recall.calibration.tokens(self.raw_sent),
+            GuardMode::DryRun | GuardMode::Off => {
+                self.recall.calibration.to_expected_tokens(self.raw_sent)
+            }
         }
     }
 
@@ -113,9 +115,9 @@ impl PlannedRequest {
     }
 
     /// The request as a provider refused it.
-    pub fn refused(&self, overflow: &Overflow) -> Refused {
+    pub fn describe_refusal(&self, overflow: &Overflow) -> RefusedPrompt {
         let reserve = self.plan.report.budget.reserve;
-        Refused {
+        RefusedPrompt {
             overflow: *overflow,
             claimed: self.target.window,
             expected: self.expected_tokens(),
@@ -128,7 +130,7 @@ impl PlannedRequest {
     /// usage: an estimate, in the provider's tokens.
     pub fn left_out_tokens(&self, usage: UsageMode) -> Option<u32> {
         let report = &self.plan.report;
-        if usage == UsageMode::AsSent || !self.guards() {
+        if usage == UsageMode::AsSent || !self.is_guarded() {
             return None;
         }
         let raw = report.raw_before.checked_sub(self.raw_sent)?;
@@ -139,10 +141,10 @@ impl PlannedRequest {
 
     /// What is done to the request, as the header and the log say it. `cut_in_silence`: and what its provider
     /// did to it.
-    pub fn actions(&self, cut_in_silence: bool) -> String {
+    pub fn describe_actions(&self, cut_in_silence: bool) -> String {
         let mut words = self.recovery.action_words();
-        words.extend(self.compaction.actions().map(str::to_owned));
-        let report = self.plan.report.actions();
+        words.extend(self.compaction.list_actions().map(str::to_owned));
+        let report = self.plan.report.format_actions();
         if words.is_empty() || report != "none" {
             words.insert(0, report);
         }

@@ -3,38 +3,38 @@
 use std::time::Instant;
 
 use super::{
-    GUARD, PlannedRequest, guard_policy, level_limits, plan_log::log_cuts, plan_without_additions,
-    replan,
+    GUARD_SPAN, PlannedRequest, guard_policy, level_limits, plan_log::log_cuts,
+    plan_without_additions, replan_request,
 };
-use crate::{provider::Target, proxy::client_request::Followed};
+use crate::{provider::Target, proxy::client_request::FollowedConversation};
 
 /// Plans for a window that turned out smaller; `target` has it. `counted`: the request as it was
 /// refused, in the provider's tokens. Where that changes nothing, plans without the tools and the
 /// prompt that recovery adds, and then without anything that it adds. `None` where neither the request nor the
 /// answer that it asks for gets smaller.
-pub fn refit(
-    followed: Followed<'_>,
+pub fn refit_request(
+    followed: FollowedConversation<'_>,
     refused: &PlannedRequest,
     target: &Target,
     counted: Option<u32>,
 ) -> Option<PlannedRequest> {
-    let _child = followed.session.notes.trace.child(GUARD);
+    let _child = followed.session.notes.trace.begin_child(GUARD_SPAN);
     let begun = Instant::now();
     let cap = |planned: &PlannedRequest| planned.plan.report.answer_cap.map(|cap| cap.sent);
     let is_smaller = |planned: &PlannedRequest| {
         planned.raw_sent < refused.raw_sent
             || planned.raw_sent == refused.raw_sent && cap(planned) < cap(refused)
     };
-    let mut planned = measure_by(followed, refused.clone(), target);
+    let mut planned = remeasure_for_target(followed, refused.clone(), target);
     if let Some(counted) = counted {
         let profile = target.provider.config.profile;
         let calibration = refused.recall.calibration;
-        planned.recall.calibration = calibration.learn(refused.raw_sent, counted, profile);
+        planned.recall.calibration = calibration.learn_usage(refused.raw_sent, counted, profile);
         planned.recall.counted = true;
     }
-    planned = replan(followed, planned);
+    planned = replan_request(followed, planned);
     if !is_smaller(&planned) && planned.recovery.withdraw_tools_and_prompt() {
-        planned = replan(followed, planned);
+        planned = replan_request(followed, planned);
     }
     if !is_smaller(&planned) && planned.has_additions() {
         planned = plan_without_additions(followed, planned);
@@ -49,8 +49,8 @@ pub fn refit(
 }
 
 /// The window is another than was thought: levels go by it from here on.
-pub fn measure_by(
-    followed: Followed<'_>,
+pub fn remeasure_for_target(
+    followed: FollowedConversation<'_>,
     mut planned: PlannedRequest,
     target: &Target,
 ) -> PlannedRequest {

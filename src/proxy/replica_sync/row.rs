@@ -12,7 +12,7 @@ use xxhash_rust::xxh3::xxh3_64;
 
 use crate::provider::{
     Provider,
-    learnt::{Lessons, wall_ms},
+    learnt_windows::{Lessons, wall_ms},
 };
 
 /// First byte of every value; changes with the meaning of any byte after it.
@@ -34,14 +34,14 @@ pub(super) struct RowName {
     /// What is said of the model.
     pub(super) letter: u8,
     /// Digest of where the provider is.
-    pub(super) place: u64,
+    pub(super) address_digest: u64,
     pub(super) provider: Box<str>,
     pub(super) model: Box<str>,
 }
 
 /// What was learnt of a model.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(super) enum Learnt {
+pub(super) enum SharedFact {
     /// What refusals taught of its window.
     Window(Lessons),
     /// Its tokens over ours.
@@ -50,24 +50,24 @@ pub(super) enum Learnt {
 
 /// A published value, and when it was published: by the wall clock, and later than all values before it.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(super) struct Stamped {
+pub(super) struct StampedFact {
     pub(super) at_ms: u64,
-    pub(super) learnt: Learnt,
+    pub(super) learnt: SharedFact,
 }
 
 impl RowName {
     pub(super) fn new(letter: u8, provider: &Provider, model: &str) -> Self {
         Self {
             letter,
-            place: digest_place(provider),
+            address_digest: digest_address(provider),
             provider: (&*provider.name).into(),
             model: model.into(),
         }
     }
 
     /// Whether it is about that provider, where it is now.
-    pub(super) fn is_of(&self, provider: &Provider) -> bool {
-        *self.provider == *provider.name && self.place == digest_place(provider)
+    pub(super) fn is_about(&self, provider: &Provider) -> bool {
+        *self.provider == *provider.name && self.address_digest == digest_address(provider)
     }
 
     /// `None`: a provider's name of that length cannot be written.
@@ -75,7 +75,7 @@ impl RowName {
         let length = u16::try_from(self.provider.len()).ok()?.to_be_bytes();
         let parts = [
             &[self.letter],
-            &self.place.to_be_bytes()[..],
+            &self.address_digest.to_be_bytes()[..],
             &length[..],
             self.provider.as_bytes(),
             self.model.as_bytes(),
@@ -84,22 +84,22 @@ impl RowName {
     }
 
     /// `None`: it is no such name.
-    pub(super) fn read(name: &[u8]) -> Option<Self> {
+    pub(super) fn from_bytes(name: &[u8]) -> Option<Self> {
         let (&letter, rest) = name.split_first()?;
         let (place, rest) = rest.split_first_chunk()?;
         let (length, rest) = rest.split_first_chunk()?;
         let (provider, model) = rest.split_at_checked(u16::from_be_bytes(*length).into())?;
         Some(Self {
             letter,
-            place: u64::from_be_bytes(*place),
+            address_digest: u64::from_be_bytes(*place),
             provider: std::str::from_utf8(provider).ok()?.into(),
             model: std::str::from_utf8(model).ok()?.into(),
         })
     }
 }
 
-impl Learnt {
-    pub(super) const fn letter(&self) -> u8 {
+impl SharedFact {
+    pub(super) const fn row_letter(&self) -> u8 {
         match self {
             Self::Window(_) => WINDOW,
             Self::Ratio(_) => RATIO,
@@ -107,7 +107,11 @@ impl Learnt {
     }
 
     /// Whether it is far enough from what was published.
-    pub(super) fn is_news(&self, published: Option<&Stamped>, now: SystemTime) -> bool {
+    pub(super) fn is_worth_publishing(
+        &self,
+        published: Option<&StampedFact>,
+        now: SystemTime,
+    ) -> bool {
         match (self, published.map(|published| published.learnt)) {
             (Self::Window(lessons), Some(Self::Window(told))) => lessons.is_news(&told),
             (Self::Window(lessons), _) => lessons.is_news(&Lessons::default()),
@@ -121,9 +125,13 @@ impl Learnt {
     }
 }
 
-impl Stamped {
+impl StampedFact {
     /// With a stamp that is later than that of what was published before.
-    pub(super) fn after(published: Option<&Self>, learnt: Learnt, now: SystemTime) -> Self {
+    pub(super) fn stamp_after(
+        published: Option<&Self>,
+        learnt: SharedFact,
+        now: SystemTime,
+    ) -> Self {
         let after = published.map_or(0, |published| published.at_ms.saturating_add(1));
         Self {
             at_ms: wall_ms(now).max(after),
@@ -132,33 +140,36 @@ impl Stamped {
     }
 
     pub(super) fn to_bytes(self) -> Bytes {
-        fn write(at_ms: u64, learnt: impl Serialize) -> Vec<u8> {
+        fn encode_value(at_ms: u64, learnt: impl Serialize) -> Vec<u8> {
             postcard::to_extend(&(at_ms, learnt), vec![VERSION]).expect("numbers always serialise")
         }
         match self.learnt {
-            Learnt::Window(lessons) => write(self.at_ms, lessons),
-            Learnt::Ratio(ratio) => write(self.at_ms, ratio),
+            SharedFact::Window(lessons) => encode_value(self.at_ms, lessons),
+            SharedFact::Ratio(ratio) => encode_value(self.at_ms, ratio),
         }
         .into()
     }
 
     /// `None`: a later release wrote it, or nobody did.
-    pub(super) fn read(letter: u8, value: &[u8]) -> Option<Self> {
-        fn read<T: DeserializeOwned>(value: &[u8], learnt: fn(T) -> Learnt) -> Option<Stamped> {
+    pub(super) fn from_bytes(letter: u8, value: &[u8]) -> Option<Self> {
+        fn decode_value<T: DeserializeOwned>(
+            value: &[u8],
+            learnt: fn(T) -> SharedFact,
+        ) -> Option<StampedFact> {
             let rest = value.strip_prefix(&[VERSION])?;
             let ((at_ms, what), rest) = postcard::take_from_bytes(rest).ok()?;
             let learnt = learnt(what);
-            rest.is_empty().then_some(Stamped { at_ms, learnt })
+            rest.is_empty().then_some(StampedFact { at_ms, learnt })
         }
         match letter {
-            WINDOW => read(value, Learnt::Window),
-            RATIO => read(value, Learnt::Ratio),
+            WINDOW => decode_value(value, SharedFact::Window),
+            RATIO => decode_value(value, SharedFact::Ratio),
             _ => None,
         }
     }
 }
 
-fn digest_place(provider: &Provider) -> u64 {
+fn digest_address(provider: &Provider) -> u64 {
     let base_url = provider.config.base_url.as_deref();
     xxh3_64(base_url.unwrap_or_default().as_bytes())
 }
@@ -173,13 +184,13 @@ mod tests {
 
     #[test]
     fn small_moves_are_told_now_and_then() {
-        let told = Stamped {
+        let told = StampedFact {
             at_ms: 1_000_000,
-            learnt: Learnt::Ratio(1.0),
+            learnt: SharedFact::Ratio(1.0),
         };
         let moved = |ratio, ms| {
             let now = UNIX_EPOCH + Duration::from_millis(ms);
-            Learnt::Ratio(ratio).is_news(Some(&told), now)
+            SharedFact::Ratio(ratio).is_worth_publishing(Some(&told), now)
         };
         assert!(!moved(1.004, 9_000_000));
         assert!(moved(1.006, 9_000_000));
@@ -190,19 +201,22 @@ mod tests {
 
     #[test]
     fn values_are_spelled_as_every_release_spells_them() {
-        let ratio = Stamped {
+        let ratio = StampedFact {
             at_ms: 300,
-            learnt: Learnt::Ratio(1.5),
+            learnt: SharedFact::Ratio(1.5),
         };
         let spelled = b"\x01\xac\x02\0\0\0\0\0\0\xf8\x3f";
         assert_eq!(ratio.to_bytes(), &spelled[..]);
-        assert_eq!(Stamped::read(RATIO, spelled), Some(ratio));
-        let window = Stamped {
+        assert_eq!(StampedFact::from_bytes(RATIO, spelled), Some(ratio));
+        let window = StampedFact {
             at_ms: 300,
-            learnt: Learnt::Window(Lessons::default()),
+            learnt: SharedFact::Window(Lessons::default()),
         };
         assert_eq!(window.to_bytes(), &b"\x01\xac\x02\0\0\0\0"[..]);
-        assert_eq!(Stamped::read(WINDOW, &window.to_bytes()), Some(window));
+        assert_eq!(
+            StampedFact::from_bytes(WINDOW, &window.to_bytes()),
+            Some(window)
+        );
     }
 
     proptest! {
@@ -215,20 +229,20 @@ mod tests {
         ) {
             let name = RowName {
                 letter,
-                place,
+                address_digest: place,
                 provider: provider.into(),
                 model: model.into(),
             };
-            prop_assert_eq!(RowName::read(&name.to_bytes().unwrap()), Some(name));
+            prop_assert_eq!(RowName::from_bytes(&name.to_bytes().unwrap()), Some(name));
         }
 
         #[test]
         fn reading_anything_never_panics(bytes: Vec<u8>) {
-            let _ = RowName::read(&bytes);
-            let _ = RowName::read(&[b"w12345678", &bytes[..]].concat());
+            let _ = RowName::from_bytes(&bytes);
+            let _ = RowName::from_bytes(&[b"w12345678", &bytes[..]].concat());
             for letter in [WINDOW, RATIO] {
-                let _ = Stamped::read(letter, &bytes);
-                let _ = Stamped::read(letter, &[&[VERSION], &bytes[..]].concat());
+                let _ = StampedFact::from_bytes(letter, &bytes);
+                let _ = StampedFact::from_bytes(letter, &[&[VERSION], &bytes[..]].concat());
             }
         }
     }

@@ -7,7 +7,7 @@ use super::{
 use crate::{
     config::{Config, StoreConfig},
     provider::{
-        learnt::{Lessons, Refused},
+        learnt_windows::{Lessons, RefusedPrompt},
         overflow::Overflow,
     },
     store::memory::MemoryStore,
@@ -20,13 +20,13 @@ const HERE: u64 = 0x2d06_8005_38d3_94c2;
 /// One process.
 struct Replica {
     registry: Registry,
-    ratios: Arc<Ratios>,
+    ratios: Arc<TokenRatios>,
     replica_sync: ReplicaSync,
 }
 
 impl Replica {
     fn new(store: &Arc<MemoryStore>) -> Self {
-        let ratios = Arc::<Ratios>::default();
+        let ratios = Arc::<TokenRatios>::default();
         Self {
             registry: Registry::new(&Config::default()).unwrap(),
             ratios: Arc::clone(&ratios),
@@ -49,9 +49,9 @@ impl Replica {
     }
 
     fn refuse(&self, window: u32) {
-        let mut target = self.registry.resolve("simulated/m", None).unwrap();
+        let mut target = self.registry.resolve_target("simulated/m", None).unwrap();
         target.window.tokens = 100_000;
-        let refused = Refused {
+        let refused = RefusedPrompt {
             overflow: Overflow {
                 window: Some(window),
                 ..Overflow::default()
@@ -61,25 +61,27 @@ impl Replica {
             answer: 0,
             reserve: 0,
         };
-        self.registry.learn(&target, &refused);
+        self.registry.learn_from_refusal(&target, &refused);
     }
 
     fn accept(&self, tokens: u32) {
         let learnt = &self.registry.learnt;
-        learnt.accepted(&self.place(), "m", tokens, SystemTime::now());
+        learnt.record_accepted_prompt(&self.place(), "m", tokens, SystemTime::now());
     }
 
     fn place(&self) -> Arc<str> {
-        Arc::clone(&self.registry.named("simulated").unwrap().place)
+        Arc::clone(&self.registry.find_provider("simulated").unwrap().endpoint)
     }
 
     fn window(&self) -> Option<u32> {
         let learnt = &self.registry.learnt;
-        learnt.known(&self.place(), "m", SystemTime::now()).window
+        learnt
+            .find_bounds(&self.place(), "m", SystemTime::now())
+            .window
     }
 
     fn ratio(&self) -> Option<f64> {
-        self.ratios.known("simulated", "m")
+        self.ratios.known_ratio("simulated", "m")
     }
 }
 
@@ -87,15 +89,15 @@ impl Replica {
 fn name(letter: u8, place: u64, provider: &str) -> Bytes {
     let name = RowName {
         letter,
-        place,
+        address_digest: place,
         provider: provider.into(),
         model: "m".into(),
     };
     name.to_bytes().unwrap()
 }
 
-fn stamped(at_ms: u64, learnt: Learnt) -> Bytes {
-    Stamped { at_ms, learnt }.to_bytes()
+fn stamped(at_ms: u64, learnt: SharedFact) -> Bytes {
+    StampedFact { at_ms, learnt }.to_bytes()
 }
 
 fn store() -> Arc<MemoryStore> {
@@ -112,7 +114,7 @@ fn pair() -> (Arc<MemoryStore>, Replica, Replica) {
 async fn what_one_learns_the_other_knows() {
     let (_, one, other) = pair();
     one.refuse(16_000);
-    one.ratios.learn("simulated", "m", 10_000, 13_000);
+    one.ratios.learn_ratio("simulated", "m", 10_000, 13_000);
     one.publish().await;
     assert!(other.pull().await);
     assert_eq!((other.window(), other.ratio()), (Some(16_000), Some(1.3)));
@@ -143,7 +145,7 @@ async fn what_was_told_of_a_provider_is_heard_when_it_comes_back() {
     one.refuse(16_000);
     one.publish().await;
     other.pull().await;
-    other.registry.learnt.forget(&other.place());
+    other.registry.learnt.forget_endpoint(&other.place());
     assert!(!other.pull().await);
     other.replica_sync.pull_again();
     assert!(other.pull().await);
@@ -166,17 +168,17 @@ async fn what_is_disproved_is_forgotten_by_all() {
     third.accept(30_000);
     let at_ms = wall_ms(SystemTime::now()) - 1_000;
     let lessons = Lessons {
-        window: Some(crate::provider::learnt::Dated {
+        window: Some(crate::provider::learnt_windows::DatedTokens {
             tokens: 16_000,
             since_ms: at_ms,
             max_age_ms: 3_600_000,
         }),
         ..Lessons::default()
     };
-    let told = stamped(at_ms, Learnt::Window(lessons));
+    let told = stamped(at_ms, SharedFact::Window(lessons));
     let name = name(WINDOW, HERE, "simulated");
     let store = Arc::clone(&third.replica_sync.store);
-    store.share(&name, told).await.unwrap();
+    store.publish_shared(&name, told).await.unwrap();
     assert!(third.pull().await);
     assert_eq!(third.window(), None);
     // And the others hear of that with its next answer.
@@ -189,7 +191,7 @@ async fn what_is_disproved_is_forgotten_by_all() {
 async fn a_ratio_is_told_when_it_moved() {
     let (_, one, other) = pair();
     for (reported, told) in [(12_000, 1.2), (12_020, 1.2), (16_000, 1.28)] {
-        one.ratios.learn("simulated", "m", 10_000, reported);
+        one.ratios.learn_ratio("simulated", "m", 10_000, reported);
         one.publish().await;
         other.pull().await;
         let pulled = other.ratio().unwrap();
@@ -214,19 +216,24 @@ async fn the_newest_wins_whatever_the_clocks_say() {
     let name = name(WINDOW, HERE, "simulated");
     // A clock that is behind does not keep it from being pulled.
     let behind = UNIX_EPOCH + Duration::from_millis(5);
-    let nothing = Learnt::Window(Lessons::default());
-    let known = other.replica_sync.known().published.peek(&name).copied();
-    let stamp = Stamped::after(known.as_ref(), nothing, behind);
-    store.share(&name, stamp.to_bytes()).await.unwrap();
+    let nothing = SharedFact::Window(Lessons::default());
+    let known = other
+        .replica_sync
+        .lock_state()
+        .published
+        .peek(&name)
+        .copied();
+    let stamp = StampedFact::stamp_after(known.as_ref(), nothing, behind);
+    store.publish_shared(&name, stamp.to_bytes()).await.unwrap();
     one.pull().await;
-    assert_eq!(one.replica_sync.known().published.len(), 1);
+    assert_eq!(one.replica_sync.lock_state().published.len(), 1);
     assert_eq!(one.window(), None);
     // What is older than what is known is told again.
     let_the_clock_move();
     one.refuse(12_000);
     one.publish().await;
     let older = stamped(7, nothing);
-    store.share(&name, older).await.unwrap();
+    store.publish_shared(&name, older).await.unwrap();
     assert!(one.pull().await);
     assert_eq!(one.window(), Some(12_000));
     one.replica_sync.publish(&one.registry, WITHIN).await;
@@ -238,10 +245,10 @@ async fn the_newest_wins_whatever_the_clocks_say() {
 async fn what_cannot_be_read_is_passed_over() {
     let (store, one, _) = pair();
     let window = name(WINDOW, HERE, "simulated");
-    let ahead = stamped(u64::MAX, Learnt::Ratio(1.5));
+    let ahead = stamped(u64::MAX, SharedFact::Ratio(1.5));
     let gone = name(RATIO, HERE, "renamed");
     let elsewhere = name(RATIO, HERE + 1, "simulated");
-    let fine = stamped(7, Learnt::Ratio(1.5));
+    let fine = stamped(7, SharedFact::Ratio(1.5));
     let ratio = name(RATIO, HERE, "simulated");
     for (name, value) in [
         (&b""[..], Bytes::new()),
@@ -254,12 +261,12 @@ async fn what_cannot_be_read_is_passed_over() {
         (&ratio, ahead),
         (&gone, fine.clone()),
     ] {
-        store.share(name, value).await.unwrap();
+        store.publish_shared(name, value).await.unwrap();
         assert!(one.pull().await);
     }
     assert_eq!((one.window(), one.ratio()), (None, None));
-    assert_eq!(one.ratios.known("renamed", "m"), None);
-    store.share(&ratio, fine).await.unwrap();
+    assert_eq!(one.ratios.known_ratio("renamed", "m"), None);
+    store.publish_shared(&ratio, fine).await.unwrap();
     one.pull().await;
     assert_eq!(one.ratio(), Some(1.5));
 }
@@ -274,9 +281,9 @@ async fn what_could_not_be_told_is_told_later() {
     let told = one.replica_sync.publish(&one.registry, WITHIN);
     drop(told);
     let long = "m".repeat(MAX_SHARED_NAME_BYTES);
-    one.ratios.learn("simulated", &long, 10_000, 13_000);
+    one.ratios.learn_ratio("simulated", &long, 10_000, 13_000);
     one.replica_sync.mark_changed("simulated", &long);
     one.replica_sync.publish(&one.registry, WITHIN).await;
-    assert_eq!(store.shared().await.unwrap().all.len(), 1);
-    assert!(one.replica_sync.known().changed.is_empty());
+    assert_eq!(store.read_shared().await.unwrap().all.len(), 1);
+    assert!(one.replica_sync.lock_state().changed.is_empty());
 }

@@ -8,13 +8,16 @@ use crate::{
         answer_facts::reported_tokens, client_request::SessionContext, plan::PlannedRequest,
         request_options::GuardMode,
     },
-    relay::Heard,
-    session::{history::Marks, state::MadeOf},
-    telemetry::record::Answered,
+    relay::ResponseSummary,
+    session::{history::Marks, state::PromptBreakdown},
+    telemetry::record::GenerationFacts,
 };
 
 /// What the request was made of; `None` where the guard did not look at it.
-pub(super) fn made_of(planned: &PlannedRequest, calibration: &Calibration) -> Option<MadeOf> {
+pub(super) fn break_down_prompt(
+    planned: &PlannedRequest,
+    calibration: &Calibration,
+) -> Option<PromptBreakdown> {
     let report = &planned.plan.report;
     if report.raw_before == 0 {
         return None;
@@ -26,7 +29,7 @@ pub(super) fn made_of(planned: &PlannedRequest, calibration: &Calibration) -> Op
         GuardMode::Guard if report.stood_back.is_none() => (&report.sent, report.raw_after),
         _ => (came, came.total()),
     };
-    Some(MadeOf {
+    Some(PromptBreakdown {
         system: tokens(sent.system),
         tools: tokens(sent.tools),
         history: tokens(sent.history),
@@ -39,7 +42,7 @@ pub(super) fn made_of(planned: &PlannedRequest, calibration: &Calibration) -> Op
 }
 
 /// What is new with this request.
-pub(super) fn marks(planned: &PlannedRequest) -> Marks {
+pub(super) fn collect_marks(planned: &PlannedRequest) -> Marks {
     if planned.mode != GuardMode::Guard {
         return Marks::default();
     }
@@ -48,28 +51,28 @@ pub(super) fn marks(planned: &PlannedRequest) -> Marks {
     let cleared = report.cleared.as_ref().is_some_and(|cleared| cleared.new) || report.texts.cut;
     let folded = report.folded.is_some_and(|folded| folded.new) && !course;
     Marks::default()
-        .with(Marks::TRUNCATED, report.truncated.iter().any(|cut| cut.new))
-        .with(Marks::CLEARED, cleared)
-        .with(Marks::FOLDED, folded)
-        .with(
+        .with_mark(Marks::TRUNCATED, report.truncated.iter().any(|cut| cut.new))
+        .with_mark(Marks::CLEARED, cleared)
+        .with_mark(Marks::FOLDED, folded)
+        .with_mark(
             Marks::INJECTED,
             planned.recovery.injected_prompt().is_some(),
         )
-        .with(Marks::COURSE, course)
-        .with(Marks::SUMMARY, planned.compaction.goes_out_first())
-        .with(Marks::REFITTED, planned.refits > 0)
+        .with_mark(Marks::COURSE, course)
+        .with_mark(Marks::SUMMARY, planned.compaction.goes_out_first())
+        .with_mark(Marks::REFITTED, planned.refits > 0)
 }
 
 /// Tells the log, the metrics and the trace what came of the generation.
 pub(super) fn note_answer(
     session: &SessionContext,
     planned: &PlannedRequest,
-    heard: &Heard,
+    heard: &ResponseSummary,
     health: &Health,
 ) {
     let usage = heard.usage;
     let billed = planned.recovery.billed_tokens();
-    let answered = Answered {
+    let answered = GenerationFacts {
         level: health.level,
         hard_util: health.hard_util,
         prompt_tokens: reported_tokens(heard),
@@ -80,7 +83,7 @@ pub(super) fn note_answer(
     };
     let mut facts = session.notes.facts();
     facts.guard_took = Some(planned.guard_took);
-    facts.answered = Some(answered);
+    facts.generation = Some(answered);
     drop(facts);
     count_actions(session, planned);
 }
@@ -88,7 +91,7 @@ pub(super) fn note_answer(
 /// Counts what was done to this request, and to none before it.
 fn count_actions(session: &SessionContext, planned: &PlannedRequest) {
     let metrics = &session.app.metrics;
-    if session.inherited.state.is_none() && !session.inherited.lost {
+    if session.inherited.state.is_none() && !session.inherited.store_failed {
         metrics.sessions.inc();
     }
     if planned.mode != GuardMode::Guard {

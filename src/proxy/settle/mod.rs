@@ -15,27 +15,27 @@ use super::{
     begin_summary::{begin_summary_after, run_summary},
     client_request::SessionContext,
     plan::PlannedRequest,
-    response_headers::{foot, stream_comment},
+    response_headers::{build_end_headers, stream_comment},
     summary_source::SummarySource,
 };
 use crate::{
     conversation::answer_digest,
-    relay::{Before, Closing, Heard, Spoken},
-    session::Known,
+    relay::{AssistantTurn, PrecedingText, ResponseSummary, StreamFooter},
+    session::SessionView,
 };
 
 /// The end of an answer.
 pub struct AnswerEnd<'a> {
-    pub heard: &'a Heard,
+    pub heard: &'a ResponseSummary,
     /// The provider's last answer, where what the proxy asked for was taken out of it.
-    pub last: &'a Spoken,
-    pub before: Before,
+    pub last: &'a AssistantTurn,
+    pub before: PrecedingText,
     /// Where a summary may come of the request.
     pub source: Option<SummarySource>,
 }
 
 /// Judges an answer and stores what follows from it. Gives the headers that tell how it ended.
-pub async fn settle(
+pub async fn settle_answer(
     session: &SessionContext,
     mut planned: PlannedRequest,
     end: AnswerEnd<'_>,
@@ -55,14 +55,14 @@ pub async fn settle(
         app.replica_sync
             .mark_changed(&target.provider.name, &target.model);
     }
-    session.notes.facts().actions = Some(planned.actions(answer.cut_in_silence));
-    note_answer(session, &planned, heard, &state.health());
+    session.notes.facts().actions = Some(planned.describe_actions(answer.cut_in_silence));
+    note_answer(session, &planned, heard, &state.last_health());
     let digest = answer_digest(heard.text, &heard.call_ids);
     let within = app.config.store.save_timeout();
-    let child = session.notes.trace.child("plimsoll.store.save");
+    let child = session.notes.trace.begin_child("plimsoll.store.save");
     let (stored, ()) = tokio::join!(
         app.sessions
-            .save(&inherited.lineage, digest, &state, within),
+            .save_state(&inherited.lineage, digest, &state, within),
         app.replica_sync.publish(&app.registry, within),
     );
     drop(child);
@@ -72,13 +72,13 @@ pub async fn settle(
         // No request would find a summary that no stored state names.
         planned.compaction.memory.job = None;
     }
-    let words = planned.actions(answer.cut_in_silence);
+    let words = planned.describe_actions(answer.cut_in_silence);
     session.notes.facts().actions = Some(words.clone());
-    let foot = foot(&planned, &state, words);
-    if stored && app.news.are_heard() {
+    let foot = build_end_headers(&planned, &state, words);
+    if stored && app.session_events.has_listeners() {
         let account = inherited.lineage.tenant().account();
-        let known = Known::after(account, state, &inherited.orders);
-        app.news.tell(&known);
+        let known = SessionView::from_state(account, state, &inherited.commands);
+        app.session_events.publish_change(&known);
     }
     foot
 }
@@ -88,17 +88,17 @@ pub async fn settle_stream(
     session: &SessionContext,
     planned: PlannedRequest,
     end: AnswerEnd<'_>,
-) -> Closing {
+) -> StreamFooter {
     let heard = end.heard;
     // Half an answer is no generation; of one that cannot be read, nothing else is known.
-    if !(heard.complete() || heard.blind) {
+    if !(heard.is_complete() || heard.unreadable) {
         if heard.error {
             session.note_provider_failed();
         }
-        return Closing::default();
+        return StreamFooter::default();
     }
-    let trailers = settle(session, planned, end).await;
-    Closing {
+    let trailers = settle_answer(session, planned, end).await;
+    StreamFooter {
         comment: session
             .options
             .comment

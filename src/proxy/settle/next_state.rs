@@ -3,11 +3,11 @@
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use super::{
-    generation_stats::{made_of, marks},
-    silent_cut::{is_overfull, sample},
+    generation_stats::{break_down_prompt, collect_marks},
+    silent_cut::{is_overfull, sample_prompt},
 };
 use crate::{
-    health::{self, Level},
+    health::{self, HealthLevel},
     proxy::{
         answer_facts::{AnswerFacts, reported_tokens},
         client_request::SessionContext,
@@ -15,7 +15,7 @@ use crate::{
         request_options::GuardMode,
     },
     recovery,
-    session::{State, history::Point},
+    session::{SessionState, history::HistoryPoint},
 };
 
 /// The state as it is stored after the answer.
@@ -23,19 +23,21 @@ pub(super) fn next_state(
     session: &SessionContext,
     planned: &PlannedRequest,
     answer: AnswerFacts<'_>,
-) -> State {
+) -> SessionState {
     let (heard, usage) = (answer.heard, answer.heard.usage);
     let reported = reported_tokens(heard);
-    let level = level(planned, answer);
+    let level = judge_level(planned, answer);
     let target = &planned.target;
-    let mut state = session.inherited.successor();
+    let mut state = session.inherited.next_state();
     state.calibration = planned.recall.calibration;
     if let Some(reported) = reported.filter(|_| !answer.cut_in_silence) {
         let profile = target.provider.config.profile;
-        state.calibration = state.calibration.learn(planned.raw_sent, reported, profile);
+        state.calibration = state
+            .calibration
+            .learn_usage(planned.raw_sent, reported, profile);
         if !profile.counts_missed_only {
             let ratios = &session.app.ratios;
-            ratios.learn(
+            ratios.learn_ratio(
                 &target.provider.name,
                 &target.model,
                 planned.raw_sent,
@@ -51,10 +53,10 @@ pub(super) fn next_state(
     state.caution_waits_since_ms = planned.caution_waits_since_ms;
     state.provider = (&*target.provider.name).into();
     state.model = target.model.as_str().into();
-    state.window = target.window.known();
+    state.window = target.window.known_tokens();
     state.optimal_max_tokens = Some(planned.limits.optimal_max_tokens);
     state.critical_max_tokens = planned.limits.critical_max_tokens;
-    state.sample = sample(planned, heard);
+    state.sample = sample_prompt(planned, heard);
     state.prompt_tokens = reported;
     state.completion_tokens = usage.and_then(|usage| usage.completion_tokens);
     let answer_tokens = state.completion_tokens.unwrap_or(0);
@@ -69,13 +71,13 @@ pub(super) fn next_state(
         Some(billed.completion_tokens)
     });
     state.health = level;
-    state.made_of = made_of(planned, &state.calibration);
-    state.history.add(Point {
+    state.made_of = break_down_prompt(planned, &state.calibration);
+    state.history.add_point(HistoryPoint {
         generation: state.generations,
         prompt_tokens: reported,
         cached_tokens: state.cached_tokens,
         completion_tokens: state.completion_tokens,
-        marks: marks(planned),
+        marks: collect_marks(planned),
     });
     state.updated_s = SystemTime::now()
         .duration_since(UNIX_EPOCH)
@@ -84,22 +86,22 @@ pub(super) fn next_state(
 }
 
 /// The level of the session after the answer.
-fn level(planned: &PlannedRequest, answer: AnswerFacts<'_>) -> Level {
+fn judge_level(planned: &PlannedRequest, answer: AnswerFacts<'_>) -> HealthLevel {
     if answer.cut_in_silence {
         // What was counted is not what was sent.
-        return Level::Unknown;
+        return HealthLevel::Unknown;
     }
     if is_overfull(planned, answer.heard) {
-        return Level::Critical;
+        return HealthLevel::Critical;
     }
-    let window = planned.target.window.known();
-    health::judge(reported_tokens(answer.heard), window, &planned.limits).level
+    let window = planned.target.window.known_tokens();
+    health::assess_health(reported_tokens(answer.heard), window, &planned.limits).level
 }
 
 /// What recovery remembers after an answer of that level.
-fn recovery_memory(planned: &PlannedRequest, level: Level) -> recovery::Memory {
+fn recovery_memory(planned: &PlannedRequest, level: HealthLevel) -> recovery::RecoveryMemory {
     if planned.mode != GuardMode::Guard {
-        return planned.recovery.before().clone();
+        return planned.recovery.inherited_memory().clone();
     }
     let report = &planned.plan.report;
     let cut = report.folded.is_some_and(|folded| folded.new)

@@ -3,31 +3,35 @@
 use std::time::SystemTime;
 
 use crate::{
-    health::silent::{self, Sample},
+    health::silent_truncation::{self, UsageSample},
     proxy::{
         answer_facts::reported_tokens,
         client_request::SessionContext,
         plan::{PlannedRequest, is_same_model},
     },
-    relay::Heard,
+    relay::ResponseSummary,
 };
 
 /// What was sent, and what the provider says it read.
-pub(super) fn sample(planned: &PlannedRequest, heard: &Heard) -> Option<Sample> {
-    reported_tokens(heard).map(|prompt_tokens| Sample {
+pub(super) fn sample_prompt(
+    planned: &PlannedRequest,
+    heard: &ResponseSummary,
+) -> Option<UsageSample> {
+    reported_tokens(heard).map(|prompt_tokens| UsageSample {
         raw_sent: planned.raw_sent,
         prompt_tokens,
     })
 }
 
 /// Whether the prompt filled a known window, although the provider took it.
-pub(super) fn is_overfull(planned: &PlannedRequest, heard: &Heard) -> bool {
-    let (Some(tokens), Some(window)) = (reported_tokens(heard), planned.target.window.known())
+pub(super) fn is_overfull(planned: &PlannedRequest, heard: &ResponseSummary) -> bool {
+    let (Some(tokens), Some(window)) =
+        (reported_tokens(heard), planned.target.window.known_tokens())
     else {
         return false;
     };
     let completion = heard.usage.and_then(|usage| usage.completion_tokens);
-    silent::overfull(tokens, window, completion, heard.cut_off)
+    silent_truncation::has_filled_window(tokens, window, completion, heard.cut_off)
 }
 
 /// Compares the answer with the one before it: whether the provider cuts prompts in silence. Learns that of
@@ -35,9 +39,9 @@ pub(super) fn is_overfull(planned: &PlannedRequest, heard: &Heard) -> bool {
 pub(super) fn detect_silent_cut(
     session: &SessionContext,
     planned: &PlannedRequest,
-    heard: &Heard,
+    heard: &ResponseSummary,
 ) -> bool {
-    let Some(now) = sample(planned, heard) else {
+    let Some(now) = sample_prompt(planned, heard) else {
         return false;
     };
     let (app, target) = (&session.app, &planned.target);
@@ -47,12 +51,12 @@ pub(super) fn detect_silent_cut(
     let state = state.filter(|_| is_same_model(&session.inherited, target));
     let before = state.and_then(|state| state.sample);
     let missed_only = target.provider.config.profile.counts_missed_only;
-    let place = &target.provider.place;
-    let Some(cap) = silent::truncates(before, now, missed_only) else {
-        learnt.accepted(place, model, now.prompt_tokens, SystemTime::now());
+    let place = &target.provider.endpoint;
+    let Some(cap) = silent_truncation::detect_truncation(before, now, missed_only) else {
+        learnt.record_accepted_prompt(place, model, now.prompt_tokens, SystemTime::now());
         return false;
     };
-    learnt.truncated(place, model, cap, SystemTime::now());
+    learnt.record_truncation(place, model, cap, SystemTime::now());
     let truncations = &app.metrics.silent_truncations;
     truncations.with_label_values(&[&**provider]).inc();
     tracing::warn!(

@@ -1,44 +1,50 @@
 use proptest::prelude::*;
 
-use super::{Clock, Did, Due, Pace};
-use crate::health::Level::{self, Caution, Critical, Healthy, Unknown};
+use super::{GenerationEvents, RecoveryAction, RecoveryClock, RecoveryPace};
+use crate::health::HealthLevel::{self, Caution, Critical, Healthy, Unknown};
 
-const PACE: Pace = Pace {
+const PACE: RecoveryPace = RecoveryPace {
     caution_cadence: 10,
     critical_countdown: 5,
 };
 
-const CUT: Did = Did {
-    asked: false,
+const CUT: GenerationEvents = GenerationEvents {
+    carried_prompt: false,
     cut: true,
     cleared: false,
 };
 
 /// A generation that carries whatever prompt is due.
-fn generation(clock: Clock, level: Level, pace: Pace) -> Clock {
-    let asked = matches!(clock.due(), Some(Due::Caution | Due::Critical { .. }));
-    let cleared = clock.due() == Some(Due::Course);
-    let did = Did {
-        asked,
+fn generation(clock: RecoveryClock, level: HealthLevel, pace: RecoveryPace) -> RecoveryClock {
+    let asked = matches!(
+        clock.due_action(),
+        Some(RecoveryAction::Caution | RecoveryAction::Critical { .. })
+    );
+    let cleared = clock.due_action() == Some(RecoveryAction::Course);
+    let did = GenerationEvents {
+        carried_prompt: asked,
         cleared,
-        ..Did::default()
+        ..GenerationEvents::default()
     };
-    clock.after(level, did, pace)
+    clock.advance_after(level, did, pace)
 }
 
 /// What is due with each of the requests that these levels answer, and with the one after them.
-fn due(levels: impl IntoIterator<Item = Level>, pace: Pace) -> Vec<Option<Due>> {
-    let mut clock = Clock::Calm;
-    let mut found = vec![clock.due()];
+fn due(
+    levels: impl IntoIterator<Item = HealthLevel>,
+    pace: RecoveryPace,
+) -> Vec<Option<RecoveryAction>> {
+    let mut clock = RecoveryClock::Calm;
+    let mut found = vec![clock.due_action()];
     for level in levels {
         clock = generation(clock, level, pace);
-        found.push(clock.due());
+        found.push(clock.due_action());
     }
     found
 }
 
-fn critical(left: u32, cut: bool) -> Clock {
-    Clock::Critical {
+fn critical(left: u32, cut: bool) -> RecoveryClock {
+    RecoveryClock::Critical {
         left,
         cut,
         told: false,
@@ -48,13 +54,13 @@ fn critical(left: u32, cut: bool) -> Clock {
 #[test]
 fn caution_asks_on_entering_and_then_by_the_cadence() {
     for cadence in [1, 2, 3, 10] {
-        let pace = Pace {
+        let pace = RecoveryPace {
             caution_cadence: cadence,
             ..PACE
         };
         let found = due([Caution; 40], pace);
         let asked: Vec<_> = (0..found.len())
-            .filter(|&at| found[at] == Some(Due::Caution))
+            .filter(|&at| found[at] == Some(RecoveryAction::Caution))
             .collect();
         let expected: Vec<_> = (1..found.len()).step_by(cadence as usize).collect();
         assert_eq!(asked, expected, "cadence {cadence}");
@@ -63,19 +69,19 @@ fn caution_asks_on_entering_and_then_by_the_cadence() {
 
 #[test]
 fn a_prompt_that_found_no_place_stays_due() {
-    let mut clock = Clock::Calm.after(Caution, Did::default(), PACE);
+    let mut clock = RecoveryClock::Calm.advance_after(Caution, GenerationEvents::default(), PACE);
     for _ in 0..30 {
-        assert_eq!(clock.due(), Some(Due::Caution));
-        clock = clock.after(Caution, Did::default(), PACE);
+        assert_eq!(clock.due_action(), Some(RecoveryAction::Caution));
+        clock = clock.advance_after(Caution, GenerationEvents::default(), PACE);
     }
-    let asked = Did {
-        asked: true,
-        ..Did::default()
+    let asked = GenerationEvents {
+        carried_prompt: true,
+        ..GenerationEvents::default()
     };
-    clock = clock.after(Caution, asked, PACE);
+    clock = clock.advance_after(Caution, asked, PACE);
     assert_eq!(
         clock,
-        Clock::Caution {
+        RecoveryClock::Caution {
             due: false,
             since: 1
         }
@@ -84,7 +90,7 @@ fn a_prompt_that_found_no_place_stays_due() {
 
 #[test]
 fn the_countdown_ends_with_a_course() {
-    let left = |left| Some(Due::Critical { left });
+    let left = |left| Some(RecoveryAction::Critical { left });
     assert_eq!(
         due([Critical; 7], PACE),
         [
@@ -94,21 +100,21 @@ fn the_countdown_ends_with_a_course() {
             left(3),
             left(2),
             left(1),
-            Some(Due::Course),
+            Some(RecoveryAction::Course),
             // The sixth request after entering began a course, which is critical from its start.
             left(5)
         ]
     );
     assert_eq!(critical(3, false).countdown(), Some(3));
-    assert_eq!(Clock::Calm.countdown(), None);
+    assert_eq!(RecoveryClock::Calm.countdown(), None);
 }
 
 #[test]
 fn a_course_that_could_not_begin_stays_due() {
     let mut clock = critical(1, false);
     for _ in 0..3 {
-        clock = clock.after(Critical, Did::default(), PACE);
-        assert_eq!(clock.due(), Some(Due::Course));
+        clock = clock.advance_after(Critical, GenerationEvents::default(), PACE);
+        assert_eq!(clock.due_action(), Some(RecoveryAction::Course));
     }
 }
 
@@ -118,97 +124,121 @@ fn a_count_that_stands_still_is_told_once() {
     let mut clock = critical(4, false);
     for _ in 0..20 {
         clock = generation(clock, Unknown, PACE);
-        assert_eq!((clock.due(), clock.countdown()), (None, Some(4)));
+        assert_eq!((clock.due_action(), clock.countdown()), (None, Some(4)));
     }
     let next = generation(clock, Critical, PACE);
-    assert_eq!(next.due(), Some(Due::Critical { left: 3 }));
+    assert_eq!(
+        next.due_action(),
+        Some(RecoveryAction::Critical { left: 3 })
+    );
     // It was asked already, so falling to caution is no reason to ask again.
-    assert_eq!(clock.after(Caution, Did::default(), PACE).due(), None);
+    assert_eq!(
+        clock
+            .advance_after(Caution, GenerationEvents::default(), PACE)
+            .due_action(),
+        None
+    );
 }
 
 #[test]
 fn leaving_critical_ends_the_countdown() {
-    let nothing = Did::default();
+    let nothing = GenerationEvents::default();
     assert_eq!(
-        critical(3, false).after(Healthy, nothing, PACE),
-        Clock::Calm
+        critical(3, false).advance_after(Healthy, nothing, PACE),
+        RecoveryClock::Calm
     );
     // Nobody was asked in it, so that is due now.
     assert_eq!(
-        critical(3, false).after(Caution, nothing, PACE).due(),
-        Some(Due::Caution)
+        critical(3, false)
+            .advance_after(Caution, nothing, PACE)
+            .due_action(),
+        Some(RecoveryAction::Caution)
     );
-    let asked = Did {
-        asked: true,
+    let asked = GenerationEvents {
+        carried_prompt: true,
         ..nothing
     };
-    let mut clock = critical(3, false).after(Caution, asked, PACE);
+    let mut clock = critical(3, false).advance_after(Caution, asked, PACE);
     for _ in 0..9 {
-        assert_eq!(clock.due(), None);
-        clock = clock.after(Caution, nothing, PACE);
+        assert_eq!(clock.due_action(), None);
+        clock = clock.advance_after(Caution, nothing, PACE);
     }
-    assert_eq!(clock.due(), Some(Due::Caution));
+    assert_eq!(clock.due_action(), Some(RecoveryAction::Caution));
 }
 
 #[test]
 fn a_cut_of_ours_neither_starts_nor_ends_a_countdown() {
-    assert_eq!(Clock::Calm.after(Healthy, CUT, PACE), Clock::Calm);
     assert_eq!(
-        Clock::Calm.after(Caution, CUT, PACE).due(),
-        Some(Due::Caution)
+        RecoveryClock::Calm.advance_after(Healthy, CUT, PACE),
+        RecoveryClock::Calm
     );
-    let mut clock = critical(5, false).after(Healthy, CUT, PACE);
+    assert_eq!(
+        RecoveryClock::Calm
+            .advance_after(Caution, CUT, PACE)
+            .due_action(),
+        Some(RecoveryAction::Caution)
+    );
+    let mut clock = critical(5, false).advance_after(Healthy, CUT, PACE);
     for left in (1..5).rev() {
         assert_eq!(clock, critical(left, true));
-        clock = clock.after(Healthy, Did::default(), PACE);
+        clock = clock.advance_after(Healthy, GenerationEvents::default(), PACE);
     }
-    assert_eq!(clock.due(), Some(Due::Course));
+    assert_eq!(clock.due_action(), Some(RecoveryAction::Course));
     // A cut made in an answer without usage counts as one, too.
-    let clock = critical(5, false).after(Unknown, CUT, PACE);
+    let clock = critical(5, false).advance_after(Unknown, CUT, PACE);
     assert_eq!(
-        clock.after(Healthy, Did::default(), PACE),
+        clock.advance_after(Healthy, GenerationEvents::default(), PACE),
         critical(4, true)
     );
 }
 
 #[test]
 fn a_clear_begins_anew() {
-    let cleared = Did {
+    let cleared = GenerationEvents {
         cleared: true,
-        asked: true,
+        carried_prompt: true,
         cut: true,
     };
     for before in [
-        Clock::Calm,
+        RecoveryClock::Calm,
         critical(0, true),
         critical(4, false),
-        Clock::Caution {
+        RecoveryClock::Caution {
             due: false,
             since: 7,
         },
     ] {
-        assert_eq!(before.after(Healthy, cleared, PACE), Clock::Calm);
-        assert_eq!(before.after(Unknown, cleared, PACE), Clock::Calm);
-        assert_eq!(before.after(Critical, cleared, PACE), critical(5, false));
         assert_eq!(
-            before.after(Caution, cleared, PACE).due(),
-            Some(Due::Caution)
+            before.advance_after(Healthy, cleared, PACE),
+            RecoveryClock::Calm
+        );
+        assert_eq!(
+            before.advance_after(Unknown, cleared, PACE),
+            RecoveryClock::Calm
+        );
+        assert_eq!(
+            before.advance_after(Critical, cleared, PACE),
+            critical(5, false)
+        );
+        assert_eq!(
+            before.advance_after(Caution, cleared, PACE).due_action(),
+            Some(RecoveryAction::Caution)
         );
     }
 }
 
-fn level() -> impl Strategy<Value = Level> {
+fn level() -> impl Strategy<Value = HealthLevel> {
     prop::sample::select(vec![Healthy, Caution, Critical, Unknown])
 }
 
-fn did() -> impl Strategy<Value = Did> {
+fn did() -> impl Strategy<Value = GenerationEvents> {
     (
         prop::bool::ANY,
         prop::bool::weighted(0.2),
         prop::bool::weighted(0.1),
     )
-        .prop_map(|(asked, cut, cleared)| Did {
-            asked,
+        .prop_map(|(asked, cut, cleared)| GenerationEvents {
+            carried_prompt: asked,
             cut,
             cleared,
         })
@@ -220,14 +250,14 @@ proptest! {
         past in prop::collection::vec((level(), did()), 0..40),
         unknown in did(),
     ) {
-        let clock = past.iter().fold(Clock::Calm, |clock, (level, did)| clock.after(*level, *did, PACE));
-        let unknown = Did { cleared: false, ..unknown };
-        let after = clock.after(Unknown, unknown, PACE);
+        let clock = past.iter().fold(RecoveryClock::Calm, |clock, (level, did)| clock.advance_after(*level, *did, PACE));
+        let unknown = GenerationEvents { cleared: false, ..unknown };
+        let after = clock.advance_after(Unknown, unknown, PACE);
         prop_assert_eq!(after.countdown(), clock.countdown());
-        let prompt = matches!(clock.due(), Some(Due::Caution | Due::Critical { .. }));
-        let heard = prompt && unknown.asked;
-        prop_assert_eq!(after.due(), if heard { None } else { clock.due() });
-        if !unknown.asked && !unknown.cut {
+        let prompt = matches!(clock.due_action(), Some(RecoveryAction::Caution | RecoveryAction::Critical { .. }));
+        let heard = prompt && unknown.carried_prompt;
+        prop_assert_eq!(after.due_action(), if heard { None } else { clock.due_action() });
+        if !unknown.carried_prompt && !unknown.cut {
             prop_assert_eq!(after, clock);
         }
     }
@@ -238,12 +268,12 @@ proptest! {
         cadence in 1u32..12,
         countdown in 1u32..8,
     ) {
-        let pace = Pace { caution_cadence: cadence, critical_countdown: countdown };
+        let pace = RecoveryPace { caution_cadence: cadence, critical_countdown: countdown };
         // Without a prompt given in them, answers without usage might not have been.
-        let (mut clock, mut known) = (Clock::Calm, Clock::Calm);
+        let (mut clock, mut known) = (RecoveryClock::Calm, RecoveryClock::Calm);
         for level in levels {
             if level == Unknown {
-                clock = clock.after(Unknown, Did::default(), pace);
+                clock = clock.advance_after(Unknown, GenerationEvents::default(), pace);
             } else {
                 clock = generation(clock, level, pace);
                 known = generation(known, level, pace);
@@ -257,10 +287,10 @@ proptest! {
         steps in prop::collection::vec((level(), did()), 0..80),
         countdown in 1u32..8,
     ) {
-        let pace = Pace { critical_countdown: countdown, ..PACE };
-        let mut clock = Clock::Calm;
+        let pace = RecoveryPace { critical_countdown: countdown, ..PACE };
+        let mut clock = RecoveryClock::Calm;
         for (level, did) in steps {
-            let after = clock.after(level, did, pace);
+            let after = clock.advance_after(level, did, pace);
             match (clock.countdown().filter(|_| !did.cleared), after.countdown()) {
                 (None, Some(left)) => {
                     prop_assert_eq!(level, Critical);
@@ -273,17 +303,17 @@ proptest! {
                 (Some(_), None) => prop_assert!(matches!(level, Healthy | Caution) && !did.cut),
                 (None, None) => prop_assert_ne!(level, Critical),
             }
-            prop_assert_eq!(after.due().is_some() || level != Critical, true);
+            prop_assert_eq!(after.due_action().is_some() || level != Critical, true);
             clock = after;
         }
     }
 
     #[test]
     fn a_due_caution_waits_for_its_place(levels in prop::collection::vec(prop::bool::ANY, 0..60)) {
-        let mut clock = Clock::Calm.after(Caution, Did::default(), PACE);
+        let mut clock = RecoveryClock::Calm.advance_after(Caution, GenerationEvents::default(), PACE);
         for known in levels {
-            clock = clock.after(if known { Caution } else { Unknown }, Did::default(), PACE);
-            prop_assert_eq!(clock.due(), Some(Due::Caution));
+            clock = clock.advance_after(if known { Caution } else { Unknown }, GenerationEvents::default(), PACE);
+            prop_assert_eq!(clock.due_action(), Some(RecoveryAction::Caution));
         }
     }
 }

@@ -5,8 +5,8 @@ use serde_json::{Value, json};
 use super::*;
 use crate::{
     config::GuardConfig,
-    format::chat::index,
-    guard::{self, Policy, Recall, fence, profile, record::Ours},
+    format::chat::index_body,
+    guard::{self, Policy, Recall, fence, injections::Injections, profile},
 };
 
 const fn english(prompts: &Prompts) -> Wording<'_> {
@@ -17,7 +17,7 @@ const fn english(prompts: &Prompts) -> Wording<'_> {
 }
 
 fn conversation(messages: &[Value]) -> Conversation {
-    index(Bytes::from(json!({ "messages": messages }).to_string())).unwrap()
+    index_body(Bytes::from(json!({ "messages": messages }).to_string())).unwrap()
 }
 
 fn user(text: &str) -> Value {
@@ -33,10 +33,10 @@ fn result(text: &str) -> Value {
     json!({ "role": "tool", "tool_call_id": "c", "content": text })
 }
 
-fn preface(messages: &[Value], removed: &[usize], memory: &Memory) -> String {
+fn preface(messages: &[Value], removed: &[usize], memory: &RecoveryMemory) -> String {
     let conversation = conversation(messages);
     let prompts = Prompts::default();
-    let course = begin(&conversation, removed, 7, memory, english(&prompts), |_| {
+    let course = begin_course(&conversation, removed, 7, memory, english(&prompts), |_| {
         true
     });
     assert_eq!(
@@ -48,8 +48,8 @@ fn preface(messages: &[Value], removed: &[usize], memory: &Memory) -> String {
 
 #[test]
 fn the_reminders_stand_in_the_preface() {
-    let mut memory = Memory::default();
-    memory.reminders.add("run cargo test").unwrap();
+    let mut memory = RecoveryMemory::default();
+    memory.reminders.add_note("run cargo test").unwrap();
     let text = preface(&[user("task"), user("more")], &[1], &memory);
     assert!(text.starts_with("[Note by the context guard"), "{text}");
     assert!(text.contains("Course 2 of this conversation"), "{text}");
@@ -63,9 +63,9 @@ fn the_reminders_stand_in_the_preface() {
 #[test]
 fn reminders_of_an_older_course_have_facts_beside_them() {
     let messages = [user("task"), user("a wish")];
-    let mut memory = Memory::default();
-    memory.reminders.add("note").unwrap();
-    let begun = |memory: &Memory| Course {
+    let mut memory = RecoveryMemory::default();
+    memory.reminders.add_note("note").unwrap();
+    let begun = |memory: &RecoveryMemory| Course {
         number: memory.course_number() + 1,
         boundary: 1,
         preface: preface(&messages, &[1], memory).into(),
@@ -83,7 +83,7 @@ fn reminders_of_an_older_course_have_facts_beside_them() {
         );
         memory.course = Some(course);
     }
-    memory.reminders.update(1, "another").unwrap();
+    memory.reminders.update_note(1, "another").unwrap();
     let text = preface(&messages, &[1], &memory);
     assert!(text.ends_with("another\n</reminder>"), "{text}");
 }
@@ -99,7 +99,7 @@ fn without_reminders_facts_stand_in() {
         result("running\nerror[E0382]: borrow of moved value\ntest result: FAILED. 1 failed"),
         user("kept"),
     ];
-    let text = preface(&messages, &[1, 2, 3, 4, 5], &Memory::default());
+    let text = preface(&messages, &[1, 2, 3, 4, 5], &RecoveryMemory::default());
     let (_, facts) = text.split_once("\n\n").unwrap();
     assert_eq!(
         facts,
@@ -130,7 +130,7 @@ fn all_wishes_and_the_newest_of_the_rest_are_shown() {
         messages.push(result(&format!("error {n}.")));
     }
     let removed: Vec<_> = (1..messages.len()).collect();
-    let text = preface(&messages, &removed, &Memory::default());
+    let text = preface(&messages, &removed, &RecoveryMemory::default());
     for (found, least, most) in [("wish", 0, 40), ("edit", 30, 10), ("error", 34, 6)] {
         let lines: Vec<_> = text
             .lines()
@@ -144,11 +144,11 @@ fn all_wishes_and_the_newest_of_the_rest_are_shown() {
 
 #[test]
 fn with_nothing_left_out_there_is_a_head_only() {
-    let text = preface(&[user("task")], &[], &Memory::default());
+    let text = preface(&[user("task")], &[], &RecoveryMemory::default());
     assert!(text.ends_with("not requests.]"), "{text}");
     // The first user message is the task, which stays.
     assert_eq!(
-        preface(&[user("task")], &[0, 5, 9], &Memory::default()),
+        preface(&[user("task")], &[0, 5, 9], &RecoveryMemory::default()),
         text
     );
 }
@@ -158,12 +158,12 @@ fn half_a_surrogate_pair_is_no_trouble() {
     let body = r#"{"messages":[{"role":"user","content":"a"},{"role":"user","content":"b \ud800 c"},
         {"role":"assistant","tool_calls":[{"id":"c","function":{"name":"f\udc00","arguments":"\ud800 x/y"}}]},
         {"role":"tool","tool_call_id":"c","content":"error \ud800"}]}"#;
-    let conversation = index(Bytes::from(body)).unwrap();
-    let course = begin(
+    let conversation = index_body(Bytes::from(body)).unwrap();
+    let course = begin_course(
         &conversation,
         &[1, 2, 3],
         1,
-        &Memory::default(),
+        &RecoveryMemory::default(),
         Wording {
             prompts: &Prompts::default(),
             language: Language::Chinese,
@@ -181,9 +181,9 @@ fn half_a_surrogate_pair_is_no_trouble() {
 /// The longest notes and the longest facts, in windows that could not hold them.
 #[test]
 fn a_preface_leaves_room_for_work_in_a_small_window() {
-    let mut full = Memory::default();
+    let mut full = RecoveryMemory::default();
     for text in ["old ", "字", "a word ", "the newest "] {
-        full.reminders.add(&text.repeat(900)).unwrap();
+        full.reminders.add_note(&text.repeat(900)).unwrap();
     }
     let mut messages = vec![user("task")];
     for at in 0..40 {
@@ -197,17 +197,17 @@ fn a_preface_leaves_room_for_work_in_a_small_window() {
     let settings = GuardConfig::default();
     for window in [2_048, 4_096, 8_192, 32_768, 200_000] {
         let policy = Policy {
-            profile: profile::named("openai").unwrap(),
+            profile: profile::find_profile("openai").unwrap(),
             window,
             input_limit: None,
             settings: &settings,
         };
-        let boundary = guard::tail(&conversation, &policy).unwrap();
-        let removed = guard::removed_by(&conversation, boundary);
-        for memory in [&full, &Memory::default()] {
-            let room = guard::room(&conversation, &policy);
+        let boundary = guard::find_course_boundary(&conversation, &policy).unwrap();
+        let removed = guard::list_removed_messages(&conversation, boundary);
+        for memory in [&full, &RecoveryMemory::default()] {
+            let room = guard::preface_fit_check(&conversation, &policy);
             let prompts = Prompts::default();
-            let course = begin(
+            let course = begin_course(
                 &conversation,
                 &removed,
                 boundary,
@@ -217,7 +217,7 @@ fn a_preface_leaves_room_for_work_in_a_small_window() {
             );
             let text = &*course.preface;
             assert!(
-                guard::room(&conversation, &policy)(text),
+                guard::preface_fit_check(&conversation, &policy)(text),
                 "{window}: {text}"
             );
             assert!(text.starts_with("[Note by the context guard"));
@@ -227,12 +227,12 @@ fn a_preface_leaves_room_for_work_in_a_small_window() {
                 assert!(text.contains("the newest the newest"), "{window}: {text}");
                 assert_eq!(text.contains("old old"), window > 8_192, "{window}");
             }
-            let ours = Ours {
+            let ours = Injections {
                 course: Some(course),
-                ..Ours::default()
+                ..Injections::default()
             };
             let recall = Recall {
-                ours,
+                injections: ours,
                 ..Recall::default()
             };
             let report = guard::plan(&conversation, &policy, &recall).report;
@@ -286,7 +286,7 @@ proptest! {
         let facts = ledger::gather(&conversation, &removed, most);
         prop_assert!(facts.chars().count() <= most);
         let opened = facts.lines().filter(|line| line.starts_with("<facts of=")).count();
-        prop_assert_eq!(fence::tags_in(&facts), 2 * opened);
+        prop_assert_eq!(fence::count_tags(&facts), 2 * opened);
         for line in facts.lines() {
             prop_assert!(line.starts_with("- ") || line.starts_with("<facts of=") || line == "</facts>");
         }

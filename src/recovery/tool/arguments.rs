@@ -2,21 +2,21 @@
 
 use serde_json::{Map, Value};
 
-use super::{Refused, Reminders, explain};
+use super::{ReminderError, Reminders, explain_error};
 
 /// Names under which models put a reminder's text, the right ones first.
 const CONTENT: [&str; 5] = ["content", "reminder_content", "text", "reminder", "note"];
 const ID: [&str; 2] = ["id", "reminder_id"];
 
-pub(super) struct Arguments(Map<String, Value>);
+pub(super) struct ReminderArguments(Map<String, Value>);
 
-impl Arguments {
+impl ReminderArguments {
     /// Reads an object, also one that was encoded twice; nothing at all, or `null`, is one without
     /// members.
     ///
     /// # Errors
     /// It is none; the message is for the model.
-    pub(super) fn read(written: &str) -> Result<Self, String> {
+    pub(super) fn from_json(written: &str) -> Result<Self, String> {
         let read = |text: &str| match text.trim() {
             "" => Ok(Value::Null),
             text => serde_json::from_str(text),
@@ -38,8 +38,8 @@ impl Arguments {
     }
 
     /// The text of a reminder, if there is any.
-    pub(super) fn content(&self) -> Option<String> {
-        match self.first(&CONTENT)? {
+    pub(super) fn reminder_text(&self) -> Option<String> {
+        match self.first_present(&CONTENT)? {
             Value::String(text) => Some(text.clone()),
             // A list of points is no less of a note.
             Value::Array(points) if points.iter().all(Value::is_string) => {
@@ -54,8 +54,8 @@ impl Arguments {
     ///
     /// # Errors
     /// There is none; the message is for the model.
-    pub(super) fn id(&self, reminders: &Reminders) -> Result<u32, String> {
-        let number = match self.first(&ID) {
+    pub(super) fn reminder_id(&self, reminders: &Reminders) -> Result<u32, String> {
+        let number = match self.first_present(&ID) {
             Some(Value::String(id)) => {
                 let id = id.trim().trim_start_matches(['#', '[']);
                 let id = id.trim_start_matches(['r', 'R']).trim_end_matches(']');
@@ -67,11 +67,11 @@ impl Arguments {
                 .map(|id| id as u32),
             _ => None,
         };
-        number.ok_or_else(|| explain(Refused::Unknown, reminders))
+        number.ok_or_else(|| explain_error(ReminderError::Unknown, reminders))
     }
 
     /// The first of these members that is there and not `null`.
-    fn first(&self, names: &[&str]) -> Option<&Value> {
+    fn first_present(&self, names: &[&str]) -> Option<&Value> {
         names
             .iter()
             .filter_map(|name| self.0.get(*name))

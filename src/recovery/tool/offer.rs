@@ -3,12 +3,12 @@
 //!
 //! Where in doubt, nothing: a request that is left alone works as it did without us.
 
-use super::{NAMES, schema};
+use super::{TOOL_NAMES, schema};
 use crate::{
     config::{AddTools, RecoveryConfig},
     conversation::Conversation,
-    guard::record::OwnTools,
-    recovery::{Clock, Due, Memory, language},
+    guard::injections::InjectedTools,
+    recovery::{RecoveryAction, RecoveryClock, RecoveryMemory, language},
 };
 
 /// What a request can be asked.
@@ -16,7 +16,7 @@ use crate::{
 pub enum Offer {
     /// Our tools go with it.
     Tools {
-        own: OwnTools,
+        schemas: InjectedTools,
         /// The model may call them. Where it may not, they stay for the sake of the prefix, and no
         /// prompt is given.
         callable: bool,
@@ -27,7 +27,11 @@ pub enum Offer {
 }
 
 /// Decides what a request can be asked, by its own fields and by what was done before.
-pub fn offered(conversation: &Conversation, settings: &RecoveryConfig, memory: &Memory) -> Offer {
+pub fn decide_offer(
+    conversation: &Conversation,
+    settings: &RecoveryConfig,
+    memory: &RecoveryMemory,
+) -> Offer {
     if !settings.enabled || conversation.is_auxiliary() || conversation.asks_for_many() {
         return Offer::Nothing;
     }
@@ -42,14 +46,14 @@ pub fn offered(conversation: &Conversation, settings: &RecoveryConfig, memory: &
         AddTools::Never => false,
         AddTools::Always => true,
         // Tools that cannot be called are not worth a change of the prefix.
-        AddTools::WhenDue => memory.tools || (callable && asks(memory.clock)),
+        AddTools::WhenDue => memory.tools || (callable && is_prompt_due(memory.clock)),
     };
     // Schemas may be most of a body: they are read only where ours are to stand beside them.
-    match added.then(|| conversation.tool_form(NAMES)).flatten() {
+    match added.then(|| conversation.tool_form(TOOL_NAMES)).flatten() {
         Some(form) => Offer::Tools {
-            own: schema::own(
+            schemas: schema::get_tool_schemas(
                 form,
-                language::choose(settings.language, memory.language, conversation),
+                language::choose_language(settings.language, memory.language, conversation),
             ),
             callable,
         },
@@ -57,8 +61,11 @@ pub fn offered(conversation: &Conversation, settings: &RecoveryConfig, memory: &
     }
 }
 
-const fn asks(clock: Clock) -> bool {
-    matches!(clock.due(), Some(Due::Caution | Due::Critical { .. }))
+const fn is_prompt_due(clock: RecoveryClock) -> bool {
+    matches!(
+        clock.due_action(),
+        Some(RecoveryAction::Caution | RecoveryAction::Critical { .. })
+    )
 }
 
 #[cfg(test)]

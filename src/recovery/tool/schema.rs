@@ -7,23 +7,24 @@ use bytes::Bytes;
 use super::{ADD, CLEAR, DELETE, UPDATE};
 use crate::{
     format::{ToolArgument, ToolForm, ToolSchema},
-    guard::record::OwnTools,
+    guard::injections::InjectedTools,
     recovery::Language,
 };
 
 /// The schemas, as a request of that form carries them.
-pub(super) fn own(form: ToolForm, language: Language) -> OwnTools {
+pub(super) fn get_tool_schemas(form: ToolForm, language: Language) -> InjectedTools {
     static WRITTEN: LazyLock<[[Bytes; ToolForm::ALL.len()]; 2]> = LazyLock::new(|| {
-        [&ENGLISH, &CHINESE].map(|texts| ToolForm::ALL.map(|form| Bytes::from(write(texts, form))))
+        [&ENGLISH, &CHINESE]
+            .map(|texts| ToolForm::ALL.map(|form| Bytes::from(write_schemas(texts, form))))
     });
-    OwnTools {
-        field: form.field(),
+    InjectedTools {
+        field: form.field_name(),
         json: WRITTEN[language as usize][form as usize].clone(),
     }
 }
 
 /// What the tools and their arguments are for.
-struct Texts {
+struct SchemaTexts {
     add: &'static str,
     content: &'static str,
     update: &'static str,
@@ -33,7 +34,7 @@ struct Texts {
     last: &'static str,
 }
 
-const ENGLISH: Texts = Texts {
+const ENGLISH: SchemaTexts = SchemaTexts {
     add: "Save a note for yourself. It stays when older messages are removed from the context.",
     content: "Next step, pointers, how to verify, details easy to lose",
     update: "Replace the text of a saved note.",
@@ -44,7 +45,7 @@ const ENGLISH: Texts = Texts {
     last: "A last note to save",
 };
 
-const CHINESE: Texts = Texts {
+const CHINESE: SchemaTexts = SchemaTexts {
     add: "为自己保存一条提醒项。较早的消息移出上下文后，它仍会保留。",
     content: "下一步、线索、如何验证、容易遗漏的细节",
     update: "改写一条已保存的提醒项。",
@@ -54,7 +55,7 @@ const CHINESE: Texts = Texts {
     last: "最后要保存的提醒项",
 };
 
-fn write(texts: &Texts, form: ToolForm) -> String {
+fn write_schemas(texts: &SchemaTexts, form: ToolForm) -> String {
     let argument = |name, description| ToolArgument {
         name,
         description,
@@ -91,10 +92,10 @@ mod tests {
     use serde_json::{Value, json};
 
     use super::*;
-    use crate::recovery::tool::NAMES;
+    use crate::recovery::tool::TOOL_NAMES;
 
     fn elements(form: ToolForm, language: Language) -> Vec<Value> {
-        let own = own(form, language);
+        let own = get_tool_schemas(form, language);
         let list = format!("[{}]", std::str::from_utf8(&own.json).unwrap());
         serde_json::from_str(&list).unwrap()
     }
@@ -107,7 +108,7 @@ mod tests {
                 ToolForm::ChatStrictTools,
                 ToolForm::ChatFunctions,
             ] {
-                let own = own(form, language);
+                let own = get_tool_schemas(form, language);
                 assert_eq!(own.field == "functions", form == ToolForm::ChatFunctions);
                 let text = std::str::from_utf8(&own.json).unwrap();
                 let chars = text.chars().count();
@@ -132,7 +133,7 @@ mod tests {
                     .iter()
                     .map(|element| function(element)["name"].as_str().unwrap().to_owned())
                     .collect();
-                assert_eq!(names, NAMES);
+                assert_eq!(names, TOOL_NAMES);
                 for element in &elements {
                     let function = function(element);
                     let strict = form == ToolForm::ChatStrictTools;

@@ -3,18 +3,18 @@ use serde_json::Value;
 
 use super::*;
 
-fn own(name: &str, arguments: &str) -> Own {
-    Own {
+fn own(name: &str, arguments: &str) -> ProxyToolCall {
+    ProxyToolCall {
         id: "call_1".into(),
         name: name.into(),
         arguments: arguments.into(),
-        ..Own::default()
+        ..ProxyToolCall::default()
     }
 }
 
 /// What one call is answered, and whether a new course is asked for.
-fn said(call: &Own, reminders: &mut Reminders) -> (String, bool) {
-    let executed = execute(Format::Chat, std::slice::from_ref(call), reminders);
+fn said(call: &ProxyToolCall, reminders: &mut Reminders) -> (String, bool) {
+    let executed = execute_calls(Format::Chat, std::slice::from_ref(call), reminders);
     let [message] = &executed.results[..] else {
         panic!("{} answers", executed.results.len());
     };
@@ -50,7 +50,7 @@ fn each_tool_does_what_it_says() {
         own(DELETE, r#"{"id":"r2"}"#),
         own(CLEAR, r#"{"reminder_content":"last"}"#),
     ];
-    let executed = execute(Format::Chat, &calls, &mut notes);
+    let executed = execute_calls(Format::Chat, &calls, &mut notes);
     assert!(executed.clear);
     assert_eq!(texts(&notes), ["first", "last"]);
     assert_eq!(
@@ -68,7 +68,7 @@ fn nothing_is_cleared_beside_a_call_that_failed() {
         own(UPDATE, r#"{"id":"r7","content":"x"}"#),
         own(DELETE, "{}"),
         own(ADD, "no JSON"),
-        Own {
+        ProxyToolCall {
             overlong: true,
             ..own(ADD, "{}")
         },
@@ -82,7 +82,7 @@ fn nothing_is_cleared_beside_a_call_that_failed() {
                 true => [clear, kept, failed.clone()],
                 false => [failed.clone(), kept, clear],
             };
-            let executed = execute(Format::Chat, &calls, &mut notes);
+            let executed = execute_calls(Format::Chat, &calls, &mut notes);
             assert!(!executed.clear);
             assert_eq!(texts(&notes), ["kept"], "what could be saved is");
             assert_eq!(executed.results.len(), 3);
@@ -96,7 +96,7 @@ fn nothing_is_cleared_beside_a_call_that_failed() {
 
 #[test]
 fn a_legacy_call_is_answered_as_one() {
-    let call = Own {
+    let call = ProxyToolCall {
         legacy: true,
         id: "".into(),
         ..own(ADD, r#"{"content":"x"}"#)
@@ -132,7 +132,7 @@ fn arguments_are_understood_as_models_write_them() {
         r#""[r1]""#,
     ] {
         let mut notes = Reminders::default();
-        notes.add("x").unwrap();
+        notes.add_note("x").unwrap();
         let answer = answer(DELETE, &format!(r#"{{"id":{id}}}"#), &mut notes);
         assert_eq!(
             answer, "Reminder r1 was deleted. Go on with the work.",
@@ -158,8 +158,8 @@ fn arguments_are_understood_as_models_write_them() {
 #[test]
 fn what_is_wrong_is_answered_with_what_to_do() {
     let mut notes = Reminders::default();
-    notes.add("x").unwrap();
-    notes.add("y").unwrap();
+    notes.add_note("x").unwrap();
+    notes.add_note("y").unwrap();
     let before = notes.clone();
     let empty = "Error: the reminder is empty. Write its text into content.";
     let unknown = "Error: there is no reminder of that id. There are r1, r2.";
@@ -222,7 +222,7 @@ fn what_is_too_long_is_cut_or_refused() {
         "{kept}"
     );
 
-    let overlong = Own {
+    let overlong = ProxyToolCall {
         overlong: true,
         ..own(ADD, r#"{"content":"the beginning"#)
     };
@@ -236,7 +236,7 @@ fn adding_for_ever_ends_in_refusals() {
     let calls: Vec<_> = (0..1_000)
         .map(|n| own(ADD, &format!(r#"{{"content":"{n}"}}"#)))
         .collect();
-    let executed = execute(Format::Chat, &calls, &mut notes);
+    let executed = execute_calls(Format::Chat, &calls, &mut notes);
     assert_eq!(executed.results.len(), 1_000);
     assert_eq!(notes.notes().len(), reminder::MAX_NOTES);
     assert!(executed.results[999].contains("Error: there are 32 reminders already"));
@@ -245,15 +245,15 @@ fn adding_for_ever_ends_in_refusals() {
 proptest! {
     #[test]
     fn whatever_is_called_gets_a_short_answer(
-        calls in prop::collection::vec((prop::sample::select(NAMES), arguments(), any::<bool>(), any::<bool>()), 0..40)
+        calls in prop::collection::vec((prop::sample::select(TOOL_NAMES), arguments(), any::<bool>(), any::<bool>()), 0..40)
     ) {
-        let calls: Vec<_> = calls.into_iter().map(|(name, arguments, legacy, overlong)| Own {
+        let calls: Vec<_> = calls.into_iter().map(|(name, arguments, legacy, overlong)| ProxyToolCall {
             legacy,
             overlong,
             ..own(name, &arguments)
         }).collect();
         let mut notes = Reminders::default();
-        let executed = execute(Format::Chat, &calls, &mut notes);
+        let executed = execute_calls(Format::Chat, &calls, &mut notes);
         prop_assert_eq!(executed.results.len(), calls.len());
         for result in executed.results {
             prop_assert!(serde_json::from_str::<Value>(&result).is_ok());

@@ -3,13 +3,13 @@ use std::collections::VecDeque;
 use bytes::Bytes;
 use serde_json::{Value, json};
 
-use super::{Changes, Piece, Pipeline};
+use super::{Pipeline, PipelineOutput, StreamEdits};
 use crate::{
     format::{
-        Listener,
-        chat::answer::{Rewriter, Whole},
+        ResponseSummarizer,
+        chat::answer::{Rewriter, RewrittenAnswer},
     },
-    relay::{Before, Heard, Sifting, Spoken},
+    relay::{AnswerFilter, AssistantTurn, PrecedingText, ResponseSummary},
 };
 
 mod blocks;
@@ -19,15 +19,15 @@ mod plain;
 mod rounds;
 mod usage;
 
-const TOOLS: Sifting = Sifting {
+const TOOLS: AnswerFilter = AnswerFilter {
     tools: &["add_reminder", "update_reminder", "clear_mind"],
     package: false,
 };
-const TEXT: Sifting = Sifting {
+const TEXT: AnswerFilter = AnswerFilter {
     tools: &[],
     package: true,
 };
-const BOTH: Sifting = Sifting {
+const BOTH: AnswerFilter = AnswerFilter {
     package: true,
     ..TOOLS
 };
@@ -37,14 +37,14 @@ const DONE: &str = "data: [DONE]\n\n";
 #[derive(Clone, Debug, PartialEq)]
 struct Came {
     bytes: String,
-    spoken: Vec<Spoken>,
-    before: Before,
-    heard: Heard,
+    spoken: Vec<AssistantTurn>,
+    before: PrecedingText,
+    heard: ResponseSummary,
     ended: usize,
 }
 
-fn sifting(sifting: Sifting, strip_usage: bool) -> Pipeline {
-    let changes = Changes {
+fn sifting(sifting: AnswerFilter, strip_usage: bool) -> Pipeline {
+    let changes = StreamEdits {
         sifting,
         strip_usage,
         left_out: None,
@@ -59,16 +59,16 @@ fn cut_at(stream: &[u8], size: usize) -> Vec<&[u8]> {
 /// Runs answers through the pipeline, each cut by `cut`.
 fn run_cut<'a>(
     answers: &[&'a str],
-    wanted: Sifting,
+    wanted: AnswerFilter,
     strip: bool,
     cut: impl Fn(&'a [u8]) -> Vec<&'a [u8]>,
 ) -> Came {
     let mut pipeline = sifting(wanted, strip);
     let (mut out, mut spoken) = (VecDeque::new(), Vec::new());
     for answer in answers {
-        if !spoken.is_empty() || pipeline.is_round() {
+        if !spoken.is_empty() || pipeline.is_for_proxy() {
             assert!(
-                pipeline.is_round(),
+                pipeline.is_for_proxy(),
                 "the answer was not gone on with: {out:?}"
             );
             spoken.push(pipeline.begin_answer());
@@ -78,15 +78,15 @@ fn run_cut<'a>(
         for piece in cut(answer.as_bytes()) {
             pipeline.push(Bytes::copy_from_slice(piece), &mut out);
         }
-        pipeline.finish(false, &mut out);
+        pipeline.finish_stream(false, &mut out);
     }
-    assert!(!pipeline.is_round(), "another answer is wanted");
-    spoken.push(pipeline.spoken());
+    assert!(!pipeline.is_for_proxy(), "another answer is wanted");
+    spoken.push(pipeline.assistant_turn());
     let (mut bytes, mut ended) = (Vec::new(), usize::MAX);
     for piece in out {
         match piece {
-            Piece::Bytes(piece) => bytes.extend_from_slice(&piece),
-            Piece::End => {
+            PipelineOutput::Bytes(piece) => bytes.extend_from_slice(&piece),
+            PipelineOutput::End => {
                 assert_eq!(ended, usize::MAX, "the answer ends once");
                 ended = bytes.len();
             }
@@ -95,14 +95,14 @@ fn run_cut<'a>(
     Came {
         bytes: String::from_utf8(bytes).unwrap(),
         spoken,
-        before: pipeline.before(),
-        heard: pipeline.heard(),
+        before: pipeline.preceding_text(),
+        heard: pipeline.response_summary(),
         ended,
     }
 }
 
 /// The same at every cut, or the test fails.
-fn run(answers: &[&str], sifting: Sifting) -> Came {
+fn run(answers: &[&str], sifting: AnswerFilter) -> Came {
     let whole = run_cut(answers, sifting, false, |answer| vec![answer]);
     let longest = answers.iter().map(|answer| answer.len()).max().unwrap_or(0);
     for at in 0..longest {
@@ -213,14 +213,14 @@ fn theirs(index: u64) -> Called {
 
 /// Whole answers, one after another, as the client gets the last of them, with what each said; nothing is
 /// left of those that were for the proxy alone.
-fn whole(wanted: Sifting, answers: &[String]) -> Vec<(Bytes, Spoken)> {
-    let (mut rewriter, mut listener) = (Rewriter::new(wanted, None), Listener::default());
+fn whole(wanted: AnswerFilter, answers: &[String]) -> Vec<(Bytes, AssistantTurn)> {
+    let (mut rewriter, mut listener) = (Rewriter::new(wanted, None), ResponseSummarizer::default());
     let mut read = Vec::new();
     for answer in answers {
         let answer = answer.clone().into();
         match rewriter.take_whole(&answer, &mut listener) {
-            Some(Whole::Round(spoken)) => read.push((Bytes::new(), spoken)),
-            Some(Whole::Last { json, spoken }) => {
+            Some(RewrittenAnswer::ForProxy(spoken)) => read.push((Bytes::new(), spoken)),
+            Some(RewrittenAnswer::ForClient { json, spoken }) => {
                 read.push((json, spoken));
                 return read;
             }

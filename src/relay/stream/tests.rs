@@ -11,27 +11,29 @@ use http::{HeaderMap, Response, StatusCode};
 use http_body::Frame;
 use http_body_util::{BodyExt, StreamBody};
 
-use super::{Ending, Foot, sifted, stream};
+use super::{Ending, FooterOptions, stream_answer, stream_sifted_answer};
 use crate::{
-    relay::{Before, Closing, Heard, Rounds, Sifting, Spoken},
-    wire::{Body, whole},
+    relay::{
+        AnswerFilter, AssistantTurn, PrecedingText, ResponseSummary, StreamFooter, TurnDriver,
+    },
+    wire::{Body, whole_body},
 };
 
 const STREAM: &str = "data: {\"choices\":[{\"finish_reason\":\"stop\"}]}\n\ndata: [DONE]\n\n";
 
-const fn foot(trailers: &'static [&'static str]) -> Foot {
-    Foot {
+const fn foot(trailers: &'static [&'static str]) -> FooterOptions {
+    FooterOptions {
         trailers,
         within: Duration::from_millis(50),
     }
 }
 
 async fn end(trailers: &'static [&'static str]) -> (String, Option<HeaderMap>) {
-    let on_end = |heard: Heard| {
-        assert!(heard.complete());
-        let mut closing = Closing {
+    let on_end = |heard: ResponseSummary| {
+        assert!(heard.is_complete());
+        let mut closing = StreamFooter {
             comment: Some(": end\n\n".into()),
-            ..Closing::default()
+            ..StreamFooter::default()
         };
         closing.trailers.insert("x-end", "1".parse().unwrap());
         async { closing }.boxed()
@@ -42,7 +44,7 @@ async fn end(trailers: &'static [&'static str]) -> (String, Option<HeaderMap>) {
         foot: foot(trailers),
         on_end: Box::new(on_end),
     };
-    let answer = stream(Response::new(whole(STREAM)), ending);
+    let answer = stream_answer(Response::new(whole_body(STREAM)), ending);
     assert_eq!(
         answer.headers().contains_key("trailer"),
         !trailers.is_empty()
@@ -73,7 +75,7 @@ async fn storing_that_hangs_holds_nobody_up() {
         foot: foot(&[]),
         on_end: Box::new(|_| pending().boxed()),
     };
-    let answer = stream(Response::new(whole(STREAM)), ending);
+    let answer = stream_answer(Response::new(whole_body(STREAM)), ending);
     let body = answer.into_body().collect().await.unwrap();
     assert_eq!(body.to_bytes(), STREAM);
 }
@@ -84,8 +86,8 @@ const USAGE: &str = "data: {\"choices\":[],\"usage\":{\"prompt_tokens\":7,\"comp
 /// What a round was told.
 #[derive(Default)]
 struct Told {
-    spoken: Vec<Spoken>,
-    end: Option<(Heard, Spoken, Before)>,
+    spoken: Vec<AssistantTurn>,
+    end: Option<(ResponseSummary, AssistantTurn, PrecedingText)>,
 }
 
 /// Gives the answers in their order, then none.
@@ -97,8 +99,8 @@ struct Scripted {
 }
 
 #[async_trait]
-impl Rounds for Scripted {
-    async fn go_on(&mut self, spoken: Spoken) -> Option<Response<Body>> {
+impl TurnDriver for Scripted {
+    async fn next_turn(&mut self, spoken: AssistantTurn) -> Option<Response<Body>> {
         self.told.lock().unwrap().spoken.push(spoken);
         if !self.left_out.is_empty() {
             self.left_out.remove(0);
@@ -106,23 +108,28 @@ impl Rounds for Scripted {
         (!self.answers.is_empty()).then(|| self.answers.remove(0))
     }
 
-    fn left_out(&self) -> Option<u32> {
+    fn left_out_tokens(&self) -> Option<u32> {
         self.left_out.first().copied()
     }
 
-    async fn end(self: Box<Self>, heard: Heard, last: Spoken, before: Before) -> Closing {
+    async fn end_answer(
+        self: Box<Self>,
+        heard: ResponseSummary,
+        last: AssistantTurn,
+        before: PrecedingText,
+    ) -> StreamFooter {
         let told = self.told.lock().unwrap().end.replace((heard, last, before));
         assert!(told.is_none(), "the end comes once");
-        Closing {
+        StreamFooter {
             comment: Some(": end\n\n".into()),
-            ..Closing::default()
+            ..StreamFooter::default()
         }
     }
 }
 
 fn events(body: impl Into<Bytes>) -> Response<Body> {
     let answer = Response::builder().header("content-type", "text/event-stream");
-    answer.body(whole(body)).unwrap()
+    answer.body(whole_body(body)).unwrap()
 }
 
 fn sift(first: Response<Body>, answers: Vec<Response<Body>>) -> (Response<Body>, Arc<Mutex<Told>>) {
@@ -134,7 +141,7 @@ fn sift_received(
     answers: Vec<Response<Body>>,
     left_out: Vec<u32>,
 ) -> (Response<Body>, Arc<Mutex<Told>>) {
-    const SIFTING: Sifting = Sifting {
+    const SIFTING: AnswerFilter = AnswerFilter {
         tools: &["clear_mind"],
         package: true,
     };
@@ -145,7 +152,7 @@ fn sift_received(
         left_out,
     };
     (
-        sifted(first, SIFTING, Box::new(rounds), false, foot(&[])),
+        stream_sifted_answer(first, SIFTING, Box::new(rounds), false, foot(&[])),
         told,
     )
 }
@@ -177,15 +184,15 @@ async fn an_answer_for_us_alone_is_gone_on_with() {
     assert_eq!(told.spoken.len(), 2);
     assert_eq!(told.spoken[0].usage.unwrap().prompt_tokens, 7);
     let (heard, last, before) = told.end.as_ref().unwrap();
-    assert!(heard.complete() && heard.usage.is_none());
-    assert_eq!((last.theirs, before), (0, &Before::default()));
+    assert!(heard.is_complete() && heard.usage.is_none());
+    assert_eq!((last.client_calls, before), (0, &PrecedingText::default()));
 }
 
 #[tokio::test]
 async fn without_a_next_answer_the_stream_breaks() {
     let mut refused = events("{}");
     *refused.status_mut() = StatusCode::TOO_MANY_REQUESTS;
-    let json = Response::new(whole("{\"choices\":[]}"));
+    let json = Response::new(whole_body("{\"choices\":[]}"));
     for answers in [vec![], vec![refused], vec![json], vec![events("")]] {
         let (answer, told) = sift(events(OURS), answers);
         let (text, broke) = read(answer).await;
@@ -194,8 +201,8 @@ async fn without_a_next_answer_the_stream_breaks() {
         let told = told.lock().unwrap();
         assert_eq!(told.spoken.len(), 1);
         let (heard, last, _) = told.end.as_ref().unwrap();
-        assert!(!heard.complete());
-        assert_eq!(*last, Spoken::default());
+        assert!(!heard.is_complete());
+        assert_eq!(*last, AssistantTurn::default());
     }
 }
 
@@ -274,10 +281,10 @@ async fn metered(
         foot: foot(&[]),
         on_end: Box::new(move |heard| {
             *told.lock().unwrap() = heard.usage.map(|usage| usage.prompt_tokens);
-            async { Closing::default() }.boxed()
+            async { StreamFooter::default() }.boxed()
         }),
     };
-    let (head, body) = stream(answer, ending).into_parts();
+    let (head, body) = stream_answer(answer, ending).into_parts();
     let (text, broke) = read(Response::new(body)).await;
     assert!(!broke);
     let heard = *heard.lock().unwrap();
@@ -329,9 +336,9 @@ async fn a_compressed_stream_goes_on_unpacked_where_its_numbers_change() {
     for (encoding, left_out) in [("zstd", None), ("zstd", Some(0)), ("odd", Some(100))] {
         let ending = Ending {
             left_out,
-            ..Ending::silent()
+            ..Ending::without_effects()
         };
-        let answer = stream(packed(encoding), ending);
+        let answer = stream_answer(packed(encoding), ending);
         assert_eq!(answer.headers()["content-encoding"], encoding);
         let body = answer.into_body().collect().await.unwrap().to_bytes();
         let expected = packed(encoding).into_body().collect().await.unwrap();
@@ -386,5 +393,5 @@ async fn compressed_answers_go_on_unpacked_or_untouched() {
     let (answer, told) = sift(strange, vec![]);
     assert!(answer.headers().contains_key("content-encoding"));
     assert_eq!(read(answer).await, (OURS.to_owned(), false));
-    assert!(told.lock().unwrap().end.as_ref().unwrap().0.blind);
+    assert!(told.lock().unwrap().end.as_ref().unwrap().0.unreadable);
 }

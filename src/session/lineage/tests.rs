@@ -2,25 +2,25 @@ use serde_json::json;
 
 use super::*;
 use crate::session::{
-    Client, Tenants,
-    secret::InstallationSecret,
+    ClientIdentity, Tenants,
+    installation_secret::InstallationSecret,
     tests::fixture::{answer_digest, assistant, conversation, system, user, with_fields},
 };
 
 fn tenant(name: &str) -> Tenant {
-    Tenants::new(InstallationSecret::from_bytes([1; 32])).tenant(
-        Client::Named(name),
+    Tenants::new(InstallationSecret::from_bytes([1; 32])).derive_tenant(
+        ClientIdentity::Named(name),
         &http::HeaderMap::new(),
         None,
     )
 }
 
 fn lineage(messages: &[serde_json::Value]) -> Lineage {
-    Lineage::of(&conversation(messages), &tenant("a"))
+    Lineage::from_conversation(&conversation(messages), &tenant("a"))
 }
 
-fn keys(messages: &[serde_json::Value], answer: &serde_json::Value) -> Keys {
-    lineage(messages).keys(answer_digest(answer)).unwrap()
+fn keys(messages: &[serde_json::Value], answer: &serde_json::Value) -> StateKeys {
+    lineage(messages).state_keys(answer_digest(answer)).unwrap()
 }
 
 #[test]
@@ -33,8 +33,8 @@ fn a_first_request_looks_for_nothing() {
 
 #[test]
 fn system_messages_alone_are_never_filed() {
-    assert_eq!(lineage(&[system("s")]).keys(1), None);
-    assert_eq!(lineage(&[]).keys(1), None);
+    assert_eq!(lineage(&[system("s")]).state_keys(1), None);
+    assert_eq!(lineage(&[]).state_keys(1), None);
     assert!(
         lineage(&[system("s"), assistant("a"), user("u")])
             .probes()
@@ -123,8 +123,8 @@ fn every_probe_knows_where_its_answer_stands() {
 fn tenants_and_kinds_never_share_a_key() {
     let said = [user("1"), assistant("a"), user("2")];
     let [one, other] = ["a", "b"].map(|name| {
-        let lineage = Lineage::of(&conversation(&said), &tenant(name));
-        lineage.keys(7).unwrap()
+        let lineage = Lineage::from_conversation(&conversation(&said), &tenant(name));
+        lineage.state_keys(7).unwrap()
     });
     let all = [one, other].map(|keys| [keys.exact, keys.gap.unwrap(), keys.bare]);
     let all = all.concat();
@@ -164,7 +164,10 @@ fn titles_and_probes_are_auxiliary() {
     ]));
     assert!(!of(&[("max_tokens", "\"20\"")]));
     let auxiliary = with_fields(&[("max_tokens", "5")]);
-    assert_eq!(Lineage::of(&auxiliary, &tenant("a")).keys(1), None);
+    assert_eq!(
+        Lineage::from_conversation(&auxiliary, &tenant("a")).state_keys(1),
+        None
+    );
 }
 
 #[test]

@@ -1,25 +1,27 @@
 use proptest::prelude::*;
 
 use super::*;
-use crate::guard::record::{By, Course, Record, Said, What};
+use crate::guard::injections::{
+    Course, InjectedAuthor, InjectedMessage, InjectionContent, InjectionRecord,
+};
 
-fn state() -> State {
-    State {
+fn state() -> SessionState {
+    SessionState {
         generations: 12,
         model: "gpt-4o".into(),
         provider: "openai".into(),
         window: Some(128_000),
         prompt_tokens: Some(70_000),
-        health: Level::Healthy,
+        health: HealthLevel::Healthy,
         sample: None,
-        ..State::new(SessionId::from_bytes([9; 16]))
+        ..SessionState::new(SessionId::from_bytes([9; 16]))
     }
 }
 
 #[test]
 fn what_was_written_is_read() {
-    let bytes = state().encode().unwrap().bytes;
-    assert_eq!(State::decode(&bytes).unwrap(), state());
+    let bytes = state().encode_bounded().unwrap().bytes;
+    assert_eq!(SessionState::from_bytes(&bytes).unwrap(), state());
     assert!(bytes.len() < 128, "{}", bytes.len());
 }
 
@@ -27,46 +29,58 @@ fn what_was_written_is_read() {
 fn a_state_of_the_version_before_is_read() {
     let mut stored = vec![VERSION_BEFORE];
     stored.extend(postcard::to_allocvec(&state()).unwrap());
-    assert_eq!(State::decode(&stored).unwrap(), state());
-    let mut current = State {
+    assert_eq!(SessionState::from_bytes(&stored).unwrap(), state());
+    let mut current = SessionState {
         largest_answer: 900,
         cap_was_hit: true,
         caution_waits_since_ms: Some(1_795_000_000_000),
         ..state()
     };
     current.guard.alternates = Some(true);
-    let bytes = current.encode().unwrap().bytes;
-    assert_eq!(State::decode(&bytes).unwrap(), current);
+    let bytes = current.encode_bounded().unwrap().bytes;
+    assert_eq!(SessionState::from_bytes(&bytes).unwrap(), current);
 }
 
 #[test]
 fn a_state_of_chat_completions_is_stored_as_before_there_were_other_formats() {
-    let bytes = state().encode().unwrap().bytes;
+    let bytes = state().encode_bounded().unwrap().bytes;
     let before = [&[VERSION][..], &postcard::to_allocvec(&state()).unwrap()].concat();
     assert_eq!(bytes, before);
-    let later = State {
+    let later = SessionState {
         largest_answer: 900,
         ..state()
     };
-    let bytes = later.encode().unwrap().bytes;
+    let bytes = later.encode_bounded().unwrap().bytes;
     // No, 900, no, none, none: nothing follows.
     assert_eq!(bytes, [&before[..], &[0, 0x84, 0x07, 0, 0, 0]].concat());
 }
 
 #[test]
 fn other_versions_and_leftovers_are_refused() {
-    let current = State {
+    let current = SessionState {
         largest_answer: 900,
         ..state()
     };
-    let mut bytes = current.encode().unwrap().bytes;
+    let mut bytes = current.encode_bounded().unwrap().bytes;
     bytes.push(0);
-    assert!(matches!(State::decode(&bytes), Err(StateError::Length)));
+    assert!(matches!(
+        SessionState::from_bytes(&bytes),
+        Err(StateError::Length)
+    ));
     bytes[0] = VERSION + 1;
-    assert!(matches!(State::decode(&bytes), Err(StateError::Version(_))));
-    assert!(matches!(State::decode(&[]), Err(StateError::Length)));
+    assert!(matches!(
+        SessionState::from_bytes(&bytes),
+        Err(StateError::Version(_))
+    ));
+    assert!(matches!(
+        SessionState::from_bytes(&[]),
+        Err(StateError::Length)
+    ));
     let long = vec![VERSION; MAX_BYTES + 1];
-    assert!(matches!(State::decode(&long), Err(StateError::TooLarge(_))));
+    assert!(matches!(
+        SessionState::from_bytes(&long),
+        Err(StateError::TooLarge(_))
+    ));
 }
 
 /// What a grid of the guard's stands on, as it is stored.
@@ -77,43 +91,43 @@ fn an_oversize_state_is_shed_or_refused() {
     // As it would come from a guard that tightened very many results.
     let tight: Vec<(u128, u32)> = (0..12_000).map(|at| (u128::MAX - at, 9_000)).collect();
     let memory = postcard::to_stdvec(&(GROUND, None::<()>, (0_u32, 0_u32), tight, 0_u64)).unwrap();
-    let large = State {
+    let large = SessionState {
         guard: postcard::from_bytes(&memory).unwrap(),
         ..state()
     };
-    assert_eq!(large.guard.tightened(), 12_000);
-    let bytes = large.encode().unwrap().bytes;
+    assert_eq!(large.guard.count_tightened(), 12_000);
+    let bytes = large.encode_bounded().unwrap().bytes;
     assert!(bytes.len() <= MAX_BYTES);
-    let read = State::decode(&bytes).unwrap();
-    assert!((1..12_000).contains(&read.guard.tightened()));
-    let hopeless = State {
+    let read = SessionState::from_bytes(&bytes).unwrap();
+    assert!((1..12_000).contains(&read.guard.count_tightened()));
+    let hopeless = SessionState {
         model: "m".repeat(MAX_BYTES).into(),
         ..large
     };
-    let refused = hopeless.encode();
+    let refused = hopeless.encode_bounded();
     assert!(matches!(refused, Err(StateError::TooLarge(_))));
 }
 
 /// Prompts and rounds by turns, of so many characters each, two at every second place.
-fn records(count: u32, chars: usize) -> Vec<Record> {
+fn records(count: u32, chars: usize) -> Vec<InjectionRecord> {
     let what = |at: u32| {
         let text: Box<str> = format!("{at}{}", "x".repeat(chars)).into();
         match at % 2 {
-            0 => What::Prompt(text),
-            _ => What::Round(vec![Said {
-                by: By::User,
+            0 => InjectionContent::Prompt(text),
+            _ => InjectionContent::Round(vec![InjectedMessage {
+                by: InjectedAuthor::User,
                 json: text,
             }]),
         }
     };
-    let record = |at: u32| Record {
+    let record = |at: u32| InjectionRecord {
         place: at / 2 * 4,
         what: what(at),
     };
     (0..count).map(record).collect()
 }
 
-fn with_records(records: Vec<Record>) -> State {
+fn with_records(records: Vec<InjectionRecord>) -> SessionState {
     let mut state = state();
     state.recovery.records = records;
     state
@@ -122,18 +136,20 @@ fn with_records(records: Vec<Record>) -> State {
 #[test]
 fn the_oldest_records_are_shed_first_and_places_stay_whole() {
     let large = with_records(records(101, 3_000));
-    let encoded = large.encode().unwrap();
+    let encoded = large.encode_bounded().unwrap();
     assert!(encoded.bytes.len() <= MAX_BYTES);
-    let read = State::decode(&encoded.bytes).unwrap();
+    let read = SessionState::from_bytes(&encoded.bytes).unwrap();
     let kept = read.recovery.records.len();
     assert_eq!(kept + encoded.records_shed, 101);
     // 101, of which 52 go (51 and its neighbour), then 26 of 49.
     assert_eq!(encoded.records_shed, 78);
     assert_eq!(read.recovery.records, large.recovery.records[78..]);
-    let what_fits = with_records(records(20, 3_000)).encode().unwrap();
+    let what_fits = with_records(records(20, 3_000)).encode_bounded().unwrap();
     assert_eq!(what_fits.records_shed, 0);
     // One that is too large by itself goes as well.
-    let huge = with_records(records(1, MAX_BYTES)).encode().unwrap();
+    let huge = with_records(records(1, MAX_BYTES))
+        .encode_bounded()
+        .unwrap();
     assert_eq!(huge.records_shed, 1);
 }
 
@@ -147,21 +163,21 @@ fn what_the_guard_remembers_outlives_the_records() {
         0_u64,
     );
     let memory = postcard::to_stdvec(&memory).unwrap();
-    let large = State {
+    let large = SessionState {
         guard: postcard::from_bytes(&memory).unwrap(),
         ..with_records(records(200, 3_000))
     };
-    let read = State::decode(&large.encode().unwrap().bytes).unwrap();
-    assert_eq!(read.guard.tightened(), 1);
+    let read = SessionState::from_bytes(&large.encode_bounded().unwrap().bytes).unwrap();
+    assert_eq!(read.guard.count_tightened(), 1);
 }
 
 /// Places after the answer was found at `answer_at`.
 fn check_anchor(answer_at: u32, expected: &[u32], boundary: u32, messages: u32) {
-    let at = |place| Record {
+    let at = |place| InjectionRecord {
         place,
-        what: What::Prompt("p".into()),
+        what: InjectionContent::Prompt("p".into()),
     };
-    let mut state = State {
+    let mut state = SessionState {
         messages: 9,
         ..with_records([1, 5, 9, 9].map(at).to_vec())
     };
@@ -170,11 +186,16 @@ fn check_anchor(answer_at: u32, expected: &[u32], boundary: u32, messages: u32) 
         boundary: 8,
         preface: "p".into(),
     });
-    state.anchor(answer_at);
-    let recall = state.recall();
-    let places: Vec<u32> = recall.ours.records.iter().map(|one| one.place).collect();
+    state.realign_places(answer_at);
+    let recall = state.to_recall();
+    let places: Vec<u32> = recall
+        .injections
+        .records
+        .iter()
+        .map(|one| one.place)
+        .collect();
     assert_eq!(places, expected, "answer at {answer_at}");
-    let course = recall.ours.course.unwrap();
+    let course = recall.injections.course.unwrap();
     assert_eq!(course.boundary, boundary, "answer at {answer_at}");
     assert_eq!(recall.messages, messages as usize, "answer at {answer_at}");
 }
@@ -196,14 +217,14 @@ fn places_move_with_the_answer() {
 fn ids_are_shown_and_read_alike() {
     let id = SessionId::from_bytes([0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 255]);
     assert_eq!(id.to_string(), "000102030405060708090a0b0c0d0eff");
-    assert_eq!(SessionId::parse(&id.to_string()), Some(id));
+    assert_eq!(SessionId::parse_hex(&id.to_string()), Some(id));
     for none in [
         "",
         "00",
         "000102030405060708090A0B0C0D0EFF",
         &"g".repeat(32),
     ] {
-        assert_eq!(SessionId::parse(none), None);
+        assert_eq!(SessionId::parse_hex(none), None);
     }
 }
 
@@ -211,9 +232,9 @@ proptest! {
     #[test]
     fn any_records_are_stored_within_the_bound(count in 0..300_u32, chars in 0..5_000_usize) {
         let state = with_records(records(count, chars));
-        let encoded = state.encode().unwrap();
+        let encoded = state.encode_bounded().unwrap();
         prop_assert!(encoded.bytes.len() <= MAX_BYTES);
-        let read = State::decode(&encoded.bytes).unwrap();
+        let read = SessionState::from_bytes(&encoded.bytes).unwrap();
         let records = &state.recovery.records;
         prop_assert_eq!(&read.recovery.records, &records[encoded.records_shed..]);
         let (shed, kept) = records.split_at(encoded.records_shed);
@@ -229,18 +250,18 @@ proptest! {
         boundary in 0..40_u32,
     ) {
         places.sort_unstable();
-        let what = What::Prompt("p".into());
-        let record = |place| Record { place, what: what.clone() };
+        let what = InjectionContent::Prompt("p".into());
+        let record = |place| InjectionRecord { place, what: what.clone() };
         let mut state = with_records(places.into_iter().map(record).collect());
         state.messages = messages;
         state.recovery.course = Some(Course { number: 2, boundary, preface: "p".into() });
-        state.anchor(answer_at);
-        let recall = state.recall();
+        state.realign_places(answer_at);
+        let recall = state.to_recall();
         prop_assert!(recall.messages <= answer_at as usize);
-        prop_assert!(recall.ours.records.iter().all(|one| one.place <= answer_at));
-        prop_assert!(recall.ours.course.unwrap().boundary <= answer_at);
+        prop_assert!(recall.injections.records.iter().all(|one| one.place <= answer_at));
+        prop_assert!(recall.injections.course.unwrap().boundary <= answer_at);
         let again = state.clone();
-        state.anchor(answer_at);
+        state.realign_places(answer_at);
         prop_assert_eq!(again, state);
     }
 
@@ -249,15 +270,15 @@ proptest! {
         if versioned {
             bytes.insert(0, VERSION);
         }
-        let _ = State::decode(&bytes);
+        let _ = SessionState::from_bytes(&bytes);
     }
 
     #[test]
     fn reading_a_damaged_state_never_panics(at: prop::sample::Index, to: u8) {
-        let mut bytes = state().encode().unwrap().bytes;
+        let mut bytes = state().encode_bounded().unwrap().bytes;
         let at = at.index(bytes.len());
         bytes[at] = to;
-        let _ = State::decode(&bytes);
-        let _ = State::decode(&bytes[..at]);
+        let _ = SessionState::from_bytes(&bytes);
+        let _ = SessionState::from_bytes(&bytes[..at]);
     }
 }

@@ -52,7 +52,7 @@ proptest! {
             next.extend(more);
             prop_assert_eq!(continued(&sessions, &next).await, Some(state.clone()));
             let other = tenant(&sessions, "b");
-            let foreign = sessions.find(&conversation(&next), &other, None).await;
+            let foreign = sessions.inherit_session(&conversation(&next), &other, None).await;
             prop_assert!(foreign.state.is_none());
             Ok(())
         })?;

@@ -11,9 +11,11 @@ use bytes::Bytes;
 
 use super::{WITHIN, hints::hint, over, tenant, turns};
 use crate::{
-    health::Level,
-    session::{Account, SessionId, State, Tenant, Wanted, tests::fixture::conversation},
-    store::{Found, Key, Page, Row, Saved, Shared, Store, StoreError},
+    health::HealthLevel,
+    session::{
+        Account, SessionCommand, SessionId, SessionState, Tenant, tests::fixture::conversation,
+    },
+    store::{FoundState, Page, SessionRow, SharedValues, StateKey, StateToSave, Store, StoreError},
 };
 
 /// A store that is down, never answers, or answers with something else.
@@ -37,41 +39,59 @@ impl Broken {
 
 #[async_trait]
 impl Store for Broken {
-    async fn find(&self, _: &Tenant, _: u64, _: &[Key]) -> Result<Option<Found>, StoreError> {
+    async fn find_state(
+        &self,
+        _: &Tenant,
+        _: u64,
+        _: &[StateKey],
+    ) -> Result<Option<FoundState>, StoreError> {
         match self {
-            Self::Garbage => Ok(Some(Found {
+            Self::Garbage => Ok(Some(FoundState {
                 at: 0,
                 state: Bytes::from_static(b"\x01garbage"),
-                orders: Bytes::new(),
+                commands: Bytes::new(),
             })),
-            Self::Elsewhere => Ok(Some(Found {
+            Self::Elsewhere => Ok(Some(FoundState {
                 at: 1_000,
-                state: State::new(SessionId::from_bytes([1; 16]))
-                    .encode()
+                state: SessionState::new(SessionId::from_bytes([1; 16]))
+                    .encode_bounded()
                     .unwrap()
                     .bytes
                     .into(),
-                orders: Bytes::new(),
+                commands: Bytes::new(),
             })),
             _ => self.fail().await,
         }
     }
-    async fn save(&self, _: Saved) -> Result<(), StoreError> {
+    async fn save_state(&self, _: StateToSave) -> Result<(), StoreError> {
         self.fail().await
     }
-    async fn session(&self, _: Option<&Account>, _: SessionId) -> Result<Option<Row>, StoreError> {
+    async fn load_session(
+        &self,
+        _: Option<&Account>,
+        _: SessionId,
+    ) -> Result<Option<SessionRow>, StoreError> {
         self.fail().await
     }
-    async fn order(&self, _: Option<&Account>, _: SessionId, _: Bytes) -> Result<bool, StoreError> {
+    async fn put_commands(
+        &self,
+        _: Option<&Account>,
+        _: SessionId,
+        _: Bytes,
+    ) -> Result<bool, StoreError> {
         self.fail().await
     }
-    async fn sessions(&self, _: Option<&Account>, _: Page) -> Result<Vec<Row>, StoreError> {
+    async fn list_sessions(
+        &self,
+        _: Option<&Account>,
+        _: Page,
+    ) -> Result<Vec<SessionRow>, StoreError> {
         self.fail().await
     }
-    async fn share(&self, _: &[u8], _: Bytes) -> Result<(), StoreError> {
+    async fn publish_shared(&self, _: &[u8], _: Bytes) -> Result<(), StoreError> {
         self.fail().await
     }
-    async fn shared(&self) -> Result<Shared, StoreError> {
+    async fn read_shared(&self) -> Result<SharedValues, StoreError> {
         self.fail().await
     }
     fn shared_version(&self) -> u64 {
@@ -88,18 +108,24 @@ async fn without_a_store_the_request_goes_on() {
         Broken::Elsewhere,
     ] {
         let mut sessions = over(Arc::new(broken));
-        sessions.find_within = Duration::from_millis(5);
+        sessions.find_timeout = Duration::from_millis(5);
         let own = hint("x-plimsoll-session", &"0f".repeat(16));
         let tenant = tenant(&sessions, "a");
         for hint in [None, Some(&own)] {
-            let inherited = sessions.find(&conversation(&turns(2)), &tenant, hint).await;
-            assert!(inherited.lost && inherited.state.is_none());
-            let state = inherited.successor();
-            assert_eq!(state.health, Level::Unknown);
-            assert!(!sessions.save(&inherited.lineage, 1, &state, WITHIN).await);
+            let inherited = sessions
+                .inherit_session(&conversation(&turns(2)), &tenant, hint)
+                .await;
+            assert!(inherited.store_failed && inherited.state.is_none());
+            let state = inherited.next_state();
+            assert_eq!(state.health, HealthLevel::Unknown);
+            assert!(
+                !sessions
+                    .save_state(&inherited.lineage, 1, &state, WITHIN)
+                    .await
+            );
             assert!(
                 sessions
-                    .order(None, inherited.session, Wanted::Clear)
+                    .add_command(None, inherited.session, SessionCommand::Clear)
                     .await
                     .is_err()
             );
@@ -129,9 +155,15 @@ async fn the_log_says_why_a_store_fails() {
     let _log = tracing::subscriber::set_default(log.with_ansi(false).finish());
     let sessions = over(Arc::new(Broken::Down));
     let tenant = tenant(&sessions, "a");
-    let inherited = sessions.find(&conversation(&turns(2)), &tenant, None).await;
-    let state = inherited.successor();
-    assert!(!sessions.save(&inherited.lineage, 1, &state, WITHIN).await);
+    let inherited = sessions
+        .inherit_session(&conversation(&turns(2)), &tenant, None)
+        .await;
+    let state = inherited.next_state();
+    assert!(
+        !sessions
+            .save_state(&inherited.lineage, 1, &state, WITHIN)
+            .await
+    );
     let said = String::from_utf8(lines.0.lock().unwrap().clone()).unwrap();
     assert_eq!(said.matches("disk is full").count(), 2, "{said}");
 }

@@ -8,7 +8,7 @@ use crate::{conversation::Conversation, format::chat};
 /// A request with these messages.
 pub(in crate::session) fn conversation(messages: &[Value]) -> Conversation {
     let body = json!({ "model": "m", "messages": messages });
-    chat::index(Bytes::from(body.to_string())).unwrap()
+    chat::index_body(Bytes::from(body.to_string())).unwrap()
 }
 
 /// A request with these top-level members, as raw JSON, and one message.
@@ -18,7 +18,7 @@ pub(in crate::session) fn with_fields(fields: &[(&str, &str)]) -> Conversation {
         body.push_str(&format!(r#","{name}":{value}"#));
     }
     body.push('}');
-    chat::index(Bytes::from(body)).unwrap()
+    chat::index_body(Bytes::from(body)).unwrap()
 }
 
 /// The digest of an answer, as its reader would know it.

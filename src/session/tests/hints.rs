@@ -2,13 +2,13 @@
 
 use super::{continued, generate, generate_as, sessions};
 use crate::session::{
-    Hint,
+    SessionHint,
     tests::fixture::{assistant, user},
 };
 
-pub(super) fn hint(name: &'static str, value: &str) -> Hint {
+pub(super) fn hint(name: &'static str, value: &str) -> SessionHint {
     let headers = [(name.parse().unwrap(), value.parse().unwrap())];
-    Hint::of(&headers.into_iter().collect(), None).unwrap()
+    SessionHint::from_request(&headers.into_iter().collect(), None).unwrap()
 }
 
 #[tokio::test]

@@ -4,28 +4,33 @@ use serde_json::Value;
 
 use super::{WITHIN, generate, generate_as, hints::hint, sessions, tenant, turns};
 use crate::session::{
-    Account, Client, Hint, Inherited, SessionId, Sessions, State, Wanted,
+    Account, ClientIdentity, InheritedSession, SessionCommand, SessionHint, SessionId,
+    SessionState, Sessions,
     tests::fixture::{answer_digest, assistant, conversation, user},
 };
 use crate::{
-    compaction::{Outcome, PendingJob},
-    guard::record::Summary,
+    compaction::{JobOutcome, PendingJob},
+    guard::injections::Summary,
 };
 
 fn account(sessions: &Sessions, name: &str) -> Account {
-    sessions.tenants().account(Client::Named(name))
+    sessions
+        .tenants()
+        .derive_account(ClientIdentity::Named(name))
 }
 
-async fn find(sessions: &Sessions, said: &[Value]) -> Inherited {
+async fn find(sessions: &Sessions, said: &[Value]) -> InheritedSession {
     let tenant = tenant(sessions, "a");
-    sessions.find(&conversation(said), &tenant, None).await
+    sessions
+        .inherit_session(&conversation(said), &tenant, None)
+        .await
 }
 
 /// Asks for a clear as `a`, and is told that it is to come.
 async fn clear(sessions: &Sessions, id: SessionId) {
     let own = account(sessions, "a");
     let known = sessions
-        .order(Some(&own), id, Wanted::Clear)
+        .add_command(Some(&own), id, SessionCommand::Clear)
         .await
         .unwrap()
         .unwrap();
@@ -33,25 +38,25 @@ async fn clear(sessions: &Sessions, id: SessionId) {
 }
 
 async fn pending(sessions: &Sessions, id: SessionId) -> bool {
-    let known = sessions.session(None, id).await.unwrap();
+    let known = sessions.view_session(None, id).await.unwrap();
     known.unwrap().clear_pending
 }
 
 /// A request that does as it is asked; gives back whether it was.
 async fn carry_out(sessions: &Sessions, said: &[Value], answer: &Value) -> bool {
     let inherited = find(sessions, said).await;
-    let mut state = inherited.successor();
-    if inherited.clear_ordered {
-        state.recovery.clears = inherited.orders.clears;
+    let mut state = inherited.next_state();
+    if inherited.clear_requested {
+        state.recovery.clears = inherited.commands.clears;
     }
     let digest = answer_digest(answer);
     let lineage = &inherited.lineage;
-    assert!(sessions.save(lineage, digest, &state, WITHIN).await);
-    inherited.clear_ordered
+    assert!(sessions.save_state(lineage, digest, &state, WITHIN).await);
+    inherited.clear_requested
 }
 
 /// Three turns of client `a`; the last state.
-async fn begun(sessions: &Sessions) -> State {
+async fn begun(sessions: &Sessions) -> SessionState {
     let states = super::play(sessions, 3).await;
     states.last().unwrap().clone()
 }
@@ -60,7 +65,7 @@ async fn begun(sessions: &Sessions) -> State {
 async fn asking_twice_is_one_clear_and_a_retry_repeats_it() {
     let sessions = sessions();
     let id = begun(&sessions).await.session;
-    assert!(!find(&sessions, &turns(3)).await.clear_ordered && !pending(&sessions, id).await);
+    assert!(!find(&sessions, &turns(3)).await.clear_requested && !pending(&sessions, id).await);
     clear(&sessions, id).await;
     clear(&sessions, id).await;
     assert!(pending(&sessions, id).await);
@@ -96,8 +101,8 @@ async fn a_clear_waits_for_the_request_after_the_one_under_way() {
     let under_way = find(&sessions, &turns(3)).await;
     clear(&sessions, id).await;
     let digest = answer_digest(&assistant("answer 3"));
-    let (lineage, state) = (&under_way.lineage, under_way.successor());
-    assert!(sessions.save(lineage, digest, &state, WITHIN).await);
+    let (lineage, state) = (&under_way.lineage, under_way.next_state());
+    assert!(sessions.save_state(lineage, digest, &state, WITHIN).await);
     assert!(pending(&sessions, id).await);
     assert!(carry_out(&sessions, &turns(4), &assistant("answer 4")).await);
     assert!(!pending(&sessions, id).await);
@@ -107,7 +112,7 @@ async fn a_clear_waits_for_the_request_after_the_one_under_way() {
 async fn only_the_newest_of_grouped_conversations_is_cleared() {
     let sessions = sessions();
     let chat = hint("x-session-id", "chat-1");
-    let speak = async |said: &[Value], answer: &str, hint: Option<&Hint>| {
+    let speak = async |said: &[Value], answer: &str, hint: Option<&SessionHint>| {
         generate_as(&sessions, "a", hint, said, &assistant(answer)).await
     };
     let child = speak(&[user("part")], "1", Some(&chat)).await;
@@ -126,13 +131,13 @@ async fn only_the_newest_of_grouped_conversations_is_cleared() {
     ] {
         let inherited = find(&sessions, &said).await;
         assert!(inherited.state.is_some());
-        assert_eq!(inherited.clear_ordered, expected, "{said:?}");
+        assert_eq!(inherited.clear_requested, expected, "{said:?}");
     }
     // A new one of the session, which continues nothing.
     let tenant = tenant(&sessions, "a");
     let new = conversation(&[user("task"), assistant("2b"), user("x")]);
-    let new = sessions.find(&new, &tenant, Some(&chat)).await;
-    assert!(new.session == parent.session && !new.clear_ordered);
+    let new = sessions.inherit_session(&new, &tenant, Some(&chat)).await;
+    assert!(new.session == parent.session && !new.clear_requested);
     // While a child speaks last, the order stands for the parent and shows for nobody else.
     let said = [user("part"), assistant("1"), user("go on")];
     speak(&said, "3", Some(&chat)).await;
@@ -164,10 +169,10 @@ async fn an_answer_spelt_otherwise_and_remarks_taken_out_do_not_lose_it() {
     let id = generate(&sessions, &said, &assistant(" b\n")).await.session;
     clear(&sessions, id).await;
     let spelt = [&said[..], &[assistant("b"), user("next")]].concat();
-    assert!(find(&sessions, &spelt).await.clear_ordered);
+    assert!(find(&sessions, &spelt).await.clear_requested);
     let out = [&said[..3], &[assistant(" b\n"), user("next")]].concat();
     let inherited = find(&sessions, &out).await;
-    assert!(inherited.clear_ordered && inherited.answer_at == 3);
+    assert!(inherited.clear_requested && inherited.answer_at == 3);
 }
 
 #[tokio::test]
@@ -182,29 +187,34 @@ async fn nobody_clears_anothers_session() {
     let other = account(&sessions, "b");
     assert_eq!(
         sessions
-            .order(Some(&other), id, Wanted::Clear)
+            .add_command(Some(&other), id, SessionCommand::Clear)
             .await
             .unwrap(),
         None
     );
     let nobody = SessionId::from_bytes([7; 16]);
     assert_eq!(
-        sessions.order(None, nobody, Wanted::Clear).await.unwrap(),
+        sessions
+            .add_command(None, nobody, SessionCommand::Clear)
+            .await
+            .unwrap(),
         None
     );
     assert!(!pending(&sessions, id).await);
     // The administrator may; and it reaches this session alone.
     assert!(
         sessions
-            .order(None, id, Wanted::Clear)
+            .add_command(None, id, SessionCommand::Clear)
             .await
             .unwrap()
             .is_some()
     );
-    assert!(find(&sessions, &turns(3)).await.clear_ordered);
+    assert!(find(&sessions, &turns(3)).await.clear_requested);
     let tenant = tenant(&sessions, "b");
-    let theirs = sessions.find(&conversation(&turns(3)), &tenant, None).await;
-    assert!(theirs.state.is_some() && !theirs.clear_ordered);
+    let theirs = sessions
+        .inherit_session(&conversation(&turns(3)), &tenant, None)
+        .await;
+    assert!(theirs.state.is_some() && !theirs.clear_requested);
 }
 
 #[tokio::test]
@@ -219,13 +229,13 @@ async fn a_summary_of_messages_that_were_taken_out_is_not_taken_over() {
     ];
     generate(&sessions, &said[..1], &assistant("a")).await;
     let inherited = find(&sessions, &said).await;
-    let mut state = inherited.successor();
-    let id = sessions.job();
+    let mut state = inherited.next_state();
+    let id = sessions.new_job_id();
     state.compaction.job = Some(PendingJob { id, since: 2 });
     let digest = answer_digest(&assistant("b"));
     let lineage = &inherited.lineage;
-    assert!(sessions.save(lineage, digest, &state, WITHIN).await);
-    let outcome = Outcome {
+    assert!(sessions.save_state(lineage, digest, &state, WITHIN).await);
+    let outcome = JobOutcome {
         job: id,
         summary: Some(Summary {
             boundary: 4,
@@ -233,7 +243,7 @@ async fn a_summary_of_messages_that_were_taken_out_is_not_taken_over() {
         }),
     };
     let own = account(&sessions, "a");
-    let concluded = sessions.conclude(&own, state.session, outcome);
+    let concluded = sessions.store_summary_outcome(&own, state.session, outcome);
     assert!(concluded.await.unwrap().is_some());
     for (kept, taken) in [(5, true), (2, false)] {
         let next = [&said[..kept], &[assistant("b"), user("next")]].concat();

@@ -5,36 +5,38 @@ use serde_json::Value;
 
 use super::{WITHIN, sessions, tenant};
 use crate::{
-    guard::record::{Course, Record, What},
+    guard::injections::{Course, InjectionContent, InjectionRecord},
     session::{
-        Inherited, Sessions,
+        InheritedSession, Sessions,
         tests::fixture::{answer_digest, assistant, call, conversation, result, system, user},
     },
 };
 
-async fn find(sessions: &Sessions, said: &[Value]) -> Inherited {
+async fn find(sessions: &Sessions, said: &[Value]) -> InheritedSession {
     let tenant = tenant(sessions, "a");
-    sessions.find(&conversation(said), &tenant, None).await
+    sessions
+        .inherit_session(&conversation(said), &tenant, None)
+        .await
 }
 
 /// A request and its answer, before which we said something.
 async fn prompted(sessions: &Sessions, said: &[Value], answer: &Value) {
     let inherited = find(sessions, said).await;
-    let mut state = inherited.successor();
-    state.recovery.records.push(Record {
+    let mut state = inherited.next_state();
+    state.recovery.records.push(InjectionRecord {
         place: state.messages,
-        what: What::Prompt("write it down".into()),
+        what: InjectionContent::Prompt("write it down".into()),
     });
     let digest = answer_digest(answer);
     assert!(
         sessions
-            .save(&inherited.lineage, digest, &state, WITHIN)
+            .save_state(&inherited.lineage, digest, &state, WITHIN)
             .await
     );
 }
 
-fn places(inherited: &Inherited) -> Vec<u32> {
-    let records = inherited.recall().ours.records;
+fn places(inherited: &InheritedSession) -> Vec<u32> {
+    let records = inherited.to_recall().injections.records;
     records.iter().map(|record| record.place).collect()
 }
 
@@ -58,7 +60,7 @@ async fn what_was_said_before_an_answer_stays_before_it() {
         let inherited = find(&sessions, &next).await;
         assert_eq!(inherited.answer_at, place);
         assert_eq!(places(&inherited), [1, place]);
-        assert_eq!(inherited.recall().messages, place.min(4) as usize);
+        assert_eq!(inherited.to_recall().messages, place.min(4) as usize);
     }
     // Edited before that answer: what was said before it is gone with it.
     let inherited = find(&sessions, &[&start[..], &[result("c1", "other")]].concat()).await;
@@ -72,7 +74,7 @@ async fn what_was_said_before_an_answer_stays_before_it() {
 async fn without_a_state_there_is_no_place() {
     let inherited = find(&sessions(), &[user("task")]).await;
     assert_eq!(inherited.answer_at, 0);
-    assert!(places(&inherited).is_empty() && !inherited.clear_ordered);
+    assert!(places(&inherited).is_empty() && !inherited.clear_requested);
 }
 
 #[tokio::test]
@@ -81,7 +83,7 @@ async fn a_course_that_began_with_a_remark_begins_with_the_answer() {
     let start = [user("task"), assistant("a"), user("go on")];
     let sent = [&start[..], &[user("hurry")]].concat();
     let inherited = find(&sessions, &sent).await;
-    let mut state = inherited.successor();
+    let mut state = inherited.next_state();
     state.recovery.course = Some(Course {
         number: 2,
         boundary: 3,
@@ -89,10 +91,14 @@ async fn a_course_that_began_with_a_remark_begins_with_the_answer() {
     });
     let digest = answer_digest(&assistant("b"));
     let lineage = &inherited.lineage;
-    assert!(sessions.save(lineage, digest, &state, WITHIN).await);
+    assert!(sessions.save_state(lineage, digest, &state, WITHIN).await);
     let boundary = async |said: &[Value]| {
         let inherited = find(&sessions, said).await;
-        inherited.recall().ours.course.map(|course| course.boundary)
+        inherited
+            .to_recall()
+            .injections
+            .course
+            .map(|course| course.boundary)
     };
     let echoed = [assistant("b"), user("next")];
     assert_eq!(boundary(&[&sent[..], &echoed].concat()).await, Some(3));

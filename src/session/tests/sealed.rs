@@ -7,10 +7,10 @@ use async_trait::async_trait;
 use super::*;
 use crate::{
     config::secret::SecretKey,
-    guard::record::{Course, Record, What},
-    recovery::{self, fixture::reminders},
-    session::seal::ADDED_BYTES,
-    store::{Found, Key, Page, Row, Shared},
+    guard::injections::{Course, InjectionContent, InjectionRecord},
+    recovery::{self, fixture::build_reminders},
+    session::state_cipher::ADDED_BYTES,
+    store::{FoundState, Page, SessionRow, SharedValues, StateKey},
     telemetry::metrics::Metrics,
 };
 
@@ -41,46 +41,46 @@ impl Recorder {
 
 #[async_trait]
 impl Store for Recorder {
-    async fn find(
+    async fn find_state(
         &self,
         tenant: &Tenant,
         opening: u64,
-        keys: &[Key],
-    ) -> Result<Option<Found>, StoreError> {
-        self.inner.find(tenant, opening, keys).await
+        keys: &[StateKey],
+    ) -> Result<Option<FoundState>, StoreError> {
+        self.inner.find_state(tenant, opening, keys).await
     }
-    async fn save(&self, saved: Saved) -> Result<(), StoreError> {
+    async fn save_state(&self, saved: StateToSave) -> Result<(), StoreError> {
         self.note(&saved.state);
-        self.inner.save(saved).await
+        self.inner.save_state(saved).await
     }
-    async fn session(
+    async fn load_session(
         &self,
         account: Option<&Account>,
         id: SessionId,
-    ) -> Result<Option<Row>, StoreError> {
-        self.inner.session(account, id).await
+    ) -> Result<Option<SessionRow>, StoreError> {
+        self.inner.load_session(account, id).await
     }
-    async fn order(
+    async fn put_commands(
         &self,
         account: Option<&Account>,
         id: SessionId,
         orders: Bytes,
     ) -> Result<bool, StoreError> {
         self.note(&orders);
-        self.inner.order(account, id, orders).await
+        self.inner.put_commands(account, id, orders).await
     }
-    async fn sessions(
+    async fn list_sessions(
         &self,
         account: Option<&Account>,
         page: Page,
-    ) -> Result<Vec<Row>, StoreError> {
-        self.inner.sessions(account, page).await
+    ) -> Result<Vec<SessionRow>, StoreError> {
+        self.inner.list_sessions(account, page).await
     }
-    async fn share(&self, name: &[u8], value: Bytes) -> Result<(), StoreError> {
-        self.inner.share(name, value).await
+    async fn publish_shared(&self, name: &[u8], value: Bytes) -> Result<(), StoreError> {
+        self.inner.publish_shared(name, value).await
     }
-    async fn shared(&self) -> Result<Shared, StoreError> {
-        self.inner.shared().await
+    async fn read_shared(&self) -> Result<SharedValues, StoreError> {
+        self.inner.read_shared().await
     }
     fn shared_version(&self) -> u64 {
         self.inner.shared_version()
@@ -93,7 +93,7 @@ fn keyed(store: &Arc<Recorder>, key: Option<u8>) -> Sessions {
         ..StoreConfig::default()
     };
     over(Arc::clone(store) as Arc<dyn Store>)
-        .configured(&config, Arc::default())
+        .with_config(&config, Arc::default())
         .unwrap()
 }
 
@@ -106,45 +106,47 @@ const CANARIES: [&str; 5] = [
 ];
 
 /// With everything in it that is a text.
-fn telling(mut state: State) -> State {
+fn telling(mut state: SessionState) -> SessionState {
     let [model, provider, reminder, prompt, course] = CANARIES;
     state.model = model.into();
     state.provider = provider.into();
-    state.recovery = recovery::Memory {
-        reminders: reminders(&[(0, reminder)]),
-        records: vec![Record {
+    state.recovery = recovery::RecoveryMemory {
+        reminders: build_reminders(&[(0, reminder)]),
+        records: vec![InjectionRecord {
             place: 1,
-            what: What::Prompt(prompt.into()),
+            what: InjectionContent::Prompt(prompt.into()),
         }],
         course: Some(Course {
             number: 2,
             boundary: 1,
             preface: course.into(),
         }),
-        ..recovery::Memory::default()
+        ..recovery::RecoveryMemory::default()
     };
     state
 }
 
 /// The first turn of a conversation, as it is stored.
-async fn tell(sessions: &Sessions) -> State {
+async fn tell(sessions: &Sessions) -> SessionState {
     let inherited = sessions
-        .find(&conversation(&turns(0)), &tenant(sessions, "a"), None)
+        .inherit_session(&conversation(&turns(0)), &tenant(sessions, "a"), None)
         .await;
-    let state = telling(inherited.successor());
+    let state = telling(inherited.next_state());
     let answer = answer_digest(&assistant("answer 0"));
     assert!(
         sessions
-            .save(&inherited.lineage, answer, &state, WITHIN)
+            .save_state(&inherited.lineage, answer, &state, WITHIN)
             .await
     );
     state
 }
 
 /// How the second turn begins.
-async fn go_on(sessions: &Sessions) -> Inherited {
+async fn go_on(sessions: &Sessions) -> InheritedSession {
     let said = conversation(&turns(1));
-    sessions.find(&said, &tenant(sessions, "a"), None).await
+    sessions
+        .inherit_session(&said, &tenant(sessions, "a"), None)
+        .await
 }
 
 fn holds(bytes: &[u8], text: &str) -> bool {
@@ -158,21 +160,23 @@ async fn what_a_store_gets_cannot_be_read() {
     let store = Recorder::new();
     let sessions = keyed(&store, Some(1));
     let state = tell(&sessions).await;
-    let account = sessions.tenants().account(Client::Named("a"));
+    let account = sessions
+        .tenants()
+        .derive_account(ClientIdentity::Named("a"));
     let known = sessions
-        .order(Some(&account), state.session, Wanted::Clear)
+        .add_command(Some(&account), state.session, SessionCommand::Clear)
         .await
         .unwrap();
     assert!(known.unwrap().clear_pending);
     let given = store.given();
     assert_eq!(given.len(), 2);
-    let plain = state.encode().unwrap().bytes;
+    let plain = state.encode_bounded().unwrap().bytes;
     assert_eq!(given[0].len(), plain.len() + ADDED_BYTES);
     for canary in CANARIES {
         assert!(holds(&plain, canary));
         assert!(given.iter().all(|bytes| !holds(bytes, canary)));
     }
-    let id = &state.session.bytes()[..];
+    let id = &state.session.as_bytes()[..];
     assert!(
         given
             .iter()
@@ -181,8 +185,8 @@ async fn what_a_store_gets_cannot_be_read() {
     // It is all there for whoever has the key.
     let next = go_on(&sessions).await;
     assert_eq!(next.state.as_ref(), Some(&state));
-    assert!(next.clear_ordered && !next.lost);
-    let known = sessions.session(None, state.session).await.unwrap();
+    assert!(next.clear_requested && !next.store_failed);
+    let known = sessions.view_session(None, state.session).await.unwrap();
     assert_eq!(known.map(|known| known.state), Some(state));
 }
 
@@ -194,13 +198,13 @@ async fn without_the_key_a_request_goes_on_without_its_state() {
         let sessions = keyed(&store, key);
         for _ in 0..2 {
             let next = go_on(&sessions).await;
-            assert!(next.lost && next.state.is_none());
+            assert!(next.store_failed && next.state.is_none());
             assert_ne!(next.session, state.session);
         }
-        assert!(sessions.session(None, state.session).await.is_err());
+        assert!(sessions.view_session(None, state.session).await.is_err());
         assert!(
             sessions
-                .order(None, state.session, Wanted::Clear)
+                .add_command(None, state.session, SessionCommand::Clear)
                 .await
                 .is_err()
         );
@@ -227,19 +231,19 @@ async fn a_state_in_the_place_of_another_sessions_is_damage() {
     let (state, other) = (tell(&sessions).await, tell(&sessions).await);
     assert_ne!(state.session, other.session);
     let tenant = tenant(&sessions, "a");
-    let moved = Row {
+    let moved = SessionRow {
         tenant,
         session: other.session,
         saved_s: 0,
         state: store.given()[0].clone(),
-        orders: Bytes::new(),
+        commands: Bytes::new(),
     };
-    assert!(sessions.known(&moved).is_err());
-    let own = Row {
+    assert!(sessions.view_row(&moved).is_err());
+    let own = SessionRow {
         session: state.session,
         ..moved
     };
-    assert!(sessions.known(&own).is_ok());
+    assert!(sessions.view_row(&own).is_ok());
 }
 
 #[tokio::test]
@@ -248,12 +252,17 @@ async fn orders_of_another_session_are_none() {
     let sessions = keyed(&store, Some(1));
     let (state, other) = (tell(&sessions).await, tell(&sessions).await);
     sessions
-        .order(None, other.session, Wanted::Clear)
+        .add_command(None, other.session, SessionCommand::Clear)
         .await
         .unwrap();
     let moved = store.given().last().unwrap().clone();
-    assert!(store.order(None, state.session, moved).await.unwrap());
-    let known = sessions.session(None, state.session).await.unwrap();
+    assert!(
+        store
+            .put_commands(None, state.session, moved)
+            .await
+            .unwrap()
+    );
+    let known = sessions.view_session(None, state.session).await.unwrap();
     assert!(!known.unwrap().clear_pending);
 }
 
@@ -267,27 +276,32 @@ async fn failures_of_the_store_are_counted_by_what_was_asked() {
     }
     #[async_trait]
     impl Store for Gone {
-        async fn find(&self, _: &Tenant, _: u64, _: &[Key]) -> Result<Option<Found>, StoreError> {
+        async fn find_state(
+            &self,
+            _: &Tenant,
+            _: u64,
+            _: &[StateKey],
+        ) -> Result<Option<FoundState>, StoreError> {
             std::future::pending().await
         }
-        async fn save(&self, _: Saved) -> Result<(), StoreError> {
+        async fn save_state(&self, _: StateToSave) -> Result<(), StoreError> {
             Self::gone()
         }
-        async fn session(
+        async fn load_session(
             &self,
             _: Option<&Account>,
             id: SessionId,
-        ) -> Result<Option<Row>, StoreError> {
+        ) -> Result<Option<SessionRow>, StoreError> {
             let tenants = Tenants::new(InstallationSecret::from_bytes([5; 32]));
-            Ok(Some(Row {
-                tenant: tenants.tenant(Client::Anonymous, &HeaderMap::new(), None),
+            Ok(Some(SessionRow {
+                tenant: tenants.derive_tenant(ClientIdentity::Anonymous, &HeaderMap::new(), None),
                 session: id,
                 saved_s: 0,
-                state: State::new(id).encode().unwrap().bytes.into(),
-                orders: Bytes::new(),
+                state: SessionState::new(id).encode_bounded().unwrap().bytes.into(),
+                commands: Bytes::new(),
             }))
         }
-        async fn order(
+        async fn put_commands(
             &self,
             _: Option<&Account>,
             _: SessionId,
@@ -295,13 +309,17 @@ async fn failures_of_the_store_are_counted_by_what_was_asked() {
         ) -> Result<bool, StoreError> {
             Self::gone()
         }
-        async fn sessions(&self, _: Option<&Account>, _: Page) -> Result<Vec<Row>, StoreError> {
+        async fn list_sessions(
+            &self,
+            _: Option<&Account>,
+            _: Page,
+        ) -> Result<Vec<SessionRow>, StoreError> {
             Self::gone()
         }
-        async fn share(&self, _: &[u8], _: Bytes) -> Result<(), StoreError> {
+        async fn publish_shared(&self, _: &[u8], _: Bytes) -> Result<(), StoreError> {
             Self::gone()
         }
-        async fn shared(&self) -> Result<Shared, StoreError> {
+        async fn read_shared(&self) -> Result<SharedValues, StoreError> {
             Self::gone()
         }
         fn shared_version(&self) -> u64 {
@@ -311,18 +329,18 @@ async fn failures_of_the_store_are_counted_by_what_was_asked() {
     let metrics = Arc::new(Metrics::default());
     let mut sessions = over(Arc::new(Gone));
     sessions.metrics = Arc::clone(&metrics);
-    sessions.find_within = Duration::from_millis(1);
+    sessions.find_timeout = Duration::from_millis(1);
     let next = go_on(&sessions).await;
-    let state = next.successor();
-    assert!(!sessions.save(&next.lineage, 1, &state, WITHIN).await);
-    assert!(!sessions.save(&next.lineage, 1, &state, WITHIN).await);
+    let state = next.next_state();
+    assert!(!sessions.save_state(&next.lineage, 1, &state, WITHIN).await);
+    assert!(!sessions.save_state(&next.lineage, 1, &state, WITHIN).await);
     assert!(
         sessions
-            .order(None, next.session, Wanted::Clear)
+            .add_command(None, next.session, SessionCommand::Clear)
             .await
             .is_err()
     );
-    let text = metrics.text(std::iter::empty(), 0);
+    let text = metrics.render_text(std::iter::empty(), 0);
     for (operation, count) in [("find", 1), ("save", 2), ("order", 1), ("session", 0)] {
         let line = format!("plimsoll_store_errors_total{{operation=\"{operation}\"}} {count}\n");
         assert!(text.contains(&line), "{line}{text}");

@@ -5,9 +5,9 @@ use std::ops::Deref;
 use rusqlite::{Connection, Result};
 
 use super::{
-    recent::{Changes, Recent},
+    recent_states::{BatchChanges, RecentStates},
     row::Stamp,
-    sql::{Transaction, execute, first, int},
+    sql::{Transaction, column_int, execute, query_first},
 };
 use crate::store::StoreError;
 
@@ -23,9 +23,12 @@ pub(super) struct Totals {
 
 impl Totals {
     /// Counts what is in the file.
-    pub(super) fn load(file: &Connection) -> Result<Self> {
-        let number =
-            |sql| Ok::<_, rusqlite::Error>(first(file, sql, [], |row| int(row, 0))?.unwrap_or(0));
+    pub(super) fn count_file(file: &Connection) -> Result<Self> {
+        let number = |sql| {
+            Ok::<_, rusqlite::Error>(
+                query_first(file, sql, [], |row| column_int(row, 0))?.unwrap_or(0),
+            )
+        };
         // Releases before this one kept their count there, and would believe an old one. Where nothing can
         // be written now, sessions are still found.
         let _ = execute(file, "DELETE FROM meta WHERE name = 'sessions'", []);
@@ -39,7 +42,7 @@ impl Totals {
 
 /// When something is written.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct When {
+pub(super) struct WriteTime {
     pub(super) used: Stamp,
     /// What was last used before this second has expired.
     pub(super) horizon: u64,
@@ -53,7 +56,7 @@ pub(super) type WriteResult = Result<std::result::Result<bool, StoreError>>;
 pub(super) struct Batch<'f> {
     file: Transaction<'f>,
     pub(super) totals: Totals,
-    pub(super) changes: Changes,
+    pub(super) changes: BatchChanges,
 }
 
 impl<'f> Batch<'f> {
@@ -61,13 +64,13 @@ impl<'f> Batch<'f> {
         Ok(Self {
             file: Transaction::begin(file)?,
             totals,
-            changes: Changes::default(),
+            changes: BatchChanges::default(),
         })
     }
 
     /// Returns what is counted now.
-    pub(super) fn commit(self, recent: &Recent) -> Result<Totals> {
-        recent.commit(self.changes, || self.file.commit())?;
+    pub(super) fn commit(self, recent: &RecentStates) -> Result<Totals> {
+        recent.commit_changes(self.changes, || self.file.commit())?;
         Ok(self.totals)
     }
 }

@@ -13,11 +13,11 @@ use rusqlite::{Connection, Error, ErrorCode, ffi};
 use super::{
     read,
     schema::{self, APPLICATION, FORMAT, TABLES},
-    sql::pragma,
+    sql::read_pragma,
 };
 
-const NAME: &str = "sessions.db";
-const LOCK: &str = "sessions.lock";
+const FILE_NAME: &str = "sessions.db";
+const LOCK_NAME: &str = "sessions.lock";
 
 /// The head of SQLite's files.
 const HEAD_BYTES: u64 = 100;
@@ -27,14 +27,14 @@ const LOCK_WITHIN: Duration = Duration::from_secs(1);
 const LOCK_AGAIN: Duration = Duration::from_millis(20);
 
 /// Damaged files that are kept; the last gives way to the next, so that they do not fill the disk.
-const SET_ASIDE: u32 = 9;
+const MAX_SET_ASIDE: u32 = 9;
 
 /// Memory for pages of the connection that writes.
 const CACHE_KIB: u32 = 8_192;
 
 /// Why the file was not opened. With the first three there is no use in starting.
 #[derive(Debug, thiserror::Error)]
-pub(super) enum Fault {
+pub(super) enum OpenFileError {
     #[error(
         "{} is another process's: give this one a server.data_dir of its own, or let both keep \
          their sessions on a server (store.url)",
@@ -57,13 +57,13 @@ pub(super) enum Fault {
     File(#[from] io::Error),
 }
 
-impl From<Fault> for io::Error {
-    fn from(fault: Fault) -> Self {
+impl From<OpenFileError> for io::Error {
+    fn from(fault: OpenFileError) -> Self {
         Self::other(fault)
     }
 }
 
-impl Fault {
+impl OpenFileError {
     fn is_damage(&self) -> bool {
         match self {
             Self::Damaged(_) => true,
@@ -96,29 +96,29 @@ pub(super) fn is_damage(error: &Error) -> bool {
 }
 
 /// Where two tables contradict each other.
-pub(super) fn inconsistent() -> Error {
+pub(super) fn inconsistency_error() -> Error {
     Error::SqliteFailure(ffi::Error::new(ffi::SQLITE_CORRUPT), None)
 }
 
 /// The file's place, which is this process's for as long as this is held.
 #[derive(Debug)]
-pub(super) struct Place {
+pub(super) struct LockedFile {
     path: PathBuf,
     _lock: File,
 }
 
-impl Place {
+impl LockedFile {
     /// Takes the lock of a directory, which is made where it is absent.
-    pub(super) fn take(directory: &Path) -> Result<Self, Fault> {
-        let named = |path: &Path, source| Fault::Unusable {
+    pub(super) fn lock_directory(directory: &Path) -> Result<Self, OpenFileError> {
+        let named = |path: &Path, source| OpenFileError::Unusable {
             path: path.to_owned(),
             source,
         };
         fs::create_dir_all(directory).map_err(|source| named(directory, source))?;
         // A path of SQLite's may not begin with the name of a scheme.
         let directory = std::path::absolute(directory).map_err(|from| named(directory, from))?;
-        let path = directory.join(LOCK);
-        let lock = private(&path).map_err(|source| named(&path, source))?;
+        let path = directory.join(LOCK_NAME);
+        let lock = open_private(&path).map_err(|source| named(&path, source))?;
         let asked = Instant::now();
         loop {
             match lock.try_lock() {
@@ -129,15 +129,15 @@ impl Place {
                     thread::park_timeout(LOCK_AGAIN);
                 }
                 Err(TryLockError::WouldBlock) => {
-                    return Err(Fault::InUse {
-                        path: directory.join(NAME),
+                    return Err(OpenFileError::InUse {
+                        path: directory.join(FILE_NAME),
                     });
                 }
                 Err(TryLockError::Error(source)) => return Err(named(&path, source)),
             }
         }
         Ok(Self {
-            path: directory.join(NAME),
+            path: directory.join(FILE_NAME),
             _lock: lock,
         })
     }
@@ -148,29 +148,29 @@ impl Place {
 
     /// Opens the file and reads from it what is needed to begin; where either meets damage, with a
     /// new file.
-    pub(super) fn open<T>(
+    pub(super) fn open_or_replace<T>(
         &self,
-        begin: impl Fn(Connection) -> Result<T, Fault>,
-    ) -> Result<T, Fault> {
-        match self.open_as_it_is().and_then(&begin) {
+        begin: impl Fn(Connection) -> Result<T, OpenFileError>,
+    ) -> Result<T, OpenFileError> {
+        match self.open_or_create().and_then(&begin) {
             Err(fault) if fault.is_damage() => {
                 self.set_aside(&fault)?;
-                self.open_as_it_is().and_then(&begin)
+                self.open_or_create().and_then(&begin)
             }
             opened => opened,
         }
     }
 
-    fn open_as_it_is(&self) -> Result<Connection, Fault> {
-        if !has_sound_head(private(&self.path)?)? {
-            return Err(Fault::Damaged("its head is no head of SQLite's"));
+    fn open_or_create(&self) -> Result<Connection, OpenFileError> {
+        if !has_sound_head(open_private(&self.path)?)? {
+            return Err(OpenFileError::Damaged("its head is no head of SQLite's"));
         }
-        let file = schema::connect(&self.path)?;
+        let file = schema::open_connection(&self.path)?;
         let fresh = self.is_fresh(&file)?;
-        schema::set(&file, CACHE_KIB)?;
+        schema::configure_connection(&file, CACHE_KIB)?;
         match fresh {
-            true => schema::create(&file)?,
-            false => check(&file)?,
+            true => schema::create_tables(&file)?,
+            false => check_tables(&file)?,
         }
         Ok(file)
     }
@@ -179,9 +179,9 @@ impl Place {
     ///
     /// A number in the head of the file alone proves nothing, it may have been damaged: a newer release
     /// says so in two places.
-    fn is_fresh(&self, file: &Connection) -> Result<bool, Fault> {
-        let format = pragma(file, "user_version")?;
-        let application = pragma(file, "application_id")?;
+    fn is_fresh(&self, file: &Connection) -> Result<bool, OpenFileError> {
+        let format = read_pragma(file, "user_version")?;
+        let application = read_pragma(file, "application_id")?;
         let tables: i64 =
             file.query_row("SELECT count(*) FROM sqlite_schema", [], |row| row.get(0))?;
         if (format, application, tables) == (0, 0, 0) {
@@ -190,14 +190,14 @@ impl Place {
         if format > i64::from(FORMAT) {
             let told = schema::read_meta(file, "format").ok().flatten();
             if told.is_some_and(|told| i64::try_from(told) == Ok(format)) {
-                return Err(Fault::Newer {
+                return Err(OpenFileError::Newer {
                     path: self.path.clone(),
                     format,
                 });
             }
         }
         if (format, application) != (FORMAT.into(), APPLICATION.into()) {
-            return Err(Fault::Damaged("its head is not ours"));
+            return Err(OpenFileError::Damaged("its head is not ours"));
         }
         Ok(false)
     }
@@ -205,13 +205,16 @@ impl Place {
     /// Gives a damaged file another name, with the log that belongs to it. No connection to it may
     /// be open.
     pub(super) fn set_aside(&self, why: &dyn std::error::Error) -> io::Result<()> {
-        let aside = |number: u32| beside(&self.path, &format!(".damaged-{number}"));
-        let mut free = (1..SET_ASIDE).map(aside);
+        let aside = |number: u32| path_with_suffix(&self.path, &format!(".damaged-{number}"));
+        let mut free = (1..MAX_SET_ASIDE).map(aside);
         let to = free.find(|path| !path.exists());
-        let to = to.unwrap_or_else(|| aside(SET_ASIDE));
+        let to = to.unwrap_or_else(|| aside(MAX_SET_ASIDE));
         fs::rename(&self.path, &to)?;
-        let log = fs::rename(beside(&self.path, "-wal"), beside(&to, "-wal"));
-        let index = fs::remove_file(beside(&self.path, "-shm"));
+        let log = fs::rename(
+            path_with_suffix(&self.path, "-wal"),
+            path_with_suffix(&to, "-wal"),
+        );
+        let index = fs::remove_file(path_with_suffix(&self.path, "-shm"));
         for moved in [log, index] {
             match moved {
                 Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
@@ -231,7 +234,7 @@ impl Place {
 }
 
 /// A name in the same directory with something behind it.
-pub(super) fn beside(path: &Path, ending: &str) -> PathBuf {
+pub(super) fn path_with_suffix(path: &Path, ending: &str) -> PathBuf {
     let mut name = path.as_os_str().to_owned();
     name.push(ending);
     name.into()
@@ -239,7 +242,7 @@ pub(super) fn beside(path: &Path, ending: &str) -> PathBuf {
 
 /// Opens a file that its owner alone may read, and makes it where it is absent. SQLite gives the
 /// files beside it the same rights.
-fn private(path: &Path) -> io::Result<File> {
+fn open_private(path: &Path) -> io::Result<File> {
     let mut options = OpenOptions::new();
     options.read(true).write(true).create(true).truncate(false);
     #[cfg(unix)]
@@ -263,7 +266,7 @@ fn has_sound_head(file: File) -> io::Result<bool> {
 }
 
 /// Looks for damage in a few places, the newest among them; takes no longer where the file is large.
-fn check(file: &Connection) -> Result<(), Fault> {
+fn check_tables(file: &Connection) -> Result<(), OpenFileError> {
     let mut asked = file.prepare("SELECT sql FROM sqlite_schema WHERE sql IS NOT NULL")?;
     let found = asked.query_map([], |row| row.get::<_, String>(0))?;
     let mut found = found.collect::<Result<Vec<_>, _>>()?;
@@ -271,7 +274,7 @@ fn check(file: &Connection) -> Result<(), Fault> {
     let mut tables = TABLES;
     tables.sort_unstable();
     if found != tables {
-        return Err(Fault::Damaged("its tables are not ours"));
+        return Err(OpenFileError::Damaged("its tables are not ours"));
     }
-    Ok(read::sample(file)?)
+    Ok(read::check_sample(file)?)
 }

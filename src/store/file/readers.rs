@@ -14,7 +14,7 @@ use std::{
 use rusqlite::Connection;
 use tokio::sync::Semaphore;
 
-use super::{gone, recent::Recent, schema};
+use super::{recent_states::RecentStates, schema, writer_gone};
 use crate::store::StoreError;
 
 /// Reads at one time; more wait.
@@ -31,7 +31,7 @@ pub(super) struct Readers {
     idle: RwLock<Option<Mutex<Vec<Connection>>>>,
     /// Grows whenever another file takes the name.
     epoch: AtomicU64,
-    recent: Recent,
+    recent: RecentStates,
 }
 
 impl Readers {
@@ -41,14 +41,14 @@ impl Readers {
             permits: Arc::new(Semaphore::new(READERS)),
             idle: RwLock::default(),
             epoch: AtomicU64::new(0),
-            recent: Recent::default(),
+            recent: RecentStates::default(),
         }
     }
 
     /// Reads on a thread that may block; gives back as well which file it was.
     ///
     /// CANCEL: a read that has begun goes on, and its outcome is dropped.
-    pub(super) async fn read<T: Send + 'static>(
+    pub(super) async fn read_blocking<T: Send + 'static>(
         readers: &Arc<Self>,
         read: impl FnOnce(&Connection) -> rusqlite::Result<T> + Send + 'static,
     ) -> Result<(rusqlite::Result<T>, u64), StoreError> {
@@ -58,7 +58,7 @@ impl Readers {
             let _permit = permit;
             readers.read_here(read)
         });
-        reading.await.map_err(|_| gone())?
+        reading.await.map_err(|_| writer_gone())?
     }
 
     /// The same on this thread.
@@ -72,7 +72,7 @@ impl Readers {
         };
         let lock = || idle.lock().unwrap_or_else(PoisonError::into_inner);
         let resting = lock().pop();
-        let connected = resting.map_or_else(|| self.connect(), Ok);
+        let connected = resting.map_or_else(|| self.open_connection(), Ok);
         let done = connected.and_then(|file| {
             let done = read(&file)?;
             // A connection that met an error is not used again.
@@ -83,19 +83,19 @@ impl Readers {
     }
 
     /// From now on there is a file.
-    pub(super) fn open(&self) {
+    pub(super) fn enable_reads(&self) {
         self.epoch.fetch_add(1, SeqCst);
-        *self.lock() = Some(Mutex::default());
+        *self.lock_idle() = Some(Mutex::default());
     }
 
     /// Waits for all reads, and closes all connections.
-    pub(super) fn close(&self) {
-        *self.lock() = None;
+    pub(super) fn disable_reads(&self) {
+        *self.lock_idle() = None;
         self.recent.clear();
     }
 
     /// What is known without reading.
-    pub(super) const fn recent(&self) -> &Recent {
+    pub(super) const fn recent(&self) -> &RecentStates {
         &self.recent
     }
 
@@ -103,13 +103,13 @@ impl Readers {
         self.epoch.load(SeqCst)
     }
 
-    fn connect(&self) -> rusqlite::Result<Connection> {
-        let file = schema::connect(&self.path)?;
-        schema::set(&file, CACHE_KIB)?;
+    fn open_connection(&self) -> rusqlite::Result<Connection> {
+        let file = schema::open_connection(&self.path)?;
+        schema::configure_connection(&file, CACHE_KIB)?;
         Ok(file)
     }
 
-    fn lock(&self) -> RwLockWriteGuard<'_, Option<Mutex<Vec<Connection>>>> {
+    fn lock_idle(&self) -> RwLockWriteGuard<'_, Option<Mutex<Vec<Connection>>>> {
         self.idle.write().unwrap_or_else(PoisonError::into_inner)
     }
 }

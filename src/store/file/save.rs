@@ -5,20 +5,24 @@ use bytes::Bytes;
 use rusqlite::{Connection, Result};
 
 use super::{
-    batch::{Batch, When, WriteResult},
-    read::{self, Hit, StoredGeneration},
-    row::{GenerationRow, Head, Owner, Stamp, circle, key_place},
-    sql::{blob, execute, first, int},
+    batch::{Batch, WriteResult, WriteTime},
+    read::{self, StateHit, StoredGeneration},
+    row::{GenerationHead, GenerationOwner, GenerationRow, Stamp, hash_prefix_group, key_place},
+    sql::{column_bytes, column_int, execute, query_first},
 };
 use crate::store::{
-    Account, Found, Saved, SessionId, StoreError,
-    keep::{self, Kept},
+    Account, FoundState, SessionId, StateToSave, StoreError,
+    retention::{self, RetainedGeneration},
 };
 
 /// Files a state under all its keys, and as its session's newest.
-pub(super) fn save(batch: &mut Batch<'_>, saved: &Saved, When { used, .. }: When) -> WriteResult {
-    let owner = Owner::of(saved);
-    let (session, orders) = match known(batch, &owner)? {
+pub(super) fn save_state(
+    batch: &mut Batch<'_>,
+    saved: &StateToSave,
+    WriteTime { used, .. }: WriteTime,
+) -> WriteResult {
+    let owner = GenerationOwner::from_saved(saved);
+    let (session, orders) = match find_owned_session(batch, &owner)? {
         // SECURITY: the end users of one account may know each other's session ids.
         Some((_, None)) => return Ok(Err(StoreError::Foreign)),
         Some((session, Some(orders))) => {
@@ -29,24 +33,26 @@ pub(super) fn save(batch: &mut Batch<'_>, saved: &Saved, When { used, .. }: When
             )?;
             (session, orders)
         }
-        None => (begin(batch, &owner, used)?, Bytes::new()),
+        None => (insert_session(batch, &owner, used)?, Bytes::new()),
     };
-    let head = Head::of(saved, ambiguous(batch, saved)?);
+    let head = GenerationHead::from_saved(saved, is_ambiguous(batch, saved)?);
     let mut kept = Vec::new();
-    for stored in read::generations(batch, session)? {
+    for stored in read::list_generations(batch, session)? {
         match stored {
-            Ok(stored) if stored.head.keys.exact == saved.keys.exact => remove(batch, &stored)?,
+            Ok(stored) if stored.head.keys.exact == saved.keys.exact => {
+                remove_generation(batch, &stored)?
+            }
             Ok(stored) => kept.push(stored),
-            Err(unreadable) => remove_row(batch, unreadable)?,
+            Err(unreadable) => delete_generation_row(batch, unreadable)?,
         }
     }
-    let (low, high) = GenerationRow::range(session);
+    let (low, high) = GenerationRow::session_range(session);
     let row = match kept.last() {
         None => low,
         Some(newest) if newest.row == high => {
             // No more numbers: the session begins with this state again.
             for stored in kept.drain(..) {
-                remove(batch, &stored)?;
+                remove_generation(batch, &stored)?;
             }
             low
         }
@@ -55,21 +61,25 @@ pub(super) fn save(batch: &mut Batch<'_>, saved: &Saved, When { used, .. }: When
     execute(
         batch,
         "INSERT INTO generations (place, head, state) VALUES (?1, ?2, ?3)",
-        (row.0, head.sealed(&owner, &saved.state), &saved.state[..]),
+        (
+            row.0,
+            head.to_checked_bytes(&owner, &saved.state),
+            &saved.state[..],
+        ),
     )?;
     for (kind, key) in head.keys.iter() {
         execute(
             batch,
             "REPLACE INTO keys (place, target) VALUES (?1, ?2)",
-            (key_place(head.circle, key), row.target(kind)),
+            (key_place(head.prefix_group, key), row.to_target(kind)),
         )?;
     }
-    let found = Found {
+    let found = FoundState {
         at: 0,
         state: saved.state.clone(),
-        orders,
+        commands: orders,
     };
-    let hit = Hit {
+    let hit = StateHit {
         found,
         session,
         used_s: used.second(),
@@ -80,42 +90,46 @@ pub(super) fn save(batch: &mut Batch<'_>, saved: &Saved, When { used, .. }: When
         head,
         state_bytes: saved.state.len(),
     });
-    while let Some(at) = keep::superfluous(&kept, rules) {
-        remove(batch, &kept.remove(at))?;
+    while let Some(at) = retention::find_superfluous(&kept, to_retained) {
+        remove_generation(batch, &kept.remove(at))?;
     }
     Ok(Ok(true))
 }
 
 /// Replaces the orders of a session, without using it. Returns whether it is there.
-pub(super) fn order(
+pub(super) fn put_commands(
     batch: &mut Batch<'_>,
     account: Option<&Account>,
     id: SessionId,
     orders: &Bytes,
-    When { horizon, .. }: When,
+    WriteTime { horizon, .. }: WriteTime,
 ) -> WriteResult {
-    let Some(named) = read::named(batch, account, id, horizon)? else {
+    let Some(named) = read::find_session(batch, account, id, horizon)? else {
         return Ok(Ok(false));
     };
     batch.changes.add_orders();
     let sql = "UPDATE sessions SET orders = ?2 WHERE number = ?1";
-    let sealed = named.owner.sealed(orders);
+    let sealed = named.owner.encode_commands(orders);
     Ok(Ok(execute(batch, sql, (named.number, sealed))? > 0))
 }
 
 /// Makes a session young. States of it that are known without reading keep the time of their save: that is
 /// too early at most, and then the file is asked.
-pub(super) fn touch(file: &Connection, session: i64, When { used, .. }: When) -> WriteResult {
+pub(super) fn touch_session(
+    file: &Connection,
+    session: i64,
+    WriteTime { used, .. }: WriteTime,
+) -> WriteResult {
     let sql = "UPDATE sessions SET used = ?2 WHERE number = ?1 AND used < ?2";
     Ok(Ok(execute(file, sql, (session, used.0))? > 0))
 }
 
 /// Removes a session with all that belongs to it; returns whether it was there.
 pub(super) fn remove_session(batch: &mut Batch<'_>, session: i64) -> Result<bool> {
-    for stored in read::generations(batch, session)? {
+    for stored in read::list_generations(batch, session)? {
         match stored {
-            Ok(stored) => remove(batch, &stored)?,
-            Err(unreadable) => remove_row(batch, unreadable)?,
+            Ok(stored) => remove_generation(batch, &stored)?,
+            Err(unreadable) => delete_generation_row(batch, unreadable)?,
         }
     }
     let there = execute(batch, "DELETE FROM sessions WHERE number = ?1", [session])? > 0;
@@ -127,21 +141,24 @@ pub(super) fn remove_session(batch: &mut Batch<'_>, session: i64) -> Result<bool
 
 /// A session by its id. The plus keeps the index of accounts out of it: whoever has no keys has one account
 /// for all sessions.
-const KNOWN: &str =
+const SESSION_BY_ID_SQL: &str =
     "SELECT number, tenant, orders FROM sessions WHERE session = ?1 AND +account = ?2";
 
 /// The number of the session saved to, and its orders if it is the tenant's own.
-fn known(file: &Connection, owner: &Owner) -> Result<Option<(i64, Option<Bytes>)>> {
+fn find_owned_session(
+    file: &Connection,
+    owner: &GenerationOwner,
+) -> Result<Option<(i64, Option<Bytes>)>> {
     let account = owner.tenant.account();
-    let params = (owner.session.bytes(), account.bytes());
-    first(file, KNOWN, params, |row| {
-        let own = blob(row, 1) == owner.tenant.id();
-        let orders = || Bytes::copy_from_slice(owner.opened(blob(row, 2)));
-        (int(row, 0), own.then(orders))
+    let params = (owner.session.as_bytes(), account.as_bytes());
+    query_first(file, SESSION_BY_ID_SQL, params, |row| {
+        let own = column_bytes(row, 1) == owner.tenant.id();
+        let orders = || Bytes::copy_from_slice(owner.decode_commands(column_bytes(row, 2)));
+        (column_int(row, 0), own.then(orders))
     })
 }
 
-fn begin(batch: &mut Batch<'_>, owner: &Owner, used: Stamp) -> Result<i64> {
+fn insert_session(batch: &mut Batch<'_>, owner: &GenerationOwner, used: Stamp) -> Result<i64> {
     let number = batch.totals.next_session;
     execute(
         batch,
@@ -149,8 +166,8 @@ fn begin(batch: &mut Batch<'_>, owner: &Owner, used: Stamp) -> Result<i64> {
          VALUES (?1, ?2, ?3, ?4, ?5, ?6, x'')",
         (
             number,
-            owner.tenant.account().bytes(),
-            owner.session.bytes(),
+            owner.tenant.account().as_bytes(),
+            owner.session.as_bytes(),
             owner.tenant.id(),
             used.second() as i64,
             used.0,
@@ -162,15 +179,17 @@ fn begin(batch: &mut Batch<'_>, owner: &Owner, used: Stamp) -> Result<i64> {
 }
 
 /// Whether the bare key has seen another answer than this one.
-fn ambiguous(file: &Connection, saved: &Saved) -> Result<bool> {
+fn is_ambiguous(file: &Connection, saved: &StateToSave) -> Result<bool> {
     let bare = &saved.keys.bare;
-    let place = key_place(circle(&saved.tenant, saved.opening), bare);
-    let target = read::target(file, &place)?;
-    let Some((row, kind)) = target.and_then(GenerationRow::of_target) else {
+    let place = key_place(hash_prefix_group(&saved.tenant, saved.opening), bare);
+    let target = read::find_target(file, &place)?;
+    let Some((row, kind)) = target.and_then(GenerationRow::from_target) else {
         return Ok(false);
     };
     let sql = "SELECT head FROM generations WHERE place = ?1";
-    let head = first(file, sql, [row.0], |row| Head::read(blob(row, 0)))?;
+    let head = query_first(file, sql, [row.0], |row| {
+        GenerationHead::parse_unchecked(column_bytes(row, 0))
+    })?;
     let seen = head
         .flatten()
         .filter(|head| head.keys.get(kind) == Some(bare));
@@ -178,28 +197,28 @@ fn ambiguous(file: &Connection, saved: &Saved) -> Result<bool> {
 }
 
 /// Removes a generation and the keys that still point to it; those that went over to another stay.
-fn remove(batch: &mut Batch<'_>, stored: &StoredGeneration) -> Result<()> {
+fn remove_generation(batch: &mut Batch<'_>, stored: &StoredGeneration) -> Result<()> {
     let StoredGeneration { row, head, .. } = stored;
     batch.changes.add_keys(head);
     for (kind, key) in head.keys.iter() {
         execute(
             batch,
             "DELETE FROM keys WHERE place = ?1 AND target = ?2",
-            (key_place(head.circle, key), row.target(kind)),
+            (key_place(head.prefix_group, key), row.to_target(kind)),
         )?;
     }
-    remove_row(batch, *row)
+    delete_generation_row(batch, *row)
 }
 
-fn remove_row(file: &Connection, row: GenerationRow) -> Result<()> {
+fn delete_generation_row(file: &Connection, row: GenerationRow) -> Result<()> {
     execute(file, "DELETE FROM generations WHERE place = ?1", [row.0]).map(drop)
 }
 
-fn rules(stored: &StoredGeneration) -> Kept {
-    Kept {
-        opening: stored.head.circle,
+fn to_retained(stored: &StoredGeneration) -> RetainedGeneration {
+    RetainedGeneration {
+        opening: stored.head.prefix_group,
         bare: stored.head.keys.bare,
-        bytes: keep::size(stored.state_bytes),
+        bytes: retention::generation_size(stored.state_bytes),
     }
 }
 
@@ -215,7 +234,7 @@ mod tests {
             file.execute_batch(table).unwrap();
         }
         let mut asked = file
-            .prepare(&format!("EXPLAIN QUERY PLAN {KNOWN}"))
+            .prepare(&format!("EXPLAIN QUERY PLAN {SESSION_BY_ID_SQL}"))
             .unwrap();
         let mut rows = asked.query(([0u8; 16], [0u8; 16])).unwrap();
         let plan: String = rows.next().unwrap().unwrap().get("detail").unwrap();

@@ -10,7 +10,7 @@ use std::{path::Path, time::Duration};
 use rusqlite::{Connection, OpenFlags, config::DbConfig};
 use xxhash_rust::xxh3::xxh3_64;
 
-use super::sql::{blob, execute, first};
+use super::sql::{column_bytes, execute, query_first};
 
 /// Marks a file as ours: "Plim".
 pub(super) const APPLICATION: i32 = 0x506c_696d;
@@ -42,7 +42,7 @@ const STATEMENTS: usize = 48;
 
 /// A connection to the file, which must be there; nothing of the file is changed. It never carries
 /// the log over when it is closed: another file may have taken the name of this one.
-pub(super) fn connect(path: &Path) -> rusqlite::Result<Connection> {
+pub(super) fn open_connection(path: &Path) -> rusqlite::Result<Connection> {
     let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
     let file = Connection::open_with_flags(path, flags)?;
     file.busy_timeout(BUSY)?;
@@ -53,7 +53,7 @@ pub(super) fn connect(path: &Path) -> rusqlite::Result<Connection> {
 
 /// Sets a connection to a file of ours. It never carries the log over by itself. No file is mapped
 /// into memory, since one that was cut short would end the process.
-pub(super) fn set(file: &Connection, cache_kib: u32) -> rusqlite::Result<()> {
+pub(super) fn configure_connection(file: &Connection, cache_kib: u32) -> rusqlite::Result<()> {
     file.execute_batch(&format!(
         "PRAGMA journal_mode = WAL; PRAGMA synchronous = NORMAL; PRAGMA wal_autocheckpoint = 0; \
          PRAGMA cache_size = -{cache_kib}; PRAGMA temp_store = MEMORY; PRAGMA mmap_size = 0; \
@@ -64,19 +64,19 @@ pub(super) fn set(file: &Connection, cache_kib: u32) -> rusqlite::Result<()> {
 
 /// Carries the log over into the file, as far as nobody has to wait. Returns the pages that the log had when
 /// that began.
-pub(super) fn carry_log_over(file: &Connection) -> rusqlite::Result<i64> {
+pub(super) fn checkpoint_log(file: &Connection) -> rusqlite::Result<i64> {
     file.query_row("PRAGMA wal_checkpoint(PASSIVE)", [], |row| row.get(1))
 }
 
 /// Carries the whole log over, and lets the last connection that is closed remove it.
-pub(super) fn end_log(file: &Connection) -> rusqlite::Result<()> {
+pub(super) fn truncate_log(file: &Connection) -> rusqlite::Result<()> {
     file.query_row("PRAGMA wal_checkpoint(TRUNCATE)", [], |_| Ok(()))?;
     file.set_db_config(DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, false)
         .map(drop)
 }
 
 /// Makes the tables in an empty file, all at once.
-pub(super) fn create(file: &Connection) -> rusqlite::Result<()> {
+pub(super) fn create_tables(file: &Connection) -> rusqlite::Result<()> {
     let all = TABLES.join("; ");
     file.execute_batch(&format!(
         "BEGIN IMMEDIATE; {all}; PRAGMA application_id = {APPLICATION}; \
@@ -89,8 +89,8 @@ pub(super) fn create(file: &Connection) -> rusqlite::Result<()> {
 /// A number of `meta`, if it is there as it was written.
 pub(super) fn read_meta(file: &Connection, name: &str) -> rusqlite::Result<Option<u64>> {
     let sql = "SELECT value FROM meta WHERE name = ?1";
-    let value = first(file, sql, [name], |row| {
-        let (value, sum) = blob(row, 0).split_first_chunk()?;
+    let value = query_first(file, sql, [name], |row| {
+        let (value, sum) = column_bytes(row, 0).split_first_chunk()?;
         (sum == xxh3_64(value).to_le_bytes()).then_some(u64::from_le_bytes(*value))
     })?;
     Ok(value.flatten())

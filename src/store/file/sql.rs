@@ -10,17 +10,17 @@ pub(super) fn execute(file: &Connection, sql: &str, params: impl Params) -> Resu
 }
 
 /// The first row of an answer, if there is one.
-pub(super) fn first<T>(
+pub(super) fn query_first<T>(
     file: &Connection,
     sql: &str,
     params: impl Params,
     read: impl FnOnce(&Row<'_>) -> T,
 ) -> Result<Option<T>> {
-    first_of(&mut *file.prepare_cached(sql)?, params, read)
+    query_first_prepared(&mut *file.prepare_cached(sql)?, params, read)
 }
 
 /// The same of a statement that is asked several times.
-pub(super) fn first_of<T>(
+pub(super) fn query_first_prepared<T>(
     asked: &mut Statement<'_>,
     params: impl Params,
     read: impl FnOnce(&Row<'_>) -> T,
@@ -30,7 +30,7 @@ pub(super) fn first_of<T>(
 }
 
 /// All rows of an answer.
-pub(super) fn all<T>(
+pub(super) fn query_all<T>(
     file: &Connection,
     sql: &str,
     params: impl Params,
@@ -42,13 +42,15 @@ pub(super) fn all<T>(
 }
 
 /// A number that SQLite knows of the file.
-pub(super) fn pragma(file: &Connection, name: &str) -> Result<i64> {
-    let asked = first(file, &format!("PRAGMA {name}"), [], |row| int(row, 0))?;
+pub(super) fn read_pragma(file: &Connection, name: &str) -> Result<i64> {
+    let asked = query_first(file, &format!("PRAGMA {name}"), [], |row| {
+        column_int(row, 0)
+    })?;
     Ok(asked.unwrap_or(0))
 }
 
 /// A column's bytes; none where it holds something else.
-pub(super) fn blob<'a>(row: &'a Row<'_>, at: usize) -> &'a [u8] {
+pub(super) fn column_bytes<'a>(row: &'a Row<'_>, at: usize) -> &'a [u8] {
     match row.get_ref(at) {
         Ok(ValueRef::Blob(bytes)) => bytes,
         _ => &[],
@@ -56,7 +58,7 @@ pub(super) fn blob<'a>(row: &'a Row<'_>, at: usize) -> &'a [u8] {
 }
 
 /// A column's number; 0 where it holds something else.
-pub(super) fn int(row: &Row<'_>, at: usize) -> i64 {
+pub(super) fn column_int(row: &Row<'_>, at: usize) -> i64 {
     match row.get_ref(at) {
         Ok(ValueRef::Integer(number)) => number,
         _ => 0,

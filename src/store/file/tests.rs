@@ -50,7 +50,7 @@ async fn run(store: &FileStore, run: fn(&rusqlite::Connection)) -> Result<bool, 
         run(batch);
         Ok(Ok(true))
     };
-    store.write(run).await
+    store.write_job(run).await
 }
 
 /// Names of files in a directory that begin so.
@@ -82,17 +82,27 @@ async fn what_was_stored_is_there_after_a_restart() {
         for number in 0..round {
             let at = u64::from(number) * 10;
             assert_eq!(found(&store, &one, &[at]).await, Some((0, at)));
-            let hit = store.find(&one, 1, &[key(at)]).await.unwrap().unwrap();
-            assert_eq!(hit.orders, [number; 3].to_vec());
+            let hit = store
+                .find_state(&one, 1, &[key(at)])
+                .await
+                .unwrap()
+                .unwrap();
+            assert_eq!(hit.commands, [number; 3].to_vec());
         }
         assert_eq!(store.shared_version(), u64::from(round));
         let at = u64::from(round) * 10;
-        store.save(saved(one, session(round), at)).await.unwrap();
+        store
+            .save_state(saved(one, session(round), at))
+            .await
+            .unwrap();
         let orders = Bytes::from(vec![round; 3]);
-        let ordered = store.order(None, session(round), orders).await;
+        let ordered = store.put_commands(None, session(round), orders).await;
         assert!(ordered.unwrap());
-        store.share(&[round], "value".into()).await.unwrap();
-        let shared = store.shared().await.unwrap();
+        store
+            .publish_shared(&[round], "value".into())
+            .await
+            .unwrap();
+        let shared = store.read_shared().await.unwrap();
         assert_eq!(
             (shared.version, shared.all.len()),
             (u64::from(round) + 1, usize::from(round) + 1)
@@ -101,9 +111,9 @@ async fn what_was_stored_is_there_after_a_restart() {
         if round % 2 == 0 {
             store.close().await;
             assert_eq!(files(&directory, "sessions.db-"), Vec::<String>::new());
-            let asked = store.find(&one, 1, &[key(0)]).await;
+            let asked = store.find_state(&one, 1, &[key(0)]).await;
             assert!(matches!(asked, Err(StoreError::Unreachable(_))));
-            assert!(store.save(saved(one, session(9), 90)).await.is_err());
+            assert!(store.save_state(saved(one, session(9), 90)).await.is_err());
         }
     }
 }
@@ -117,7 +127,7 @@ async fn ambiguity_outlives_a_restart() {
         let store = open(&directory);
         let mut saved = saved(one, session(1), number);
         saved.keys.bare = key(500);
-        store.save(saved).await.unwrap();
+        store.save_state(saved).await.unwrap();
         let good = (number == 10).then_some((0, 10));
         assert_eq!(found(&store, &one, &[500]).await, good);
     }
@@ -131,7 +141,7 @@ async fn many_that_begin_alike_are_told_apart() {
     let one = tenant("a");
     for number in 0..200_u8 {
         let saved = saved(one, session(number), u64::from(number) * 10);
-        store.save(saved).await.unwrap();
+        store.save_state(saved).await.unwrap();
     }
     for number in 0..200 {
         let keys: Vec<_> = [7_777, number * 10 + 1, number * 10].map(key).to_vec();
@@ -153,7 +163,7 @@ async fn only_its_owner_may_read_it() {
     let directory = tempfile::tempdir().unwrap();
     let store = open(&directory);
     store
-        .save(saved(tenant("a"), session(1), 10))
+        .save_state(saved(tenant("a"), session(1), 10))
         .await
         .unwrap();
     let all = files(&directory, "sessions");

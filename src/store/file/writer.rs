@@ -22,18 +22,18 @@ use rusqlite::Connection;
 use tokio::sync::mpsc;
 
 use super::{
-    batch::{Batch, Totals, When},
-    expire, failed, keeper,
-    open::{self, Fault, Place},
-    queue::{self, Asked, What},
+    batch::{Batch, Totals, WriteTime},
+    checkpointer, expiry,
+    open::{self, LockedFile, OpenFileError},
     readers::Readers,
     row::Stamp,
-    schema,
+    schema, to_store_error,
+    write_queue::{self, JobKind, WriterJob},
 };
 use crate::store::{StoreError, limits::StoreLimits};
 
 /// Jobs after which the log is carried over into the file.
-const CARRY_AFTER: usize = 1_024;
+const CHECKPOINT_AFTER: usize = 1_024;
 /// Jobs after which it is seen whether the file holds too much, or what is too old; the keeper has that
 /// seen every few seconds in any case.
 const LOOK_AFTER: usize = 32;
@@ -50,12 +50,12 @@ struct OpenFile {
 }
 
 pub(super) struct Writer {
-    place: Place,
+    locked_file: LockedFile,
     readers: Arc<Readers>,
     /// `None` while it cannot be opened.
     open: Option<OpenFile>,
     /// When opening was tried last, and failed, which was told in the log.
-    tried: Option<Instant>,
+    failed_open_at: Option<Instant>,
     limits: StoreLimits,
     stamp: Stamp,
     /// The version of what is shared, for all.
@@ -64,71 +64,72 @@ pub(super) struct Writer {
 
 impl Writer {
     /// Takes the place, and opens the file in it.
-    pub(super) fn open(
+    pub(super) fn open_directory(
         directory: &Path,
         limits: StoreLimits,
         version: Arc<AtomicU64>,
-    ) -> Result<(Self, Arc<Readers>), Fault> {
-        let place = Place::take(directory)?;
+    ) -> Result<(Self, Arc<Readers>), OpenFileError> {
+        let place = LockedFile::lock_directory(directory)?;
         let readers = Arc::new(Readers::new(place.path().to_owned()));
         let mut writer = Self {
             readers: Arc::clone(&readers),
             open: None,
-            tried: None,
+            failed_open_at: None,
             limits,
             stamp: Stamp::default(),
             version,
-            place,
+            locked_file: place,
         };
         match writer.open_file() {
-            Err(newer @ Fault::Newer { .. }) => Err(newer),
+            Err(newer @ OpenFileError::Newer { .. }) => Err(newer),
             // Any other fault is told in the log, and may pass.
             _ => Ok((writer, readers)),
         }
     }
 
     /// Goes to work, until nobody can ask any more.
-    pub(super) fn start(
+    pub(super) fn spawn_threads(
         self,
-        queue: mpsc::Receiver<Asked>,
-        jobs: mpsc::WeakSender<Asked>,
+        queue: mpsc::Receiver<WriterJob>,
+        jobs: mpsc::WeakSender<WriterJob>,
     ) -> io::Result<JoinHandle<()>> {
         let readers = Arc::clone(&self.readers);
         let (carry, due) = sync_channel(1);
         let keeper = thread::Builder::new()
             .name("store-keeper".to_owned())
-            .spawn(move || keeper::keep(&readers, &jobs, &due))?;
+            .spawn(move || checkpointer::run_checkpointer(&readers, &jobs, &due))?;
         thread::Builder::new()
             .name("store-writer".to_owned())
-            .spawn(move || self.work(queue, carry, keeper))
+            .spawn(move || self.run_jobs(queue, carry, keeper))
     }
 
-    fn work(
+    fn run_jobs(
         mut self,
-        mut queue: mpsc::Receiver<Asked>,
+        mut queue: mpsc::Receiver<WriterJob>,
         carry: SyncSender<()>,
         keeper: JoinHandle<()>,
     ) {
         let (mut more, mut uncarried, mut unseen) = (false, 0, LOOK_AFTER);
-        while let Some(group) = queue::next(&mut queue, more) {
+        while let Some(group) = write_queue::take_group(&mut queue, more) {
             uncarried += group.len();
             unseen += group.len();
             // The keeper says one of them, every few seconds.
-            let once_in_a_while = |asked: &Asked| matches!(asked.what, What::Tick | What::Carry);
+            let once_in_a_while =
+                |asked: &WriterJob| matches!(asked.kind, JobKind::Tick | JobKind::Checkpoint);
             if group.iter().any(once_in_a_while) {
                 unseen = LOOK_AFTER;
             }
-            if uncarried >= CARRY_AFTER && carry.try_send(()).is_ok() {
+            if uncarried >= CHECKPOINT_AFTER && carry.try_send(()).is_ok() {
                 uncarried = 0;
             }
             // Whoever waits for a group that ends in a panic is told by the lost answer.
             let worked = catch_unwind(AssertUnwindSafe(|| {
-                self.do_group(group);
+                self.process_group(group);
                 let look = more || unseen >= LOOK_AFTER || self.is_full();
                 if look {
                     unseen = 0;
                 }
-                look && self.expire()
+                look && self.remove_expired()
             }));
             more = worked.unwrap_or_else(|_| {
                 tracing::error!("the store's writer panicked, and goes on");
@@ -137,59 +138,66 @@ impl Writer {
             });
         }
         drop(queue);
-        self.readers.close();
+        self.readers.disable_reads();
         // The keeper ends with its channel.
         drop(carry);
         let _ = keeper.join();
         if let Some(OpenFile { file, .. }) = self.open.take()
-            && let Err(error) = schema::end_log(&file)
+            && let Err(error) = schema::truncate_log(&file)
         {
             tracing::warn!(%error, "the store's log stays beside its file");
         }
     }
 
     /// Does what it is asked, and answers.
-    fn do_group(&mut self, group: Vec<Asked>) {
+    fn process_group(&mut self, group: Vec<WriterJob>) {
         for asked in &group {
-            match asked.what {
-                What::Damaged { epoch } if epoch == self.readers.epoch() => {
-                    self.begin_anew(&open::inconsistent());
+            match asked.kind {
+                JobKind::Damaged { epoch } if epoch == self.readers.epoch() => {
+                    self.replace_damaged_file(&open::inconsistency_error());
                 }
-                What::Carry => self.carry(),
+                JobKind::Checkpoint => self.checkpoint_rest(),
                 _ => {}
             }
         }
-        let done = match self.write(&group) {
+        let done = match self.write_group(&group) {
             Ok(done) => done,
             Err(error) if group.len() == 1 => vec![Err(error)],
             Err(_) => {
                 let alone = group.iter().map(std::slice::from_ref);
-                let alone = alone.map(|asked| self.write(asked)?.pop().unwrap_or(Ok(false)));
+                let alone = alone.map(|asked| self.write_group(asked)?.pop().unwrap_or(Ok(false)));
                 alone.collect()
             }
         };
         for (asked, done) in group.into_iter().zip(done) {
-            asked.answer(done);
+            asked.send_answer(done);
         }
     }
 
     /// Writes a group in one transaction, begun again in a new file where this one turns out to be damaged.
-    fn write(&mut self, group: &[Asked]) -> Result<Outcomes, StoreError> {
-        match self.try_write(group)? {
-            Err(error) if open::is_damage(&error) && self.begin_anew(&error) => {
-                self.try_write(group)?.map_err(failed)
+    fn write_group(&mut self, group: &[WriterJob]) -> Result<Outcomes, StoreError> {
+        match self.try_write_group(group)? {
+            Err(error) if open::is_damage(&error) && self.replace_damaged_file(&error) => {
+                self.try_write_group(group)?.map_err(to_store_error)
             }
-            done => done.map_err(failed),
+            done => done.map_err(to_store_error),
         }
     }
 
-    fn try_write(&mut self, group: &[Asked]) -> Result<rusqlite::Result<Outcomes>, StoreError> {
-        let second = self.limits.now();
+    fn try_write_group(
+        &mut self,
+        group: &[WriterJob],
+    ) -> Result<rusqlite::Result<Outcomes>, StoreError> {
+        let second = self.limits.now_s();
         if second < self.stamp.second() {
             // The clock went back: what is known seems to have been used later than now.
             self.readers.recent().clear();
         }
-        if self.open.is_none() && self.tried.is_none_or(|tried| tried.elapsed() >= RETRY) {
+        if self.open.is_none()
+            && self
+                .failed_open_at
+                .is_none_or(|tried| tried.elapsed() >= RETRY)
+        {
             // Told in the log.
             let _ = self.open_file();
         }
@@ -199,14 +207,14 @@ impl Writer {
         let done = Batch::begin(&open.file, open.totals).and_then(|mut batch| {
             let mut outcomes = Vec::with_capacity(group.len());
             for asked in group {
-                let What::Write(write) = &asked.what else {
+                let JobKind::Write(write) = &asked.kind else {
                     outcomes.push(Ok(true));
                     continue;
                 };
-                self.stamp = self.stamp.next(second);
-                let when = When {
+                self.stamp = self.stamp.next_stamp(second);
+                let when = WriteTime {
                     used: self.stamp,
-                    horizon: self.limits.horizon(),
+                    horizon: self.limits.expiry_horizon(),
                 };
                 outcomes.push(write(&mut batch, when)?);
             }
@@ -224,19 +232,19 @@ impl Writer {
     }
 
     /// Removes some of what is over the limits; returns whether there is more.
-    fn expire(&mut self) -> bool {
+    fn remove_expired(&mut self) -> bool {
         let Some(open) = &mut self.open else {
             return false;
         };
         let done = Batch::begin(&open.file, open.totals).and_then(|mut batch| {
-            let more = expire::remove_some(&mut batch, &self.limits)?;
+            let more = expiry::remove_over_limits(&mut batch, &self.limits)?;
             open.totals = batch.commit(self.readers.recent())?;
             Ok(more)
         });
         match done {
             Ok(more) => return more,
             Err(error) if open::is_damage(&error) => {
-                self.begin_anew(&error);
+                self.replace_damaged_file(&error);
             }
             Err(error) => {
                 tracing::warn!(%error, "the store could not let go of old sessions");
@@ -246,39 +254,39 @@ impl Writer {
     }
 
     /// Carries over the rest of a long log, which is what came in while most of it was.
-    fn carry(&mut self) {
+    fn checkpoint_rest(&mut self) {
         if let Some(open) = &self.open
-            && let Err(error) = schema::carry_log_over(&open.file)
+            && let Err(error) = schema::checkpoint_log(&open.file)
         {
             tracing::warn!(%error, "the store's log could not be carried over into its file");
         }
     }
 
     fn close_file(&mut self) {
-        self.readers.close();
+        self.readers.disable_reads();
         self.open = None;
     }
 
     /// Sets the file aside and begins a new one; returns whether there is one.
-    fn begin_anew(&mut self, why: &rusqlite::Error) -> bool {
+    fn replace_damaged_file(&mut self, why: &rusqlite::Error) -> bool {
         self.close_file();
-        if let Err(error) = self.place.set_aside(why) {
+        if let Err(error) = self.locked_file.set_aside(why) {
             tracing::error!(%error, "the store's damaged file cannot be set aside");
             return false;
         }
         self.open_file().is_ok()
     }
 
-    fn open_file(&mut self) -> Result<(), Fault> {
-        let failed_before = self.tried.replace(Instant::now()).is_some();
-        let opened = self.place.open(|file| {
+    fn open_file(&mut self) -> Result<(), OpenFileError> {
+        let failed_before = self.failed_open_at.replace(Instant::now()).is_some();
+        let opened = self.locked_file.open_or_replace(|file| {
             Ok(OpenFile {
-                totals: Totals::load(&file)?,
+                totals: Totals::count_file(&file)?,
                 file,
             })
         });
         let mut open = opened.inspect_err(|error| {
-            let file = self.place.path().display();
+            let file = self.locked_file.path().display();
             let what = "the file of sessions cannot be opened; requests go on without";
             match failed_before {
                 false => tracing::error!(%file, %error, "{what}"),
@@ -290,8 +298,8 @@ impl Writer {
         *version = self.version.load(Relaxed).max(*version);
         self.version.store(*version, Relaxed);
         self.open = Some(open);
-        self.tried = None;
-        self.readers.open();
+        self.failed_open_at = None;
+        self.readers.enable_reads();
         Ok(())
     }
 }

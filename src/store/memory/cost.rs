@@ -4,8 +4,8 @@
 use std::mem::size_of;
 
 use super::{
-    held::Place,
-    record::{Generation, Record},
+    record::{Generation, SessionRecord},
+    session_table::KeyPointer,
 };
 use crate::store::{Account, SessionId};
 
@@ -13,20 +13,20 @@ use crate::store::{Account, SessionId};
 const ALLOCATION: usize = 16;
 
 /// One session without its generations: its record, its id, its place in the order of use.
-pub(super) const SESSION: usize = size_of::<Record>()
+pub(super) const SESSION: usize = size_of::<SessionRecord>()
     + 3 * size_of::<usize>()
     + ALLOCATION
-    + slot(2 * size_of::<usize>())
-    + slot(size_of::<((Account, SessionId), u32)>())
+    + slot_bytes(2 * size_of::<usize>())
+    + slot_bytes(size_of::<((Account, SessionId), u32)>())
     + ALLOCATION;
 
 /// One generation with a state of so many bytes, and its three keys.
-pub(super) const fn generation(state: usize) -> usize {
-    size_of::<Generation>() + ALLOCATION + state + 3 * slot(size_of::<Place>())
+pub(super) const fn generation_cost(state: usize) -> usize {
+    size_of::<Generation>() + ALLOCATION + state + 3 * slot_bytes(size_of::<KeyPointer>())
 }
 
 /// Orders of so many bytes.
-pub(super) const fn orders(bytes: usize) -> usize {
+pub(super) const fn commands_cost(bytes: usize) -> usize {
     match bytes {
         0 => 0,
         bytes => ALLOCATION + bytes,
@@ -35,6 +35,6 @@ pub(super) const fn orders(bytes: usize) -> usize {
 
 /// A hash map's slot: a table that has just grown is seven sixteenths full, and each slot has one
 /// byte beside it.
-const fn slot(entry: usize) -> usize {
+const fn slot_bytes(entry: usize) -> usize {
     (entry + 1) * 16 / 7
 }

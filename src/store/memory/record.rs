@@ -3,18 +3,18 @@
 use bytes::Bytes;
 
 use super::super::{
-    Keys, Row, Saved, SessionId, Tenant,
-    keep::{self, Kept},
+    SessionId, SessionRow, StateKeys, StateToSave, Tenant,
+    retention::{self, RetainedGeneration},
 };
 
-pub(super) struct Record {
+pub(super) struct SessionRecord {
     pub(super) tenant: Tenant,
     pub(super) session: SessionId,
     pub(super) saved_s: u64,
     /// Saved to, or found.
     pub(super) used_s: u64,
     next: u32,
-    pub(super) orders: Box<[u8]>,
+    pub(super) commands: Box<[u8]>,
     /// Oldest first; never with room to spare, since most sessions are idle.
     pub(super) generations: Vec<Generation>,
 }
@@ -24,7 +24,7 @@ pub(super) struct Generation {
     pub(super) number: u32,
     /// Part of the digest: enough to tell the conversations of one session apart.
     opening: u32,
-    pub(super) keys: Keys,
+    pub(super) keys: StateKeys,
     /// The bare key saw two answers: remembered so that no third makes it good again.
     pub(super) ambiguous: bool,
     /// Half the answer's digest, enough to tell two answers to the same request apart.
@@ -32,20 +32,20 @@ pub(super) struct Generation {
     pub(super) state: Box<[u8]>,
 }
 
-impl Record {
-    pub(super) fn new(saved: &Saved) -> Self {
+impl SessionRecord {
+    pub(super) fn new(saved: &StateToSave) -> Self {
         Self {
             tenant: saved.tenant,
             session: saved.session,
             saved_s: 0,
             used_s: 0,
             next: 0,
-            orders: Box::default(),
+            commands: Box::default(),
             generations: Vec::new(),
         }
     }
 
-    pub(super) fn generation(&self, number: u32) -> Option<&Generation> {
+    pub(super) fn find_generation(&self, number: u32) -> Option<&Generation> {
         self.generations
             .iter()
             .rev()
@@ -53,14 +53,19 @@ impl Record {
     }
 
     /// The place of the generation that a retry with the same answer replaces.
-    pub(super) fn same(&self, saved: &Saved) -> Option<usize> {
+    pub(super) fn find_retried(&self, saved: &StateToSave) -> Option<usize> {
         self.generations
             .iter()
             .position(|generation| generation.keys.exact == saved.keys.exact)
     }
 
     /// Adds a generation; gives back its number, which is under `numbers`.
-    pub(super) fn append(&mut self, saved: &Saved, ambiguous: bool, numbers: u32) -> u32 {
+    pub(super) fn append_generation(
+        &mut self,
+        saved: &StateToSave,
+        ambiguous: bool,
+        numbers: u32,
+    ) -> u32 {
         let number = self.next;
         self.next = (number + 1) % numbers;
         self.generations.reserve_exact(1);
@@ -75,23 +80,23 @@ impl Record {
         number
     }
 
-    pub(super) fn row(&self) -> Option<Row> {
+    pub(super) fn to_row(&self) -> Option<SessionRow> {
         let newest = self.generations.last()?;
-        Some(Row {
+        Some(SessionRow {
             tenant: self.tenant,
             session: self.session,
             saved_s: self.saved_s,
             state: Bytes::copy_from_slice(&newest.state),
-            orders: Bytes::copy_from_slice(&self.orders),
+            commands: Bytes::copy_from_slice(&self.commands),
         })
     }
 
     /// The place of a generation to drop, if there are more than are kept.
-    pub(super) fn superfluous(&self) -> Option<usize> {
-        keep::superfluous(&self.generations, |generation| Kept {
+    pub(super) fn find_superfluous(&self) -> Option<usize> {
+        retention::find_superfluous(&self.generations, |generation| RetainedGeneration {
             opening: generation.opening.into(),
             bare: generation.keys.bare,
-            bytes: keep::size(generation.state.len()),
+            bytes: retention::generation_size(generation.state.len()),
         })
     }
 }

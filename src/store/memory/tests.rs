@@ -10,7 +10,7 @@ use super::*;
 use crate::{
     config::StorePlace,
     store::{
-        Keys, keep,
+        StateKeys, retention,
         tests::{self as suite, found, key, saved, session, tenant},
     },
 };
@@ -39,23 +39,23 @@ fn clocked(config: &StoreConfig) -> (MemoryStore, Arc<AtomicU64>) {
 
 /// Nothing points nowhere, nothing is counted wrongly.
 fn check_sound(store: &MemoryStore) {
-    let held = store.lock();
+    let held = store.lock_sessions();
     let (mut bytes, mut generations) = (0, 0);
     for (_, record) in held.records.iter() {
         assert!(!record.generations.is_empty());
         let account = record.tenant.account();
-        let (_, named) = held.named(Some(&account), record.session, 0).unwrap();
+        let (_, named) = held.find_record(Some(&account), record.session, 0).unwrap();
         assert!(std::ptr::eq(named, record));
-        bytes += cost::SESSION + cost::orders(record.orders.len());
+        bytes += cost::SESSION + cost::commands_cost(record.commands.len());
         for generation in &record.generations {
             generations += 1;
-            bytes += cost::generation(generation.state.len());
+            bytes += cost::generation_cost(generation.state.len());
         }
     }
     assert_eq!(held.bytes, bytes);
     assert!(held.keys.len() <= 3 * generations);
     for place in &held.keys {
-        assert!(held.stands(*place));
+        assert!(held.is_current(*place));
     }
 }
 
@@ -74,13 +74,13 @@ async fn the_least_recently_used_session_goes_first() {
     let one = tenant("a");
     for number in 1..=3 {
         store
-            .save(saved(one, session(number), u64::from(number) * 10))
+            .save_state(saved(one, session(number), u64::from(number) * 10))
             .await
             .unwrap();
     }
     // Being read keeps the oldest.
     assert!(found(&store, &one, &[10]).await.is_some());
-    store.save(saved(one, session(4), 40)).await.unwrap();
+    store.save_state(saved(one, session(4), 40)).await.unwrap();
     assert_eq!(store.len(), 3);
     assert!(found(&store, &one, &[20, 21, 22]).await.is_none());
     for number in [10, 30, 40] {
@@ -100,17 +100,17 @@ async fn bytes_are_bounded() {
     for number in 0..200_u8 {
         let mut large = saved(one, session(number), u64::from(number) * 10);
         large.state = Bytes::from(vec![0; 1_000 * (1 + usize::from(number) % 20)]);
-        store.save(large).await.unwrap();
-        assert!(store.bytes() <= config.max_bytes);
+        store.save_state(large).await.unwrap();
+        assert!(store.held_bytes() <= config.max_bytes);
     }
     assert!(store.len() > 2);
     check_sound(&store);
     // One that alone is too large is not kept, and leaves nothing behind.
     let mut huge = saved(one, session(255), 9_990);
     huge.state = Bytes::from(vec![0; 200_000]);
-    store.save(huge).await.unwrap();
-    assert_eq!((store.len(), store.bytes()), (0, 0));
-    assert!(store.lock().keys.is_empty());
+    store.save_state(huge).await.unwrap();
+    assert_eq!((store.len(), store.held_bytes()), (0, 0));
+    assert!(store.lock_sessions().keys.is_empty());
 }
 
 #[tokio::test]
@@ -119,7 +119,7 @@ async fn what_is_too_old_is_not_found_and_then_removed() {
     let one = tenant("a");
     for number in 1..=50 {
         store
-            .save(saved(one, session(number), u64::from(number) * 10))
+            .save_state(saved(one, session(number), u64::from(number) * 10))
             .await
             .unwrap();
     }
@@ -130,17 +130,23 @@ async fn what_is_too_old_is_not_found_and_then_removed() {
     assert!(found(&store, &one, &[10]).await.is_some());
     assert!(found(&store, &one, &[20]).await.is_none());
     let row = store
-        .session(Some(&one.account()), session(2))
+        .load_session(Some(&one.account()), session(2))
         .await
         .unwrap();
     assert!(row.is_none());
     let page = Page { skip: 0, take: 99 };
-    assert_eq!(store.sessions(None, page).await.unwrap().len(), 1);
+    assert_eq!(store.list_sessions(None, page).await.unwrap().len(), 1);
     // One write removes some, the next the rest.
     assert_eq!(store.len(), 50);
-    store.save(saved(one, session(60), 600)).await.unwrap();
-    assert_eq!(store.len(), 50 - held::SWEEP + 1);
-    store.save(saved(one, session(61), 610)).await.unwrap();
+    store
+        .save_state(saved(one, session(60), 600))
+        .await
+        .unwrap();
+    assert_eq!(store.len(), 50 - session_table::MAX_EXPIRED_PER_WRITE + 1);
+    store
+        .save_state(saved(one, session(61), 610))
+        .await
+        .unwrap();
     assert_eq!(store.len(), 3);
     check_sound(&store);
 }
@@ -152,26 +158,30 @@ async fn orders_expire_with_their_session_and_count_as_bytes() {
     let account = one.account();
     let order = async |bytes: usize| {
         let orders = Bytes::from(vec![0; bytes]);
-        store.order(Some(&account), session(1), orders).await
+        store.put_commands(Some(&account), session(1), orders).await
     };
-    store.save(saved(one, session(1), 10)).await.unwrap();
-    let before = store.bytes();
+    store.save_state(saved(one, session(1), 10)).await.unwrap();
+    let before = store.held_bytes();
     assert!(order(100).await.unwrap());
-    assert_eq!(store.bytes(), before + cost::orders(100));
+    assert_eq!(store.held_bytes(), before + cost::commands_cost(100));
     check_sound(&store);
     assert!(order(0).await.unwrap());
-    assert_eq!(store.bytes(), before);
+    assert_eq!(store.held_bytes(), before);
     // An order is no use of the session: it does not live longer for it.
     now.fetch_add(3_600, Ordering::SeqCst);
     assert!(order(100).await.unwrap());
     now.fetch_add(1, Ordering::SeqCst);
     assert!(!order(100).await.unwrap());
-    store.save(saved(one, session(2), 20)).await.unwrap();
-    assert_eq!((store.len(), store.bytes()), (1, before));
+    store.save_state(saved(one, session(2), 20)).await.unwrap();
+    assert_eq!((store.len(), store.held_bytes()), (1, before));
     // A session of that id that begins anew has none.
-    store.save(saved(one, session(1), 10)).await.unwrap();
-    let found = store.find(&one, 1, &[key(10)]).await.unwrap().unwrap();
-    assert!(found.orders.is_empty());
+    store.save_state(saved(one, session(1), 10)).await.unwrap();
+    let found = store
+        .find_state(&one, 1, &[key(10)])
+        .await
+        .unwrap()
+        .unwrap();
+    assert!(found.commands.is_empty());
     check_sound(&store);
 }
 
@@ -179,7 +189,7 @@ async fn orders_expire_with_their_session_and_count_as_bytes() {
 async fn a_clock_that_goes_back_loses_nothing() {
     let (store, now) = clocked(&LIMITS);
     store
-        .save(saved(tenant("a"), session(1), 10))
+        .save_state(saved(tenant("a"), session(1), 10))
         .await
         .unwrap();
     now.store(5, Ordering::SeqCst);
@@ -194,15 +204,15 @@ async fn an_idle_session_costs_under_4_kb() {
     for number in 1..=300 {
         let mut next = saved(tenant("a"), session(1), number * 10);
         next.state = state.clone();
-        store.save(next).await.unwrap();
+        store.save_state(next).await.unwrap();
     }
     // Longer than what we ever ask.
     let orders = Bytes::from(vec![0; 32]);
-    assert!(store.order(None, session(1), orders).await.unwrap());
+    assert!(store.put_commands(None, session(1), orders).await.unwrap());
     assert_eq!(store.len(), 1);
-    assert!(store.bytes() < 4_096, "{}", store.bytes());
+    assert!(store.held_bytes() < 4_096, "{}", store.held_bytes());
     let kept = store
-        .lock()
+        .lock_sessions()
         .records
         .iter()
         .next()
@@ -220,11 +230,11 @@ async fn conversations_grouped_in_a_session_are_bounded() {
     for number in 0..100 {
         let mut next = saved(tenant("a"), session(1), number * 10);
         next.opening = number;
-        store.save(next).await.unwrap();
+        store.save_state(next).await.unwrap();
     }
-    let held = store.lock();
+    let held = store.lock_sessions();
     let (_, record) = held.records.iter().next().unwrap();
-    assert_eq!(record.generations.len(), keep::MAX_CONVERSATIONS);
+    assert_eq!(record.generations.len(), retention::MAX_CONVERSATIONS);
     drop(held);
     check_sound(&store);
 }
@@ -250,9 +260,9 @@ mod soundness {
             runtime.block_on(async {
                 for (who, id, number, opening, answer, wait) in steps {
                     let one = tenant(["a", "b", "c"][usize::from(who)]);
-                    let saved = Saved {
+                    let saved = StateToSave {
                         opening,
-                        keys: Keys {
+                        keys: StateKeys {
                             exact: key(1_000 + number * 8 + u64::from(answer)),
                             gap: (number % 2 == 0).then(|| key(2_000 + number)),
                             bare: key(3_000 + number),
@@ -262,10 +272,10 @@ mod soundness {
                         ..saved(one, session(id), 0)
                     };
                     let account = saved.tenant.account();
-                    store.save(saved).await.unwrap();
+                    store.save_state(saved).await.unwrap();
                     let orders = Bytes::from(vec![0; usize::from(wait) % 99]);
-                    store.order(Some(&account), session(answer), orders).await.unwrap();
-                    assert!(store.len() <= 5 && store.bytes() <= 20_000);
+                    store.put_commands(Some(&account), session(answer), orders).await.unwrap();
+                    assert!(store.len() <= 5 && store.held_bytes() <= 20_000);
                     now.fetch_add(wait.into(), Ordering::SeqCst);
                     check_sound(&store);
                 }

@@ -11,7 +11,7 @@ use redis::{
     io::tcp::TcpSettings,
 };
 
-use super::wire::Wire;
+use super::connection::RedisConnection;
 use crate::config::RedisConfig;
 
 /// For each, with TLS and password.
@@ -23,54 +23,61 @@ const RETRIES: u32 = 2;
 const RETRY_WAIT_MS: (u64, u64) = (5, 40);
 
 /// A server or a cluster that can be connected to.
-pub(super) struct Address {
-    client: Kind,
+pub(super) struct RedisAddress {
+    client: RedisClient,
     /// Hosts and ports alone.
-    pub(super) shown: String,
+    pub(super) hosts: String,
 }
 
-enum Kind {
+enum RedisClient {
     Single(Box<Client>),
     Cluster(Box<ClusterClient>),
 }
 
 /// # Errors
 /// An address or a certificate that cannot be used.
-pub(super) fn read(config: &RedisConfig) -> io::Result<Address> {
+pub(super) fn parse_address(config: &RedisConfig) -> io::Result<RedisAddress> {
     // Installed by whoever comes first; a second one is refused, which is as well.
     let _ = rustls::crypto::ring::default_provider().install_default();
     let nodes: Vec<ConnectionInfo> = config
         .nodes
         .iter()
-        .map(|node| info(node.reveal(), config))
+        .map(|node| build_connection_info(node.reveal(), config))
         .collect::<Result<_, _>>()
-        .map_err(|_| invalid("store.url is no address of a server"))?;
+        .map_err(|_| invalid_input("store.url is no address of a server"))?;
     let Some(first) = nodes.first() else {
-        return Err(invalid("store.url names no server"));
+        return Err(invalid_input("store.url names no server"));
     };
-    let certificates = config.ca_file.as_deref().map(certificates).transpose()?;
+    let certificates = config
+        .ca_file
+        .as_deref()
+        .map(read_certificates)
+        .transpose()?;
     if certificates.is_some() && !config.is_tls() {
-        return Err(invalid(
+        return Err(invalid_input(
             "store.ca_file is of use with a rediss:// address only",
         ));
     }
     let client = match config.cluster {
-        true => cluster(nodes.clone(), certificates).map(|all| Kind::Cluster(Box::new(all))),
-        false => single(first.clone(), certificates).map(|one| Kind::Single(Box::new(one))),
+        true => build_cluster_client(nodes.clone(), certificates)
+            .map(|all| RedisClient::Cluster(Box::new(all))),
+        false => {
+            build_client(first.clone(), certificates).map(|one| RedisClient::Single(Box::new(one)))
+        }
     };
-    Ok(Address {
+    Ok(RedisAddress {
         client: client.map_err(|_| match &config.ca_file {
-            Some(path) => invalid(&format!(
+            Some(path) => invalid_input(&format!(
                 "store.ca_file: {} holds no certificates in PEM",
                 path.display()
             )),
-            None => invalid("store.url names servers that do not go together"),
+            None => invalid_input("store.url names servers that do not go together"),
         })?,
-        shown: config.hosts().join(", "),
+        hosts: config.list_hosts().join(", "),
     })
 }
 
-fn info(node: &str, config: &RedisConfig) -> RedisResult<ConnectionInfo> {
+fn build_connection_info(node: &str, config: &RedisConfig) -> RedisResult<ConnectionInfo> {
     let info = node.into_connection_info()?;
     let mut settings = info.redis_settings().clone();
     if let Some(password) = &config.password {
@@ -80,14 +87,17 @@ fn info(node: &str, config: &RedisConfig) -> RedisResult<ConnectionInfo> {
     Ok(info.set_redis_settings(settings).set_tcp_settings(tcp))
 }
 
-fn single(node: ConnectionInfo, certificates: Option<TlsCertificates>) -> RedisResult<Client> {
+fn build_client(
+    node: ConnectionInfo,
+    certificates: Option<TlsCertificates>,
+) -> RedisResult<Client> {
     match certificates {
         Some(certificates) => Client::build_with_tls(node, certificates),
         None => Client::open(node),
     }
 }
 
-fn cluster(
+fn build_cluster_client(
     nodes: Vec<ConnectionInfo>,
     certificates: Option<TlsCertificates>,
 ) -> RedisResult<ClusterClient> {
@@ -104,13 +114,13 @@ fn cluster(
     builder.build()
 }
 
-fn certificates(path: &Path) -> io::Result<TlsCertificates> {
+fn read_certificates(path: &Path) -> io::Result<TlsCertificates> {
     use rustls::pki_types::{CertificateDer, pem::PemObject};
     let name = path.display();
     let text = fs::read(path)
         .map_err(|error| io::Error::new(error.kind(), format!("store.ca_file: {name}: {error}")))?;
     if CertificateDer::pem_slice_iter(&text).next().is_none() {
-        return Err(invalid(&format!(
+        return Err(invalid_input(&format!(
             "store.ca_file: {name} holds no certificates in PEM"
         )));
     }
@@ -120,22 +130,24 @@ fn certificates(path: &Path) -> io::Result<TlsCertificates> {
     })
 }
 
-fn invalid(message: &str) -> io::Error {
+fn invalid_input(message: &str) -> io::Error {
     io::Error::new(io::ErrorKind::InvalidInput, message)
 }
 
-impl Address {
-    pub(super) async fn connect(&self) -> RedisResult<Wire> {
+impl RedisAddress {
+    pub(super) async fn open_connection(&self) -> RedisResult<RedisConnection> {
         match &self.client {
-            Kind::Single(client) => {
+            RedisClient::Single(client) => {
                 // What waits is bounded by whoever asks.
                 let config = AsyncConnectionConfig::new()
                     .set_connection_timeout(Some(CONNECT_WITHIN))
                     .set_response_timeout(None);
                 let connect = client.get_multiplexed_async_connection_with_config(&config);
-                Ok(Wire::Single(connect.await?))
+                Ok(RedisConnection::Single(connect.await?))
             }
-            Kind::Cluster(client) => Ok(Wire::Cluster(client.get_async_connection().await?)),
+            RedisClient::Cluster(client) => Ok(RedisConnection::Cluster(
+                client.get_async_connection().await?,
+            )),
         }
     }
 }

@@ -35,10 +35,10 @@ scripts! {
 
 impl Script {
     /// A call of this script for all names that begin with `base`.
-    pub(super) fn call(&'static self, base: &str) -> Call {
+    pub(super) fn build_call(&'static self, base: &str) -> RedisCall {
         let mut command = redis::cmd("EVALSHA");
         command.arg(&*self.digest).arg(1).arg(base);
-        Call {
+        RedisCall {
             command,
             script: Some(self),
         }
@@ -46,14 +46,14 @@ impl Script {
 }
 
 /// One thing to ask.
-pub(super) struct Call {
+pub(super) struct RedisCall {
     pub(super) command: Cmd,
     script: Option<&'static Script>,
 }
 
-impl Call {
+impl RedisCall {
     /// A plain command about one key.
-    pub(super) fn plain(name: &str, key: &str) -> Self {
+    pub(super) fn from_command(name: &str, key: &str) -> Self {
         let mut command = redis::cmd(name);
         command.arg(key);
         Self {
@@ -69,7 +69,7 @@ impl Call {
 
     /// The call of a script with the script's text, for a server that does not know it yet. `None` of a
     /// plain command.
-    pub(super) fn with_text(&self) -> Option<Cmd> {
+    pub(super) fn to_eval(&self) -> Option<Cmd> {
         let mut command = redis::cmd("EVAL");
         command.arg(self.script?.text);
         // Behind the command's name and the digest.

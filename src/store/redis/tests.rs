@@ -93,7 +93,7 @@ fn connected(store: RedisStore) -> RedisStore {
     let one = tenant("nobody");
     let wait = async {
         while store
-            .find(&one, 1, &[Key::from_bytes([0; 16])])
+            .find_state(&one, 1, &[StateKey::from_bytes([0; 16])])
             .await
             .is_err()
         {
@@ -134,7 +134,7 @@ async fn with_tls_a_user_and_a_database_it_does_the_same() {
         };
         let inside = Place { server, ..inside }.fresh();
         inside
-            .save(saved(tenant("a"), session(1), 10))
+            .save_state(saved(tenant("a"), session(1), 10))
             .await
             .unwrap();
     }
@@ -149,11 +149,14 @@ async fn a_cluster_does_the_same() {
         let store = connected(place.fresh());
         for number in 0..40 {
             let one = tenant(&number.to_string());
-            store.save(saved(one, session(number), 10)).await.unwrap();
+            store
+                .save_state(saved(one, session(number), 10))
+                .await
+                .unwrap();
             assert_eq!(found(&store, &one, &[10]).await, Some((0, 10)));
         }
         let page = Page { skip: 0, take: 99 };
-        assert_eq!(store.sessions(None, page).await.unwrap().len(), 40);
+        assert_eq!(store.list_sessions(None, page).await.unwrap().len(), 40);
         for node in &cluster.nodes {
             assert!(node.tell(&["dbsize"]) != "0", "all three hold something");
         }
@@ -166,9 +169,12 @@ async fn a_session_in_use_stays_and_an_idle_one_is_forgotten_whole() {
     let store = Place::of(&redis).limited(100, Duration::from_millis(600));
     let one = tenant("a");
     for number in [10, 20, 30] {
-        store.save(saved(one, session(1), number)).await.unwrap();
+        store
+            .save_state(saved(one, session(1), number))
+            .await
+            .unwrap();
     }
-    store.save(saved(one, session(2), 500)).await.unwrap();
+    store.save_state(saved(one, session(2), 500)).await.unwrap();
     let begun = std::time::Instant::now();
     until(|| redis.tell(&["exists", "nothing"]) == "0").await;
     // Only the newest is asked for, and its ancestors stay as well.
@@ -181,12 +187,12 @@ async fn a_session_in_use_stays_and_an_idle_one_is_forgotten_whole() {
     let account = one.account();
     assert!(
         store
-            .session(Some(&account), session(2))
+            .load_session(Some(&account), session(2))
             .await
             .unwrap()
             .is_none()
     );
-    let rows = store.sessions(Some(&account), Page { skip: 0, take: 9 });
+    let rows = store.list_sessions(Some(&account), Page { skip: 0, take: 9 });
     assert!(rows.await.unwrap().len() <= 1);
     until(|| {
         let left = redis.tell(&["keys", "*"]);
@@ -202,10 +208,10 @@ async fn every_key_expires() {
     for number in 1..=9 {
         let one = tenant(if number % 2 == 0 { "a" } else { "b" });
         store
-            .save(saved(one, session(number), u64::from(number) * 10))
+            .save_state(saved(one, session(number), u64::from(number) * 10))
             .await
             .unwrap();
-        store.share(&[number], "x".into()).await.unwrap();
+        store.publish_shared(&[number], "x".into()).await.unwrap();
     }
     let names = redis.tell(&["eval", TIMES, "0"]);
     assert!(names.lines().count() > 40, "{names}");
@@ -217,11 +223,30 @@ async fn every_key_expires() {
     }
     // The lists are bounded by count as well.
     let page = Page { skip: 0, take: 9 };
-    assert_eq!(store.sessions(None, page).await.unwrap().len(), 3);
+    assert_eq!(store.list_sessions(None, page).await.unwrap().len(), 3);
     let account = tenant("a").account();
-    assert_eq!(store.sessions(Some(&account), page).await.unwrap().len(), 3);
-    assert!(store.session(None, session(1)).await.unwrap().is_none());
-    assert!(store.session(None, session(9)).await.unwrap().is_some());
+    assert_eq!(
+        store
+            .list_sessions(Some(&account), page)
+            .await
+            .unwrap()
+            .len(),
+        3
+    );
+    assert!(
+        store
+            .load_session(None, session(1))
+            .await
+            .unwrap()
+            .is_none()
+    );
+    assert!(
+        store
+            .load_session(None, session(9))
+            .await
+            .unwrap()
+            .is_some()
+    );
     assert!(found(&store, &tenant("b"), &[10]).await.is_some());
 }
 
@@ -241,12 +266,12 @@ async fn a_session_is_bounded_in_bytes() {
         let mut large = saved(one, session(1), number * 10);
         large.opening = number / 4;
         large.state = Bytes::from(vec![7; 128 << 10]);
-        store.save(large).await.unwrap();
+        store.save_state(large).await.unwrap();
     }
     let there = |number: u64| {
         let key = [key(number * 10)];
         let (store, one) = (&store, &one);
-        async move { store.find(one, 1, &key).await.unwrap().is_some() }
+        async move { store.find_state(one, 1, &key).await.unwrap().is_some() }
     };
     assert!(there(60).await && there(30).await);
     assert!(!there(28).await && !there(1).await);
@@ -259,12 +284,15 @@ async fn a_session_pushed_out_by_the_server_is_never_another() {
     let store = Place::of(&redis).fresh();
     let one = tenant("a");
     for number in [10, 20] {
-        store.save(saved(one, session(1), number)).await.unwrap();
+        store
+            .save_state(saved(one, session(1), number))
+            .await
+            .unwrap();
     }
     let push = "for _, name in ipairs(redis.call('KEYS', ARGV[1])) do redis.call('DEL', name) end";
     redis.tell(&["eval", push, "0", "*}s*"]);
     assert_eq!(found(&store, &one, &[10, 11, 12, 20]).await, None);
-    store.save(saved(one, session(1), 30)).await.unwrap();
+    store.save_state(saved(one, session(1), 30)).await.unwrap();
     assert_eq!(found(&store, &one, &[10, 11, 12, 20]).await, None);
     assert_eq!(found(&store, &one, &[32]).await, Some((0, 30)));
 }
@@ -274,11 +302,11 @@ async fn what_is_no_answer_of_ours_is_damage() {
     let redis = Redis::start();
     let store = Place::of(&redis).fresh();
     let one = tenant("a");
-    store.save(saved(one, session(1), 10)).await.unwrap();
+    store.save_state(saved(one, session(1), 10)).await.unwrap();
     let spoil = "for _, name in ipairs(redis.call('KEYS', '*}o')) do
         redis.call('HSET', name, string.rep('\\1', 16), 'short') end";
     redis.tell(&["eval", spoil, "0"]);
-    let damaged = store.session(None, session(1)).await;
+    let damaged = store.load_session(None, session(1)).await;
     assert!(matches!(damaged, Err(StoreError::Damaged)), "{damaged:?}");
 }
 
@@ -289,12 +317,12 @@ async fn a_dropped_save_is_whole_or_nothing() {
     let store = Place::of(&redis).fresh();
     let one = tenant("a");
     // So that the server knows the scripts.
-    store.save(saved(one, session(1), 1)).await.unwrap();
+    store.save_state(saved(one, session(1), 1)).await.unwrap();
     found(&store, &one, &[1]).await;
     let (mut landed, mut lost) = (0, 0);
     for number in 1..=200_u64 {
         let wait = Duration::from_micros(number * 2 % 400);
-        let saving = store.save(saved(one, session(number as u8), number * 10));
+        let saving = store.save_state(saved(one, session(number as u8), number * 10));
         let _ = tokio::time::timeout(wait, saving).await;
         let mut there = Vec::new();
         for key in [0, 1, 2] {
@@ -314,7 +342,10 @@ fn what_cannot_be_used_is_refused_without_its_password() {
     let open = |url: &str, ca: Option<&std::path::Path>| {
         let mut place = Place::new(&[url.to_owned()]);
         place.server.ca_file = ca.map(Into::into);
-        let error = address::read(&place.server).err().unwrap().to_string();
+        let error = address::parse_address(&place.server)
+            .err()
+            .unwrap()
+            .to_string();
         assert!(!error.contains("sk-secret"), "{error}");
         error
     };
@@ -336,15 +367,18 @@ fn what_cannot_be_used_is_refused_without_its_password() {
 async fn each_account_is_a_slot_of_its_own() {
     let store = Place::new(&["redis://127.0.0.1:1".to_owned()]).fresh();
     let account = tenant("a").account();
-    let tag = hex::encode(account.bytes());
-    assert_eq!(store.name(Some(&account), ""), format!("mine:0:{{{tag}}}"));
-    assert_eq!(store.name(None, "v"), "mine:0:{all}v");
+    let tag = hex::encode(account.as_bytes());
+    assert_eq!(
+        store.key_name(Some(&account), ""),
+        format!("mine:0:{{{tag}}}")
+    );
+    assert_eq!(store.key_name(None, "v"), "mine:0:{all}v");
 }
 
 #[tokio::test]
 async fn an_older_version_that_is_read_late_hides_no_newer_one() {
     let store = Place::new(&["redis://127.0.0.1:1".to_owned()]).fresh();
-    store.see(5);
-    store.see(3);
+    store.note_version(5);
+    store.note_version(3);
     assert_eq!(store.shared_version(), 5);
 }

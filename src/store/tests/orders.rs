@@ -3,7 +3,7 @@
 use bytes::Bytes;
 
 use super::{
-    super::{MAX_ORDERS_BYTES, Page, Store, StoreError, Tenant},
+    super::{MAX_COMMANDS_BYTES, Page, Store, StoreError, Tenant},
     key, saved, session, tenant,
 };
 
@@ -12,25 +12,28 @@ pub(super) async fn stay_with_their_session(store: &dyn Store) {
     let account = one.account();
     let shown = async |number: u64| {
         let opening = number / 10;
-        let found = store.find(&one, opening, &[key(number)]).await;
+        let found = store.find_state(&one, opening, &[key(number)]).await;
         let found = found.unwrap().unwrap();
-        let row = store.session(Some(&account), session(1)).await.unwrap();
-        assert_eq!(row.unwrap().orders, found.orders);
-        found.orders
+        let row = store
+            .load_session(Some(&account), session(1))
+            .await
+            .unwrap();
+        assert_eq!(row.unwrap().commands, found.commands);
+        found.commands
     };
     let order = async |orders: &[u8]| {
         let orders = Bytes::copy_from_slice(orders);
-        store.order(Some(&account), session(1), orders).await
+        store.put_commands(Some(&account), session(1), orders).await
     };
     assert!(!order(b"before").await.unwrap());
-    store.save(saved(one, session(1), 10)).await.unwrap();
-    store.save(saved(one, session(2), 900)).await.unwrap();
+    store.save_state(saved(one, session(1), 10)).await.unwrap();
+    store.save_state(saved(one, session(2), 900)).await.unwrap();
     assert!(shown(10).await.is_empty());
     assert!(order(b"first").await.unwrap());
     // A later save changes the states and not the orders; an older state has them as well.
     let mut child = saved(one, session(1), 20);
     child.opening = 2;
-    store.save(child).await.unwrap();
+    store.save_state(child).await.unwrap();
     assert_eq!(
         (shown(10).await, shown(20).await),
         ("first".into(), "first".into())
@@ -38,13 +41,13 @@ pub(super) async fn stay_with_their_session(store: &dyn Store) {
     assert!(order(b"another").await.unwrap());
     assert_eq!(shown(10).await, "another");
     let listed = store
-        .sessions(None, Page { skip: 0, take: 9 })
+        .list_sessions(None, Page { skip: 0, take: 9 })
         .await
         .unwrap();
-    let orders = |at: usize| (listed[at].session, listed[at].orders.clone());
+    let orders = |at: usize| (listed[at].session, listed[at].commands.clone());
     assert_eq!(orders(0), (session(1), Bytes::from("another")));
     assert_eq!(orders(1), (session(2), Bytes::new()));
-    let most = vec![7; MAX_ORDERS_BYTES];
+    let most = vec![7; MAX_COMMANDS_BYTES];
     assert!(order(&most).await.unwrap());
     let refused = order(&[&most[..], b"x"].concat()).await;
     assert!(matches!(refused, Err(StoreError::Overlong(_))));
@@ -56,17 +59,20 @@ pub(super) async fn stay_with_their_session(store: &dyn Store) {
 /// SECURITY: what one account asks for never reaches another's session, not even one of that id.
 pub(super) async fn are_given_to_ones_own_sessions(store: &dyn Store) {
     let (one, other) = (tenant("a"), tenant("b"));
-    store.save(saved(one, session(1), 10)).await.unwrap();
-    store.save(saved(other, session(1), 10)).await.unwrap();
-    store.save(saved(one, session(2), 20)).await.unwrap();
+    store.save_state(saved(one, session(1), 10)).await.unwrap();
+    store
+        .save_state(saved(other, session(1), 10))
+        .await
+        .unwrap();
+    store.save_state(saved(one, session(2), 20)).await.unwrap();
     let order = async |owner: Option<&Tenant>, number, orders: &'static str| {
         let account = owner.map(Tenant::account);
-        let ordered = store.order(account.as_ref(), session(number), orders.into());
+        let ordered = store.put_commands(account.as_ref(), session(number), orders.into());
         ordered.await.unwrap()
     };
     let of = async |owner: &Tenant, number| {
-        let found = store.find(owner, 1, &[key(number)]).await.unwrap();
-        found.unwrap().orders
+        let found = store.find_state(owner, 1, &[key(number)]).await.unwrap();
+        found.unwrap().commands
     };
     assert!(!order(Some(&other), 2, "theirs").await);
     assert!(order(Some(&other), 1, "theirs").await);

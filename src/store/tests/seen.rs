@@ -34,18 +34,22 @@ impl Seen {
         let one = tenant("a");
         let (state, orders) = match way % 3 {
             0 => {
-                let row = store.session(Some(&one.account()), session(1)).await;
+                let row = store.load_session(Some(&one.account()), session(1)).await;
                 let row = row.unwrap().unwrap();
-                (row.state, row.orders)
+                (row.state, row.commands)
             }
             1 => {
-                let rows = store.sessions(None, Page { skip: 0, take: 9 }).await;
+                let rows = store.list_sessions(None, Page { skip: 0, take: 9 }).await;
                 let row = rows.unwrap().remove(0);
-                (row.state, row.orders)
+                (row.state, row.commands)
             }
             _ => {
-                let found = store.find(&one, 1, &[key(10)]).await.unwrap().unwrap();
-                (found.state, found.orders)
+                let found = store
+                    .find_state(&one, 1, &[key(10)])
+                    .await
+                    .unwrap()
+                    .unwrap();
+                (found.state, found.commands)
             }
         };
         Self {
@@ -62,7 +66,7 @@ pub(super) async fn is_not_unseen(store: Arc<dyn Store>) {
         saved.state = Bytes::copy_from_slice(&round.to_le_bytes());
         saved
     };
-    store.save(save(0)).await.unwrap();
+    store.save_state(save(0)).await.unwrap();
     let over = Arc::new(AtomicBool::new(false));
     let mut asking = JoinSet::new();
     asking.spawn({
@@ -86,9 +90,9 @@ pub(super) async fn is_not_unseen(store: Arc<dyn Store>) {
         }
     });
     for round in 1..=ROUNDS {
-        store.save(save(round)).await.unwrap();
+        store.save_state(save(round)).await.unwrap();
         let orders = Bytes::copy_from_slice(&round.to_le_bytes());
-        assert!(store.order(None, session(1), orders).await.unwrap());
+        assert!(store.put_commands(None, session(1), orders).await.unwrap());
     }
     over.store(true, Ordering::SeqCst);
     asking.join_next().await.unwrap().unwrap();

@@ -3,18 +3,18 @@
 use bytes::Bytes;
 
 use super::super::{
-    MAX_SHARED, MAX_SHARED_BYTES, MAX_SHARED_NAME_BYTES, Shared, Store, StoreError,
+    MAX_SHARED, MAX_SHARED_BYTES, MAX_SHARED_NAME_BYTES, SharedValues, Store, StoreError,
 };
 
 pub(super) async fn the_newest_value_of_a_name_is_read(store: &dyn Store) {
-    assert_eq!(store.shared().await.unwrap(), Shared::default());
+    assert_eq!(store.read_shared().await.unwrap(), SharedValues::default());
     for (name, value) in [("a", "1"), ("b", "2"), ("a", "3"), ("c", "")] {
         let before = store.shared_version();
         let value = Bytes::from_static(value.as_bytes());
-        store.share(name.as_bytes(), value).await.unwrap();
+        store.publish_shared(name.as_bytes(), value).await.unwrap();
         assert!(store.shared_version() > before);
     }
-    let mut shared = store.shared().await.unwrap();
+    let mut shared = store.read_shared().await.unwrap();
     shared.all.sort();
     let expected = [("a", "3"), ("b", "2"), ("c", "")];
     let expected = expected.map(|(name, value)| (Bytes::from(name), Bytes::from(value)));
@@ -27,10 +27,13 @@ pub(super) async fn the_bounds_hold(store: &dyn Store) {
     let longest = vec![b'n'; MAX_SHARED_NAME_BYTES];
     for number in 0..=MAX_SHARED {
         let short = number.to_string();
-        store.share(short.as_bytes(), "x".into()).await.unwrap();
+        store
+            .publish_shared(short.as_bytes(), "x".into())
+            .await
+            .unwrap();
     }
-    store.share(&longest, most.clone()).await.unwrap();
-    let shared = store.shared().await.unwrap();
+    store.publish_shared(&longest, most.clone()).await.unwrap();
+    let shared = store.read_shared().await.unwrap();
     assert!(!shared.all.is_empty() && shared.all.len() <= MAX_SHARED);
     assert!(shared.all.contains(&(longest.clone().into(), most.clone())));
     let too_long = [&longest[..], b"x"].concat();
@@ -38,7 +41,7 @@ pub(super) async fn the_bounds_hold(store: &dyn Store) {
         (&too_long, &most),
         (&longest, &[&most[..], b"x"].concat().into()),
     ] {
-        let refused = store.share(name, value.clone()).await;
+        let refused = store.publish_shared(name, value.clone()).await;
         assert!(matches!(refused, Err(StoreError::Overlong(_))));
     }
 }

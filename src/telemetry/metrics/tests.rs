@@ -4,16 +4,16 @@ use http::{Method, Response};
 
 use super::{Metrics, StoreOperation};
 use crate::{
-    health::Level,
+    health::HealthLevel,
     telemetry::{
         Operation,
-        record::{Answered, Record},
+        record::{GenerationFacts, RequestRecord},
     },
-    wire::whole,
+    wire::whole_body,
 };
 
 fn text(metrics: &Metrics, breakers: &[(&str, i64)]) -> String {
-    metrics.text(breakers.iter().copied(), 70)
+    metrics.render_text(breakers.iter().copied(), 70)
 }
 
 #[track_caller]
@@ -30,9 +30,9 @@ fn what_is_counted_is_shown() {
     metrics.count_attempt("up", "answer");
     metrics.count_attempt("up", "busy");
     metrics.retries.with_label_values(&["up"]).inc();
-    metrics.record_store(StoreOperation::Save, Duration::from_millis(3), true);
-    let held = metrics.begin();
-    drop(metrics.begin());
+    metrics.record_store_call(StoreOperation::Save, Duration::from_millis(3), true);
+    let held = metrics.begin_request();
+    drop(metrics.begin_request());
     let shown = text(&metrics, &[("up", 2), ("other", 0)]);
     says(
         &shown,
@@ -90,9 +90,9 @@ fn what_is_counted_is_shown() {
 }
 
 /// The record of a generation whose answer has ended.
-fn record(metrics: &Arc<Metrics>, model: &str, is_spelt_out: bool) -> Record {
-    let mut record = Record::new(&Method::POST, "/");
-    record.in_flight = Some(metrics.begin());
+fn record(metrics: &Arc<Metrics>, model: &str, is_spelt_out: bool) -> RequestRecord {
+    let mut record = RequestRecord::new(&Method::POST, "/");
+    record.in_flight = Some(metrics.begin_request());
     let labels = metrics.label_model(Operation::Chat, "up", model, || is_spelt_out);
     record.notes().facts().model_labels = Some(labels);
     record.outcome = Some("done");
@@ -106,25 +106,25 @@ fn a_generation_is_counted_under_its_model() {
     let mut facts = done.notes().facts();
     facts.guard_took = Some(Duration::from_micros(80));
     facts.is_stream = true;
-    facts.answered = Some(Answered {
-        level: Level::Caution,
+    facts.generation = Some(GenerationFacts {
+        level: HealthLevel::Caution,
         hard_util: Some(0.42),
         prompt_tokens: Some(900),
         completion_tokens: Some(20),
         billed: Some((1_700, 50)),
-        ..Answered::default()
+        ..GenerationFacts::default()
     });
     drop(facts);
-    let answer = done.attach(Response::new(whole("hello")));
+    let answer = done.attach_to_response(Response::new(whole_body("hello")));
     let read = http_body_util::BodyExt::collect(answer.into_body());
     futures_util::FutureExt::now_or_never(read)
         .unwrap()
         .unwrap();
     let mut failed = record(&metrics, "m", true);
     failed.outcome = Some("provider_timeout");
-    let mut answer = Response::new(whole(""));
+    let mut answer = Response::new(whole_body(""));
     *answer.status_mut() = http::StatusCode::GATEWAY_TIMEOUT;
-    drop(failed.attach(answer));
+    drop(failed.attach_to_response(answer));
     let of = r#"gen_ai_operation_name="chat",gen_ai_provider_name="up",gen_ai_request_model="m""#;
     let tokens = |kind: &str, sum: u32| {
         format!("gen_ai_client_token_usage_sum{{{of},gen_ai_token_type=\"{kind}\"}} {sum}")

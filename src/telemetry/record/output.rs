@@ -4,16 +4,16 @@ use std::time::Duration;
 
 use opentelemetry::{Array, Value};
 
-use super::Record;
+use super::RequestRecord;
 use crate::telemetry::{
     Operation,
-    metrics::{InFlight, ModelLabels},
+    metrics::{InFlightRequest, ModelLabels},
     notes::RequestFacts,
     trace::OpenSpan,
 };
 
 /// How a request ended.
-struct End {
+struct RequestEnd {
     /// One of the fixed words.
     outcome: &'static str,
     /// `None`: it did what it was to do.
@@ -21,7 +21,7 @@ struct End {
     took: Duration,
 }
 
-impl Drop for Record {
+impl Drop for RequestRecord {
     fn drop(&mut self) {
         let facts = std::mem::take(&mut *self.notes.facts());
         let outcome = match self.outcome.unwrap_or("client_left") {
@@ -33,28 +33,28 @@ impl Drop for Record {
             ("done" | "upgraded", _) => None,
             _ => Some(outcome),
         };
-        let end = End {
+        let end = RequestEnd {
             outcome,
             error,
             took: self.begun.elapsed(),
         };
-        self.log(&facts, &end);
+        self.log_request(&facts, &end);
         if let Some(in_flight) = self.in_flight.take() {
-            self.count(&in_flight, &facts, &end);
+            self.count_request(&in_flight, &facts, &end);
         }
         let trace = &self.notes.trace;
-        trace.end(|span| self.set_attributes(&facts, error, span));
+        trace.end_request(|span| self.set_attributes(&facts, error, span));
     }
 }
 
-impl Record {
-    fn log(&self, facts: &RequestFacts, end: &End) {
+impl RequestRecord {
+    fn log_request(&self, facts: &RequestFacts, end: &RequestEnd) {
         let ms = |time: Duration| (time.as_secs_f64() * 1e6).round() / 1e3;
         let health = facts
-            .answered
+            .generation
             .as_ref()
-            .map(|answered| answered.level.word());
-        let answered = facts.answered.clone().unwrap_or_default();
+            .map(|answered| answered.level.as_str());
+        let answered = facts.generation.clone().unwrap_or_default();
         let hard_util = answered.hard_util;
         let hard_util = hard_util.map(|share| (share * 1e3).round() / 1e3);
         macro_rules! line {
@@ -81,7 +81,7 @@ impl Record {
                     guard_ms = facts.guard_took.map(ms),
                     first_byte_ms = self.first_byte.map(ms),
                     duration_ms = ms(end.took),
-                    trace_id = self.notes.trace.id(),
+                    trace_id = self.notes.trace.trace_id(),
                     "request answered"
                 )
             };
@@ -93,7 +93,7 @@ impl Record {
         }
     }
 
-    fn count(&self, in_flight: &InFlight, facts: &RequestFacts, end: &End) {
+    fn count_request(&self, in_flight: &InFlightRequest, facts: &RequestFacts, end: &RequestEnd) {
         let metrics = &in_flight.0;
         let class = match self.status {
             Some(200..=299) => "2xx",
@@ -108,8 +108,8 @@ impl Record {
         if let Some(took) = facts.guard_took {
             metrics.guard_duration.observe(took.as_secs_f64());
         }
-        if let Some(answered) = &facts.answered {
-            let level = [answered.level.word()];
+        if let Some(answered) = &facts.generation {
+            let level = [answered.level.as_str()];
             metrics.answers.with_label_values(&level).inc();
             if let Some(hard_util) = answered.hard_util {
                 metrics.hard_utilisation.observe(hard_util);
@@ -127,7 +127,7 @@ impl Record {
             let first_chunk = metrics.first_chunk.with_label_values(&labels[..3]);
             first_chunk.observe(first.as_secs_f64());
         }
-        if let Some(answered) = &facts.answered {
+        if let Some(answered) = &facts.generation {
             let (input, output) = answered.paid_tokens();
             for (kind, tokens) in [("input", input), ("output", output)] {
                 if let Some(tokens) = tokens {
@@ -149,38 +149,41 @@ impl Record {
         // A model that was counted is one that is known: a client can make up any other.
         let model = self.model.as_ref().filter(|_| facts.model_labels.is_some());
         span.set_name(match (self.operation, model) {
-            (Some(operation), Some(model)) => format!("{} {model}", operation.word()),
-            (Some(operation), None) => operation.word().to_owned(),
+            (Some(operation), Some(model)) => format!("{} {model}", operation.as_str()),
+            (Some(operation), None) => operation.as_str().to_owned(),
             (None, _) => format!("{} {}", self.method, self.route.unwrap_or_default()),
         });
-        span.set("http.request.method", self.method.as_str().to_owned());
-        span.set_some("http.route", self.route);
-        span.set_some("http.response.status_code", self.status.map(i64::from));
-        span.set_some("gen_ai.operation.name", self.operation.map(Operation::word));
-        span.set_some("gen_ai.provider.name", facts.provider.clone());
-        span.set_some("gen_ai.request.model", self.model.clone());
-        span.set_some("gen_ai.conversation.id", facts.session.clone());
-        span.set_some("plimsoll.client", self.client.as_deref().map(str::to_owned));
-        span.set_some("plimsoll.actions", facts.actions.clone());
-        span.set_some("plimsoll.attempts", facts.attempts.map(i64::from));
-        if let Some(answered) = &facts.answered {
+        span.set_attribute("http.request.method", self.method.as_str().to_owned());
+        span.set_optional_attribute("http.route", self.route);
+        span.set_optional_attribute("http.response.status_code", self.status.map(i64::from));
+        span.set_optional_attribute(
+            "gen_ai.operation.name",
+            self.operation.map(Operation::as_str),
+        );
+        span.set_optional_attribute("gen_ai.provider.name", facts.provider.clone());
+        span.set_optional_attribute("gen_ai.request.model", self.model.clone());
+        span.set_optional_attribute("gen_ai.conversation.id", facts.session.clone());
+        span.set_optional_attribute("plimsoll.client", self.client.as_deref().map(str::to_owned));
+        span.set_optional_attribute("plimsoll.actions", facts.actions.clone());
+        span.set_optional_attribute("plimsoll.attempts", facts.attempts.map(i64::from));
+        if let Some(answered) = &facts.generation {
             let count = |tokens: Option<u32>| tokens.map(i64::from);
             let (input, output) = answered.paid_tokens();
-            span.set_some("gen_ai.usage.input_tokens", count(input));
-            span.set_some("gen_ai.usage.output_tokens", count(output));
+            span.set_optional_attribute("gen_ai.usage.input_tokens", count(input));
+            span.set_optional_attribute("gen_ai.usage.output_tokens", count(output));
             let cached = count(answered.cached_tokens);
-            span.set_some("gen_ai.usage.cache_read.input_tokens", cached);
+            span.set_optional_attribute("gen_ai.usage.cache_read.input_tokens", cached);
             let finish = answered.finish_reason;
             let finish = finish.map(|reason| Value::Array(Array::String(vec![reason.into()])));
-            span.set_some("gen_ai.response.finish_reasons", finish);
-            span.set("plimsoll.health", answered.level.word());
-            span.set_some("plimsoll.hard_util", answered.hard_util);
+            span.set_optional_attribute("gen_ai.response.finish_reasons", finish);
+            span.set_attribute("plimsoll.health", answered.level.as_str());
+            span.set_optional_attribute("plimsoll.hard_util", answered.hard_util);
         }
         if let (true, Some(first)) = (facts.is_stream, self.first_byte) {
-            span.set("gen_ai.response.time_to_first_chunk", first.as_secs_f64());
+            span.set_attribute("gen_ai.response.time_to_first_chunk", first.as_secs_f64());
         }
         if let Some(error) = error {
-            span.set("error.type", error);
+            span.set_attribute("error.type", error);
             if ["broken", "provider_error"].contains(&error)
                 || self.status.is_some_and(|status| status >= 500)
             {

@@ -7,8 +7,8 @@ use http::{Method, Response};
 use http_body::Frame;
 use http_body_util::{BodyExt, StreamBody};
 
-use super::Record;
-use crate::wire::whole;
+use super::RequestRecord;
+use crate::wire::whole_body;
 
 #[derive(Clone, Default)]
 struct Lines(Arc<Mutex<Vec<u8>>>);
@@ -39,13 +39,13 @@ fn logged(run: impl FnOnce()) -> serde_json::Value {
 #[test]
 fn one_line_is_written_when_the_answer_ends() {
     let line = logged(|| {
-        let mut record = Record::new(&Method::POST, "/v1/chat/completions");
+        let mut record = RequestRecord::new(&Method::POST, "/v1/chat/completions");
         record.set_model("m");
         let mut facts = record.notes().facts();
         facts.provider = Some("up".to_owned());
         facts.attempts = Some(2);
         drop(facts);
-        let answer = record.attach(Response::new(whole("hello")));
+        let answer = record.attach_to_response(Response::new(whole_body("hello")));
         let body = answer.into_body().collect();
         futures_util::FutureExt::now_or_never(body)
             .unwrap()
@@ -71,7 +71,8 @@ fn an_answer_that_ends_with_trailers_is_done() {
             Ok(Frame::trailers(http::HeaderMap::new())),
         ];
         let body = StreamBody::new(futures_util::stream::iter(frames)).boxed_unsync();
-        let mut answer = Record::new(&Method::GET, "/").attach(Response::new(body));
+        let mut answer =
+            RequestRecord::new(&Method::GET, "/").attach_to_response(Response::new(body));
         // As a server does: it stops asking once the trailers came.
         for _ in 0..2 {
             let frame = answer.body_mut().frame();
@@ -83,11 +84,11 @@ fn an_answer_that_ends_with_trailers_is_done() {
 
 #[test]
 fn who_leaves_early_is_logged_as_such() {
-    let line = logged(|| drop(Record::new(&Method::GET, "/v1/models")));
+    let line = logged(|| drop(RequestRecord::new(&Method::GET, "/v1/models")));
     assert_eq!(line["outcome"], "client_left");
     let line = logged(|| {
-        let record = Record::new(&Method::GET, "/v1/models");
-        drop(record.attach(Response::new(whole("hello"))));
+        let record = RequestRecord::new(&Method::GET, "/v1/models");
+        drop(record.attach_to_response(Response::new(whole_body("hello"))));
     });
     assert_eq!(line["outcome"], "client_left");
 }

@@ -29,7 +29,7 @@ use prometheus::IntCounterVec;
 use reqwest::{Url, redirect, retry};
 use tokio::runtime::Handle;
 
-use crate::error::chain;
+use crate::error::format_error_chain;
 
 /// Spans that wait; what comes beyond that is dropped.
 const MAX_QUEUED: usize = 8_192;
@@ -42,7 +42,7 @@ const EXPORT_WITHIN: Duration = Duration::from_secs(4);
 const MAX_ANSWER_BYTES: usize = 64 << 10;
 
 /// Takes spans, and sends them to `endpoint`.
-pub(super) fn processor(
+pub(super) fn build_span_processor(
     endpoint: &str,
     headers: &HeaderMap,
     counts: &IntCounterVec,
@@ -51,14 +51,14 @@ pub(super) fn processor(
         Url::parse(endpoint).map_err(|_| io::Error::other("traces.endpoint is no address"))?;
     let exporter = Otlp::builder()
         .with_http()
-        .with_http_client(Collector::new(url.clone(), headers)?)
+        .with_http_client(CollectorClient::new(url.clone(), headers)?)
         .with_endpoint(url.as_str())
         .with_protocol(Protocol::HttpBinary)
         .with_timeout(EXPORT_WITHIN)
         .with_retry_policy(RetryPolicy::recommended().with_max_retries(1))
         .build()
         .map_err(io::Error::other)?;
-    let exporter = Exporter {
+    let exporter = CountingExporter {
         inner: exporter,
         counts: counts.clone(),
     };
@@ -73,7 +73,7 @@ pub(super) fn processor(
 
 /// The client of the collector.
 #[derive(Debug)]
-struct Collector {
+struct CollectorClient {
     client: reqwest::Client,
     url: Url,
     headers: HeaderMap,
@@ -82,7 +82,7 @@ struct Collector {
     failing: AtomicBool,
 }
 
-impl Collector {
+impl CollectorClient {
     fn new(url: Url, headers: &HeaderMap) -> io::Result<Self> {
         // Installed by whoever comes first; a second one is refused, which is as well.
         let _ = rustls::crypto::ring::default_provider().install_default();
@@ -104,7 +104,7 @@ impl Collector {
         })
     }
 
-    fn tell(&self, sent: &Result<Response<Bytes>, HttpError>) {
+    fn log_export(&self, sent: &Result<Response<Bytes>, HttpError>) {
         let why = match sent {
             Ok(answer) if answer.status().is_success() => {
                 if self.failing.swap(false, Relaxed) {
@@ -113,7 +113,7 @@ impl Collector {
                 return;
             }
             Ok(answer) => format!("it answered with status {}", answer.status()),
-            Err(error) => chain(&**error).to_string(),
+            Err(error) => format_error_chain(&**error).to_string(),
         };
         if !self.failing.swap(true, Relaxed) {
             tracing::warn!(
@@ -125,7 +125,7 @@ impl Collector {
 }
 
 #[async_trait]
-impl HttpClient for Collector {
+impl HttpClient for CollectorClient {
     async fn send_bytes(&self, request: Request<Bytes>) -> Result<Response<Bytes>, HttpError> {
         let mut outgoing = reqwest::Request::new(http::Method::POST, self.url.clone());
         outgoing.headers_mut().clone_from(&self.headers);
@@ -145,19 +145,19 @@ impl HttpClient for Collector {
         let Ok(sent) = sent.await else {
             return Err("the proxy has ended".into());
         };
-        self.tell(&sent);
+        self.log_export(&sent);
         sent
     }
 }
 
 /// Counts what becomes of spans.
 #[derive(Debug)]
-struct Exporter {
+struct CountingExporter {
     inner: Otlp,
     counts: IntCounterVec,
 }
 
-impl SpanExporter for Exporter {
+impl SpanExporter for CountingExporter {
     async fn export(&self, batch: Vec<SpanData>) -> OTelSdkResult {
         let spans = batch.len() as u64;
         let exported = self.inner.export(batch).await;

@@ -10,13 +10,13 @@ use prometheus::IntCounter;
 /// What begins a trace of its own for the sake of another (a summary for a request) is recorded
 /// as that one is; the rest goes by the usual rule.
 #[derive(Clone, Debug)]
-pub(super) struct Linked {
+pub(super) struct LinkedTraceSampler {
     pub(super) usual: Sampler,
     /// Counts the spans that are recorded.
     pub(super) made: IntCounter,
 }
 
-impl ShouldSample for Linked {
+impl ShouldSample for LinkedTraceSampler {
     fn should_sample(
         &self,
         parent: Option<&Context>,

@@ -17,7 +17,7 @@ use opentelemetry::{
 use opentelemetry_sdk::trace::Span;
 use reqwest::Url;
 
-use super::On;
+use super::ActiveTracer;
 use crate::telemetry::Operation;
 
 const TRACEPARENT: HeaderName = HeaderName::from_static("traceparent");
@@ -25,18 +25,18 @@ const TRACESTATE: HeaderName = HeaderName::from_static("tracestate");
 
 /// The trace of a request; empty where there is none.
 #[derive(Clone, Default)]
-pub struct Trace(Option<Arc<Active>>);
+pub struct Trace(Option<Arc<ActiveTrace>>);
 
-struct Active {
-    on: Arc<On>,
+struct ActiveTrace {
+    active_tracer: Arc<ActiveTracer>,
     /// Of the request's own span.
     context: SpanContext,
     /// It came with a trace of its client's.
     follows: bool,
-    spans: Mutex<Spans>,
+    spans: Mutex<RequestSpans>,
 }
 
-struct Spans {
+struct RequestSpans {
     /// `None`: it ended.
     root: Option<Span>,
     /// The attempt whose answer is on its way.
@@ -51,19 +51,19 @@ pub struct OpenSpan(Option<Span>);
 
 /// One request to a provider.
 #[must_use]
-pub struct Attempt {
+pub struct AttemptSpan {
     trace: Trace,
     /// Empty where the trace is not recorded.
     span: OpenSpan,
 }
 
 impl Trace {
-    pub(super) fn new(on: &Arc<On>, root: Span, follows: bool) -> Self {
-        Self(Some(Arc::new(Active {
-            on: Arc::clone(on),
+    pub(super) fn new(on: &Arc<ActiveTracer>, root: Span, follows: bool) -> Self {
+        Self(Some(Arc::new(ActiveTrace {
+            active_tracer: Arc::clone(on),
             context: root.span_context().clone(),
             follows,
-            spans: Mutex::new(Spans {
+            spans: Mutex::new(RequestSpans {
                 root: Some(root),
                 answering: None,
                 attempts: 0,
@@ -72,35 +72,37 @@ impl Trace {
     }
 
     /// As the log and the collector name it, where it is recorded.
-    pub fn id(&self) -> Option<String> {
-        let active = self.recorded()?;
+    pub fn trace_id(&self) -> Option<String> {
+        let active = self.recorded_trace()?;
         Some(active.context.trace_id().to_string())
     }
 
     /// Something within the proxy that begins now.
-    pub fn child(&self, name: &'static str) -> OpenSpan {
-        let Some(active) = self.recorded() else {
+    pub fn begin_child(&self, name: &'static str) -> OpenSpan {
+        let Some(active) = self.recorded_trace() else {
             return OpenSpan::default();
         };
-        let builder = active.on.tracer.span_builder(name);
-        OpenSpan(Some(active.begin(builder.with_kind(SpanKind::Internal))))
+        let builder = active.active_tracer.tracer.span_builder(name);
+        OpenSpan(Some(
+            active.begin_span(builder.with_kind(SpanKind::Internal)),
+        ))
     }
 
     /// A request to a provider that begins now; `model` in its words.
-    pub fn attempt(
+    pub fn begin_attempt(
         &self,
         provider: &str,
         base_url: Option<&str>,
         operation: Option<Operation>,
         model: Option<&str>,
-    ) -> Attempt {
-        let span = self.recorded().map(|active| {
-            let word = operation.map_or("forward", Operation::word);
+    ) -> AttemptSpan {
+        let span = self.recorded_trace().map(|active| {
+            let word = operation.map_or("forward", Operation::as_str);
             let name = match model {
                 Some(model) => format!("{word} {model}"),
                 None => word.to_owned(),
             };
-            let mut spans = active.spans();
+            let mut spans = active.lock_spans();
             // It is over: what comes now is asked because of it, or in its place.
             spans.answering = None;
             spans.attempts += 1;
@@ -108,17 +110,17 @@ impl Trace {
             drop(spans);
             let attributes = [
                 Some(KeyValue::new("gen_ai.provider.name", provider.to_owned())),
-                operation.map(|it| KeyValue::new("gen_ai.operation.name", it.word())),
+                operation.map(|it| KeyValue::new("gen_ai.operation.name", it.as_str())),
                 model.map(|model| KeyValue::new("gen_ai.request.model", model.to_owned())),
                 Some(KeyValue::new("plimsoll.attempt", number)),
             ];
-            let address = address(base_url.unwrap_or_default());
+            let address = server_attributes(base_url.unwrap_or_default());
             let attributes = attributes.into_iter().chain(address).flatten();
-            let builder = active.on.tracer.span_builder(name);
+            let builder = active.active_tracer.tracer.span_builder(name);
             let builder = builder.with_kind(SpanKind::Client);
-            active.begin(builder.with_attributes(attributes))
+            active.begin_span(builder.with_attributes(attributes))
         });
-        Attempt {
+        AttemptSpan {
             trace: self.clone(),
             span: OpenSpan(span),
         }
@@ -126,23 +128,23 @@ impl Trace {
 
     /// Begins the trace of something that outlives the request and is done because of it. Empty where
     /// the request's is not recorded.
-    pub fn linked(&self, name: &'static str) -> Self {
-        let Some(active) = self.recorded() else {
+    pub fn begin_linked_trace(&self, name: &'static str) -> Self {
+        let Some(active) = self.recorded_trace() else {
             return Self::default();
         };
-        let tracer = &active.on.tracer;
+        let tracer = &active.active_tracer.tracer;
         let link = Link::new(active.context.clone(), Vec::new(), 0);
         let builder = tracer.span_builder(name).with_kind(SpanKind::Internal);
         let root = tracer.build_with_context(builder.with_links(vec![link]), &Context::new());
-        Self::new(&active.on, root, false)
+        Self::new(&active.active_tracer, root, false)
     }
 
     /// The request is over; `tell` is asked only where somebody will read it. A second time nothing
     /// happens.
-    pub fn end(&self, tell: impl FnOnce(&mut OpenSpan)) {
+    pub fn end_request(&self, tell: impl FnOnce(&mut OpenSpan)) {
         let Some(active) = &self.0 else { return };
         let (root, answering) = {
-            let mut spans = active.spans();
+            let mut spans = active.lock_spans();
             (spans.root.take(), spans.answering.take())
         };
         drop(answering);
@@ -151,19 +153,21 @@ impl Trace {
         }
     }
 
-    fn recorded(&self) -> Option<&Arc<Active>> {
+    fn recorded_trace(&self) -> Option<&Arc<ActiveTrace>> {
         let active = self.0.as_ref()?;
         active.context.is_sampled().then_some(active)
     }
 }
 
-impl Active {
-    fn begin(&self, builder: opentelemetry::trace::SpanBuilder) -> Span {
+impl ActiveTrace {
+    fn begin_span(&self, builder: opentelemetry::trace::SpanBuilder) -> Span {
         let parent = Context::new().with_remote_span_context(self.context.clone());
-        self.on.tracer.build_with_context(builder, &parent)
+        self.active_tracer
+            .tracer
+            .build_with_context(builder, &parent)
     }
 
-    fn spans(&self) -> MutexGuard<'_, Spans> {
+    fn lock_spans(&self) -> MutexGuard<'_, RequestSpans> {
         self.spans.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -175,16 +179,16 @@ impl OpenSpan {
         }
     }
 
-    pub fn set(&mut self, key: &'static str, value: impl Into<Value>) {
+    pub fn set_attribute(&mut self, key: &'static str, value: impl Into<Value>) {
         if let Some(span) = &mut self.0 {
             span.set_attribute(KeyValue::new(key, value));
         }
     }
 
     /// The same where there is a value.
-    pub fn set_some(&mut self, key: &'static str, value: Option<impl Into<Value>>) {
+    pub fn set_optional_attribute(&mut self, key: &'static str, value: Option<impl Into<Value>>) {
         if let Some(value) = value {
-            self.set(key, value);
+            self.set_attribute(key, value);
         }
     }
 
@@ -196,9 +200,9 @@ impl OpenSpan {
     }
 }
 
-impl Attempt {
+impl AttemptSpan {
     /// Tells the provider whose request it is. Without traces what the client said goes on.
-    pub fn inject(&self, headers: &mut HeaderMap) {
+    pub fn inject_headers(&self, headers: &mut HeaderMap) {
         let Some(active) = &self.trace.0 else { return };
         let own = self.span.0.as_ref().map(|span| span.span_context());
         let context = own.unwrap_or(&active.context);
@@ -219,16 +223,17 @@ impl Attempt {
 
     /// The head of an answer came. That of a success ends with the request, or with the next
     /// attempt.
-    pub fn answered(mut self, status: StatusCode) {
+    pub fn record_answer(mut self, status: StatusCode) {
         let code = i64::from(status.as_u16());
-        self.span.set("http.response.status_code", code);
+        self.span.set_attribute("http.response.status_code", code);
         if status.is_client_error() || status.is_server_error() {
-            self.span.set("error.type", status.as_str().to_owned());
+            self.span
+                .set_attribute("error.type", status.as_str().to_owned());
             self.span.set_failed();
             return;
         }
         let Some(active) = &self.trace.0 else { return };
-        let mut spans = active.spans();
+        let mut spans = active.lock_spans();
         // A request that is over has no attempt of its own any more.
         if spans.root.is_some() {
             spans.answering = self.span.0;
@@ -236,8 +241,8 @@ impl Attempt {
     }
 
     /// No answer began.
-    pub fn failed(mut self, why: &'static str) {
-        self.span.set("error.type", why);
+    pub fn record_failure(mut self, why: &'static str) {
+        self.span.set_attribute("error.type", why);
         self.span.set_failed();
     }
 }
@@ -250,7 +255,7 @@ impl fmt::Debug for Trace {
 }
 
 /// Where a provider is: its host and its port, and nothing else of its address.
-fn address(base_url: &str) -> [Option<KeyValue>; 2] {
+fn server_attributes(base_url: &str) -> [Option<KeyValue>; 2] {
     let url = Url::parse(base_url).ok();
     let host = url.as_ref().and_then(Url::host_str);
     let port = url.as_ref().and_then(Url::port_or_known_default);

@@ -2,15 +2,15 @@
 
 use serde::de::IgnoredAny;
 
-use super::{Found, Named, Spelling, may_name_model};
+use super::{ModelLookup, ModelSpelling, NamedModel, may_name_model};
 use crate::json::{
-    scan::{Kind, Malformed, Scan},
+    scan::{JsonKind, JsonScanner, MalformedJson},
     text,
 };
 
 /// Reads the top of a body. Of a key that stands twice the last counts, as for most parsers.
 /// What is no JSON object, or is cut short, names nothing.
-pub fn in_json(body: &[u8]) -> Found {
+pub fn find_model_in_json(body: &[u8]) -> ModelLookup {
     let start = if body.starts_with(b"\xEF\xBB\xBF") {
         3
     } else {
@@ -19,44 +19,49 @@ pub fn in_json(body: &[u8]) -> Found {
     let mut model = None;
     // JSON leaves open which of two equal keys counts.
     let mut candidates = 0;
-    let mut read = |scan: &mut Scan<'_>| -> Result<(), Malformed> {
-        scan.object(|scan, key| {
-            let spelled = text::decode(&body[key.span.range()]).unwrap_or_default();
+    let mut read = |scan: &mut JsonScanner<'_>| -> Result<(), MalformedJson> {
+        scan.walk_object(|scan, key| {
+            let spelled = text::decode_text(&body[key.span.range()]).unwrap_or_default();
             candidates += usize::from(may_name_model(&spelled));
-            let (span, kind) = scan.value()?;
+            let (span, kind) = scan.take_value()?;
             if spelled == "model" {
-                let named = (kind == Kind::String)
+                let named = (kind == JsonKind::String)
                     .then(|| serde_json::from_slice::<String>(&body[span.range()]).ok())
                     .flatten();
-                model = named.filter(|name| !name.is_empty()).map(|model| Named {
-                    model,
-                    span,
-                    spelling: Spelling::Json,
-                });
+                model = named
+                    .filter(|name| !name.is_empty())
+                    .map(|model| NamedModel {
+                        model,
+                        span,
+                        spelling: ModelSpelling::Json,
+                    });
             }
-            Ok::<(), Malformed>(())
+            Ok::<(), MalformedJson>(())
         })?;
-        scan.end()
+        scan.expect_end()
     };
-    if read(&mut Scan::new(body, start)).is_err() {
-        return Found::default();
+    if read(&mut JsonScanner::new(body, start)).is_err() {
+        return ModelLookup::default();
     }
     let one = candidates == usize::from(model.is_some());
     let surely = one && serde_json::from_slice::<IgnoredAny>(&body[start..]).is_ok();
-    Found { model, surely }
+    ModelLookup {
+        model,
+        is_certain: surely,
+    }
 }
 
 #[cfg(test)]
 mod tests {
-    use super::in_json;
+    use super::find_model_in_json;
     use crate::conversation::edit::Edits;
 
     #[test]
     fn the_model_is_found_and_whether_another_reading_is_possible() {
         let check = |body: &str, model: Option<&str>, surely| {
-            let found = in_json(body.as_bytes());
+            let found = find_model_in_json(body.as_bytes());
             let named = found.model.as_ref().map(|named| named.model.as_str());
-            assert_eq!((named, found.surely), (model, surely), "{body}");
+            assert_eq!((named, found.is_certain), (model, surely), "{body}");
         };
         check(
             r#"{"input":[{"model":"x"}],"model":"a\u002fb"}"#,
@@ -81,10 +86,10 @@ mod tests {
     #[test]
     fn only_the_name_is_replaced() {
         let body = " {\"n\":1.0e0, \"model\" : \"up\\/a\" ,\"x\":[ ]}\n";
-        let named = in_json(body.as_bytes()).model.unwrap();
+        let named = find_model_in_json(body.as_bytes()).model.unwrap();
         assert_eq!(named.model, "up/a");
         let mut edits = Edits::default();
-        edits.replace(named.span, named.spell("a\"b"));
+        edits.replace(named.span, named.spell_model("a\"b"));
         let edited = edits.apply(&body.to_owned().into()).to_bytes();
         assert_eq!(edited, body.replace("up\\/a", "a\\\"b"));
     }

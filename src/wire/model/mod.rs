@@ -4,15 +4,15 @@
 //! that stands twice, a part with an odd name): then one is found, and it is said that it is not
 //! the only one that could be.
 
+mod content_type;
 mod json;
-mod media;
 mod multipart;
 mod query;
 
-pub use json::in_json;
-pub use media::{Media, media};
-pub use multipart::in_multipart;
-pub use query::in_query;
+pub use content_type::{ContentType, parse_content_type};
+pub use json::find_model_in_json;
+pub use multipart::find_model_in_multipart;
+pub use query::find_model_in_query;
 
 use bytes::Bytes;
 use serde_json::Value;
@@ -21,24 +21,24 @@ use crate::json::scan::Span;
 
 /// What a body or a query says of its model.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Found {
+pub struct ModelLookup {
     /// `None` where none is named.
-    pub model: Option<Named>,
+    pub model: Option<NamedModel>,
     /// Whether every reader finds the same: exactly this one, or none.
-    pub surely: bool,
+    pub is_certain: bool,
 }
 
 /// A model's name, and the span of the text that spells it.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Named {
+pub struct NamedModel {
     /// Never empty.
     pub model: String,
     pub span: Span,
-    spelling: Spelling,
+    spelling: ModelSpelling,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Spelling {
+enum ModelSpelling {
     /// A JSON string with its quotes.
     Json,
     /// A value of a query.
@@ -54,15 +54,15 @@ pub fn may_name_model(key: &str) -> bool {
         .any(|name| key.eq_ignore_ascii_case(name))
 }
 
-impl Named {
+impl NamedModel {
     /// Another name as it has to be written in this span.
-    pub fn spell(&self, model: &str) -> Bytes {
+    pub fn spell_model(&self, model: &str) -> Bytes {
         match self.spelling {
-            Spelling::Json => Value::from(model).to_string().into(),
-            Spelling::Query => form_urlencoded::byte_serialize(model.as_bytes())
+            ModelSpelling::Json => Value::from(model).to_string().into(),
+            ModelSpelling::Query => form_urlencoded::byte_serialize(model.as_bytes())
                 .collect::<String>()
                 .into(),
-            Spelling::Plain => model.to_owned().into(),
+            ModelSpelling::Plain => model.to_owned().into(),
         }
     }
 }

@@ -5,7 +5,7 @@
 
 use memchr::memmem;
 
-use super::{Found, Named, Spelling, media::parameters};
+use super::{ModelLookup, ModelSpelling, NamedModel, content_type::parse_parameters};
 use crate::json::scan::Span;
 
 /// A model's name is shorter than this.
@@ -15,7 +15,7 @@ const MAX_NAME: usize = 1 << 10;
 /// what is looked at; of several the first counts.
 ///
 /// It is [`Found::surely`] the only one where `body` is a whole form of the plainest kind.
-pub fn in_multipart(body: &[u8], boundary: &[u8]) -> Found {
+pub fn find_model_in_multipart(body: &[u8], boundary: &[u8]) -> ModelLookup {
     let dash = [b"--", boundary].concat();
     let mut model = None;
     let mut candidates = 0;
@@ -27,7 +27,7 @@ pub fn in_multipart(body: &[u8], boundary: &[u8]) -> Found {
         let end = begin + dash.len();
         let begins_line = begin == 0 || body[..begin].ends_with(b"\r\n");
         let closes = body[end..].starts_with(b"--");
-        let line = line_end(body, end);
+        let line = find_line_end(body, end);
         // A boundary that stands anywhere else is one to some reader, and so is a longer word that begins with it.
         if closed || !begins_line || !(closes || line.is_some()) {
             clean = false;
@@ -38,18 +38,18 @@ pub fn in_multipart(body: &[u8], boundary: &[u8]) -> Found {
                 clean = false;
                 break;
             };
-            let name = part_name(&body[head.range()]);
-            clean &= name != Name::Odd;
-            candidates += usize::from(name != Name::Other);
-            if name == Name::Model && model.is_none() {
-                model = named(body, value);
+            let name = parse_part_name(&body[head.range()]);
+            clean &= name != PartName::Odd;
+            candidates += usize::from(name != PartName::Other);
+            if name == PartName::Model && model.is_none() {
+                model = read_model(body, value);
             }
         }
         (closed, part) = (closes, line);
     }
     let one = candidates == usize::from(model.is_some());
-    Found {
-        surely: clean && closed && one,
+    ModelLookup {
+        is_certain: clean && closed && one,
         model,
     }
 }
@@ -62,17 +62,17 @@ fn split_part(body: &[u8], start: usize, end: usize) -> Option<(Span, Span)> {
     Some((Span::new(start, head_end), Span::new(head_end + 4, end)))
 }
 
-fn named(body: &[u8], value: Span) -> Option<Named> {
+fn read_model(body: &[u8], value: Span) -> Option<NamedModel> {
     let model = std::str::from_utf8(&body[value.range()]).ok()?;
-    (!model.is_empty() && model.len() <= MAX_NAME).then(|| Named {
+    (!model.is_empty() && model.len() <= MAX_NAME).then(|| NamedModel {
         model: model.to_owned(),
         span: value,
-        spelling: Spelling::Plain,
+        spelling: ModelSpelling::Plain,
     })
 }
 
 /// Where the line break stands that ends a delimiter's line.
-fn line_end(body: &[u8], at: usize) -> Option<usize> {
+fn find_line_end(body: &[u8], at: usize) -> Option<usize> {
     let padding = body.get(at..)?.iter();
     let padding = padding.take_while(|byte| matches!(byte, b' ' | b'\t'));
     let end = at + padding.count();
@@ -80,7 +80,7 @@ fn line_end(body: &[u8], at: usize) -> Option<usize> {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Name {
+enum PartName {
     Model,
     /// It is another's.
     Other,
@@ -89,36 +89,36 @@ enum Name {
 }
 
 /// What a part's head says that it is.
-fn part_name(head: &[u8]) -> Name {
+fn parse_part_name(head: &[u8]) -> PartName {
     let Ok(head) = std::str::from_utf8(head) else {
-        return Name::Odd;
+        return PartName::Odd;
     };
     let mut name = None;
     for line in head.split("\r\n").filter(|line| !line.is_empty()) {
         let Some((field, value)) = line.split_once(':') else {
-            return Name::Odd;
+            return PartName::Odd;
         };
         let field_is_plain = field
             .bytes()
             .all(|byte| byte.is_ascii_alphanumeric() || byte == b'-');
         let plain = field_is_plain && !value.contains(['\r', '\n']);
         if !plain || field.eq_ignore_ascii_case("content-transfer-encoding") {
-            return Name::Odd;
+            return PartName::Odd;
         }
         if field.eq_ignore_ascii_case("content-disposition") {
             let (kind, rest) = value.split_once(';').unwrap_or((value, ""));
             if name.is_some() || !kind.trim().eq_ignore_ascii_case("form-data") {
-                return Name::Odd;
+                return PartName::Odd;
             }
-            name = Some(disposition(rest));
+            name = Some(parse_disposition(rest));
         }
     }
-    name.unwrap_or(Name::Odd)
+    name.unwrap_or(PartName::Odd)
 }
 
-fn disposition(text: &str) -> Name {
+fn parse_disposition(text: &str) -> PartName {
     let mut found = None;
-    for parameter in parameters(text) {
+    for parameter in parse_parameters(text) {
         // `name*` is the name, too, to who reads RFC 5987.
         if parameter
             .name
@@ -126,19 +126,19 @@ fn disposition(text: &str) -> Name {
             .is_some_and(|name| name.eq_ignore_ascii_case("name"))
         {
             if found.is_some() || !parameter.plain || parameter.name != "name" {
-                return Name::Odd;
+                return PartName::Odd;
             }
             let value = parameter.value.trim().trim_end_matches("[]");
             found = Some(if parameter.value == "model" {
-                Name::Model
+                PartName::Model
             } else if value.eq_ignore_ascii_case("model") {
-                Name::Odd
+                PartName::Odd
             } else {
-                Name::Other
+                PartName::Other
             });
         }
     }
-    found.unwrap_or(Name::Odd)
+    found.unwrap_or(PartName::Odd)
 }
 
 #[cfg(test)]

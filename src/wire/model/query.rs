@@ -1,38 +1,38 @@
 //! The model of a query, as websockets name it: `?model=NAME`.
 
-use super::{Found, Named, Spelling};
+use super::{ModelLookup, ModelSpelling, NamedModel};
 use crate::json::scan::Span;
 
 /// Reads what follows the `?`. Of several the last counts.
-pub fn in_query(query: &str) -> Found {
+pub fn find_model_in_query(query: &str) -> ModelLookup {
     let mut model = None;
     let mut candidates = 0;
     let mut at = 0;
     for pair in query.split('&') {
         let end = at + pair.len();
         if let Some((key, value)) = form_urlencoded::parse(pair.as_bytes()).next()
-            && may_name_model(&key)
+            && may_name_query_model(&key)
         {
             candidates += 1;
             if key == "model" && !value.is_empty() {
-                model = Some(Named {
+                model = Some(NamedModel {
                     model: value.into_owned(),
                     span: Span::new(pair.find('=').map_or(end, |equals| at + equals + 1), end),
-                    spelling: Spelling::Query,
+                    spelling: ModelSpelling::Query,
                 });
             }
         }
         at = end + 1;
     }
-    Found {
+    ModelLookup {
         // Some servers part pairs at `;` too.
-        surely: candidates == usize::from(model.is_some()) && !query.contains(';'),
+        is_certain: candidates == usize::from(model.is_some()) && !query.contains(';'),
         model,
     }
 }
 
 /// As some servers read it; Azure's websockets name a `deployment`.
-fn may_name_model(key: &str) -> bool {
+fn may_name_query_model(key: &str) -> bool {
     let key = key.trim().split('[').next().unwrap_or_default();
     ["model", "models", "deployment"]
         .iter()
@@ -41,17 +41,17 @@ fn may_name_model(key: &str) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use super::in_query;
+    use super::find_model_in_query;
 
     #[test]
     fn the_model_is_found_and_can_be_replaced() {
         let check = |query: &str, model: Option<&str>, surely: bool, edited: &str| {
-            let found = in_query(query);
+            let found = find_model_in_query(query);
             let named = found.model.as_ref().map(|named| named.model.as_str());
-            assert_eq!((named, found.surely), (model, surely), "{query}");
+            assert_eq!((named, found.is_certain), (model, surely), "{query}");
             let mut text = query.to_owned();
             if let Some(named) = found.model {
-                let new = String::from_utf8(named.spell("a b/c").to_vec()).unwrap();
+                let new = String::from_utf8(named.spell_model("a b/c").to_vec()).unwrap();
                 text.replace_range(named.span.range(), &new);
             }
             assert_eq!(text, edited);

@@ -4,8 +4,8 @@ use plimsoll::{
     config::GuardConfig,
     guard::{
         self, Recall,
-        profile::{PROFILES, Profile, named},
-        record::Ours,
+        injections::Injections,
+        profile::{PROFILES, Profile, find_profile},
     },
 };
 use proptest::prelude::*;
@@ -79,13 +79,13 @@ proptest! {
         let of_ours = ours(&read(&body), seed);
         for profile in PROFILES {
             check(&body, window, profile, &Recall::default());
-            check(&body, window, profile, &Recall { ours: of_ours.clone(), ..Recall::default() });
+            check(&body, window, profile, &Recall { injections: of_ours.clone(), ..Recall::default() });
         }
     }
 
     #[test]
     fn what_alternates_grows_with_the_same_prefix(case in any_alternating(), window in prop::sample::select(&WINDOWS[..]), profile in prop::sample::select(PROFILES)) {
-        let profile = named(profile.name).unwrap();
+        let profile = find_profile(profile.name).unwrap();
         let mut recall = Recall::default();
         let mut last = Vec::new();
         for body in case.session.clone().thinned(3).steps() {
@@ -125,7 +125,7 @@ fn exchanges(count: usize) -> Vec<Value> {
 #[test]
 fn a_later_double_question_moves_no_prefix() {
     let settings = GuardConfig::default();
-    let policy = policy(named("openai").unwrap(), 8_192, &settings);
+    let policy = policy(find_profile("openai").unwrap(), 8_192, &settings);
     let mut messages = exchanges(50);
     let conversation = read(&body(&messages));
     let plan = guard::plan(&conversation, &policy, &Recall::default());
@@ -152,7 +152,7 @@ fn a_later_double_question_moves_no_prefix() {
 #[test]
 fn a_conversation_that_does_not_alternate_gets_its_note_as_a_message() {
     let settings = GuardConfig::default();
-    let policy = policy(named("openai").unwrap(), 8_192, &settings);
+    let policy = policy(find_profile("openai").unwrap(), 8_192, &settings);
     let mut messages = exchanges(50);
     let double = by("user", 99);
     messages.insert(2, double);
@@ -175,10 +175,10 @@ fn a_conversation_that_does_not_alternate_gets_its_note_as_a_message() {
 #[test]
 fn nothing_is_judged_while_nothing_is_cut_or_put_in() {
     let settings = GuardConfig::default();
-    let policy = policy(named("openai").unwrap(), 200_000, &settings);
+    let policy = policy(find_profile("openai").unwrap(), 200_000, &settings);
     let conversation = read(&body(&exchanges(5)));
     let recall = Recall {
-        ours: Ours::default(),
+        injections: Injections::default(),
         ..Recall::default()
     };
     let plan = guard::plan(&conversation, &policy, &recall);

@@ -14,9 +14,14 @@ use http_body_util::BodyExt;
 use hyper::body::Incoming;
 use plimsoll::{
     config::StoreConfig,
-    proxy::session_events::MAX_OF_ONE,
-    session::{Account, Client, Known, Orders, SessionId, State, Tenant},
-    store::{Found, Key, Page, Row, Saved, Shared, Store, StoreError, memory::MemoryStore},
+    proxy::session_events::MAX_LISTENERS_PER_ACCOUNT,
+    session::{
+        Account, ClientIdentity, SessionCommands, SessionId, SessionState, SessionView, Tenant,
+    },
+    store::{
+        FoundState, Page, SessionRow, SharedValues, StateKey, StateToSave, Store, StoreError,
+        memory::MemoryStore,
+    },
 };
 use serde_json::Value;
 
@@ -25,46 +30,50 @@ struct Blind(MemoryStore);
 
 #[async_trait]
 impl Store for Blind {
-    async fn find(
+    async fn find_state(
         &self,
         tenant: &Tenant,
         opening: u64,
-        keys: &[Key],
-    ) -> Result<Option<Found>, StoreError> {
-        self.0.find(tenant, opening, keys).await
+        keys: &[StateKey],
+    ) -> Result<Option<FoundState>, StoreError> {
+        self.0.find_state(tenant, opening, keys).await
     }
 
-    async fn save(&self, saved: Saved) -> Result<(), StoreError> {
-        self.0.save(saved).await
+    async fn save_state(&self, saved: StateToSave) -> Result<(), StoreError> {
+        self.0.save_state(saved).await
     }
 
-    async fn session(
+    async fn load_session(
         &self,
         account: Option<&Account>,
         id: SessionId,
-    ) -> Result<Option<Row>, StoreError> {
-        self.0.session(account, id).await
+    ) -> Result<Option<SessionRow>, StoreError> {
+        self.0.load_session(account, id).await
     }
 
-    async fn order(
+    async fn put_commands(
         &self,
         account: Option<&Account>,
         id: SessionId,
         orders: Bytes,
     ) -> Result<bool, StoreError> {
-        self.0.order(account, id, orders).await
+        self.0.put_commands(account, id, orders).await
     }
 
-    async fn sessions(&self, _: Option<&Account>, _: Page) -> Result<Vec<Row>, StoreError> {
+    async fn list_sessions(
+        &self,
+        _: Option<&Account>,
+        _: Page,
+    ) -> Result<Vec<SessionRow>, StoreError> {
         Err(StoreError::Down)
     }
 
-    async fn share(&self, name: &[u8], value: Bytes) -> Result<(), StoreError> {
-        self.0.share(name, value).await
+    async fn publish_shared(&self, name: &[u8], value: Bytes) -> Result<(), StoreError> {
+        self.0.publish_shared(name, value).await
     }
 
-    async fn shared(&self) -> Result<Shared, StoreError> {
-        self.0.shared().await
+    async fn read_shared(&self) -> Result<SharedValues, StoreError> {
+        self.0.read_shared().await
     }
 
     fn shared_version(&self) -> u64 {
@@ -140,7 +149,9 @@ impl Events {
 
 fn anonymous(proxy: &Running) -> Account {
     let app = proxy.live.app();
-    app.sessions.tenants().account(Client::Anonymous)
+    app.sessions
+        .tenants()
+        .derive_account(ClientIdentity::Anonymous)
 }
 
 #[tokio::test]
@@ -238,9 +249,12 @@ async fn who_falls_behind_is_told_to_read_anew() {
     let tell = |at: u16| {
         let mut id = [0; 16];
         id[..2].copy_from_slice(&at.to_be_bytes());
-        let state = State::new(SessionId::parse(&hex(id)).unwrap());
-        app.news
-            .tell(&Known::after(account, state, &Orders::default()));
+        let state = SessionState::new(SessionId::parse_hex(&hex(id)).unwrap());
+        app.session_events.publish_change(&SessionView::from_state(
+            account,
+            state,
+            &SessionCommands::default(),
+        ));
     };
     // All of it before the listener's turn comes.
     (0..2_000).for_each(tell);
@@ -289,7 +303,7 @@ async fn listeners_are_bounded_and_leave_room_behind() {
     let proxy = keyed(Proxy::new()).start().await;
     let alice = Api::keyed(&proxy, "sk-secret-alice");
     let mut open = Vec::new();
-    for _ in 0..MAX_OF_ONE {
+    for _ in 0..MAX_LISTENERS_PER_ACCOUNT {
         open.push(Events::of(&alice).await);
     }
     let refused = alice.get("events").await;
@@ -314,7 +328,7 @@ async fn listeners_are_bounded_and_leave_room_behind() {
     open.push(again.await);
     drop(open);
     within(async {
-        while proxy.live.app().news.are_heard() {
+        while proxy.live.app().session_events.has_listeners() {
             tokio::task::yield_now().await;
         }
     })

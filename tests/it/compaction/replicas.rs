@@ -8,7 +8,10 @@ use bytes::Bytes;
 use plimsoll::{
     config::StoreConfig,
     session::{Account, SessionId, Tenant},
-    store::{Found, Key, Page, Row, Saved, Shared, Store, StoreError, memory::MemoryStore},
+    store::{
+        FoundState, Page, SessionRow, SharedValues, StateKey, StateToSave, Store, StoreError,
+        memory::MemoryStore,
+    },
 };
 
 use super::{Pair, carries, good, held, late, newest, past, settled, words};
@@ -124,31 +127,49 @@ struct Down;
 
 #[async_trait]
 impl Store for Down {
-    async fn find(&self, _: &Tenant, _: u64, _: &[Key]) -> Result<Option<Found>, StoreError> {
+    async fn find_state(
+        &self,
+        _: &Tenant,
+        _: u64,
+        _: &[StateKey],
+    ) -> Result<Option<FoundState>, StoreError> {
         Err(StoreError::Down)
     }
 
-    async fn save(&self, _: Saved) -> Result<(), StoreError> {
+    async fn save_state(&self, _: StateToSave) -> Result<(), StoreError> {
         Err(StoreError::Down)
     }
 
-    async fn session(&self, _: Option<&Account>, _: SessionId) -> Result<Option<Row>, StoreError> {
+    async fn load_session(
+        &self,
+        _: Option<&Account>,
+        _: SessionId,
+    ) -> Result<Option<SessionRow>, StoreError> {
         Err(StoreError::Down)
     }
 
-    async fn order(&self, _: Option<&Account>, _: SessionId, _: Bytes) -> Result<bool, StoreError> {
+    async fn put_commands(
+        &self,
+        _: Option<&Account>,
+        _: SessionId,
+        _: Bytes,
+    ) -> Result<bool, StoreError> {
         Err(StoreError::Down)
     }
 
-    async fn sessions(&self, _: Option<&Account>, _: Page) -> Result<Vec<Row>, StoreError> {
+    async fn list_sessions(
+        &self,
+        _: Option<&Account>,
+        _: Page,
+    ) -> Result<Vec<SessionRow>, StoreError> {
         Err(StoreError::Down)
     }
 
-    async fn share(&self, _: &[u8], _: Bytes) -> Result<(), StoreError> {
+    async fn publish_shared(&self, _: &[u8], _: Bytes) -> Result<(), StoreError> {
         Err(StoreError::Down)
     }
 
-    async fn shared(&self) -> Result<Shared, StoreError> {
+    async fn read_shared(&self) -> Result<SharedValues, StoreError> {
         Err(StoreError::Down)
     }
 

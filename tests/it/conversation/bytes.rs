@@ -1,6 +1,6 @@
 //! A provider that takes tool messages of so many bytes only.
 
-use plimsoll::guard::profile::named;
+use plimsoll::guard::profile::find_profile;
 use serde_json::{Value, json};
 
 use super::{Talk, before, header, says, user};
@@ -30,7 +30,7 @@ async fn refusing_large_tool_messages() -> Provider {
 async fn ask(text: &str) -> (String, usize) {
     let up = refusing_large_tool_messages().await;
     let proxy = before(&up, 1_000_000).providers(|provider| {
-        provider.profile = named("openrouter").unwrap();
+        provider.profile = find_profile("openrouter").unwrap();
     });
     let proxy = proxy.set(|config| {
         config.guard.max_tool_result_chars = 400_000;

@@ -202,6 +202,6 @@ async fn the_guard_as_a_service_reports_a_lowered_cap() {
         report["actions"],
         format!("clamped={}", request["max_tokens"])
     );
-    let edited = chat::index(request.to_string().into()).unwrap();
+    let edited = chat::index_body(request.to_string().into()).unwrap();
     assert_eq!(edited.items.len(), talk.messages.len());
 }

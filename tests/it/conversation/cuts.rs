@@ -5,7 +5,7 @@ use std::{
     sync::{Arc, Mutex},
 };
 
-use plimsoll::guard::profile::named;
+use plimsoll::guard::profile::find_profile;
 use serde_json::{Value, json};
 use tracing::subscriber::DefaultGuard;
 
@@ -84,7 +84,11 @@ async fn a_big_result_is_truncated_and_logged_once() {
     assert_eq!(header(&first, "actions"), "truncated=1");
     let seen = up.request().await;
     assert_eq!(
-        strict::broken(talk.body().as_bytes(), &seen.body, named("openai").unwrap()),
+        strict::broken(
+            talk.body().as_bytes(),
+            &seen.body,
+            find_profile("openai").unwrap()
+        ),
         []
     );
     let sent = messages(&seen);
@@ -144,7 +148,11 @@ async fn a_long_history_is_folded_at_a_few_places() {
         let seen = up.last();
         let context = format!("step {step}");
         assert_eq!(
-            strict::broken(talk.body().as_bytes(), &seen.body, named("openai").unwrap()),
+            strict::broken(
+                talk.body().as_bytes(),
+                &seen.body,
+                find_profile("openai").unwrap()
+            ),
             [],
             "{context}"
         );
@@ -206,7 +214,7 @@ async fn old_rounds_are_cleared_a_few_times_and_each_time_told() {
         talk.messages.push(result(&id, &text));
         let answer = talk.ask().await;
         let seen = up.last();
-        let openai = named("openai").unwrap();
+        let openai = find_profile("openai").unwrap();
         let context = format!("step {step}");
         let broken = strict::broken(talk.body().as_bytes(), &seen.body, openai);
         assert_eq!(broken, [], "{context}");

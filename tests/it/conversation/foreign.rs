@@ -12,7 +12,7 @@ use crate::support::{
     provider::{Provider, Seen, answer},
     strict,
 };
-use plimsoll::{format::chat, guard::profile::named};
+use plimsoll::{format::chat, guard::profile::find_profile};
 use serde_json::{Map, Value, json};
 
 const REFUSED: &str = r#"{"error":{"message":"This model's maximum context length is exceeded","type":"invalid_request_error","param":"messages","code":"context_length_exceeded"}}"#;
@@ -33,7 +33,7 @@ async fn counting(counter: &Arc<Counter>, factor: f64, window: u64) -> Provider 
 }
 
 fn asked(body: &[u8]) -> u64 {
-    let conversation = chat::index(body.to_vec().into()).unwrap();
+    let conversation = chat::index_body(body.to_vec().into()).unwrap();
     conversation.max_answer_tokens().unwrap_or(0)
 }
 
@@ -41,13 +41,13 @@ fn asked(body: &[u8]) -> u64 {
 fn hopeless(counter: &Counter, factor: f64, window: u32, body: Vec<u8>) -> bool {
     let settings = settings();
     let drive = Drive {
-        policy: policy(named("openai").unwrap(), window, &settings),
+        policy: policy(find_profile("openai").unwrap(), window, &settings),
         meter: Meter::Foreign(counter),
         counter,
         keeps: true,
     };
     let limit = u64::from(window) - asked(&body).min(u64::from(window / 2));
-    let conversation = chat::index(body.into()).unwrap();
+    let conversation = chat::index_body(body.into()).unwrap();
     drive.is_hopeless(&conversation, (limit as f64 / factor) as u64)
 }
 
@@ -70,7 +70,7 @@ async fn refused(
         let body = serde_json::to_vec(&value).unwrap();
         let got = client.chat(body.clone()).await;
         let sent = up.last().body;
-        let broken = strict::broken(&body, &sent, named("openai").unwrap());
+        let broken = strict::broken(&body, &sent, find_profile("openai").unwrap());
         assert_eq!(broken, [], "request {number}");
         if got.status != 200 {
             assert_eq!(got.text(), REFUSED);

@@ -2,7 +2,7 @@
 
 use plimsoll::{
     config::{Config, ModelConfig},
-    guard::profile::named,
+    guard::profile::find_profile,
 };
 
 use crate::support::{
@@ -124,7 +124,7 @@ async fn in_small_windows_what_goes_out_is_valid() {
             .await;
         for body in &bodies {
             let sent = pass(&up, &proxy, body).await;
-            let broken = strict::broken(&body.bytes, &sent, named("openai").unwrap());
+            let broken = strict::broken(&body.bytes, &sent, find_profile("openai").unwrap());
             assert_eq!(broken, [], "{} at {window}", body.name);
             cut += usize::from(sent.len() < body.bytes.len());
         }

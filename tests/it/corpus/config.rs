@@ -10,7 +10,7 @@ pub(super) fn check(data: &[u8]) {
         config: Some(file.0.clone()),
         listen: None,
     };
-    match config::load(&flags, &Environment::default()) {
+    match config::load_config(&flags, &Environment::default()) {
         Ok(loaded) => {
             let _ = format!("{:?}", loaded.config);
         }

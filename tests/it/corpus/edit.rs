@@ -14,7 +14,7 @@ use plimsoll::{
     config::GuardConfig,
     conversation::Conversation,
     format::chat,
-    guard::{self, Policy, Recall, StoodBack, profile::PROFILES, record::Ours},
+    guard::{self, Policy, Recall, StandBackReason, injections::Injections, profile::PROFILES},
 };
 use serde::de::IgnoredAny;
 
@@ -31,7 +31,7 @@ pub(super) fn check(data: &[u8]) {
         made = talk(rest);
         &made
     };
-    let Ok(conversation) = chat::index(Bytes::copy_from_slice(body)) else {
+    let Ok(conversation) = chat::index_body(Bytes::copy_from_slice(body)) else {
         return;
     };
     let seed = u64::from(head[2]) << 8 | u64::from(head[3]);
@@ -45,7 +45,7 @@ pub(super) fn check(data: &[u8]) {
         &settings,
     );
     let mine = match head[3] % 2 {
-        0 => Ours::default(),
+        0 => Injections::default(),
         _ => ours(&conversation, seed),
     };
     holds(&conversation, &policy, mine);
@@ -57,18 +57,18 @@ fn is_json(body: &[u8]) -> bool {
     text.is_ok_and(|text| serde_json::from_str::<IgnoredAny>(text).is_ok())
 }
 
-fn holds(before: &Conversation, policy: &Policy<'_>, ours: Ours) {
+fn holds(before: &Conversation, policy: &Policy<'_>, ours: Injections) {
     let with_ours = !(ours.records.is_empty() && ours.course.is_none() && ours.summary.is_none());
     let recall = Recall {
-        ours,
+        injections: ours,
         ..Recall::default()
     };
     let plan = guard::plan(before, policy, &recall);
     let after = plans::sent(before, &plan);
-    let _ = plan.report.actions();
+    let _ = plan.report.format_actions();
     if let Some(stood_back) = plan.report.stood_back {
         assert_eq!(after, before.body);
-        let ours = matches!(stood_back, StoodBack::Unsound(_));
+        let ours = matches!(stood_back, StandBackReason::Unsound(_));
         assert!(
             !ours || !clean(&before.body, policy.profile),
             "an unsound plan: {stood_back:?}"
@@ -86,11 +86,11 @@ fn holds(before: &Conversation, policy: &Policy<'_>, ours: Ours) {
     // What breaks a rule of order already may come to break another one at the same place.
     broken.retain(|it| sound || !(5..=9).contains(&it.rule));
     assert_eq!(broken, [], "{}: {}", policy.profile.name, shown());
-    let edited = chat::index(after.clone()).expect("a conversation, as it was one");
+    let edited = chat::index_body(after.clone()).expect("a conversation, as it was one");
     // What the provider gets has no annotations any more.
     let after = without_notes(&edited);
     let shown = || String::from_utf8_lossy(&after).into_owned();
-    let edited = chat::index(after.clone()).expect("a conversation, as it was one");
+    let edited = chat::index_body(after.clone()).expect("a conversation, as it was one");
     let second = once_more(policy.settings);
     let second = Policy {
         settings: &second,

@@ -4,17 +4,17 @@ use std::collections::BTreeMap;
 
 use bytes::Bytes;
 use plimsoll::{
-    conversation::{Content, Conversation, Item, Unindexed, edit::Edits},
+    conversation::{Content, Conversation, IndexError, Item, edit::Edits},
     format::chat,
-    json::scan::{Span, Text},
-    wire::shallow_parse::{models_named, shallow_parse},
+    json::scan::{JsonString, Span},
+    wire::shallow_parse::{count_model_names, shallow_parse},
 };
 use serde::de::IgnoredAny;
 use serde_json::value::RawValue;
 
 pub(super) fn check(data: &[u8]) {
     let body = Bytes::copy_from_slice(data);
-    let found = chat::index(body.clone());
+    let found = chat::index_body(body.clone());
     assert_eq!(body, data, "the body is read only");
     match found {
         Ok(found) => {
@@ -23,11 +23,11 @@ pub(super) fn check(data: &[u8]) {
             as_serde_finds(&found);
             answers_every_question(&found);
         }
-        Err(Unindexed::NotJson(why)) => {
+        Err(IndexError::NotJson(why)) => {
             assert!(!why.is_empty());
             assert!(!deep_or_json(data), "JSON was refused: {why}");
         }
-        Err(Unindexed::Unguardable(why)) => {
+        Err(IndexError::Unguardable(why)) => {
             assert!(!why.is_empty());
             assert!(deep_or_json(data), "no JSON went on: {why}");
         }
@@ -54,12 +54,12 @@ fn within(inner: Span, outer: Span) {
     );
 }
 
-fn text_within(found: &Conversation, text: Option<Text>, outer: Span) {
+fn text_within(found: &Conversation, text: Option<JsonString>, outer: Span) {
     let Some(text) = text else { return };
-    within(text.quoted(), outer);
-    let quoted = found.bytes(text.quoted());
+    within(text.quoted_span(), outer);
+    let quoted = found.span_bytes(text.quoted_span());
     assert!(quoted.len() >= 2 && quoted.starts_with(b"\"") && quoted.ends_with(b"\""));
-    let _ = found.shown(text);
+    let _ = found.decode_text(text);
 }
 
 /// One after the other, none in another.
@@ -78,9 +78,9 @@ fn nests(found: &Conversation) {
     in_order(found.fields.iter().map(|field| field.value), found.span);
     for field in &found.fields {
         text_within(found, Some(field.key), found.span);
-        assert!(field.key.quoted().end < field.value.start);
+        assert!(field.key.quoted_span().end < field.value.start);
     }
-    let messages = found.field("messages").expect("an index has messages");
+    let messages = found.find_field("messages").expect("an index has messages");
     assert_eq!(messages.value, found.list);
     in_order(found.items.iter().map(|it| it.span), found.list);
     for message in &found.items {
@@ -91,7 +91,7 @@ fn nests(found: &Conversation) {
 
 fn message_nests(found: &Conversation, message: &Item) {
     let span = message.span;
-    assert!(found.bytes(span).starts_with(b"{") && found.bytes(span).ends_with(b"}"));
+    assert!(found.span_bytes(span).starts_with(b"{") && found.span_bytes(span).ends_with(b"}"));
     text_within(found, message.call_id, span);
     text_within(found, message.name, span);
     match &message.content {
@@ -99,8 +99,8 @@ fn message_nests(found: &Conversation, message: &Item) {
         Content::Text(text) => text_within(found, Some(*text), span),
         Content::Blocks(_, parts) | Content::Other(parts) => within(*parts, span),
     }
-    in_order(found.blocks(message).iter().map(|part| part.span), span);
-    for call in found.calls(message) {
+    in_order(found.blocks_of(message).iter().map(|part| part.span), span);
+    for call in found.calls_of(message) {
         within(call.span, span);
         for text in [call.id, call.name, call.arguments] {
             text_within(found, text, call.span);
@@ -123,7 +123,7 @@ fn as_serde_finds(found: &Conversation) {
     };
     assert_eq!(found.fields.len(), members.len());
     for field in &found.fields {
-        let key = String::from_utf8_lossy(found.raw(field.key)).into_owned();
+        let key = String::from_utf8_lossy(found.raw_bytes(field.key)).into_owned();
         assert_eq!(field.value, place(members[&key]), "{key}");
     }
     let messages: Vec<&RawValue> = serde_json::from_str(members["messages"].get()).unwrap();
@@ -133,7 +133,11 @@ fn as_serde_finds(found: &Conversation) {
 }
 
 fn answers_every_question(found: &Conversation) {
-    let _ = (found.model(), found.streams(), found.include_usage());
+    let _ = (
+        found.model(),
+        found.asks_for_stream(),
+        found.include_usage(),
+    );
     let _ = (found.max_answer_tokens(), found.odd_annotations());
     for at in 0..found.items.len() {
         let _ = found.annotations_of(at);
@@ -146,5 +150,5 @@ fn answers_every_question(found: &Conversation) {
         let json = serde_json::from_slice::<IgnoredAny>(without_mark(&after));
         assert!(json.is_ok(), "{}", String::from_utf8_lossy(&after));
     }
-    let _ = (shallow_parse(&found.body), models_named(&found.body));
+    let _ = (shallow_parse(&found.body), count_model_names(&found.body));
 }

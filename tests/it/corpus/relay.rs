@@ -10,7 +10,10 @@ use http::{Response, header::CONTENT_TYPE};
 use http_body::Frame;
 use http_body_util::{BodyExt, StreamBody};
 use plimsoll::{
-    relay::{self, Before, Closing, Ending, Heard, Rounds, Sifting, Spoken},
+    relay::{
+        self, AnswerFilter, AssistantTurn, Ending, PrecedingText, ResponseSummary, StreamFooter,
+        TurnDriver,
+    },
     wire::Body,
 };
 use tokio::runtime::{Builder, Runtime};
@@ -32,8 +35,8 @@ const NEXT: &[u8] = b"data: {\"choices\":[{\"index\":0,\"delta\":{\"content\":\"
 struct Came {
     bytes: Vec<u8>,
     whole: bool,
-    heard: Option<Heard>,
-    spoken: Vec<Spoken>,
+    heard: Option<ResponseSummary>,
+    spoken: Vec<AssistantTurn>,
 }
 
 pub(super) fn check(stream: &[u8], cut: u8, way: u8) {
@@ -60,10 +63,10 @@ pub(super) fn check(stream: &[u8], cut: u8, way: u8) {
 
 async fn relayed(pieces: &[&[u8]], strip_usage: bool, left_out: Option<u32>, sifts: bool) -> Came {
     let (tell, told) = mpsc::channel();
-    let foot = Ending::silent().foot;
+    let foot = Ending::without_effects().foot;
     let answer = answer(pieces);
     let answer = if sifts {
-        let sifting = Sifting {
+        let sifting = AnswerFilter {
             tools: TOOLS,
             package: true,
         };
@@ -72,11 +75,11 @@ async fn relayed(pieces: &[&[u8]], strip_usage: bool, left_out: Option<u32>, sif
             left: 1,
             left_out,
         };
-        relay::sifted(answer, sifting, Box::new(rounds), strip_usage, foot)
+        relay::stream_sifted_answer(answer, sifting, Box::new(rounds), strip_usage, foot)
     } else {
         let on_end = move |heard| {
             let _ = tell.send(Told::Ended(Box::new(heard)));
-            async { Closing::default() }.boxed()
+            async { StreamFooter::default() }.boxed()
         };
         let ending = Ending {
             strip_usage,
@@ -84,7 +87,7 @@ async fn relayed(pieces: &[&[u8]], strip_usage: bool, left_out: Option<u32>, sif
             foot,
             on_end: Box::new(on_end),
         };
-        relay::stream(answer, ending)
+        relay::stream_answer(answer, ending)
     };
     let mut came = read(answer.into_body()).await;
     for told in told.try_iter() {
@@ -127,8 +130,8 @@ async fn read(mut body: Body) -> Came {
 }
 
 enum Told {
-    Round(Box<Spoken>),
-    Ended(Box<Heard>),
+    Round(Box<AssistantTurn>),
+    Ended(Box<ResponseSummary>),
 }
 
 /// Goes on once.
@@ -139,20 +142,25 @@ struct Turns {
 }
 
 #[async_trait]
-impl Rounds for Turns {
-    async fn go_on(&mut self, spoken: Spoken) -> Option<Response<Body>> {
+impl TurnDriver for Turns {
+    async fn next_turn(&mut self, spoken: AssistantTurn) -> Option<Response<Body>> {
         let _ = self.tell.send(Told::Round(Box::new(spoken)));
         self.left = self.left.checked_sub(1)?;
         Some(answer(&[NEXT]))
     }
 
-    async fn end(self: Box<Self>, heard: Heard, last: Spoken, _: Before) -> Closing {
+    async fn end_answer(
+        self: Box<Self>,
+        heard: ResponseSummary,
+        last: AssistantTurn,
+        _: PrecedingText,
+    ) -> StreamFooter {
         let _ = self.tell.send(Told::Round(Box::new(last)));
         let _ = self.tell.send(Told::Ended(Box::new(heard)));
-        Closing::default()
+        StreamFooter::default()
     }
 
-    fn left_out(&self) -> Option<u32> {
+    fn left_out_tokens(&self) -> Option<u32> {
         self.left_out
     }
 }

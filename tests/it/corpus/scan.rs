@@ -3,8 +3,8 @@
 
 use super::split;
 use plimsoll::json::{
-    scan::{Kind, MAX_DEPTH, Malformed, Scan, Span, Text},
-    text::{Digester, Sizes, Walk, describe, digest, measure},
+    scan::{JsonKind, JsonScanner, JsonString, MAX_DEPTH, MalformedJson, Span},
+    text::{TextDigester, TextSizes, TextWalk, digest_text, measure_and_digest, measure_text},
 };
 use serde::de::IgnoredAny;
 
@@ -20,13 +20,13 @@ pub(super) fn check(data: &[u8]) {
 }
 
 /// What a string is, read as one would.
-fn plainly(text: &[u8], start: usize) -> Option<Text> {
+fn plainly(text: &[u8], start: usize) -> Option<JsonString> {
     let (mut at, mut escapes) = (start, 0);
     let (mut ascii, mut unicode, mut slashes) = (true, false, false);
     loop {
         match *text.get(at)? {
             b'"' => {
-                return Some(Text {
+                return Some(JsonString {
                     span: Span::new(start, at),
                     escapes,
                     plain: ascii && !unicode,
@@ -50,45 +50,45 @@ fn plainly(text: &[u8], start: usize) -> Option<Text> {
 }
 
 fn string(body: &[u8], at: usize, cut: u8) {
-    let mut scan = Scan::new(body, at);
-    let found = scan.string();
+    let mut scan = JsonScanner::new(body, at);
+    let found = scan.take_string();
     assert_eq!(found.ok(), plainly(body, at + 1));
     let Ok(text) = found else { return };
-    assert_eq!(scan.at(), text.span.end as usize + 1);
+    assert_eq!(scan.position(), text.span.end as usize + 1);
     let raw = &body[text.span.range()];
-    let described = describe(body, text);
-    let quoted = std::str::from_utf8(&body[text.quoted().range()]).unwrap_or("");
+    let described = measure_and_digest(body, text);
+    let quoted = std::str::from_utf8(&body[text.quoted_span().range()]).unwrap_or("");
     if serde_json::from_str::<IgnoredAny>(quoted).is_err() {
         // No JSON: nothing is promised of it but to come back.
-        let _ = (measure(raw), digest(raw));
+        let _ = (measure_text(raw), digest_text(raw));
         return;
     }
-    assert_eq!(described, (measure(raw), digest(raw)));
-    let mut sizes = Sizes::default();
+    assert_eq!(described, (measure_text(raw), digest_text(raw)));
+    let mut sizes = TextSizes::default();
     let mut ends = Vec::new();
-    for character in Walk::new(raw) {
-        sizes += Sizes::of(character.code);
+    for character in TextWalk::new(raw) {
+        sizes += TextSizes::from_code(character.code);
         ends.push(character.at + character.len);
     }
-    assert_eq!(sizes, measure(raw), "character by character");
+    assert_eq!(sizes, measure_text(raw), "character by character");
     assert_eq!(ends.last().copied().unwrap_or(0), raw.len());
     in_pieces(raw, &ends, usize::from(cut));
 }
 
 /// A digest of pieces, none of which ends inside an escape, is that of the whole.
 fn in_pieces(raw: &[u8], ends: &[usize], every: usize) {
-    let mut digester = Digester::new();
+    let mut digester = TextDigester::new();
     let mut from = 0;
     for end in ends.iter().step_by(every % 7 + 1) {
         digester.push(&raw[from..*end]);
         from = *end;
     }
     digester.push(&raw[from..]);
-    assert_eq!(digester.finish(), digest(raw));
+    assert_eq!(digester.finish(), digest_text(raw));
 }
 
 /// The end and the kind of the value at a place, read as one would.
-fn plain_value(text: &[u8], at: usize) -> Result<(Span, Kind), ()> {
+fn plain_value(text: &[u8], at: usize) -> Result<(Span, JsonKind), ()> {
     let white = |byte: &u8| matches!(byte, b' ' | b'\n' | b'\r' | b'\t');
     let start = at + text[at..].iter().take_while(|byte| white(byte)).count();
     let number = |byte: &u8| byte.is_ascii_digit() || b"+-.eE".contains(byte);
@@ -99,16 +99,16 @@ fn plain_value(text: &[u8], at: usize) -> Result<(Span, Kind), ()> {
     let (end, kind) = match text.get(start).ok_or(())? {
         b'"' => {
             let text = plainly(text, start + 1).ok_or(())?;
-            (text.span.end as usize + 1, Kind::String)
+            (text.span.end as usize + 1, JsonKind::String)
         }
-        b'{' => (closing(text, start)?, Kind::Object),
-        b'[' => (closing(text, start)?, Kind::Array),
-        b't' => (word(b"true")?, Kind::True),
-        b'f' => (word(b"false")?, Kind::False),
-        b'n' => (word(b"null")?, Kind::Null),
+        b'{' => (closing(text, start)?, JsonKind::Object),
+        b'[' => (closing(text, start)?, JsonKind::Array),
+        b't' => (word(b"true")?, JsonKind::True),
+        b'f' => (word(b"false")?, JsonKind::False),
+        b'n' => (word(b"null")?, JsonKind::Null),
         byte if *byte == b'-' || byte.is_ascii_digit() => {
             let digits = text[start..].iter().take_while(|byte| number(byte));
-            (start + digits.count(), Kind::Number)
+            (start + digits.count(), JsonKind::Number)
         }
         _ => return Err(()),
     };
@@ -134,26 +134,26 @@ fn closing(text: &[u8], mut at: usize) -> Result<usize, ()> {
 }
 
 fn value(text: &[u8], at: usize) {
-    let mut scan = Scan::new(text, at);
-    let found = scan.value();
+    let mut scan = JsonScanner::new(text, at);
+    let found = scan.take_value();
     assert_eq!(found.map_err(drop), plain_value(text, at));
     if let Ok((span, _)) = found {
-        assert_eq!(scan.at(), span.end as usize);
+        assert_eq!(scan.position(), span.end as usize);
     }
 }
 
 /// Walked member by member, an object ends where it ends in one step, and its members lie in it.
 fn members(text: &[u8], at: usize) {
     let mut last = at as u32;
-    let walked = Scan::new(text, at).object(|scan, key| {
-        assert!(key.quoted().start >= last);
-        let (span, _) = scan.value()?;
-        assert!(span.start > key.quoted().end);
+    let walked = JsonScanner::new(text, at).walk_object(|scan, key| {
+        assert!(key.quoted_span().start >= last);
+        let (span, _) = scan.take_value()?;
+        assert!(span.start > key.quoted_span().end);
         last = span.end;
-        Ok::<_, Malformed>(())
+        Ok::<_, MalformedJson>(())
     });
     if let Ok(span) = walked {
-        assert_eq!(plain_value(text, at), Ok((span, Kind::Object)));
+        assert_eq!(plain_value(text, at), Ok((span, JsonKind::Object)));
         assert!(last < span.end);
     }
 }

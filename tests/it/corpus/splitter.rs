@@ -1,7 +1,7 @@
 //! Event streams: the same events at every cut, and the same bytes out of the relay.
 
 use bytes::Bytes;
-use plimsoll::wire::event::{Message, Splitter};
+use plimsoll::wire::sse::{SseMessage, SseSplitter};
 
 use super::{pieces, relay, split};
 
@@ -24,8 +24,8 @@ pub(super) fn check(data: &[u8]) {
     relay::check(stream, head[0], head[1]);
 }
 
-fn read(pieces: &[&[u8]], limit: usize) -> Vec<Message> {
-    let mut splitter = Splitter::new(limit);
+fn read(pieces: &[&[u8]], limit: usize) -> Vec<SseMessage> {
+    let mut splitter = SseSplitter::new(limit);
     let (mut messages, mut bytes) = (Vec::new(), Vec::new());
     for piece in pieces {
         splitter.push(Bytes::copy_from_slice(piece));
@@ -47,7 +47,7 @@ fn read(pieces: &[&[u8]], limit: usize) -> Vec<Message> {
 }
 
 /// The events of a stream, as its standard says it is to be read.
-fn as_written(stream: &[u8], read: &[Message]) {
+fn as_written(stream: &[u8], read: &[SseMessage]) {
     let stream = stream.strip_prefix(b"\xef\xbb\xbf").unwrap_or(stream);
     let mut lines = Vec::new();
     let (mut line, mut bytes) = (Vec::new(), stream.iter().peekable());
@@ -69,7 +69,7 @@ fn as_written(stream: &[u8], read: &[Message]) {
             let name = std::mem::take(&mut name).into();
             if let Some(data) = data.take() {
                 let data = data.into();
-                expected.push(Message { name, data });
+                expected.push(SseMessage { name, data });
             }
             continue;
         }

@@ -5,8 +5,8 @@ use futures_util::FutureExt;
 use http::{HeaderMap, Response, StatusCode};
 use plimsoll::{
     format::{AnswerEvent, chat::answer, usage::Usage},
-    relay::{self, Whole},
-    wire::{self, event::Splitter},
+    relay::{self, BufferedAnswer},
+    wire::{self, sse::SseSplitter},
 };
 use serde_json::Value;
 
@@ -16,23 +16,23 @@ pub(super) fn check(data: &[u8]) {
         && let Some(usage) = read(data)
     {
         stands(usage, &json);
-        assert_eq!(Usage::later(Some(usage), usage), usage);
+        assert_eq!(Usage::latest_report(Some(usage), usage), usage);
     }
     whole(data);
     received(data);
-    let mut splitter = Splitter::new(1 << 16);
+    let mut splitter = SseSplitter::new(1 << 16);
     splitter.push(Bytes::copy_from_slice(data));
     while let Some(event) = splitter.next_event() {
         if let Some(message) = event.message {
             whole(&message.data);
         }
     }
-    let _ = answer::read(data);
+    let _ = answer::read_answer(data);
 }
 
 /// The data as a `usage`.
 fn read(data: &[u8]) -> Option<Usage> {
-    let answer = answer::read(&[b"{\"usage\":", data, b"}"].concat()).ok()?;
+    let answer = answer::read_answer(&[b"{\"usage\":", data, b"}"].concat()).ok()?;
     answer.events.iter().find_map(|event| match event {
         AnswerEvent::Usage(report) => report.usage,
         _ => None,
@@ -66,9 +66,9 @@ fn holds(json: &Value, wanted: f64) -> bool {
 /// A whole answer goes on as it came, and what is heard of it stands in it.
 fn whole(data: &[u8]) {
     let body = Bytes::copy_from_slice(data);
-    let read = relay::whole(Response::new(wire::whole(body)), "up", |_| true);
+    let read = relay::buffer_answer(Response::new(wire::whole_body(body)), "up", |_| true);
     let read = read.now_or_never().expect("all of it is there");
-    let Ok(Whole::Complete { head, body, heard }) = read else {
+    let Ok(BufferedAnswer::Complete { head, body, heard }) = read else {
         let json = serde_json::from_slice::<Value>(data);
         assert!(json.is_err(), "JSON was no answer");
         return;
@@ -102,9 +102,9 @@ fn lax(error: &serde_json::Error) -> bool {
 fn received(data: &[u8]) {
     let body = Bytes::copy_from_slice(data);
     let mut headers = HeaderMap::new();
-    let same = relay::received(&mut headers, body.clone(), None);
+    let same = relay::add_left_out_tokens(&mut headers, body.clone(), None);
     assert_eq!(same.as_ptr(), body.as_ptr());
-    let edited = relay::received(&mut headers, body.clone(), Some(1_000));
+    let edited = relay::add_left_out_tokens(&mut headers, body.clone(), Some(1_000));
     let digits = |bytes: &[u8]| {
         let kept = bytes.iter().copied().filter(|byte| !byte.is_ascii_digit());
         kept.collect::<Vec<_>>()

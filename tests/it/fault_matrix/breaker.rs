@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use plimsoll::{config::Auth, guard::profile::named};
+use plimsoll::{config::Auth, guard::profile::find_profile};
 
 use super::{ask, breaker, counted, falls_back, good, retries};
 use crate::support::{
@@ -224,7 +224,8 @@ async fn an_answer_that_began_is_not_asked_for_elsewhere() {
     ] {
         let (up, other) = ready().await;
         let proxy = pair(&up, &other, &["other/b"]).set(retries);
-        let proxy = proxy.providers(|provider| provider.profile = named("template").unwrap());
+        let proxy =
+            proxy.providers(|provider| provider.profile = find_profile("template").unwrap());
         let proxy = proxy.start().await;
         up.then(steps);
         let got = proxy.client().chat(ask(false)).await;

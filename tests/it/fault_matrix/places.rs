@@ -2,7 +2,7 @@
 
 use plimsoll::{
     config::{Auth, Config, Deployment, ModelConfig, secret::Secret},
-    guard::profile::named,
+    guard::profile::find_profile,
 };
 use serde_json::{Value, json};
 
@@ -50,7 +50,7 @@ fn who(got: &Answer) -> &str {
 
 #[tokio::test]
 async fn who_stands_in_gets_what_fits_its_window_and_its_grammar() {
-    let template = named("template").unwrap();
+    let template = find_profile("template").unwrap();
     for streams in [false, true] {
         let up = Provider::answering(|_| vec![answer("500 No", "", "{}")]).await;
         let small = Model::new(8_192).profile(template);

@@ -2,7 +2,7 @@
 
 use std::fs;
 
-use plimsoll::config::{AddTools, Environment, Flags, RecoveryConfig, load};
+use plimsoll::config::{AddTools, Environment, Flags, RecoveryConfig, load_config};
 use serde_json::{Value, json};
 
 use super::{Shape, WINDOW, before, deep, obliging, prompted, words, work};
@@ -32,7 +32,7 @@ fn written(settings: &str) -> RecoveryConfig {
         config: Some(file),
         listen: None,
     };
-    let loaded = load(&flags, &Environment::from_iter([("A", "b")]));
+    let loaded = load_config(&flags, &Environment::from_iter([("A", "b")]));
     loaded
         .unwrap_or_else(|problems| panic!("{problems}"))
         .config

@@ -140,7 +140,7 @@ async fn check(manner: Manner, name: &str) {
                 is_kept_in("recovery", &name, &played.tale);
             }
             // Where a prompt waits for a place of its own, generations are counted otherwise.
-            if profile.user_after_tool != plimsoll::guard::profile::Takes::No {
+            if profile.user_after_tool != plimsoll::guard::profile::Acceptance::No {
                 has_its_course(&played.generations, manner);
             }
             let courses = played.generations.iter().map(Generation::course).max();

@@ -7,7 +7,7 @@ use plimsoll::{
     config::GuardConfig,
     conversation::{Conversation, edit::Edits},
     guard::{self, Recall},
-    json::scan::{Malformed, Scan, Span},
+    json::scan::{JsonScanner, MalformedJson, Span},
 };
 use proptest::prelude::*;
 
@@ -21,12 +21,12 @@ const SAYS: &[&str] = &[
 /// Puts an annotation into an object, at one of its ends or between two members.
 fn annotate(conversation: &Conversation, object: Span, random: &mut Random, edits: &mut Edits) {
     let (mut first, mut ends) = (None, Vec::new());
-    Scan::new(&conversation.body, object.start as usize)
-        .object(|scan, key| {
-            first.get_or_insert(key.quoted().start);
-            scan.value()?;
-            ends.push(scan.at() as u32);
-            Ok::<_, Malformed>(())
+    JsonScanner::new(&conversation.body, object.start as usize)
+        .walk_object(|scan, key| {
+            first.get_or_insert(key.quoted_span().start);
+            scan.take_value()?;
+            ends.push(scan.position() as u32);
+            Ok::<_, MalformedJson>(())
         })
         .unwrap();
     let Some(first) = first else {
@@ -46,7 +46,7 @@ fn annotated(conversation: &Conversation, seed: u64) -> Bytes {
     let mut random = Random::part(seed, 17);
     let mut edits = Edits::default();
     for message in &conversation.items {
-        let parts = conversation.blocks(message).iter();
+        let parts = conversation.blocks_of(message).iter();
         for object in parts.map(|part| part.span).chain([message.span]) {
             if random.chance(40) {
                 annotate(conversation, object, &mut random, &mut edits);
@@ -70,13 +70,13 @@ proptest! {
         for profile in profiles_of(&case) {
             let policy = policy(profile, window, &settings);
             for ours in [ours(&plain, seed), Default::default()] {
-                let recall = Recall { ours, ..Recall::default() };
+                let recall = Recall { injections: ours, ..Recall::default() };
                 let sent = |conversation: &Conversation| {
                     let plan = guard::plan(conversation, &policy, &recall);
                     let mut edits = plan.edits;
                     conversation.take_out_annotations(&mut edits);
                     let body = edits.apply(&conversation.body).to_bytes();
-                    (String::from_utf8_lossy(&body).into_owned(), plan.report.actions())
+                    (String::from_utf8_lossy(&body).into_owned(), plan.report.format_actions())
                 };
                 prop_assert_eq!(sent(&plain), sent(&noted));
             }

@@ -37,17 +37,17 @@ fn loop_of(steps: usize) -> Vec<Value> {
     messages
 }
 
-fn at(place: u32, what: What) -> Record {
-    Record { place, what }
+fn at(place: u32, what: InjectionContent) -> InjectionRecord {
+    InjectionRecord { place, what }
 }
 
-fn with(records: Vec<Record>) -> Recall {
-    let ours = Ours {
+fn with(records: Vec<InjectionRecord>) -> Recall {
+    let ours = Injections {
         records,
-        ..Ours::default()
+        ..Injections::default()
     };
     Recall {
-        ours,
+        injections: ours,
         ..Recall::default()
     }
 }
@@ -55,7 +55,7 @@ fn with(records: Vec<Record>) -> Recall {
 /// The plan, and the messages that go out; checked for all that must hold.
 fn planned(messages: &[Value], window: u32, profile: &str, recall: &Recall) -> (Plan, Vec<Value>) {
     let body = body(messages);
-    let plan = check(&body, window, named(profile).unwrap(), recall).expect("a sound plan");
+    let plan = check(&body, window, find_profile(profile).unwrap(), recall).expect("a sound plan");
     let sent = value(&sent(&read(&body), &plan));
     (plan, sent)
 }
@@ -67,7 +67,7 @@ fn a_block_stands_at_the_end_of_a_truncated_result() {
     for content in [json!(long), parts] {
         let mut messages = vec![by("user", "the task")];
         messages.extend(step("a", &content));
-        let recall = with(vec![at(3, What::Prompt(PROMPT.into()))]);
+        let recall = with(vec![at(3, InjectionContent::Prompt(PROMPT.into()))]);
         for profile in ["template", "mistral"] {
             let (plan, sent) = planned(&messages, 32_768, profile, &recall);
             assert_eq!(plan.report.truncated.len(), 1);
@@ -97,7 +97,7 @@ fn a_block_counts_with_the_result_that_it_stands_at() {
     for chars in [49_700, 49_900, 50_000] {
         let mut messages = vec![by("user", "the task")];
         messages.extend(step("a", &json!("x".repeat(chars))));
-        let recall = with(vec![at(3, What::Prompt(PROMPT.into()))]);
+        let recall = with(vec![at(3, InjectionContent::Prompt(PROMPT.into()))]);
         let (plan, _) = planned(&messages, 200_000, "template", &recall);
         assert_eq!(plan.report.truncated.len(), usize::from(chars > 49_800));
     }
@@ -106,8 +106,8 @@ fn a_block_counts_with_the_result_that_it_stands_at() {
 #[test]
 fn a_paragraph_and_a_preface_share_the_first_question() {
     let messages = [by("system", "s"), by("user", "the task")];
-    let mut recall = with(vec![at(1, What::Prompt(PROMPT.into()))]);
-    recall.ours.course = Some(course(1));
+    let mut recall = with(vec![at(1, InjectionContent::Prompt(PROMPT.into()))]);
+    recall.injections.course = Some(course(1));
     for profile in ["template", "openai"] {
         let (plan, sent) = planned(&messages, 8_192, profile, &recall);
         assert_eq!(
@@ -137,24 +137,24 @@ fn whole_rounds_stand_between_the_question_and_its_answer() {
         by("assistant", "Let me note that. Done."),
         by("user", "more"),
     ];
-    let answer = text::digest(b"Let me note that. ");
-    let spoken = What::Spoken {
+    let answer = text::digest_text(b"Let me note that. ");
+    let spoken = InjectionContent::Spoken {
         chars: 18,
         digest: answer,
     };
     for (profile, alternates) in PROFILES.iter().flat_map(|it| [(it, true), (it, false)]) {
         let mut recall = with(vec![
-            at(1, What::Prompt(PROMPT.into())),
+            at(1, InjectionContent::Prompt(PROMPT.into())),
             at(1, round(2)),
             at(1, spoken.clone()),
-            at(3, What::Prompt(PROMPT.into())),
+            at(3, InjectionContent::Prompt(PROMPT.into())),
             at(3, written()),
         ]);
         recall.memory.alternates = (!alternates).then_some(false);
         let (plan, sent) = planned(&messages, 8_192, profile.name, &recall);
         assert_eq!(plan.report.records_left_out, 0);
         let roles: Vec<_> = sent.iter().map(|it| it["role"].as_str().unwrap()).collect();
-        let alone = profile.adjacent_users != guard::profile::Takes::No && !alternates;
+        let alone = profile.adjacent_users != guard::profile::Acceptance::No && !alternates;
         let expected = if alone {
             "user user assistant tool tool assistant user user assistant user"
         } else {
@@ -170,7 +170,7 @@ fn whole_rounds_stand_between_the_question_and_its_answer() {
 fn records_go_with_the_messages_around_them() {
     let messages = loop_of(100);
     let records = vec![
-        at(1, What::Prompt("first".into())),
+        at(1, InjectionContent::Prompt("first".into())),
         at(21, round(1)),
         at(21, beside(1, 1)),
         at(199, round(1)),
@@ -196,12 +196,12 @@ fn records_go_with_the_messages_around_them() {
 fn a_record_that_cannot_stand_is_left_out_alone() {
     let messages = loop_of(3);
     let records = vec![
-        at(0, What::Prompt("before all".into())),
-        at(2, What::Prompt("in a step".into())),
+        at(0, InjectionContent::Prompt("before all".into())),
+        at(2, InjectionContent::Prompt("in a step".into())),
         at(3, beside(2, 0)),
-        at(5, What::Prompt("good".into())),
+        at(5, InjectionContent::Prompt("good".into())),
         at(8, beside(1, 0)),
-        at(90, What::Prompt("far".into())),
+        at(90, InjectionContent::Prompt("far".into())),
     ];
     let (plan, sent) = planned(&messages, 32_768, "openai", &with(records));
     assert_eq!(plan.report.records_left_out, 5);
@@ -218,24 +218,24 @@ fn the_grid_goes_on_from_a_course_and_never_back() {
         let before = loop_of(200);
         let (plan, _) = planned(&before, 8_192, profile.name, &recall);
         let fold = plan.memory.boundary().expect("a fold");
-        let boundary = guard::tail(&read(&body(&before)), &policy).unwrap();
+        let boundary = guard::find_course_boundary(&read(&body(&before)), &policy).unwrap();
         assert!(boundary > fold);
         recall.memory = plan.memory;
         recall.messages = before.len() - 1;
-        recall.ours.course = Some(course(boundary));
+        recall.injections.course = Some(course(boundary));
         let (plan, sent) = planned(&before, 8_192, profile.name, &recall);
         assert_eq!(plan.memory.boundary(), Some(boundary));
         assert!(Value::from(sent).to_string().contains("r1: "));
         // With no memory, or that of another grid, the course stands all the same.
         for memory in [
-            guard::Memory::default(),
+            guard::GuardMemory::default(),
             planned(&before, 16_384, profile.name, &Recall::default())
                 .0
                 .memory,
         ] {
             let other = Recall {
                 memory,
-                ours: recall.ours.clone(),
+                injections: recall.injections.clone(),
                 ..Recall::default()
             };
             let (other, _) = planned(&before, 8_192, profile.name, &other);
@@ -261,11 +261,14 @@ fn the_grid_goes_on_from_a_course_and_never_back() {
 fn what_a_prompt_weighs_counts_at_the_end_too() {
     let settings = GuardConfig::default();
     for profile in ["openai", "template"] {
-        let policy = policy(named(profile).unwrap(), 8_192, &settings);
+        let policy = policy(find_profile(profile).unwrap(), 8_192, &settings);
         let messages = loop_of(3);
         let conversation = read(&body(&messages));
         let bare = guard::plan(&conversation, &policy, &Recall::default()).report;
-        let recall = with(vec![at(7, What::Prompt("word ".repeat(600).into()))]);
+        let recall = with(vec![at(
+            7,
+            InjectionContent::Prompt("word ".repeat(600).into()),
+        )]);
         let asked = guard::plan(&conversation, &policy, &recall).report;
         let more = asked.raw_after - bare.raw_after;
         assert!((1_000..1_060).contains(&more), "{more}");
@@ -276,16 +279,16 @@ fn what_a_prompt_weighs_counts_at_the_end_too() {
 #[test]
 fn tools_are_added_and_move_no_grid() {
     let messages = loop_of(100);
-    let own = OwnTools {
+    let own = InjectedTools {
         field: "tools",
         json: Bytes::from_static(
             br#"{"type":"function","function":{"name":"clear_mind","description":"a long one"}}"#,
         ),
     };
     let recall = Recall {
-        ours: Ours {
+        injections: Injections {
             tools: Some(own),
-            ..Ours::default()
+            ..Injections::default()
         },
         ..Recall::default()
     };
@@ -303,7 +306,7 @@ fn tools_are_added_and_move_no_grid() {
         body[field] = value;
         let body = body.to_string().into_bytes();
         let settings = GuardConfig::default();
-        let policy = policy(named("openai").unwrap(), 200_000, &settings);
+        let policy = policy(find_profile("openai").unwrap(), 200_000, &settings);
         let plan = guard::plan(&read(&body), &policy, &recall);
         assert!(!plan.report.own_tools && plan.edits.is_empty());
     }
@@ -320,17 +323,17 @@ fn new_results_are_held_to_the_tighter_limit_ever_after() {
         messages: known,
         ..Recall::default()
     };
-    recall.ours.tight_chars = Some(1_000);
+    recall.injections.tight_chars = Some(1_000);
     let (plan, first) = planned(&messages, 200_000, "openai", &recall);
     assert_eq!(first[2], messages[2], "what was sent before stays");
     let cut = first[4]["content"].as_str().unwrap();
     assert!(cut.contains(says) && cut.chars().count() <= 1_000, "{cut}");
     assert_eq!(
-        (plan.report.truncated.len(), plan.memory.tightened()),
+        (plan.report.truncated.len(), plan.memory.count_tightened()),
         (1, 1)
     );
     // Remembered, also where the session is healthy again, and in a stored state.
-    let stored: guard::Memory = postcard_of(&plan.memory);
+    let stored: guard::GuardMemory = postcard_of(&plan.memory);
     assert_eq!(stored, plan.memory);
     messages.extend(step("c", &json!("later ".repeat(1_500))));
     let recall = Recall {
@@ -343,11 +346,11 @@ fn new_results_are_held_to_the_tighter_limit_ever_after() {
     assert_eq!(second[6], messages[6]);
     // A small window allows less than the number says, but never next to nothing.
     let mut recall = Recall::default();
-    recall.ours.tight_chars = Some(100_000);
+    recall.injections.tight_chars = Some(100_000);
     let (_, small) = planned(&messages[..3], 4_096, "openai", &recall);
     let chars = small[2]["content"].as_str().unwrap().chars().count();
     assert!((400..=640).contains(&chars), "{chars}");
-    recall.ours.tight_chars = Some(0);
+    recall.injections.tight_chars = Some(0);
     let (_, least) = planned(&messages[..3], 200_000, "openai", &recall);
     let chars = least[2]["content"].as_str().unwrap().chars().count();
     assert!((100..=200).contains(&chars), "{chars}");
@@ -368,10 +371,10 @@ fn a_result_that_was_sent_whole_before_stays_whole_when_its_twin_comes() {
         messages: known,
         ..Recall::default()
     };
-    recall.ours.tight_chars = Some(1_000);
+    recall.injections.tight_chars = Some(1_000);
     let (plan, first) = planned(&messages, 200_000, "openai", &recall);
     assert_eq!((&first[2], &first[6]), (&messages[2], &messages[6]));
-    assert_eq!(plan.memory.tightened(), 1);
+    assert_eq!(plan.memory.count_tightened(), 1);
     let recall = Recall {
         messages: messages.len(),
         memory: plan.memory,
@@ -386,8 +389,8 @@ fn a_result_that_was_sent_whole_before_stays_whole_when_its_twin_comes() {
 #[test]
 fn a_boundary_that_leaves_nothing_out_is_none() {
     let mut messages = vec![by("user", "the task"), by("developer", "s")];
-    let mut recall = with(vec![at(1, What::Prompt(PROMPT.into()))]);
-    recall.ours.course = Some(course(1));
+    let mut recall = with(vec![at(1, InjectionContent::Prompt(PROMPT.into()))]);
+    recall.injections.course = Some(course(1));
     let (_, first) = planned(&messages, 8_192, "openai", &recall);
     messages.extend([by("assistant", "a"), by("user", "more")]);
     recall.messages = 1;
@@ -400,8 +403,11 @@ fn a_boundary_that_leaves_nothing_out_is_none() {
 /// The server then sends it without what is ours.
 #[test]
 fn a_request_that_is_too_large_with_what_is_ours_is_told_from_one_that_is_too_large() {
-    let mut recall = with(vec![at(3, What::Prompt("word ".repeat(600).into()))]);
-    recall.ours.course = Some(course(1));
+    let mut recall = with(vec![at(
+        3,
+        InjectionContent::Prompt("word ".repeat(600).into()),
+    )]);
+    recall.injections.course = Some(course(1));
     for (words, alone, with_ours) in [
         (200, false, false),
         (1_300, false, true),
@@ -416,7 +422,7 @@ fn a_request_that_is_too_large_with_what_is_ours_is_told_from_one_that_is_too_la
     }
 }
 
-fn postcard_of(memory: &guard::Memory) -> guard::Memory {
+fn postcard_of(memory: &guard::GuardMemory) -> guard::GuardMemory {
     serde_json::from_str(&serde_json::to_string(memory).unwrap()).unwrap()
 }
 
@@ -426,7 +432,7 @@ fn a_result_of_the_first_line_keeps_the_tighter_of_both() {
     messages.extend(step("a", &json!("word ".repeat(20_000))));
     for (tight, says) in [(10_000, false), (1_000, true)] {
         let mut recall = Recall::default();
-        recall.ours.tight_chars = Some(tight);
+        recall.injections.tight_chars = Some(tight);
         let (_, sent) = planned(&messages, 200_000, "openai", &recall);
         let text = sent[2]["content"].as_str().unwrap();
         assert!(text.chars().count() <= 4_060.min(tight));
@@ -448,7 +454,7 @@ proptest! {
         let mut messages = vec![by("user", "the task")];
         messages.extend(step("a", &content));
         let mut recall = Recall::default();
-        recall.ours.tight_chars = Some(tight);
+        recall.injections.tight_chars = Some(tight);
         let (plan, sent) = planned(&messages, window, "openai", &recall);
         prop_assume!(plan.report.raw_after <= plan.report.budget.tokens);
         let (again, twice) = planned(&sent, window, "openai", &recall);

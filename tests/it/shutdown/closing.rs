@@ -7,7 +7,10 @@ use bytes::Bytes;
 use plimsoll::{
     config::StoreConfig,
     session::{Account, SessionId, Tenant},
-    store::{Found, Key, Page, Row, Saved, Shared, Store, StoreError, memory::MemoryStore},
+    store::{
+        FoundState, Page, SessionRow, SharedValues, StateKey, StateToSave, Store, StoreError,
+        memory::MemoryStore,
+    },
 };
 
 pub(super) struct Closing {
@@ -27,50 +30,50 @@ impl Default for Closing {
 
 #[async_trait]
 impl Store for Closing {
-    async fn find(
+    async fn find_state(
         &self,
         tenant: &Tenant,
         opening: u64,
-        keys: &[Key],
-    ) -> Result<Option<Found>, StoreError> {
-        self.inner.find(tenant, opening, keys).await
+        keys: &[StateKey],
+    ) -> Result<Option<FoundState>, StoreError> {
+        self.inner.find_state(tenant, opening, keys).await
     }
 
-    async fn save(&self, saved: Saved) -> Result<(), StoreError> {
-        self.inner.save(saved).await
+    async fn save_state(&self, saved: StateToSave) -> Result<(), StoreError> {
+        self.inner.save_state(saved).await
     }
 
-    async fn session(
+    async fn load_session(
         &self,
         account: Option<&Account>,
         id: SessionId,
-    ) -> Result<Option<Row>, StoreError> {
-        self.inner.session(account, id).await
+    ) -> Result<Option<SessionRow>, StoreError> {
+        self.inner.load_session(account, id).await
     }
 
-    async fn order(
+    async fn put_commands(
         &self,
         account: Option<&Account>,
         id: SessionId,
         orders: Bytes,
     ) -> Result<bool, StoreError> {
-        self.inner.order(account, id, orders).await
+        self.inner.put_commands(account, id, orders).await
     }
 
-    async fn sessions(
+    async fn list_sessions(
         &self,
         account: Option<&Account>,
         page: Page,
-    ) -> Result<Vec<Row>, StoreError> {
-        self.inner.sessions(account, page).await
+    ) -> Result<Vec<SessionRow>, StoreError> {
+        self.inner.list_sessions(account, page).await
     }
 
-    async fn share(&self, name: &[u8], value: Bytes) -> Result<(), StoreError> {
-        self.inner.share(name, value).await
+    async fn publish_shared(&self, name: &[u8], value: Bytes) -> Result<(), StoreError> {
+        self.inner.publish_shared(name, value).await
     }
 
-    async fn shared(&self) -> Result<Shared, StoreError> {
-        self.inner.shared().await
+    async fn read_shared(&self) -> Result<SharedValues, StoreError> {
+        self.inner.read_shared().await
     }
 
     fn shared_version(&self) -> u64 {
@@ -81,7 +84,7 @@ impl Store for Closing {
         let all = Page { skip: 0, take: 10 };
         let held = self
             .inner
-            .sessions(None, all)
+            .list_sessions(None, all)
             .await
             .map_or(0, |all| all.len());
         *self.closed.lock().unwrap() = Some(held);

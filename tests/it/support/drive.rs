@@ -23,7 +23,7 @@ pub(crate) fn raw_tokens(body: &Bytes, profile: &Profile) -> u32 {
         enabled: false,
         ..settings()
     };
-    let conversation = chat::index(body.clone()).expect("a body of ours can be indexed");
+    let conversation = chat::index_body(body.clone()).expect("a body of ours can be indexed");
     let policy = policy(profile, u32::MAX / 4, &settings);
     guard::plan(&conversation, &policy, &Recall::default())
         .report
@@ -133,7 +133,8 @@ impl Drive<'_> {
     /// One request, made again up to twice where the provider finds it too long.
     fn request(&self, original: Bytes, recall: &mut Recall, outcome: &mut Outcome) -> Bytes {
         let profile = self.policy.profile;
-        let conversation = chat::index(original.clone()).expect("a body of ours can be indexed");
+        let conversation =
+            chat::index_body(original.clone()).expect("a body of ours can be indexed");
         // Of an answer longer than half the window the provider decides.
         let asked = conversation.max_answer_tokens().unwrap_or(0);
         let asked = asked.min(u64::from(self.policy.window / 2));
@@ -150,7 +151,7 @@ impl Drive<'_> {
             recall.calibration =
                 recall
                     .calibration
-                    .learn(plan.report.raw_after, tokens as u32, profile);
+                    .learn_usage(plan.report.raw_after, tokens as u32, profile);
             if tokens > limit && tries < 2 {
                 outcome.over += usize::from(tries == 0);
                 tries += 1;
@@ -168,7 +169,7 @@ impl Drive<'_> {
             outcome.edited += usize::from(!plan.edits.is_empty());
             outcome.unsound += usize::from(matches!(
                 plan.report.stood_back,
-                Some(guard::StoodBack::Unsound(_))
+                Some(guard::StandBackReason::Unsound(_))
             ));
             outcome.refused += usize::from(self.is_refused(&original, &body));
             recall.memory = plan.memory;
@@ -194,18 +195,18 @@ impl Drive<'_> {
             .position(|message| message.author == Author::User);
         let newest = messages
             .iter()
-            .rposition(|message| !message.author.answers())
+            .rposition(|message| !message.author.is_tool())
             .unwrap_or(0);
         let results = messages.len() - newest - 1;
         let kept = messages.iter().enumerate().filter(|(at, message)| {
-            message.author.instructs() || Some(*at) == first_user || *at == newest
+            message.author.is_system() || Some(*at) == first_user || *at == newest
         });
         let mut body = conversation.body[..conversation.list.start as usize + 1].to_vec();
         for (place, (_, message)) in kept.enumerate() {
             if place > 0 {
                 body.push(b',');
             }
-            body.extend_from_slice(conversation.bytes(message.span));
+            body.extend_from_slice(conversation.span_bytes(message.span));
         }
         body.extend_from_slice(&conversation.body[conversation.list.end as usize - 1..]);
         let least = self.meter.count(&Bytes::from(body), self.policy.profile);

@@ -18,7 +18,7 @@ use plimsoll::{
     config::GuardConfig,
     conversation::{Author, Conversation, Format, units},
     guard::{
-        self, Plan, Policy, Recall, StoodBack,
+        self, Plan, Policy, Recall, StandBackReason,
         profile::{PROFILES, Profile},
     },
     json::text,
@@ -62,7 +62,7 @@ fn messages(conversation: &Conversation) -> Vec<&[u8]> {
     conversation
         .items
         .iter()
-        .map(|message| conversation.bytes(message.span))
+        .map(|message| conversation.span_bytes(message.span))
         .collect()
 }
 
@@ -74,7 +74,7 @@ impl Wire {
 
     /// Indexes a body of this format.
     pub(crate) fn index(self, body: Bytes) -> Conversation {
-        self.format.index(body).expect("a conversation")
+        self.format.index_body(body).expect("a conversation")
     }
 
     /// What goes out fits together with the answer that it asks for, wherever anything could be done.
@@ -123,7 +123,7 @@ impl Wire {
         let after = sent(&before, &plan);
         match plan.report.stood_back {
             None => {}
-            Some(StoodBack::Unsound(broken)) => panic!("{context}: unsound plan {broken:?}"),
+            Some(StandBackReason::Unsound(broken)) => panic!("{context}: unsound plan {broken:?}"),
             Some(_) => {
                 assert_eq!(after, before.body, "{context}");
                 return;
@@ -196,27 +196,27 @@ fn pinned_and_newest(before: &Conversation, after: &Conversation, plan: &Plan, c
     let kept = messages(after);
     let shortened = shortened(plan);
     let instructions = before.items.iter().enumerate();
-    let instructions = instructions.filter(|(_, message)| message.author.instructs());
+    let instructions = instructions.filter(|(_, message)| message.author.is_system());
     let mut places = 0;
     for (at, message) in instructions {
         places += 1;
         assert!(
-            shortened.contains(&at) || kept.contains(&before.bytes(message.span)),
+            shortened.contains(&at) || kept.contains(&before.span_bytes(message.span)),
             "{context}: a system message went"
         );
     }
     let left = after.items.iter();
-    let left = left.filter(|message| message.author.instructs()).count();
+    let left = left.filter(|message| message.author.is_system()).count();
     assert_eq!(left, places, "{context}: system messages");
     let user = |conversation: &Conversation| {
         let mut messages = conversation.items.iter();
         messages.position(|message| message.author == Author::User)
     };
     if let Some(first) = user(before) {
-        let was = String::from_utf8_lossy(before.bytes(before.items[first].span)).into_owned();
+        let was = String::from_utf8_lossy(before.span_bytes(before.items[first].span)).into_owned();
         let now = &after.items[user(after).expect("a user message")];
-        let now = String::from_utf8_lossy(after.bytes(now.span)).into_owned();
-        let note = text::escape(guard::NOTE);
+        let now = String::from_utf8_lossy(after.span_bytes(now.span)).into_owned();
+        let note = text::escape_text(guard::NOTE);
         assert!(
             was == now || now.contains(&note) || shortened.contains(&first),
             "{context}: the task changed: {now}"
@@ -245,7 +245,7 @@ fn pinned_and_newest(before: &Conversation, after: &Conversation, plan: &Plan, c
 /// The budget holds whenever the pinned messages and the newest step, its results at their
 /// least, fit.
 fn budget_holds(before: &Conversation, plan: &Plan, policy: &Policy<'_>, context: &str) {
-    let units = units::split(before).expect("a plan was made");
+    let units = units::split_units(before).expect("a plan was made");
     let budget = plan.report.budget.tokens;
     if plan.report.raw_after <= budget {
         return;
@@ -263,7 +263,8 @@ fn budget_holds(before: &Conversation, plan: &Plan, policy: &Policy<'_>, context
         }
         for message in &before.items[unit.messages.clone()] {
             let sizes = &message.sizes;
-            let tokens = guard::estimate::message(before, message, sizes, &weights, policy.profile);
+            let tokens =
+                guard::estimate::estimate_message(before, message, sizes, &weights, policy.profile);
             least += tokens;
         }
     }

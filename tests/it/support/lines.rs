@@ -7,7 +7,7 @@ use bytes::Bytes;
 use plimsoll::{
     config::{ClearConfig, GuardConfig},
     conversation::{Conversation, edit::Edits},
-    json::scan::{Scan, Span},
+    json::scan::{JsonScanner, Span},
 };
 
 /// Settings by the seed: clearing with and without inputs, excluded tools, every threshold, and
@@ -55,7 +55,7 @@ pub(crate) fn noted(conversation: &Conversation, seed: u64) -> Bytes {
     let mut edits = Edits::default();
     for (at, message) in conversation.items.iter().enumerate() {
         let mut random = Random::part(seed, 1_000 + at as u64);
-        let parts = conversation.blocks(message).iter().map(|part| part.span);
+        let parts = conversation.blocks_of(message).iter().map(|part| part.span);
         for object in std::iter::once(message.span).chain(parts) {
             if random.chance(40) {
                 note(conversation, object, &mut random, &mut edits);
@@ -77,10 +77,11 @@ fn note(conversation: &Conversation, object: Span, random: &mut Random, edits: &
     let name = ["notes", "docs", "rules"][random.below(3)];
     let priority = ["low", "medium", "high", "critical"][random.below(4)];
     let mut first = None;
-    let read = Scan::new(&conversation.body, object.start as usize).object(|scan, key| {
-        first.get_or_insert(key.quoted().start);
-        scan.value().map(drop)
-    });
+    let read =
+        JsonScanner::new(&conversation.body, object.start as usize).walk_object(|scan, key| {
+            first.get_or_insert(key.quoted_span().start);
+            scan.take_value().map(drop)
+        });
     if let (Ok(_), Some(first)) = (read, first) {
         let note = format!(r#""plimsoll":{{"name":"{name}","priority":"{priority}"}},"#);
         edits.insert(first, note);

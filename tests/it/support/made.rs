@@ -4,7 +4,10 @@ use super::generate::Random;
 use bytes::Bytes;
 use plimsoll::{
     conversation::{Content, Conversation},
-    guard::record::{By, Course, Ours, OwnCall, OwnTools, Record, Said, Summary, What},
+    guard::injections::{
+        Course, InjectedAuthor, InjectedCall, InjectedMessage, InjectedTools, InjectionContent,
+        InjectionRecord, Injections, Summary,
+    },
     json::text,
 };
 use serde_json::json;
@@ -15,7 +18,7 @@ pub(crate) const PROMPT: &str = "[Note by the context guard:\nwrite down \"what 
 pub(crate) fn said(conversation: &Conversation) -> Vec<usize> {
     let messages = conversation.items.iter().enumerate();
     messages
-        .filter(|(_, message)| !message.author.instructs())
+        .filter(|(_, message)| !message.author.is_system())
         .map(|(at, _)| at)
         .collect()
 }
@@ -33,41 +36,41 @@ fn result(id: &str) -> Box<str> {
 }
 
 /// A round of so many calls.
-pub(crate) fn round(calls: u32) -> What {
+pub(crate) fn round(calls: u32) -> InjectionContent {
     let ids: Vec<_> = (0..calls).map(|at| format!("own-{at}")).collect();
     let asked: Vec<_> = ids.iter().map(|id| call(id)).collect();
     let model = json!({"role": "assistant", "content": "Let me note that. ", "tool_calls": asked});
-    let mut round = vec![Said {
-        by: By::Model { calls },
+    let mut round = vec![InjectedMessage {
+        by: InjectedAuthor::Model { calls },
         json: boxed(&model),
     }];
-    round.extend(ids.iter().map(|id| Said {
-        by: By::Tool,
+    round.extend(ids.iter().map(|id| InjectedMessage {
+        by: InjectedAuthor::Tool,
         json: result(id),
     }));
-    What::Round(round)
+    InjectionContent::Round(round)
 }
 
 /// A round of one who has no tools.
-pub(crate) fn written() -> What {
-    let said = |by, role, content| Said {
+pub(crate) fn written() -> InjectionContent {
+    let said = |by, role, content| InjectedMessage {
         by,
         json: boxed(&json!({"role": role, "content": content})),
     };
-    What::Round(vec![
+    InjectionContent::Round(vec![
         said(
-            By::Model { calls: 0 },
+            InjectedAuthor::Model { calls: 0 },
             "assistant",
             "<continuation_package>x</continuation_package>",
         ),
-        said(By::User, "user", "[Noted; the work goes on.]"),
+        said(InjectedAuthor::User, "user", "[Noted; the work goes on.]"),
     ])
 }
 
-pub(crate) fn beside(theirs: u32, before: u32) -> What {
-    What::Calls {
+pub(crate) fn beside(theirs: u32, before: u32) -> InjectionContent {
+    InjectionContent::Calls {
         theirs,
-        calls: vec![OwnCall {
+        calls: vec![InjectedCall {
             before,
             json: boxed(&call("own-x")),
         }],
@@ -76,24 +79,28 @@ pub(crate) fn beside(theirs: u32, before: u32) -> What {
 }
 
 /// What the beginning of an answer says, as a record that it stands in a round.
-fn spoken(conversation: &Conversation, at: usize, random: &mut Random) -> What {
+fn spoken(conversation: &Conversation, at: usize, random: &mut Random) -> InjectionContent {
     let raw = match conversation.items[at].content {
-        Content::Text(text) => conversation.raw(text),
+        Content::Text(text) => conversation.raw_bytes(text),
         _ => b"",
     };
-    let chars = text::Walk::new(raw).count();
+    let chars = text::TextWalk::new(raw).count();
     let chars = random.below(chars + 1);
-    let end = text::Walk::new(raw)
+    let end = text::TextWalk::new(raw)
         .nth(chars)
         .map_or(raw.len(), |character| character.at);
-    What::Spoken {
+    InjectionContent::Spoken {
         chars: chars as u32,
-        digest: text::digest(&raw[..end]),
+        digest: text::digest_text(&raw[..end]),
     }
 }
 
 /// Records at random places, as far as message `until`; some fit and some do not.
-pub(crate) fn records(conversation: &Conversation, until: usize, seed: u64) -> Vec<Record> {
+pub(crate) fn records(
+    conversation: &Conversation,
+    until: usize,
+    seed: u64,
+) -> Vec<InjectionRecord> {
     let mut random = Random::new(seed);
     let said = said(conversation);
     let mut records = Vec::new();
@@ -101,13 +108,13 @@ pub(crate) fn records(conversation: &Conversation, until: usize, seed: u64) -> V
         let answer = said.get(place).copied();
         let calls = answer.map_or(0, |at| conversation.items[at].calls.len() as u32);
         let mut add = |what| {
-            records.push(Record {
+            records.push(InjectionRecord {
                 place: place as u32,
                 what,
             });
         };
         if random.chance(25) {
-            add(What::Prompt(PROMPT.into()));
+            add(InjectionContent::Prompt(PROMPT.into()));
         }
         if random.chance(15) {
             add(round(random.between(1, 3) as u32));
@@ -120,7 +127,7 @@ pub(crate) fn records(conversation: &Conversation, until: usize, seed: u64) -> V
                 add(beside(calls, random.below(3) as u32));
             }
             if random.chance(50) {
-                add(What::Text {
+                add(InjectionContent::Text {
                     before_chars: random.below(60) as u32,
                     text: "<continuation_package>\n- \"next\"</continuation_package>".into(),
                 });
@@ -142,21 +149,21 @@ pub(crate) fn course(boundary: u32) -> Course {
     }
 }
 
-pub(crate) fn tools(conversation: &Conversation) -> Option<OwnTools> {
+pub(crate) fn tools(conversation: &Conversation) -> Option<InjectedTools> {
     let field = ["tools", "functions"]
         .into_iter()
-        .find(|name| conversation.field(name).is_some())?;
-    Some(OwnTools {
+        .find(|name| conversation.find_field(name).is_some())?;
+    Some(InjectedTools {
         field,
         json: Bytes::from_static(br#"{"type":"function","function":{"name":"add_reminder","parameters":{"type":"object"}}}"#),
     })
 }
 
 /// All of ours, by the seed.
-pub(crate) fn ours(conversation: &Conversation, seed: u64) -> Ours {
+pub(crate) fn ours(conversation: &Conversation, seed: u64) -> Injections {
     let mut random = Random::part(seed, 9);
     let count = said(conversation).len();
-    Ours {
+    Injections {
         course: random
             .chance(40)
             .then(|| course(random.below(count + 2) as u32)),

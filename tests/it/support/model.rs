@@ -13,7 +13,7 @@ use std::sync::{
     atomic::{AtomicUsize, Ordering},
 };
 
-use plimsoll::guard::profile::{Profile, named};
+use plimsoll::guard::profile::{Profile, find_profile};
 use serde_json::{Value, json};
 
 use self::{notice::Notice, render::Render};
@@ -144,7 +144,7 @@ impl Model {
     pub(crate) fn new(window: u32) -> Self {
         Self {
             window,
-            profile: named("openai").unwrap(),
+            profile: find_profile("openai").unwrap(),
             fragment: 5,
             drips: false,
             reports: true,

@@ -6,12 +6,15 @@ use bytes::Bytes;
 use plimsoll::{
     config::GuardConfig,
     conversation::Conversation,
-    format::chat::index,
-    guard::{self, Plan, Policy, Recall, StoodBack, lint, profile::Profile, record::What},
+    format::chat::index_body,
+    guard::{
+        self, Plan, Policy, Recall, StandBackReason, injections::InjectionContent, lint,
+        profile::Profile,
+    },
 };
 
 pub(crate) fn read(body: &[u8]) -> Conversation {
-    index(Bytes::copy_from_slice(body)).expect("a conversation")
+    index_body(Bytes::copy_from_slice(body)).expect("a conversation")
 }
 
 pub(crate) const fn policy<'a>(
@@ -36,9 +39,9 @@ pub(crate) fn sent(conversation: &Conversation, plan: &Plan) -> Bytes {
 pub(crate) fn clean(body: &[u8], profile: &Profile) -> bool {
     let conversation = read(body);
     let items: Vec<_> = (0..conversation.items.len())
-        .map(lint::Item::Theirs)
+        .map(lint::OutlineItem::Client)
         .collect();
-    lint::broken(&conversation, &items, profile).is_empty()
+    lint::find_broken_rules(&conversation, &items, profile).is_empty()
         && strict::violations(body, profile).is_empty()
 }
 
@@ -76,7 +79,7 @@ pub(crate) fn checked(
     let after = sent(&before, &plan);
     match plan.report.stood_back {
         None => {}
-        Some(StoodBack::Unsound(found)) => {
+        Some(StandBackReason::Unsound(found)) => {
             assert!(!clean(body, profile), "{context}: unsound plan {found:?}");
             assert_eq!(after, before.body, "{context}");
             return plan;
@@ -100,14 +103,18 @@ pub(crate) fn checked(
     let shown = || String::from_utf8_lossy(&after).into_owned();
     let again = guard::plan(&read(&after), &second, &Recall::default());
     // A paragraph has no frame of its own, and spoken text is rounded.
-    let slack = 20 + 4 * recall.ours.records.len() as u32;
+    let slack = 20 + 4 * recall.injections.records.len() as u32;
     let (now, said) = (again.report.raw_before, plan.report.raw_after);
     // Here more may be said to stand in a round than does, which weighs less than nothing: by so much
     // what is said of such a plan can be off, either way. No character weighs more than two tokens.
-    let claimed = recall.ours.records.iter().map(|record| match record.what {
-        What::Spoken { chars, .. } => 2 * chars,
-        _ => 0,
-    });
+    let claimed = recall
+        .injections
+        .records
+        .iter()
+        .map(|record| match record.what {
+            InjectionContent::Spoken { chars, .. } => 2 * chars,
+            _ => 0,
+        });
     assert!(
         now.abs_diff(said) <= 2 * slack + claimed.sum::<u32>(),
         "{context}: {now} sent, {said} planned"
@@ -134,7 +141,7 @@ pub(crate) fn checked(
 pub(crate) fn untouched(before: &Conversation, after: &[u8], plan: &Plan, context: &str) {
     let mut at = 0;
     let mut rebuilt = 0;
-    for edit in &plan.edits.ordered() {
+    for edit in &plan.edits.ordered_edits() {
         let kept = &before.body[at..edit.span.start as usize];
         assert_eq!(&after[rebuilt..rebuilt + kept.len()], kept, "{context}");
         rebuilt += kept.len() + edit.with.len();
@@ -151,7 +158,7 @@ fn once(before: &Conversation, after: &[u8], plan: &Plan, recall: &Recall, conte
     let theirs = String::from_utf8_lossy(&before.body)
         .matches(guard::NOTE)
         .count();
-    if recall.ours.course.is_some() {
+    if recall.injections.course.is_some() {
         assert_eq!(notes, theirs, "{context}: two prefaces");
         assert_eq!(
             prefaces,
@@ -161,7 +168,7 @@ fn once(before: &Conversation, after: &[u8], plan: &Plan, recall: &Recall, conte
     } else {
         assert!(notes <= theirs + usize::from(plan.report.folded.is_some()));
     }
-    if let Some(own) = &recall.ours.tools {
+    if let Some(own) = &recall.injections.tools {
         assert!(plan.report.own_tools);
         let (was, now) = (
             parse::value(&before.body).unwrap(),

@@ -131,7 +131,7 @@ impl Running {
     pub(crate) fn reload(&self, change: impl FnOnce(&mut Config)) -> Change {
         let mut config = self.live.app().config.clone();
         change(&mut config);
-        self.live.reload(Ok(config)).unwrap()
+        self.live.reload_config(Ok(config)).unwrap()
     }
 
     pub(crate) fn stop(&mut self) {
@@ -161,7 +161,7 @@ fn provider(base_url: Option<String>) -> ProviderConfig {
         key_header: None,
         headers: http::HeaderMap::new(),
         query: None,
-        profile: profile::named("openai").unwrap(),
+        profile: profile::find_profile("openai").unwrap(),
         models: Vec::new(),
         connect_timeout: Duration::from_secs(5),
         first_byte_timeout: Duration::from_secs(60),

@@ -5,14 +5,14 @@ use std::collections::BTreeMap;
 use super::parse;
 use bytes::Bytes;
 use plimsoll::{
-    conversation::{Author, Block, BlockKind, Content, Conversation, Item, Unindexed},
+    conversation::{Author, Block, BlockKind, Content, Conversation, IndexError, Item},
     format::chat,
-    json::scan::{Span, Text},
+    json::scan::{JsonString, Span},
 };
 use serde_json::{Value, value::RawValue};
 
-pub(crate) fn read(body: &[u8]) -> Result<Conversation, Unindexed> {
-    chat::index(Bytes::copy_from_slice(body))
+pub(crate) fn read(body: &[u8]) -> Result<Conversation, IndexError> {
+    chat::index_body(Bytes::copy_from_slice(body))
 }
 
 /// Where a slice of the body stands in it.
@@ -38,7 +38,7 @@ pub(crate) fn spans_are_right(body: &[u8], name: &str) {
     let fields: Members<'_> = serde_json::from_str(text).unwrap();
     assert_eq!(found.fields.len(), fields.len(), "{name}");
     for field in &found.fields {
-        let key = std::str::from_utf8(found.raw(field.key)).unwrap();
+        let key = std::str::from_utf8(found.raw_bytes(field.key)).unwrap();
         assert_eq!(field.value, place(body, fields[key].get()), "{name}: {key}");
     }
     assert_eq!(found.list, place(body, fields["messages"].get()), "{name}");
@@ -51,7 +51,7 @@ pub(crate) fn spans_are_right(body: &[u8], name: &str) {
 }
 
 fn message_is_right(body: &[u8], found: &Conversation, message: &Item, raw: &Members<'_>) {
-    let text = |text: Option<Text>| text.map(|text| text.quoted());
+    let text = |text: Option<JsonString>| text.map(|text| text.quoted_span());
     let string = |raw: Option<&&RawValue>| {
         let raw = raw.filter(|raw| raw.get().starts_with('"'))?;
         Some(place(body, raw.get()))
@@ -76,24 +76,24 @@ fn message_is_right(body: &[u8], found: &Conversation, message: &Item, raw: &Mem
             assert_eq!(*span, place(body, content.get()));
         }
         (Content::Text(text), Some(content)) => {
-            assert_eq!(text.quoted(), place(body, content.get()));
-            assert_eq!(text.escaped(), content.get().contains('\\'));
+            assert_eq!(text.quoted_span(), place(body, content.get()));
+            assert_eq!(text.has_escapes(), content.get().contains('\\'));
         }
         (Content::Blocks(_, span), Some(content)) => {
             assert_eq!(*span, place(body, content.get()));
-            for (part, raw) in found.blocks(message).iter().zip(list(content)) {
+            for (part, raw) in found.blocks_of(message).iter().zip(list(content)) {
                 assert_eq!(part.span, place(body, raw.get()));
                 part_is_right(body, part, &members(raw));
             }
-            assert_eq!(found.blocks(message).len(), list(content).len());
+            assert_eq!(found.blocks_of(message).len(), list(content).len());
         }
         (other, content) => panic!("{other:?} for {content:?}"),
     }
     let listed = raw.get("tool_calls").filter(|calls| calls.get() != "null");
     let mut calls: Vec<&RawValue> = listed.map_or_else(Vec::new, |calls| list(calls));
     calls.extend(raw.get("function_call").filter(|call| call.get() != "null"));
-    assert_eq!(found.calls(message).len(), calls.len());
-    for (call, raw) in found.calls(message).iter().zip(calls) {
+    assert_eq!(found.calls_of(message).len(), calls.len());
+    for (call, raw) in found.calls_of(message).iter().zip(calls) {
         assert_eq!(call.span, place(body, raw.get()));
         let outer = members(raw);
         let function = outer
@@ -114,11 +114,11 @@ fn part_is_right(body: &[u8], part: &Block, raw: &Members<'_>) {
     assert_eq!(part.marked, marked);
     match (part.kind, kind.as_str()) {
         (BlockKind::Text(text), "text") => {
-            assert_eq!(text.quoted(), place(body, raw["text"].get()));
+            assert_eq!(text.quoted_span(), place(body, raw["text"].get()));
         }
         (BlockKind::Image { url, low }, "image_url") if raw["image_url"].get().starts_with('{') => {
             let image = members(raw["image_url"]);
-            assert_eq!(url.unwrap().quoted(), place(body, image["url"].get()));
+            assert_eq!(url.unwrap().quoted_span(), place(body, image["url"].get()));
             assert_eq!(
                 low,
                 image
@@ -127,7 +127,10 @@ fn part_is_right(body: &[u8], part: &Block, raw: &Members<'_>) {
             );
         }
         (BlockKind::Image { url, .. }, "image_url") => {
-            assert_eq!(url.unwrap().quoted(), place(body, raw["image_url"].get()));
+            assert_eq!(
+                url.unwrap().quoted_span(),
+                place(body, raw["image_url"].get())
+            );
         }
         (BlockKind::Media | BlockKind::Opaque, kind) => assert_ne!(kind, "text"),
         (kind, told) => panic!("{kind:?} for {told}"),
@@ -141,7 +144,7 @@ pub(crate) fn sizes_are_right(body: &[u8], name: &str) {
     for (at, message) in value["messages"].as_array().unwrap().iter().enumerate() {
         let sizes = found.items[at].sizes;
         // A part that we do not know is counted as it is spelt.
-        let parts = found.blocks(&found.items[at]);
+        let parts = found.blocks_of(&found.items[at]);
         if parts.iter().any(|part| part.kind == BlockKind::Opaque) {
             continue;
         }
@@ -159,7 +162,7 @@ pub(crate) fn sizes_are_right(body: &[u8], name: &str) {
             say(&function["arguments"]);
         }
         let kind = |wanted: fn(char) -> bool| said.chars().filter(|&it| wanted(it)).count();
-        assert_eq!(sizes.chars(), kind(|_| true), "{name}: message {at}");
+        assert_eq!(sizes.total_chars(), kind(|_| true), "{name}: message {at}");
         assert_eq!(
             sizes.latin as usize,
             kind(|it| it.is_ascii()),

@@ -11,21 +11,22 @@ use serde_json::{Value, json};
 
 use super::DESCRIPTION;
 use crate::{
-    admin::api::{PATHS, about, find_path, list, providers},
+    admin::api::{PATHS, about, find_path, providers, session_list},
     format::chat,
     guard::{
         self, Policy,
         estimate::Calibration,
-        found::{Aim, Found, WindowFound},
+        found::{Aim, PlanExplanation, WindowFound},
+        injections::Summary,
         profile::PROFILES,
-        record::Summary,
     },
-    health::Level,
-    provider::Source,
+    health::HealthLevel,
+    provider::WindowSource,
     session::{
-        self, Account, Known, Orders, Reader, SessionId, State, history::Point, state::MadeOf,
+        self, Account, ReportReader, SessionCommands, SessionId, SessionState, SessionView,
+        history::HistoryPoint, state::PromptBreakdown,
     },
-    telemetry::{metrics::Metrics, recent::Recent},
+    telemetry::{metrics::Metrics, recent_latencies::RecentLatencies},
 };
 
 fn description() -> Value {
@@ -154,57 +155,67 @@ fn every_path_is_described_and_no_other() {
 }
 
 /// A session of which everything is known.
-fn known() -> Known {
-    let mut state = State {
+fn known() -> SessionView {
+    let mut state = SessionState {
         window: Some(1_000),
         optimal_max_tokens: Some(800),
         critical_max_tokens: Some(900),
         prompt_tokens: Some(400),
         completion_tokens: Some(10),
         cached_tokens: Some(300),
-        health: Level::Healthy,
-        made_of: Some(MadeOf::default()),
-        recovery: crate::recovery::Memory {
-            reminders: crate::recovery::fixture::reminders(&[(0, "run the tests")]),
-            records: vec![guard::record::Record {
+        health: HealthLevel::Healthy,
+        made_of: Some(PromptBreakdown::default()),
+        recovery: crate::recovery::RecoveryMemory {
+            reminders: crate::recovery::fixture::build_reminders(&[(0, "run the tests")]),
+            records: vec![guard::injections::InjectionRecord {
                 place: 7,
-                what: guard::record::What::Prompt("write it down".into()),
+                what: guard::injections::InjectionContent::Prompt("write it down".into()),
             }],
-            ..crate::recovery::Memory::default()
+            ..crate::recovery::RecoveryMemory::default()
         },
-        ..State::new(SessionId::from_bytes([1; 16]))
+        ..SessionState::new(SessionId::from_bytes([1; 16]))
     };
-    state.history.add(Point {
+    state.history.add_point(HistoryPoint {
         generation: 1,
         prompt_tokens: Some(400),
         cached_tokens: None,
         completion_tokens: Some(10),
-        marks: session::history::Marks::default().with(session::history::Marks::FOLDED, true),
+        marks: session::history::Marks::default().with_mark(session::history::Marks::FOLDED, true),
     });
     state.compaction.summary = Some(Summary {
         boundary: 3,
         text: "done".into(),
     });
-    Known::after(Account::from_bytes([1; 16]), state, &Orders::default())
+    SessionView::from_state(
+        Account::from_bytes([1; 16]),
+        state,
+        &SessionCommands::default(),
+    )
 }
 
 #[test]
 fn sessions_are_described() {
     let known = known();
-    check("Overview", &session::overview(&known));
-    check("Report", &session::report(&known, Reader::Owner));
-    let nothing = Known::after(
-        known.account,
-        State::new(SessionId::from_bytes([2; 16])),
-        &Orders::default(),
+    check("Overview", &session::build_overview(&known));
+    check(
+        "Report",
+        &session::build_report(&known, ReportReader::Owner),
     );
-    let admin = Reader::Admin {
+    let nothing = SessionView::from_state(
+        known.account,
+        SessionState::new(SessionId::from_bytes([2; 16])),
+        &SessionCommands::default(),
+    );
+    let admin = ReportReader::Admin {
         show_content: false,
     };
-    check("Report", &session::report(&nothing, admin));
-    check("Report", &session::report(&nothing, Reader::Local));
-    let listed = list::Listed {
-        sessions: vec![session::overview(&known)],
+    check("Report", &session::build_report(&nothing, admin));
+    check(
+        "Report",
+        &session::build_report(&nothing, ReportReader::Local),
+    );
+    let listed = session_list::SessionPage {
+        sessions: vec![session::build_overview(&known)],
         next: Some(100),
         of_other_keys: Some(3),
         hint: Some("send a key"),
@@ -215,39 +226,42 @@ fn sessions_are_described() {
 #[test]
 fn providers_are_described() {
     let metrics = Metrics::default();
-    let recent = Recent::default();
-    recent.answered("up", Duration::from_millis(3));
-    let known = providers::Shown {
+    let recent = RecentLatencies::default();
+    recent.record_latency("up", Duration::from_millis(3));
+    let known = providers::ProviderView {
         name: "up".into(),
         breaker: "closed",
         attempts: Some(providers::count_attempts(&metrics, "up")),
         retries: Some(1),
         fallbacks: Some(0),
-        latency_ms: recent.latency("up"),
-        models: vec![providers::Model {
+        latency_ms: recent.latency_of_provider("up"),
+        models: vec![providers::ModelView {
             id: "up/m".into(),
             context_length: Some(1_000),
-            window_from: Source::Learnt.key(),
+            window_from: WindowSource::Learnt.api_name(),
         }],
     };
-    let unknown = providers::Shown {
+    let unknown = providers::ProviderView {
         name: "other".into(),
         breaker: "half_open",
         attempts: None,
         retries: None,
         fallbacks: None,
         latency_ms: None,
-        models: vec![providers::Model {
+        models: vec![providers::ModelView {
             id: "other/m".into(),
             context_length: None,
-            window_from: Source::Assumed.key(),
+            window_from: WindowSource::Assumed.api_name(),
         }],
     };
     let providers = vec![known, unknown];
     check("Providers", &providers::Providers { providers });
     let config = crate::config::Config::default();
-    check("About", &about::describe(&config, Reader::Owner, false));
-    check("Settings", &about::shown(&config));
+    check(
+        "About",
+        &about::describe_proxy(&config, ReportReader::Owner, false),
+    );
+    check("Settings", &about::settings_to_json(&config));
 }
 
 #[test]
@@ -286,12 +300,12 @@ fn a_report_of_the_guard_is_described() {
         input_limit: None,
         settings: &settings,
     };
-    let conversation = chat::index(body.into()).unwrap();
-    let (_, found) = Found::plan(&conversation, &policy, &aim);
+    let conversation = chat::index_body(body.into()).unwrap();
+    let (_, found) = PlanExplanation::plan(&conversation, &policy, &aim);
     assert!(found.folded.is_some() && !found.truncated.is_empty() && found.next.is_some());
     check("FitReport", &found);
     check(
         "FitReport",
-        &Found::unguarded(9, "no object".into(), &policy, &aim),
+        &PlanExplanation::unguarded(9, "no object".into(), &policy, &aim),
     );
 }

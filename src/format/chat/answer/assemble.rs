@@ -9,12 +9,12 @@ use std::collections::BTreeMap;
 use serde_json::{Map, Value, json};
 
 use super::{
-    Answer,
-    calls::{Call, Calls, Owner},
+    ChatAnswer,
+    calls::{CallExecutor, CallTracker, TrackedCall},
 };
 use crate::{
-    format::Own,
-    json::{scan::Kind, text},
+    format::ProxyToolCall,
+    json::{scan::JsonKind, text},
 };
 
 /// Bytes of deltas that one message may have.
@@ -45,7 +45,7 @@ pub(super) struct Deltas {
 
 /// A message that was put together.
 #[derive(Default)]
-pub(super) struct Assembled {
+pub(super) struct AssembledMessage {
     members: Map<String, Value>,
     /// Elements of `tool_calls`, by the number of the call.
     calls: BTreeMap<usize, Value>,
@@ -53,16 +53,16 @@ pub(super) struct Assembled {
 
 impl Deltas {
     /// Takes the delta of a piece, whose calls have these slots.
-    pub(super) fn push(&mut self, json: &[u8], answer: &Answer, slots: &[Option<usize>]) {
+    pub(super) fn push(&mut self, json: &[u8], answer: &ChatAnswer, slots: &[Option<usize>]) {
         let Some(message) = answer.first.as_ref().filter(|_| !self.overlong) else {
             return;
         };
-        let calls = answer.calls().zip(slots);
+        let calls = answer.iter_calls().zip(slots);
         let calls = calls.filter(|(call, _)| !call.legacy);
         self.slots.extend(calls.map(|(_, slot)| *slot));
         match message.members[..] {
             [] => return,
-            [member] if member.kind == Kind::String => {
+            [member] if member.kind == JsonKind::String => {
                 let key = &json[member.key.span.range()];
                 let text = &json[member.value.range()];
                 if key == self.text_key && !key.is_empty() {
@@ -93,13 +93,13 @@ impl Deltas {
     }
 
     /// The message; empty where it was too long, or is no JSON.
-    pub(super) fn assemble(&self) -> Assembled {
+    pub(super) fn assemble_message(&self) -> AssembledMessage {
         let read = |json: &[u8]| {
             let deltas = serde_json::Deserializer::from_slice(json).into_iter();
             deltas.collect::<Result<Vec<Map<_, _>>, _>>()
         };
-        let deltas = read(&self.json).or_else(|_| read(&without_halves(&self.json)));
-        let mut assembled = Assembled::default();
+        let deltas = read(&self.json).or_else(|_| read(&replace_lone_surrogates(&self.json)));
+        let mut assembled = AssembledMessage::default();
         let mut slots = self.slots.iter().copied();
         for (key, value) in deltas.unwrap_or_default().into_iter().flatten() {
             match value {
@@ -108,11 +108,11 @@ impl Deltas {
                     for (element, slot) in elements.zip(&mut slots) {
                         if let Some(slot) = slot {
                             let call = assembled.calls.entry(slot).or_default();
-                            merge(call, element, "");
+                            merge_value(call, element, "");
                         }
                     }
                 }
-                value => add(&mut assembled.members, key, value),
+                value => merge_member(&mut assembled.members, key, value),
             }
         }
         assembled
@@ -120,9 +120,9 @@ impl Deltas {
 }
 
 /// JSON without halves of surrogate pairs, which a text that was cut between the two has.
-fn without_halves(json: &[u8]) -> Vec<u8> {
+fn replace_lone_surrogates(json: &[u8]) -> Vec<u8> {
     let mut whole = Vec::with_capacity(json.len());
-    for character in text::Walk::new(json) {
+    for character in text::TextWalk::new(json) {
         let spelt = json.get(character.at..character.at + character.len);
         whole.extend_from_slice(match character.code {
             0xD800..=0xDFFF => br"\ufffd",
@@ -132,15 +132,15 @@ fn without_halves(json: &[u8]) -> Vec<u8> {
     whole
 }
 
-impl Assembled {
+impl AssembledMessage {
     /// The message as a request would carry it.
-    pub(super) fn message(&self) -> String {
+    pub(super) fn to_message_json(&self) -> String {
         if self.members.is_empty() && self.calls.is_empty() {
             return String::new();
         }
         let members = self.members.iter();
         let kept = members.filter(|(key, value)| {
-            let says = !matches!(value, Value::Null) && !is_empty(value);
+            let says = !matches!(value, Value::Null) && !is_empty_value(value);
             says && !ANSWERS_ONLY.contains(&&***key)
         });
         let mut message: Map<_, _> = kept
@@ -148,24 +148,24 @@ impl Assembled {
             .collect();
         message.insert("role".into(), "assistant".into());
         if !self.calls.is_empty() {
-            let calls = self.calls.values().map(as_sent).collect();
+            let calls = self.calls.values().map(remove_index).collect();
             message.insert("tool_calls".into(), calls);
         }
         Value::Object(message).to_string()
     }
 
     /// The calls of proxy-executed tools.
-    pub(super) fn own(&self, calls: &Calls) -> Vec<Own> {
+    pub(super) fn build_proxy_calls(&self, calls: &CallTracker) -> Vec<ProxyToolCall> {
         let mut own = Vec::new();
         for (slot, call) in calls.iter().enumerate() {
-            if call.owner == Owner::Proxy {
-                own.push(self.own_call(slot, call, (slot - own.len()) as u32));
+            if call.executor == CallExecutor::Proxy {
+                own.push(self.build_proxy_call(slot, call, (slot - own.len()) as u32));
             }
         }
         own
     }
 
-    fn own_call(&self, slot: usize, call: &Call, before: u32) -> Own {
+    fn build_proxy_call(&self, slot: usize, call: &TrackedCall, before: u32) -> ProxyToolCall {
         let element = match call.legacy {
             true => self.members.get("function_call"),
             false => self.calls.get(&slot),
@@ -178,8 +178,8 @@ impl Assembled {
             _ => String::new(),
         };
         let overlong = element.is_none() || arguments.len() > MAX_ARGUMENTS;
-        let decode = |raw: &[u8]| text::decode(raw).unwrap_or_default().into();
-        Own {
+        let decode = |raw: &[u8]| text::decode_text(raw).unwrap_or_default().into();
+        ProxyToolCall {
             id: decode(&call.id),
             name: decode(&call.name),
             arguments: if overlong {
@@ -190,7 +190,7 @@ impl Assembled {
             overlong,
             before,
             json: element
-                .map_or_else(String::new, |it| as_sent(it).to_string())
+                .map_or_else(String::new, |it| remove_index(it).to_string())
                 .into(),
             legacy: call.legacy,
         }
@@ -198,7 +198,7 @@ impl Assembled {
 }
 
 /// A call without the index that only streams have.
-fn as_sent(call: &Value) -> Value {
+fn remove_index(call: &Value) -> Value {
     let mut call = call.clone();
     if let Value::Object(members) = &mut call {
         members.remove("index");
@@ -206,7 +206,7 @@ fn as_sent(call: &Value) -> Value {
     call
 }
 
-fn is_empty(value: &Value) -> bool {
+fn is_empty_value(value: &Value) -> bool {
     match value {
         Value::String(text) => text.is_empty(),
         Value::Array(list) => list.is_empty(),
@@ -215,14 +215,14 @@ fn is_empty(value: &Value) -> bool {
     }
 }
 
-fn add(members: &mut Map<String, Value>, key: String, value: Value) {
+fn merge_member(members: &mut Map<String, Value>, key: String, value: Value) {
     match members.get_mut(&key) {
-        Some(known) => merge(known, value, &key),
+        Some(known) => merge_value(known, value, &key),
         None => drop(members.insert(key, value)),
     }
 }
 
-fn merge(known: &mut Value, more: Value, key: &str) {
+fn merge_value(known: &mut Value, more: Value, key: &str) {
     match (known, more) {
         (_, Value::Null) => {}
         (Value::String(text), Value::String(more)) => {
@@ -234,10 +234,11 @@ fn merge(known: &mut Value, more: Value, key: &str) {
         }
         (Value::Object(members), Value::Object(more)) => {
             more.into_iter()
-                .for_each(|(key, value)| add(members, key, value));
+                .for_each(|(key, value)| merge_member(members, key, value));
         }
         (Value::Array(list), Value::Array(more)) => {
-            more.into_iter().for_each(|element| join(list, element));
+            more.into_iter()
+                .for_each(|element| merge_element(list, element));
         }
         (Value::Array(list), Value::String(more)) => append_text(list, more),
         (known @ Value::String(_), Value::Array(more)) => {
@@ -251,14 +252,14 @@ fn merge(known: &mut Value, more: Value, key: &str) {
 }
 
 /// An element into the one with its index, or to the end.
-fn join(list: &mut Vec<Value>, element: Value) {
+fn merge_element(list: &mut Vec<Value>, element: Value) {
     let same = |known: &&mut Value| {
         let kinds = [known.get("type"), element.get("type")];
         let alike = kinds.contains(&None) || kinds[0] == kinds[1];
         alike && known.get("index").is_some() && known.get("index") == element.get("index")
     };
     match list.iter_mut().rev().take(MAX_LOOKED_AT).find(same) {
-        Some(known) => merge(known, element, ""),
+        Some(known) => merge_value(known, element, ""),
         None => list.push(element),
     }
 }
@@ -268,7 +269,7 @@ fn append_text(list: &mut Vec<Value>, text: String) {
     match list.last_mut() {
         _ if text.is_empty() => {}
         Some(Value::Object(part)) if part.get("type").is_some_and(|kind| kind == "text") => {
-            add(part, "text".into(), text.into());
+            merge_member(part, "text".into(), text.into());
         }
         _ => list.push(json!({"type": "text", "text": text})),
     }
@@ -276,18 +277,18 @@ fn append_text(list: &mut Vec<Value>, text: String) {
 
 #[cfg(test)]
 mod tests {
-    use super::{Calls, Deltas, MAX_BYTES};
+    use super::{CallTracker, Deltas, MAX_BYTES};
     use crate::format::chat::answer;
 
     fn message<'a>(deltas: impl IntoIterator<Item = &'a str>) -> String {
-        let (mut kept, mut calls) = (Deltas::default(), Calls::new(&[]));
+        let (mut kept, mut calls) = (Deltas::default(), CallTracker::new(&[]));
         for delta in deltas {
             let json = format!(r#"{{"choices":[{{"delta":{delta}}}]}}"#);
-            let answer = answer::read(json.as_bytes()).unwrap();
-            let slots = calls.take_parts(json.as_bytes(), answer.calls());
+            let answer = answer::read_answer(json.as_bytes()).unwrap();
+            let slots = calls.take_fragments(json.as_bytes(), answer.iter_calls());
             kept.push(json.as_bytes(), &answer, &slots);
         }
-        kept.assemble().message()
+        kept.assemble_message().to_message_json()
     }
 
     #[test]

@@ -7,8 +7,8 @@
 use smallvec::SmallVec;
 
 use crate::{
-    format::CallPart,
-    json::scan::{Kind, Span},
+    format::CallFragment,
+    json::scan::{JsonKind, Span},
 };
 
 /// Calls followed of one answer; what comes beyond them passes as the client's.
@@ -18,12 +18,12 @@ const MAX_CALLS: usize = 1_024;
 const MAX_NAME: usize = 1_024;
 
 /// The numbers of the calls that the fragments of one piece belong to.
-pub(super) type Slots = SmallVec<[Option<usize>; 2]>;
+pub(super) type CallSlots = SmallVec<[Option<usize>; 2]>;
 
-pub(super) struct Calls {
+pub(super) struct CallTracker {
     /// The names of the proxy-executed tools.
     tools: &'static [&'static str],
-    calls: Vec<Call>,
+    calls: Vec<TrackedCall>,
     /// Two calls had the same index, so that indices say nothing of the order.
     shared: bool,
     /// The answer comes in one piece: each part is a call of its own.
@@ -31,24 +31,24 @@ pub(super) struct Calls {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Owner {
+pub(super) enum CallExecutor {
     /// Not known yet.
-    Open,
+    Undecided,
     Proxy,
     Client,
 }
 
-pub(super) struct Call {
+pub(super) struct TrackedCall {
     index: Option<u64>,
     pub(super) id: Vec<u8>,
     pub(super) name: Vec<u8>,
     /// Arguments came after a name.
     argued: bool,
-    pub(super) owner: Owner,
+    pub(super) executor: CallExecutor,
     pub(super) legacy: bool,
 }
 
-impl Calls {
+impl CallTracker {
     pub(super) const fn new(tools: &'static [&'static str]) -> Self {
         Self {
             tools,
@@ -59,20 +59,20 @@ impl Calls {
     }
 
     /// Takes the fragments of one piece.
-    pub(super) fn take_parts<'a>(
+    pub(super) fn take_fragments<'a>(
         &mut self,
         json: &[u8],
-        fragments: impl Iterator<Item = &'a CallPart>,
-    ) -> Slots {
-        let mut seen = Slots::new();
+        fragments: impl Iterator<Item = &'a CallFragment>,
+    ) -> CallSlots {
+        let mut seen = CallSlots::new();
         for fragment in fragments {
-            let slot = match self.find(json, fragment, &seen) {
+            let slot = match self.find_call(json, fragment, &seen) {
                 Some(slot) if !self.whole => Some(slot),
-                _ => self.open(fragment),
+                _ => self.begin_call(fragment),
             };
             if let Some(slot) = slot {
-                self.add(slot, json, fragment);
-                self.decide(slot, false);
+                self.add_fragment(slot, json, fragment);
+                self.decide_executor(slot, false);
             }
             seen.push(slot);
         }
@@ -80,17 +80,22 @@ impl Calls {
     }
 
     /// The call that a fragment goes on with.
-    fn find(&self, json: &[u8], fragment: &CallPart, seen: &[Option<usize>]) -> Option<usize> {
+    fn find_call(
+        &self,
+        json: &[u8],
+        fragment: &CallFragment,
+        seen: &[Option<usize>],
+    ) -> Option<usize> {
         let raw = |span: Span| &json[span.range()];
         let index = fragment.index.map(|(index, _)| index);
-        let alike = |call: &Call| call.legacy == fragment.legacy && call.index == index;
+        let alike = |call: &TrackedCall| call.legacy == fragment.legacy && call.index == index;
         let id = fragment.id.map(|id| raw(id.span));
         let id = id.map(|id| &id[..id.len().min(MAX_NAME)]);
         if (index, id, fragment.name, fragment.legacy) == (None, None, None, false) {
             return self.calls.len().checked_sub(1);
         }
         if let (Some(id), None) = (id, index) {
-            let known = |call: &Call| alike(call) && call.id == id;
+            let known = |call: &TrackedCall| alike(call) && call.id == id;
             if let Some(slot) = self.calls.iter().rposition(known) {
                 return Some(slot);
             }
@@ -109,35 +114,38 @@ impl Calls {
         (!again && (id.is_some() || !renamed)).then_some(slot)
     }
 
-    fn open(&mut self, fragment: &CallPart) -> Option<usize> {
+    fn begin_call(&mut self, fragment: &CallFragment) -> Option<usize> {
         if self.calls.len() >= MAX_CALLS {
             return None;
         }
         for slot in 0..self.calls.len() {
             if !self.calls[slot].name.is_empty() {
-                self.decide(slot, true);
+                self.decide_executor(slot, true);
             }
         }
         let index = fragment.index.map(|(index, _)| index);
         self.shared |= self.calls.iter().any(|call| call.index == index);
-        self.calls.push(Call {
+        self.calls.push(TrackedCall {
             index,
             id: Vec::new(),
             name: Vec::new(),
             argued: false,
-            owner: Owner::Open,
+            executor: CallExecutor::Undecided,
             legacy: fragment.legacy,
         });
         Some(self.calls.len() - 1)
     }
 
-    fn add(&mut self, slot: usize, json: &[u8], fragment: &CallPart) {
+    fn add_fragment(&mut self, slot: usize, json: &[u8], fragment: &CallFragment) {
         let call = &mut self.calls[slot];
         if let Some(id) = fragment.id.filter(|_| call.id.is_empty()) {
             let id = &json[id.span.range()];
             call.id.extend_from_slice(&id[..id.len().min(MAX_NAME)]);
         }
-        if let Some(name) = fragment.name.filter(|_| call.owner == Owner::Open) {
+        if let Some(name) = fragment
+            .name
+            .filter(|_| call.executor == CallExecutor::Undecided)
+        {
             // Some providers say the whole name in every fragment.
             let name = &json[name.span.range()];
             let again = call.name == name && self.tools.iter().any(|it| it.as_bytes() == name);
@@ -147,62 +155,65 @@ impl Calls {
             }
         }
         let says = fragment.arguments.is_some_and(|(span, kind)| match kind {
-            Kind::String => span.len() > 2,
+            JsonKind::String => span.len() > 2,
             // Some providers give the object itself.
-            _ => kind != Kind::Null,
+            _ => kind != JsonKind::Null,
         });
         call.argued |= says && !call.name.is_empty();
     }
 
-    fn decide(&mut self, slot: usize, last: bool) {
+    fn decide_executor(&mut self, slot: usize, last: bool) {
         let call = &mut self.calls[slot];
-        if call.owner != Owner::Open {
+        if call.executor != CallExecutor::Undecided {
             return;
         }
         let mut tools = self.tools.iter().map(|name| name.as_bytes());
         if !tools.clone().any(|name| name.starts_with(&call.name)) {
-            call.owner = Owner::Client;
+            call.executor = CallExecutor::Client;
         } else if last || call.argued {
-            call.owner = match tools.any(|name| name == call.name) {
-                true => Owner::Proxy,
-                false => Owner::Client,
+            call.executor = match tools.any(|name| name == call.name) {
+                true => CallExecutor::Proxy,
+                false => CallExecutor::Client,
             };
         }
     }
 
     /// Nothing more comes: whatever is not the proxy's by now is the client's.
-    pub(super) fn settle(&mut self) {
+    pub(super) fn settle_calls(&mut self) {
         for slot in 0..self.calls.len() {
-            self.decide(slot, true);
+            self.decide_executor(slot, true);
         }
     }
 
     /// Whether it is not known yet who executes one of these calls.
-    pub(super) fn is_open(&self, slots: &[Option<usize>]) -> bool {
+    pub(super) fn has_undecided(&self, slots: &[Option<usize>]) -> bool {
         let mut slots = slots.iter().flatten();
-        slots.any(|slot| self.calls[*slot].owner == Owner::Open)
+        slots.any(|slot| self.calls[*slot].executor == CallExecutor::Undecided)
     }
 
-    pub(super) fn is_own(&self, slot: Option<usize>) -> bool {
-        slot.is_some_and(|slot| self.calls[slot].owner == Owner::Proxy)
+    pub(super) fn is_proxy_call(&self, slot: Option<usize>) -> bool {
+        slot.is_some_and(|slot| self.calls[slot].executor == CallExecutor::Proxy)
     }
 
     /// The index by which the client knows a call, where that is another than the provider's.
-    pub(super) fn renumbered(&self, slot: Option<usize>) -> Option<u64> {
+    pub(super) fn renumber_index(&self, slot: Option<usize>) -> Option<u64> {
         let index = self.calls[slot?].index?;
-        let before = |call: &&Call| call.owner == Owner::Proxy && call.index < Some(index);
+        let before =
+            |call: &&TrackedCall| call.executor == CallExecutor::Proxy && call.index < Some(index);
         let own = self.calls.iter().filter(before).count() as u64;
         (own > 0 && !self.shared).then(|| index - own.min(index))
     }
 
     /// How many are the proxy's, and the client's.
-    pub(super) fn count(&self) -> (u32, u32) {
+    pub(super) fn count_by_executor(&self) -> (u32, u32) {
         let own = self.calls.iter();
-        let own = own.filter(|call| call.owner == Owner::Proxy).count();
+        let own = own
+            .filter(|call| call.executor == CallExecutor::Proxy)
+            .count();
         (own as u32, (self.calls.len() - own) as u32)
     }
 
-    pub(super) fn iter(&self) -> impl Iterator<Item = &Call> {
+    pub(super) fn iter(&self) -> impl Iterator<Item = &TrackedCall> {
         self.calls.iter()
     }
 }

@@ -6,22 +6,23 @@ use bytes::Bytes;
 use smallvec::SmallVec;
 
 use super::{
-    Answer, Member, MessageSpans,
-    calls::Calls,
-    current::{Current, TakenEvent},
+    ChatAnswer, Member, MessageSpans,
+    calls::CallTracker,
+    current::{AnswerState, ParsedEvent},
 };
 use crate::{
     conversation::edit::Edits,
     format::{
-        AnswerEvent, Count, CountKind, Listener, UsageReport, usage::Usage, visible::Visible,
+        AnswerEvent, ResponseSummarizer, UsageCount, UsageCountKind, UsageReport, usage::Usage,
+        visible_text::VisibleText,
     },
-    json::scan::{Kind, Span, Text},
+    json::scan::{JsonKind, JsonString, Span},
 };
 
 /// What one response to the client keeps over its answers.
 #[derive(Default)]
-pub(super) struct Joined {
-    pub(super) visible: Visible,
+pub(super) struct JoinedResponse {
+    pub(super) visible: VisibleText,
     /// Tokens left out of the request that is being answered.
     pub(super) left_out: u32,
     /// The id of the first answer, between its quotes.
@@ -36,9 +37,9 @@ pub(super) struct Joined {
 }
 
 /// Which members of a message go.
-type Gone = SmallVec<[bool; 8]>;
+type RemovedMembers = SmallVec<[bool; 8]>;
 
-impl Joined {
+impl JoinedResponse {
     pub(super) fn new(left_out: Option<u32>) -> Self {
         Self {
             left_out: left_out.unwrap_or(0),
@@ -47,7 +48,7 @@ impl Joined {
     }
 
     /// The next answer comes.
-    pub(super) fn begin_answer(&mut self, usage: Option<Usage>, listener: &mut Listener) {
+    pub(super) fn begin_answer(&mut self, usage: Option<Usage>, listener: &mut ResponseSummarizer) {
         let tokens = usage.and_then(|usage| usage.completion_tokens);
         self.completions = self.completions.saturating_add(tokens.unwrap_or(0));
         self.continued = true;
@@ -59,11 +60,11 @@ impl Joined {
     /// that the answer is over stays behind.
     pub(super) fn edit_event(
         &mut self,
-        event: &TakenEvent,
-        current: &mut Current,
+        event: &ParsedEvent,
+        current: &mut AnswerState,
         closing: bool,
         edits: &mut Edits,
-        listener: &mut Listener,
+        listener: &mut ResponseSummarizer,
     ) -> bool {
         let (json, answer) = (&event.message.data, &event.answer);
         self.keep_first_id(json, answer, edits);
@@ -81,12 +82,15 @@ impl Joined {
             }
         }
         let hides = came && !left;
-        let own = event.slots.iter().any(|slot| current.calls.is_own(*slot));
-        let mut gone = take_calls(json, message, event, &current.calls, edits);
+        let own = event
+            .slots
+            .iter()
+            .any(|slot| current.calls.is_proxy_call(*slot));
+        let mut gone = remove_calls(json, message, event, &current.calls, edits);
         let (mut bare, mut role) = (true, false);
         for (gone, member) in gone.iter_mut().zip(&message.members) {
             let key = &json[member.key.span.range()];
-            let names_role = key == b"role" && member.kind == Kind::String;
+            let names_role = key == b"role" && member.kind == JsonKind::String;
             *gone |= names_role && self.continued && self.role_sent;
             role |= names_role && !*gone;
             bare &= *gone
@@ -104,7 +108,7 @@ impl Joined {
             return false;
         }
         self.role_sent |= role;
-        take_members(message, &gone, edits);
+        remove_members(message, &gone, edits);
         self.edit_reports(event, &current.calls, closing, edits, listener);
         true
     }
@@ -112,18 +116,18 @@ impl Joined {
     /// What the client sees of the texts.
     pub(super) fn visible_texts<'a>(
         &mut self,
-        event: &'a TakenEvent,
-        current: &mut Current,
-        listener: &mut Listener,
-    ) -> SmallVec<[(Text, Cow<'a, [u8]>); 1]> {
-        let texts = event.answer.texts().enumerate();
+        event: &'a ParsedEvent,
+        current: &mut AnswerState,
+        listener: &mut ResponseSummarizer,
+    ) -> SmallVec<[(JsonString, Cow<'a, [u8]>); 1]> {
+        let texts = event.answer.iter_texts().enumerate();
         let visible = texts.map(|(at, text)| {
             let raw = &event.message.data[text.span.range()];
             let visible = match &mut current.blocks {
                 Some(blocks) => blocks.visible_part(raw, &event.places[at]),
                 None => raw.into(),
             };
-            let mut visible = self.visible.say(visible, listener);
+            let mut visible = self.visible.push_text(visible, listener);
             if !self.earlier.is_empty() {
                 visible = [std::mem::take(&mut self.earlier), visible.into_owned()]
                     .concat()
@@ -134,7 +138,7 @@ impl Joined {
         visible.collect()
     }
 
-    fn keep_first_id(&mut self, json: &[u8], answer: &Answer, edits: &mut Edits) {
+    fn keep_first_id(&mut self, json: &[u8], answer: &ChatAnswer, edits: &mut Edits) {
         let Some(text) = answer.id else { return };
         let id = &json[text.span.range()];
         match &self.id {
@@ -149,28 +153,29 @@ impl Joined {
     /// Edits finish reason and usage, and tells the listener all but the texts.
     fn edit_reports(
         &self,
-        taken: &TakenEvent,
-        calls: &Calls,
+        taken: &ParsedEvent,
+        calls: &CallTracker,
         closing: bool,
         edits: &mut Edits,
-        listener: &mut Listener,
+        listener: &mut ResponseSummarizer,
     ) {
         let json = &taken.message.data;
         let mut slots = taken.slots.iter();
         for event in &taken.answer.events {
             match event {
                 AnswerEvent::Text(_) => {}
-                AnswerEvent::Call(_) if slots.next().is_some_and(|it| calls.is_own(*it)) => {}
+                AnswerEvent::Call(_) if slots.next().is_some_and(|it| calls.is_proxy_call(*it)) => {
+                }
                 AnswerEvent::Usage(report) if closing => edits.replace(report.span, "null"),
                 AnswerEvent::Usage(report) => {
                     self.add_usage(report, edits);
                     let usage = report.usage.map(|usage| self.add_completions(usage));
-                    listener.hear_usage(usage);
+                    listener.add_usage(usage);
                 }
                 AnswerEvent::Finish(finish) if closing && finish.first => {
-                    edits.replace(finish.reason.quoted(), "null");
+                    edits.replace(finish.reason.quoted_span(), "null");
                 }
-                event => listener.hear(json, std::slice::from_ref(event)),
+                event => listener.add_events(json, std::slice::from_ref(event)),
             }
         }
     }
@@ -179,17 +184,17 @@ impl Joined {
     /// are added.
     pub(super) fn add_usage(&self, report: &UsageReport, edits: &mut Edits) {
         // A prompt of 0: the provider has nothing to say yet.
-        let silent = |count: &Count| count.kind == CountKind::Prompt && count.tokens == 0;
+        let silent = |count: &UsageCount| count.kind == UsageCountKind::Prompt && count.tokens == 0;
         if report.counts.iter().any(silent) {
             return;
         }
         for count in &report.counts {
             let more = match count.kind {
-                CountKind::Prompt => self.left_out.into(),
-                CountKind::Completion => u64::from(self.completions),
-                CountKind::Total => u64::from(self.left_out) + u64::from(self.completions),
+                UsageCountKind::Prompt => self.left_out.into(),
+                UsageCountKind::Completion => u64::from(self.completions),
+                UsageCountKind::Total => u64::from(self.left_out) + u64::from(self.completions),
             };
-            if more > 0 && (count.tokens > 0 || count.kind == CountKind::Completion) {
+            if more > 0 && (count.tokens > 0 || count.kind == UsageCountKind::Completion) {
                 edits.replace(count.span, (u64::from(count.tokens) + more).to_string());
             }
         }
@@ -210,32 +215,33 @@ impl Joined {
 
 /// Whether a member says nothing.
 fn is_silent(member: Member) -> bool {
-    member.kind == Kind::Null || (member.value.len() == 2 && member.kind != Kind::Number)
+    member.kind == JsonKind::Null || (member.value.len() == 2 && member.kind != JsonKind::Number)
 }
 
 /// Takes proxy-executed calls out, and renumbers the others. Gives which members must go altogether.
-fn take_calls(
+fn remove_calls(
     json: &[u8],
     message: &MessageSpans,
-    event: &TakenEvent,
-    calls: &Calls,
+    event: &ParsedEvent,
+    calls: &CallTracker,
     edits: &mut Edits,
-) -> Gone {
-    let mut gone = Gone::from_elem(false, message.members.len());
-    if calls.count().0 == 0 {
+) -> RemovedMembers {
+    let mut gone = RemovedMembers::from_elem(false, message.members.len());
+    if calls.count_by_executor().0 == 0 {
         return gone;
     }
     let (mut spans, mut own) = (Vec::new(), Vec::new());
     let mut legacy = false;
-    for (call, slot) in event.answer.calls().zip(&event.slots) {
-        let is_own = calls.is_own(*slot);
+    for (call, slot) in event.answer.iter_calls().zip(&event.slots) {
+        let is_own = calls.is_proxy_call(*slot);
         if call.legacy {
             legacy |= is_own;
             continue;
         }
         spans.push(call.span);
         own.push(is_own);
-        if let (Some((_, span)), Some(index), false) = (call.index, calls.renumbered(*slot), is_own)
+        if let (Some((_, span)), Some(index), false) =
+            (call.index, calls.renumber_index(*slot), is_own)
         {
             edits.replace(span, index.to_string());
         }
@@ -254,9 +260,9 @@ fn take_calls(
     gone
 }
 
-fn take_members(message: &MessageSpans, gone: &[bool], edits: &mut Edits) {
+fn remove_members(message: &MessageSpans, gone: &[bool], edits: &mut Edits) {
     if gone.contains(&true) {
-        let members: Vec<Span> = message.members.iter().map(|it| it.span()).collect();
+        let members: Vec<Span> = message.members.iter().map(|it| it.full_span()).collect();
         edits.take_out(&members, |at| gone[at]);
     }
 }

@@ -3,86 +3,97 @@
 //! Holds spans, never copies. What has another shape than expected is passed over where that is possible
 //! and an error where spans could not be trusted.
 
-use super::{Answer, DONE, Events, Member, MessageSpans, usage};
+use super::{AnswerEvents, ChatAnswer, DONE, Member, MessageSpans, usage};
 use crate::{
-    format::{AnswerEvent, CallPart, Finish, FinishKind},
-    json::scan::{Kind, Malformed, Scan, Span, Text},
+    format::{AnswerEvent, CallFragment, Finish, FinishKind},
+    json::scan::{JsonKind, JsonScanner, JsonString, MalformedJson, Span},
 };
 
 /// Reads the data of an event, or a whole body.
 ///
 /// # Errors
 /// This is no JSON object, and not the marker behind the last event.
-pub fn read(json: &[u8]) -> Result<Answer, Malformed> {
-    let mut answer = Answer::default();
+pub fn read_answer(json: &[u8]) -> Result<ChatAnswer, MalformedJson> {
+    let mut answer = ChatAnswer::default();
     if json.trim_ascii() == DONE {
         answer.events.push(AnswerEvent::End);
         return Ok(answer);
     }
-    let mut scan = Scan::new(json, 0);
-    scan.object(|scan, key| match &json[key.span.range()] {
+    let mut scan = JsonScanner::new(json, 0);
+    scan.walk_object(|scan, key| match &json[key.span.range()] {
         b"choices" => read_choices(json, scan, &mut answer),
-        b"usage" => usage::read(json, scan, &mut answer.events),
+        b"usage" => usage::read_usage(json, scan, &mut answer.events),
         b"x_groq" => read_groq(json, scan, &mut answer.events),
         b"id" => {
-            answer.id = read_filled(scan)?;
+            answer.id = read_nonempty_string(scan)?;
             Ok(())
         }
         b"error" => {
-            if scan.value()?.1 != Kind::Null {
+            if scan.take_value()?.1 != JsonKind::Null {
                 answer.events.push(AnswerEvent::Error);
             }
             Ok(())
         }
-        _ => skip(scan),
+        _ => skip_value(scan),
     })?;
-    scan.end()?;
+    scan.expect_end()?;
     Ok(answer)
 }
 
-pub(super) fn skip(scan: &mut Scan<'_>) -> Result<(), Malformed> {
-    scan.value().map(|_| ())
+pub(super) fn skip_value(scan: &mut JsonScanner<'_>) -> Result<(), MalformedJson> {
+    scan.take_value().map(|_| ())
 }
 
 /// A string; `None` for one that is empty and for any other value.
-fn read_filled(scan: &mut Scan<'_>) -> Result<Option<Text>, Malformed> {
+fn read_nonempty_string(scan: &mut JsonScanner<'_>) -> Result<Option<JsonString>, MalformedJson> {
     Ok(read_string(scan)?.filter(|text| !text.span.is_empty()))
 }
 
-fn read_string(scan: &mut Scan<'_>) -> Result<Option<Text>, Malformed> {
+fn read_string(scan: &mut JsonScanner<'_>) -> Result<Option<JsonString>, MalformedJson> {
     if scan.peek() == Some(b'"') {
-        return scan.string().map(Some);
+        return scan.take_string().map(Some);
     }
-    skip(scan)?;
+    skip_value(scan)?;
     Ok(None)
 }
 
 /// A whole number that is not negative; `None` for any other value.
-fn read_index(json: &[u8], scan: &mut Scan<'_>) -> Result<Option<(u64, Span)>, Malformed> {
-    let (span, _) = scan.value()?;
+fn read_index(
+    json: &[u8],
+    scan: &mut JsonScanner<'_>,
+) -> Result<Option<(u64, Span)>, MalformedJson> {
+    let (span, _) = scan.take_value()?;
     let number = std::str::from_utf8(&json[span.range()]).ok();
     Ok(number
         .and_then(|number| number.parse().ok())
         .map(|number| (number, span)))
 }
 
-fn read_groq(json: &[u8], scan: &mut Scan<'_>, events: &mut Events) -> Result<(), Malformed> {
+fn read_groq(
+    json: &[u8],
+    scan: &mut JsonScanner<'_>,
+    events: &mut AnswerEvents,
+) -> Result<(), MalformedJson> {
     if scan.peek() != Some(b'{') {
-        return skip(scan);
+        return skip_value(scan);
     }
-    let walked = scan.object(|scan, key| match &json[key.span.range()] {
-        b"usage" => usage::read(json, scan, events),
-        _ => skip(scan),
+    let walked = scan.walk_object(|scan, key| match &json[key.span.range()] {
+        b"usage" => usage::read_usage(json, scan, events),
+        _ => skip_value(scan),
     });
     walked.map(|_| ())
 }
 
-fn read_choices(json: &[u8], scan: &mut Scan<'_>, answer: &mut Answer) -> Result<(), Malformed> {
+fn read_choices(
+    json: &[u8],
+    scan: &mut JsonScanner<'_>,
+    answer: &mut ChatAnswer,
+) -> Result<(), MalformedJson> {
     if scan.peek() != Some(b'[') {
-        return skip(scan);
+        return skip_value(scan);
     }
     let mut choices = 0;
-    scan.array(|scan| {
+    scan.walk_array(|scan| {
         choices += 1;
         read_choice(json, scan, answer)
     })?;
@@ -90,20 +101,24 @@ fn read_choices(json: &[u8], scan: &mut Scan<'_>, answer: &mut Answer) -> Result
     Ok(())
 }
 
-fn read_choice(json: &[u8], scan: &mut Scan<'_>, answer: &mut Answer) -> Result<(), Malformed> {
+fn read_choice(
+    json: &[u8],
+    scan: &mut JsonScanner<'_>,
+    answer: &mut ChatAnswer,
+) -> Result<(), MalformedJson> {
     if scan.peek() != Some(b'{') {
-        return skip(scan);
+        return skip_value(scan);
     }
     let before = answer.events.len();
     let (mut message, mut index) = (None, 0);
-    scan.object(|scan, key| {
+    scan.walk_object(|scan, key| {
         match &json[key.span.range()] {
             b"index" => index = read_index(json, scan)?.map_or(0, |(index, _)| index),
             b"delta" | b"message" if scan.peek() == Some(b'{') => {
                 message = Some(read_message(json, scan, &mut answer.events)?);
             }
             b"finish_reason" => {
-                let reason = read_filled(scan)?;
+                let reason = read_nonempty_string(scan)?;
                 let finish = reason.map(|reason| Finish {
                     reason,
                     kind: finish_kind(&json[reason.span.range()]),
@@ -112,10 +127,10 @@ fn read_choice(json: &[u8], scan: &mut Scan<'_>, answer: &mut Answer) -> Result<
                 answer.events.extend(finish.map(AnswerEvent::Finish));
             }
             // Kimi reports here.
-            b"usage" => usage::read(json, scan, &mut answer.events)?,
-            _ => skip(scan)?,
+            b"usage" => usage::read_usage(json, scan, &mut answer.events)?,
+            _ => skip_value(scan)?,
         }
-        Ok::<_, Malformed>(())
+        Ok::<_, MalformedJson>(())
     })?;
     if index == 0 && answer.first.is_none() {
         answer.first = Some(message.unwrap_or_default());
@@ -149,7 +164,7 @@ fn finish_kind(reason: &[u8]) -> FinishKind {
 }
 
 /// Leaves of another choice than the first that it ended, and what it cost.
-fn drop_choice(events: &mut Events, before: usize) {
+fn drop_choice(events: &mut AnswerEvents, before: usize) {
     let mut at = 0;
     events.retain(|event| {
         at += 1;
@@ -166,53 +181,57 @@ fn drop_choice(events: &mut Events, before: usize) {
 /// A `delta` or a `message`.
 fn read_message(
     json: &[u8],
-    scan: &mut Scan<'_>,
-    events: &mut Events,
-) -> Result<MessageSpans, Malformed> {
+    scan: &mut JsonScanner<'_>,
+    events: &mut AnswerEvents,
+) -> Result<MessageSpans, MalformedJson> {
     let mut message = MessageSpans::default();
-    message.span = scan.object(|scan, key| {
+    message.span = scan.walk_object(|scan, key| {
         let mut inner = scan.clone();
-        let (value, kind) = scan.value()?;
+        let (value, kind) = scan.take_value()?;
         message.members.push(Member { key, value, kind });
         match (&json[key.span.range()], kind) {
-            (b"content", Kind::String) => events.push(AnswerEvent::Text(inner.string()?)),
-            (b"content", Kind::Array) => {
-                inner.array(|scan| read_part(json, scan, events))?;
+            (b"content", JsonKind::String) => events.push(AnswerEvent::Text(inner.take_string()?)),
+            (b"content", JsonKind::Array) => {
+                inner.walk_array(|scan| read_part(json, scan, events))?;
             }
-            (b"reasoning_content" | b"reasoning", Kind::String) => {
-                events.push(AnswerEvent::Reasoning(inner.string()?));
+            (b"reasoning_content" | b"reasoning", JsonKind::String) => {
+                events.push(AnswerEvent::Reasoning(inner.take_string()?));
             }
-            (b"tool_calls", Kind::Array) => {
-                inner.array(|scan| read_call(json, scan, events))?;
+            (b"tool_calls", JsonKind::Array) => {
+                inner.walk_array(|scan| read_call(json, scan, events))?;
             }
-            (b"function_call", Kind::Object) => {
-                let mut call = CallPart {
+            (b"function_call", JsonKind::Object) => {
+                let mut call = CallFragment {
                     legacy: true,
-                    ..CallPart::default()
+                    ..CallFragment::default()
                 };
                 call.span = read_function(json, &mut inner, &mut call)?;
                 events.push(AnswerEvent::Call(call));
             }
             _ => {}
         }
-        Ok::<_, Malformed>(())
+        Ok::<_, MalformedJson>(())
     })?;
     Ok(message)
 }
 
 /// A content part, of which the text counts.
-fn read_part(json: &[u8], scan: &mut Scan<'_>, events: &mut Events) -> Result<(), Malformed> {
+fn read_part(
+    json: &[u8],
+    scan: &mut JsonScanner<'_>,
+    events: &mut AnswerEvents,
+) -> Result<(), MalformedJson> {
     if scan.peek() != Some(b'{') {
-        return skip(scan);
+        return skip_value(scan);
     }
     let (mut kind, mut text) = (None, None);
-    scan.object(|scan, key| {
+    scan.walk_object(|scan, key| {
         match &json[key.span.range()] {
             b"type" => kind = read_string(scan)?,
             b"text" => text = read_string(scan)?,
-            _ => skip(scan)?,
+            _ => skip_value(scan)?,
         }
-        Ok::<_, Malformed>(())
+        Ok::<_, MalformedJson>(())
     })?;
     let is_text = kind.is_none_or(|kind| &json[kind.span.range()] == b"text");
     events.extend(text.filter(|_| is_text).map(AnswerEvent::Text));
@@ -220,33 +239,41 @@ fn read_part(json: &[u8], scan: &mut Scan<'_>, events: &mut Events) -> Result<()
 }
 
 /// An element of `tool_calls`.
-fn read_call(json: &[u8], scan: &mut Scan<'_>, events: &mut Events) -> Result<(), Malformed> {
+fn read_call(
+    json: &[u8],
+    scan: &mut JsonScanner<'_>,
+    events: &mut AnswerEvents,
+) -> Result<(), MalformedJson> {
     if scan.peek() != Some(b'{') {
-        return skip(scan);
+        return skip_value(scan);
     }
-    let mut call = CallPart::default();
-    call.span = scan.object(|scan, key| {
+    let mut call = CallFragment::default();
+    call.span = scan.walk_object(|scan, key| {
         match &json[key.span.range()] {
             b"index" => call.index = read_index(json, scan)?,
-            b"id" => call.id = read_filled(scan)?,
+            b"id" => call.id = read_nonempty_string(scan)?,
             b"function" if scan.peek() == Some(b'{') => {
                 read_function(json, scan, &mut call)?;
             }
-            _ => skip(scan)?,
+            _ => skip_value(scan)?,
         }
-        Ok::<_, Malformed>(())
+        Ok::<_, MalformedJson>(())
     })?;
     events.push(AnswerEvent::Call(call));
     Ok(())
 }
 
-fn read_function(json: &[u8], scan: &mut Scan<'_>, call: &mut CallPart) -> Result<Span, Malformed> {
-    scan.object(|scan, key| {
+fn read_function(
+    json: &[u8],
+    scan: &mut JsonScanner<'_>,
+    call: &mut CallFragment,
+) -> Result<Span, MalformedJson> {
+    scan.walk_object(|scan, key| {
         match &json[key.span.range()] {
-            b"name" => call.name = read_filled(scan)?,
-            b"arguments" => call.arguments = Some(scan.value()?),
-            _ => skip(scan)?,
+            b"name" => call.name = read_nonempty_string(scan)?,
+            b"arguments" => call.arguments = Some(scan.take_value()?),
+            _ => skip_value(scan)?,
         }
-        Ok::<_, Malformed>(())
+        Ok::<_, MalformedJson>(())
     })
 }

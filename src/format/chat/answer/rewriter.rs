@@ -10,13 +10,13 @@ use std::collections::VecDeque;
 use bytes::{Bytes, BytesMut};
 
 use super::{
-    current::{Current, TakenEvent},
-    edits::Joined,
+    current::{AnswerState, ParsedEvent},
+    edits::JoinedResponse,
 };
 use crate::{
     conversation::edit::Edits,
-    format::{Before, Listener, Sifting, Spoken},
-    wire::event::Message,
+    format::{AnswerFilter, AssistantTurn, PrecedingText, ResponseSummarizer},
+    wire::sse::SseMessage,
 };
 
 /// Bytes of events held back until their calls and texts are decided.
@@ -24,7 +24,7 @@ const MAX_HELD: usize = 64 << 10;
 
 /// What becomes of an event.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Verdict {
+pub enum EventAction {
     /// It goes on as it came.
     Pass,
     /// These bytes go on in its place.
@@ -36,46 +36,46 @@ pub enum Verdict {
 
 /// Rewrites the answers of one response to a client, one after another.
 pub struct Rewriter {
-    sifting: Sifting,
-    pub(super) joined: Joined,
-    pub(super) current: Current,
-    held: VecDeque<TakenEvent>,
-    round: bool,
+    filter: AnswerFilter,
+    pub(super) joined: JoinedResponse,
+    pub(super) current: AnswerState,
+    held: VecDeque<ParsedEvent>,
+    for_proxy: bool,
 }
 
 impl Rewriter {
     /// `left_out`: tokens left out of the request, which are added to the prompt tokens of its answer.
-    pub fn new(sifting: Sifting, left_out: Option<u32>) -> Self {
+    pub fn new(sifting: AnswerFilter, left_out: Option<u32>) -> Self {
         Self {
-            sifting,
-            joined: Joined::new(left_out),
-            current: Current::new(sifting),
+            filter: sifting,
+            joined: JoinedResponse::new(left_out),
+            current: AnswerState::new(sifting),
             held: VecDeque::new(),
-            round: false,
+            for_proxy: false,
         }
     }
 
     /// Whether the answer was for the proxy alone: what follows of it is looked at, and goes nowhere.
-    pub const fn is_round(&self) -> bool {
-        self.round
+    pub const fn is_for_proxy(&self) -> bool {
+        self.for_proxy
     }
 
     /// What the current answer said.
-    pub fn spoken(&self) -> Spoken {
-        self.current.spoken()
+    pub fn to_assistant_turn(&self) -> AssistantTurn {
+        self.current.to_assistant_turn()
     }
 
     /// What the client saw before the current answer.
-    pub const fn before(&self) -> Before {
-        self.joined.visible.before()
+    pub const fn preceding_text(&self) -> PrecedingText {
+        self.joined.visible.preceding_text()
     }
 
     /// Another answer comes; gives what the one before said.
-    pub fn begin_answer(&mut self, listener: &mut Listener) -> Spoken {
-        let spoken = self.spoken();
+    pub fn begin_answer(&mut self, listener: &mut ResponseSummarizer) -> AssistantTurn {
+        let spoken = self.to_assistant_turn();
         self.joined.begin_answer(spoken.usage, listener);
-        self.current = Current::new(self.sifting);
-        self.round = false;
+        self.current = AnswerState::new(self.filter);
+        self.for_proxy = false;
         spoken
     }
 
@@ -87,82 +87,94 @@ impl Rewriter {
     /// Takes the next event. What was held and is decided now goes to `ready`, to be sent ahead of it.
     pub fn take_event(
         &mut self,
-        mut event: TakenEvent,
+        mut event: ParsedEvent,
         ready: &mut VecDeque<Bytes>,
-        listener: &mut Listener,
-    ) -> Verdict {
-        if self.round {
-            self.current.report(&event.answer);
-            return Verdict::Drop;
+        listener: &mut ResponseSummarizer,
+    ) -> EventAction {
+        if self.for_proxy {
+            self.current.take_usage(&event.answer);
+            return EventAction::Drop;
         }
         self.current.take_event(&mut event);
         if event.answer.is_end() {
-            self.settle(ready, listener);
+            self.settle_answer(ready, listener);
             // Some providers give no finish reason.
-            self.round = self.current.finish.is_none() && self.current.is_own();
-            if self.round {
-                return Verdict::Drop;
+            self.for_proxy = self.current.finish.is_none() && self.current.is_for_proxy();
+            if self.for_proxy {
+                return EventAction::Drop;
             }
-            listener.hear(&[], &event.answer.events);
-            return Verdict::Pass;
+            listener.add_events(&[], &event.answer.events);
+            return EventAction::Pass;
         }
-        let last = event.answer.finish().is_some();
-        self.release(ready, listener);
+        let last = event.answer.find_finish().is_some();
+        self.release_held(ready, listener);
         let waits = !self.current.is_decided(&event)
             || !(self.held.is_empty()
-                || event.overtakes() && self.held.iter().all(TakenEvent::only_calls));
+                || event.can_overtake() && self.held.iter().all(ParsedEvent::has_only_calls));
         if event.answer.first.is_some() && waits {
             self.held.push_back(event);
             let held: usize = self.held.iter().map(|held| held.raw.len()).sum();
             if held > MAX_HELD {
-                self.settle(ready, listener);
+                self.settle_answer(ready, listener);
             }
-            return Verdict::Hold;
+            return EventAction::Hold;
         }
-        self.round = last && self.current.is_own();
-        self.rewrite(&event, listener)
+        self.for_proxy = last && self.current.is_for_proxy();
+        self.rewrite_event(&event, listener)
     }
 
     /// Nothing more comes of what is still undecided.
-    pub fn settle(&mut self, ready: &mut VecDeque<Bytes>, listener: &mut Listener) {
-        self.current.settle();
-        self.release(ready, listener);
+    pub fn settle_answer(
+        &mut self,
+        ready: &mut VecDeque<Bytes>,
+        listener: &mut ResponseSummarizer,
+    ) {
+        self.current.settle_answer();
+        self.release_held(ready, listener);
     }
 
     /// Lets go what was held and is decided.
-    fn release(&mut self, ready: &mut VecDeque<Bytes>, listener: &mut Listener) {
+    fn release_held(&mut self, ready: &mut VecDeque<Bytes>, listener: &mut ResponseSummarizer) {
         while let Some(held) = self.held.pop_front() {
             if !self.current.is_decided(&held) {
                 self.held.push_front(held);
                 return;
             }
-            match self.rewrite(&held, listener) {
-                Verdict::Pass => ready.push_back(held.raw),
-                Verdict::Replace(bytes) => ready.push_back(bytes),
-                Verdict::Drop | Verdict::Hold => {}
+            match self.rewrite_event(&held, listener) {
+                EventAction::Pass => ready.push_back(held.raw),
+                EventAction::Replace(bytes) => ready.push_back(bytes),
+                EventAction::Drop | EventAction::Hold => {}
             }
         }
     }
 
     /// Takes out of an event what is not for the client.
-    fn rewrite(&mut self, event: &TakenEvent, listener: &mut Listener) -> Verdict {
+    fn rewrite_event(
+        &mut self,
+        event: &ParsedEvent,
+        listener: &mut ResponseSummarizer,
+    ) -> EventAction {
         let mut edits = Edits::default();
-        let kept =
-            self.joined
-                .edit_event(event, &mut self.current, self.round, &mut edits, listener);
+        let kept = self.joined.edit_event(
+            event,
+            &mut self.current,
+            self.for_proxy,
+            &mut edits,
+            listener,
+        );
         if !kept {
-            return Verdict::Drop;
+            return EventAction::Drop;
         }
         if edits.is_empty() {
-            return Verdict::Pass;
+            return EventAction::Pass;
         }
         let json = edits.apply(&event.message.data).to_bytes();
-        Verdict::Replace(replace_data(&event.raw, &event.message, &json))
+        EventAction::Replace(replace_data(&event.raw, &event.message, &json))
     }
 }
 
 /// The event with another content; all around that stays.
-fn replace_data(raw: &[u8], message: &Message, json: &[u8]) -> Bytes {
+fn replace_data(raw: &[u8], message: &SseMessage, json: &[u8]) -> Bytes {
     if let Some(at) = memchr::memmem::find(raw, &message.data) {
         let after = &raw[at + message.data.len()..];
         return [&raw[..at], json, after].concat().into();

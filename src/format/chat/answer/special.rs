@@ -5,7 +5,7 @@ use super::DONE;
 /// Whether the beginning of an event can be that of one that must be known whole: the marker behind the
 /// last one, or with `usage` a chunk with usage and without choices. What holds for a beginning holds for
 /// every shorter one.
-pub fn may_be_special(beginning: &[u8], usage: bool) -> bool {
+pub fn may_need_whole_event(beginning: &[u8], usage: bool) -> bool {
     may_be_done(beginning) || (usage && !has_choices(beginning))
 }
 

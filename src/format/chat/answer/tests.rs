@@ -1,4 +1,4 @@
-use super::{AnswerEvent, Finish, Span, may_be_special, read};
+use super::{AnswerEvent, Finish, Span, may_need_whole_event, read_answer};
 
 #[test]
 fn everything_that_may_change_is_found() {
@@ -8,21 +8,21 @@ fn everything_that_may_change_is_found() {
          "function_call":null},"finish_reason":"stop","usage":{"completion_tokens":2.5}}],
         "usage":{"prompt_tokens":1,"completion_tokens":2,"total_tokens":3},
         "x_groq":{"usage":null}} "#;
-    let answer = read(json).unwrap();
+    let answer = read_answer(json).unwrap();
     let text = |span: Span| std::str::from_utf8(&json[span.range()]).unwrap();
     assert_eq!((answer.choices, answer.has_error()), (Some(2), false));
     assert_eq!(text(answer.id.unwrap().span), "x");
-    assert_eq!(text(answer.finish().unwrap().reason.span), "stop");
-    let texts: Vec<_> = answer.texts().map(|found| text(found.span)).collect();
+    assert_eq!(text(answer.find_finish().unwrap().reason.span), "stop");
+    let texts: Vec<_> = answer.iter_texts().map(|found| text(found.span)).collect();
     assert_eq!(texts, ["a", "b"]);
-    let calls: Vec<_> = answer.calls().collect();
+    let calls: Vec<_> = answer.iter_calls().collect();
     let [call] = calls[..] else {
         panic!("{calls:?}")
     };
     assert_eq!(call.index.unwrap().0, 2);
     assert_eq!((call.id, text(call.name.unwrap().span)), (None, "n"));
     let message = answer.first.as_ref().unwrap();
-    let legacy = message.member(json, b"function_call").unwrap();
+    let legacy = message.find_member(json, b"function_call").unwrap();
     assert_eq!(text(legacy.value), "null");
     let reports = answer.events.iter().filter_map(|event| match event {
         AnswerEvent::Usage(report) => Some(report),
@@ -40,8 +40,8 @@ fn everything_that_may_change_is_found() {
 #[test]
 fn of_another_choice_its_end_and_its_cost_are_read() {
     let json = br#"{"choices":[{"delta":{"content":"a","tool_calls":[{"id":"x"}]},"finish_reason":"stop","usage":{"prompt_tokens":1},"index":1}]}"#;
-    let answer = read(json).unwrap();
-    assert!(!answer.has_message() && answer.finish().is_none());
+    let answer = read_answer(json).unwrap();
+    assert!(!answer.has_message() && answer.find_finish().is_none());
     assert!(matches!(
         answer.events[..],
         [
@@ -65,12 +65,12 @@ fn an_event_is_special_by_what_it_begins_with() {
         ("data: {\"choices\" : [ {", false, false),
     ] {
         assert_eq!(
-            may_be_special(beginning.as_bytes(), false),
+            may_need_whole_event(beginning.as_bytes(), false),
             end,
             "{beginning}"
         );
         assert_eq!(
-            may_be_special(beginning.as_bytes(), true),
+            may_need_whole_event(beginning.as_bytes(), true),
             usage,
             "{beginning}"
         );
@@ -85,9 +85,9 @@ fn odd_shapes_are_passed_over_and_broken_ones_refused() {
         r#"{"choices":[{"delta":{"content":5,"tool_calls":{},"function_call":"x"}}]}"#,
         r#"{"choices":[{"delta":{"content":["x",{"text":null}],"tool_calls":[[]]}}]}"#,
     ] {
-        assert!(read(json.as_bytes()).is_ok(), "{json}");
+        assert!(read_answer(json.as_bytes()).is_ok(), "{json}");
     }
     for json in ["", "[]", "null", r#"{"a":1"#, r#"{"a":1} x"#] {
-        assert!(read(json.as_bytes()).is_err(), "{json}");
+        assert!(read_answer(json.as_bytes()).is_err(), "{json}");
     }
 }

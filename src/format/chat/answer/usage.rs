@@ -5,34 +5,38 @@
 
 use smallvec::SmallVec;
 
-use super::{Events, read::skip};
+use super::{AnswerEvents, read::skip_value};
 use crate::{
-    format::{AnswerEvent, Count, CountKind, UsageReport, usage::Usage},
-    json::scan::{Malformed, Scan},
+    format::{AnswerEvent, UsageCount, UsageCountKind, UsageReport, usage::Usage},
+    json::scan::{JsonScanner, MalformedJson},
 };
 
 /// The counts that a `usage` object holds under its various names, the name that counts first.
 #[derive(Default)]
-struct Counts {
+struct ReportedCounts {
     prompt: [Option<u32>; 2],
     completion: [Option<u32>; 2],
     cached: [Option<u32>; 5],
 }
 
 /// Reads the value of a `usage`; passes over what is no object.
-pub(super) fn read(json: &[u8], scan: &mut Scan<'_>, events: &mut Events) -> Result<(), Malformed> {
+pub(super) fn read_usage(
+    json: &[u8],
+    scan: &mut JsonScanner<'_>,
+    events: &mut AnswerEvents,
+) -> Result<(), MalformedJson> {
     if scan.peek() != Some(b'{') {
-        return skip(scan);
+        return skip_value(scan);
     }
-    let (mut found, mut total) = (Counts::default(), None);
+    let (mut found, mut total) = (ReportedCounts::default(), None);
     let mut counts = SmallVec::new();
-    let span = scan.object(|scan, key| {
+    let span = scan.walk_object(|scan, key| {
         let (place, kind) = match &json[key.span.range()] {
-            b"prompt_tokens" => (&mut found.prompt[0], Some(CountKind::Prompt)),
-            b"input_tokens" => (&mut found.prompt[1], Some(CountKind::Prompt)),
-            b"completion_tokens" => (&mut found.completion[0], Some(CountKind::Completion)),
-            b"output_tokens" => (&mut found.completion[1], Some(CountKind::Completion)),
-            b"total_tokens" => (&mut total, Some(CountKind::Total)),
+            b"prompt_tokens" => (&mut found.prompt[0], Some(UsageCountKind::Prompt)),
+            b"input_tokens" => (&mut found.prompt[1], Some(UsageCountKind::Prompt)),
+            b"completion_tokens" => (&mut found.completion[0], Some(UsageCountKind::Completion)),
+            b"output_tokens" => (&mut found.completion[1], Some(UsageCountKind::Completion)),
+            b"total_tokens" => (&mut total, Some(UsageCountKind::Total)),
             b"prompt_tokens_details" => {
                 return read_cached(json, scan, &mut found.cached[0]);
             }
@@ -42,13 +46,13 @@ pub(super) fn read(json: &[u8], scan: &mut Scan<'_>, events: &mut Events) -> Res
             b"prompt_cache_hit_tokens" => (&mut found.cached[2], None),
             b"num_cached_tokens" => (&mut found.cached[3], None),
             b"cached_tokens" => (&mut found.cached[4], None),
-            _ => return skip(scan),
+            _ => return skip_value(scan),
         };
-        let (span, _) = scan.value()?;
+        let (span, _) = scan.take_value()?;
         let spelt = &json[span.range()];
         *place = parse_count(spelt);
         if let (Some(tokens), Some(kind), true) = (*place, kind, is_plain(spelt)) {
-            counts.push(Count { kind, tokens, span });
+            counts.push(UsageCount { kind, tokens, span });
         }
         Ok(())
     })?;
@@ -68,14 +72,14 @@ pub(super) fn read(json: &[u8], scan: &mut Scan<'_>, events: &mut Events) -> Res
 
 fn read_cached(
     json: &[u8],
-    scan: &mut Scan<'_>,
+    scan: &mut JsonScanner<'_>,
     cached: &mut Option<u32>,
-) -> Result<(), Malformed> {
+) -> Result<(), MalformedJson> {
     if scan.peek() != Some(b'{') {
-        return skip(scan);
+        return skip_value(scan);
     }
-    let walked = scan.object(|scan, key| {
-        let (span, _) = scan.value()?;
+    let walked = scan.walk_object(|scan, key| {
+        let (span, _) = scan.take_value()?;
         if &json[key.span.range()] == b"cached_tokens" {
             *cached = parse_count(&json[span.range()]);
         }
@@ -103,12 +107,12 @@ fn is_plain(spelt: &[u8]) -> bool {
 #[cfg(test)]
 mod tests {
     use crate::format::AnswerEvent;
-    use crate::format::chat::answer::read;
+    use crate::format::chat::answer::read_answer;
 
     #[test]
     fn reads_every_shape() {
         let check = |json: &str, expected: Option<(u32, Option<u32>, Option<u32>)>| {
-            let answer = read(format!(r#"{{"usage":{json}}}"#).as_bytes()).unwrap();
+            let answer = read_answer(format!(r#"{{"usage":{json}}}"#).as_bytes()).unwrap();
             let usage = answer.events.first().and_then(|event| match event {
                 AnswerEvent::Usage(report) => report.usage,
                 _ => None,

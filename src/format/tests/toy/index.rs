@@ -4,17 +4,17 @@ use bytes::Bytes;
 
 use crate::{
     conversation::{
-        Author, Block, BlockKind, Call, Content, Conversation, Field, Format, Item, Unindexed,
+        Author, Block, BlockKind, Call, Content, Conversation, Field, Format, IndexError, Item,
         annotation,
     },
-    format::describe::{Listed, describe},
+    format::describe::{ItemSource, describe_item},
     json::{
-        scan::{Kind, Malformed, Scan, Span, Text},
-        text::{self, Sizes},
+        scan::{JsonKind, JsonScanner, JsonString, MalformedJson, Span},
+        text::{self, TextSizes},
     },
 };
 
-pub(in crate::format) fn index(body: Bytes) -> Result<Conversation, Unindexed> {
+pub(in crate::format) fn index(body: Bytes) -> Result<Conversation, IndexError> {
     let mut indexer = Indexer {
         body: &body,
         found: Conversation {
@@ -31,7 +31,7 @@ pub(in crate::format) fn index(body: Bytes) -> Result<Conversation, Unindexed> {
     };
     match indexer.read() {
         Ok(()) => Ok(indexer.found),
-        Err(malformed) => Err(Unindexed::NotJson(malformed.to_string())),
+        Err(malformed) => Err(IndexError::NotJson(malformed.to_string())),
     }
 }
 
@@ -41,31 +41,31 @@ struct Indexer<'a> {
 }
 
 impl<'a> Indexer<'a> {
-    fn key(&self, key: Text) -> &'a [u8] {
+    fn key(&self, key: JsonString) -> &'a [u8] {
         &self.body[key.span.range()]
     }
 
-    fn read(&mut self) -> Result<(), Malformed> {
-        self.found.span = Scan::new(self.body, 0).object(|scan, key| {
+    fn read(&mut self) -> Result<(), MalformedJson> {
+        self.found.span = JsonScanner::new(self.body, 0).walk_object(|scan, key| {
             let (value, kind) = if self.key(key) == b"log" {
-                self.found.list = scan.array(|scan| self.read_entry(scan))?;
-                (self.found.list, Kind::Array)
+                self.found.list = scan.walk_array(|scan| self.read_entry(scan))?;
+                (self.found.list, JsonKind::Array)
             } else {
-                scan.value()?
+                scan.take_value()?
             };
             self.found.fields.push(Field { key, value, kind });
-            Ok::<_, Malformed>(())
+            Ok::<_, MalformedJson>(())
         })?;
         Ok(())
     }
 
-    fn read_entry(&mut self, scan: &mut Scan<'a>) -> Result<(), Malformed> {
+    fn read_entry(&mut self, scan: &mut JsonScanner<'a>) -> Result<(), MalformedJson> {
         let (mut author, mut content) = (Author::Unknown, Content::Absent);
         let (mut call_id, mut name) = (None, None);
-        let mut sizes = Sizes::default();
+        let mut sizes = TextSizes::default();
         let first_call = self.found.calls.len() as u32;
         let first_annotation = self.found.annotations.len();
-        let span = scan.object(|scan, key| {
+        let span = scan.walk_object(|scan, key| {
             match self.key(key) {
                 b"who" => author = take_text(scan)?.map_or(author, |who| author_of(self.key(who))),
                 b"says" => content = self.read_content(scan)?,
@@ -74,18 +74,18 @@ impl<'a> Indexer<'a> {
                 b"alias" => name = take_text(scan)?,
                 b"muses" => {
                     if let Some(text) = take_text(scan)? {
-                        sizes += text::measure(self.key(text));
+                        sizes += text::measure_text(self.key(text));
                     }
                 }
                 _ => {
-                    scan.value()?;
+                    scan.take_value()?;
                 }
             }
-            Ok::<_, Malformed>(())
+            Ok::<_, MalformedJson>(())
         })?;
         let at = self.found.items.len();
         let annotations = &mut self.found.annotations;
-        annotation::find(self.body, span, at, None, annotations)?;
+        annotation::find_annotations(self.body, span, at, None, annotations)?;
         annotations[first_annotation..].sort_by_key(|annotation| annotation.span.start);
         let mut item = Item {
             span,
@@ -98,88 +98,88 @@ impl<'a> Indexer<'a> {
             digest: 0,
             short_digest: 0,
         };
-        let listed = Listed {
+        let listed = ItemSource {
             body: self.body,
             calls: &self.found.calls,
             blocks: &self.found.blocks,
             annotations: &self.found.annotations[first_annotation..],
         };
-        describe(&listed, author as u8, &mut item);
+        describe_item(&listed, author as u8, &mut item);
         self.found.items.push(item);
         Ok(())
     }
 
     /// The value of `words`.
-    fn read_content(&mut self, scan: &mut Scan<'a>) -> Result<Content, Malformed> {
+    fn read_content(&mut self, scan: &mut JsonScanner<'a>) -> Result<Content, MalformedJson> {
         let mut content = Content::Absent;
-        scan.object(|scan, _| {
+        scan.walk_object(|scan, _| {
             content = match scan.peek() {
-                Some(b'"') => Content::Text(scan.string()?),
+                Some(b'"') => Content::Text(scan.take_string()?),
                 Some(b'[') => {
                     let first = self.found.blocks.len() as u32;
-                    let span = scan.array(|scan| self.read_block(scan))?;
+                    let span = scan.walk_array(|scan| self.read_block(scan))?;
                     Content::Blocks(first..self.found.blocks.len() as u32, span)
                 }
-                _ => match scan.value()? {
-                    (span, Kind::False) => Content::Null(span),
+                _ => match scan.take_value()? {
+                    (span, JsonKind::False) => Content::Null(span),
                     (span, _) => Content::Other(span),
                 },
             };
-            Ok::<_, Malformed>(())
+            Ok::<_, MalformedJson>(())
         })?;
         Ok(content)
     }
 
-    fn read_block(&mut self, scan: &mut Scan<'a>) -> Result<(), Malformed> {
+    fn read_block(&mut self, scan: &mut JsonScanner<'a>) -> Result<(), MalformedJson> {
         let (mut kind, mut marked) = (BlockKind::Opaque, false);
-        let span = scan.object(|scan, key| {
+        let span = scan.walk_object(|scan, key| {
             match self.key(key) {
                 b"line" => kind = take_text(scan)?.map_or(kind, BlockKind::Text),
                 b"sketch" => kind = self.read_sketch(scan)?,
                 b"reel" => {
-                    scan.value()?;
+                    scan.take_value()?;
                     kind = BlockKind::Media;
                 }
                 name => {
                     marked |= name == b"pin";
-                    scan.value()?;
+                    scan.take_value()?;
                 }
             }
-            Ok::<_, Malformed>(())
+            Ok::<_, MalformedJson>(())
         })?;
         let (item, block) = (self.found.items.len(), self.found.blocks.len());
         let annotations = &mut self.found.annotations;
-        annotation::find(self.body, span, item, Some(block), annotations)?;
+        annotation::find_annotations(self.body, span, item, Some(block), annotations)?;
         self.found.blocks.push(Block { span, kind, marked });
         Ok(())
     }
 
-    fn read_sketch(&self, scan: &mut Scan<'a>) -> Result<BlockKind, Malformed> {
+    fn read_sketch(&self, scan: &mut JsonScanner<'a>) -> Result<BlockKind, MalformedJson> {
         let (mut url, mut low) = (None, false);
-        scan.object(|scan, key| {
+        scan.walk_object(|scan, key| {
             let text = take_text(scan)?;
             match self.key(key) {
                 b"at" => url = text,
                 b"grain" => low = text.is_some_and(|grain| self.key(grain) == b"coarse"),
                 _ => {}
             }
-            Ok::<_, Malformed>(())
+            Ok::<_, MalformedJson>(())
         })?;
         Ok(BlockKind::Image { url, low })
     }
 
-    fn read_calls(&mut self, scan: &mut Scan<'a>) -> Result<(), Malformed> {
+    fn read_calls(&mut self, scan: &mut JsonScanner<'a>) -> Result<(), MalformedJson> {
         let listed = scan.peek() == Some(b'[');
-        let mut read_call = |scan: &mut Scan<'a>| {
+        let mut read_call = |scan: &mut JsonScanner<'a>| {
             let (mut id, mut name, mut arguments) = (None, None, None);
-            let span = scan.object(|scan, key| {
+            let span = scan.walk_object(|scan, key| {
                 match self.key(key) {
                     b"ticket" => id = take_text(scan)?,
                     b"tool" => name = take_text(scan)?,
                     b"with" => arguments = take_text(scan)?,
-                    _ => drop(scan.value()?),
+                    _ => drop(scan.take_value()?),
                 }
-                Ok::<_, Malformed>(())
+                Ok::<_, MalformedJson>(())
             })?;
             self.found.calls.push(Call {
                 span,
@@ -188,10 +188,10 @@ impl<'a> Indexer<'a> {
                 arguments,
                 listed,
             });
-            Ok::<_, Malformed>(())
+            Ok::<_, MalformedJson>(())
         };
         match listed {
-            true => scan.array(read_call).map(drop),
+            true => scan.walk_array(read_call).map(drop),
             false => read_call(scan),
         }
     }
@@ -208,9 +208,9 @@ fn author_of(who: &[u8]) -> Author {
 }
 
 /// Takes a value; gives it where it is a string.
-fn take_text(scan: &mut Scan<'_>) -> Result<Option<Text>, Malformed> {
+fn take_text(scan: &mut JsonScanner<'_>) -> Result<Option<JsonString>, MalformedJson> {
     match scan.peek() {
-        Some(b'"') => scan.string().map(Some),
-        _ => scan.value().map(|_| None),
+        Some(b'"') => scan.take_string().map(Some),
+        _ => scan.take_value().map(|_| None),
     }
 }

@@ -2,12 +2,12 @@ use bytes::Bytes;
 use proptest::prelude::*;
 use serde_json::{Value, json};
 
-use super::{VALUE_CHARS, shorten};
+use super::{VALUE_CHARS, shorten_arguments};
 use crate::{
     config::GuardConfig,
     conversation::Conversation,
-    format::chat::index,
-    guard::{Policy, profile::named, view::View},
+    format::chat::index_body,
+    guard::{Policy, profile::find_profile, view::RequestView},
 };
 
 /// A call with these arguments, as they are spelled in the body.
@@ -15,7 +15,7 @@ fn with_arguments(spelled: &str) -> Conversation {
     let body = format!(
         r#"{{"messages":[{{"role":"assistant","tool_calls":[{{"id":"a","function":{{"name":"write_file","arguments":{spelled}}}}}]}}]}}"#
     );
-    index(Bytes::from(body)).unwrap()
+    index_body(Bytes::from(body)).unwrap()
 }
 
 /// The arguments as they are sent, where they are edited.
@@ -24,23 +24,26 @@ fn shortened(spelled: &str, exclude: &[&str]) -> Option<String> {
     let mut settings = GuardConfig::default();
     settings.clear.exclude = exclude.iter().map(|&name| name.to_owned()).collect();
     let policy = Policy {
-        profile: named("openai").unwrap(),
+        profile: find_profile("openai").unwrap(),
         window: 32_768,
         input_limit: None,
         settings: &settings,
     };
-    let view = |conversation| View {
+    let view = |conversation| RequestView {
         conversation,
         units: &[],
         policy,
     };
-    let small = shorten(view(&conversation), 0)?;
+    let small = shorten_arguments(view(&conversation), 0)?;
     let sent = small.edits.apply(&conversation.body).to_bytes();
-    let again = index(sent.clone()).unwrap();
+    let again = index_body(sent.clone()).unwrap();
     let message = &again.items[0];
-    let weighed = view(&again).weigh(0, &message.sizes);
+    let weighed = view(&again).weigh_item(0, &message.sizes);
     assert_eq!(small.tokens, weighed, "it weighs what was said");
-    assert!(shorten(view(&again), 0).is_none(), "a second pass");
+    assert!(
+        shorten_arguments(view(&again), 0).is_none(),
+        "a second pass"
+    );
     let sent: Value = serde_json::from_slice(&sent).unwrap();
     let arguments = &sent["messages"][0]["tool_calls"][0]["function"]["arguments"];
     Some(arguments.as_str().unwrap().to_owned())

@@ -6,16 +6,16 @@ use serde_json::{Value, json};
 
 use super::{TOY, any_window, message_to_toy, to_chat};
 use crate::{
-    compaction::{Due, Summariser, Work},
+    compaction::{Summariser, SummaryRange, SummaryWork},
     conversation::{Conversation, Format},
-    format::Own,
+    format::ProxyToolCall,
     guard::{
         self, Recall,
         estimate::Calibration,
-        found::{Aim, Found, WindowFound},
+        found::{Aim, PlanExplanation, WindowFound},
         profile::Profile,
     },
-    recovery::{Language, Memory, Prompts, Reminders, course, language, tool},
+    recovery::{Language, Prompts, RecoveryMemory, Reminders, course, language, tool},
     session::Lineage,
     store::{Account, Tenant},
     support::{
@@ -40,8 +40,8 @@ proptest! {
         let (chat, toy) = (CHAT.read(&body), TOY.read(&body));
         let settings = settings();
         let policy = policy(profiles_of(&case)[0], window, &settings);
-        let boundary = guard::tail(&chat, &policy).unwrap();
-        prop_assert_eq!(guard::tail(&toy, &policy), Some(boundary));
+        let boundary = guard::find_course_boundary(&chat, &policy).unwrap();
+        prop_assert_eq!(guard::find_course_boundary(&toy, &policy), Some(boundary));
         prop_assert_eq!(begin_course(&toy, boundary), begin_course(&chat, boundary));
     }
 
@@ -75,14 +75,16 @@ fn keys_are_looked_for(session: &Session) {
     for request in 0..session.requests() {
         let body = session.body(request);
         let read = [CHAT.read(&body), TOY.read(&body)];
-        let now = read.each_ref().map(|it| Lineage::of(it, &tenant));
+        let now = read
+            .each_ref()
+            .map(|it| Lineage::from_conversation(it, &tenant));
         assert_eq!(now[0].messages(), now[1].messages());
         assert_eq!(now[0].probes().len(), now[1].probes().len());
         if let Some(before) = before {
             // What was said after the request before begins with its answer.
             let answer = session.messages_at(request - 1);
             let places = [0, 1].map(|format: usize| {
-                let keys = before[format].keys(read[format].items[answer].short_digest)?;
+                let keys = before[format].state_keys(read[format].items[answer].short_digest)?;
                 let probes = now[format].probes();
                 probes.iter().position(|probe| *probe == keys.exact)
             });
@@ -97,18 +99,21 @@ fn keys_are_looked_for(session: &Session) {
     }
 }
 
-fn begin_course(conversation: &Conversation, boundary: u32) -> (Language, guard::record::Course) {
-    let language = language::choose(None, None, conversation);
+fn begin_course(
+    conversation: &Conversation,
+    boundary: u32,
+) -> (Language, guard::injections::Course) {
+    let language = language::choose_language(None, None, conversation);
     let wording = course::Wording {
         prompts: &Prompts::default(),
         language,
     };
-    let removed = guard::removed_by(conversation, boundary);
-    let memory = Memory::default();
+    let removed = guard::list_removed_messages(conversation, boundary);
+    let memory = RecoveryMemory::default();
     let fits = |text: &str| text.len() < 5_000;
     (
         language,
-        course::begin(conversation, &removed, boundary, &memory, wording, fits),
+        course::begin_course(conversation, &removed, boundary, &memory, wording, fits),
     )
 }
 
@@ -122,12 +127,12 @@ fn ask_for_summary(
     let settings = settings();
     let policy = policy(profile, window, &settings);
     let plan = guard::plan(conversation, &policy, &Recall::default());
-    let due = Due {
-        boundary: guard::tail(conversation, &policy)?,
+    let due = SummaryRange {
+        boundary: guard::find_course_boundary(conversation, &policy)?,
         replaced: 20_000,
     };
     let summariser = Summariser {
-        own,
+        is_conversation_model: own,
         model: "small".into(),
         profile,
         room: window,
@@ -136,8 +141,8 @@ fn ask_for_summary(
         chars_per_token: 3.0,
         nonce: [1, 2, 3, 4, 5, 6, 7, 8],
     };
-    let (work, body) = Work::begin(conversation, &plan.edits, due, summariser)?;
-    Some((work.left(), body.to_vec()))
+    let (work, body) = SummaryWork::begin_summary(conversation, &plan.edits, due, summariser)?;
+    Some((work.remaining_requests(), body.to_vec()))
 }
 
 /// The report of the API, without what the bodies weigh in bytes and without the model, which is the aim's.
@@ -154,7 +159,7 @@ fn describe_plan(conversation: &Conversation, profile: &'static Profile, window:
         },
         calibration: Calibration::default(),
     };
-    let (_, found) = Found::plan(conversation, &policy(profile, window, &settings), &aim);
+    let (_, found) = PlanExplanation::plan(conversation, &policy(profile, window, &settings), &aim);
     let mut found = json!(found);
     for made in ["as_it_came", "as_it_goes"] {
         assert!(found[made]["bytes"].take().is_number());
@@ -164,17 +169,17 @@ fn describe_plan(conversation: &Conversation, profile: &'static Profile, window:
 
 #[test]
 fn proxy_executed_calls_are_answered_alike() {
-    let call = |name: &str, arguments: &str| Own {
+    let call = |name: &str, arguments: &str| ProxyToolCall {
         id: "own-1".into(),
         name: name.into(),
         arguments: arguments.into(),
-        ..Own::default()
+        ..ProxyToolCall::default()
     };
     let calls = [
         call("add_reminder", r#"{"content":"run \"make\""}"#),
         call("delete_reminder", "{}"),
     ];
-    let execute = |format| tool::execute(format, &calls, &mut Reminders::default());
+    let execute = |format| tool::execute_calls(format, &calls, &mut Reminders::default());
     let (chat, toy) = (execute(Format::Chat), execute(Format::Toy));
     let results: Vec<_> = chat.results.iter().map(|it| message_to_toy(it)).collect();
     let items: Vec<&str> = toy.results.iter().map(|it| &**it).collect();
@@ -186,5 +191,5 @@ fn proxy_executed_calls_are_answered_alike() {
     let results: Vec<&str> = results.iter().map(|it| &**it).collect();
     assert_eq!(values(&items), values(&results));
     let read = Format::Toy.index_items(&items).unwrap();
-    assert!(read.items.iter().all(|item| item.author.answers()));
+    assert!(read.items.iter().all(|item| item.author.is_tool()));
 }

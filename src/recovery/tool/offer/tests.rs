@@ -3,28 +3,28 @@ use proptest::prelude::*;
 
 use super::*;
 use crate::{
-    format::chat::index,
-    recovery::{Language, tool::NAMES},
+    format::chat::index_body,
+    recovery::{Language, tool::TOOL_NAMES},
 };
 
 const USER: &str = r#"{"role":"user","content":"hi"}"#;
 const TOOLS: &str = r#""tools":[{"type":"function","function":{"name":"read","parameters":{}}}]"#;
 const FUNCTIONS: &str = r#""functions":[{"name":"read","parameters":{}}]"#;
 
-fn due() -> Memory {
-    Memory {
-        clock: Clock::Caution {
+fn due() -> RecoveryMemory {
+    RecoveryMemory {
+        clock: RecoveryClock::Caution {
             due: true,
             since: 0,
         },
-        ..Memory::default()
+        ..RecoveryMemory::default()
     }
 }
 
-fn added() -> Memory {
-    Memory {
+fn added() -> RecoveryMemory {
+    RecoveryMemory {
         tools: true,
-        ..Memory::default()
+        ..RecoveryMemory::default()
     }
 }
 
@@ -38,18 +38,21 @@ fn settings(tools: AddTools) -> RecoveryConfig {
 fn request(fields: &str, last: &str) -> Conversation {
     let comma = if fields.is_empty() { "" } else { "," };
     let body = format!(r#"{{"messages":[{USER},{last}]{comma}{fields}}}"#);
-    index(Bytes::from(body)).unwrap()
+    index_body(Bytes::from(body)).unwrap()
 }
 
-fn offer(fields: &str, memory: &Memory) -> Offer {
+fn offer(fields: &str, memory: &RecoveryMemory) -> Offer {
     let settings = settings(AddTools::WhenDue);
-    offered(&request(fields, USER), &settings, memory)
+    decide_offer(&request(fields, USER), &settings, memory)
 }
 
 /// `tools`, `functions`, `text` or `-`, with a `!` where the tools cannot be called.
 fn short(offer: &Offer) -> String {
     match offer {
-        Offer::Tools { own, callable } => {
+        Offer::Tools {
+            schemas: own,
+            callable,
+        } => {
             format!("{}{}", own.field, if *callable { "" } else { "!" })
         }
         Offer::Text => "text".to_owned(),
@@ -59,50 +62,59 @@ fn short(offer: &Offer) -> String {
 
 #[test]
 fn tools_are_added_as_configured() {
-    let critical = Memory {
-        clock: Clock::Critical {
+    let critical = RecoveryMemory {
+        clock: RecoveryClock::Critical {
             left: 3,
             cut: false,
             told: false,
         },
-        ..Memory::default()
+        ..RecoveryMemory::default()
     };
-    let over = Memory {
-        clock: Clock::Critical {
+    let over = RecoveryMemory {
+        clock: RecoveryClock::Critical {
             left: 0,
             cut: false,
             told: false,
         },
-        ..Memory::default()
+        ..RecoveryMemory::default()
     };
     use AddTools::{Always, Never, WhenDue};
     for (tools, memory, expected) in [
-        (WhenDue, Memory::default(), "-"),
+        (WhenDue, RecoveryMemory::default(), "-"),
         (WhenDue, due(), "tools"),
         (WhenDue, critical, "tools"),
         (WhenDue, over, "-"),
         (WhenDue, added(), "tools"),
-        (Always, Memory::default(), "tools"),
+        (Always, RecoveryMemory::default(), "tools"),
         (Never, added(), "-"),
         (Never, due(), "-"),
     ] {
-        let found = offered(&request(TOOLS, USER), &settings(tools), &memory);
+        let found = decide_offer(&request(TOOLS, USER), &settings(tools), &memory);
         assert_eq!(short(&found), expected, "{tools:?} {memory:?}");
     }
     let off = RecoveryConfig {
         enabled: false,
         ..settings(Always)
     };
-    assert_eq!(offered(&request(TOOLS, USER), &off, &due()), Offer::Nothing);
-    assert_eq!(offered(&request("", USER), &off, &due()), Offer::Nothing);
+    assert_eq!(
+        decide_offer(&request(TOOLS, USER), &off, &due()),
+        Offer::Nothing
+    );
+    assert_eq!(
+        decide_offer(&request("", USER), &off, &due()),
+        Offer::Nothing
+    );
     let never = settings(Never);
-    assert_eq!(offered(&request("", USER), &never, &due()), Offer::Text);
+    assert_eq!(
+        decide_offer(&request("", USER), &never, &due()),
+        Offer::Text
+    );
 }
 
 #[test]
 fn the_schemas_fit_the_request() {
-    let own = |fields: &str, memory: &Memory| match offer(fields, memory) {
-        Offer::Tools { own, .. } => String::from_utf8(own.json.to_vec()).unwrap(),
+    let own = |fields: &str, memory: &RecoveryMemory| match offer(fields, memory) {
+        Offer::Tools { schemas: own, .. } => String::from_utf8(own.json.to_vec()).unwrap(),
         other => panic!("{other:?}"),
     };
     let strict = |first: &str, second: &str| {
@@ -117,7 +129,7 @@ fn the_schemas_fit_the_request() {
     }
     assert!(!own(r#""tools":[{"type":"web_search"}]"#, &due()).contains("strict"));
     assert!(own(FUNCTIONS, &due()).starts_with(r#"{"name":"add_reminder""#));
-    let chinese = Memory {
+    let chinese = RecoveryMemory {
         language: Some(Language::Chinese),
         ..due()
     };
@@ -126,7 +138,7 @@ fn the_schemas_fit_the_request() {
 
 #[test]
 fn a_client_with_tools_of_our_names_keeps_its_own() {
-    for name in NAMES {
+    for name in TOOL_NAMES {
         for element in [
             format!(r#"{{"type":"function","function":{{"name":"{name}"}}}}"#),
             format!(r#"{{"type":"custom","custom":{{"name":"{name}"}}}}"#),
@@ -185,7 +197,7 @@ fn the_choice_of_tools_is_respected() {
         assert_eq!(short(&offer(&fields, &added())), now, "{choice}");
     }
     let prefilled = request(TOOLS, r#"{"role":"assistant","content":"I"}"#);
-    let found = offered(&prefilled, &settings(AddTools::Always), &due());
+    let found = decide_offer(&prefilled, &settings(AddTools::Always), &due());
     assert_eq!(short(&found), "tools!");
 }
 
@@ -240,7 +252,7 @@ fn a_block_is_asked_for_in_plain_text_only() {
         r#"{"role":"assistant","content":"I"}"#,
         r#"{"role":"user","content":"I","prefix":true}"#,
     ] {
-        let found = offered(&request("", last), &settings(AddTools::WhenDue), &due());
+        let found = decide_offer(&request("", last), &settings(AddTools::WhenDue), &due());
         assert_eq!(found, Offer::Nothing, "{last}");
     }
 }
@@ -257,7 +269,7 @@ proptest! {
             (1usize..400).prop_map(|depth| format!("{}{}", "[".repeat(depth), "]".repeat(depth))),
         ],
     ) {
-        for memory in [due(), added(), Memory::default()] {
+        for memory in [due(), added(), RecoveryMemory::default()] {
             let found = offer(&format!("\"{name}\":{value}"), &memory);
             // Nothing is ever added where there was no list of tools.
             let added = matches!(found, Offer::Tools { .. });

@@ -5,8 +5,8 @@ use std::collections::VecDeque;
 use serde_json::{Value, json};
 
 use super::{
-    DONE, Piece, TEXT, call, calls, chunk, client, ended, finish, run, say, sifting, theirs, usage,
-    whole,
+    DONE, PipelineOutput, TEXT, call, calls, chunk, client, ended, finish, run, say, sifting,
+    theirs, usage, whole,
 };
 
 #[test]
@@ -103,7 +103,7 @@ fn what_comes_behind_half_a_tag_does_not_wait() {
         pipeline.push(text.clone().into(), &mut out);
         assert!(out.is_empty());
         pipeline.push(next.clone().into(), &mut out);
-        let came = [text, next].map(|event| Piece::Bytes(event.into()));
+        let came = [text, next].map(|event| PipelineOutput::Bytes(event.into()));
         assert_eq!(Vec::from(out), came);
     }
 }

@@ -8,7 +8,7 @@ use super::{
     BOTH, DONE, TEXT, TOOLS, call, calls, chunk, client, cut_at, finish, messages, more, run,
     run_cut, say, sifting, theirs, usage,
 };
-use crate::relay::pipeline::Piece;
+use crate::relay::pipeline::PipelineOutput;
 
 #[test]
 fn an_answer_without_anything_of_ours_is_untouched() {
@@ -29,7 +29,7 @@ fn an_answer_without_anything_of_ours_is_untouched() {
         let came = run(&[&stream], sifting);
         assert_eq!(came.bytes, stream);
         assert_eq!(came.ended, stream.len() - DONE.len());
-        assert_eq!(came.spoken[0].theirs, 1);
+        assert_eq!(came.spoken[0].client_calls, 1);
     }
     let stripped = run_cut(&[&stream], TOOLS, true, |answer| vec![answer]);
     assert_eq!(stripped.bytes, stream.replace(&usage(5, 6), ""));
@@ -73,14 +73,17 @@ fn our_calls_go_whatever_their_order_and_the_clients_are_renumbered() {
         assert_eq!(client(&at_once.bytes).1, expected);
         for came in [came, at_once] {
             let spoken = &came.spoken[0];
-            assert_eq!(spoken.theirs as usize, expected.len());
+            assert_eq!(spoken.client_calls as usize, expected.len());
             assert!(
                 spoken
-                    .own
+                    .proxy_calls
                     .iter()
                     .all(|own| &*own.arguments == "{\"a\":1}" && &*own.id == "o")
             );
-            assert_eq!(spoken.own[0].before, u32::from(order[0]["id"] == "t"));
+            assert_eq!(
+                spoken.proxy_calls[0].before,
+                u32::from(order[0]["id"] == "t")
+            );
             let message: Value = serde_json::from_str(&spoken.message).unwrap();
             assert_eq!(message["tool_calls"].as_array().unwrap().len(), order.len());
             assert_eq!(
@@ -118,7 +121,7 @@ fn names_in_fragments_are_held_only_until_they_are_decided() {
         let came = run(&[&stream], TOOLS);
         let (_, calls, _) = client(&came.bytes);
         assert_eq!(calls, [(0, "t".into(), parts.concat(), "{}".into())]);
-        assert_eq!(came.spoken[0].own, []);
+        assert_eq!(came.spoken[0].proxy_calls, []);
     }
     let stream = named(&["add", "_remin", "der"], "{}");
     let last = [
@@ -132,7 +135,7 @@ fn names_in_fragments_are_held_only_until_they_are_decided() {
         client(&came.bytes),
         ("meanwhile\n\nx".into(), vec![], Some("stop".into()))
     );
-    assert_eq!(&*came.spoken[0].own[0].name, "add_reminder");
+    assert_eq!(&*came.spoken[0].proxy_calls[0].name, "add_reminder");
 
     // Nothing but the event in question waits.
     let mut pipeline = sifting(TOOLS, false);
@@ -141,7 +144,7 @@ fn names_in_fragments_are_held_only_until_they_are_decided() {
     assert!(out.is_empty());
     let text = chunk(json!({"content": "x"}));
     pipeline.push(text.clone().into(), &mut out);
-    assert_eq!(out.pop_front(), Some(Piece::Bytes(text.into())));
+    assert_eq!(out.pop_front(), Some(PipelineOutput::Bytes(text.into())));
     pipeline.push(
         calls(&[json!({"index": 0, "function": {"name": "ally"}})]).into(),
         &mut out,
@@ -160,7 +163,7 @@ fn what_is_said_beside_an_undecided_call_keeps_its_order() {
     pipeline.push(text.clone().into(), &mut out);
     assert!(out.is_empty());
     pipeline.push(more.clone().into(), &mut out);
-    let came = [both, text, more].map(|event| Piece::Bytes(event.into()));
+    let came = [both, text, more].map(|event| PipelineOutput::Bytes(event.into()));
     assert_eq!(Vec::from(out), came);
 }
 
@@ -193,7 +196,13 @@ fn indices_that_tell_nothing_are_left_alone() {
         });
         assert_eq!(found.next(), Some(left));
         assert_eq!(found.next(), None);
-        assert_eq!((came.spoken[0].own.len(), came.spoken[0].theirs), (1, 1));
+        assert_eq!(
+            (
+                came.spoken[0].proxy_calls.len(),
+                came.spoken[0].client_calls
+            ),
+            (1, 1)
+        );
     };
     check(
         calls(&[none("o", "clear_mind"), none("t", "get")]) + &end,
@@ -233,7 +242,7 @@ fn a_legacy_call_is_one_too() {
     let stream = legacy("get");
     assert_eq!(run(&[&stream], TOOLS).bytes, stream);
     let came = run(&[&legacy("clear_mind"), &stream], TOOLS);
-    let own = &came.spoken[0].own[0];
+    let own = &came.spoken[0].proxy_calls[0];
     assert!(own.legacy);
     assert_eq!(
         &*own.json,
@@ -255,7 +264,7 @@ fn a_finish_that_is_no_end_of_ours_stays() {
         let stream = [&role, &*calls(&[call(0, "o", "clear_mind", "{")]), &end].concat();
         let came = run(&[&stream], TOOLS);
         assert_eq!(came.bytes, role + &end);
-        assert_eq!(came.spoken[0].own.len(), 1);
+        assert_eq!(came.spoken[0].proxy_calls.len(), 1);
     }
 }
 
@@ -289,7 +298,7 @@ fn arguments_are_kept_within_a_bound() {
         false,
         |answer| vec![answer],
     );
-    let own = &came.spoken[0].own[0];
+    let own = &came.spoken[0].proxy_calls[0];
     assert!(own.overlong && own.arguments.is_empty());
     assert_eq!(came.bytes, last);
     let huge = say(&[&*"y".repeat(3 << 20), "z"]) + &last;

@@ -11,9 +11,9 @@ use super::{
     sifting, usage, whole,
 };
 use crate::{
-    format::{Listener, chat::answer::Rewriter},
+    format::{ResponseSummarizer, chat::answer::Rewriter},
     relay::{
-        pipeline::Piece,
+        pipeline::PipelineOutput,
         recorded::{random_pieces, recordings},
     },
 };
@@ -31,7 +31,7 @@ fn recorded_streams_pass_byte_for_byte() {
             assert!(cut == whole, "{file}");
         }
         if file.contains("parallel") {
-            assert!(whole.spoken[0].theirs > 1, "{file}");
+            assert!(whole.spoken[0].client_calls > 1, "{file}");
         }
     }
 }
@@ -146,12 +146,12 @@ proptest! {
             for piece in answer.chunks(size) {
                 pipeline.push(Bytes::copy_from_slice(piece), &mut out);
             }
-            pipeline.finish(size % 2 == 0, &mut out);
-            if pipeline.is_round() {
+            pipeline.finish_stream(size % 2 == 0, &mut out);
+            if pipeline.is_for_proxy() {
                 pipeline.begin_answer();
             }
         }
-        let (mut rewriter, mut listener) = (Rewriter::new(BOTH, None), Listener::default());
+        let (mut rewriter, mut listener) = (Rewriter::new(BOTH, None), ResponseSummarizer::default());
         for line in stream.split(|byte| *byte == b'\n') {
             let json = line.strip_prefix(b"data: ").unwrap_or(line);
             let json: Vec<u8> = String::from_utf8_lossy(json).replace("\"delta\"", "\"message\"").into();
@@ -171,18 +171,18 @@ proptest! {
             let mut spoken = Vec::new();
             for answer in [&stream, &last] {
                 cut(answer.as_bytes()).into_iter().for_each(|piece| pipeline.push(piece, &mut out));
-                pipeline.finish(false, &mut out);
-                if !pipeline.is_round() {
+                pipeline.finish_stream(false, &mut out);
+                if !pipeline.is_for_proxy() {
                     break;
                 }
                 spoken.push(pipeline.begin_answer());
             }
-            spoken.push(pipeline.spoken());
+            spoken.push(pipeline.assistant_turn());
             let bytes: Vec<u8> = out.into_iter().flat_map(|piece| match piece {
-                Piece::Bytes(bytes) => bytes.to_vec(),
-                Piece::End => Vec::new(),
+                PipelineOutput::Bytes(bytes) => bytes.to_vec(),
+                PipelineOutput::End => Vec::new(),
             }).collect();
-            (String::from_utf8(bytes).unwrap(), spoken, pipeline.before(), pipeline.heard())
+            (String::from_utf8(bytes).unwrap(), spoken, pipeline.preceding_text(), pipeline.response_summary())
         };
         let whole = run(&|answer| vec![Bytes::copy_from_slice(answer)]);
         let cut = run(&|answer| {
@@ -234,11 +234,11 @@ proptest! {
         let mut sifted = whole(TOOLS, &[one.to_string(), last.to_string()]);
         if alone {
             prop_assert_eq!(sifted.len(), 2);
-            prop_assert_eq!(&sifted[0].1.own, &came.spoken[0].own);
+            prop_assert_eq!(&sifted[0].1.proxy_calls, &came.spoken[0].proxy_calls);
         }
         let (json, spoken) = sifted.pop().unwrap();
         let message = serde_json::from_slice::<Value>(&json).unwrap()["choices"][0]["message"].clone();
-        prop_assert_eq!(spoken.theirs, came.spoken.last().unwrap().theirs);
+        prop_assert_eq!(spoken.client_calls, came.spoken.last().unwrap().client_calls);
         prop_assert_eq!(client(&came.bytes).0, message["content"].as_str().unwrap());
         let theirs: Vec<_> = all.iter().zip(&called).filter(|(_, (name, _))| *name > 1).collect();
         let kept = message["tool_calls"].as_array().cloned().unwrap_or_default();

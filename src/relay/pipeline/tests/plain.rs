@@ -3,42 +3,42 @@ use std::collections::VecDeque;
 use bytes::Bytes;
 use proptest::prelude::*;
 
-use super::{Piece, Pipeline, sifting};
+use super::{Pipeline, PipelineOutput, sifting};
 use crate::{
     format::usage::Usage,
     relay::{
-        Heard, Sifting,
+        AnswerFilter, ResponseSummary,
         pipeline::MAX_HELD,
         recorded::{random_pieces, recordings},
     },
 };
 
 fn plain(strip: bool) -> Pipeline {
-    sifting(Sifting::default(), strip)
+    sifting(AnswerFilter::default(), strip)
 }
 
 /// What comes out, the place of the end in it, and what was heard.
 fn pass<'a>(
     pieces: impl IntoIterator<Item = &'a [u8]>,
     strip: bool,
-) -> (Vec<u8>, Option<usize>, Heard) {
+) -> (Vec<u8>, Option<usize>, ResponseSummary) {
     let mut pipeline = plain(strip);
     let mut out = VecDeque::new();
     for piece in pieces {
         pipeline.push(Bytes::copy_from_slice(piece), &mut out);
     }
-    pipeline.finish(false, &mut out);
+    pipeline.finish_stream(false, &mut out);
     let (mut bytes, mut end) = (Vec::new(), None);
     for piece in out {
         match piece {
-            Piece::Bytes(piece) => bytes.extend_from_slice(&piece),
-            Piece::End => {
+            PipelineOutput::Bytes(piece) => bytes.extend_from_slice(&piece),
+            PipelineOutput::End => {
                 assert_eq!(end, None, "the answer ends once");
                 end = Some(bytes.len());
             }
         }
     }
-    (bytes, end, pipeline.heard())
+    (bytes, end, pipeline.response_summary())
 }
 
 const TEXT: &str = "data: {\"choices\":[{\"index\":0,\"delta\":{\"content\":\"hé\"}}]}\n\n";
@@ -46,7 +46,7 @@ const FINISH: &str = "data: {\"choices\":[{\"index\":0,\"delta\":{},\"finish_rea
 const USAGE: &str = "data: {\"id\":\"x\",\"choices\": [],\"usage\":{\"prompt_tokens\":7,\"completion_tokens\":2}}\n\n";
 const DONE: &str = "data: [DONE]\n\n";
 
-fn check_every_cut(stream: &str, strip: bool, expected: &str) -> Heard {
+fn check_every_cut(stream: &str, strip: bool, expected: &str) -> ResponseSummary {
     let stream = stream.as_bytes();
     let (bytes, end, heard) = pass([stream], strip);
     assert_eq!(String::from_utf8_lossy(&bytes), expected);
@@ -70,7 +70,7 @@ fn our_usage_chunk_is_taken_out_and_nothing_else() {
         let all = format!(": hi{end}{end}{text}{finish}{usage}{done}");
         let heard = check_every_cut(&all, true, &all.replace(&usage, ""));
         assert_eq!(heard.usage.map(|usage| usage.prompt_tokens), Some(7));
-        assert!(heard.complete());
+        assert!(heard.is_complete());
         check_every_cut(&all, false, &all);
     }
     let last = USAGE.trim_end();
@@ -196,8 +196,8 @@ fn a_comment_goes_out_at_once() {
         let bytes: usize = out
             .iter()
             .map(|piece| match piece {
-                Piece::Bytes(bytes) => bytes.len(),
-                Piece::End => 0,
+                PipelineOutput::Bytes(bytes) => bytes.len(),
+                PipelineOutput::End => 0,
             })
             .sum();
         assert_eq!(bytes, before.len() + 13);
@@ -217,7 +217,7 @@ fn an_event_is_held_no_longer_than_it_must_be() {
     assert!(!out.is_empty());
     out.clear();
     pipeline.push(Bytes::from_static(b":0}]}\n\n: hi\n"), &mut out);
-    let Some(Piece::Bytes(last)) = out.back() else {
+    let Some(PipelineOutput::Bytes(last)) = out.back() else {
         panic!("nothing came")
     };
     assert!(last.ends_with(b": hi\n"));
@@ -233,7 +233,7 @@ fn the_answer_ends_before_done() {
     assert_eq!(end, Some(TEXT.len() + FINISH.len()));
     let (_, end, heard) = pass([TEXT.as_bytes()], false);
     assert_eq!(end, Some(TEXT.len()));
-    assert!(!heard.complete());
+    assert!(!heard.is_complete());
 }
 
 #[test]

@@ -52,9 +52,12 @@ fn several_answers_are_one() {
     assert_eq!(came.before.chars as usize, spoke.chars().count());
     assert_eq!(
         came.before.digest,
-        text::digest(text::escape(spoke).as_bytes())
+        text::digest_text(text::escape_text(spoke).as_bytes())
     );
-    assert_eq!(came.heard.text, text::digest(text::escape(text).as_bytes()));
+    assert_eq!(
+        came.heard.text,
+        text::digest_text(text::escape_text(text).as_bytes())
+    );
     assert_eq!(came.heard.usage.unwrap().completion_tokens, Some(47));
     assert_eq!(came.heard.usage.unwrap().prompt_tokens, 130);
     let reported: Vec<_> = came

@@ -5,27 +5,27 @@ use http::{HeaderMap, HeaderValue};
 use proptest::prelude::*;
 use serde_json::Value;
 
-use super::{Changes, Piece, Pipeline};
+use super::{Pipeline, PipelineOutput, StreamEdits};
 use crate::relay::{
-    received,
+    add_left_out_tokens,
     recorded::{random_pieces, recordings},
 };
 
 /// What comes out.
 fn pass<'a>(pieces: impl IntoIterator<Item = &'a [u8]>, left_out: u32) -> Vec<u8> {
-    let changes = Changes {
+    let changes = StreamEdits {
         left_out: Some(left_out),
-        ..Changes::default()
+        ..StreamEdits::default()
     };
     let mut pipeline = Pipeline::new(changes, None);
     let mut out = VecDeque::new();
     for piece in pieces {
         pipeline.push(Bytes::copy_from_slice(piece), &mut out);
     }
-    pipeline.finish(false, &mut out);
+    pipeline.finish_stream(false, &mut out);
     let pieces = out.into_iter().map(|piece| match piece {
-        Piece::Bytes(bytes) => bytes,
-        Piece::End => Bytes::new(),
+        PipelineOutput::Bytes(bytes) => bytes,
+        PipelineOutput::End => Bytes::new(),
     });
     pieces.collect::<Vec<_>>().concat()
 }
@@ -58,10 +58,10 @@ fn check_event(json: &str, edits: &[(&str, &str)]) {
         &format!(": hi\nevent: x\ndata: {expected}\n\ndata:{expected}\n\ndata: [DONE]\n\n"),
     );
     let body = Bytes::copy_from_slice(json.as_bytes());
-    let whole = received(&mut HeaderMap::new(), body, Some(1_000));
+    let whole = add_left_out_tokens(&mut HeaderMap::new(), body, Some(1_000));
     assert_eq!(whole, expected);
     let marked = format!("\u{feff}{json}");
-    let whole = received(&mut HeaderMap::new(), marked.into(), Some(1_000));
+    let whole = add_left_out_tokens(&mut HeaderMap::new(), marked.into(), Some(1_000));
     assert_eq!(whole, format!("\u{feff}{expected}"));
 }
 
@@ -142,7 +142,7 @@ fn a_packed_answer_goes_on_unpacked_only_where_it_is_edited() {
     let answer = |body: Bytes, left_out| {
         let mut headers = HeaderMap::new();
         headers.insert("content-encoding", HeaderValue::from_static("zstd"));
-        let body = received(&mut headers, body, left_out);
+        let body = add_left_out_tokens(&mut headers, body, left_out);
         (body, headers.contains_key("content-encoding"))
     };
     let body = packed(r#"{"usage":{"prompt_tokens":7}}"#);
@@ -253,7 +253,7 @@ proptest! {
             2 => serde_json::json!({"x_groq": {"usage": usage}, "usage": usage}),
             _ => serde_json::json!({"choices": [{"delta": {"usage": usage}}], "usage": null}),
         };
-        let found = received(&mut HeaderMap::new(), json.to_string().into(), Some(tokens));
+        let found = add_left_out_tokens(&mut HeaderMap::new(), json.to_string().into(), Some(tokens));
         prop_assert_eq!(serde_json::from_slice::<Value>(&found).unwrap(), grown(json, u64::from(tokens)));
     }
 }

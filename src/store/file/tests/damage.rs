@@ -29,10 +29,10 @@ async fn fill(store: &FileStore) {
             let mut next = saved(whose(id), session(id), number(id, turn));
             next.opening = u64::from(id % 7);
             next.state = state(id, turn);
-            store.save(next).await.unwrap();
+            store.save_state(next).await.unwrap();
             if turn == 1 {
                 let orders = Bytes::from(vec![id; 20]);
-                store.order(None, session(id), orders).await.unwrap();
+                store.put_commands(None, session(id), orders).await.unwrap();
             }
         }
     }
@@ -83,16 +83,19 @@ async fn right_ones(store: &FileStore) -> usize {
             for kind in 0..3 {
                 let keys = [key(number(id, turn) + kind)];
                 for (tenant, own) in [(whose(id), true), (whose(id + 1), false)] {
-                    let found = store.find(&tenant, u64::from(id % 7), &keys).await;
+                    let found = store.find_state(&tenant, u64::from(id % 7), &keys).await;
                     let Ok(Some(hit)) = found else { continue };
                     assert!(own, "another tenant's");
                     assert_eq!(hit.state, state(id, turn));
-                    assert!(hit.orders.is_empty() || hit.orders == vec![id; 20]);
+                    assert!(hit.commands.is_empty() || hit.commands == vec![id; 20]);
                     right += 1;
                 }
             }
         }
-        if let Ok(Some(row)) = store.session(Some(&whose(id).account()), session(id)).await {
+        if let Ok(Some(row)) = store
+            .load_session(Some(&whose(id).account()), session(id))
+            .await
+        {
             assert!((0..TURNS).any(|turn| row.state == state(id, turn)));
         }
     }
@@ -105,10 +108,12 @@ async fn goes_on(store: &FileStore) {
         loop {
             for id in 100..140 {
                 let number = u64::from(id) * 1_000;
-                let _ = store.save(saved(whose(id), session(id), number)).await;
+                let _ = store
+                    .save_state(saved(whose(id), session(id), number))
+                    .await;
             }
             let one = [key(100_000)];
-            if let Ok(Some(hit)) = store.find(&whose(100), 1, &one).await {
+            if let Ok(Some(hit)) = store.find_state(&whose(100), 1, &one).await {
                 assert_eq!(hit.state, 100_000_u64.to_le_bytes().to_vec());
                 return;
             }
@@ -235,9 +240,9 @@ async fn damage_that_is_met_at_work_is_set_aside() {
         let directory = tempfile::tempdir().unwrap();
         put(&directory, pristine(true));
         let store = open(&directory);
-        store.share(b"name", "value".into()).await.unwrap();
+        store.publish_shared(b"name", "value".into()).await.unwrap();
         let version = store.shared_version();
-        store.ask(What::Carry).await.unwrap();
+        store.run_job(JobKind::Checkpoint).await.unwrap();
         overwrite(&directory.path().join("sessions.db"));
         let set_aside = async {
             while files(&directory, "sessions.db.damaged-1").is_empty() {
@@ -252,7 +257,7 @@ async fn damage_that_is_met_at_work_is_set_aside() {
             .unwrap();
         goes_on(&store).await;
         assert!(store.shared_version() >= version);
-        store.share(b"name", "value".into()).await.unwrap();
+        store.publish_shared(b"name", "value".into()).await.unwrap();
         assert!(store.shared_version() > version);
     }
 }

@@ -12,7 +12,7 @@ async fn a_file_in_use_is_refused() {
     assert!(said.contains("sessions.db is another process's"), "{said}");
     assert!(said.contains("data_dir"), "{said}");
     store
-        .save(saved(tenant("a"), session(1), 10))
+        .save_state(saved(tenant("a"), session(1), 10))
         .await
         .unwrap();
     store.close().await;
@@ -26,7 +26,7 @@ async fn a_newer_format_is_refused_and_left_as_it_is() {
     let path = directory.path().join("sessions.db");
     let store = open(&directory);
     store
-        .save(saved(tenant("a"), session(1), 10))
+        .save_state(saved(tenant("a"), session(1), 10))
         .await
         .unwrap();
     let newer = run(&store, |file| {
@@ -61,7 +61,7 @@ async fn a_damaged_version_is_no_newer_release() {
     store.close().await;
     let store = open(&directory);
     store
-        .save(saved(tenant("a"), session(1), 10))
+        .save_state(saved(tenant("a"), session(1), 10))
         .await
         .unwrap();
     assert_eq!(
@@ -76,7 +76,7 @@ async fn a_full_disk_fails_saves_and_nothing_else() {
     let directory = tempfile::tempdir().unwrap();
     let store = open(&directory);
     let one = tenant("a");
-    store.save(saved(one, session(1), 10)).await.unwrap();
+    store.save_state(saved(one, session(1), 10)).await.unwrap();
     let full = run(&store, |file| {
         file.execute_batch("PRAGMA max_page_count = 1").unwrap()
     });
@@ -87,7 +87,7 @@ async fn a_full_disk_fails_saves_and_nothing_else() {
         large
     };
     for _ in 0..3 {
-        let refused = store.save(large()).await;
+        let refused = store.save_state(large()).await;
         assert!(
             matches!(refused, Err(StoreError::Unreachable(_))),
             "{refused:?}"
@@ -96,15 +96,22 @@ async fn a_full_disk_fails_saves_and_nothing_else() {
         assert_eq!(found(&store, &one, &[20]).await, None);
     }
     // One that still finds room is not failed by its neighbours in a group.
-    let (kept, failed) = tokio::join!(store.save(saved(one, session(1), 30)), store.save(large()));
+    let (kept, failed) = tokio::join!(
+        store.save_state(saved(one, session(1), 30)),
+        store.save_state(large())
+    );
     assert!(kept.is_ok() && failed.is_err());
     let room = run(&store, |file| {
         file.execute_batch("PRAGMA max_page_count = 1000000")
             .unwrap();
     });
     room.await.unwrap();
-    store.save(large()).await.unwrap();
-    let hit = store.find(&one, 1, &[key(20)]).await.unwrap().unwrap();
+    store.save_state(large()).await.unwrap();
+    let hit = store
+        .find_state(&one, 1, &[key(20)])
+        .await
+        .unwrap()
+        .unwrap();
     assert_eq!(hit.state, vec![7; 100_000]);
 }
 
@@ -113,20 +120,20 @@ async fn a_file_that_may_not_be_written_fails_saves_until_it_may() {
     let directory = tempfile::tempdir().unwrap();
     let store = open(&directory);
     let one = tenant("a");
-    store.save(saved(one, session(1), 10)).await.unwrap();
+    store.save_state(saved(one, session(1), 10)).await.unwrap();
     let only = run(&store, |file| {
         file.execute_batch("PRAGMA query_only = 1").unwrap()
     });
     only.await.unwrap();
-    assert!(store.save(saved(one, session(2), 20)).await.is_err());
-    assert!(store.share(b"name", "value".into()).await.is_err());
+    assert!(store.save_state(saved(one, session(2), 20)).await.is_err());
+    assert!(store.publish_shared(b"name", "value".into()).await.is_err());
     assert_eq!(store.shared_version(), 0);
     assert_eq!(found(&store, &one, &[10]).await, Some((0, 10)));
     let again = run(&store, |file| {
         file.execute_batch("PRAGMA query_only = 0").unwrap()
     });
     again.await.unwrap();
-    store.save(saved(one, session(2), 20)).await.unwrap();
+    store.save_state(saved(one, session(2), 20)).await.unwrap();
     assert_eq!(found(&store, &one, &[20]).await, Some((0, 20)));
 }
 
@@ -135,10 +142,10 @@ async fn a_panic_of_the_writer_fails_one_group_and_no_more() {
     let directory = tempfile::tempdir().unwrap();
     let store = open(&directory);
     let one = tenant("a");
-    store.save(saved(one, session(1), 10)).await.unwrap();
+    store.save_state(saved(one, session(1), 10)).await.unwrap();
     let failed = run(&store, |_| panic!("as a test wants it")).await;
     assert!(matches!(failed, Err(StoreError::Unreachable(_))));
-    store.save(saved(one, session(2), 20)).await.unwrap();
+    store.save_state(saved(one, session(2), 20)).await.unwrap();
     for number in [10, 20] {
         assert_eq!(found(&store, &one, &[number]).await, Some((0, number)));
     }
@@ -152,11 +159,11 @@ async fn a_file_that_cannot_be_opened_comes_back() {
     fs::create_dir(&path).unwrap();
     let store = open(&directory);
     let one = tenant("a");
-    assert!(store.save(saved(one, session(1), 10)).await.is_err());
-    assert!(store.find(&one, 1, &[key(10)]).await.is_err());
+    assert!(store.save_state(saved(one, session(1), 10)).await.is_err());
+    assert!(store.find_state(&one, 1, &[key(10)]).await.is_err());
     fs::remove_dir(&path).unwrap();
     let back = async {
-        while store.save(saved(one, session(1), 10)).await.is_err() {
+        while store.save_state(saved(one, session(1), 10)).await.is_err() {
             tokio::time::sleep(Duration::from_millis(20)).await;
         }
     };

@@ -14,11 +14,11 @@ async fn settled(store: &FileStore) -> usize {
             let page = Page { skip: 0, take: 200 };
             // The writer removes between two jobs; so after a second one nothing is left to do.
             for _ in 0..2 {
-                store.ask(What::Tick).await.unwrap();
-                left = store.sessions(None, page).await.unwrap().len();
+                store.run_job(JobKind::Tick).await.unwrap();
+                left = store.list_sessions(None, page).await.unwrap().len();
             }
-            store.ask(What::Tick).await.unwrap();
-            if store.sessions(None, page).await.unwrap().len() == left {
+            store.run_job(JobKind::Tick).await.unwrap();
+            if store.list_sessions(None, page).await.unwrap().len() == left {
                 return left;
             }
         }
@@ -39,12 +39,12 @@ async fn the_least_recently_used_session_goes_first() {
     let one = tenant("a");
     for number in 1..=3 {
         let saved = saved(one, session(number), u64::from(number) * 10);
-        store.save(saved).await.unwrap();
+        store.save_state(saved).await.unwrap();
     }
     // Being read keeps the oldest, if it has not been young for long.
     now.fetch_add(LIMITS.max_age.as_secs() / 64 + 1, Ordering::SeqCst);
     assert!(found(&store, &one, &[10]).await.is_some());
-    store.save(saved(one, session(4), 40)).await.unwrap();
+    store.save_state(saved(one, session(4), 40)).await.unwrap();
     assert_eq!(settled(&store).await, 3);
     assert!(found(&store, &one, &[20, 21, 22]).await.is_none());
     for number in [10, 30, 40] {
@@ -59,7 +59,7 @@ async fn what_is_too_old_is_not_found_and_then_removed() {
     let one = tenant("a");
     for number in 1..=50 {
         let saved = saved(one, session(number), u64::from(number) * 10);
-        store.save(saved).await.unwrap();
+        store.save_state(saved).await.unwrap();
     }
     now.fetch_add(LIMITS.max_age.as_secs(), Ordering::SeqCst);
     assert!(found(&store, &one, &[10]).await.is_some());
@@ -68,14 +68,14 @@ async fn what_is_too_old_is_not_found_and_then_removed() {
     // The first was used a second ago; the second was not.
     assert!(found(&store, &one, &[10]).await.is_some());
     assert!(found(&store, &one, &[20]).await.is_none());
-    let row = store.session(Some(&one.account()), session(2)).await;
+    let row = store.load_session(Some(&one.account()), session(2)).await;
     assert!(row.unwrap().is_none());
     let ordered = store
-        .order(Some(&one.account()), session(2), "x".into())
+        .put_commands(Some(&one.account()), session(2), "x".into())
         .await;
     assert!(!ordered.unwrap());
     assert_eq!(settled(&store).await, 1);
-    let left = store.read(|file| {
+    let left = store.run_read(|file| {
         let count = |table| format!("SELECT count(*) FROM {table}");
         let counted = ["sessions", "generations", "keys"]
             .map(|table| file.query_row(&count(table), [], |row| row.get::<_, i64>(0)));
@@ -103,13 +103,13 @@ async fn bytes_are_bounded_and_the_file_is_used_again() {
                 round * 10_000 + u64::from(number) * 10,
             );
             large.state = Bytes::from(vec![1; 20_000]);
-            store.save(large).await.unwrap();
+            store.save_state(large).await.unwrap();
         }
         let left = settled(&store).await;
         assert!((50..110).contains(&left), "{left}");
-        let held = store.read(expire::bytes).await.unwrap();
+        let held = store.run_read(expiry::used_bytes).await.unwrap();
         assert!((1 << 20..=2 << 20).contains(&held), "{held}");
-        store.ask(What::Carry).await.unwrap();
+        store.run_job(JobKind::Checkpoint).await.unwrap();
         let size = fs::metadata(&path).unwrap().len();
         assert!(
             round == 0 || size <= largest + (1 << 19),
@@ -131,7 +131,7 @@ async fn counts_outlive_a_restart() {
         for number in 0..2 {
             let id = session(round * 2 + number);
             let saved = saved(tenant("a"), id, u64::from(round * 2 + number) * 10);
-            store.save(saved).await.unwrap();
+            store.save_state(saved).await.unwrap();
         }
         assert_eq!(settled(&store).await, usize::from(round * 2 + 2).min(5));
         // An older release counts here, and a newer one does not believe it.
@@ -151,10 +151,10 @@ async fn finding_seldom_writes() {
     let directory = tempfile::tempdir().unwrap();
     let (store, now) = clocked(&LIMITS, &directory);
     let one = tenant("a");
-    store.save(saved(one, session(1), 10)).await.unwrap();
+    store.save_state(saved(one, session(1), 10)).await.unwrap();
     let used = async || {
-        store.ask(What::Tick).await.unwrap();
-        let used = store.read(|file| {
+        store.run_job(JobKind::Tick).await.unwrap();
+        let used = store.run_read(|file| {
             file.query_row("SELECT used FROM sessions", [], |row| row.get::<_, i64>(0))
         });
         row::Stamp(used.await.unwrap()).second()
@@ -176,9 +176,9 @@ async fn the_log_is_carried_over() {
     for number in 0..300_u64 {
         let mut next = saved(one, session(1), number * 10);
         next.state = Bytes::from(vec![3; 60_000]);
-        store.save(next).await.unwrap();
+        store.save_state(next).await.unwrap();
         if number % 50 == 49 {
-            store.ask(What::Carry).await.unwrap();
+            store.run_job(JobKind::Checkpoint).await.unwrap();
         }
     }
     let log = fs::metadata(directory.path().join("sessions.db-wal"))
@@ -197,7 +197,7 @@ async fn the_log_ends_under_steady_load() {
         let store = Arc::clone(&store);
         load.spawn(async move {
             let page = Page { skip: 0, take: 200 };
-            while store.sessions(None, page).await.is_ok() {}
+            while store.list_sessions(None, page).await.is_ok() {}
         });
     }
     for writer in 0..16_u8 {
@@ -207,7 +207,7 @@ async fn the_log_ends_under_steady_load() {
                 let at = u64::from(writer) * 1_000_000 + number * 10;
                 let mut next = saved(tenant("a"), session(writer), at);
                 next.state = Bytes::from(vec![3; 60_000]);
-                store.save(next).await.unwrap();
+                store.save_state(next).await.unwrap();
             }
         });
     }
@@ -242,7 +242,7 @@ async fn a_clock_that_goes_back_does_not_make_new_sessions_old() {
     let one = tenant("a");
     let save = async |store: &FileStore, number: u8| {
         let saved = saved(one, session(number), u64::from(number) * 10);
-        store.save(saved).await.unwrap();
+        store.save_state(saved).await.unwrap();
     };
     let (store, now) = clocked(&config, &directory);
     for number in 1..=3 {

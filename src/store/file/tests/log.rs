@@ -23,7 +23,7 @@ async fn it_does_not_grow_for_as_long_as_saves_come() {
                 let mut saved = saved(tenant("a"), id, at);
                 saved.opening = at;
                 saved.state = Bytes::from(vec![7; 8_000]);
-                store.save(saved).await.unwrap();
+                store.save_state(saved).await.unwrap();
             }
         });
     }

@@ -3,7 +3,7 @@
 use proptest::prelude::*;
 
 use super::*;
-use crate::store::{Keys, memory::MemoryStore};
+use crate::store::{StateKeys, memory::MemoryStore};
 
 #[derive(Clone, Debug)]
 enum Step {
@@ -77,7 +77,7 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
 }
 
 /// All keys of an opening: exact ones by answer, gap and bare ones by number.
-fn nth(opening: u64, number: u64) -> Key {
+fn nth(opening: u64, number: u64) -> StateKey {
     key(opening * 10_000 + number)
 }
 
@@ -103,9 +103,9 @@ async fn both(steps: Vec<Step>) {
                 answer,
                 bytes,
             } => {
-                let saved = Saved {
+                let saved = StateToSave {
                     opening,
-                    keys: Keys {
+                    keys: StateKeys {
                         exact: nth(opening, number * 3 + answer),
                         gap: (number % 2 == 0).then(|| nth(opening, 1_000 + number)),
                         bare: nth(opening, 2_000 + number),
@@ -114,8 +114,8 @@ async fn both(steps: Vec<Step>) {
                     state: Bytes::from(vec![number as u8; bytes.into()]),
                     ..saved(who(of), session(id), 0)
                 };
-                memory.save(saved.clone()).await.unwrap();
-                file.save(saved).await.unwrap();
+                memory.save_state(saved.clone()).await.unwrap();
+                file.save_state(saved).await.unwrap();
             }
             Step::Find {
                 who: of,
@@ -126,29 +126,38 @@ async fn both(steps: Vec<Step>) {
                     .iter()
                     .flat_map(|number| [*number, 1_000 + number / 3, 2_000 + number / 3]);
                 let keys: Vec<_> = keys.map(|number| nth(opening, number)).collect();
-                let expected = memory.find(&who(of), opening, &keys).await.unwrap();
+                let expected = memory.find_state(&who(of), opening, &keys).await.unwrap();
                 // The second time it was just read.
                 for _ in 0..2 {
-                    assert_eq!(file.find(&who(of), opening, &keys).await.unwrap(), expected);
+                    assert_eq!(
+                        file.find_state(&who(of), opening, &keys).await.unwrap(),
+                        expected
+                    );
                 }
             }
             Step::Order { who: of, id, bytes } => {
                 let (account, orders) = (who(of).account(), Bytes::from(vec![id; bytes.into()]));
                 let expected = memory
-                    .order(Some(&account), session(id), orders.clone())
+                    .put_commands(Some(&account), session(id), orders.clone())
                     .await;
-                let ordered = file.order(Some(&account), session(id), orders).await;
+                let ordered = file.put_commands(Some(&account), session(id), orders).await;
                 assert_eq!(ordered.unwrap(), expected.unwrap());
             }
             Step::Share { name, value } => {
                 let value = Bytes::from(vec![value]);
-                memory.share(&[name], value.clone()).await.unwrap();
-                file.share(&[name], value).await.unwrap();
+                memory.publish_shared(&[name], value.clone()).await.unwrap();
+                file.publish_shared(&[name], value).await.unwrap();
             }
             Step::Look { who: of, id } => {
                 let account = who(of).account();
-                let expected = memory.session(Some(&account), session(id)).await.unwrap();
-                let row = file.session(Some(&account), session(id)).await.unwrap();
+                let expected = memory
+                    .load_session(Some(&account), session(id))
+                    .await
+                    .unwrap();
+                let row = file
+                    .load_session(Some(&account), session(id))
+                    .await
+                    .unwrap();
                 assert_eq!(row, expected);
             }
             Step::Wait(seconds) => {
@@ -164,14 +173,14 @@ async fn both(steps: Vec<Step>) {
     let page = Page { skip: 0, take: 200 };
     for account in [None, Some(who(0).account())] {
         let sorted = async |store: &dyn Store| {
-            let mut rows = store.sessions(account.as_ref(), page).await.unwrap();
+            let mut rows = store.list_sessions(account.as_ref(), page).await.unwrap();
             rows.sort_by_key(|row| (row.tenant, row.session));
             rows
         };
         assert_eq!(sorted(&file).await, sorted(&memory).await);
     }
     let sorted = async |store: &dyn Store| {
-        let mut shared = store.shared().await.unwrap();
+        let mut shared = store.read_shared().await.unwrap();
         shared.all.sort();
         shared
     };

@@ -13,7 +13,9 @@ use tokio::{
 use super::*;
 
 async fn save(store: &RedisStore, number: u64) -> Result<(), StoreError> {
-    store.save(saved(tenant("a"), session(1), number)).await
+    store
+        .save_state(saved(tenant("a"), session(1), number))
+        .await
 }
 
 /// Until the store takes a state again.
@@ -33,7 +35,7 @@ async fn back(store: &RedisStore, number: u64) {
 /// That a call fails, and how long it took.
 async fn fails(store: &RedisStore) -> Duration {
     let begun = Instant::now();
-    let failed = store.find(&tenant("a"), 1, &[key(1)]).await;
+    let failed = store.find_state(&tenant("a"), 1, &[key(1)]).await;
     assert!(
         matches!(failed, Err(StoreError::Down | StoreError::TooSlow(_))),
         "{failed:?}"
@@ -262,7 +264,7 @@ async fn a_slot_that_moves_is_followed() {
     let cluster = Cluster::start("redis-server").await;
     let store = Place::of_cluster(&cluster).impatient().fresh();
     back(&store, 10).await;
-    let base = store.name(Some(&tenant("a").account()), "");
+    let base = store.key_name(Some(&tenant("a").account()), "");
     let slot = cluster.nodes[0].tell(&["cluster", "keyslot", &base]);
     let tell = |at: usize, words: &[&str]| cluster.nodes[at].tell(words);
     let from = (0..3).find(|at| tell(*at, &["cluster", "countkeysinslot", &slot]) != "0");

@@ -3,7 +3,7 @@
 use proptest::prelude::*;
 
 use super::*;
-use crate::store::{Keys, memory::MemoryStore, tests::end_user};
+use crate::store::{StateKeys, memory::MemoryStore, tests::end_user};
 
 #[derive(Clone, Debug)]
 enum Step {
@@ -75,11 +75,11 @@ async fn follow(steps: Vec<Step>, one: &dyn Store, other: &dyn Store) {
                 number += 1;
                 let mut state = number.to_le_bytes().to_vec();
                 state.resize(8 + bytes, 0);
-                let saved = Saved {
+                let saved = StateToSave {
                     tenant: tenants[who],
                     session: session(id),
                     opening,
-                    keys: Keys {
+                    keys: StateKeys {
                         exact: key(exact),
                         gap: gap.map(key),
                         bare: key(bare),
@@ -87,7 +87,10 @@ async fn follow(steps: Vec<Step>, one: &dyn Store, other: &dyn Store) {
                     answer: answer.into(),
                     state: state.into(),
                 };
-                let (a, b) = (one.save(saved.clone()).await, other.save(saved).await);
+                let (a, b) = (
+                    one.save_state(saved.clone()).await,
+                    other.save_state(saved).await,
+                );
                 assert_eq!(a.is_ok(), b.is_ok(), "{a:?} {b:?}");
             }
             Step::Order(who, id, orders) => {
@@ -95,7 +98,7 @@ async fn follow(steps: Vec<Step>, one: &dyn Store, other: &dyn Store) {
                 let give = async |store: &dyn Store| {
                     let orders = Bytes::from(orders.clone());
                     store
-                        .order(account.as_ref(), session(id), orders)
+                        .put_commands(account.as_ref(), session(id), orders)
                         .await
                         .unwrap()
                 };
@@ -106,22 +109,28 @@ async fn follow(steps: Vec<Step>, one: &dyn Store, other: &dyn Store) {
             }
             Step::Find(who, keys) => {
                 let keys: Vec<_> = keys.into_iter().map(key).collect();
-                let found = one.find(&tenants[who], 0, &keys).await.unwrap();
-                assert_eq!(found, other.find(&tenants[who], 0, &keys).await.unwrap());
+                let found = one.find_state(&tenants[who], 0, &keys).await.unwrap();
+                assert_eq!(
+                    found,
+                    other.find_state(&tenants[who], 0, &keys).await.unwrap()
+                );
             }
         }
     }
     for tenant in &tenants {
         for number in 0..40 {
-            let found = one.find(tenant, 0, &[key(number)]).await.unwrap();
-            let expected = other.find(tenant, 0, &[key(number)]).await.unwrap();
+            let found = one.find_state(tenant, 0, &[key(number)]).await.unwrap();
+            let expected = other.find_state(tenant, 0, &[key(number)]).await.unwrap();
             assert_eq!(found, expected, "key {number}");
         }
         for id in 0..4 {
             let account = tenant.account();
             let row = async |store: &dyn Store| {
-                let row = store.session(Some(&account), session(id)).await.unwrap();
-                row.map(|row| (row.tenant, row.state, row.orders))
+                let row = store
+                    .load_session(Some(&account), session(id))
+                    .await
+                    .unwrap();
+                row.map(|row| (row.tenant, row.state, row.commands))
             };
             assert_eq!(row(one).await, row(other).await);
         }

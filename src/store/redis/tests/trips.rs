@@ -117,12 +117,15 @@ async fn one_round_trip_finds_and_one_saves() {
     let relay = relay::Relay::before(redis.port()).await;
     let store = Place::new(&[format!("redis://127.0.0.1:{}", relay.port)]).fresh();
     let one = tenant("a");
-    store.save(saved(one, session(1), 10)).await.unwrap();
+    store.save_state(saved(one, session(1), 10)).await.unwrap();
     assert_eq!(found(&store, &one, &[10]).await, Some((0, 10)));
     let _ = relay.turns();
     let keys: Vec<u64> = (1_000..1_767).chain([10]).collect();
     for number in [20, 30, 40] {
-        store.save(saved(one, session(1), number)).await.unwrap();
+        store
+            .save_state(saved(one, session(1), number))
+            .await
+            .unwrap();
         assert_eq!(relay.turns(), (1, vec!["EVALSHA".into(), "EVALSHA".into()]));
         assert_eq!(found(&store, &one, &keys).await, Some((767, 10)));
         assert_eq!(relay.turns(), (1, vec!["EVALSHA".into(), "GET".into()]));
@@ -150,17 +153,17 @@ async fn news_of_other_replicas_come_along() {
     assert_eq!(found(&other, &tenant("a"), &[1]).await, None);
     assert_eq!(other.shared_version(), 0);
     for value in ["1", "2"] {
-        one.share(b"window", value.into()).await.unwrap();
+        one.publish_shared(b"window", value.into()).await.unwrap();
         assert_ne!(other.shared_version(), one.shared_version());
         assert_eq!(found(&other, &tenant("a"), &[1]).await, None);
         assert_eq!(other.shared_version(), one.shared_version());
-        let shared = other.shared().await.unwrap();
+        let shared = other.read_shared().await.unwrap();
         assert_eq!(shared.all, [("window".into(), value.into())]);
     }
     // A server that lost all begins with a version that never was.
     let before = one.shared_version();
     redis.tell(&["flushall"]);
-    one.share(b"window", "3".into()).await.unwrap();
+    one.publish_shared(b"window", "3".into()).await.unwrap();
     assert!(one.shared_version() > before);
 }
 

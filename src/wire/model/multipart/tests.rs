@@ -1,6 +1,6 @@
 use proptest::prelude::*;
 
-use super::in_multipart;
+use super::find_model_in_multipart;
 use crate::conversation::edit::Edits;
 
 const FILE: &str = "Content-Disposition: form-data; name=\"file\"; filename=\"model.wav\"\r\n\
@@ -20,8 +20,8 @@ fn form(parts: &[(&str, &[u8])]) -> Vec<u8> {
 }
 
 fn model(body: &[u8]) -> (Option<String>, bool) {
-    let found = in_multipart(body, b"b");
-    (found.model.map(|named| named.model), found.surely)
+    let found = find_model_in_multipart(body, b"b");
+    (found.model.map(|named| named.model), found.is_certain)
 }
 
 #[test]
@@ -91,10 +91,10 @@ proptest! {
         parts.push((MODEL, name.as_bytes()));
         parts.push((FILE, &after));
         let body = form(&parts);
-        let found = in_multipart(&body, b"b").model.expect("it is there");
+        let found = find_model_in_multipart(&body, b"b").model.expect("it is there");
         prop_assert_eq!(&found.model, &name);
         let mut edits = Edits::default();
-        edits.replace(found.span, found.spell("new"));
+        edits.replace(found.span, found.spell_model("new"));
         let at = parts.len() - 2;
         parts[at].1 = b"new";
         prop_assert_eq!(&edits.apply(&body.into()).to_bytes()[..], &form(&parts)[..]);
@@ -115,7 +115,7 @@ proptest! {
     fn no_bytes_do_harm(
         body in prop::collection::vec(prop::sample::select(b"--b\r\n :;=\"\\namemodel\0".to_vec()), 0..200),
     ) {
-        let _ = in_multipart(&body, b"b");
-        let _ = in_multipart(&[&b"--b\r\n"[..], &body].concat(), b"b");
+        let _ = find_model_in_multipart(&body, b"b");
+        let _ = find_model_in_multipart(&[&b"--b\r\n"[..], &body].concat(), b"b");
     }
 }

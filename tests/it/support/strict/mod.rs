@@ -4,7 +4,7 @@
 //! one mistake cannot hide in both. The numbers are those of the rules that providers enforce;
 //! each is described at its check.
 
-use plimsoll::guard::profile::{Profile, Takes};
+use plimsoll::guard::profile::{Acceptance, Profile};
 use serde_json::Value;
 
 use super::parse;
@@ -175,7 +175,7 @@ fn order(messages: &[Value], profile: &Profile, report: &mut Report) {
     let first = messages.iter().position(|message| !is_system(message));
     let first = first.unwrap_or(messages.len());
     // Rule 5: "System message must be at the beginning".
-    if profile.system_later == Takes::No {
+    if profile.system_later == Acceptance::No {
         let later = messages.iter().enumerate().skip(first);
         for (at, _) in later.filter(|(_, message)| is_system(message)) {
             report.add(5, at, "a system message later on");
@@ -194,11 +194,11 @@ fn order(messages: &[Value], profile: &Profile, report: &mut Report) {
         let (before, (at, now)) = (role(pair[0].1), pair[1]);
         // Rule 8: "Unexpected role 'user' after role 'tool'".
         let answers = matches!(before, "tool" | "function");
-        if profile.user_after_tool == Takes::No && answers && role(now) == "user" {
+        if profile.user_after_tool == Acceptance::No && answers && role(now) == "user" {
             report.add(8, at, "a user message after a tool's");
         }
     }
-    if profile.adjacent_users == Takes::No {
+    if profile.adjacent_users == Acceptance::No {
         alternation(&said, report);
     }
     // Rule 9: the last word is not the assistant's, marked prefixes apart.

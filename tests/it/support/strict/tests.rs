@@ -20,7 +20,7 @@ fn body(messages: &[&str]) -> String {
 
 #[track_caller]
 fn check(name: &str, messages: &[&str], rules: &[u8]) {
-    let profile = profile::named(name).unwrap();
+    let profile = profile::find_profile(name).unwrap();
     let found = violations(body(messages).as_bytes(), profile);
     let found: Vec<u8> = found.iter().map(|it| it.rule).collect();
     assert_eq!(found, rules, "{name}: {messages:?}");
@@ -123,7 +123,7 @@ fn what_is_no_conversation_is_said_so() {
 
 #[test]
 fn only_what_the_edit_broke_is_its_fault() {
-    let profile = profile::named("template").unwrap();
+    let profile = profile::find_profile("template").unwrap();
     let whole = body(&[U, C, T, U, U]);
     assert_eq!(broken(whole.as_bytes(), whole.as_bytes(), profile), []);
     let cut = body(&[U, T, U, U]);

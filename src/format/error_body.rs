@@ -1,0 +1,101 @@
+//! The OpenAI error body: `{"error":{"message","type","param","code"}}`, ours and theirs.
+//!
+//! Reading takes every shape seen at providers: a code that is a number, an error that is a bare
+//! string, the object without the wrapper. What cannot be read is `None`, never an error.
+
+use serde::Serialize;
+use serde_json::Value;
+
+/// One error, as OpenAI names its fields.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct ErrorBody {
+    pub message: String,
+    #[serde(rename = "type")]
+    pub kind: Option<String>,
+    pub param: Option<String>,
+    /// Numbers are written out, so that `400` and `"400"` read alike.
+    pub code: Option<String>,
+}
+
+#[derive(Serialize)]
+struct WrappedError<'a> {
+    error: &'a ErrorBody,
+}
+
+impl ErrorBody {
+    /// The body of an answer that says so.
+    pub fn to_json(&self) -> Vec<u8> {
+        serde_json::to_vec(&WrappedError { error: self })
+            .expect("strings and options of strings always serialise")
+    }
+
+    /// What an error body, or an error event of a stream, says.
+    pub fn parse_body(body: &[u8]) -> Option<Self> {
+        let body: Value = serde_json::from_slice(body).ok()?;
+        let error = match &body {
+            // Some servers wrap the object into a list.
+            Value::Array(list) => list.first()?.get("error")?,
+            body => body.get("error").unwrap_or(body),
+        };
+        if let Value::String(message) = error {
+            return Some(Self {
+                message: message.clone(),
+                ..Self::default()
+            });
+        }
+        Some(Self {
+            message: error.get("message")?.as_str()?.to_owned(),
+            kind: text_or_number(error.get("type")),
+            param: text_or_number(error.get("param")),
+            code: text_or_number(error.get("code")),
+        })
+    }
+}
+
+fn text_or_number(value: Option<&Value>) -> Option<String> {
+    match value? {
+        Value::String(text) => Some(text.clone()),
+        Value::Number(number) => Some(number.to_string()),
+        _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::ErrorBody;
+
+    #[test]
+    fn reads_every_shape() {
+        let check = |body: &str, message: &str, code: Option<&str>| {
+            let fault = ErrorBody::parse_body(body.as_bytes()).unwrap();
+            assert_eq!(fault.message, message, "{body}");
+            assert_eq!(fault.code.as_deref(), code, "{body}");
+        };
+        check(
+            r#"{"error":{"message":"m","type":"t","param":null,"code":"c"}}"#,
+            "m",
+            Some("c"),
+        );
+        check(r#"{"error":{"message":"m","code":400}}"#, "m", Some("400"));
+        check(r#"{"error":"m"}"#, "m", None);
+        check(
+            r#"{"object":"error","message":"m","code":1}"#,
+            "m",
+            Some("1"),
+        );
+        check(r#"[{"error":{"message":"m"}}]"#, "m", None);
+        assert_eq!(ErrorBody::parse_body(b"<html>"), None);
+        assert_eq!(ErrorBody::parse_body(b"{}"), None);
+    }
+
+    #[test]
+    fn writes_what_it_reads() {
+        let fault = ErrorBody {
+            message: "a \"quoted\" line".into(),
+            kind: Some("invalid_request_error".into()),
+            param: Some("model".into()),
+            code: Some("model_not_found".into()),
+        };
+        assert_eq!(ErrorBody::parse_body(&fault.to_json()), Some(fault));
+    }
+}

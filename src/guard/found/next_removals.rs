@@ -1,0 +1,229 @@
+//! What goes first when the conversation grows on: the order of sacrifice, as it stands now.
+//!
+//! The next cut is asked of the guard itself: the same request, as if the provider had counted it
+//! as one token more than its budget.
+
+use std::cmp::Reverse;
+
+use serde::Serialize;
+
+use super::{ClearedSpan, scaled};
+use crate::{
+    conversation::{
+        Conversation,
+        units::{Unit, UnitKind, find_pinned_end},
+    },
+    guard::{
+        self, Plan, Policy, Recall,
+        estimate::{self, Calibration, Weights},
+    },
+};
+
+/// How many results and turns are named.
+const NAMED: usize = 5;
+
+#[derive(Debug, Serialize)]
+pub struct NextRemovals {
+    /// The largest tool results that are sent.
+    pub results: Vec<LargeResult>,
+    /// All that are sent.
+    pub results_in_all: usize,
+    /// What is cleared first; nothing where there is not enough of it.
+    pub clear: Option<ClearedSpan>,
+    /// What the next cut takes after that; nothing where only the pinned start and the newest step are left.
+    pub cut: Option<MessageRange>,
+    /// The first turns of that cut.
+    pub turns: Vec<MessageRange>,
+    pub turns_in_all: usize,
+}
+
+/// A stretch of messages, counted from 0.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+pub struct MessageRange {
+    pub first: usize,
+    pub last: usize,
+    /// System messages that stand between and stay are not counted.
+    pub messages: usize,
+    pub tokens: u32,
+}
+
+#[derive(Debug, Serialize)]
+pub struct LargeResult {
+    pub message: usize,
+    pub tool: String,
+    pub chars: usize,
+    /// The longest that is left alone.
+    pub limit_chars: usize,
+    pub tokens: u32,
+}
+
+/// Where the part that is kept after the pinned start begins, where something is folded. The
+/// guard remembers it without counting system messages, which come and go.
+pub(super) fn find_kept_start(units: &[Unit], plan: &Plan) -> Option<usize> {
+    let said = plan.memory.boundary()? as usize;
+    let mut counted = units.iter().filter(|unit| unit.kind != UnitKind::System);
+    Some(
+        counted
+            .find(|unit| unit.messages_before >= said)?
+            .messages
+            .start,
+    )
+}
+
+impl NextRemovals {
+    pub(super) fn from_request(sent: &GuardedRequest<'_>, plan: &Plan) -> Self {
+        let mut results = sent.results();
+        let results_in_all = results.len();
+        results.truncate(NAMED);
+        let (clear, going) = sent.next_to_go(plan);
+        let mut turns = sent.turns(&going);
+        let turns_in_all = turns.len();
+        let cut = sent.message_range(&going);
+        turns.truncate(NAMED);
+        Self {
+            results,
+            results_in_all,
+            clear,
+            cut,
+            turns,
+            turns_in_all,
+        }
+    }
+}
+
+/// A request and what is sent of it.
+pub(super) struct GuardedRequest<'a> {
+    pub(super) conversation: &'a Conversation,
+    pub(super) fitted: &'a Conversation,
+    pub(super) units: &'a [Unit],
+    pub(super) policy: &'a Policy<'a>,
+    /// The first message that is kept after the pinned start, where something is folded.
+    pub(super) boundary: Option<usize>,
+    pub(super) calibration: Calibration,
+}
+
+impl<'a> GuardedRequest<'a> {
+    /// Where a message stands in the fitted request. The pinned start is as it was, and what
+    /// follows the fold is as far from the end as before.
+    fn fitted_index(&self, at: usize) -> usize {
+        match self.boundary {
+            Some(boundary) if at >= boundary => {
+                at + self.fitted.items.len() - self.conversation.items.len()
+            }
+            _ => at,
+        }
+    }
+
+    fn tokens(&self, at: usize) -> u32 {
+        let Some(message) = self.fitted.items.get(self.fitted_index(at)) else {
+            return 0;
+        };
+        let weights = Weights::new(self.policy.settings.chars_per_token);
+        let profile = self.policy.profile;
+        let raw =
+            estimate::estimate_message(self.fitted, message, &message.sizes, &weights, profile);
+        scaled(raw, self.calibration)
+    }
+
+    /// Units that are sent, the pinned start included.
+    fn units(&self) -> impl Iterator<Item = &'a Unit> {
+        let pinned = self.pinned();
+        let boundary = self.boundary.unwrap_or(0);
+        self.units.iter().filter(move |unit| {
+            unit.messages.start >= boundary || unit.messages.end <= pinned || unit.stays
+        })
+    }
+
+    /// Messages of the pinned start.
+    fn pinned(&self) -> usize {
+        let start = &self.units[..find_pinned_end(self.units)];
+        start.last().map_or(0, |unit| unit.messages.end)
+    }
+
+    /// The tool results that are sent, the largest first.
+    fn results(&self) -> Vec<LargeResult> {
+        let answers = self
+            .units()
+            .flat_map(|unit| unit.messages.clone())
+            .filter(|&at| self.conversation.items[at].author.is_tool());
+        let mut results: Vec<LargeResult> = answers
+            .map(|at| LargeResult {
+                message: at,
+                tool: guard::find_tool_name(self.conversation, self.units, at),
+                chars: self
+                    .fitted
+                    .items
+                    .get(self.fitted_index(at))
+                    .map_or(0, |message| message.sizes.total_chars()),
+                limit_chars: guard::max_result_chars(
+                    &self.conversation.items[at].sizes,
+                    self.policy,
+                ),
+                tokens: self.tokens(at),
+            })
+            .collect();
+        results.sort_by_key(|result| (Reverse(result.tokens), result.message));
+        results
+    }
+
+    /// What is cleared next, and the units that the next cut takes: it may be made with the same
+    /// request, or only with a later one.
+    fn next_to_go(&self, plan: &Plan) -> (Option<ClearedSpan>, Vec<&'a Unit>) {
+        let later = self.plan_over_budget(plan);
+        let clear = later.report.cleared.as_ref();
+        let clear = clear.filter(|cleared| cleared.new).and_then(|cleared| {
+            let known = plan.report.cleared.as_ref();
+            let beyond = known.map_or_else(|| cleared.clone(), |known| cleared.beyond(known));
+            ClearedSpan::from_cleared(&beyond, self.calibration)
+        });
+        let going = self.list_removed(&later);
+        if going.is_empty() && clear.is_some() {
+            return (clear, self.list_removed(&self.plan_over_budget(&later)));
+        }
+        (clear, going)
+    }
+
+    /// The plan of the same request as if it had been counted as one token more than its budget.
+    fn plan_over_budget(&self, plan: &Plan) -> Plan {
+        let (raw, budget) = (plan.report.raw_after, plan.report.budget.tokens);
+        let full =
+            Calibration::default().learn_usage(raw, budget.max(raw) + 1, self.policy.profile);
+        let recall = Recall {
+            memory: plan.memory.clone(),
+            calibration: full,
+            messages: self.units.last().map_or(0, Unit::messages_through),
+            ..Recall::default()
+        };
+        guard::plan(self.conversation, self.policy, &recall)
+    }
+
+    /// The units that are sent now, and are not by that plan.
+    fn list_removed(&self, later: &Plan) -> Vec<&'a Unit> {
+        let Some(end) = find_kept_start(self.units, later) else {
+            return Vec::new();
+        };
+        let pinned = self.pinned();
+        self.units()
+            .filter(|unit| unit.messages.start >= pinned && unit.messages.end <= end && !unit.stays)
+            .collect()
+    }
+
+    /// Units by the turn they belong to.
+    fn turns(&self, units: &[&Unit]) -> Vec<MessageRange> {
+        units
+            .chunk_by(|_, next| next.kind != UnitKind::User)
+            .filter_map(|turn| self.message_range(turn))
+            .collect()
+    }
+
+    fn message_range(&self, units: &[&Unit]) -> Option<MessageRange> {
+        let (first, last) = (units.first()?, units.last()?);
+        let messages = || units.iter().flat_map(|unit| unit.messages.clone());
+        Some(MessageRange {
+            first: first.messages.start,
+            last: last.messages.end - 1,
+            messages: messages().count(),
+            tokens: messages().map(|at| self.tokens(at)).sum(),
+        })
+    }
+}

@@ -1,0 +1,59 @@
+//! A request as it came: what it weighs, and what it may use.
+
+use super::{
+    Plan, Policy, Recall,
+    answer_cap::SessionBudgets,
+    budget::{self, TokenShares},
+    estimate,
+    report::{Report, StandBackReason},
+};
+use crate::conversation::Conversation;
+
+/// A request as it came.
+pub(super) struct MeasuredRequest<'a> {
+    /// Raw tokens of every message.
+    pub(super) tokens: Vec<u32>,
+    pub(super) shares: TokenShares,
+    pub(super) budgets: SessionBudgets<'a>,
+}
+
+impl<'a> MeasuredRequest<'a> {
+    pub(super) fn new(
+        conversation: &Conversation,
+        policy: &'a Policy<'a>,
+        recall: &Recall,
+    ) -> Self {
+        let tokens = estimate::estimate_messages(conversation, policy);
+        Self {
+            shares: budget::measure_shares(conversation, policy, &tokens),
+            budgets: SessionBudgets::new(conversation, policy, recall, &tokens),
+            tokens,
+        }
+    }
+
+    /// The report of a request that goes as it came.
+    pub(super) fn report_untouched(&self, recall: &Recall) -> Report {
+        let raw = self.shares.total();
+        Report {
+            raw_before: raw,
+            raw_after: raw,
+            expected: recall.calibration.to_expected_tokens(raw),
+            budget: self.budgets.current_budget(),
+            shares: self.shares,
+            sent: self.shares,
+            ..Report::default()
+        }
+    }
+
+    /// The plan of a request that the guard does nothing to.
+    pub(super) fn stand_back(&self, reason: StandBackReason, recall: &Recall) -> Plan {
+        Plan {
+            report: Report {
+                stood_back: Some(reason),
+                ..self.report_untouched(recall)
+            },
+            memory: recall.memory.clone(),
+            ..Plan::default()
+        }
+    }
+}

@@ -1,0 +1,126 @@
+//! A text cut down to raw tokens: its beginning and end stay around a marker.
+//!
+//! Cuts lie between characters, never inside an escape, and at the end of a line where one is near.
+
+use super::prompt_text::TextReplacement;
+use crate::{
+    guard::{
+        estimate::Weights,
+        truncate::{TruncationMarker, find_byte_offset, widen_to_lines},
+    },
+    json::text::{self, TextWalk},
+};
+
+/// What sums of fractions may be off by; raw tokens.
+const SLACK: f64 = 0.01;
+
+/// What stays of a text within so many raw tokens, marker included, where these hold the marker;
+/// `None` where all of it stays, or where it has no decoded form.
+pub(super) fn cut_to_tokens(raw: &[u8], most: u32, weights: &Weights) -> Option<TextReplacement> {
+    let whole = text::measure_text(raw);
+    if weights.count_text_tokens(&whole) <= most {
+        return None;
+    }
+    let longest = TruncationMarker::Plain.format_marker(whole.total_chars());
+    let marker = weights.text_weight(&text::measure_text(longest.as_bytes()));
+    // Raw tokens of the beginning, and of the end.
+    let room = (f64::from(most) - marker - SLACK).max(0.0) / 2.0;
+    let whole = weights.text_weight(&whole);
+    let (mut head, mut tail, mut passed, mut total) = (0, None, 0.0, 0);
+    let mut walk = TextWalk::new(raw);
+    for character in walk.by_ref() {
+        if whole - passed <= room {
+            tail.get_or_insert(total);
+        }
+        total += 1;
+        passed += weights.char_weight(character.code);
+        if passed <= room {
+            head = total;
+        }
+    }
+    if !walk.is_sound() {
+        return None;
+    }
+    let tail = tail.unwrap_or(total).max(head);
+    let gone = widen_to_lines(TextWalk::new(raw), head..tail, total);
+    let marker = TruncationMarker::Plain.format_marker(gone.len());
+    let gone = find_byte_offset(raw, gone.start)..find_byte_offset(raw, gone.end);
+    let mut sizes = text::measure_text(&raw[..gone.start]);
+    sizes += text::measure_text(marker.as_bytes());
+    sizes += text::measure_text(&raw[gone.end..]);
+    Some(TextReplacement {
+        gone,
+        text: marker,
+        sizes,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::json::text::{decode_text, escape_text};
+
+    fn cut(text: &str, most: u32) -> Option<(String, u32)> {
+        let (raw, weights) = (escape_text(text), Weights::new(3.0));
+        let with = cut_to_tokens(raw.as_bytes(), most, &weights)?;
+        let left = format!(
+            "{}{}{}",
+            &raw[..with.gone.start],
+            with.text,
+            &raw[with.gone.end..]
+        );
+        assert_eq!(text::measure_text(left.as_bytes()), with.sizes);
+        let left = decode_text(left.as_bytes()).unwrap();
+        Some((left, weights.count_text_tokens(&with.sizes)))
+    }
+
+    #[test]
+    fn beginning_and_end_stay_around_the_marker() {
+        let text = format!("{}{}", "a".repeat(600), "z".repeat(600));
+        let (left, tokens) = cut(&text, 100).unwrap();
+        assert!(left.starts_with("aaa") && left.ends_with("zzz"), "{left}");
+        assert!(left.contains("characters truncated"), "{left}");
+        assert!((90..=100).contains(&tokens), "{tokens}");
+        assert_eq!(cut(&text, 400), None);
+    }
+
+    #[test]
+    fn lines_stay_whole_where_their_end_is_near() {
+        let line = format!("{}\n", "word ".repeat(5));
+        let (left, _) = cut(&line.repeat(40), 100).unwrap();
+        let (head, rest) = left.split_once("\n... [").unwrap();
+        let (_, tail) = rest.split_once("] ...\n").unwrap();
+        for kept in [head, tail] {
+            assert!(kept.lines().count() > 1);
+            assert!(
+                kept.lines().all(|kept| kept == line.trim_end_matches('\n')),
+                "{left}"
+            );
+        }
+    }
+
+    #[test]
+    fn half_a_pair_is_left_alone() {
+        let raw = format!("{}\\ud800", "a".repeat(900));
+        assert!(cut_to_tokens(raw.as_bytes(), 64, &Weights::new(3.0)).is_none());
+    }
+
+    proptest! {
+        #[test]
+        fn what_is_left_is_within_and_is_not_cut_again(
+            pieces in prop::collection::vec(prop::sample::select(vec!["word ", "字", "\n", "😀", "\"\\", "é", "\u{1}"]), 0..600),
+            most in 64u32..400,
+        ) {
+            let text = pieces.concat();
+            if let Some((left, tokens)) = cut(&text, most) {
+                prop_assert!(tokens <= most, "{} of {}", tokens, most);
+                prop_assert!(cut(&left, most).is_none());
+                let (first, rest) = left.split_once("\n... [").unwrap();
+                let (_, last) = rest.split_once(" characters truncated] ...\n").unwrap();
+                prop_assert!(text.starts_with(first) && text.ends_with(last));
+            }
+        }
+    }
+}

@@ -1,0 +1,219 @@
+//! Where a prompt of ours may stand, and which message may follow which: by the profile.
+//!
+//! Never in a system message, never in an answer, and never where the client's message cannot be
+//! added to without touching what it says.
+
+use super::{
+    profile::{Acceptance, Profile},
+    role_alternation::resolve_profile_at_end,
+};
+use crate::{
+    conversation::{Author, Content, Conversation, units},
+    json::text::TextWalk,
+};
+
+/// What goes before a prompt at the end of a tool result, where nothing else tells it from the
+/// tool's own output.
+pub(super) const LABEL: &str =
+    "[From here on by the context guard between client and model, not output of the tool]";
+
+/// How a prompt is put after a message.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum PromptPlacement {
+    /// As a user message of its own.
+    Message,
+    /// As a paragraph, or a part, at the end of the user message.
+    Paragraph,
+    /// As a labelled block at the end of the tool result.
+    Block,
+}
+
+/// Whether a prompt can go with the request that this conversation is.
+///
+/// Where the profile takes no user message after a tool result, a prompt waits for the next user
+/// message unless it is `urgent`. Never after a prefilled answer, nor in an invalid conversation.
+/// `alternates`: what is remembered of the conversation, see [`super::Memory`].
+pub fn may_prompt(
+    conversation: &Conversation,
+    profile: &Profile,
+    alternates: Option<bool>,
+    urgent: bool,
+) -> bool {
+    let profile = resolve_profile_at_end(conversation, profile, alternates);
+    let last = conversation
+        .items
+        .iter()
+        .rposition(|message| !message.author.is_system());
+    let place = last.and_then(|last| find_prompt_placement(conversation, last, &profile));
+    place.is_some_and(|place| urgent || place != PromptPlacement::Block)
+        && units::split_units(conversation).is_ok()
+}
+
+/// How a prompt is put after message `at`; `None` where it cannot be.
+pub(super) fn find_prompt_placement(
+    conversation: &Conversation,
+    at: usize,
+    profile: &Profile,
+) -> Option<PromptPlacement> {
+    let place = match conversation.items[at].author {
+        Author::User if profile.adjacent_users == Acceptance::No => PromptPlacement::Paragraph,
+        Author::Tool if profile.user_after_tool == Acceptance::No => PromptPlacement::Block,
+        Author::User | Author::Tool => PromptPlacement::Message,
+        Author::Model | Author::System | Author::Unknown => return None,
+    };
+    (place == PromptPlacement::Message || takes_text(conversation, at)).then_some(place)
+}
+
+/// Whether a message by `now` may stand directly after one by `before`.
+pub(crate) fn can_follow(before: Author, now: Author, profile: &Profile) -> bool {
+    let takes = match (before, now) {
+        (Author::User, Author::User) | (Author::Model, Author::Model) => profile.adjacent_users,
+        (Author::Tool, Author::User) => profile.user_after_tool,
+        _ => Acceptance::Yes,
+    };
+    takes != Acceptance::No
+}
+
+/// Whether text can be added at the end of a message. Text with half a surrogate pair is never
+/// edited.
+fn takes_text(conversation: &Conversation, at: usize) -> bool {
+    match &conversation.items[at].content {
+        Content::Text(text) => is_decodable(conversation.raw_bytes(*text)),
+        Content::Blocks(..) => true,
+        Content::Absent | Content::Null(_) | Content::Other(_) => false,
+    }
+}
+
+/// Whether a text has a decoded form: no half of a surrogate pair, and no unknown escape.
+pub(super) fn is_decodable(raw: &[u8]) -> bool {
+    let mut rest = raw;
+    while let Some(at) = memchr::memchr(b'\\', rest) {
+        // Most escapes are of one letter, which needs no walk.
+        if let Some(b'n' | b't' | b'r' | b'b' | b'f' | b'"' | b'\\' | b'/') = rest.get(at + 1) {
+            rest = &rest[at + 2..];
+            continue;
+        }
+        let mut walk = TextWalk::new(&rest[at..]);
+        walk.by_ref().for_each(drop);
+        return walk.is_sound();
+    }
+    true
+}
+
+#[cfg(test)]
+mod tests {
+    use bytes::Bytes;
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::{format::chat::index_body, guard::profile::find_profile};
+
+    const STEP: &str =
+        r#"{"role":"assistant","tool_calls":[{"id":"x","function":{"name":"f","arguments":""}}]}"#;
+
+    fn may(last: &str, profile: &str, urgent: bool) -> bool {
+        may_where(last, profile, Some(false), urgent)
+    }
+
+    fn may_where(last: &str, profile: &str, alternates: Option<bool>, urgent: bool) -> bool {
+        let body = format!(r#"{{"messages":[{{"role":"user","content":"u"}},{last}]}}"#);
+        let conversation = index_body(Bytes::from(body)).unwrap();
+        may_prompt(
+            &conversation,
+            find_profile(profile).unwrap(),
+            alternates,
+            urgent,
+        )
+    }
+
+    proptest! {
+        #[test]
+        fn a_text_is_sound_as_a_walk_over_all_of_it_says(
+            pieces in prop::collection::vec(
+                prop::sample::select(&["a", "\\n", "\\\\", "\\\"", "u", "\\u0041", "\\ud83d", "\\ude00", "\\q", "\\", "\\u1"][..]),
+                0..8,
+            ),
+        ) {
+            let text = pieces.concat();
+            let mut walk = TextWalk::new(text.as_bytes());
+            walk.by_ref().for_each(drop);
+            prop_assert_eq!(is_decodable(text.as_bytes()), walk.is_sound(), "{}", text);
+        }
+    }
+
+    #[test]
+    fn a_prompt_goes_where_the_profile_takes_one() {
+        let result = |content: &str| {
+            format!(r#"{STEP},{{"role":"tool","tool_call_id":"x","content":{content}}}"#)
+        };
+        let user = |content: &str| {
+            let answer = r#"{"role":"assistant","content":"a"}"#;
+            format!(r#"{answer},{{"role":"user","content":{content}}}"#)
+        };
+        for (last, calm, urgent) in [
+            (
+                user("\"q\""),
+                "openai mistral template gemini",
+                "openai mistral",
+            ),
+            (user("[]"), "openai mistral", "mistral"),
+            (user("null"), "openai anthropic", "openai"),
+            (user(r#""\ud800""#), "openai", "openai"),
+            (
+                result("\"r\""),
+                "openai anthropic gemini ollama",
+                "openai mistral template",
+            ),
+            (result("null"), "openai", "openai"),
+        ] {
+            for profile in [
+                "openai",
+                "anthropic",
+                "gemini",
+                "ollama",
+                "mistral",
+                "template",
+            ] {
+                let named = |list: &str| list.split(' ').any(|it| it == profile);
+                let (is_calm, is_urgent) = (may(&last, profile, false), may(&last, profile, true));
+                assert!(is_calm || !named(calm), "{last} {profile}");
+                assert!(is_urgent || !named(urgent), "{last} {profile}, urgent");
+                assert!(is_urgent || !is_calm);
+            }
+        }
+        assert!(!may(&result("\"r\""), "template", false));
+        assert!(!may(&result("null"), "mistral", true));
+        assert!(!may(&user("null"), "mistral", true));
+        assert!(!may(&user(r#""\ud800""#), "template", true));
+    }
+
+    #[test]
+    fn a_prompt_joins_a_question_where_the_conversation_alternates() {
+        let user = |content: &str| {
+            let answer = r#"{"role":"assistant","content":"a"}"#;
+            format!(r#"{answer},{{"role":"user","content":{content}}}"#)
+        };
+        for alternates in [None, Some(true)] {
+            assert!(may_where(&user("\"q\""), "openai", alternates, false));
+            // Nothing can be added to this one, and none may follow it.
+            assert!(!may_where(&user("null"), "openai", alternates, true));
+            let result = format!(r#"{STEP},{{"role":"tool","tool_call_id":"x","content":null}}"#);
+            assert!(may_where(&result, "openai", alternates, false));
+        }
+        let twice = format!(r#"{{"role":"user","content":"u"}},{}"#, user("null"));
+        assert!(may_where(&twice, "openai", None, false));
+    }
+
+    #[test]
+    fn a_prompt_never_goes_after_an_answer_or_into_what_is_invalid() {
+        for last in [r#"{"role":"assistant","content":"Well,"}"#, STEP] {
+            for profile in ["openai", "template"] {
+                assert!(!may(last, profile, true));
+            }
+        }
+        let system = r#"{"role":"system","content":"s"}"#;
+        assert!(may(system, "openai", false));
+        let orphan = r#"{"role":"tool","tool_call_id":"x","content":"r"}"#;
+        assert!(!may(orphan, "openai", true));
+    }
+}

@@ -1,0 +1,123 @@
+//! How long a tool result may be, and the limits that a session remembers.
+
+use serde::{Deserialize, Serialize};
+
+use super::{
+    Policy,
+    truncate::{self, TruncationLimit, TruncationMarker},
+    view::RequestView,
+};
+use crate::json::text::{self, TextSizes, TextWalk};
+
+/// No result is cut below this; characters.
+pub(super) const LEAST_CHARS: usize = 200;
+/// The largest share of the window that one result may take.
+pub(super) const FIRST_SHARE: f64 = 0.3;
+/// The same while a session is not healthy.
+pub(super) const TIGHT_SHARE: f64 = 0.05;
+
+/// A limit of its own that a result is held to: characters, and in the highest bit whether its
+/// marker says that the window was nearly full.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(transparent)]
+pub(super) struct RememberedLimit(u32);
+
+impl RememberedLimit {
+    const NEARLY_FULL: u32 = 1 << 31;
+
+    pub(super) fn new(chars: usize, marker: TruncationMarker) -> Self {
+        let chars = u32::try_from(chars).unwrap_or(u32::MAX) & !Self::NEARLY_FULL;
+        match marker {
+            TruncationMarker::Plain => Self(chars),
+            TruncationMarker::NearlyFull => Self(chars | Self::NEARLY_FULL),
+        }
+    }
+
+    pub(super) const fn chars(self) -> usize {
+        (self.0 & !Self::NEARLY_FULL) as usize
+    }
+
+    pub(super) const fn marker(self) -> TruncationMarker {
+        if self.0 & Self::NEARLY_FULL == 0 {
+            TruncationMarker::Plain
+        } else {
+            TruncationMarker::NearlyFull
+        }
+    }
+}
+
+/// What makes a result too large, and what stays of it.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct TruncationRule {
+    /// The longest; characters.
+    pub(super) chars: usize,
+    /// The largest part of the window.
+    pub(super) share: f64,
+    /// Kept of one that is cut; characters. None: half of what is left alone, each.
+    pub(super) ends: Option<(usize, usize)>,
+    pub(super) marker: TruncationMarker,
+}
+
+impl TruncationRule {
+    pub(super) fn limit_for_chars(&self, chars: usize) -> TruncationLimit {
+        match self.ends {
+            Some((head, tail)) => TruncationLimit { chars, head, tail },
+            None => TruncationLimit::with_halves(chars),
+        }
+    }
+}
+
+/// The longest result of this kind of text that is left alone, in characters: the configured
+/// length, or the share of the window in tokens.
+pub fn max_result_chars(sizes: &TextSizes, policy: &Policy<'_>) -> usize {
+    let rule = TruncationRule {
+        chars: policy.settings.max_tool_result_chars,
+        share: FIRST_SHARE,
+        ends: None,
+        marker: TruncationMarker::Plain,
+    };
+    max_chars_for_rule(sizes, &rule, policy)
+}
+
+/// The longest result of this kind of text that a rule leaves alone, in characters.
+pub(super) fn max_chars_for_rule(
+    sizes: &TextSizes,
+    rule: &TruncationRule,
+    policy: &Policy<'_>,
+) -> usize {
+    let share = rule.share * f64::from(policy.window);
+    let tokens = policy.token_weights().text_weight(sizes);
+    let chars = (sizes.total_chars() as f64 * share / tokens) as usize;
+    if tokens <= share {
+        // Rounding must not cut what is within its share.
+        return rule.chars.min(chars.max(sizes.total_chars()));
+    }
+    rule.chars.min(chars).max(LEAST_CHARS)
+}
+
+/// The characters of a result that surely keep its message within the bytes that the provider takes, with
+/// `block` characters of ours at its end; `None` where the message is within them as it is.
+pub(super) fn chars_within_bytes(view: RequestView<'_>, at: usize, block: usize) -> Option<usize> {
+    let most = view.policy.profile.tool_message_bytes?;
+    let (conversation, message) = (view.conversation, view.item(at));
+    // No character is more than six bytes.
+    let block = 6 * block;
+    if message.span.len() + block <= most {
+        return None;
+    }
+    let (mut said, mut text, mut heaviest) = (0, 0, 1);
+    for piece in conversation.texts_of(message) {
+        said += piece.span.len();
+        for character in TextWalk::new(conversation.raw_bytes(piece)) {
+            let bytes = text::spelt_bytes(character.code);
+            text += bytes;
+            heaviest = heaviest.max(bytes);
+        }
+    }
+    let frame = message.span.len() - said + block;
+    if frame + text <= most {
+        return None;
+    }
+    let room = most.saturating_sub(frame + truncate::MARKER_BYTES);
+    Some((room / heaviest).max(LEAST_CHARS))
+}

@@ -1,0 +1,78 @@
+//! The names of the tools that gave results.
+
+use std::{collections::HashMap, ops::Range};
+
+use crate::{
+    conversation::{
+        Conversation,
+        texts::decode_chars,
+        units::{self, Unit},
+    },
+    guard::view::RequestView,
+    json::{scan::JsonString, text},
+};
+
+/// Characters of a tool's name that are shown. Providers allow 64.
+const NAME_CHARS: usize = 64;
+
+/// The name of the tool that gave the result `at`: its own, or that of the call it answers; empty
+/// where neither says.
+pub fn find_tool_name(conversation: &Conversation, units: &[Unit], at: usize) -> String {
+    let name = ToolNames::default().find_name(conversation, units, at);
+    name.map_or_else(String::new, |name| format_tool_name(conversation, name))
+}
+
+/// The names of the tools of one step, by the ids of its calls: one message may make very many.
+#[derive(Default)]
+pub(in crate::guard) struct ToolNames {
+    step: Range<usize>,
+    by_id: HashMap<Option<u128>, Option<JsonString>>,
+}
+
+impl ToolNames {
+    /// The name of the tool that gave a result, as far as it is shown.
+    pub(super) fn shown_name(&mut self, view: RequestView<'_>, at: usize) -> String {
+        let name = self.find_name(view.conversation, view.units, at);
+        name.map_or_else(String::new, |name| {
+            format_tool_name(view.conversation, name)
+        })
+    }
+
+    /// The name of the tool that gave a result: its own, or that of the call it answers.
+    pub(in crate::guard) fn find_name(
+        &mut self,
+        conversation: &Conversation,
+        units: &[Unit],
+        at: usize,
+    ) -> Option<JsonString> {
+        let message = &conversation.items[at];
+        if !self.step.contains(&at) {
+            self.index_step(conversation, units, at);
+        }
+        let digest = |id: JsonString| text::digest_text(conversation.raw_bytes(id));
+        let called = self.by_id.get(&message.call_id.map(digest));
+        message.name.or(called.copied().flatten())
+    }
+
+    fn index_step(&mut self, conversation: &Conversation, units: &[Unit], at: usize) {
+        *self = Self::default();
+        let Some(unit) = units.get(units::find_unit_of_message(units, at)) else {
+            return;
+        };
+        self.step = unit.messages.clone();
+        let calls = conversation.calls_of(&conversation.items[unit.messages.start]);
+        for call in calls {
+            let id = call
+                .id
+                .map(|id| text::digest_text(conversation.raw_bytes(id)));
+            self.by_id.entry(id).or_insert(call.name);
+        }
+    }
+}
+
+/// A tool's name, as far as it is shown.
+pub(super) fn format_tool_name(conversation: &Conversation, name: JsonString) -> String {
+    decode_chars(conversation.raw_bytes(name))
+        .take(NAME_CHARS)
+        .collect()
+}

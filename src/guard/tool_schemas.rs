@@ -1,0 +1,50 @@
+//! The schemas of our tools, at the end of the client's.
+
+use super::{estimate::Weights, injections::InjectedTools};
+use crate::{
+    conversation::{Conversation, edit::Edits},
+    json::scan::{JsonKind, JsonScanner},
+};
+
+/// Schemas and where they go.
+pub(super) struct ToolSchemas<'a> {
+    tools: &'a InjectedTools,
+    at: u32,
+    comma: bool,
+}
+
+impl<'a> ToolSchemas<'a> {
+    /// `None` where the request has no list of tools that they could be added to.
+    pub(super) fn from_conversation(
+        conversation: &Conversation,
+        own: &'a InjectedTools,
+    ) -> Option<Self> {
+        let field = conversation
+            .find_field(own.field)
+            .filter(|field| field.kind == JsonKind::Array && !own.json.is_empty())?;
+        let mut comma = false;
+        JsonScanner::new(&conversation.body, field.value.start as usize)
+            .walk_array(|scan| {
+                comma = true;
+                scan.take_value().map(|_| ())
+            })
+            .ok()?;
+        Some(Self {
+            tools: own,
+            at: field.value.end - 1,
+            comma,
+        })
+    }
+
+    /// Raw tokens.
+    pub(super) fn count_tokens(&self, weights: &Weights) -> u32 {
+        weights.count_json_tokens(&self.tools.json)
+    }
+
+    pub(super) fn insert_schemas(&self, edits: &mut Edits) {
+        if self.comma {
+            edits.insert(self.at, ",");
+        }
+        edits.insert(self.at, self.tools.json.clone());
+    }
+}

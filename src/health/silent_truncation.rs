@@ -1,0 +1,176 @@
+//! Providers that cut a prompt in silence: 200, and fewer tokens than were sent.
+//!
+//! One answer proves nothing: an estimate may be far off, and some engines count only what their
+//! cache missed. Two do: the second request was longer, and was counted as no more. Pure.
+
+use serde::{Deserialize, Serialize};
+
+/// Smaller prompts prove nothing; tokens as reported.
+const MIN_PROMPT_TOKENS: u32 = 512;
+
+/// One answer: what was sent, and what the provider says it read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct UsageSample {
+    /// Raw tokens of the request as it was sent.
+    pub raw_sent: u32,
+    /// As reported, cached ones included.
+    pub prompt_tokens: u32,
+}
+
+/// The tokens that a provider cuts prompts to, where two answers of a session in a row prove it.
+/// `counts_missed_only`: it may report only what its cache missed. What was added since the answer
+/// before is then all that it reports of a session that grows, so a cap is believed only where it is
+/// far more than that, and the same twice.
+pub fn detect_truncation(
+    before: Option<UsageSample>,
+    now: UsageSample,
+    counts_missed_only: bool,
+) -> Option<u32> {
+    let before = before?;
+    let [raw_before, raw] = [before.raw_sent, now.raw_sent].map(u64::from);
+    let [first, second] = [before.prompt_tokens, now.prompt_tokens].map(u64::from);
+    let added = raw.checked_sub(raw_before)?;
+    let grew = added * 20 >= raw_before && added > 0;
+    let far_under = first * 2 < raw_before && second * 2 < raw;
+    // An estimate that is too high by a constant factor must not look like a cap: the count has to
+    // grow by less than a quarter of the share by which the request did.
+    let same =
+        second * 20 <= first * 21 && second.saturating_sub(first) * raw_before * 4 <= first * added;
+    let missed = counts_missed_only && (second < added * 4 || second * 20 < first * 19);
+    let large = first.min(second) >= u64::from(MIN_PROMPT_TOKENS);
+    (grew && far_under && same && large && !missed)
+        .then_some(before.prompt_tokens.max(now.prompt_tokens))
+}
+
+/// Whether an answer shows that its prompt filled the window, although the provider took it: it
+/// counted more than the window holds, or had no room for a single token of an answer.
+/// `finish_reason_is_length` is of that answer; everything else in tokens.
+pub fn has_filled_window(
+    prompt_tokens: u32,
+    window: u32,
+    completion_tokens: Option<u32>,
+    finish_reason_is_length: bool,
+) -> bool {
+    let full = u64::from(prompt_tokens) * 100 >= u64::from(window) * 99;
+    prompt_tokens > window || (finish_reason_is_length && completion_tokens == Some(0) && full)
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::{UsageSample, detect_truncation, has_filled_window};
+
+    fn sample(raw_sent: u32, prompt_tokens: u32) -> UsageSample {
+        UsageSample {
+            raw_sent,
+            prompt_tokens,
+        }
+    }
+
+    /// Two answers in a row, at a provider that counts all, and at one that may not.
+    fn check(before: (u32, u32), now: (u32, u32), counts_all: bool, missed_only: bool) {
+        let (before, now) = (sample(before.0, before.1), sample(now.0, now.1));
+        let cap = Some(before.prompt_tokens.max(now.prompt_tokens));
+        for (counts, expected) in [(false, counts_all), (true, missed_only)] {
+            let found = detect_truncation(Some(before), now, counts);
+            assert_eq!(
+                found,
+                cap.filter(|_| expected),
+                "{before:?} {now:?}, {counts}"
+            );
+        }
+    }
+
+    #[test]
+    fn two_growing_requests_with_one_count_prove_a_cap() {
+        check((10_000, 4_096), (11_000, 4_096), true, true);
+        check((20_000, 2_050), (21_000, 2_040), true, false);
+        check((20_000, 4_100), (21_000, 4_090), true, true);
+        // Even less: the front that is dropped ends at a message.
+        check((20_000, 4_100), (21_000, 3_000), true, false);
+    }
+
+    #[test]
+    fn one_answer_proves_nothing() {
+        assert_eq!(detect_truncation(None, sample(100_000, 2_048), false), None);
+    }
+
+    #[test]
+    fn what_grows_with_the_request_is_no_cap() {
+        // An estimate that is three times too high.
+        check((30_000, 10_000), (31_500, 10_490), false, false);
+        check((30_000, 10_000), (60_000, 20_000), false, false);
+        // Near the estimate.
+        check((10_000, 8_000), (11_000, 8_000), false, false);
+        // Hardly grown, or shorter: a retry, a cut of ours.
+        check((10_000, 4_096), (10_100, 4_096), false, false);
+        check((10_000, 4_096), (9_000, 4_096), false, false);
+        // Small.
+        check((1_000, 100), (2_000, 100), false, false);
+    }
+
+    #[test]
+    fn what_the_cache_missed_is_no_cap() {
+        // A session that grows evenly: each answer counts what was added.
+        let steps = [
+            (20_000, 20_000),
+            (22_000, 2_000),
+            (24_200, 2_050),
+            (26_600, 2_060),
+        ];
+        for pair in steps.windows(2) {
+            let [before, now] = [pair[0], pair[1]].map(|(raw, tokens)| sample(raw, tokens));
+            assert_eq!(detect_truncation(Some(before), now, true), None, "{pair:?}");
+        }
+    }
+
+    proptest! {
+        /// Whoever counts all that is sent, however wrong our estimate is, and with all that stands
+        /// beside the messages.
+        #[test]
+        fn a_constant_factor_is_no_cap(
+            raw in 1_u32..1_000_000,
+            added in 1_u32..500_000,
+            percent in 5_u64..200,
+        ) {
+            let count = |raw: u32| (u64::from(raw) * percent / 100) as u32;
+            let (before, now) = (raw, raw + added);
+            let found = detect_truncation(
+                Some(sample(before, count(before))), sample(now, count(now)), false,
+            );
+            prop_assert_eq!(found, None);
+        }
+
+        /// An engine that counts what is new, with a slack of half of it.
+        #[test]
+        fn what_is_new_is_no_cap(
+            raw in 1_u32..1_000_000,
+            first in 1_u32..500_000,
+            second in 1_u32..500_000,
+            slack in 0.5_f64..1.5,
+        ) {
+            let count = |added: u32| (f64::from(added) * slack) as u32;
+            let before = sample(raw + first, count(first));
+            let now = sample(raw + first + second, count(second));
+            prop_assert_eq!(detect_truncation(Some(before), now, true), None);
+        }
+
+        #[test]
+        fn nothing_panics(a: u32, b: u32, c: u32, d: u32, counts: bool, length: bool) {
+            detect_truncation(Some(sample(a, b)), sample(c, d), counts);
+            has_filled_window(a, b, Some(c), length);
+        }
+    }
+
+    #[test]
+    fn a_prompt_that_fills_the_window_is_known() {
+        assert!(has_filled_window(8_193, 8_192, Some(12), false));
+        assert!(has_filled_window(8_150, 8_192, Some(0), true));
+        assert!(!has_filled_window(8_150, 8_192, Some(0), false));
+        assert!(!has_filled_window(8_150, 8_192, None, true));
+        assert!(!has_filled_window(8_150, 8_192, Some(1), true));
+        assert!(!has_filled_window(8_000, 8_192, Some(0), true));
+        assert!(!has_filled_window(8_192, 8_192, Some(10), false));
+    }
+}

@@ -1,0 +1,208 @@
+//! What is known of one model, and what an error adds to it.
+
+use std::time::{Duration, SystemTime};
+
+use super::{
+    Lesson, Lessons, RefusedPrompt,
+    dated_lessons::{DatedTokens, believed_tokens},
+};
+use crate::provider::{Bounds, window::lesser_bound};
+
+/// No provider has a smaller window; vLLM has been seen to print 3 for one.
+pub(super) const LEAST_WINDOW: u32 = 1_024;
+/// No limit is inferred below this.
+pub(super) const LEAST_INPUT: u32 = 256;
+/// How long an inferred limit is believed at most.
+pub(super) const INFERRED_MAX_AGE: Duration = Duration::from_secs(60 * 60);
+/// The same of a limit that follows from how long an answer one request asked for: others may ask
+/// for less.
+const ANSWER_MAX_AGE: Duration = Duration::from_secs(5 * 60);
+
+/// Shares of what was sent, in percent: what is tried next, and the most that is tried although
+/// larger prompts were answered before.
+const NEXT_PERCENT: u32 = 70;
+const NEXT_BELOW_ACCEPTED_PERCENT: u32 = 90;
+/// What is left of a difference between a count of the provider's and an estimate of ours.
+const ESTIMATE_PERCENT: u32 = 95;
+
+impl Lessons {
+    pub(super) fn bounds_at(&self, now: SystemTime) -> Bounds {
+        Bounds {
+            window: believed_tokens(self.window, now),
+            input: lesser_bound(
+                believed_tokens(self.named, now),
+                believed_tokens(self.inferred, now),
+            ),
+        }
+    }
+
+    pub(super) fn record_accepted_prompt(
+        &mut self,
+        tokens: u32,
+        max_age: Duration,
+        now: SystemTime,
+    ) {
+        if believed_tokens(self.accepted, now).is_none_or(|largest| largest <= tokens) {
+            self.accepted = Some(DatedTokens::new(tokens, now, max_age));
+        }
+        // Whatever said that so much is too much was wrong, or is no longer true.
+        self.window = self.window.filter(|window| window.tokens >= tokens);
+        self.named = self.named.filter(|limit| limit.tokens >= tokens);
+        if let Some(limit) = &mut self.inferred {
+            limit.tokens = limit.tokens.max(tokens);
+        }
+    }
+
+    pub(super) fn record_truncation(&mut self, tokens: u32, max_age: Duration, now: SystemTime) {
+        let known = believed_tokens(self.inferred, now).unwrap_or(u32::MAX);
+        self.set_inferred_limit(tokens.min(known), max_age.min(INFERRED_MAX_AGE), now);
+    }
+
+    pub(super) fn record_refused_prompt(
+        &mut self,
+        refused: &RefusedPrompt,
+        max_age: Duration,
+        now: SystemTime,
+    ) -> Lesson {
+        let sent = count_refused_tokens(refused);
+        if self.is_inconclusive(refused, sent, now) {
+            return Lesson::Input(sent);
+        }
+        let tried = believed_tokens(self.inferred, now);
+        // A limit was inferred below what was answered once, and that is too much as well: the
+        // window is no longer what it was.
+        if tried.is_some() && believed_tokens(self.accepted, now).is_some_and(|most| most >= sent) {
+            self.accepted = None;
+        }
+        let lesson = self.adopt_named_limits(refused, max_age, now);
+        if refused.overflow.is_filled_by_answer()
+            || self.is_due_to_answer(refused, sent, now)
+            || (lesson.is_some() && room_for_prompt(self.bounds_at(now), refused.reserve) < sent)
+        {
+            return lesson.unwrap_or(Lesson::Input(sent));
+        }
+        let (next, most) = self.choose_next_limit(refused, sent, now);
+        let next = next.min(tried.unwrap_or(u32::MAX));
+        self.set_inferred_limit(next, max_age.min(most), now);
+        lesson.unwrap_or(Lesson::Input(next.max(LEAST_INPUT)))
+    }
+
+    /// The prompt has room beside a lowered answer cap, and has none beside the one that was refused: that
+    /// says nothing of how long a prompt may be.
+    fn is_due_to_answer(&self, refused: &RefusedPrompt, sent: u32, now: SystemTime) -> bool {
+        let known = self.bounds_at(now).window.unwrap_or(u32::MAX);
+        let window = known.min(refused.claimed.tokens);
+        let room = |answer: u32| window.saturating_sub(answer);
+        sent <= room(refused.reserve) && sent > room(refused.answer)
+    }
+
+    /// Four times as much was answered, and the error names nothing that speaks against it: whatever
+    /// it means, it is not the window.
+    fn is_inconclusive(&self, refused: &RefusedPrompt, sent: u32, now: SystemTime) -> bool {
+        let overflow = refused.overflow;
+        let named = overflow.window.or(overflow.prompt_limit);
+        let counted = refused
+            .count_prompt_tokens()
+            .or(overflow.answer)
+            .or(overflow.excess);
+        let answered = believed_tokens(self.accepted, now).unwrap_or(0);
+        named.or(counted).is_none() && answered / 4 > sent
+    }
+
+    /// Takes over what the error names, where it can be believed.
+    fn adopt_named_limits(
+        &mut self,
+        refused: &RefusedPrompt,
+        max_age: Duration,
+        now: SystemTime,
+    ) -> Option<Lesson> {
+        let least = believed_tokens(self.accepted, now)
+            .unwrap_or(0)
+            .max(LEAST_WINDOW);
+        let claimed = refused.claimed;
+        let most_input = claimed.input.unwrap_or(u32::MAX).min(claimed.tokens);
+        let believed =
+            |named: Option<u32>, most: u32| named.filter(|named| (least..most).contains(named));
+        let window = believed(refused.overflow.window, claimed.tokens);
+        let limit = believed(refused.overflow.prompt_limit, most_input);
+        if let Some(tokens) = window {
+            self.window = Some(DatedTokens::new(tokens, now, max_age));
+        }
+        if let Some(tokens) = limit {
+            self.named = Some(DatedTokens::new(tokens, now, max_age));
+        }
+        window.map(Lesson::Window).or(limit.map(Lesson::Input))
+    }
+
+    /// The largest prompt to try next, less than what was sent, and how long that is believed.
+    fn choose_next_limit(
+        &self,
+        refused: &RefusedPrompt,
+        sent: u32,
+        now: SystemTime,
+    ) -> (u32, Duration) {
+        let overflow = refused.overflow;
+        // The error counts the answer: what is left beside it in the smallest window of the named
+        // and the claimed one.
+        if let Some(answer) = overflow.asked_answer() {
+            let named = overflow.window.filter(|&window| window >= LEAST_WINDOW);
+            let window = named.unwrap_or(u32::MAX).min(refused.claimed.tokens);
+            let room = window.saturating_sub(answer);
+            if (LEAST_INPUT..sent).contains(&room) {
+                return (room, ANSWER_MAX_AGE);
+            }
+        }
+        // The claim holds, and by the provider's count it was passed: our estimate was too low.
+        let named = overflow.prompt_limit.or(overflow.window);
+        let claimed = Bounds {
+            window: Some(refused.claimed.tokens),
+            input: refused.claimed.input,
+        };
+        let claimed = room_for_prompt(claimed, refused.reserve);
+        if named >= Some(refused.claimed.tokens)
+            && refused.count_prompt_tokens().is_some()
+            && (LEAST_INPUT..sent).contains(&claimed)
+        {
+            return (claimed, INFERRED_MAX_AGE);
+        }
+        let guess = match overflow.excess {
+            Some(excess) if overflow.prompt_tokens.is_none() => {
+                let left = sent.saturating_sub(excess).max(percent_of(sent, 10));
+                percent_of(left - refused.reserve.min(left / 4), ESTIMATE_PERCENT)
+            }
+            _ => percent_of(sent, NEXT_PERCENT),
+        };
+        let answered = believed_tokens(self.accepted, now).unwrap_or(0);
+        let floor = answered.min(percent_of(sent, NEXT_BELOW_ACCEPTED_PERCENT));
+        (guess.max(floor), INFERRED_MAX_AGE)
+    }
+
+    fn set_inferred_limit(&mut self, tokens: u32, max_age: Duration, now: SystemTime) {
+        self.inferred = Some(DatedTokens::new(tokens.max(LEAST_INPUT), now, max_age));
+    }
+}
+
+/// Tokens of the prompt that was refused: as the provider counted, else as we did; where nobody
+/// did, as many as were believed to fit.
+fn count_refused_tokens(refused: &RefusedPrompt) -> u32 {
+    let most = refused.claimed.input.unwrap_or(refused.claimed.tokens);
+    let counts = [
+        refused.count_prompt_tokens(),
+        Some(refused.expected),
+        Some(most),
+    ];
+    let known = counts.into_iter().flatten().find(|&tokens| tokens > 0);
+    known.unwrap_or(1)
+}
+
+/// The largest prompt within these bounds beside an answer of `reserve` tokens.
+fn room_for_prompt(bounds: Bounds, reserve: u32) -> u32 {
+    let beside = bounds.window.map(|window| window - reserve.min(window / 2));
+    lesser_bound(beside, bounds.input).unwrap_or(u32::MAX)
+}
+
+/// `percent` of `tokens`, rounded down.
+fn percent_of(tokens: u32, percent: u32) -> u32 {
+    let part = u64::from(tokens) * u64::from(percent) / 100;
+    u32::try_from(part).unwrap_or(u32::MAX)
+}

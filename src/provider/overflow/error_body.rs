@@ -1,0 +1,296 @@
+//! What a provider says in an error, in any shape its body has.
+//!
+//! Objects are walked by the names of fields that hold a provider's own words; all other fields,
+//! such as the `input` that validators repeat, are skipped unread. What was read before a body
+//! breaks off, or is cut off at the limit, counts. JSON inside a text is walked like the rest.
+
+use serde::de::{DeserializeSeed, Deserializer, IgnoredAny, MapAccess, SeqAccess, Visitor};
+
+use super::spelling::{begins_json, normalize_text};
+use crate::format::refusal::{ANSWER_MEMBER, REQUEST_ECHOES};
+
+/// How much of a body is read.
+const MAX_BYTES: usize = 64 * 1024;
+/// How many codes and sentences.
+const MAX_TEXTS: usize = 32;
+/// How deep errors are wrapped into errors.
+const MAX_DEPTH: u8 = 12;
+/// How deep JSON is wrapped into texts.
+const MAX_QUOTED: u8 = 3;
+
+/// Fields that hold codes.
+const CODE_FIELDS: &[&str] = &[
+    "code",
+    "type",
+    "error_type",
+    "error_code",
+    "status",
+    "reason",
+    "__type",
+];
+/// Fields that hold sentences, or errors in their turn.
+const TEXT_FIELDS: &[&str] = &[
+    "error",
+    "errors",
+    "message",
+    "msg",
+    "detail",
+    "details",
+    "error_message",
+    "error_description",
+    "error_msg",
+    "errormessage",
+    "status_msg",
+    "base_resp",
+    "innererror",
+    "inner_error",
+    "cause",
+];
+/// The same, but only inside an error: elsewhere these names are the client's.
+const INNER_FIELDS: &[&str] = &["metadata", "raw", "previous_errors"];
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum ErrorTextKind {
+    Code,
+    Sentence,
+}
+
+/// A code or a sentence, in the spelling of the table of wordings.
+#[derive(Debug)]
+pub(super) struct ErrorText {
+    depth: u8,
+    pub(super) kind: ErrorTextKind,
+    pub(super) text: String,
+}
+
+/// What an error says.
+#[derive(Debug, Default)]
+pub(super) struct ParsedError {
+    /// The outermost first, codes before sentences.
+    pub(super) texts: Vec<ErrorText>,
+    pub(super) n_ctx: Option<u32>,
+    pub(super) n_prompt_tokens: Option<u32>,
+    /// The body has an `error`.
+    pub(super) error: bool,
+    /// The body has `choices`.
+    pub(super) choices: bool,
+    /// What the body as a whole is, by its `type` or `object`, is an error.
+    named_error: bool,
+    has_code: bool,
+    has_message: bool,
+    /// There is no body to speak of.
+    pub(super) empty: bool,
+    quoted: u8,
+}
+
+impl ParsedError {
+    pub(super) fn from_body(body: &[u8]) -> Self {
+        let body = body.trim_ascii();
+        let body = &body[..body.len().min(MAX_BYTES)];
+        let mut reading = Self {
+            empty: matches!(body, b"" | b"{}" | b"[]" | b"null" | b"\"\""),
+            ..Self::default()
+        };
+        if begins_json(body) || body.starts_with(b"\"") {
+            reading.walk_json(body, ErrorLocation::Body, 0);
+        } else {
+            reading.add_sentence(&String::from_utf8_lossy(body), 0);
+        }
+        reading.texts.sort_by_key(|said| (said.depth, said.kind));
+        reading
+    }
+
+    /// The body is the event of a stream that failed.
+    pub(super) const fn is_error_event(&self) -> bool {
+        self.error || self.named_error || (self.has_code && self.has_message && !self.choices)
+    }
+
+    /// Walks JSON as far as it is whole.
+    fn walk_json(&mut self, json: &[u8], place: ErrorLocation, depth: u8) {
+        let mut json = serde_json::Deserializer::from_slice(json);
+        let node = Node {
+            reading: self,
+            location: place,
+            depth,
+        };
+        // What was understood before an error is kept, and there is nothing to say about the rest.
+        let _ = node.deserialize(&mut json);
+    }
+
+    /// A sentence, and the errors that are quoted in it as JSON.
+    fn add_sentence(&mut self, text: &str, depth: u8) {
+        let quoted = text
+            .match_indices(['{', '['])
+            .map(|(place, _)| place)
+            .find(|&place| begins_json(&text.as_bytes()[place..]));
+        let own = quoted.map_or(text, |place| &text[..place]);
+        let echo = REQUEST_ECHOES
+            .iter()
+            .filter_map(|echo| own.find(echo))
+            .min();
+        let own = &own[..echo.unwrap_or(own.len())];
+        self.add_text(ErrorTextKind::Sentence, own, depth);
+        if let Some(place) = quoted
+            && echo.is_none()
+            && self.quoted < MAX_QUOTED
+        {
+            self.quoted += 1;
+            self.walk_json(&text.as_bytes()[place..], ErrorLocation::Error, depth + 1);
+            self.quoted -= 1;
+        }
+    }
+
+    fn add_text(&mut self, what: ErrorTextKind, text: &str, depth: u8) {
+        let text = normalize_text(text);
+        if !text.is_empty() && self.texts.len() < MAX_TEXTS {
+            self.texts.push(ErrorText {
+                depth,
+                kind: what,
+                text,
+            });
+        }
+    }
+}
+
+/// Where in a body a value is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum ErrorLocation {
+    Body,
+    /// In the `response` of an event: its other fields repeat the request.
+    Response,
+    Error,
+    Code,
+}
+
+/// One value of an error. What it gives is whether there was anything.
+struct Node<'r> {
+    reading: &'r mut ParsedError,
+    location: ErrorLocation,
+    depth: u8,
+}
+
+impl Node<'_> {
+    fn inner_node(&mut self, place: ErrorLocation, depth: u8) -> Node<'_> {
+        Node {
+            reading: self.reading,
+            location: place,
+            depth,
+        }
+    }
+
+    fn read_field<'de, A: MapAccess<'de>>(
+        &mut self,
+        name: &str,
+        map: &mut A,
+    ) -> Result<(), A::Error> {
+        let is_one_of = |names: &[&str]| names.iter().any(|one| one.eq_ignore_ascii_case(name));
+        let body = self.location == ErrorLocation::Body;
+        let skipped = match self.location {
+            ErrorLocation::Code => true,
+            ErrorLocation::Response => name != "error",
+            ErrorLocation::Body | ErrorLocation::Error => self.depth >= MAX_DEPTH,
+        };
+        if skipped {
+            map.next_value::<IgnoredAny>()?;
+        } else if name == "response" && body {
+            map.next_value_seed(self.inner_node(ErrorLocation::Response, self.depth))?;
+        } else if name == ANSWER_MEMBER && body {
+            let choices: Option<Vec<IgnoredAny>> = map.next_value()?;
+            self.reading.choices |= choices.is_some_and(|choices| !choices.is_empty());
+        } else if name == "object" && body {
+            map.next_value_seed(self.inner_node(ErrorLocation::Code, self.depth))?;
+        } else if is_one_of(CODE_FIELDS) {
+            let any = map.next_value_seed(self.inner_node(ErrorLocation::Code, self.depth))?;
+            self.reading.has_code |= body && any && name == "code";
+        } else if name == "n_ctx" || name == "n_prompt_tokens" {
+            let number = map.next_value::<serde_json::Value>()?.as_u64();
+            let number = number.and_then(|number| u32::try_from(number).ok());
+            let known = match name {
+                "n_ctx" => &mut self.reading.n_ctx,
+                _ => &mut self.reading.n_prompt_tokens,
+            };
+            *known = known.or(number);
+        } else if is_one_of(TEXT_FIELDS) || !body && is_one_of(INNER_FIELDS) {
+            // A sentence belongs to the error that has it, not to one below.
+            let any = map.next_value_seed(self.inner_node(ErrorLocation::Error, self.depth + 1))?;
+            self.reading.error |= body && any && name == "error";
+            self.reading.has_message |= body && any && name == "message";
+        } else {
+            map.next_value::<IgnoredAny>()?;
+        }
+        Ok(())
+    }
+}
+
+impl<'de> DeserializeSeed<'de> for Node<'_> {
+    type Value = bool;
+
+    fn deserialize<D: Deserializer<'de>>(self, value: D) -> Result<bool, D::Error> {
+        value.deserialize_any(self)
+    }
+}
+
+impl<'de> Visitor<'de> for Node<'_> {
+    type Value = bool;
+
+    fn expecting(&self, to: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        to.write_str("an error")
+    }
+
+    fn visit_str<E>(self, text: &str) -> Result<bool, E> {
+        match self.location {
+            ErrorLocation::Code => {
+                let error = matches!(text, "error" | "response.failed");
+                self.reading.named_error |= error && self.depth == 0;
+                self.reading.add_text(ErrorTextKind::Code, text, self.depth);
+            }
+            ErrorLocation::Body | ErrorLocation::Error => self
+                .reading
+                .add_sentence(text, self.depth.saturating_sub(1)),
+            ErrorLocation::Response => {}
+        }
+        Ok(!text.is_empty())
+    }
+
+    fn visit_map<A: MapAccess<'de>>(mut self, mut map: A) -> Result<bool, A::Error> {
+        while let Some(name) = map.next_key::<String>()? {
+            self.read_field(&name, &mut map)?;
+        }
+        Ok(true)
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(mut self, mut list: A) -> Result<bool, A::Error> {
+        let mut any = false;
+        loop {
+            let (place, depth) = (self.location, self.depth);
+            match list.next_element_seed(self.inner_node(place, depth))? {
+                Some(one) => any |= one,
+                None => return Ok(any),
+            }
+        }
+    }
+
+    fn visit_u64<E>(self, number: u64) -> Result<bool, E> {
+        if self.location == ErrorLocation::Code {
+            self.reading
+                .add_text(ErrorTextKind::Code, &number.to_string(), self.depth);
+        }
+        Ok(true)
+    }
+
+    fn visit_i64<E>(self, _: i64) -> Result<bool, E> {
+        Ok(true)
+    }
+
+    fn visit_f64<E>(self, _: f64) -> Result<bool, E> {
+        Ok(true)
+    }
+
+    fn visit_bool<E>(self, value: bool) -> Result<bool, E> {
+        Ok(value)
+    }
+
+    fn visit_unit<E>(self) -> Result<bool, E> {
+        Ok(false)
+    }
+}

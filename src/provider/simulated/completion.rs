@@ -1,0 +1,135 @@
+//! Answers as OpenAI writes them: one JSON body, or a stream of events.
+
+use std::io;
+
+use bytes::Bytes;
+use futures_util::stream;
+use http::{HeaderValue, Response, StatusCode, header};
+use http_body::Frame;
+use http_body_util::{BodyExt as _, Full, StreamBody, combinators::UnsyncBoxBody};
+use serde_json::{Value, json};
+
+use super::{scripted_agent::Reply, token_count::TokenPieces};
+
+pub(super) type SimulatedBody = UnsyncBoxBody<Bytes, io::Error>;
+
+/// Answers carry no clock, so that the same request has the same answer: seconds since 1970 at which
+/// all models were made.
+pub(super) const CREATED: u64 = 1_740_000_000;
+
+/// An answer with all that stands around it.
+#[derive(Debug)]
+pub(super) struct Completion {
+    pub(super) id: String,
+    /// The same for one prompt, streamed or not.
+    pub(super) call_id: String,
+    pub(super) model: &'static str,
+    pub(super) reply: Reply,
+    pub(super) prompt_tokens: u32,
+    pub(super) cached_tokens: u32,
+}
+
+/// A JSON answer with this status.
+pub(super) fn json_response(status: StatusCode, body: &Value) -> Response<SimulatedBody> {
+    let body = Full::new(Bytes::from(body.to_string())).map_err(|never| match never {});
+    write_response(status, "application/json", body.boxed_unsync())
+}
+
+fn write_response(
+    status: StatusCode,
+    kind: &'static str,
+    body: SimulatedBody,
+) -> Response<SimulatedBody> {
+    let mut response = Response::new(body);
+    *response.status_mut() = status;
+    let kind = HeaderValue::from_static(kind);
+    response.headers_mut().insert(header::CONTENT_TYPE, kind);
+    response
+}
+
+impl Completion {
+    /// The whole answer in one body.
+    pub(super) fn write_whole(&self) -> Response<SimulatedBody> {
+        let said = &self.reply.content;
+        let mut message = json!({"role": "assistant", "content": null, "refusal": null});
+        match &said.tool {
+            None => message["content"] = said.text.as_str().into(),
+            Some(name) => message["tool_calls"] = json!([self.write_call(name, &said.text)]),
+        }
+        let choice = json!({"index": 0, "message": message, "logprobs": null,
+            "finish_reason": self.reply.finish});
+        let mut body = self.write_head("chat.completion", json!([choice]));
+        body["usage"] = self.write_usage();
+        json_response(StatusCode::OK, &body)
+    }
+
+    /// The answer as server-sent events, each a frame of its own.
+    pub(super) fn write_events(&self, include_usage: bool) -> Response<SimulatedBody> {
+        let write_chunk = |choices| self.write_head("chat.completion.chunk", choices);
+        let write_choice = |delta: Value, finish: Option<&str>| {
+            write_chunk(json!([{"index": 0, "delta": delta, "logprobs": null,
+                "finish_reason": finish}]))
+        };
+        let deltas = self.write_deltas().into_iter();
+        let mut chunks: Vec<Value> = deltas.map(|delta| write_choice(delta, None)).collect();
+        chunks.push(write_choice(json!({}), Some(self.reply.finish)));
+        if include_usage {
+            for chunk in &mut chunks {
+                chunk["usage"] = Value::Null;
+            }
+            let mut last = write_chunk(json!([]));
+            last["usage"] = self.write_usage();
+            chunks.push(last);
+        }
+        let events = chunks.into_iter().map(|chunk| format!("data: {chunk}\n\n"));
+        let events = events.chain(["data: [DONE]\n\n".to_owned()]);
+        let frames: Vec<_> = events
+            .map(|event| Ok(Frame::data(Bytes::from(event))))
+            .collect();
+        let body = StreamBody::new(stream::iter(frames)).boxed_unsync();
+        let kind = "text/event-stream; charset=utf-8";
+        let mut response = write_response(StatusCode::OK, kind, body);
+        let no_cache = HeaderValue::from_static("no-cache");
+        response
+            .headers_mut()
+            .insert(header::CACHE_CONTROL, no_cache);
+        response
+    }
+
+    /// All that is said before the finish, in order: the role, then the text or the call.
+    fn write_deltas(&self) -> Vec<Value> {
+        let said = &self.reply.content;
+        let opening = said.tool.is_none().then_some("");
+        let mut deltas = vec![json!({"role": "assistant", "content": opening, "refusal": null})];
+        if let Some(name) = &said.tool {
+            let mut call = self.write_call(name, "");
+            call["index"] = json!(0);
+            deltas.push(json!({"tool_calls": [call]}));
+        }
+        deltas.extend(TokenPieces(&said.text).map(|piece| match said.tool {
+            None => json!({"content": piece}),
+            Some(_) => json!({"tool_calls": [{"index": 0, "function": {"arguments": piece}}]}),
+        }));
+        deltas
+    }
+
+    fn write_call(&self, name: &str, arguments: &str) -> Value {
+        json!({"id": self.call_id, "type": "function",
+            "function": {"name": name, "arguments": arguments}})
+    }
+
+    fn write_head(&self, object: &str, choices: Value) -> Value {
+        json!({"id": self.id, "object": object, "created": CREATED, "choices": choices,
+            "model": self.model})
+    }
+
+    fn write_usage(&self) -> Value {
+        let completion = self.reply.tokens;
+        json!({
+            "prompt_tokens": self.prompt_tokens,
+            "completion_tokens": completion,
+            "total_tokens": self.prompt_tokens + completion,
+            "prompt_tokens_details": {"cached_tokens": self.cached_tokens},
+        })
+    }
+}

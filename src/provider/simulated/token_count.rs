@@ -1,0 +1,272 @@
+//! Tokens by a rule of the simulated provider's own, and its prefix cache.
+//!
+//! Text is split the way a byte-pair encoder splits it first: words with the space before them,
+//! groups of up to three digits, runs of punctuation, runs of white space, single CJK characters.
+//! A long word is several pieces, and each piece is a token. Deliberately not the guard's estimate, which goes by
+//! characters per kind of text, so that a mistake in the estimate shows here.
+
+use std::{
+    num::NonZeroUsize,
+    sync::{LazyLock, Mutex, PoisonError},
+};
+
+use lru::LruCache;
+use serde_json::Value;
+use xxhash_rust::xxh3::xxh3_64_with_seed;
+
+/// Tokens of one block of the prefix cache.
+const BLOCK: u32 = 128;
+/// What the format around one message costs.
+const PER_MESSAGE: u32 = 4;
+/// The start of the answer, counted with the prompt.
+const PRIMING: u32 = 3;
+/// An image.
+const IMAGE: u32 = 765;
+/// Prompts with fewer cached tokens are billed in full.
+const LEAST_CACHED: u32 = 1024;
+/// Blocks that are remembered: eight million tokens in a few megabytes of memory.
+const CACHED_BLOCKS: NonZeroUsize = NonZeroUsize::new(65_536).expect("not zero");
+
+/// The least recently used blocks are dropped first. A block's key is the hash of everything before
+/// its end, so that an early change loses all that follows, as at a real provider.
+static CACHE: LazyLock<Mutex<LruCache<u64, ()>>> =
+    LazyLock::new(|| Mutex::new(LruCache::new(CACHED_BLOCKS)));
+
+/// Members of a message that reach the model.
+const READ_MEMBERS: &[&str] = &[
+    "role",
+    "content",
+    "name",
+    "tool_calls",
+    "tool_call_id",
+    "function_call",
+    "arguments",
+    "reasoning_content",
+    "refusal",
+    "custom",
+    "input",
+];
+
+/// All that a model reads of a request, counted and hashed in one pass: schemas first, then
+/// messages, the order in which a prefix cache sees them.
+#[derive(Clone, Debug, Default)]
+pub(super) struct SimulatedPrompt {
+    pub(super) tokens: u32,
+    /// The running hash at the end of each whole [`BLOCK`], from the start of the prompt.
+    blocks: Vec<u64>,
+    /// The running hash at the end.
+    pub(super) hash: u64,
+}
+
+impl SimulatedPrompt {
+    /// `seed`: of the model, and of whose cache it is.
+    pub(super) fn count_prompt<'a>(
+        seed: u64,
+        schemas: impl IntoIterator<Item = &'a Value>,
+        messages: &[Value],
+    ) -> Self {
+        let mut prompt = Self {
+            hash: seed,
+            ..Self::default()
+        };
+        for schema in schemas {
+            prompt.add_text(&schema.to_string());
+        }
+        for message in messages {
+            prompt.add_piece("\u{1}", PER_MESSAGE);
+            prompt.add_value(message);
+        }
+        prompt.add_piece("\u{2}", PRIMING);
+        prompt
+    }
+
+    fn add_text(&mut self, text: &str) {
+        for piece in TokenPieces(text) {
+            self.add_piece(piece, 1);
+        }
+    }
+
+    fn add_piece(&mut self, piece: &str, tokens: u32) {
+        self.hash = xxh3_64_with_seed(piece.as_bytes(), self.hash);
+        let before = self.tokens;
+        self.tokens = self.tokens.saturating_add(tokens);
+        for _ in before / BLOCK..self.tokens / BLOCK {
+            self.hash = self.hash.rotate_left(1);
+            self.blocks.push(self.hash);
+        }
+    }
+
+    /// Keys of objects are part of the format and free.
+    fn add_value(&mut self, value: &Value) {
+        match value {
+            Value::Null => {}
+            Value::String(text) => self.add_text(text),
+            Value::Bool(_) | Value::Number(_) => self.add_text(&value.to_string()),
+            Value::Array(list) => list.iter().for_each(|one| self.add_value(one)),
+            Value::Object(fields) => match value["type"].as_str() {
+                Some(kind @ ("text" | "function")) => self.add_value(&value[kind]),
+                Some("image_url") => self.add_piece(&value["image_url"].to_string(), IMAGE),
+                _ => fields
+                    .iter()
+                    .filter(|(key, _)| READ_MEMBERS.contains(&key.as_str()))
+                    .for_each(|(_, one)| self.add_value(one)),
+            },
+        }
+    }
+
+    /// How many tokens of this prompt were cached; all of it is from now on.
+    pub(super) fn read_cache(&self) -> u32 {
+        // A panic elsewhere leaves a cache of hashes in order.
+        let mut cache = CACHE.lock().unwrap_or_else(PoisonError::into_inner);
+        // The last token is always computed, so a block that ends with the prompt is none.
+        let whole = (self.tokens.saturating_sub(1) / BLOCK) as usize;
+        let blocks = self.blocks.iter().take(whole);
+        let hits = blocks.clone().take_while(|block| cache.contains(block));
+        let cached = hits.map(|_| BLOCK).sum();
+        // From the end, so that what all continuations share is dropped last.
+        for block in blocks.rev() {
+            cache.put(*block, ());
+        }
+        if cached < LEAST_CACHED { 0 } else { cached }
+    }
+}
+
+/// Tokens of a text.
+pub(super) fn count_tokens(text: &str) -> u32 {
+    TokenPieces(text).map(|_| 1).sum()
+}
+
+/// Where a text ends that may have `limit` tokens: a byte index at a piece's boundary.
+pub(super) fn find_end(text: &str, limit: u32) -> usize {
+    let pieces = (0..limit).zip(TokenPieces(text));
+    pieces.map(|(_, piece)| piece.len()).sum()
+}
+
+/// The pieces of a text, in order and without gaps, each a token.
+pub(super) struct TokenPieces<'a>(pub(super) &'a str);
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum CharacterClass {
+    Letter,
+    /// Of an alphabet that the vocabulary knows less of.
+    ForeignLetter,
+    Digit,
+    Space,
+    /// Han, kana, Hangul, pictographs: a token each.
+    Ideograph,
+    Mark,
+}
+
+impl<'a> Iterator for TokenPieces<'a> {
+    type Item = &'a str;
+
+    fn next(&mut self) -> Option<&'a str> {
+        let mut class = classify_character(self.0.chars().next()?);
+        // One space belongs to the word or mark after it.
+        let mut after_space = self.0.strip_prefix(' ').into_iter().flat_map(str::chars);
+        if let Some(
+            after @ (CharacterClass::Letter | CharacterClass::ForeignLetter | CharacterClass::Mark),
+        ) = after_space.next().map(classify_character)
+        {
+            class = after;
+        }
+        let longest = match class {
+            CharacterClass::Letter => 6,
+            CharacterClass::ForeignLetter | CharacterClass::Digit | CharacterClass::Mark => 3,
+            CharacterClass::Space => 16,
+            CharacterClass::Ideograph => 1,
+        };
+        let mut rest = self.0.char_indices().enumerate().skip(1);
+        let end = rest.find(|(nth, (_, it))| *nth >= longest || classify_character(*it) != class);
+        let end = end.map_or(self.0.len(), |(_, (at, _))| at);
+        let (piece, rest) = self.0.split_at(end);
+        self.0 = rest;
+        Some(piece)
+    }
+}
+
+fn classify_character(character: char) -> CharacterClass {
+    match character {
+        'a'..='z' | 'A'..='Z' => CharacterClass::Letter,
+        '0'..='9' => CharacterClass::Digit,
+        '\u{1100}'..='\u{11ff}' | '\u{2600}'..='\u{27bf}' | '\u{2e80}'.. => {
+            CharacterClass::Ideograph
+        }
+        _ if character.is_whitespace() => CharacterClass::Space,
+        _ if character.is_alphabetic() => CharacterClass::ForeignLetter,
+        _ => CharacterClass::Mark,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+    use serde_json::json;
+
+    use super::*;
+
+    fn pieces(text: &str) -> Vec<&str> {
+        TokenPieces(text).collect()
+    }
+
+    #[test]
+    fn text_falls_into_words_digits_marks_and_characters() {
+        assert_eq!(
+            pieces("Hello world, 12345!"),
+            ["Hello", " world", ",", " ", "123", "45", "!"]
+        );
+        assert_eq!(pieces("    x\n\n\ty"), ["    ", "x", "\n\n\t", "y"]);
+        assert_eq!(pieces("你好吗"), ["你", "好", "吗"]);
+    }
+
+    #[test]
+    fn long_words_cost_more() {
+        assert_eq!(count_tokens("word"), 1);
+        assert_eq!(count_tokens("internationalisation"), 4);
+        assert_eq!(count_tokens("🚢"), 1);
+        assert_eq!(count_tokens("привет"), 2);
+        assert_eq!(count_tokens(""), 0);
+        assert!(count_tokens(&"x".repeat(10_000)) > 1_000);
+    }
+
+    #[test]
+    fn a_prompt_counts_what_a_model_reads() {
+        let count = |message: Value| SimulatedPrompt::count_prompt(0, [], &[message]).tokens;
+        let plain = count(json!({"role": "user", "content": "hello there"}));
+        assert_eq!(plain, PER_MESSAGE + PRIMING + 1 + 2);
+        let parts = json!({"role": "user", "content": [{"type": "text", "text": "hello there"}]});
+        assert_eq!(count(parts), plain);
+        let unknown = json!({"role": "user", "content": "hello there", "plimsoll": {"a": "b"}});
+        assert_eq!(count(unknown), plain);
+        let image = json!({"role": "user", "content": [{"type": "image_url",
+            "image_url": {"url": format!("data:image/png;base64,{}", "A".repeat(40_000))}}]});
+        assert!((700..900).contains(&count(image)));
+    }
+
+    #[test]
+    fn the_cache_is_per_owner_and_has_no_short_prompts() {
+        let message = json!({"role": "user", "content": "alpha beta ".repeat(800)});
+        let prompt =
+            |owner| SimulatedPrompt::count_prompt(owner, [], std::slice::from_ref(&message));
+        assert_eq!(prompt(1).read_cache(), 0);
+        assert!(prompt(1).read_cache() >= LEAST_CACHED);
+        assert_eq!(prompt(2).read_cache(), 0, "another owner");
+        let short =
+            SimulatedPrompt::count_prompt(1, [], &[json!({"role": "user", "content": "hi"})]);
+        assert_eq!((short.read_cache(), short.read_cache()), (0, 0));
+    }
+
+    proptest! {
+        #[test]
+        fn pieces_cover_the_text(text in "\\PC{0,60}|[a-zA-Z0-9 .,\n]{0,200}") {
+            prop_assert_eq!(pieces(&text).concat(), text);
+        }
+
+        #[test]
+        fn a_prefix_keeps_its_limit(text in "[a-zA-Z0-9 .,你好\n]{0,200}", limit in 0u32..60) {
+            let end = find_end(&text, limit);
+            prop_assert!(count_tokens(&text[..end]) <= limit);
+            prop_assert!(end == text.len() || count_tokens(&text) > limit);
+        }
+    }
+}

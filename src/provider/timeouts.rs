@@ -1,0 +1,130 @@
+//! How long a provider, or a client that sends, is waited for: between two steps, never in total.
+//!
+//! Reasoning models are silent for minutes, and an answer may take an hour; only silence ends it.
+
+use std::{
+    future::Future as _,
+    pin::Pin,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    task::{Context, Poll},
+    time::Duration,
+};
+
+use bytes::Bytes;
+use http_body::{Body, Frame, SizeHint};
+use tokio::time::{Instant, Sleep};
+
+/// When a part of a request was last taken by the connection.
+#[derive(Clone, Debug)]
+pub(super) struct UploadProgress(Arc<Mutex<Instant>>);
+
+impl UploadProgress {
+    pub(super) fn new() -> Self {
+        Self(Arc::new(Mutex::new(Instant::now())))
+    }
+
+    fn lock_last_progress(&self) -> MutexGuard<'_, Instant> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Comes back once nothing was taken for `limit`.
+    pub(super) async fn wait_for_stall(&self, limit: Duration) {
+        loop {
+            let due = *self.lock_last_progress() + limit;
+            if Instant::now() >= due {
+                return;
+            }
+            tokio::time::sleep_until(due).await;
+        }
+    }
+}
+
+/// A request body that notes its progress.
+pub(super) struct ProgressBody<B> {
+    pub(super) body: B,
+    pub(super) progress: UploadProgress,
+}
+
+impl<B: Body<Data = Bytes> + Unpin> Body for ProgressBody<B> {
+    type Data = Bytes;
+    type Error = B::Error;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, B::Error>>> {
+        let polled = Pin::new(&mut self.body).poll_frame(cx);
+        if polled.is_ready() {
+            *self.progress.lock_last_progress() = Instant::now();
+        }
+        polled
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.body.is_end_stream()
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        self.body.size_hint()
+    }
+}
+
+/// A body that ends with an error when nothing comes for `limit`.
+pub struct IdleTimeoutBody<B: Body, E> {
+    body: B,
+    limit: Duration,
+    sleep: Pin<Box<Sleep>>,
+    waiting: bool,
+    /// What the body's own errors become.
+    broken: fn(B::Error) -> E,
+    /// What silence for so long is.
+    stalled: fn(Duration) -> E,
+}
+
+impl<B: Body, E> IdleTimeoutBody<B, E> {
+    /// `broken` makes the error of a body that fails by itself, `stalled` that of one that is silent.
+    pub fn new(
+        body: B,
+        limit: Duration,
+        broken: fn(B::Error) -> E,
+        stalled: fn(Duration) -> E,
+    ) -> Self {
+        Self {
+            body,
+            limit,
+            sleep: Box::pin(tokio::time::sleep(limit)),
+            waiting: false,
+            broken,
+            stalled,
+        }
+    }
+}
+
+impl<B: Body<Data = Bytes> + Unpin, E> Body for IdleTimeoutBody<B, E> {
+    type Data = Bytes;
+    type Error = E;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, E>>> {
+        let this = &mut *self;
+        if let Poll::Ready(frame) = Pin::new(&mut this.body).poll_frame(cx) {
+            this.waiting = false;
+            return Poll::Ready(frame.map(|frame| frame.map_err(this.broken)));
+        }
+        if !std::mem::replace(&mut this.waiting, true) {
+            this.sleep.as_mut().reset(Instant::now() + this.limit);
+        }
+        let stalled = this.sleep.as_mut().poll(cx);
+        stalled.map(|()| Some(Err((this.stalled)(this.limit))))
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.body.is_end_stream()
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        self.body.size_hint()
+    }
+}

@@ -1,0 +1,79 @@
+//! Answers that the proxy makes in place of a provider's: an overflow that stays, the end of a tool loop, and
+//! refusals that come after the head of a stream is out.
+
+use http::{HeaderValue, Response, StatusCode};
+
+use super::provider_reply::read_fault;
+use crate::{
+    conversation::Format,
+    error::Failure,
+    format::usage::Usage,
+    http::answer::{ERROR_HEADER, events_response, failure_event, fault_event, json_response},
+    provider::{
+        Window,
+        overflow::{self, Overflow},
+    },
+    wire::Body,
+};
+use bytes::Bytes;
+
+/// An overflow that could not be healed, in the words on which every client's own recovery keys.
+pub(super) fn overflow_response(overflow: &Overflow, window: Window) -> Response<Body> {
+    let fault = overflow::make_overflow_fault(
+        overflow.window.or(window.known_tokens()),
+        overflow.prompt_tokens,
+    );
+    let code = fault.code.clone().unwrap_or_default();
+    let mut answer = json_response(StatusCode::BAD_REQUEST, fault.to_json());
+    if let Ok(code) = HeaderValue::try_from(code) {
+        answer.headers_mut().insert(ERROR_HEADER, code);
+    }
+    answer
+}
+
+/// The end of an answer of which nothing is left for the client: the model called only proxy-executed tools,
+/// turn after turn. Without an end the client would have an error, or wait for ever.
+pub(super) fn empty_response(
+    format: Format,
+    streams: bool,
+    model: &str,
+    usage: Option<Usage>,
+) -> Response<Body> {
+    let body = format.empty_answer(streams, model, usage);
+    match streams {
+        true => events_response(body),
+        false => json_response(StatusCode::OK, body),
+    }
+}
+
+/// What came in the place of a stream whose head is out, as its last event: a refusal in its own
+/// words, where it has any.
+pub(super) async fn refusal_event(refusal: Response<Body>, provider: &str) -> Bytes {
+    let refused = !refusal.status().is_success();
+    match read_fault(refusal, provider).await {
+        Some(fault) if refused => fault_event(&fault),
+        _ => failure_event(&Failure::ProviderBadAnswer {
+            provider: provider.to_owned(),
+            what: "it is no stream",
+        }),
+    }
+}
+
+/// A refusal as the last event of a stream, since the client has the head of another answer by
+/// now. `None` where it says nothing that a client can read.
+pub(super) async fn refusal_stream(
+    refusal: Response<Body>,
+    provider: &str,
+) -> Option<Response<Body>> {
+    if refusal.status().is_success() {
+        return None;
+    }
+    let status = refusal.status().as_u16();
+    let fault = read_fault(refusal, provider).await?;
+    tracing::warn!(
+        status,
+        "a provider refused a round; its words end the stream"
+    );
+    let json = String::from_utf8(fault.to_json()).ok()?;
+    Some(events_response(format!("data: {json}\n\n")))
+}

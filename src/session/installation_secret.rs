@@ -1,0 +1,189 @@
+//! The installation's secret: the key of every digest that must not be guessed from outside.
+//!
+//! Kept in `data_dir/secret` as 64 hex digits, readable by its owner only, made on the first
+//! start, unless `server.secret_env` names a variable that holds them. Replicas that share a store
+//! share this secret. Losing it loses nothing but the connection to stored sessions.
+
+use std::{
+    fmt, fs,
+    io::{self, Write},
+    path::{Path, PathBuf},
+};
+
+/// 256 random bits. Not serialisable, and hidden in `Debug`.
+#[derive(Clone)]
+pub struct InstallationSecret([u8; 32]);
+
+/// Why there is no secret to start with; each names its file.
+#[derive(Debug, thiserror::Error)]
+pub enum SecretError {
+    #[error("cannot use {}", path.display())]
+    File { path: PathBuf, source: io::Error },
+    #[error(
+        "{} must hold 64 hex digits; remove it to have a new one made (stored sessions are then \
+         no longer found)",
+        path.display()
+    )]
+    Malformed { path: PathBuf },
+    #[error("the system gives no random bytes")]
+    Random(#[source] getrandom::Error),
+}
+
+impl InstallationSecret {
+    pub const fn from_bytes(bytes: [u8; 32]) -> Self {
+        Self(bytes)
+    }
+
+    /// The key itself, for keyed digests only.
+    pub const fn as_bytes(&self) -> &[u8; 32] {
+        &self.0
+    }
+
+    /// A secret that lives as long as this process.
+    pub fn random() -> Result<Self, SecretError> {
+        let mut bytes = [0; 32];
+        getrandom::fill(&mut bytes).map_err(SecretError::Random)?;
+        Ok(Self(bytes))
+    }
+
+    /// Reads `data_dir/secret`, or makes it (and the directory) where it is absent.
+    ///
+    /// Blocking; for start-up only. Two processes that start at once end up with the same secret.
+    pub fn load_or_create(data_dir: &Path) -> Result<Self, SecretError> {
+        let path = data_dir.join("secret");
+        let file_error = |source| SecretError::File {
+            path: path.clone(),
+            source,
+        };
+        match fs::read_to_string(&path) {
+            Ok(text) => {
+                warn_if_open(&path);
+                return Self::parse_hex(&text, &path);
+            }
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+            Err(error) => return Err(file_error(error)),
+        }
+        fs::create_dir_all(data_dir).map_err(file_error)?;
+        let fresh = Self::random()?;
+        create_secret_file(data_dir, &path, &fresh).map_err(file_error)?;
+        // What stands there now may be another process's secret: that one counts for both.
+        let text = fs::read_to_string(&path).map_err(file_error)?;
+        Self::parse_hex(&text, &path)
+    }
+
+    fn parse_hex(text: &str, path: &Path) -> Result<Self, SecretError> {
+        let mut bytes = [0; 32];
+        hex::decode_to_slice(text.trim(), &mut bytes).map_err(|_| SecretError::Malformed {
+            path: path.to_owned(),
+        })?;
+        Ok(Self(bytes))
+    }
+}
+
+impl fmt::Debug for InstallationSecret {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("[hidden]")
+    }
+}
+
+/// Writes the secret beside its place and links it there whole, so that no other process ever
+/// reads half of it. A secret that appeared meanwhile is left as it is.
+fn create_secret_file(data_dir: &Path, path: &Path, secret: &InstallationSecret) -> io::Result<()> {
+    let draft = data_dir.join(format!(".secret.{}", hex::encode(draft_name()?)));
+    let placed = write_private(&draft, hex::encode(secret.as_bytes()).as_bytes()).and_then(|()| {
+        match fs::hard_link(&draft, path) {
+            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => Ok(()),
+            // Some file systems have no links; a rename is whole too, but the last one wins.
+            Err(_) => fs::rename(&draft, path),
+            Ok(()) => Ok(()),
+        }
+    });
+    match fs::remove_file(&draft) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => placed.and(Err(error)),
+        _ => placed,
+    }
+}
+
+/// Unlike the process id, different in every container that shares the directory.
+fn draft_name() -> io::Result<[u8; 8]> {
+    let mut name = [0; 8];
+    getrandom::fill(&mut name)?;
+    Ok(name)
+}
+
+fn write_private(path: &Path, text: &[u8]) -> io::Result<()> {
+    let mut options = fs::OpenOptions::new();
+    options.write(true).create_new(true);
+    #[cfg(unix)]
+    std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
+    let mut file = options.open(path)?;
+    file.write_all(text)?;
+    file.write_all(b"\n")?;
+    file.sync_all()
+}
+
+/// Whoever reads the secret can tell whose conversation a stored key belongs to. A mounted file
+/// may have to be open to a group, so this is no error.
+#[cfg(unix)]
+fn warn_if_open(path: &Path) {
+    use std::os::unix::fs::PermissionsExt;
+    let open = fs::metadata(path).is_ok_and(|file| file.permissions().mode() & 0o077 != 0);
+    if open {
+        tracing::warn!(path = %path.display(), "the installation's secret can be read by others");
+    }
+}
+
+#[cfg(not(unix))]
+fn warn_if_open(_path: &Path) {}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn made_once_then_read() {
+        let home = tempfile::tempdir().unwrap();
+        let data_dir = home.path().join("deep/data");
+        let first = InstallationSecret::load_or_create(&data_dir).unwrap();
+        let second = InstallationSecret::load_or_create(&data_dir).unwrap();
+        assert_eq!(first.as_bytes(), second.as_bytes());
+        assert_eq!(fs::read_dir(&data_dir).unwrap().count(), 1);
+        assert_eq!(format!("{first:?}"), "[hidden]");
+    }
+
+    #[cfg(unix)]
+    #[test]
+    fn only_its_owner_may_read_it() {
+        use std::os::unix::fs::PermissionsExt;
+        let home = tempfile::tempdir().unwrap();
+        InstallationSecret::load_or_create(home.path()).unwrap();
+        let mode = fs::metadata(home.path().join("secret")).unwrap();
+        assert_eq!(mode.permissions().mode() & 0o777, 0o600);
+    }
+
+    #[test]
+    fn starting_at_once_gives_one_secret() {
+        let home = tempfile::tempdir().unwrap();
+        let secrets: Vec<_> = std::thread::scope(|scope| {
+            let running: Vec<_> = (0..8)
+                .map(|_| scope.spawn(|| InstallationSecret::load_or_create(home.path()).unwrap()))
+                .collect();
+            running.into_iter().map(|one| one.join().unwrap()).collect()
+        });
+        assert!(
+            secrets
+                .iter()
+                .all(|one| one.as_bytes() == secrets[0].as_bytes())
+        );
+    }
+
+    #[test]
+    fn a_damaged_file_is_named() {
+        let home = tempfile::tempdir().unwrap();
+        for damaged in ["", "abc", &"z".repeat(64), &"a".repeat(66)] {
+            fs::write(home.path().join("secret"), damaged).unwrap();
+            let error = InstallationSecret::load_or_create(home.path()).unwrap_err();
+            assert!(error.to_string().contains("64 hex digits"), "{error}");
+        }
+    }
+}
