@@ -61,6 +61,17 @@ fn every_folder_has_its_layer() {
     assert_eq!(names, LAYERS.iter().map(|&it| it.to_owned()).collect());
 }
 
+#[test]
+fn the_table_of_layers_in_the_architecture_is_in_this_order() {
+    let page = Path::new(env!("CARGO_MANIFEST_DIR")).join("ARCHITECTURE.md");
+    let page = fs::read_to_string(page).unwrap();
+    let (_, rest) = page.split_once("## Layers").unwrap();
+    let (layers, _) = rest.split_once("\n## ").unwrap();
+    let rows = layers.lines().filter_map(|line| line.strip_prefix("| `"));
+    let rows: Vec<&str> = rows.filter_map(|row| row.split('`').next()).collect();
+    assert_eq!(rows, LAYERS);
+}
+
 /// Keys of the formats' JSON that no other JSON has.
 const KEYS: [&str; 17] = [
     "role",
