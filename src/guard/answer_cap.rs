@@ -5,6 +5,10 @@
 //! floor that the answers so far make plausible: the cap as asked once an answer was cut off at a lowered
 //! one, and half of the window at most, so that prompt and floor can fit. It is never raised, and none is
 //! added.
+//!
+//! The floor grows with the answers, so the replay gives each request the budget that it had, from the assistant
+//! messages before it. The grid of cuts and the mark of clearing stand on the usual reserve, which does not move.
+//! The cap that goes out is found last, from the prompt as it goes out.
 
 use serde::Serialize;
 

@@ -1,4 +1,8 @@
 //! What a grid of cuts stands on: the window, the settings, and what no cut can take.
+//!
+//! The step of the grid is `1 - low_water` of the room that the fixed part (system messages, tools, the first user
+//! message) leaves in the usual budget. A session keeps its ground while the fixed part moves by a sixteenth of the
+//! window at most: what lies at a boundary of the rounding then moves no cut.
 
 use serde::{Deserialize, Serialize};
 

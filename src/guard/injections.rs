@@ -3,6 +3,10 @@
 //! Each was sent once and is put back at its place ever after, until the next course, so that the
 //! prefix stays the same and the model sees what it did. The texts and the calls are the session's
 //! own; nothing here is ever made from another's.
+//!
+//! A place is a count of the client's messages, system messages apart. A record whose neighbours are folded away
+//! goes with them. A client that takes remarks out of its last message moves the newest places; the session sets
+//! them right where a state is inherited. Records end with their course, reminders do not.
 
 use bytes::Bytes;
 use serde::{Deserialize, Serialize};

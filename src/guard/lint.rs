@@ -2,6 +2,9 @@
 //!
 //! The lint looks at an outline: the messages that are kept, in order, and ours between them. It
 //! shares no code with what makes the edits, so that a fault there is found here.
+//!
+//! A rule that the conversation breaks as it came is not applied. A profile is a guess about a provider, which
+//! takes that conversation all the same, or refuses it with the proxy and without.
 
 use std::collections::HashMap;
 

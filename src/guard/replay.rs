@@ -5,6 +5,10 @@
 //! step is gone. What a cut removes depends only on what came before it, so the same conversation
 //! gets the same cuts in any process, with no state at all; state spares the replay and keeps a
 //! cut where calibration would move it.
+//!
+//! A request ended wherever anything but an answer stands last. Near the end of a turn a cut goes on to it, so that
+//! the kept part begins with a user message. A remembered place is counted without system messages, which come and
+//! go between requests; one from another grid does not bind.
 
 use std::ops::Range;
 

@@ -3,6 +3,13 @@
 //! The chat templates of many open models refuse two user or two assistant messages in a row, and a
 //! server with such a template is often configured with a profile that takes both. So where the
 //! conversation that came in alternates, what goes out alternates too, whatever the profile says.
+//!
+//! It is judged once, by the messages before the first cut or the first thing that is put in, and remembered, so
+//! that a later double message moves no prefix. Where it alternates, a prompt joins the user message that it
+//! follows, and a preface joins the first user message or is the assistant's.
+//!
+//! A template that leaves out steps of tool calls takes no prompt after a result either. Most agents' conversations
+//! look as if they had such a template, so it is believed only after a refusal, for the session.
 
 use super::{
     Recall,
