@@ -1,4 +1,8 @@
 //! What a request works with: the settings, and what outlives them.
+//!
+//! A request takes one [`App`] when it begins and keeps it to its end, streams included, so that none sees two
+//! settings. What is the same under all settings is shared by the old [`App`] and the new one. A bound that falls
+//! below what is taken lets nothing more in until enough has ended.
 
 use std::{io, sync::Arc};
 

@@ -1,4 +1,7 @@
 //! Beginning a summary with a request: before the request is sent, or after its answer.
+//!
+//! A job that follows an answer runs once the state that names it is stored: what no state names would be made for
+//! nobody. The body is kept till then only where a summary may come of it, and counts as bytes in flight.
 
 use std::{sync::Arc, time::Duration};
 

@@ -1,4 +1,7 @@
 //! The providers that may still be asked for one request, in their order.
+//!
+//! Where no breaker lets a request through, the first candidate is asked all the same: what might work is not
+//! refused.
 
 use std::time::Instant;
 

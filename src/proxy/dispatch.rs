@@ -1,8 +1,12 @@
 //! Asking one place after the other, and again where that may help.
 //!
 //! The one owner of retries and fallbacks: nothing below it sends a request twice but to heal it
-//! (`attempt.rs`), nothing above it sends one at all but the tool loop, whose requests follow an answer. All of it happens before a byte of an
-//! answer has reached the client, and none of it after an answer began that is the client's own.
+//! (`attempt.rs`), nothing above it sends one at all but the tool loop, whose requests follow an answer. All of
+//! it happens before a byte of an answer has reached the client, and none of it after an answer began that is the
+//! client's own.
+//!
+//! A breaker that opens ends the retries where somebody else can answer. Nothing is sent again that the client
+//! caused.
 
 use std::{
     sync::Arc,

@@ -18,7 +18,7 @@
 //! Each step gives its values to the next: a [`ClientRequest`], made ready for one place as a
 //! [`PlacedRequest`](super::fallbacks::PlacedRequest), with a [`PlannedRequest`] in it. An edited body is a rope of
 //! the client's own bytes and new ones. Until an answer began nothing has reached the client, so a step may still
-//! fail with an answer of the proxy's own.
+//! fail with an answer of the proxy's own; a stream that waits for its summary has its head before (step 7).
 
 use std::sync::Arc;
 

@@ -1,5 +1,8 @@
 //! Who is asked, in which order, and for how long: the candidates of a request, and the budget of its retries.
 //! Every place gets the request planned for its window and grammar.
+//!
+//! A request that would be cut goes to the larger model that the settings name. Where that fails, or its breaker is
+//! open, the conversation is cut after all.
 
 use std::time::Instant;
 

@@ -4,6 +4,13 @@
 //! most. A refusal without words teaches nothing by itself: half of the conversation is tried, and
 //! only if that is answered it was too long. What cannot be healed is answered in the words that
 //! every client knows.
+//!
+//! Every 4xx and 5xx is read for it (`provider/overflow.rs`). Where the profile says that errors come inside a
+//! success, a whole answer is read too, and of a stream the first event, for which its head is held, 2 s at most.
+//!
+//! What is learnt (`provider/learnt.rs`) holds for all sessions of the model until it expires, so the next request
+//! fits at once; a prompt that the provider counted becomes the calibration's anchor. What cannot get smaller may
+//! go on to a place with a larger window. An overflow opens no breaker, and is never sent again unchanged.
 
 use std::time::Duration;
 

@@ -8,6 +8,11 @@
 //!
 //! Names come from requests and values from the store: both are bounded. What cannot be read, and what is about
 //! a provider that is not configured, is ignored.
+//!
+//! States need no more than the store: any replica finds them. Here is what no session owns. Every call to the
+//! store brings the version of what is shared, so that it is read only where there is news. Stamps grow whatever
+//! the clocks say, and a lesson that contradicts what was answered here since is not believed. Not shared are
+//! breakers and who refuses `stream_options`: these say whom to ask, and nothing of what stands in a prompt.
 
 mod row;
 

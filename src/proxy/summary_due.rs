@@ -1,4 +1,8 @@
 //! Whether a request wants a summary of its conversation, and waits for one; whether its caution prompt does.
+//!
+//! A caution prompt waits for a summary that is due, being made or taken over with the request, and the tools that
+//! would come with it wait too: a plan is made with the prompt first, and again without. Since when it waits stands
+//! in the session's state, so that the bound holds in any replica. The countdown waits for nothing.
 
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
 

@@ -2,6 +2,10 @@
 //!
 //! A request goes out once more for each round in which the model called only tools that the proxy executes.
 //! Where a round fails, the request goes on without anything that recovery added.
+//!
+//! A round is one more record and one more plan of the same conversation, so what goes out again begins with the
+//! bytes that went out before. Calls beside the client's cannot be answered at once, since the client has to answer
+//! its own first: they are recorded with their results, and put back into the message that the client echoes.
 
 use async_trait::async_trait;
 use http::{Response, StatusCode};

@@ -3,6 +3,10 @@
 //! The job runs apart from the request. A request whose wait is over, or whose client leaves, leaves the
 //! job running: the next request of the branch takes its outcome over, and the same request sent again
 //! waits for the same job.
+//!
+//! A request waits where it is past the threshold by the estimate, or would be cut anew. What is summarised is the
+//! conversation as it would go out uncut. A job that was waited for in vain is waited for again only by a request
+//! that would be cut; a summary that was taken over moves the cut too, and is no reason to wait for another.
 
 use std::time::Instant;
 
