@@ -9,6 +9,8 @@
 //! What ends late is not counted: a permit belongs to the stretch of time in which it was given,
 //! and each change of the state begins a new one. Otherwise the last of a hundred requests that
 //! failed together would open again what a probe had closed.
+//!
+//! A 429 is no failure: the provider works, and is left alone for as long as it asks, a minute at most.
 
 use std::{
     sync::{Mutex, MutexGuard, PoisonError},

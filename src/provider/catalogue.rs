@@ -4,6 +4,10 @@
 //! windows at different places. Where that provider is not known, or not this model of it,
 //! `lookup_by_name` takes what all others agree on. What is not found is not guessed; the caller
 //! says so.
+//!
+//! By its name alone a model is looked up where nothing else knows its window. That counts only where all that know
+//! the name have one window, is marked wherever the source is shown, and is not done for providers that drop the
+//! front of a prompt in silence. A window that is too large is corrected by the first refusal.
 
 pub(crate) mod fetched_catalogue;
 mod release;

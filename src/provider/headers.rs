@@ -5,6 +5,8 @@
 //! (RFC 9110, 7.6.1), cookies, and our own `x-plimsoll-*`.
 //! SECURITY: a credential goes to a provider only where its configuration says so, and never two
 //! of them: with a key of ours, whatever the client sent stays here, in whichever header.
+//!
+//! A length beside a transfer coding goes no further: the body is read as the coding says.
 
 use http::{
     HeaderMap, HeaderName, HeaderValue,

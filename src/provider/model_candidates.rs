@@ -1,4 +1,7 @@
 //! Who may answer a request, and in which order they are tried.
+//!
+//! The order follows from the session's seed by weighted rendezvous hashing, so that any replica finds the place
+//! whose cache is warm; where one place is taken away, only its own sessions move.
 
 use xxhash_rust::xxh3::xxh3_64_with_seed;
 

@@ -1,10 +1,13 @@
 //! The windows that a provider's own list of models names.
 //!
 //! Asked for in the background when a request comes to a provider whose list is wanted, at most once
-//! an hour, after a failure once a minute, one question at a time. No request waits for it, and
-//! what fails is only a window that is not known better. Ids are matched exactly; but a server that
-//! lists a single model, such as llama.cpp's, serves it under any name. A list is that of a
+//! an hour, after a failure once a minute, one question at a time. Only `GET /v1/models` waits for a first
+//! list, a second at most; what fails is only a window that is not known better. Ids are matched exactly; but
+//! a server that lists a single model, such as llama.cpp's, serves it under any name. A list is that of a
 //! name and an address: other settings of the same provider keep it, another address does not.
+//!
+//! So the window of the only model of a list holds for names that the list does not have, where neither the
+//! settings nor an error say anything of them and the provider is not of the catalogue.
 
 use std::{
     collections::{BTreeMap, HashMap},

@@ -1,7 +1,7 @@
 //! The registry: the name of a model -> who serves it, what it holds, what is told of it.
 //!
 //! Providers are told apart by their configured names, never by what they say of themselves. What
-//! changes is what is learnt of windows, by errors, lists and a fetched catalogue; nobody waits
+//! changes is what is learnt of windows, by errors, lists and a fetched catalogue; no completion waits
 //! for any of it. A registry of other settings goes on with what this one has learnt, and with the
 //! providers that are set as before, their connections and breakers included.
 

@@ -3,6 +3,9 @@
 //! What is learnt of windows is shared, and so is a provider whose settings are the same, with its
 //! connections and its breaker. Requests that began with the registry before keep it, and with it the
 //! providers that are no more.
+//!
+//! Lessons go by a provider's name and address, so that an answer that began before a reload teaches nothing of
+//! whoever has the name after it.
 
 use std::{collections::BTreeMap, io, sync::Arc};
 
