@@ -7,6 +7,19 @@
 //! what the first try found, and counts once.
 //!
 //! Never reads text: only the digests that the index made. No I/O here.
+//!
+//! | key | made of | for clients that |
+//! | --- | --- | --- |
+//! | exact | all messages of the request, and the answer | echo the answer as it was |
+//! | gap | the messages up to the last answer, and the new answer | put remarks into their last message and take them out later |
+//! | bare | all messages of the request, without the answer | spell the echoed answer otherwise; counts only while one answer was seen |
+//!
+//! Where two answers stand in a row, only the exact key counts for the second: it may be half of an answer that the
+//! client keeps as two messages. Auxiliary requests (titles, probes) file nothing.
+//!
+//! The chain begins with the tenant, whose digest is keyed with the installation's secret. So the messages
+//! themselves are mixed in by a fast digest without a key: whoever finds two texts with one digest confuses their
+//! own sessions only.
 
 use xxhash_rust::xxh3::xxh3_128;
 

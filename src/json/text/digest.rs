@@ -1,4 +1,8 @@
 //! The digest of a text, the same for every spelling of it.
+//!
+//! Clients echo an answer with other escapes than it had: `\u00e9` for `é`, `\/` for `/`. JSON leaves a choice of
+//! spelling to `\u` and `\/` only, so a text without those is digested as it stands, and the others in the spelling
+//! with the fewest escapes. A streamed answer is digested piece by piece by the same rule.
 
 use xxhash_rust::xxh3::{Xxh3, xxh3_128};
 

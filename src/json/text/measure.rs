@@ -1,4 +1,6 @@
 //! Characters by kind, counted a block of bytes at a time.
+//!
+//! Most characters beyond ASCII are Chinese by their first byte; only the others are looked at.
 
 use super::{TextSizes, TextWalk, decode_utf8};
 use crate::json::scan::block::{self, BLOCK, BlockMatcher, BlockReader, mark_escaped};

@@ -7,6 +7,9 @@
 //!
 //! Only exact keys lead to a state. A request whose client echoes the last answer as it came asks for one
 //! first; others read the file.
+//!
+//! Keys are noted as absent by reads only, except those that were written since the read began. The file is locked,
+//! so nobody else changes it.
 
 use std::{
     num::NonZeroUsize,
