@@ -4,6 +4,8 @@
 //! respects the circuit breaker of the provider, and reports to it only that the provider could not be
 //! reached, or answered: a summary takes longer than a conversation does, and is no reason to take a
 //! provider away from conversations.
+//!
+//! A drain does not wait for it.
 
 use std::{
     sync::Arc,

@@ -2,6 +2,8 @@
 //!
 //! The newest jobs are remembered with their outcomes, so that the same request sent again begins
 //! none. Whoever waits for a job waits for its [`JobResult`].
+//!
+//! `compaction.max_running` bounds how many run. There is no queue, since a later answer asks again.
 
 use std::{
     collections::HashSet,

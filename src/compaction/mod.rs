@@ -6,6 +6,10 @@
 //! began it names its [`PendingJob`], every later generation inherits that, and the [`Outcome`] is
 //! stored beside the session until the next request of the branch takes it over. When a request begins
 //! or waits for a summary is decided by the steps of the exchange, which also send and store.
+//!
+//! A conversation that was edited before that generation inherits another state, and so another summary or none. A
+//! job that is lost with its process is given up after [`LOST_AFTER`] generations. A later summary folds the
+//! earlier one in.
 
 mod compaction_step;
 mod job;

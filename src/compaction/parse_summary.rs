@@ -5,6 +5,8 @@
 //! once and in order. Weak models forget the key. A block without one counts where the conversation
 //! holds nothing that looks like such a block, so that it cannot be one that was planted there. What
 //! does not look like that is refused, whatever it says instead.
+//!
+//! What a model writes into its own block cannot be checked: it goes between fences, as data.
 
 use thiserror::Error;
 

@@ -4,6 +4,9 @@
 //! history with every request, or asks for many answers to the same one, never continues any: each of
 //! its requests would have a summary made, and pay for it. The state of a branch does not know the
 //! other branches, so unused summaries are counted here.
+//!
+//! A model that fails five times in a row is left alone for a minute, and whoever uses none of eight summaries for
+//! ten.
 
 use std::{
     num::NonZeroUsize,

@@ -4,6 +4,8 @@
 //! The bytes of every message that stays are those that went out before, so that the provider's
 //! prompt cache serves them; media too, since the model has just taken them. What would give the
 //! answer another shape than that of a text is taken out of the request.
+//!
+//! Where the grammar takes no user message after what came last, the assistant speaks before it.
 
 use bytes::Bytes;
 

@@ -3,6 +3,9 @@
 //! Each message begins with a line that carries the key of the request, which nobody knew who
 //! wrote the conversation: no tool's output can put words into the user's mouth. Fences are
 //! neutralised, media named and left out.
+//!
+//! It is read in at most twelve requests, each with the summary of the parts before. What is too long for that is
+//! held shorter, never left out.
 
 use super::{prompt::SummaryPrompt, shorten::keep_head_and_tail};
 use crate::{

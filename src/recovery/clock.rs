@@ -2,6 +2,9 @@
 //!
 //! Driven by the level of each generation and nothing else. An unknown level neither advances a
 //! count nor resets it; of such a generation is only kept what was done in it.
+//!
+//! One client request is one generation, however many tool rounds it took. A cut of the guard makes a level fall
+//! that did not get better, so a countdown during which one was made goes on to its end.
 
 use serde::{Deserialize, Serialize};
 

@@ -2,6 +2,14 @@
 //! reached its limit goes on in a new course.
 //!
 //! No I/O and no clock here.
+//!
+//! All of it hangs on the state that a conversation inherits: a retry counts once, a branch has the clock and the
+//! reminders of its prefix, and another tenant has nothing of it. What was added is recorded (`guard/record.rs`)
+//! and put back into every later request. A new course is a fold with a place and a preface of its own.
+//!
+//! Switched off, by settings or by a header, recovery decides nothing and its clock stands still; what was recorded
+//! is still put back, since taking it out would cost the prefix. What fails is taken back: a plan that is unsound,
+//! a provider that refuses, a round that fails. The request then goes on as if recovery were not there.
 
 pub mod clock;
 pub mod course;
