@@ -6,6 +6,9 @@
 //! piece of an answer (an event of a stream, or a whole body) into events, which point into the piece and copy
 //! nothing. [`Listener`] makes a summary of them for health and session; the rewriter of a format takes out what
 //! [`Sifting`] names. Chat completions are the only format yet.
+//!
+//! Another format needs an arm in each of these; on the side of answers, `relay` and `compaction` name chat
+//! completions.
 
 mod answer;
 pub mod chat;

@@ -4,6 +4,12 @@
 //! where the answer ends marked. An event that nobody changes goes on as the bytes that it came as. Of
 //! an event whose end has not come, nothing is held unless something in it may have to change, or it
 //! may be the marker behind the last one; a rewriter needs events whole, 2 MiB of one at most.
+//!
+//! The end is marked before `data: [DONE]`, or at the very end where none comes; there the state is stored, and a
+//! comment may be put in. Without a rewriter 16 KiB of an event are held at most. A rewriter holds back what is the
+//! client's only while nobody can say who executes a call, or whether a continuation block begins at the end of a
+//! text, 64 KiB at most. The listener hears what the client gets, but for the prompt tokens: of these it hears what
+//! the provider said.
 
 use std::collections::VecDeque;
 

@@ -1,9 +1,9 @@
 //! A streamed answer on its way to the client.
 //!
 //! Every chunk goes on as soon as it came. Before the end is released, [`Ending::on_end`] is
-//! awaited, 50 ms at most, so that the client's next request finds what was stored. A
-//! stream that breaks, or ends without having said so, ends abnormally here too, after an error
-//! event: a client must never take half an answer for a whole one.
+//! awaited, for which the store has a fifth of `store.timeout_ms` (50 ms by default), so that the client's next
+//! request finds what was stored. A stream that breaks, or ends without having said so, ends abnormally here
+//! too, after an error event: a client must never take half an answer for a whole one.
 //! CANCEL: dropping the body drops the provider's answer, which closes or resets its stream.
 
 use std::{collections::VecDeque, io, time::Duration};
