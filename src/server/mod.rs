@@ -2,6 +2,10 @@
 //!
 //! Each request works with the settings that are in force when it begins ([`CurrentConfig`]). HTTP/1.1 and
 //! HTTP/2 (prior knowledge) on one port. `handle.rs` routes a request.
+//!
+//! Refusals of the HTTP library itself (400, 431) have no body: it has no place where one could be given. It has
+//! one clock for the head of a request and for the pause between two, so between two requests a head may take as
+//! long as the connection may idle; the first one has `server.header_timeout_ms`.
 
 pub mod current_config;
 mod handle;

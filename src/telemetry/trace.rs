@@ -5,6 +5,9 @@
 //! collector that is slow or gone costs spans, never a request (`export.rs`). What a client says in
 //! `traceparent` is the parent, and its decision about recording is followed. No texts of
 //! conversations and no keys among the attributes.
+//!
+//! The library makes the spans, so that a child has its id before the request goes out that names it. An attempt
+//! that is answered ends with its answer. Beyond 8,192 spans that wait, more are dropped.
 
 mod export;
 mod sampler;

@@ -2,7 +2,8 @@
 //! reader stays.
 //!
 //! What this process does is told at once. What other replicas do is found by reading the newest
-//! sessions again from time to time; what was told before is not told again. The stream ends when the
+//! sessions again every three seconds, and only when all that was heard is told, so that nothing older comes
+//! after something newer; what was told before is not told again. The stream ends when the
 //! proxy does, and when its settings change, since a key may have gone with them: its reader comes
 //! again. It is written as fast as it is read, and nothing is kept for a reader that is slow but the
 //! word that it missed something.

@@ -7,6 +7,11 @@
 //! SECURITY: what sessions are called and what models wrote is a stranger's text. The page puts it in
 //! as text only, and these headers let no script run that is not one of its files, no other page
 //! show it in a frame, and nothing of it leave for anywhere but this proxy.
+//!
+//! Each script is one concept: `api.js` asks, `events.js` follows the stream of events and comes back when that
+//! ends, `share.js` has one tab of a browser read it for all tabs with its key, `poll.js` asks where there can be
+//! no stream, `sessions.js` has all sessions, `rows.js` puts only those rows into the document that are in sight,
+//! `words.js` has all words in both languages. A view draws once in a frame, however many events came.
 
 use std::sync::LazyLock;
 

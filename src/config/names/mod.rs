@@ -3,6 +3,8 @@
 //! A name with a slash is `provider/model` only where such a provider is configured: the names of
 //! open models have slashes of their own. No windows and no sockets here, so that the settings are
 //! checked by the same rules that requests follow.
+//!
+//! A name is followed through its aliases to its places, and to those of its fallbacks.
 
 mod overrides;
 mod references;

@@ -1,5 +1,8 @@
 //! The table of all metrics. Their names are those of OpenTelemetry's semantic conventions for generative AI,
 //! as Prometheus spells them, where these have one.
+//!
+//! Seen from these conventions (as of version 1.42) the proxy is a client, so the names begin with `gen_ai.client`;
+//! the time to the first token is their `time_to_first_chunk`.
 
 use std::{collections::HashSet, sync::RwLock};
 
