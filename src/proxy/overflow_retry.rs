@@ -8,7 +8,7 @@
 //! Every 4xx and 5xx is read for it (`provider/overflow.rs`). Where the profile says that errors come inside a
 //! success, a whole answer is read too, and of a stream the first event, for which its head is held, 2 s at most.
 //!
-//! What is learnt (`provider/learnt.rs`) holds for all sessions of the model until it expires, so the next request
+//! What is learnt (`provider/learnt_windows.rs`) holds for all sessions of the model until it expires, so the next request
 //! fits at once; a prompt that the provider counted becomes the calibration's anchor. What cannot get smaller may
 //! go on to a place with a larger window. An overflow opens no breaker, and is never sent again unchanged.
 

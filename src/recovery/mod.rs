@@ -4,7 +4,7 @@
 //! No I/O and no clock here.
 //!
 //! All of it hangs on the state that a conversation inherits: a retry counts once, a branch has the clock and the
-//! reminders of its prefix, and another tenant has nothing of it. What was added is recorded (`guard/record.rs`)
+//! reminders of its prefix, and another tenant has nothing of it. What was added is recorded (`guard/injections.rs`)
 //! and put back into every later request. A new course is a fold with a place and a preface of its own.
 //!
 //! Switched off, by settings or by a header, recovery decides nothing and its clock stands still; what was recorded

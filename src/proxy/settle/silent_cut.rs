@@ -1,6 +1,6 @@
 //! Providers that cut prompts in silence: how that is found, by what they count.
 //!
-//! Two answers of a session in a row tell (`health/silent.rs`). The health of the answer is unknown then, so that
+//! Two answers of a session in a row tell (`health/silent_truncation.rs`). The health of the answer is unknown then, so that
 //! recovery's clock does not move, and later prompts are held to what the provider takes.
 
 use std::time::SystemTime;
